@@ -1,0 +1,1 @@
+"""Conversations: models, runs, REST, WebSocket, pages, admin."""

@@ -1,0 +1,16 @@
+"""Tables of the conversations."""
+
+from chats.models.chat import Category, Chat, ChatDocument
+from chats.models.message import Feedback, Message, MessageDocument, Trace
+from chats.models.run import Run
+
+__all__ = [
+    "Category",
+    "Chat",
+    "ChatDocument",
+    "Feedback",
+    "Message",
+    "MessageDocument",
+    "Run",
+    "Trace",
+]

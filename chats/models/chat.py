@@ -1,0 +1,111 @@
+"""Chats, their documents and categories."""
+
+import uuid
+from typing import TYPE_CHECKING, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from documents.models import Document
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+TITLE_CHARACTERS = 50
+"""A chat made by its first message is named by that many characters of it."""
+
+
+class CategoryQuerySet(models.QuerySet["Category"]):
+    """Filters as words that chain."""
+
+    def owned_by(self, user: "User") -> Self:
+        """The user's own."""
+        return self.filter(owner_id=user.pk)
+
+
+class Category(models.Model):
+    """A user's own label for chats."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="categories")
+    name = models.CharField(_("name"), max_length=100)
+
+    objects = CategoryQuerySet.as_manager()
+
+    class Meta:
+        """Names are unique for their owner."""
+
+        verbose_name = _("category")
+        verbose_name_plural = _("categories")
+        ordering = ("name", "id")
+        constraints = (
+            models.UniqueConstraint(fields=("owner", "name"), name="one_category_a_name"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ChatQuerySet(models.QuerySet["Chat"]):
+    """Filters as words that chain."""
+
+    def visible_to(self, user: "User") -> Self:
+        """The user's own that are not deleted."""
+        return self.filter(owner_id=user.pk, deleted_at=None)
+
+    def owned_by(self, user: "User") -> Self:
+        """What this user may change."""
+        return self.visible_to(user)
+
+    def matching(self, text: str) -> Self:
+        """Chats whose title or messages hold `text`."""
+        messages = Q(messages__content__icontains=text)
+        return self.filter(Q(title__icontains=text) | messages).distinct()
+
+
+class Chat(models.Model):
+    """A conversation. Deletion is soft: `deleted_at` hides it from everybody but the admin."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="chats")
+    title = models.CharField(_("title"), max_length=200)
+    category = models.ForeignKey(
+        Category, models.SET_NULL, null=True, blank=True, related_name="chats"
+    )
+    history_pairs = models.PositiveSmallIntegerField(null=True, blank=True)
+    documents = models.ManyToManyField(Document, through="ChatDocument", related_name="chats")
+    deleted_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = ChatQuerySet.as_manager()
+
+    class Meta:
+        """Lists are newest first."""
+
+        verbose_name = _("chat")
+        verbose_name_plural = _("chats")
+        ordering = ("-updated_at", "id")
+        indexes = (models.Index(fields=("owner", "-updated_at")),)
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class ChatDocument(models.Model):
+    """A document that a chat is about."""
+
+    chat = models.ForeignKey(Chat, models.CASCADE, related_name="document_links")
+    document = models.ForeignKey(Document, models.CASCADE, related_name="chat_links")
+
+    class Meta:
+        """A document is linked once."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("chat", "document"), name="one_link_a_document"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.chat_id} - {self.document_id}"

@@ -1,0 +1,137 @@
+"""Messages and what hangs on them."""
+
+import uuid
+from typing import TYPE_CHECKING, Self
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from chats.models.chat import Chat
+from documents.models import Document
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class MessageQuerySet(models.QuerySet["Message"]):
+    """Filters as words that chain."""
+
+    def visible_to(self, user: "User") -> Self:
+        """Messages of the user's chats that are not deleted."""
+        return self.filter(chat__owner_id=user.pk, chat__deleted_at=None)
+
+    def owned_by(self, user: "User") -> Self:
+        """What this user may act on."""
+        return self.visible_to(user)
+
+
+class Message(models.Model):
+    """One message. `parent` is the message it answers or follows; siblings are branches.
+
+    `sources` is the snapshot of the evidence as shown (null unless the mode is documents or document), so it outlives
+    the documents. `scope` is `{document_ids, reason}`.
+    """
+
+    class Role(models.TextChoices):
+        """Who wrote it."""
+
+        USER = "user", _("User")
+        ASSISTANT = "assistant", _("Assistant")
+
+    class Status(models.TextChoices):
+        """STREAMING -> COMPLETED | STOPPED | FAILED | INTERRUPTED. A user's message is COMPLETED from the start."""
+
+        STREAMING = "STREAMING", _("Answering")
+        COMPLETED = "COMPLETED", _("Completed")
+        STOPPED = "STOPPED", _("Stopped")
+        FAILED = "FAILED", _("Failed")
+        INTERRUPTED = "INTERRUPTED", _("Interrupted")
+
+    class Mode(models.TextChoices):
+        """How an answer came about."""
+
+        DOCUMENTS = "documents", _("From documents")
+        GENERAL = "general", _("General knowledge")
+        CLARIFY = "clarify", _("Question back")
+        DOCUMENT = "document", _("Whole document")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    chat = models.ForeignKey(Chat, models.CASCADE, related_name="messages")
+    parent = models.ForeignKey(
+        "self", models.CASCADE, null=True, blank=True, related_name="children"
+    )
+    role = models.CharField(_("role"), max_length=9, choices=Role.choices)
+    content = models.TextField(_("content"), blank=True, default="")
+    status = models.CharField(
+        _("status"), max_length=11, choices=Status.choices, default=Status.COMPLETED
+    )
+    mode = models.CharField(max_length=9, choices=Mode.choices, blank=True, default="")
+    sources = models.JSONField(null=True, blank=True)
+    error_code = models.CharField(max_length=64, blank=True, default="")
+    error_params = models.JSONField(default=dict, blank=True)
+    question_type = models.CharField(max_length=9, blank=True, default="")
+    scope = models.JSONField(null=True, blank=True)
+    usage = models.JSONField(null=True, blank=True)
+    documents = models.ManyToManyField(Document, through="MessageDocument", related_name="+")
+    created_at = models.DateTimeField()
+
+    objects = MessageQuerySet.as_manager()
+
+    class Meta:
+        """Oldest first within a chat."""
+
+        verbose_name = _("message")
+        verbose_name_plural = _("messages")
+        ordering = ("created_at", "id")
+        indexes = (models.Index(fields=("chat", "created_at")),)
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.content[:40]}"
+
+
+class MessageDocument(models.Model):
+    """A document that a user named for one message."""
+
+    message = models.ForeignKey(Message, models.CASCADE, related_name="document_links")
+    document = models.ForeignKey(Document, models.CASCADE, related_name="message_links")
+
+    class Meta:
+        """A document is named once."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("message", "document"), name="one_mention_a_document"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.message_id} - {self.document_id}"
+
+
+class Trace(models.Model):
+    """Every step of an answer, as plain JSON: see `rag.pipeline`."""
+
+    message = models.OneToOneField(Message, models.CASCADE, related_name="trace")
+    steps = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return str(self.message_id)
+
+
+class Feedback(models.Model):
+    """A user's verdict on an answer."""
+
+    message = models.ForeignKey(Message, models.CASCADE, related_name="feedback")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    value = models.SmallIntegerField(choices=((1, _("Helpful")), (-1, _("Not helpful"))))
+    reason = models.CharField(max_length=1000, blank=True, default="")
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        """One verdict a user and message."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("message", "user"), name="one_verdict_a_user"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.value:+d} {self.message_id}"

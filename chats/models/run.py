@@ -1,0 +1,64 @@
+"""Runs: who is answering a message, and since when."""
+
+import uuid
+from typing import TYPE_CHECKING, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from chats.models.message import Message
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    """Filters as words that chain."""
+
+    def visible_to(self, user: "User") -> Self:
+        """Runs of the user's chats that are not deleted."""
+        return self.filter(owner_id=user.pk, message__chat__deleted_at=None)
+
+    def owned_by(self, user: "User") -> Self:
+        """What this user may stop."""
+        return self.visible_to(user)
+
+    def open(self) -> Self:
+        """Runs whose message has no end state yet."""
+        return self.filter(message__status=Message.Status.STREAMING)
+
+
+class Run(models.Model):
+    """The work of answering one assistant message; its state is the message's `status`.
+
+    A worker holds it by `claim` until `lease_until` and renews that while it lives. `client_id` is the sender's own id
+    of the message: the same one twice is the same run.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    message = models.OneToOneField(Message, models.CASCADE, related_name="run")
+    client_id = models.CharField(max_length=100, null=True, blank=True)
+    language = models.CharField(max_length=8, default="ko")
+    claim = models.UUIDField(null=True, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    enqueued_at = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        """One run a client id."""
+
+        constraints = (
+            models.UniqueConstraint(
+                fields=("owner", "client_id"),
+                condition=Q(client_id__isnull=False),
+                name="one_run_a_client_id",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return str(self.id)

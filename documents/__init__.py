@@ -1,0 +1,1 @@
+"""Files: upload, parsing, indexing, the passage store, their API and admin."""

@@ -1,0 +1,200 @@
+"""Documents, their pages, chunks and vectors. Deleting a document deletes all of them in one transaction."""
+
+import uuid
+from typing import TYPE_CHECKING, Self
+
+from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+from pgvector.django import HalfVectorField, SparseVectorField
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+LEXICAL_DIMENSIONS = 1_000_000_000
+"""Width of the hashed term space of `Chunk.weights`; pgvector's largest."""
+
+
+class DocumentQuerySet(models.QuerySet["Document"]):
+    """Filters as words that chain."""
+
+    def visible_to(self, user: "User") -> Self:
+        """What this user may read."""
+        return self.filter(owner_id=user.pk)
+
+    def owned_by(self, user: "User") -> Self:
+        """What this user may change."""
+        return self.filter(owner_id=user.pk)
+
+    def completed(self) -> Self:
+        """What can be searched."""
+        return self.filter(status=Document.Status.COMPLETED)
+
+    def processing(self) -> Self:
+        """What is waiting or at work."""
+        return self.filter(status=Document.Status.PROCESSING)
+
+
+class Document(models.Model):
+    """A file of one user and where it stands.
+
+    `lease_until` and `attempts` belong to the ingest that holds it: see `documents.ingest`.
+    """
+
+    class Status(models.TextChoices):
+        """PROCESSING -> COMPLETED | FAILED; either goes back to PROCESSING on `reprocess`."""
+
+        PROCESSING = "PROCESSING", _("Processing")
+        COMPLETED = "COMPLETED", _("Completed")
+        FAILED = "FAILED", _("Failed")
+
+    class Stage(models.TextChoices):
+        """What the ingest is doing now; DONE when it has ended, well or not."""
+
+        QUEUED = "queued", _("Queued")
+        PARSING = "parsing", _("Reading")
+        CHUNKING = "chunking", _("Splitting")
+        EMBEDDING = "embedding", _("Embedding")
+        INDEXING = "indexing", _("Indexing")
+        DONE = "done", _("Done")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="documents")
+    name = models.CharField(_("name"), max_length=255)
+    original_name = models.CharField(max_length=1024)
+    file = models.FileField(max_length=255)
+    content_type = models.CharField(max_length=127)
+    size = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64, db_index=True)
+    status = models.CharField(
+        _("status"), max_length=10, choices=Status.choices, default=Status.PROCESSING
+    )
+    stage = models.CharField(max_length=10, choices=Stage.choices, default=Stage.QUEUED)
+    progress = models.FloatField(default=0.0)
+    error_code = models.CharField(max_length=64, blank=True, default="")
+    error_params = models.JSONField(default=dict, blank=True)
+    page_count = models.PositiveIntegerField(null=True, blank=True)
+    chunk_count = models.PositiveIntegerField(default=0)
+    metadata = models.JSONField(default=dict, blank=True)
+    version = models.PositiveIntegerField(default=1)
+    claim = models.UUIDField(null=True, blank=True, editable=False)
+    lease_until = models.DateTimeField(null=True, blank=True, editable=False)
+    attempts = models.PositiveSmallIntegerField(default=0, editable=False)
+    enqueued_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = DocumentQuerySet.as_manager()
+
+    class Meta:
+        """Indexes of the lists and of the sweeper."""
+
+        verbose_name = _("document")
+        verbose_name_plural = _("documents")
+        ordering = ("-created_at", "id")
+        indexes = (
+            models.Index(fields=("owner", "-created_at")),
+            models.Index(fields=("owner", "status")),
+            models.Index(
+                fields=("lease_until",),
+                condition=Q(status="PROCESSING"),
+                name="document_processing_lease",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class DocumentPage(models.Model):
+    """The text of one page; `start` is its offset in the whole text. Formats without pages have one, `number` 1."""
+
+    document = models.ForeignKey(Document, models.CASCADE, related_name="pages")
+    number = models.PositiveIntegerField()
+    start = models.PositiveIntegerField()
+    text = models.TextField()
+
+    class Meta:
+        """One row a page."""
+
+        ordering = ("document", "number")
+        constraints = (models.UniqueConstraint(fields=("document", "number"), name="one_row_a_page"),)
+
+    def __str__(self) -> str:
+        return f"{self.document_id} p.{self.number}"
+
+
+class EmbeddingSpace(models.Model):
+    """A model and its width: vectors of one space are comparable. Exactly one space is active."""
+
+    model = models.CharField(max_length=255)
+    dimensions = models.PositiveIntegerField()
+    languages = models.JSONField(default=list)
+    active = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        """One row a model and width; one active."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("model", "dimensions"), name="one_space_a_model"),
+            models.UniqueConstraint(fields=("active",), condition=Q(active=True), name="one_active"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model} ({self.dimensions})"
+
+
+class Chunk(models.Model):
+    """A stretch of a document with its lexical index: `lexemes` finds it, `weights` scores it (BM25 term weights).
+
+    `owner_id` stands in the row so that the table can be partitioned by owner.
+    """
+
+    document = models.ForeignKey(Document, models.CASCADE, related_name="chunks")
+    owner_id = models.BigIntegerField()
+    index = models.PositiveIntegerField()
+    text = models.TextField()
+    start = models.PositiveIntegerField()
+    end = models.PositiveIntegerField()
+    page = models.PositiveIntegerField(null=True)
+    page_end = models.PositiveIntegerField(null=True)
+    section = models.TextField(blank=True, default="")
+    boxes = models.JSONField(default=list)
+    term_count = models.PositiveIntegerField(default=0)
+    lexemes = SearchVectorField()
+    weights = SparseVectorField(dimensions=LEXICAL_DIMENSIONS)
+
+    class Meta:
+        """One row an index; the lexical index."""
+
+        ordering = ("document", "index")
+        constraints = (
+            models.UniqueConstraint(fields=("document", "index"), name="one_row_a_chunk"),
+        )
+        indexes = (GinIndex(fields=("lexemes",), name="chunk_lexemes"),)
+
+    def __str__(self) -> str:
+        return f"{self.document_id}_{self.index}"
+
+
+class ChunkEmbedding(models.Model):
+    """A chunk's vector in one space. The HNSW index of a space is made with the space (`documents.spaces`)."""
+
+    chunk = models.ForeignKey(Chunk, models.CASCADE, related_name="embeddings")
+    space = models.ForeignKey(EmbeddingSpace, models.CASCADE, related_name="embeddings")
+    document = models.ForeignKey(Document, models.CASCADE, related_name="+")
+    vector = HalfVectorField()
+
+    class Meta:
+        """One vector a chunk and space."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("chunk", "space"), name="one_vector_a_space"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.chunk_id} @ {self.space_id}"

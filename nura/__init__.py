@@ -1,0 +1,1 @@
+"""Wiring: settings, URLs, processes, embedded services, accounts, health."""

@@ -1,0 +1,1 @@
+"""Settings: `base` for all, then `prod` (what `make run` uses), `dev`, `test`."""

@@ -1,0 +1,8 @@
+"""For work on the code: error pages, static files straight from the folder."""
+
+from nura.settings.base import *  # noqa: F403
+
+DEBUG = True
+STORAGES["staticfiles"] = {  # noqa: F405
+    "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+}

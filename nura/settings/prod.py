@@ -1,0 +1,12 @@
+"""What `make run` and every installation use."""
+
+from nura.settings import env
+from nura.settings.base import *  # noqa: F403
+
+HTTPS = env.flag("NURA_HTTPS", False)
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+if HTTPS:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

@@ -1,0 +1,56 @@
+"""Builds the one frozen configuration of the engine from the environment."""
+
+from nura.settings import env
+from rag.config import Endpoint, RagConfig
+
+HTTP = ("http", "https")
+
+
+def build() -> RagConfig:
+    """The engine's configuration. Raises `ImproperlyConfigured` naming the variable."""
+    size = env.integer("NURA_CHUNK_SIZE", 1000, least=100, most=20_000)
+    return RagConfig(
+        llm=_endpoint("NURA_LLM"),
+        light_llm=_endpoint("NURA_LIGHT_LLM", fallback="NURA_LLM"),
+        temperature=env.decimal("NURA_LLM_TEMPERATURE", 0.0, most=2.0),
+        max_tokens=env.integer("NURA_LLM_MAX_TOKENS", 1000, least=1, most=1_000_000),
+        embedding_model=env.text("NURA_EMBEDDING_MODEL"),
+        embedding_endpoint=_embedding_endpoint(),
+        embedding_languages=frozenset(env.words("NURA_EMBEDDING_LANGUAGES")),
+        reranker_model=env.text("NURA_RERANKER_MODEL"),
+        top_k=env.integer("NURA_TOP_K", 4, least=1, most=100),
+        chunk_size=size,
+        chunk_overlap=env.integer("NURA_CHUNK_OVERLAP", min(200, size // 2), most=size // 2),
+        bm25_weight=env.decimal("NURA_BM25_WEIGHT", 1.0, most=100.0),
+        gate_threshold=env.decimal("NURA_GATE_THRESHOLD", 0.5, most=1.0),
+        history_pairs=env.integer("MAX_CONVERSATION_HISTORY", 10, most=100),
+    )
+
+
+def _endpoint(prefix: str, fallback: str = "") -> Endpoint | None:
+    model = env.text(f"{prefix}_MODEL")
+    base_url = env.url(f"{prefix}_BASE_URL", HTTP) or (
+        env.url(f"{fallback}_BASE_URL", HTTP) if fallback else ""
+    )
+    api_key = env.text(f"{prefix}_API_KEY") or (env.text(f"{fallback}_API_KEY") if fallback else "")
+    if fallback and not model:
+        return None
+    if not (model or base_url or api_key):
+        return None
+    return Endpoint(
+        base_url=base_url or "https://api.openai.com/v1",
+        model=model or "gpt-4o-mini",
+        api_key=api_key,
+        first_token_timeout=env.decimal("NURA_LLM_TIMEOUT", 30.0, least=0.1),
+    )
+
+
+def _embedding_endpoint() -> Endpoint | None:
+    base_url = env.url("NURA_EMBEDDING_BASE_URL", HTTP)
+    if not base_url:
+        return None
+    return Endpoint(
+        base_url=base_url,
+        model=env.text("NURA_EMBEDDING_MODEL", "text-embedding-3-small"),
+        api_key=env.text("NURA_EMBEDDING_API_KEY") or env.text("NURA_LLM_API_KEY"),
+    )

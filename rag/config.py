@@ -1,0 +1,39 @@
+"""One frozen configuration for the whole engine; `nura/settings/rag.py` builds it from the environment."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An OpenAI-compatible server and the model to ask there. Times in seconds."""
+
+    base_url: str
+    model: str
+    api_key: str = ""
+    connect_timeout: float = 5.0
+    first_token_timeout: float = 30.0
+    idle_timeout: float = 60.0
+    total_timeout: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class RagConfig:
+    """All that decides how documents are cut, found and answered from. Sizes in characters."""
+
+    llm: Endpoint | None = None
+    light_llm: Endpoint | None = None
+    temperature: float = 0.0
+    max_tokens: int = 1000
+    embedding_model: str = ""
+    """A sentence-transformers name or folder; empty: the English model that comes with the product."""
+    embedding_endpoint: Endpoint | None = None
+    embedding_languages: frozenset[str] = field(default_factory=frozenset)
+    """Overrides what is declared for known models; empty: as declared."""
+    reranker_model: str = ""
+    top_k: int = 4
+    chunk_size: int = 1000
+    chunk_overlap: int = 200
+    bm25_weight: float = 1.0
+    gate_threshold: float = 0.5
+    history_pairs: int = 10
+    history_message_characters: int = 500

@@ -1,0 +1,94 @@
+"""Errors of every floor: raised deep with a code, put into words once, at the door (`nura/errors.py`)."""
+
+from typing import ClassVar
+
+
+class NuraError(Exception):
+    """What went wrong, for programs: `code` is stable, `params` fill the sentence that people read.
+
+    `retryable` says whether the same call may succeed later without a change by anyone.
+    `status` is the HTTP status that fits when the error reaches an API.
+    """
+
+    code: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str = "", **params: object) -> None:
+        super().__init__(message or self.code)
+        self.params = params
+
+
+class EmbedderFailed(NuraError):
+    """The embedding model could not be loaded, did not answer, or gave unusable vectors."""
+
+    code = "embedder_failed"
+    retryable = True
+    status = 503
+
+
+class RetrievalFailed(NuraError):
+    """The passage store raised while searching."""
+
+    code = "retrieval_failed"
+    retryable = True
+    status = 503
+
+
+class LLMError(NuraError):
+    """Base of what a language-model endpoint can do to us."""
+
+    code = "llm_failed"
+    status = 502
+
+
+class LLMUnreachable(LLMError):
+    """No connection could be made."""
+
+    code = "llm_unreachable"
+    retryable = True
+
+
+class LLMTimeout(LLMError):
+    """Connected, but nothing (more) came within the time limit."""
+
+    code = "llm_timeout"
+    retryable = True
+
+
+class LLMUnauthorized(LLMError):
+    """401 or 403: the key is wrong or lacks rights."""
+
+    code = "llm_unauthorized"
+
+
+class LLMRateLimited(LLMError):
+    """429: too many requests or the quota is used up."""
+
+    code = "llm_rate_limited"
+    retryable = True
+
+
+class LLMServerError(LLMError):
+    """5xx, or an error body under HTTP 200."""
+
+    code = "llm_server_error"
+    retryable = True
+
+
+class LLMRejected(LLMError):
+    """Another 4xx: the request itself was refused (unknown model, bad parameter)."""
+
+    code = "llm_rejected"
+
+
+class LLMInterrupted(LLMError):
+    """The stream broke off after the first token."""
+
+    code = "llm_interrupted"
+
+
+class ContextOverflow(LLMError):
+    """The prompt is longer than the model's context."""
+
+    code = "llm_context_overflow"

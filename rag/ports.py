@@ -1,0 +1,85 @@
+"""Ports of the engine: protocols of one to three methods. The batch method is the primitive."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rag.types import Hit, HistoryMessage, Passage, Piece
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOptions:
+    """Sampling and limits of one model call."""
+
+    temperature: float = 0.0
+    max_tokens: int = 1000
+
+
+class LLM(Protocol):
+    """A chat model. Raises `rag.errors.LLMError` and nothing else."""
+
+    @property
+    def name(self) -> str:
+        """Model name, for traces."""
+        ...
+
+    def stream(
+        self, turns: Sequence[HistoryMessage], options: GenerationOptions
+    ) -> AsyncIterator[Piece]:
+        """Stream the reply to `turns`; closing the iterator closes the upstream connection."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns text into unit vectors of `dimensions` floats. Raises `rag.errors.EmbedderFailed`. Sync, thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """Model name; with `dimensions` it identifies the embedding space."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Width of every vector."""
+        ...
+
+    @property
+    def languages(self) -> frozenset[str]:
+        """Languages the model knows: "ko", "en", ...; "*" means all."""
+        ...
+
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector per text, in order."""
+        ...
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a question."""
+        ...
+
+
+class Reranker(Protocol):
+    """Orders passages by a closer reading of question and text."""
+
+    def rerank(self, query: str, hits: Sequence[Hit], top_k: int) -> list[Hit]:
+        """The best `top_k` of `hits`, best first."""
+        ...
+
+
+class PassageStore(Protocol):
+    """Search within documents fixed at construction; nothing in a question can widen them. Sync."""
+
+    def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
+        """Nearest chunks by cosine; `score` and `scores["similarity"]` are the cosine."""
+        ...
+
+    def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
+        """Best chunks by BM25 over the query's terms (term -> count); exact document frequencies within the scope.
+
+        `score` and `scores["bm25"]` are the BM25 sum; `scores["coverage"]` is the share (0..1) of the query's IDF
+        weight whose terms the chunk holds.
+        """
+        ...
+
+    def chunks(self, keys: Sequence[int]) -> list[Passage]:
+        """The chunks with these store keys, in the order given; keys out of scope are left out."""
+        ...

@@ -1,0 +1,253 @@
+"""What travels between the steps of a question: frozen values, no behaviour beyond reading them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from uuid import UUID
+
+
+class Role(StrEnum):
+    """Who speaks in a prompt or a chat."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class QuestionType(StrEnum):
+    """What kind of question it is; it decides the retrieval plan."""
+
+    SINGLE = "single"
+    MULTI = "multi"
+    COMPARE = "compare"
+    FOLLOWUP = "followup"
+    RESET = "reset"
+    SMALLTALK = "smalltalk"
+
+
+class ScopeReason(StrEnum):
+    """Why these documents and no others."""
+
+    EXPLICIT = "explicit"
+    CHAT = "chat"
+    ALL = "all"
+    FOLLOWUP = "followup"
+    SLOT = "slot"
+
+
+class Mode(StrEnum):
+    """How an answer came about."""
+
+    DOCUMENTS = "documents"
+    GENERAL = "general"
+    CLARIFY = "clarify"
+    DOCUMENT = "document"
+
+
+class StrategyName(StrEnum):
+    """Names of the retrieval strategies; AUTO leaves the choice to the plan."""
+
+    AUTO = "auto"
+    SIMILARITY = "similarity"
+    MMR = "mmr"
+    BM25 = "bm25"
+    RRF = "rrf"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle on a page, in fractions of the page as shown; origin at the top left."""
+
+    page: int
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The documents that a question may read, and why."""
+
+    document_ids: tuple[UUID, ...]
+    reason: ScopeReason
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryMessage:
+    """One earlier message of the chat, as the model may see it."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of a document, cut for indexing. `text == document_text[start:end]`.
+
+    `page`/`page_end` count from 1, None where the format has no pages. `section` is the heading path ("A > B").
+    """
+
+    index: int
+    text: str
+    start: int
+    end: int
+    page: int | None
+    page_end: int | None
+    section: str
+    boxes: tuple[Box, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedChunk:
+    """A chunk with what search needs: lexical terms with their counts, and its vector (None: not embedded)."""
+
+    chunk: Chunk
+    terms: Mapping[str, int]
+    vector: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk as retrieved. `key` is the store's own id; the public id is `{document_id}_{index}`."""
+
+    key: int
+    document_id: UUID
+    document_name: str
+    index: int
+    text: str
+    page: int | None
+    page_end: int | None
+    section: str
+    boxes: tuple[Box, ...] = ()
+
+    @property
+    def chunk_id(self) -> str:
+        """The public id of the chunk."""
+        return f"{self.document_id}_{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage with the score that ordered it and the scores of every leg that saw it."""
+
+    passage: Passage
+    score: float
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Whether the documents hold something on the question. `score` is 0..1, relevant when >= `threshold`."""
+
+    score: float
+    threshold: float
+
+    @property
+    def relevant(self) -> bool:
+        """True when the documents should answer."""
+        return self.score >= self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a question is searched."""
+
+    question_type: QuestionType
+    strategy: StrategyName
+    top_k: int
+    needs_multi_doc: bool
+    standalone_query: str
+    scope: Scope
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What a search found: hits best first (at most `plan.top_k`), the gate's verdict, and time per step in ms."""
+
+    plan: Plan
+    hits: tuple[Hit, ...]
+    gate: Gate
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One passage shown under an answer. `slot` counts documents from 1 in the order shown; `similarity` is 0..1."""
+
+    slot: int
+    document_id: UUID
+    document_name: str
+    chunk_id: str
+    page: int | None
+    similarity: float
+    content_preview: str
+    section: str
+    cited: bool
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the model's server counted them, or as we estimated them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of a model's stream: text, or the closing account."""
+
+    text: str = ""
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question with everything the engine may know about its conversation."""
+
+    text: str
+    scope: Scope
+    history: tuple[HistoryMessage, ...] = ()
+
+
+# --- events of `rag.pipeline.answer`, in the order in which they can come ---
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A step began: `retrieve`, `generate`; `detail` is for people who look closely (numbers, names)."""
+
+    step: str
+    detail: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesFound:
+    """The evidence, before the first delta. Never sent in general mode."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """More text of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer is whole. `sources` is None in general mode. `trace` is plain JSON."""
+
+    mode: Mode
+    question_type: QuestionType
+    sources: tuple[Source, ...] | None
+    usage: Usage | None
+    trace: Mapping[str, object]
+
+
+Event = Status | SourcesFound | Delta | Finished
