@@ -82,6 +82,39 @@ class HistoryMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """Where a line of a page's text stands: `edges[i]`..`edges[i + 1]` spans character `start + i`, in page fractions.
+
+    `start`/`end` are offsets in the page's text; `len(edges) == end - start + 1`.
+    """
+
+    start: int
+    end: int
+    y0: float
+    y1: float
+    edges: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading of a page: it governs what follows `start` (offset in the page's text) until one of its level or above."""
+
+    start: int
+    level: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as parsed. `number` counts from 1; None where the format has no pages (then there is one)."""
+
+    number: int | None
+    text: str
+    headings: tuple[Heading, ...] = ()
+    lines: tuple[Line, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """A stretch of a document, cut for indexing. `text == document_text[start:end]`.
 

@@ -1,0 +1,57 @@
+"""Where the embedded services live and how they are reached. Pure: touches neither disk nor network."""
+
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+SOCKET_PATH_LIMIT = 90
+"""A Unix socket's path may have 107 bytes; Postgres appends its own file name."""
+
+POOL = {"min_size": 0, "max_size": 20, "timeout": 5.0, "max_lifetime": 1800.0}
+
+
+def socket_dir(data_dir: Path) -> Path:
+    """The folder of both sockets: inside the data folder, or a short stand-in when its path is too long."""
+    inside = data_dir / "run"
+    if len(str(inside).encode()) <= SOCKET_PATH_LIMIT:
+        return inside
+    digest = hashlib.sha256(str(data_dir).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"nura-{digest}"
+
+
+def redis_url(data_dir: Path) -> str:
+    """URL of the embedded Redis."""
+    return f"unix://{socket_dir(data_dir) / 'redis.sock'}?db=0"
+
+
+def celery_url(redis_url: str) -> str:
+    """The same Redis as Celery spells it."""
+    if not redis_url.startswith("unix://"):
+        return redis_url
+    path, _, query = redis_url.removeprefix("unix://").partition("?")
+    database = dict(parse_qsl(query)).get("db", "0")
+    return f"redis+socket://{path}?virtual_host={database}"
+
+
+def database(data_dir: Path, url: str) -> dict[str, Any]:
+    """Django's settings of the database: `url`, or the embedded Postgres when it is empty."""
+    parts = urlsplit(url)
+    options: dict[str, Any] = dict(parse_qsl(parts.query)) | {"pool": dict(POOL)}
+    if not url:
+        where = {"NAME": "nura", "USER": "nura", "HOST": str(socket_dir(data_dir)), "PORT": ""}
+    else:
+        where = {
+            "NAME": unquote(parts.path.lstrip("/")),
+            "USER": unquote(parts.username or ""),
+            "PASSWORD": unquote(parts.password or ""),
+            "HOST": parts.hostname or options.pop("host", ""),
+            "PORT": str(parts.port or ""),
+        }
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        **where,
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": options,
+    }
