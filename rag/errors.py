@@ -19,6 +19,13 @@ class NuraError(Exception):
         self.params = params
 
 
+class EngineUnavailable(NuraError):
+    """A library that a step of the engine can do without is not there."""
+
+    code = "engine_unavailable"
+    status = 503
+
+
 class EmbedderFailed(NuraError):
     """The embedding model could not be loaded, did not answer, or gave unusable vectors."""
 
@@ -92,3 +99,10 @@ class ContextOverflow(LLMError):
     """The prompt is longer than the model's context."""
 
     code = "llm_context_overflow"
+
+
+class LLMEmptyAnswer(LLMError):
+    """The model ended its reply without a word."""
+
+    code = "llm_empty_answer"
+    retryable = True

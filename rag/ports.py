@@ -75,9 +75,15 @@ class PassageStore(Protocol):
     def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
         """Best chunks by BM25 over the query's terms (term -> count); exact document frequencies within the scope.
 
-        `score` and `scores["bm25"]` are the BM25 sum; `scores["coverage"]` is the share (0..1) of the query's IDF
-        weight whose terms the chunk holds.
+        `score` and `scores["bm25"]` are the BM25 sum; `scores["coverage"]` is the share (0..1) of the query's weight
+        whose terms the chunk holds, a term weighing `rag.retrieval.bm25.coverage_weight(df, total)`; terms that no
+        chunk holds (df 0) weigh too.
         """
+        ...
+
+    def opening(self, limit: int) -> list[Passage]:
+        """The first chunks of the documents in scope, documents in the scope's order, turn by turn: for questions on a
+        whole document."""
         ...
 
     def chunks(self, keys: Sequence[int]) -> list[Passage]:

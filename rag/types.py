@@ -232,10 +232,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a model's stream: text, or the closing account."""
+    """A piece of a model's stream: text, or the closing account (usage; `finish_reason` "stop" or "length")."""
 
     text: str = ""
     usage: Usage | None = None
+    finish_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Embedding models, one adapter a file."""

@@ -1,0 +1,1 @@
+"""Turning evidence into an answer."""

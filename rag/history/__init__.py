@@ -1,0 +1,1 @@
+"""What of the conversation the engine may see."""

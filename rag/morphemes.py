@@ -1,0 +1,57 @@
+"""Korean morphemes from Kiwi: the one place that loads kiwipiepy."""
+
+import functools
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rag.errors import EngineUnavailable
+
+_LOADING = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Morpheme:
+    """A morpheme with its Sejong tag and its offsets in the text."""
+
+    form: str
+    tag: str
+    start: int
+    end: int
+
+
+def available() -> bool:
+    """True when the analyser can be loaded; loads it."""
+    try:
+        _kiwi()
+    except EngineUnavailable:
+        return False
+    return True
+
+
+def analyse(texts: Sequence[str]) -> Iterator[list[Morpheme]]:
+    """The morphemes of every text, in order; one batch, analysed on all cores. Thread-safe.
+
+    Raises `EngineUnavailable` when kiwipiepy or its model is not installed.
+    """
+    for tokens in _kiwi().tokenize(list(texts)):
+        yield [
+            Morpheme(token.form, token.tag.split("-")[0], token.start, token.start + token.len)
+            for token in tokens
+        ]
+
+
+def _kiwi() -> Any:
+    with _LOADING:
+        return _load()
+
+
+@functools.cache
+def _load() -> Any:
+    try:
+        from kiwipiepy import Kiwi
+
+        return Kiwi()
+    except (ImportError, OSError, RuntimeError) as error:
+        raise EngineUnavailable("kiwipiepy cannot be loaded") from error

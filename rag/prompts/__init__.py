@@ -1,0 +1,1 @@
+"""Wording of the prompts is data: text files beside their loader."""

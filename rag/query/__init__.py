@@ -1,0 +1,1 @@
+"""Reading a question: what kind it is and what it is about."""

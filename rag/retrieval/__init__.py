@@ -1,0 +1,1 @@
+"""Finding passages: legs, fusion, gate and reranking."""
