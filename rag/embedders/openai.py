@@ -1,0 +1,85 @@
+"""Embedding by an OpenAI-compatible `/embeddings` endpoint."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from rag.config import Endpoint
+from rag.embedders.checks import unit_vectors
+from rag.embedders.known import ENGLISH, declared
+from rag.errors import EmbedderFailed
+
+BATCH = 64
+RETRIES = 2
+
+
+class OpenAIEmbedder:
+    """A model behind an endpoint. The width of an unknown model is probed with the first call that needs it."""
+
+    def __init__(self, endpoint: Endpoint, languages: frozenset[str] = frozenset()) -> None:
+        self._endpoint = endpoint
+        self.name = endpoint.model
+        self._declared = declared(endpoint.model)
+        self._dimensions = self._declared.dimensions
+        self.languages = languages or self._declared.languages or ENGLISH
+        self._lock = threading.Lock()
+        self._client: Any = None
+
+    @property
+    def dimensions(self) -> int:
+        """Width of the vectors; asks the endpoint once where it is not declared."""
+        if not self._dimensions:
+            self._dimensions = len(self._request(["dimensions"])[0])
+        return self._dimensions
+
+    def warm(self) -> None:
+        """Make the client."""
+        self._connected()
+
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+        """One unit vector per text, asked for in batches."""
+        prefixed = [self._declared.passage_prefix + text for text in texts]
+        batches = [prefixed[start : start + BATCH] for start in range(0, len(prefixed), BATCH)]
+        return [vector for batch in batches for vector in self._checked(batch)]
+
+    def embed_query(self, text: str) -> list[float]:
+        """The unit vector of a question."""
+        return self._checked([self._declared.query_prefix + text])[0]
+
+    def _checked(self, texts: list[str]) -> list[list[float]]:
+        vectors = unit_vectors(
+            self._request(texts), count=len(texts), dimensions=self._dimensions
+        )
+        self._dimensions = self._dimensions or len(vectors[0])
+        return vectors
+
+    def _request(self, texts: list[str]) -> list[list[float]]:
+        import openai
+
+        try:
+            reply = self._connected().embeddings.create(
+                model=self.name, input=texts, encoding_format="float"
+            )
+            rows = sorted(reply.data or (), key=lambda row: row.index or 0)
+            return [[float(value) for value in row.embedding] for row in rows]
+        except (openai.OpenAIError, AttributeError, TypeError, ValueError) as error:
+            # the endpoint's own words may hold the key or a page of HTML: they stay in the chained exception
+            raise EmbedderFailed(f"{self.name} did not embed", reason="endpoint") from error
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    def _connect(self) -> Any:
+        import httpx
+        import openai
+
+        limits = httpx.Timeout(self._endpoint.idle_timeout, connect=self._endpoint.connect_timeout)
+        return openai.OpenAI(
+            base_url=self._endpoint.base_url,
+            api_key=self._endpoint.api_key or "none",
+            timeout=limits,
+            max_retries=RETRIES,
+        )

@@ -1,0 +1,148 @@
+"""Text to lexical terms: Korean morphemes and bigrams, stemmed Latin words, numbers and codes."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rag import morphemes, particles, stems
+from rag.errors import EngineUnavailable
+
+MAX_TERM = 64
+"""Longer terms (URLs, keys, one-word pages) are cut, so that no term fills an index entry."""
+HEADING_WEIGHT = 1
+"""How often the terms of title and section count beside those of the text."""
+
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_HANGUL = re.compile("[가-힣]+")
+_LATIN = re.compile(r"[a-zA-Z0-9À-ɏͰ-ϿЀ-ӿ]+(?:[-_./'’][a-zA-Z0-9À-ɏͰ-ϿЀ-ӿ]+)*")
+_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*")
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\x00-\x7f]+")
+_OTHER = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
+_NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
+_CONTENT = _NOUNS | {"VV", "VA", "SH", "MAG", "XPN"}
+_EMPTY_VERBS = frozenset("하 되 있 없 이 않 같 위하 대하 통하 따르 주 보 오 가 알 싶 나 받 만들 그렇 이렇 어떻 어떠하".split())
+_BOILERPLATE = frozenset(
+    "알리 알려주 설명 무엇 누구 언제 어디 어느 어떤 얼마 얼마나 방법 내용 대해 관련 경우 이유 질문 답 답변 궁금 말 말하 "
+    "뜻 부탁 가르치 찾 하나 모두 좀 왜 어떻게 정도 것 수 때 그것 이것 please tell show explain describ giv find list".split()
+)
+
+
+def normalise(text: str) -> str:
+    """Compatibility forms folded, Hangul composed, invisible marks removed."""
+    return _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+
+
+def terms(text: str) -> dict[str, int]:
+    """The terms of one text with their counts."""
+    return next(iter(terms_of_all([text])))
+
+
+def terms_of_all(texts: Sequence[str]) -> Iterator[dict[str, int]]:
+    """The terms of every text, in order; the batch is analysed together."""
+    clean = [normalise(text) for text in texts]
+    for text, korean in zip(clean, _korean_morphemes(clean), strict=True):
+        counts = Counter(korean)
+        counts.update(_bigrams(text))
+        counts.update(_latin(text))
+        counts.update(_numbers(text))
+        counts.update(_ideographs(text))
+        yield {term[:MAX_TERM]: count for term, count in counts.items()}
+
+
+def query_terms(text: str) -> dict[str, int]:
+    """The terms of a question without the words that only ask ("알려줘", "explain"); all of them if nothing is left."""
+    found = terms(text)
+    asking = _asking(found)
+    return {term: count for term, count in found.items() if term not in asking} or found
+
+
+def chunk_terms(text: Mapping[str, int], headings: Mapping[str, int]) -> dict[str, int]:
+    """The terms of a chunk: those of its text, and those of its title and section in a moderate weight."""
+    counts = Counter(text)
+    for term in headings:
+        counts[term] += HEADING_WEIGHT
+    return dict(counts)
+
+
+def _asking(found: Iterable[str]) -> set[str]:
+    words = {term for term in found if term in _BOILERPLATE}
+    return words | {term for word in words for term in _pairs(word)}
+
+
+def _korean_morphemes(texts: Sequence[str]) -> Iterator[list[str]]:
+    if not any(_HANGUL.search(text) for text in texts):
+        return iter([[] for _ in texts])
+    try:
+        return (_content(found) for found in list(morphemes.analyse(texts)))
+    except EngineUnavailable:
+        return ([particles.strip(word) for word in _HANGUL.findall(text)] for text in texts)
+
+
+def _content(found: Sequence[morphemes.Morpheme]) -> list[str]:
+    kept = [
+        item.form
+        for item in found
+        if item.tag in _CONTENT and not (item.tag in ("VV", "VA") and item.form in _EMPTY_VERBS)
+    ]
+    return kept + list(_compounds(found))
+
+
+def _compounds(found: Sequence[morphemes.Morpheme]) -> Iterator[str]:
+    """Nouns written together, as one term beside their parts."""
+    run: list[morphemes.Morpheme] = []
+    for item in found:
+        joins = item.tag in _NOUNS or (item.tag == "XSN" and bool(run))
+        if joins and (not run or run[-1].end == item.start):
+            run.append(item)
+            continue
+        if len(run) > 1:
+            yield "".join(part.form for part in run)
+        run = [item] if item.tag in _NOUNS else []
+    if len(run) > 1:
+        yield "".join(part.form for part in run)
+
+
+def _bigrams(text: str) -> Iterator[str]:
+    for word in _HANGUL.findall(text):
+        stem = particles.strip(word)
+        yield from _pairs(stem)
+        if len(stem) == 1 and len(word) > 1:
+            # "나이" may be a noun or "나" with a particle: both readings count, so that "나이가" finds either.
+            yield from _pairs(word)
+
+
+def _pairs(word: str) -> Iterator[str]:
+    if len(word) == 1:
+        yield word
+    for start in range(len(word) - 1):
+        yield word[start : start + 2]
+
+
+def _latin(text: str) -> Iterator[str]:
+    for match in _LATIN.findall(text):
+        parts = re.split(r"[-_./'’]", match)
+        if len(parts) > 1:
+            yield match.lower()
+        for part in parts:
+            yield from _word(part)
+
+
+def _word(word: str) -> Iterator[str]:
+    lower = word.lower()
+    if lower.isdigit() or lower in stems.STOP_WORDS or lower == "s":
+        return
+    yield stems.stem(lower)
+    pieces = _CAMEL.findall(word)
+    if 1 < len(pieces) <= 5:
+        yield from (stems.stem(piece.lower()) for piece in pieces if len(piece) > 1 and not piece.isdigit())
+
+
+def _numbers(text: str) -> Iterator[str]:
+    for match in _NUMBER.findall(text):
+        yield match.replace(",", "")
+
+
+def _ideographs(text: str) -> Iterator[str]:
+    for run in _OTHER.findall(text):
+        yield from _pairs(run)
