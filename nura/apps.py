@@ -1,0 +1,10 @@
+"""The wiring as a Django app, for its commands, templates and admin."""
+
+from django.apps import AppConfig
+
+
+class NuraConfig(AppConfig):
+    """Brings no tables of its own."""
+
+    name = "nura"
+    verbose_name = "Nura"

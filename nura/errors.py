@@ -1,0 +1,243 @@
+"""Every error becomes words here, once: problem+json (RFC 9457) for programs, a page for people."""
+
+import logging
+import math
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis.exceptions
+from django.core import exceptions as django_errors
+from django.db import DataError, InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from rest_framework import exceptions as drf_errors
+from rest_framework.views import set_rollback
+
+from chats.wording import sentence
+from nura.language import is_api
+from rag.errors import NuraError
+
+logger = logging.getLogger("nura.errors")
+
+RETRY_AFTER_SECONDS = 5
+"""What a caller is told to wait when the database, Redis or a model is out of reach for now."""
+LOCKOUT_SECONDS = 300
+"""The longest window of the sign-in limits; see `nura.accounts.adapter`."""
+
+CSRF_MARK = "CSRF Failed"  # how DRF's session authentication begins the detail of its refusal
+
+TITLES = {
+    400: gettext_lazy("Bad request"),
+    401: gettext_lazy("Not signed in"),
+    403: gettext_lazy("Not allowed"),
+    404: gettext_lazy("Not found"),
+    405: gettext_lazy("Method not allowed"),
+    406: gettext_lazy("Not available in that format"),
+    409: gettext_lazy("Conflict"),
+    413: gettext_lazy("Too large"),
+    415: gettext_lazy("Unsupported type"),
+    422: gettext_lazy("Cannot be processed"),
+    429: gettext_lazy("Too many requests"),
+    500: gettext_lazy("Internal error"),
+    502: gettext_lazy("The language model failed"),
+    503: gettext_lazy("Not available just now"),
+    507: gettext_lazy("No room left"),
+}
+DETAILS = {
+    "malformed": gettext_lazy("The request cannot be read."),
+    "not_authenticated": gettext_lazy("Sign in, or send an API key."),
+    "authentication_failed": gettext_lazy("The API key is wrong, expired or revoked."),
+    "csrf_failed": gettext_lazy("This page has expired. Reload it and try again."),
+    "forbidden": gettext_lazy("Your account may not do this."),
+    "not_found": gettext_lazy("It is not there, or it is not yours."),
+    "method_not_allowed": gettext_lazy("This address does not take that method."),
+    "not_acceptable": gettext_lazy("The answer does not exist in the format asked for."),
+    "too_large": gettext_lazy("The request is larger than this server accepts."),
+    "unsupported_media_type": gettext_lazy("This address does not take that content type."),
+    "throttled": gettext_lazy("Too many requests. Please wait a little and try again."),
+    "unavailable": gettext_lazy("The service is busy or restarting. Please try again shortly."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One error as it leaves the house."""
+
+    status: int
+    code: str
+    detail: str = ""
+    errors: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    instance: str = ""
+
+    def body(self) -> dict[str, Any]:
+        """The JSON members, in the request's language."""
+        body = {
+            "type": "about:blank",
+            "title": str(TITLES.get(self.status, TITLES[500])),
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail or str(DETAILS.get(self.code, "")),
+        }
+        optional = {"errors": self.errors, "instance": self.instance}
+        return body | {name: value for name, value in optional.items() if value}
+
+    def response(self) -> HttpResponse:
+        """The answer for a program."""
+        return JsonResponse(
+            self.body(),
+            status=self.status,
+            content_type="application/problem+json",
+            headers=dict(self.headers),
+            json_dumps_params={"ensure_ascii": False},
+        )
+
+
+def problem_of(error: BaseException) -> Problem:
+    """The one mapping from exceptions to problems. Unknown ones are logged, told by number only."""
+    for kinds, describe in _MAPPING:
+        if isinstance(error, kinds):
+            return describe(error)
+    return _unexpected(error)
+
+
+def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResponse:
+    """DRF's hook."""
+    set_rollback()
+    return problem_of(error).response()
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler400."""
+    return _answer(request, problem_of(exception))
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler403."""
+    return _answer(request, problem_of(exception) if is_api(request.path) else _FORBIDDEN)
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
+    """Django's handler404, called by these names."""
+    return _answer(request, _NOT_FOUND)
+
+
+def too_many_requests(request: HttpRequest) -> HttpResponse:
+    """Allauth's handler429."""
+    return _answer(request, _throttled_for(LOCKOUT_SECONDS))
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django's handler500, called while the exception is being handled."""
+    error = sys.exception() or RuntimeError("handler500 without an exception")
+    return _answer(request, problem_of(error))
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001
+    """Django's CSRF_FAILURE_VIEW, called by these names."""
+    return _answer(request, Problem(403, "csrf_failed"))
+
+
+def _answer(request: HttpRequest, problem: Problem) -> HttpResponse:
+    if is_api(request.path):
+        return problem.response()
+    if problem.status < 500:
+        response = render(request, "errors/error.html", problem.body(), status=problem.status)
+    else:  # without the request: its session or user may be what cannot be read
+        page = render_to_string("errors/plain.html", problem.body())
+        response = HttpResponse(page, status=problem.status)
+    response.headers.update(problem.headers)
+    return response
+
+
+_NOT_FOUND = Problem(404, "not_found")
+_FORBIDDEN = Problem(403, "forbidden")
+
+
+def _nura(error: NuraError) -> Problem:
+    if error.code == _NOT_FOUND.code:
+        return _NOT_FOUND  # one body for "not there" and "not yours", whoever found it missing
+    wait = error.params.get("retry_after") or (RETRY_AFTER_SECONDS if error.status == 503 else 0)
+    headers = {"Retry-After": str(wait)} if wait else {}
+    return Problem(error.status, error.code, sentence(error.code, error.params), headers=headers)
+
+
+def _invalid(error: drf_errors.ValidationError) -> Problem:
+    details: Any = error.detail
+    errors = details if isinstance(details, dict) else {"non_field_errors": details}
+    detail = _("Please check: %(fields)s.") % {"fields": ", ".join(map(str, errors))}
+    return Problem(400, "invalid", detail, errors=errors)
+
+
+def _django_invalid(error: django_errors.ValidationError) -> Problem:
+    details = error.message_dict if hasattr(error, "error_dict") else error.messages
+    return _invalid(drf_errors.ValidationError(details))
+
+
+def _denied(error: drf_errors.PermissionDenied) -> Problem:
+    return Problem(403, "csrf_failed") if str(error.detail).startswith(CSRF_MARK) else _NOT_FOUND
+
+
+def _unauthorized(error: drf_errors.APIException) -> Problem:
+    scheme = getattr(error, "auth_header", None) or "Token"
+    code = error.default_code
+    if code == "authentication_failed" and error.get_codes() != code:
+        code = str(error.get_codes())
+    return Problem(401, code, headers={"WWW-Authenticate": scheme})
+
+
+def _throttled(error: drf_errors.Throttled) -> Problem:
+    return _throttled_for(math.ceil(error.wait or 60))
+
+
+def _throttled_for(seconds: int) -> Problem:
+    return Problem(429, "throttled", headers={"Retry-After": str(seconds)})
+
+
+def _unavailable(error: BaseException) -> Problem:
+    logger.warning("a service is out of reach", exc_info=error)
+    return Problem(503, "unavailable", headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+
+
+def _other_api_error(error: drf_errors.APIException) -> Problem:
+    return Problem(error.status_code, error.default_code, str(error.detail))
+
+
+def _unexpected(error: BaseException) -> Problem:
+    number = uuid.uuid4()
+    logger.error("unexpected error %s", number, exc_info=error)
+    detail = _("Something went wrong here. It was logged as %(number)s.") % {"number": number}
+    return Problem(500, "internal", detail, instance=number.urn)
+
+
+def _always(status: int, code: str) -> Callable[[Any], Problem]:
+    return lambda _error: Problem(status, code)
+
+
+_MAPPING: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Any], ...] = (
+    (NuraError, _nura),
+    (drf_errors.ValidationError, _invalid),
+    (django_errors.ValidationError, _django_invalid),
+    ((Http404, drf_errors.NotFound, django_errors.ObjectDoesNotExist), lambda _error: _NOT_FOUND),
+    (django_errors.PermissionDenied, lambda _error: _NOT_FOUND),
+    (drf_errors.PermissionDenied, _denied),
+    ((drf_errors.NotAuthenticated, drf_errors.AuthenticationFailed), _unauthorized),
+    (drf_errors.Throttled, _throttled),
+    (drf_errors.ParseError, _always(400, "malformed")),
+    (drf_errors.MethodNotAllowed, _always(405, "method_not_allowed")),
+    (drf_errors.NotAcceptable, _always(406, "not_acceptable")),
+    (drf_errors.UnsupportedMediaType, _always(415, "unsupported_media_type")),
+    (drf_errors.APIException, _other_api_error),
+    (django_errors.RequestDataTooBig, _always(413, "too_large")),
+    (django_errors.SuspiciousOperation, _always(400, "malformed")),
+    (DataError, _always(400, "malformed")),  # a number or text wider than its column
+    (UnreadablePostError, _always(400, "malformed")),
+    ((OperationalError, InterfaceError), _unavailable),
+    ((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError), _unavailable),
+)
