@@ -1,6 +1,46 @@
-"""For the tests: their own data folder (set by `tests/conftest.py`), fast password hashes."""
+"""For the tests: a data folder of their own, nothing of the surroundings, fast password hashes.
 
-from nura.settings.base import *  # noqa: F403
+pytest-django reads the settings before any `conftest.py`, so the folder is chosen here. The first
+process of a test run makes it; the processes it starts (pytest-xdist) inherit its name.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+
+from nura.embedded import locations
+from nura.settings import env
+
+FOLDER = "NURA_TEST_DATA_DIR"
+
+
+def _own_folder() -> str:
+    if not os.environ.get(FOLDER):
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="nura-test-")
+        atexit.register(shutil.rmtree, os.environ[FOLDER], ignore_errors=True)
+    return os.environ[FOLDER]
+
+
+for name in list(os.environ):
+    if (
+        name.startswith(("NURA_", "MEMORY_", "DATABASE_URL", "REDIS_URL", "CELERY_"))
+        and name != FOLDER
+    ):
+        del os.environ[name]
+os.environ["NURA_DATA_DIR"] = _own_folder()
+env.load_dotenv = lambda path: None  # what a developer keeps in .env must not decide a test
+
+from nura.settings.base import *  # noqa: E402, F403
+
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+REDIS_URL = locations.redis_url(DATA_DIR).replace("db=0", f"db={WORKER}")  # noqa: F405
+CACHES["default"]["LOCATION"] = REDIS_URL  # noqa: F405
+CHANNEL_LAYERS["default"]["CONFIG"] = {  # noqa: F405
+    "hosts": [REDIS_URL],
+    "prefix": f"nura-test-{WORKER}",  # pub/sub knows no databases
+}
+CELERY_BROKER_URL = locations.celery_url(REDIS_URL)
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES["staticfiles"] = {  # noqa: F405

@@ -1,0 +1,117 @@
+"""The embedded Postgres 18 with pgvector: one cluster in the data folder, reached by a socket only."""
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from nura.embedded import programs, spawn
+from nura.embedded.account import Account, give, let_in, service_account
+from nura.embedded.locations import socket_dir
+
+SOCKET = ".s.PGSQL.5432"
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    "work_mem": "16MB",
+    "jit": "off",
+    "idle_in_transaction_session_timeout": "30s",
+    "dynamic_shared_memory_type": "mmap",  # containers give /dev/shm 64 MB: too little for an index
+    "log_checkpoints": "off",
+    "log_line_prefix": "",
+    "log_min_messages": "warning",
+}
+FOR_TESTS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
+    """Make the cluster when there is none, clear what a crash left, and say how to start it.
+
+    The caller holds the lock of the data folder.
+    """
+    account = service_account(data_dir)
+    programs_dir = programs.postgres(account)
+    folder = data_dir / "postgres"
+    let_in(data_dir, account)
+    if not folder.exists():
+        _make_cluster(programs_dir, folder, account, durable)
+    sockets = socket_dir(data_dir)
+    give(sockets, account)
+    launch = spawn.Launch(
+        name="postgres",
+        command=_command(programs_dir, _seen_from(folder, sockets), durable),
+        folder=folder,
+        account=account,
+        stop_signal=signal.SIGINT,
+        environment=_environment(),
+    )
+    spawn.clear_leftovers(launch, "postgres")
+    for stale in (folder / "postmaster.pid", sockets / SOCKET, sockets / f"{SOCKET}.lock"):
+        stale.unlink(missing_ok=True)
+    return launch
+
+
+def wait_ready(data_dir: Path, process: subprocess.Popen[bytes], timeout: float = 60.0) -> None:
+    """Wait for the first connection and make the database `nura`. Raises `RuntimeError`."""
+    spawn.wait_until(lambda: process.poll() is not None or _answers(data_dir), timeout)
+    if process.poll() is not None:
+        raise RuntimeError(f"Postgres ended at once with exit code {process.returncode}")
+    with connect(data_dir, "postgres") as connection:
+        found = connection.execute("SELECT 1 FROM pg_database WHERE datname = 'nura'").fetchone()
+        if not found:
+            connection.execute(sql.SQL("CREATE DATABASE nura"))
+    with connect(data_dir) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+
+
+def connect(data_dir: Path, name: str = "nura") -> psycopg.Connection[tuple[object, ...]]:
+    """A connection outside Django. Raises `psycopg.OperationalError`."""
+    return psycopg.connect(
+        host=str(socket_dir(data_dir)), dbname=name, user="nura", connect_timeout=5, autocommit=True
+    )
+
+
+def _answers(data_dir: Path) -> bool:
+    try:
+        connect(data_dir, "postgres").close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _command(programs_dir: Path, sockets: str, durable: bool) -> list[str]:
+    settings = SETTINGS | {"unix_socket_directories": sockets} | ({} if durable else FOR_TESTS)
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    return [str(programs_dir / "postgres"), "-D", spawn.HERE, *options]
+
+
+def _seen_from(folder: Path, sockets: Path) -> str:
+    return "../run" if sockets == folder.parent / "run" else str(sockets)
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+
+
+def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, durable: bool) -> None:
+    """Run initdb aside and rename: a cluster that is there is whole."""
+    draft = folder.with_name("postgres.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    give(draft, account)
+    command = [
+        *(str(programs_dir / "initdb"), "-D", spawn.HERE, "--username=nura", "--auth=trust"),
+        *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+        *(() if durable else ("--no-sync",)),
+    ]
+    launch = spawn.Launch("initdb", command, draft, account, signal.SIGTERM, _environment())
+    process = spawn.start(launch, subprocess.PIPE)
+    output, _ = process.communicate(timeout=120)
+    if process.returncode:
+        raise RuntimeError(f"initdb failed:\n{output.decode(errors='replace')}")
+    draft.rename(folder)

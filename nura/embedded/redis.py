@@ -1,0 +1,60 @@
+"""The embedded Redis: broker, run log and notices in the data folder, reached by a socket only."""
+
+import subprocess
+from pathlib import Path
+
+from redis import Redis
+from redis.exceptions import BusyLoadingError
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from nura.embedded import programs, spawn
+from nura.embedded.account import give, let_in, service_account
+from nura.embedded.locations import redis_url, socket_dir
+
+SOCKET = "redis.sock"
+DATABASES = 64
+"""More than the 16 that are usual, so that every test process gets its own."""
+
+
+def prepare(data_dir: Path) -> spawn.Launch:
+    """Clear what a crash left and say how to start it. The caller holds the lock of the folder."""
+    account = service_account(data_dir)
+    folder = data_dir / "redis"
+    sockets = socket_dir(data_dir)
+    let_in(data_dir, account)
+    for place in (folder, sockets):
+        give(place, account)
+    where = "../run" if sockets == data_dir / "run" else str(sockets)
+    settings = {
+        "port": "0",
+        "unixsocket": f"{where}/{SOCKET}",
+        "unixsocketperm": "700",
+        "databases": str(DATABASES),
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "maxmemory-policy": "noeviction",
+        "loglevel": "warning",
+    }
+    options = [part for name, value in settings.items() for part in (f"--{name}", value)]
+    options += ["--client-output-buffer-limit", "pubsub", "64mb", "32mb", "60"]
+    launch = spawn.Launch("redis", [str(programs.redis(account)), *options], folder, account)
+    spawn.clear_leftovers(launch, "redis-server")
+    (sockets / SOCKET).unlink(missing_ok=True)
+    return launch
+
+
+def wait_ready(data_dir: Path, process: subprocess.Popen[bytes], timeout: float = 60.0) -> None:
+    """Wait until it answers (a long append-only file takes time to load). Raises `RuntimeError`."""
+    client = Redis.from_url(redis_url(data_dir))
+    spawn.wait_until(lambda: process.poll() is not None or _answers(client), timeout)
+    client.close()
+    if process.poll() is not None:
+        raise RuntimeError(f"Redis ended at once with exit code {process.returncode}")
+
+
+def _answers(client: Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except (RedisConnectionError, BusyLoadingError):
+        return False

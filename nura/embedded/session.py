@@ -1,0 +1,52 @@
+"""Runs the embedded services for the length of one command, or of one test session."""
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+from nura.embedded import postgres, redis, spawn
+
+
+class FolderBusy(Exception):
+    """Another process holds the data folder; `holder` is what it wrote about itself (its URL)."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"This data folder is in use by {holder or 'another process'}")
+        self.holder = holder
+
+
+@contextlib.contextmanager
+def folder_lock(data_dir: Path, note: str) -> Iterator[None]:
+    """Hold the data folder alone; the kernel lets go of it when the process dies. Raises `FolderBusy`."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / "lock").open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise FolderBusy(file.read().strip()) from error
+        file.truncate(0)
+        file.write(note)
+        file.flush()
+        yield
+
+
+@contextlib.contextmanager
+def running(
+    data_dir: Path, *, with_postgres: bool = True, with_redis: bool = True, durable: bool = True
+) -> Iterator[None]:
+    """Start the services, and stop them afterwards. The caller holds the lock of the folder."""
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context((data_dir / "services.log").open("ab"))
+        if with_postgres:
+            launch = postgres.prepare(data_dir, durable)
+            process = spawn.start(launch, log)
+            stack.callback(spawn.stop, process, launch)
+            postgres.wait_ready(data_dir, process)
+        if with_redis:
+            launch = redis.prepare(data_dir)
+            process = spawn.start(launch, log)
+            stack.callback(spawn.stop, process, launch)
+            redis.wait_ready(data_dir, process)
+        yield

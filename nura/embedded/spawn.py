@@ -1,0 +1,115 @@
+"""Starts and stops server programs that die with their parent.
+
+A service starts *inside* its own folder and is told only relative paths. So the folders above may
+be closed to the user it runs as: a checkout under /root works without opening /root to anyone.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from nura.embedded.account import Account
+
+HERE = "/proc/self/cwd" if sys.platform == "linux" else "."
+"""The folder a process started in, as an absolute path that needs no permission on its parents."""
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_tick = threading.Event()
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How one server program is started and stopped."""
+
+    name: str
+    command: Sequence[str]
+    folder: Path
+    account: Account | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+    environment: Mapping[str, str] | None = field(default=None)
+
+
+def start(launch: Launch, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start the program in its own process group; it gets `stop_signal` when this process dies."""
+    account = launch.account
+    return subprocess.Popen(  # noqa: PLW1509 - no other thread forks, and the hook only calls prctl
+        launch.command,
+        cwd=launch.folder,
+        env=launch.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        process_group=0,
+        user=account.uid if account else None,
+        group=account.gid if account else None,
+        extra_groups=[] if account else None,
+        preexec_fn=die_with_parent(launch.stop_signal),
+    )
+
+
+def die_with_parent(number: signal.Signals) -> Callable[[], None]:
+    """A hook for a new process (run after it changed its user, which would undo this)."""
+    parent = os.getpid()
+
+    def hook() -> None:
+        if _libc is not None:
+            _libc.prctl(PR_SET_PDEATHSIG, int(number))
+        if os.getppid() != parent:  # died before the line above
+            os._exit(1)
+
+    return hook
+
+
+def stop(process: subprocess.Popen[bytes], launch: Launch, patience: float = 20.0) -> None:
+    """Ask the program to end; after `patience` seconds end it and its group by force."""
+    if process.poll() is not None:
+        return
+    process.send_signal(launch.stop_signal)
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def clear_leftovers(launch: Launch, program: str, patience: float = 20.0) -> None:
+    """End what an earlier start left running in this folder. The caller holds the folder's lock."""
+    old = _leftovers(launch.folder, program)
+    for process in old:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(launch.stop_signal)
+    _, alive = psutil.wait_procs(old, timeout=patience)
+    for process in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=patience)
+
+
+def wait_until(predicate: Callable[[], bool], timeout: float, step: float = 0.02) -> bool:
+    """Ask again and again until it is true; False when the time is over."""
+    for _ in range(max(1, int(timeout / step))):
+        if predicate():
+            return True
+        _tick.wait(step)
+    return predicate()
+
+
+def _leftovers(folder: Path, program: str) -> list[psutil.Process]:
+    place = str(folder.resolve())
+    return [
+        process
+        for process in psutil.process_iter(["name", "cwd"])
+        if process.info["name"] == program and process.info["cwd"] == place
+    ]

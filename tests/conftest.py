@@ -1,0 +1,43 @@
+"""One Postgres and one Redis for a test run; every pytest-xdist process gets a database of its own."""
+
+import contextlib
+
+import pytest
+
+from nura.embedded import session
+
+LIGHT = ("tests/rag/", "tests/documents/parsers/")
+"""Folders of tests that need no database: they alone start nothing."""
+
+_services = contextlib.ExitStack()
+_started = []
+
+
+def _start():
+    from django.conf import settings
+
+    if _started:
+        return
+    _started.append(True)
+    _services.enter_context(session.folder_lock(settings.DATA_DIR, "a test run"))
+    _services.enter_context(session.running(settings.DATA_DIR, durable=False))
+
+
+def pytest_configure(config):
+    """Under pytest-xdist the controller starts them: it outlives its workers."""
+    if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
+        _start()
+
+
+def pytest_collection_finish(session):
+    """Alone, start them when a test may need them."""
+    if hasattr(session.config, "workerinput") or session.config.option.collectonly:
+        return
+    if any(not item.nodeid.startswith(LIGHT) for item in session.items):
+        _start()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    """Stop them when the run is over."""
+    _services.close()
