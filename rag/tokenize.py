@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rag import morphemes, particles, stems
 from rag.errors import EngineUnavailable
@@ -51,10 +51,16 @@ def terms_of_all(texts: Sequence[str]) -> Iterator[dict[str, int]]:
 
 
 def query_terms(text: str) -> dict[str, int]:
-    """The terms of a question without the words that only ask ("알려줘", "explain"); all of them if nothing is left."""
-    found = terms(text)
-    asking = _asking(found)
-    return {term: count for term, count in found.items() if term not in asking} or found
+    """The terms of a question without words that only ask ("알려줘", "explain") and without endings.
+
+    Korean words that hold no content morpheme ("해야", "하나요") give no bigrams. All terms if nothing is left.
+    """
+    return _query_terms(text, bigrams=True) or terms(text)
+
+
+def subject_terms(text: str) -> set[str]:
+    """What a question is about: its content words, no bigrams; empty where it only asks."""
+    return set(_query_terms(text, bigrams=False))
 
 
 def chunk_terms(text: Mapping[str, int], headings: Mapping[str, int]) -> dict[str, int]:
@@ -65,9 +71,39 @@ def chunk_terms(text: Mapping[str, int], headings: Mapping[str, int]) -> dict[st
     return dict(counts)
 
 
-def _asking(found: Iterable[str]) -> set[str]:
-    words = {term for term in found if term in _BOILERPLATE}
-    return words | {term for word in words for term in _pairs(word)}
+def _query_terms(text: str, *, bigrams: bool) -> dict[str, int]:
+    clean = normalise(text)
+    found = _morphemes_of(clean)
+    counts = Counter(_content(found) if found is not None else _bare_words(clean))
+    counts.update(_latin(clean))
+    counts.update(_numbers(clean))
+    counts.update(_ideographs(clean))
+    if bigrams:
+        counts.update(_bigrams(clean) if found is None else _content_bigrams(clean, found))
+    return {term[:MAX_TERM]: count for term, count in counts.items() if term not in _BOILERPLATE}
+
+
+def _morphemes_of(text: str) -> list[morphemes.Morpheme] | None:
+    """The morphemes of one text; None where the analyser is not there."""
+    if not _HANGUL.search(text):
+        return []
+    try:
+        return next(morphemes.analyse([text]))
+    except EngineUnavailable:
+        return None
+
+
+def _bare_words(text: str) -> list[str]:
+    return [particles.strip(word) for word in _HANGUL.findall(text)]
+
+
+def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme]) -> Iterator[str]:
+    """Bigrams of each Hangul word from its first content morpheme to its last, words that only ask left out."""
+    kept = [item for item in found if _is_content(item) and item.form not in _BOILERPLATE]
+    for word in _HANGUL.finditer(text):
+        inside = [m for m in kept if m.start >= word.start() and m.end <= word.end()]
+        if inside:
+            yield from _pairs(text[inside[0].start : inside[-1].end])
 
 
 def _korean_morphemes(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -76,16 +112,17 @@ def _korean_morphemes(texts: Sequence[str]) -> Iterator[list[str]]:
     try:
         return (_content(found) for found in list(morphemes.analyse(texts)))
     except EngineUnavailable:
-        return ([particles.strip(word) for word in _HANGUL.findall(text)] for text in texts)
+        return (_bare_words(text) for text in texts)
 
 
 def _content(found: Sequence[morphemes.Morpheme]) -> list[str]:
-    kept = [
-        item.form
-        for item in found
-        if item.tag in _CONTENT and not (item.tag in ("VV", "VA") and item.form in _EMPTY_VERBS)
-    ]
-    return kept + list(_compounds(found))
+    return [item.form for item in found if _is_content(item)] + list(_compounds(found))
+
+
+def _is_content(item: morphemes.Morpheme) -> bool:
+    if item.tag in ("VV", "VA"):
+        return item.form not in _EMPTY_VERBS
+    return item.tag in _CONTENT
 
 
 def _compounds(found: Sequence[morphemes.Morpheme]) -> Iterator[str]:

@@ -1,0 +1,99 @@
+"""A passage store in memory: exact, for tests and small sets."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import numpy as np
+
+from rag.retrieval import bm25
+from rag.types import Hit, IndexedChunk, Passage
+
+
+class MemoryStore:
+    """Holds indexed chunks of named documents and searches them without any approximation."""
+
+    def __init__(self) -> None:
+        self._passages: list[Passage] = []
+        self._terms: list[Mapping[str, int]] = []
+        self._lengths: list[int] = []
+        self._postings: dict[str, dict[int, int]] = defaultdict(dict)
+        self._vectors: dict[int, tuple[float, ...]] = {}
+        self._matrix: tuple[np.ndarray, np.ndarray] | None = None
+
+    def add(self, document_id: UUID, name: str, chunks: Sequence[IndexedChunk]) -> None:
+        """Add a document's chunks."""
+        for item in chunks:
+            key = len(self._passages)
+            self._passages.append(_passage(key, document_id, name, item))
+            self._terms.append(item.terms)
+            self._lengths.append(sum(item.terms.values()))
+            for term, count in item.terms.items():
+                self._postings[term][key] = count
+            if item.vector is not None:
+                self._vectors[key] = item.vector
+        self._matrix = None
+
+    def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
+        """Nearest chunks by cosine."""
+        keys, matrix = self._dense()
+        if not len(keys):
+            return []
+        cosines = matrix @ np.asarray(vector, dtype=np.float32)
+        best = np.argsort(-cosines, kind="stable")[:limit]
+        return [
+            Hit(self._passages[keys[i]], float(cosines[i]), {"similarity": float(cosines[i])})
+            for i in best
+        ]
+
+    def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
+        """Best chunks by BM25 with exact statistics; a term counts as often as the question holds it."""
+        total = len(self._passages)
+        average = sum(self._lengths) / total if total else 0.0
+        scores: Counter[int] = Counter()
+        covered: Counter[int] = Counter()
+        weight_of_all = 0.0
+        for term, wanted in terms.items():
+            postings = self._postings.get(term, {})
+            share = bm25.coverage_weight(len(postings), total)
+            weight_of_all += share
+            for key, count in postings.items():
+                weight = bm25.term_weight(count, self._lengths[key], average)
+                scores[key] += wanted * bm25.idf(len(postings), total) * weight
+                covered[key] += share
+        return [
+            Hit(self._passages[key], score, {"bm25": score, "coverage": covered[key] / weight_of_all})
+            for key, score in sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
+        ]
+
+    def chunks(self, keys: Sequence[int]) -> list[Passage]:
+        """The chunks with these keys."""
+        return [self._passages[key] for key in keys if 0 <= key < len(self._passages)]
+
+    def opening(self, limit: int) -> list[Passage]:
+        """The first chunks of every document, turn by turn."""
+        order = list(dict.fromkeys(passage.document_id for passage in self._passages))
+        found = sorted(self._passages, key=lambda p: (p.index, order.index(p.document_id)))
+        return found[:limit]
+
+    def _dense(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._matrix is None:
+            keys = np.array(list(self._vectors), dtype=np.int64)
+            matrix = np.array(list(self._vectors.values()), dtype=np.float32)
+            self._matrix = (keys, matrix)
+        return self._matrix
+
+
+def _passage(key: int, document_id: UUID, name: str, item: IndexedChunk) -> Passage:
+    chunk = item.chunk
+    return Passage(
+        key=key,
+        document_id=document_id,
+        document_name=name,
+        index=chunk.index,
+        text=chunk.text,
+        page=chunk.page,
+        page_end=chunk.page_end,
+        section=chunk.section,
+        boxes=chunk.boxes,
+    )
