@@ -1,0 +1,85 @@
+"""The lexical index: how terms become the `lexemes` and `weights` of a chunk, and a question its query.
+
+A chunk's `weights` holds tf(k1+1) / (tf + k1(1-b+b*dl/avgdl)) per term under the term's hash; the inner product with
+the IDF of a question's terms is Okapi BM25 (Robertson and Zaragoza 2009). `dl` is the sum of the chunk's term counts.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from documents.models import LEXICAL_DIMENSIONS
+
+K1 = 1.2
+B = 0.75
+REFERENCE_LENGTH = 600.0
+"""`avgdl`: terms of an ordinary chunk of 1,000 Korean characters (morphemes and bigrams). One constant for all, since the
+true mean changes with every upload and every scope, while the stored weights must not."""
+
+TERM_CHARACTERS = 64
+MOST_TERMS = 16_000
+"""What a sparsevec can hold."""
+
+
+def clean(terms: Mapping[str, int]) -> dict[str, int]:
+    """Terms as the index keeps them: no NUL, at most 64 characters; the same ones are summed up."""
+    cleaned: dict[str, int] = {}
+    for term, count in terms.items():
+        kept = term.replace("\0", "")[:TERM_CHARACTERS]
+        if kept.strip() and count > 0:
+            cleaned[kept] = cleaned.get(kept, 0) + count
+    return cleaned
+
+
+def position(term: str) -> int:
+    """Where a term stands in the hashed space, from 1: the same on every machine and in every release."""
+    digest = hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % LEXICAL_DIMENSIONS + 1
+
+
+def weight(count: int, length: int) -> float:
+    """The document's part of BM25 for a term that stands `count` times among `length` terms."""
+    return count * (K1 + 1) / (count + K1 * (1 - B + B * length / REFERENCE_LENGTH))
+
+
+def idf(documents: int, frequency: int) -> float:
+    """The rarity of a term that `frequency` of `documents` chunks hold; never negative."""
+    return math.log(1 + max(0.0, documents - frequency + 0.5) / (frequency + 0.5))
+
+
+def quoted(term: str) -> str:
+    """A term as a literal of tsvector and tsquery: no character in it is an operator."""
+    escaped = term.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
+
+def tsvector(terms: Iterable[str]) -> str:
+    """The text form of a chunk's lexemes."""
+    return " ".join(quoted(term) for term in terms)
+
+
+def any_of(terms: Iterable[str]) -> str:
+    """The text form of a tsquery for chunks that hold at least one of the terms."""
+    return " | ".join(quoted(term) for term in terms)
+
+
+def sparsevec(values: Iterable[tuple[str, float]]) -> str:
+    """The text form of a sparse vector; terms with the same hash share a place."""
+    places: dict[int, float] = {}
+    for term, value in values:
+        place = position(term)
+        places[place] = places.get(place, 0.0) + value
+    body = ",".join(f"{place}:{places[place]:.6g}" for place in sorted(places) if places[place])
+    return f"{{{body}}}/{LEXICAL_DIMENSIONS}"
+
+
+def chunk_weights(terms: Mapping[str, int]) -> str:
+    """The text form of a chunk's term weights."""
+    length = sum(terms.values())
+    heaviest = sorted(terms.items(), key=lambda item: -item[1])[:MOST_TERMS]
+    return sparsevec((term, weight(count, length)) for term, count in heaviest)
+
+
+def halfvec(vector: Sequence[float]) -> str:
+    """The text form of a dense vector."""
+    return "[" + ",".join(f"{value:.7g}" for value in vector) + "]"

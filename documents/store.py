@@ -1,0 +1,188 @@
+"""Search in Postgres: the engine's `PassageStore` over a fixed set of documents."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from django.db import Error, connection, transaction
+from django.db.backends.utils import CursorWrapper
+
+from documents import lexical, spaces
+from documents.models import EmbeddingSpace
+from rag.errors import RetrievalFailed
+from rag.types import Box, Hit, Passage
+
+STATEMENT_TIMEOUT = "10s"
+EXACT_CHUNKS = 10_000
+"""Scopes of at most that many chunks are compared one by one, larger ones through HNSW."""
+
+MOST_QUERY_TERMS = 512
+
+PASSAGE = (
+    "chunk.id, chunk.document_id, document.name, chunk.index, chunk.text, chunk.page, chunk.page_end, "
+    "chunk.section, chunk.boxes"
+)
+JOINED = "documents_chunk chunk JOIN documents_document document ON document.id = chunk.document_id"
+
+SCOPE_SIZE = "SELECT coalesce(sum(chunk_count), 0) FROM documents_document WHERE id = ANY(%s)"
+FREQUENCIES = """
+    SELECT (SELECT count(*) FROM documents_chunk
+             WHERE document_id = ANY(%s) AND lexemes @@ term.quoted::tsquery)
+      FROM unnest(%s::text[]) WITH ORDINALITY AS term(quoted, place) ORDER BY term.place
+"""
+BM25 = f"""
+    WITH best AS MATERIALIZED (
+        SELECT id, -(weights <#> %(query)s::sparsevec) AS score FROM documents_chunk
+         WHERE document_id = ANY(%(documents)s) AND lexemes @@ %(any)s::tsquery
+         ORDER BY score DESC, id LIMIT %(limit)s)
+    SELECT {PASSAGE}, best.score,
+           ARRAY(SELECT term.place FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS term(quoted, place)
+                  WHERE chunk.lexemes @@ term.quoted::tsquery)
+      FROM {JOINED} JOIN best ON best.id = chunk.id ORDER BY best.score DESC, chunk.id
+"""
+EXACT = f"""
+    WITH near AS MATERIALIZED (
+        SELECT chunk_id, vector <=> %(vector)s::halfvec AS distance FROM documents_chunkembedding
+         WHERE document_id = ANY(%(documents)s) AND space_id = %(space)s)
+    SELECT {PASSAGE}, 1 - near.distance
+      FROM {JOINED} JOIN (SELECT * FROM near ORDER BY distance, chunk_id LIMIT %(limit)s) near
+        ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
+"""
+APPROXIMATE = f"""
+    WITH near AS MATERIALIZED (
+        SELECT chunk_id, vector::halfvec(%(dimensions)s) <=> %(vector)s::halfvec(%(dimensions)s) AS distance
+          FROM documents_chunkembedding
+         WHERE document_id = ANY(%(documents)s) AND space_id = %(space)s
+         ORDER BY vector::halfvec(%(dimensions)s) <=> %(vector)s::halfvec(%(dimensions)s) LIMIT %(limit)s)
+    SELECT {PASSAGE}, 1 - near.distance
+      FROM {JOINED} JOIN near ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
+"""  # noqa: S608 - every part is a constant above
+CHUNKS = f"SELECT {PASSAGE} FROM {JOINED} WHERE chunk.id = ANY(%s) AND chunk.document_id = ANY(%s)"  # noqa: S608
+
+
+class ScopedStore:
+    """Implements `rag.ports.PassageStore` over documents that passed `visible_to(user)`; nothing widens it.
+
+    `space` is the embedding space to search; None: the one of the configured embedder.
+    """
+
+    def __init__(
+        self, document_ids: Collection[UUID], *, space: EmbeddingSpace | None = None
+    ) -> None:
+        self._documents = list(dict.fromkeys(document_ids))
+        self._space = space
+
+    def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
+        """Best chunks by BM25; a term's weight in the question is its IDF in the scope times its count there."""
+        counts = dict(list(lexical.clean(terms).items())[:MOST_QUERY_TERMS])
+        if not self._documents or not counts or limit < 1:
+            return []
+        with _search() as cursor:
+            weights = self._query_weights(cursor, counts)
+            quoted = [lexical.quoted(term) for term in weights]
+            cursor.execute(
+                BM25,
+                {
+                    "query": lexical.sparsevec(weights.items()),
+                    "documents": self._documents,
+                    "any": " | ".join(quoted),
+                    "terms": quoted,
+                    "limit": limit,
+                },
+            )
+            return [_lexical_hit(row, list(weights.values())) for row in cursor.fetchall()]
+
+    def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
+        """Nearest chunks by cosine; none where the space has another width than the vector."""
+        if not self._documents or limit < 1:
+            return []
+        with _search() as cursor:
+            space = self._space or spaces.configured()
+            if space.dimensions != len(vector):
+                return []
+            parameters = {
+                "vector": lexical.halfvec(vector),
+                "documents": self._documents,
+                "space": space.pk,
+                "dimensions": space.dimensions,
+                "limit": limit,
+            }
+            return [_similar_hit(row) for row in self._nearest(cursor, parameters)]
+
+    def chunks(self, keys: Sequence[int]) -> list[Passage]:
+        """The chunks with these keys, in the order given; keys out of scope are left out."""
+        if not self._documents or not keys:
+            return []
+        with _search() as cursor:
+            cursor.execute(CHUNKS, (list(keys), self._documents))
+            found = {row[0]: _passage(row) for row in cursor.fetchall()}
+        return [found[key] for key in keys if key in found]
+
+    def _query_weights(self, cursor: CursorWrapper, counts: Mapping[str, int]) -> dict[str, float]:
+        size = self._size(cursor)
+        quoted = [lexical.quoted(term) for term in counts]
+        cursor.execute(FREQUENCIES, (self._documents, quoted))
+        frequencies = [row[0] for row in cursor.fetchall()]
+        return {
+            term: count * lexical.idf(size, frequency)
+            for (term, count), frequency in zip(counts.items(), frequencies, strict=True)
+        }
+
+    def _nearest(self, cursor: CursorWrapper, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        size = self._size(cursor)
+        if size > EXACT_CHUNKS:
+            cursor.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")
+            cursor.execute("SET LOCAL hnsw.ef_search = 200")
+            cursor.execute(APPROXIMATE, parameters)
+            rows = cursor.fetchall()
+            if len(rows) == parameters["limit"]:
+                return rows
+        cursor.execute(EXACT, parameters)  # also where a narrow scope left the graph's walk short
+        return cursor.fetchall()
+
+    def _size(self, cursor: CursorWrapper) -> int:
+        cursor.execute(SCOPE_SIZE, (self._documents,))
+        (size,) = cursor.fetchone() or (0,)
+        return int(size)
+
+
+@contextmanager
+def _search() -> Iterator[CursorWrapper]:
+    """A cursor in a short transaction with a time limit; whatever the database says becomes `RetrievalFailed`."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'")
+            cursor.execute("SET LOCAL jit = off")  # compiling costs more than these queries
+            yield cursor
+    except Error as error:
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
+        raise RetrievalFailed(str(error)) from error
+
+
+def _passage(row: tuple[Any, ...]) -> Passage:
+    key, document_id, name, index, text, page, page_end, section, boxes = row[:9]
+    return Passage(
+        key=key,
+        document_id=document_id,
+        document_name=name,
+        index=index,
+        text=text,
+        page=page,
+        page_end=page_end,
+        section=section,
+        boxes=tuple(Box(**box) for box in boxes),
+    )
+
+
+def _lexical_hit(row: tuple[Any, ...], weights: Sequence[float]) -> Hit:
+    score, places = float(row[9]), row[10]
+    total = sum(weights)
+    coverage = sum(weights[place - 1] for place in places) / total if total else 0.0
+    return Hit(_passage(row), score, {"bm25": score, "coverage": coverage})
+
+
+def _similar_hit(row: tuple[Any, ...]) -> Hit:
+    similarity = float(row[9])
+    return Hit(_passage(row), similarity, {"similarity": similarity})
