@@ -1,0 +1,170 @@
+"""Messages and runs over REST."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import async_to_sync
+from django.db import connection
+from django.db.models import QuerySet
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.translation import get_language
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.generics import get_object_or_404
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from chats import follow, runs
+from chats.api.requests import FeedbackRequest, SendRequest
+from chats.models import Feedback, Message, Run, Trace
+from chats.services import turns
+from chats.shapes import MessageShape, envelope
+
+TURN = inline_serializer(
+    "Turn",
+    {
+        "chat_id": serializers.UUIDField(),
+        "run_id": serializers.UUIDField(),
+        "user_message": MessageShape(),
+        "assistant_message": MessageShape(),
+    },
+)
+
+
+class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]):
+    """Questions and answers."""
+
+    queryset = Message.objects.none()
+    serializer_class = MessageShape
+    lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[Message]:
+        """Messages of own chats."""
+        rows = Message.objects.visible_to(self.request.user)  # type: ignore[arg-type]
+        return rows.select_related("run").prefetch_related("document_links")
+
+    @extend_schema(
+        request=SendRequest,
+        responses={201: TURN, 202: TURN},
+        parameters=[OpenApiParameter("wait", bool, description="false: answer 202 at once")],
+    )
+    def create(self, request: Request) -> Response:
+        """Ask. Waits for the whole answer unless `?wait=false`."""
+        serializer = SendRequest(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        turn = turns.open_turn(
+            user=request.user, language=get_language() or "ko", **_sent(serializer.validated_data)
+        )
+        waits = request.query_params.get("wait", "true").lower() not in {"false", "0", "no"}
+        if waits:
+            connection.close()  # an answer may take minutes: hold no connection meanwhile
+            async_to_sync(follow.finished)(turn.run.pk)
+        code = status.HTTP_201_CREATED if waits else status.HTTP_202_ACCEPTED
+        return Response(self._turn(turn), status=code)
+
+    @extend_schema(responses={200: OpenApiTypes.OBJECT})
+    @action(detail=True)
+    def trace(self, request: Request, pk: UUID) -> Response:
+        """Every step of the answer."""
+        message = self.get_object()
+        trace = Trace.objects.filter(message=message).first()
+        return Response({} if trace is None else trace.steps)
+
+    @extend_schema(request=FeedbackRequest, responses={204: None})
+    @action(detail=True, methods=["post"])
+    def feedback(self, request: Request, pk: UUID) -> Response:
+        """Say whether the answer helped; the last word counts."""
+        message = get_object_or_404(self.get_queryset(), pk=pk, role=Message.Role.ASSISTANT)
+        serializer = FeedbackRequest(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        Feedback.objects.update_or_create(
+            message=message, user=request.user, defaults=serializer.validated_data
+        )
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _turn(self, turn: turns.OpenedTurn) -> dict[str, Any]:
+        rows = self.get_queryset()
+        return {
+            "chat_id": str(turn.user_message.chat_id),
+            "run_id": str(turn.run.pk),
+            "user_message": MessageShape(rows.get(pk=turn.user_message.pk)).data,
+            "assistant_message": MessageShape(rows.get(pk=turn.assistant_message.pk)).data,
+        }
+
+
+def _sent(fields: dict[str, Any]) -> dict[str, Any]:
+    return fields | {"document_ids": fields["document_ids"] or ()}
+
+
+class EventStreamRenderer(BaseRenderer):
+    """Lets clients ask for `text/event-stream`; errors before the stream are JSON all the same."""
+
+    media_type = "text/event-stream"
+    format = "sse"
+    charset = None
+
+    def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
+        """Errors only: the stream itself does not pass through here."""
+        return JSONRenderer().render(data)
+
+
+class RunEventsView(APIView):
+    """The events of a run."""
+
+    renderer_classes = (JSONRenderer, EventStreamRenderer)
+
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("Last-Event-ID", int, OpenApiParameter.HEADER),
+            OpenApiParameter("after_seq", int, description="Where the header cannot be set"),
+        ],
+        responses={(200, "text/event-stream"): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, run_id: UUID) -> HttpResponseBase:
+        """Server-sent events from the last one seen; `id` is `seq`, `data` the socket's envelope."""
+        run = get_object_or_404(
+            Run.objects.visible_to(request.user).select_related("message"),  # type: ignore[arg-type]
+            pk=run_id,
+        )
+        response = StreamingHttpResponse(
+            _server_sent(run_id, run.message.chat_id, _after(request)),
+            content_type="text/event-stream; charset=utf-8",
+        )
+        response["Cache-Control"] = "no-cache, no-transform"
+        response["X-Accel-Buffering"] = "no"
+        return response
+
+
+def _after(request: Request) -> int:
+    value = request.headers.get("Last-Event-ID") or request.query_params.get("after_seq") or "0"
+    if not value.isascii() or not value.isdigit() or len(value) > 12:
+        raise serializers.ValidationError({"after_seq": ["expected a whole number"]})
+    return int(value)
+
+
+async def _server_sent(run_id: UUID, chat_id: UUID, after_seq: int) -> AsyncIterator[bytes]:
+    yield b": nura\n\n"
+    async for event in follow.follow(run_id, after_seq):
+        if event is None:
+            yield b": still here\n\n"
+            continue
+        ids = {"chat_id": str(chat_id), "run_id": str(run_id), "seq": event.seq}
+        frame = runs.dumps(envelope(event.type, event.data, **ids))
+        yield f"id: {event.seq}\nevent: {event.type}\ndata: {frame}\n\n".encode()
+
+
+class RunStopView(APIView):
+    """Stopping a run."""
+
+    @extend_schema(request=None, responses={202: None})
+    def post(self, request: Request, run_id: UUID) -> Response:
+        """Ask the worker to stop; what is written stays. A run that has ended is left as it is."""
+        run = get_object_or_404(Run.objects.owned_by(request.user), pk=run_id)  # type: ignore[arg-type]
+        runs.request_stop(run.pk)
+        return Response(status=status.HTTP_202_ACCEPTED)

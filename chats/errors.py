@@ -1,0 +1,32 @@
+"""What can be wrong with a request about conversations."""
+
+from rag.errors import NuraError
+
+
+class NotFound(NuraError):
+    """Not there, or not the asker's: nobody can tell which."""
+
+    code = "not_found"
+    status = 404
+
+
+class EmptyMessage(NuraError):
+    """A message without a visible character."""
+
+    code = "empty_message"
+    status = 400
+
+
+class Unavailable(NuraError):
+    """The run log cannot be reached."""
+
+    code = "unavailable"
+    retryable = True
+    status = 503
+
+
+class RunLost(NuraError):
+    """Another worker or the sweeper holds the run now; whoever raised this must leave it alone."""
+
+    code = "run_lost"
+    status = 409

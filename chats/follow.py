@@ -1,0 +1,62 @@
+"""Following a run to its end, for every kind of client; repairs the log of a run that ended without a last word."""
+
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import structlog
+from django.db import Error as DatabaseError
+from redis.exceptions import RedisError
+
+from chats import runs
+from chats.calls import in_database
+from chats.models import Message, Run
+from chats.runs import RunEvent
+from chats.services import leases
+from chats.shapes import terminal_event
+
+logger = structlog.get_logger()
+
+
+async def follow(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | None]:
+    """Events after `after_seq` until the last. None: nothing happened for a while (time for a sign of life)."""
+    last = after_seq
+    async for event in runs.read(run_id, after_seq):
+        if event is not None:
+            last = event.seq
+            yield event
+            continue
+        if ended := await _ended(run_id, last):
+            yield ended
+            return
+        yield None
+
+
+async def finished(run_id: UUID) -> None:
+    """Wait for the end of a run."""
+    async for _ in follow(run_id):
+        pass
+
+
+async def _ended(run_id: UUID, last: int) -> RunEvent | None:
+    """The last event of a run that has ended although its log, as far as it can be read, goes on no further."""
+    try:
+        return await in_database(_last_event, run_id, last)
+    except DatabaseError as error:
+        logger.warning("run_state_unknown", run_id=str(run_id), error=str(error)[:200])
+        return None
+
+
+def _last_event(run_id: UUID, last: int) -> RunEvent | None:
+    run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
+    if run.message.status == Message.Status.STREAMING:
+        return None
+    try:
+        leases.finish_log(run_id=run_id)
+        events = runs.load(run_id)
+        if events and events[-1].seq > last:
+            return None  # the reader finds it in the log
+    except RedisError as error:
+        logger.warning("run_log_unreadable", run_id=str(run_id), error=str(error)[:200])
+    return RunEvent(last + 1, *terminal_event(run))
+
+

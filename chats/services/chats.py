@@ -1,0 +1,84 @@
+"""Chats and categories: made, changed, deleted."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from chats.errors import NotFound
+from chats.models import Category, Chat, ChatDocument
+from documents.models import Document
+
+
+@transaction.atomic
+def create_chat(
+    *,
+    owner: User,
+    title: str,
+    document_ids: Collection[UUID] = (),
+    category_id: UUID | None = None,
+    history_pairs: int | None = None,
+) -> Chat:
+    """A new chat about these documents: all of it or nothing. Raises `NotFound`."""
+    chat = Chat.objects.create(
+        owner=owner,
+        title=title,
+        category=find_category(owner=owner, category_id=category_id),
+        history_pairs=history_pairs,
+    )
+    link_documents(chat=chat, documents=find_documents(owner=owner, document_ids=document_ids))
+    return chat
+
+
+@transaction.atomic
+def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
+    """Apply those of title, history_pairs, category_id and document_ids that are there. Raises `NotFound`."""
+    for name in ("title", "history_pairs"):
+        if name in changes:
+            setattr(chat, name, changes[name])
+    if "category_id" in changes:
+        chat.category = find_category(owner=chat.owner, category_id=changes["category_id"])  # type: ignore[arg-type]
+    if "document_ids" in changes:
+        ids: Collection[UUID] = changes["document_ids"]  # type: ignore[assignment]
+        documents = find_documents(owner=chat.owner, document_ids=ids)
+        ChatDocument.objects.filter(chat=chat).exclude(document__in=documents).delete()
+        link_documents(chat=chat, documents=documents)
+    chat.save()
+    return chat
+
+
+def delete_chat(*, chat: Chat) -> None:
+    """Hide the chat from its owner; the rows stay."""
+    Chat.objects.filter(pk=chat.pk, deleted_at=None).update(deleted_at=timezone.now())
+
+
+def restore_chat(*, chat: Chat) -> None:
+    """Show a deleted chat again."""
+    Chat.objects.filter(pk=chat.pk).update(deleted_at=None)
+
+
+def find_category(*, owner: User, category_id: UUID | None) -> Category | None:
+    """The owner's category, or none when none is named. Raises `NotFound`."""
+    if category_id is None:
+        return None
+    category = Category.objects.owned_by(owner).filter(pk=category_id).first()
+    if category is None:
+        raise NotFound
+    return category
+
+
+def find_documents(*, owner: User, document_ids: Collection[UUID]) -> list[Document]:
+    """The documents with these ids. Raises `NotFound` when one is not there for this user."""
+    wanted = set(document_ids)
+    found = list(Document.objects.visible_to(owner).filter(pk__in=wanted)) if wanted else []
+    if len(found) != len(wanted):
+        raise NotFound
+    return found
+
+
+def link_documents(*, chat: Chat, documents: Collection[Document]) -> None:
+    """Make the chat be about these documents too."""
+    links = [ChatDocument(chat=chat, document=document) for document in documents]
+    ChatDocument.objects.bulk_create(links, ignore_conflicts=True)

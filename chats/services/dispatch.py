@@ -1,0 +1,31 @@
+"""Handing a run to the workers."""
+
+from uuid import UUID
+
+import structlog
+from celery import current_app
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError, ResponseError
+
+from chats import runs
+from chats.models import Run
+from chats.shapes import started_data
+
+logger = structlog.get_logger()
+
+
+def dispatch(run_id: UUID) -> None:
+    """Begin the log and enqueue the work. A broker that is away is no error: the sweeper enqueues the run later."""
+    run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
+    Run.objects.filter(pk=run_id).update(enqueued_at=timezone.now())
+    try:
+        runs.append(run_id, [runs.RunEvent(1, runs.STARTED, started_data(run))])
+    except ResponseError:
+        pass  # the log has begun: this run is dispatched again
+    except RedisError as error:
+        logger.warning("run_log_not_begun", run_id=str(run_id), error=str(error)[:200])
+    try:
+        current_app.send_task("chats.tasks.answer_message", (str(run_id),), retry=False)
+    except (OperationalError, RedisError, OSError) as error:
+        logger.warning("run_not_enqueued", run_id=str(run_id), error=str(error)[:200])

@@ -1,0 +1,128 @@
+"""Who holds a run: claims, heartbeats, and what becomes of a run whose worker is gone."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+from django.db import models, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from chats import runs
+from chats.models import Message, Run
+from chats.services.dispatch import dispatch
+from chats.services.turns import Outcome, close_turn, new_claim
+from chats.shapes import started_data, terminal_event
+
+logger = structlog.get_logger()
+
+LEASE = timedelta(seconds=15)
+HEARTBEAT_SECONDS = 3.0
+UNCLAIMED = timedelta(seconds=6)
+"""A run that nobody took for so long is enqueued again: its task may have been lost."""
+MAX_ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker's hold on a run."""
+
+    run_id: UUID
+    token: UUID
+
+
+def claim_run(*, run_id: UUID, attempt: int = 1) -> Claim | None:
+    """Take a run that nobody holds; None when somebody does or it has ended. `attempt` 0 does not count as a try."""
+    now = timezone.now()
+    token = new_claim()
+    free = Run.objects.open().filter(Q(lease_until=None) | Q(lease_until__lt=now), pk=run_id)
+    taken = free.update(claim=token, lease_until=now + LEASE, attempts=F("attempts") + attempt)
+    return Claim(run_id, token) if taken else None
+
+
+@transaction.atomic
+def renew(*, claim: Claim, content: str) -> bool:
+    """Prolong the lease and keep the text so far; False when the run is no longer ours."""
+    held = Run.objects.open().filter(pk=claim.run_id, claim=claim.token)
+    if not held.update(lease_until=timezone.now() + LEASE):
+        return False
+    Message.objects.filter(run__pk=claim.run_id, status=Message.Status.STREAMING).update(
+        content=content
+    )
+    return True
+
+
+def sweep() -> int:
+    """Enqueue what nobody took, end or restart what its worker left. Returns the number of runs touched."""
+    now = timezone.now()
+    unclaimed = Run.objects.open().filter(lease_until=None, enqueued_at__lt=now - UNCLAIMED)
+    abandoned = Run.objects.open().filter(lease_until__lt=now)
+    lost = _ids(abandoned)
+    waiting = _ids(unclaimed)
+    for run_id in lost:
+        recover(run_id=run_id)
+    for run_id in waiting:
+        dispatch(run_id)
+    return len(lost) + len(waiting)
+
+
+def _ids(rows: models.QuerySet[Run]) -> list[UUID]:
+    return list(rows.order_by("created_at").values_list("pk", flat=True)[:500])
+
+
+def recover(*, run_id: UUID) -> None:
+    """Run again what had said nothing; end the rest INTERRUPTED (STOPPED if that was asked) with its text kept."""
+    claim = claim_run(run_id=run_id, attempt=0)  # the same conditional step as a worker's: only one sweeper gets on
+    if claim is None:
+        return
+    run = Run.objects.select_related("message").get(pk=run_id)
+    said, stopped = _said(run_id, run.message.content)
+    if not said and not stopped and run.attempts < MAX_ATTEMPTS:
+        Run.objects.filter(pk=run_id, claim=claim.token).update(claim=None, lease_until=None)
+        dispatch(run_id)
+        return
+    status = Message.Status.STOPPED if stopped else Message.Status.INTERRUPTED
+    outcome = Outcome(
+        status=status, content=said, error_code="" if stopped else "interrupted", **_evidence(run_id)
+    )
+    if close_turn(run_id=run_id, claim=claim.token, outcome=outcome):
+        finish_log(run_id=run_id)
+
+
+def _said(run_id: UUID, kept: str) -> tuple[str, bool]:
+    """The longest text known of the answer, and whether a stop was asked for."""
+    try:
+        logged = runs.text_of(runs.load(run_id))
+        stopped = runs.stop_requested(run_id)
+    except RedisError:
+        return kept, False
+    return max(logged, kept, key=len), stopped
+
+
+def _evidence(run_id: UUID) -> dict[str, object]:
+    """Mode and sources that the log had announced."""
+    try:
+        events = runs.load(run_id)
+    except RedisError:
+        return {}
+    for event in events:
+        if event.type == "sources":
+            return {"mode": Message.Mode.DOCUMENTS, "sources": event.data}
+    return {}
+
+
+def finish_log(*, run_id: UUID) -> None:
+    """Bring the log of an ended run to its end, from the database."""
+    run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
+    if run.message.status == Message.Status.STREAMING:
+        return
+    kind, data = terminal_event(run)
+    runs.repair(
+        run_id,
+        started=started_data(run),
+        content=run.message.content,
+        terminal_type=kind,
+        terminal=data,
+    )

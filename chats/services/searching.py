@@ -1,0 +1,116 @@
+"""Search as a service: scope by the same rules as a question, nothing stored."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+
+from chats import history as chat_history
+from chats.errors import NotFound
+from chats.models import Chat, Message
+from chats.services.chats import find_documents
+from documents.models import Document
+from documents.store import ScopedStore
+from rag import selection
+from rag.config import RagConfig
+from rag.factory import engine
+from rag.types import Hit, HistoryMessage, Retrieval, Role, Scope, StrategyName
+
+
+def search(  # noqa: PLR0913 - the parts of the public request
+    *,
+    user: User,
+    config: RagConfig,
+    query: str,
+    chat_id: UUID | None,
+    history: Sequence[Mapping[str, str]] | None,
+    document_ids: Collection[UUID] | None,
+    strategy: str,
+    rerank: bool,
+    top_k: int | None,
+    filters: Mapping[str, str] | None,
+) -> dict[str, Any]:
+    """What the documents hold on `query`. Raises `NotFound` for ids that are not the user's."""
+    chat = _chat(user, chat_id)
+    scope = _scope(user, chat, document_ids)
+    retrieval = engine(config).search(
+        query,
+        scope,
+        ScopedStore(scope.document_ids),
+        strategy=StrategyName(strategy),
+        top_k=top_k,
+        rerank=rerank,
+        filters=filters,
+        history=_history(chat, history, config.history_pairs),
+    )
+    return describe(retrieval)
+
+
+def _chat(user: User, chat_id: UUID | None) -> Chat | None:
+    if chat_id is None:
+        return None
+    chat = Chat.objects.visible_to(user).filter(pk=chat_id).first()
+    if chat is None:
+        raise NotFound
+    return chat
+
+
+def _scope(user: User, chat: Chat | None, document_ids: Collection[UUID] | None) -> Scope:
+    explicit = None
+    if document_ids:
+        documents = find_documents(owner=user, document_ids=document_ids)
+        explicit = [doc.pk for doc in documents if doc.status == Document.Status.COMPLETED]
+    linked = None
+    if chat is not None and chat.documents.exists():
+        linked = list(chat.documents.completed().values_list("pk", flat=True))
+    everything = Document.objects.visible_to(user).completed().order_by("created_at", "id")
+    return selection.select(
+        explicit=explicit, chat=linked, everything=list(everything.values_list("pk", flat=True))
+    )
+
+
+def _history(
+    chat: Chat | None, history: Sequence[Mapping[str, str]] | None, pairs: int
+) -> tuple[HistoryMessage, ...]:
+    if history is not None:
+        return tuple(HistoryMessage(Role(item["role"]), item["content"]) for item in history)
+    last = Message.objects.filter(chat=chat).order_by("-created_at").first() if chat else None
+    return () if last is None else chat_history.earlier(message=last, pairs=pairs)
+
+
+def describe(retrieval: Retrieval) -> dict[str, Any]:
+    """The public answer of `POST /search`."""
+    plan = retrieval.plan
+    return {
+        "plan": {
+            "question_type": plan.question_type,
+            "strategy": plan.strategy,
+            "top_k": plan.top_k,
+            "needs_multi_doc": plan.needs_multi_doc,
+            "filters": dict(plan.filters),
+            "document_ids": [str(pk) for pk in plan.scope.document_ids],
+            "scope_reason": plan.scope.reason,
+            "standalone_query": plan.standalone_query,
+        },
+        "relevant": retrieval.gate.relevant,
+        "gate": {"score": retrieval.gate.score, "threshold": retrieval.gate.threshold},
+        "hits": [_hit(hit) for hit in retrieval.hits],
+        "timings_ms": dict(retrieval.timings_ms),
+    }
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    passage = hit.passage
+    return {
+        "chunk_id": passage.chunk_id,
+        "document_id": str(passage.document_id),
+        "document_name": passage.document_name,
+        "page": passage.page,
+        "section": passage.section,
+        "text": passage.text,
+        "score": hit.score,
+        "scores": dict(hit.scores),
+        "boxes": [asdict(box) for box in passage.boxes],
+    }

@@ -1,0 +1,202 @@
+"""Turns: a question and its answer, opened in one transaction and closed in another; what lies between is a run."""
+
+import unicodedata
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from chats.errors import EmptyMessage, NotFound
+from chats.models import Chat, Message, MessageDocument, Run, Trace
+from chats.models.chat import TITLE_CHARACTERS
+from chats.services.chats import create_chat, find_category, find_documents
+from chats.services.dispatch import dispatch
+from documents.models import Document
+from rag import selection
+from rag.types import Scope
+
+logger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedTurn:
+    """A question that waits for its answer. `created` is False when its `client_id` had been sent before."""
+
+    run: Run
+    user_message: Message
+    assistant_message: Message
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an answer ended."""
+
+    status: Message.Status
+    content: str
+    mode: str = ""
+    question_type: str = ""
+    sources: list[dict[str, Any]] | None = None
+    usage: dict[str, Any] | None = None
+    error_code: str = ""
+    error_params: Mapping[str, object] = field(default_factory=dict)
+    trace: Mapping[str, object] = field(default_factory=dict)
+
+
+def open_turn(  # noqa: PLR0913 - the parts of the public message
+    *,
+    user: User,
+    content: str,
+    chat_id: UUID | None = None,
+    document_ids: Collection[UUID] = (),
+    category_id: UUID | None = None,
+    client_id: str | None = None,
+    language: str = "ko",
+) -> OpenedTurn:
+    """Store the question and an empty answer, and hand the run to a worker when that is committed.
+
+    The same `client_id` again gives the run that it began. Raises `NotFound`, `EmptyMessage`.
+    """
+    text = unicodedata.normalize("NFC", content).strip()
+    if not text:
+        raise EmptyMessage
+    if client_id and (known := _known(user, client_id)):
+        return known
+    try:
+        with transaction.atomic():
+            documents = find_documents(owner=user, document_ids=document_ids)
+            chat = _chat(user, chat_id, text, documents, category_id)
+            return _store_turn(chat, text, documents, client_id, language)
+    except IntegrityError:
+        known = _known(user, client_id) if client_id else None  # a race of two equal sends
+        if known is None:
+            raise
+        return known
+
+
+def _known(user: User, client_id: str) -> OpenedTurn | None:
+    run = (
+        Run.objects.filter(owner=user, client_id=client_id)
+        .select_related("message__parent", "message__chat")
+        .first()
+    )
+    if run is None:
+        return None
+    if run.message.parent is None:
+        raise NotFound
+    return OpenedTurn(run, run.message.parent, run.message, created=False)
+
+
+def _chat(
+    user: User,
+    chat_id: UUID | None,
+    text: str,
+    documents: list[Document],
+    category_id: UUID | None,
+) -> Chat:
+    if chat_id is None:
+        ids = [document.pk for document in documents]
+        title = " ".join(text[:TITLE_CHARACTERS].splitlines())
+        return create_chat(owner=user, title=title, document_ids=ids, category_id=category_id)
+    chat = Chat.objects.owned_by(user).select_for_update().filter(pk=chat_id).first()
+    if chat is None:
+        raise NotFound
+    if category_id is not None:
+        chat.category = find_category(owner=user, category_id=category_id)
+    chat.save(update_fields=("category", "updated_at"))
+    return chat
+
+
+def _store_turn(
+    chat: Chat, text: str, documents: list[Document], client_id: str | None, language: str
+) -> OpenedTurn:
+    now = timezone.now()
+    user_message = Message.objects.create(
+        chat=chat,
+        parent=Message.objects.filter(chat=chat).order_by("-created_at", "-id").first(),
+        role=Message.Role.USER,
+        content=text,
+        created_at=now,
+    )
+    links = [MessageDocument(message=user_message, document=document) for document in documents]
+    MessageDocument.objects.bulk_create(links)
+    assistant_message, run = open_answer(
+        chat=chat, user_message=user_message, now=now, client_id=client_id, language=language
+    )
+    return OpenedTurn(run, user_message, assistant_message, created=True)
+
+
+def open_answer(
+    *, chat: Chat, user_message: Message, now: datetime, client_id: str | None, language: str
+) -> tuple[Message, Run]:
+    """An empty answer to `user_message` with its run, dispatched on commit."""
+    scope = select_scope(chat=chat, user_message=user_message)
+    assistant_message = Message.objects.create(
+        chat=chat,
+        parent=user_message,
+        role=Message.Role.ASSISTANT,
+        status=Message.Status.STREAMING,
+        scope={"document_ids": [str(pk) for pk in scope.document_ids], "reason": scope.reason},
+        # the answer sorts behind its question however coarse the clock is
+        created_at=now + timedelta(microseconds=1),
+    )
+    run = Run.objects.create(
+        owner_id=chat.owner_id,
+        message=assistant_message,
+        client_id=client_id,
+        language=language,
+        enqueued_at=now,
+    )
+    transaction.on_commit(lambda: dispatch(run.pk))
+    return assistant_message, run
+
+
+def select_scope(*, chat: Chat, user_message: Message) -> Scope:
+    """The documents of a question: named by its message, else the chat's, else all of the owner's; COMPLETED ones."""
+    named = Document.objects.filter(message_links__message=user_message)
+    linked = Document.objects.filter(chat_links__chat=chat)
+    return selection.select(
+        explicit=_completed(named, chat) if named.exists() else None,
+        chat=_completed(linked, chat) if linked.exists() else None,
+        everything=_completed(Document.objects.all(), chat),
+    )
+
+
+def _completed(documents: Any, chat: Chat) -> list[UUID]:
+    rows = documents.visible_to(chat.owner).completed().order_by("created_at", "id")
+    return list(rows.values_list("pk", flat=True))
+
+
+@transaction.atomic
+def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
+    """Store the end of an answer. False when the run is no longer held by `claim`: then nothing was written."""
+    held = Run.objects.select_for_update().open().filter(pk=run_id, claim=claim).first()
+    if held is None:
+        return False
+    Message.objects.filter(pk=held.message_id).update(
+        status=outcome.status,
+        content=outcome.content,
+        mode=outcome.mode,
+        question_type=outcome.question_type,
+        sources=outcome.sources,
+        usage=outcome.usage,
+        error_code=outcome.error_code,
+        error_params=dict(outcome.error_params),
+    )
+    Trace.objects.update_or_create(
+        message_id=held.message_id, defaults={"steps": dict(outcome.trace)}
+    )
+    Run.objects.filter(pk=run_id).update(lease_until=None, claim=None)
+    Chat.objects.filter(messages=held.message_id).update(updated_at=timezone.now())
+    return True
+
+
+def new_claim() -> UUID:
+    """A name for one worker's hold on one run."""
+    return uuid4()

@@ -1,0 +1,188 @@
+"""What conversations look like outside: the same JSON for REST, sockets and the log of a run."""
+
+from typing import Any
+
+from django.conf import settings
+from django.utils.translation import override
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from chats import runs
+from chats.models import Category, Chat, Message, Run
+from chats.wording import sentence
+
+
+class CategoryShape(serializers.ModelSerializer[Category]):
+    """A category."""
+
+    class Meta:
+        """Fields of the contract."""
+
+        model = Category
+        fields = ("id", "name")
+
+
+class ChatShape(serializers.ModelSerializer[Chat]):
+    """A chat. `history_pairs` is the number in force."""
+
+    category_id = serializers.UUIDField(read_only=True, allow_null=True)
+    history_pairs = serializers.SerializerMethodField()
+    document_ids = serializers.SerializerMethodField()
+    answering = serializers.SerializerMethodField()
+
+    class Meta:
+        """Fields of the contract; `answering` tells a list that an answer is being written."""
+
+        model = Chat
+        fields = (
+            "id",
+            "title",
+            "category_id",
+            "history_pairs",
+            "document_ids",
+            "answering",
+            "created_at",
+            "updated_at",
+        )
+
+    def get_history_pairs(self, chat: Chat) -> int:
+        """The chat's own number, else everybody's."""
+        return settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs
+
+    @extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
+    def get_document_ids(self, chat: Chat) -> list[str]:
+        """Ids of the chat's documents, in the order in which they were linked."""
+        links = sorted(chat.document_links.all(), key=lambda link: link.pk)
+        return [str(link.document_id) for link in links]
+
+    def get_answering(self, chat: Chat) -> bool:
+        """Whether an answer is being written."""
+        return any(
+            message.status == Message.Status.STREAMING
+            for message in chat.messages.all()
+            if message.role == Message.Role.ASSISTANT
+        )
+
+
+class ErrorShape(serializers.Serializer[Any]):
+    """Why an answer failed."""
+
+    code = serializers.CharField()
+    detail = serializers.CharField()
+
+
+class BoxShape(serializers.Serializer[Any]):
+    """A rectangle on a page, in page fractions from the top left."""
+
+    page = serializers.IntegerField()
+    x0 = serializers.FloatField()
+    y0 = serializers.FloatField()
+    x1 = serializers.FloatField()
+    y1 = serializers.FloatField()
+
+
+class SourceShape(serializers.Serializer[Any]):
+    """One passage under an answer."""
+
+    slot = serializers.IntegerField()
+    document_id = serializers.UUIDField()
+    document_name = serializers.CharField()
+    chunk_id = serializers.CharField()
+    page = serializers.IntegerField(allow_null=True)
+    similarity = serializers.FloatField()
+    content_preview = serializers.CharField()
+    section = serializers.CharField()
+    cited = serializers.BooleanField()
+    boxes = BoxShape(many=True)
+
+
+class ScopeShape(serializers.Serializer[Any]):
+    """The documents an answer could read, and why these."""
+
+    document_ids = serializers.ListField(child=serializers.UUIDField())
+    reason = serializers.CharField()
+
+
+class MessageShape(serializers.ModelSerializer[Message]):
+    """A message. `run_id` is there while an answer is being written."""
+
+    chat_id = serializers.UUIDField(read_only=True)
+    parent_id = serializers.UUIDField(read_only=True, allow_null=True)
+    mode = serializers.SerializerMethodField()
+    error = serializers.SerializerMethodField()
+    run_id = serializers.SerializerMethodField()
+    document_ids = serializers.SerializerMethodField()
+    sources = SourceShape(many=True, read_only=True, allow_null=True)
+    scope = ScopeShape(read_only=True, allow_null=True)
+
+    class Meta:
+        """Fields of the contract."""
+
+        model = Message
+        fields = (
+            "id",
+            "chat_id",
+            "role",
+            "content",
+            "status",
+            "mode",
+            "sources",
+            "error",
+            "parent_id",
+            "question_type",
+            "scope",
+            "usage",
+            "document_ids",
+            "run_id",
+            "created_at",
+        )
+
+    @extend_schema_field(serializers.ChoiceField(choices=Message.Mode.choices, allow_null=True))
+    def get_mode(self, message: Message) -> str | None:
+        """How the answer came about; null for a user's message and before the end."""
+        return message.mode or None
+
+    @extend_schema_field(ErrorShape(allow_null=True))
+    def get_error(self, message: Message) -> dict[str, str] | None:
+        """Code and sentence, or null."""
+        if not message.error_code:
+            return None
+        detail = sentence(message.error_code, message.error_params)
+        return {"code": message.error_code, "detail": detail}
+
+    @extend_schema_field(serializers.UUIDField(allow_null=True))
+    def get_run_id(self, message: Message) -> str | None:
+        """The run that is writing the answer."""
+        if message.status != Message.Status.STREAMING:
+            return None
+        return str(message.run.pk)
+
+    @extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
+    def get_document_ids(self, message: Message) -> list[str]:
+        """Documents that the user named for this message."""
+        return [str(link.document_id) for link in message.document_links.all()]
+
+
+def started_data(run: Run) -> dict[str, Any]:
+    """Data of `run.started`."""
+    with override(run.language):
+        return {
+            "user_message": MessageShape(run.message.parent).data,
+            "assistant_message": MessageShape(run.message).data,
+        }
+
+
+def terminal_event(run: Run) -> tuple[str, dict[str, Any]]:
+    """Type and data of the last event of a run that has ended."""
+    with override(run.language):
+        message = MessageShape(run.message).data
+    if run.message.status == Message.Status.COMPLETED:
+        return runs.COMPLETED, {"message": message}
+    if run.message.status == Message.Status.STOPPED:
+        return runs.STOPPED, {"message": message}
+    return runs.ERROR, {**message["error"], "message": message}
+
+
+def envelope(kind: str, data: Any, **ids: Any) -> dict[str, Any]:
+    """A frame of the socket protocol; `ids` are chat_id, run_id and seq where they apply."""
+    return {"v": 1, "type": kind, "chat_id": None, "run_id": None, "seq": None, "data": data} | ids

@@ -1,0 +1,70 @@
+"""Stop requests as a worker hears them: one subscription an event loop, and the flag for those who come late."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+import structlog
+from redis.exceptions import RedisError
+
+from chats import connections, runs
+
+logger = structlog.get_logger()
+
+RETRY_SECONDS = 0.5
+
+
+class Listener:
+    """Hears the stop channel and wakes the runs that wait for their name."""
+
+    def __init__(self) -> None:
+        self.waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self.task = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with connections.asynchronous().pubsub() as channel:
+                    await channel.subscribe(runs.STOP_CHANNEL)
+                    await self._catch_up()
+                    async for message in channel.listen():
+                        self._wake(str(message["data"]))
+            except (RedisError, OSError) as error:
+                logger.warning("stops_not_heard", error=str(error)[:200])
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _catch_up(self) -> None:
+        """Requests made while nobody listened left their flag."""
+        for run_id in list(self.waiting):
+            if await connections.asynchronous().exists(runs.stop_key(UUID(run_id))):
+                self._wake(run_id)
+
+    def _wake(self, run_id: str) -> None:
+        for event in self.waiting.get(run_id, ()):
+            event.set()
+
+
+_listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def watch(run_id: UUID) -> AsyncIterator[asyncio.Event]:
+    """An event that is set as soon as somebody asks to stop the run, or at once when that was asked before."""
+    loop = asyncio.get_running_loop()
+    listener = _listeners.setdefault(loop, Listener()) if loop not in _listeners else _listeners[loop]
+    event = asyncio.Event()
+    listener.waiting[str(run_id)].add(event)
+    try:
+        try:
+            if await connections.asynchronous().exists(runs.stop_key(run_id)):
+                event.set()
+        except RedisError as error:
+            logger.warning("stop_flag_unreadable", error=str(error)[:200])
+        yield event
+    finally:
+        listener.waiting[str(run_id)].discard(event)
+        if not listener.waiting[str(run_id)]:
+            del listener.waiting[str(run_id)]

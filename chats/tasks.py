@@ -1,0 +1,23 @@
+"""Work for the answers queue."""
+
+from uuid import UUID
+
+from celery import shared_task
+
+from chats import loop
+from chats.calls import released
+from chats.services import leases
+
+
+@shared_task(name="chats.tasks.answer_message")
+def answer_message(run_id: str) -> None:
+    """Answer one run; a second delivery finds it claimed and leaves."""
+    from chats.answering import answer_run
+
+    loop.run(answer_run(UUID(run_id)))
+
+
+@shared_task(name="chats.tasks.sweep_runs")
+def sweep_runs() -> None:
+    """End or restart runs whose worker is gone, enqueue those that nobody took."""
+    released(leases.sweep)

@@ -1,0 +1,12 @@
+"""Pages of conversations, at the root."""
+
+from django.urls import path
+
+from chats import views
+
+app_name = "chats"
+urlpatterns = [
+    path("", views.chat_page, name="new"),
+    path("c/<uuid:chat_id>", views.chat_page, name="chat"),
+    path("panels/chats", views.sidebar_panel, name="sidebar"),
+]

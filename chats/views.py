@@ -1,0 +1,108 @@
+"""The pages of conversations. Messages themselves are fetched and drawn by the page's scripts."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET
+
+from chats.models import Chat
+from chats.sidebar import Sidebar
+from documents.models import Document
+
+CONTENT_CHARACTERS = 20_000
+"""Longest question the composer takes; the REST API checks for itself."""
+EXAMPLES = 4
+SELECTED_DOCUMENTS = 50
+
+
+@require_GET
+@login_required
+def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse:
+    """A chat, or the first screen of a new one."""
+    user = cast("User", request.user)
+    chat = chat_id and get_object_or_404(Chat.objects.visible_to(user), pk=chat_id)
+    documents = Document.objects.visible_to(user)
+    completed = documents.completed()
+    context = {
+        "chat": chat,
+        "sidebar": Sidebar.of(user),
+        "examples": [] if chat else examples(completed[:EXAMPLES]),
+        "page": {
+            "chat": chat and _chat_data(chat),
+            "selected": [] if chat else _selected(request, completed),
+            "documents_total": completed.count(),
+            "content_limit": CONTENT_CHARACTERS,
+            "upload_limit_mb": settings.MAX_UPLOAD_MB,
+        },
+    }
+    return render(request, "chat.html", context)
+
+
+@require_GET
+@login_required
+def sidebar_panel(request: HttpRequest) -> HttpResponse:
+    """The chats of the sidebar, searched or continued."""
+    user = cast("User", request.user)
+    query, page = request.GET.get("q", ""), request.GET.get("page", "1")
+    context = {
+        "sidebar": Sidebar.of(user, query=query, page=page),
+        "current": request.GET.get("current", ""),
+    }
+    return render(request, "panels/sidebar_chats.html", context)
+
+
+def examples(documents: Iterable[Document]) -> list[str]:
+    """First questions, made from the names of documents and what is known about them."""
+    patterns = (
+        _("Summarise the key points of “{name}”"),
+        _("What requirements does “{name}” set out?"),
+        _("Which dates and amounts are in “{name}”?"),
+        _("Explain “{name}” to someone new to it"),
+    )
+    return [
+        pattern.format(name=_spoken_name(document))
+        for pattern, document in zip(patterns, documents, strict=False)
+    ]
+
+
+def _spoken_name(document: Document) -> str:
+    project = document.metadata.get("project_name")
+    name = str(project or document.name.rpartition(".")[0] or document.name)
+    return name if len(name) <= 40 else name[:39] + "…"
+
+
+def _chat_data(chat: Chat) -> dict[str, Any]:
+    links = chat.document_links.order_by("pk").select_related("document")
+    return {
+        "id": str(chat.pk),
+        "title": chat.title,
+        "documents": [_document_data(link.document) for link in links],
+    }
+
+
+def _document_data(document: Document) -> dict[str, Any]:
+    return {
+        "id": str(document.pk),
+        "name": document.name,
+        "content_type": document.content_type,
+        "size": document.size,
+        "status": document.status,
+    }
+
+
+def _selected(request: HttpRequest, completed: Any) -> list[dict[str, Any]]:
+    """Documents named in the address (`/?documents=ID,ID`), as far as they can be searched."""
+    ids = []
+    for text in request.GET.get("documents", "").split(",")[:SELECTED_DOCUMENTS]:
+        try:
+            ids.append(UUID(text))
+        except ValueError:
+            continue
+    return [_document_data(document) for document in completed.filter(pk__in=ids)]

@@ -1,0 +1,47 @@
+"""Sentences for the codes of conversations and language models, each with a next step; in the reader's language."""
+
+from collections.abc import Mapping
+
+from django.utils.translation import gettext_lazy as _
+
+from documents import wording as documents_wording
+
+SENTENCES = {
+    "not_found": _("This does not exist, or it is not yours."),
+    "empty_message": _("The message is empty. Write a question and send it again."),
+    "unavailable": _("The service that keeps running answers cannot be reached. Try again in a moment."),
+    "interrupted": _(
+        "The answer was interrupted because its worker stopped. What had been written is kept; ask again."
+    ),
+    "internal": _("Something went wrong on our side. Try again; if it stays, tell your administrator."),
+    "bad_frame": _("This message could not be understood. Reload the page and try again."),
+    "too_many_frames": _("Too many messages in a short time. Wait a moment and try again."),
+    "llm_failed": _("The language model failed. Try again; if it stays, tell your administrator."),
+    "llm_unreachable": _(
+        "The language model cannot be reached. Check that its server runs and that NURA_LLM_BASE_URL is right."
+    ),
+    "llm_timeout": _("The language model did not answer in time. Try again in a moment."),
+    "llm_unauthorized": _(
+        "The language model refused our key. The administrator should check NURA_LLM_API_KEY."
+    ),
+    "llm_rate_limited": _(
+        "The language model is answering too many requests, or its quota is used up. Try again in a moment."
+    ),
+    "llm_server_error": _("The language model's server reported an error. Try again in a moment."),
+    "llm_rejected": _(
+        "The language model refused the request. The administrator should check NURA_LLM_MODEL."
+    ),
+    "llm_interrupted": _(
+        "The language model broke off in the middle. What had been written is kept; ask again."
+    ),
+    "llm_context_overflow": _(
+        "The conversation is longer than the language model can read. Start a new chat or choose fewer documents."
+    ),
+}
+
+
+def sentence(code: str, params: Mapping[str, object] | None = None) -> str:
+    """The sentence of a code; codes of documents and search come from `documents.wording`."""
+    if code in SENTENCES:
+        return str(SENTENCES[code])
+    return documents_wording.sentence(code, params or {})

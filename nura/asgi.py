@@ -1,0 +1,20 @@
+"""The ASGI application: HTTP by Django, `/ws/chat/` by Channels. Who may connect is the consumer's matter."""
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
+django_application = get_asgi_application()
+
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs loaded apps
+from django.urls import path  # noqa: E402
+
+from chats.consumers import ChatConsumer  # noqa: E402
+
+application = ProtocolTypeRouter(
+    {
+        "http": django_application,
+        "websocket": URLRouter([path("ws/chat/", ChatConsumer.as_asgi())]),
+    }
+)
