@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import redis.exceptions
+from allauth.core.exceptions import ImmediateHttpResponse
 from django.core import exceptions as django_errors
 from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
@@ -53,6 +54,7 @@ DETAILS = {
     "malformed": gettext_lazy("The request cannot be read."),
     "not_authenticated": gettext_lazy("Sign in, or send an API key."),
     "authentication_failed": gettext_lazy("The API key is wrong, expired or revoked."),
+    "invalid_credentials": gettext_lazy("The user name or the password is wrong."),
     "csrf_failed": gettext_lazy("This page has expired. Reload it and try again."),
     "forbidden": gettext_lazy("Your account may not do this."),
     "not_found": gettext_lazy("It is not there, or it is not yours."),
@@ -103,12 +105,15 @@ def problem_of(error: BaseException) -> Problem:
     """The one mapping from exceptions to problems. Unknown ones are logged, told by number only."""
     for kinds, describe in _MAPPING:
         if isinstance(error, kinds):
-            return describe(error)
+            problem: Problem = describe(error)
+            return problem
     return _unexpected(error)
 
 
 def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResponse:
     """DRF's hook."""
+    if isinstance(error, ImmediateHttpResponse):  # the accounts' own rate limits
+        return error.response
     set_rollback()
     return problem_of(error).response()
 
@@ -152,7 +157,8 @@ def _answer(request: HttpRequest, problem: Problem) -> HttpResponse:
     else:  # without the request: its session or user may be what cannot be read
         page = render_to_string("errors/plain.html", problem.body())
         response = HttpResponse(page, status=problem.status)
-    response.headers.update(problem.headers)
+    for name, value in problem.headers.items():
+        response.headers[name] = value
     return response
 
 
@@ -165,7 +171,10 @@ def _nura(error: NuraError) -> Problem:
         return _NOT_FOUND  # one body for "not there" and "not yours", whoever found it missing
     wait = error.params.get("retry_after") or (RETRY_AFTER_SECONDS if error.status == 503 else 0)
     headers = {"Retry-After": str(wait)} if wait else {}
-    return Problem(error.status, error.code, sentence(error.code, error.params), headers=headers)
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Token"
+    detail = DETAILS[error.code] if error.code in DETAILS else sentence(error.code, error.params)
+    return Problem(error.status, error.code, str(detail), headers=headers)
 
 
 def _invalid(error: drf_errors.ValidationError) -> Problem:
@@ -193,7 +202,7 @@ def _unauthorized(error: drf_errors.APIException) -> Problem:
 
 
 def _throttled(error: drf_errors.Throttled) -> Problem:
-    return _throttled_for(math.ceil(error.wait or 60))
+    return _throttled_for(math.ceil(getattr(error, "wait", None) or 60))
 
 
 def _throttled_for(seconds: int) -> Problem:

@@ -58,7 +58,7 @@ class LanguageMiddleware:
 
     async def _answer_async(self, request: HttpRequest) -> HttpResponseBase:
         language = _enter(request)
-        return _mark(request, await self.get_response(request), language)  # type: ignore[misc]
+        return _mark(request, await self.get_response(request), language)
 
 
 def _enter(request: HttpRequest) -> str:

@@ -1,0 +1,88 @@
+"""REST: an API key for a password, and who one is."""
+
+from typing import Any
+
+from allauth.account.adapter import get_adapter
+from django.contrib.auth.models import User
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.throttling import ScopedRateThrottle
+from rest_framework.views import APIView
+
+from nura.accounts import services
+from rag.errors import NuraError
+
+
+class InvalidCredentials(NuraError):
+    """No such user, a wrong password, or a user who may not sign in: nobody can tell which."""
+
+    code = "invalid_credentials"
+    status = 401
+
+
+class CredentialsSerializer(serializers.Serializer[Any]):
+    """What a person signs in with."""
+
+    username = serializers.CharField(max_length=254)
+    password = serializers.CharField(max_length=1024, trim_whitespace=False)
+
+
+class TokenSerializer(serializers.Serializer[Any]):
+    """An API key, shown this once."""
+
+    token = serializers.CharField()
+
+
+class UsageSerializer(serializers.Serializer[Any]):
+    """What a user has stored and asked."""
+
+    documents = serializers.IntegerField()
+    bytes = serializers.IntegerField()
+    messages_today = serializers.IntegerField()
+
+
+class AccountSerializer(serializers.Serializer[Any]):
+    """The signed-in user."""
+
+    id = serializers.IntegerField()
+    username = serializers.CharField()
+    is_staff = serializers.BooleanField()
+    usage = UsageSerializer()
+    limits = serializers.DictField(child=serializers.IntegerField(allow_null=True))
+
+
+class TokenView(APIView):
+    """`POST /auth/token`."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+    throttle_classes = (ScopedRateThrottle,)
+    throttle_scope = "token"
+
+    @extend_schema(request=CredentialsSerializer, responses=TokenSerializer)
+    def post(self, request: Request) -> Response:
+        """A new API key for a user name (or e-mail address) and password."""
+        credentials = CredentialsSerializer(data=request.data)
+        credentials.is_valid(raise_exception=True)
+        user = _authenticate(request, **credentials.validated_data)
+        return Response({"token": services.create_key(user=user)})
+
+
+class MeView(APIView):
+    """`GET /me`."""
+
+    @extend_schema(responses=AccountSerializer)
+    def get(self, request: Request) -> Response:
+        """The signed-in user with usage and limits."""
+        return Response(services.account(user=request.user))
+
+
+def _authenticate(request: Request, username: str, password: str) -> User:
+    user = get_adapter().authenticate(request._request, username=username, password=password)  # noqa: SLF001 - allauth counts attempts by Django's request
+    if user is None or not user.is_active:
+        raise InvalidCredentials
+    account: User = user
+    return account

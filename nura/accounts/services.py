@@ -1,0 +1,92 @@
+"""API keys and usage of one user."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Count, QuerySet, Sum
+from django.utils import timezone
+from knox.models import AuthToken
+
+from chats.models import Message
+from documents.models import Document
+
+SHOWN_CHARACTERS = 8
+"""How much of a key stays readable, so that its owner can tell his keys apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a user has stored and asked."""
+
+    documents: int
+    bytes: int
+    messages_today: int
+
+
+def create_key(*, user: User, lifetime: timedelta | None = None) -> str:
+    """A new API key of the user: the only time that its text is known. Stored is its hash."""
+    _stored, key = AuthToken.objects.create(user, expiry=lifetime)
+    return str(key)
+
+
+def keys_of(*, user: User) -> QuerySet[Any]:
+    """The user's keys that still work, newest first."""
+    alive = AuthToken.objects.filter(user=user).exclude(expiry__lt=timezone.now())
+    return alive.order_by("-created", "digest")
+
+
+def revoke_key(*, user: User, digest: str) -> bool:
+    """Delete one key of the user; False when the user has no such key."""
+    deleted, _by_model = AuthToken.objects.filter(user=user, digest=digest).delete()
+    return bool(deleted)
+
+
+@transaction.atomic
+def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User:
+    """The user of that name, made or brought to this state."""
+    user, _created = User.objects.select_for_update().get_or_create(
+        username=User.normalize_username(name), defaults={"email": email}
+    )
+    user.set_password(password)
+    user.is_active = True
+    user.is_staff = user.is_superuser = staff or user.is_staff
+    user.save()
+    return user
+
+
+def usage(*, user: User) -> Usage:
+    """Counted now from the rows."""
+    stored = Document.objects.owned_by(user).aggregate(count=Count("pk"), bytes=Sum("size"))
+    asked = Message.objects.filter(
+        chat__owner=user, role=Message.Role.USER, created_at__gte=_start_of_day()
+    )
+    return Usage(stored["count"], stored["bytes"] or 0, asked.count())
+
+
+def account(*, user: User) -> dict[str, Any]:
+    """What `GET /me` answers."""
+    return {
+        "id": user.pk,
+        "username": user.username,
+        "is_staff": user.is_staff,
+        "usage": asdict(usage(user=user)),
+        "limits": limits(),
+    }
+
+
+def limits() -> dict[str, int | None]:
+    """The limits of every user; None where there is none."""
+    return {
+        "documents": None,
+        "bytes": None,
+        "messages_today": None,
+        "upload_bytes": settings.MAX_UPLOAD_MB * 1024 * 1024,
+    }
+
+
+def _start_of_day() -> datetime:
+    return timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
