@@ -128,7 +128,7 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
     return _answer(request, problem_of(exception) if is_api(request.path) else _FORBIDDEN)
 
 
-def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
     """Django's handler404, called by these names."""
     return _answer(request, _NOT_FOUND)
 

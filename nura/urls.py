@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from nura import health, metrics
 
@@ -10,6 +10,7 @@ handler400 = "nura.errors.bad_request"
 handler403 = "nura.errors.permission_denied"
 handler404 = "nura.errors.not_found"
 handler500 = "nura.errors.server_error"
+handler429 = "nura.errors.too_many_requests"
 
 api = [
     path("", include("nura.accounts.api_urls")),
@@ -26,7 +27,7 @@ urlpatterns = [
     path("i18n/", include("django.conf.urls.i18n")),
     path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("api/docs/", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("metrics", metrics.metrics),

@@ -14,7 +14,7 @@ from nura.errors import too_many_requests
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     """Closed sign-up by setting; too many wrong passwords are a 429, not a form."""
 
-    def is_open_for_signup(self, request: HttpRequest) -> bool:  # noqa: ARG002
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Whether strangers may make an account."""
         return settings.OPEN_SIGNUP
 
