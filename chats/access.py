@@ -52,7 +52,7 @@ def _session_user(scope: Mapping[str, Any]) -> User | None:
     session = import_module(settings.SESSION_ENGINE).SessionStore(key) if key else {}
     if session.get(BACKEND_SESSION_KEY) not in settings.AUTHENTICATION_BACKENDS:
         return None
-    user = User.objects.filter(pk=session.get(SESSION_KEY), is_active=True).first()
+    user = User.objects.filter(pk=str(session[SESSION_KEY]), is_active=True).first()
     if user is None:
         return None
     kept = session.get(HASH_SESSION_KEY, "")

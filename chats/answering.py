@@ -14,6 +14,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import Error as DatabaseError
+from rag.factory import Engine, engine
 
 from chats import history, runs, stops
 from chats.calls import in_database, released
@@ -26,7 +27,6 @@ from chats.shapes import terminal_event
 from chats.writer import RunWriter
 from documents.store import ScopedStore
 from rag.errors import NuraError
-from rag.factory import Engine, engine
 from rag.history import window
 from rag.ports import PassageStore
 from rag.types import (
@@ -64,6 +64,10 @@ class ReleasingStore:
     def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
         """As `PassageStore.bm25`."""
         return released(self._store.bm25, terms, limit)
+
+    def opening(self, limit: int) -> list[Passage]:
+        """As `PassageStore.opening`."""
+        return released(self._store.opening, limit)
 
     def chunks(self, keys: Sequence[int]) -> list[Passage]:
         """As `PassageStore.chunks`."""
@@ -122,13 +126,13 @@ async def _consume(
     rag_engine: Engine, question: Question, store: PassageStore, writer: RunWriter, draft: Draft
 ) -> None:
     try:
-        async with aclosing(rag_engine.answer(question, store)) as events:  # type: ignore[type-var]
+        async with aclosing(rag_engine.answer(question, store)) as events:
             async for event in events:
                 _record(event, writer, draft)
     except NuraError as error:
         logger.warning("answer_failed", code=error.code, error=str(error)[:300])
         draft.error = error
-    except Exception:  # noqa: BLE001 - whatever it was, the run must end and the user must know
+    except Exception:
         logger.exception("answer_failed")
         draft.error = NuraError()
 
@@ -139,7 +143,7 @@ def _record(event: Event, writer: RunWriter, draft: Draft) -> None:
             writer.add("status", {"step": event.step, "detail": dict(event.detail)})
         case SourcesFound():
             draft.sources = event.sources
-            writer.add("sources", [asdict(source) for source in event.sources])
+            writer.add(runs.SOURCES, [asdict(source) for source in event.sources])
         case Delta():
             writer.add(runs.DELTA, {"text": event.text})
         case Finished():
@@ -161,7 +165,7 @@ async def _keep_alive(claim: Claim, writer: RunWriter) -> None:
             raise RunLost
 
 
-def _outcome(draft: Draft, text: str, stopped: bool) -> Outcome:  # noqa: FBT001 - internal
+def _outcome(draft: Draft, text: str, stopped: bool) -> Outcome:
     finished = draft.finished
     if finished is not None:
         return Outcome(
@@ -222,11 +226,16 @@ def load_question(run_id: UUID) -> Question:
     if message.parent is None or message.scope is None:
         raise RunLost
     pairs = settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs
+    earlier = window.window(
+        history.earlier(message=message.parent, pairs=pairs),
+        pairs=pairs,
+        characters=settings.RAG.history_message_characters,
+    )
     ids = tuple(UUID(pk) for pk in message.scope["document_ids"])
     return Question(
         text=message.parent.content,
         scope=Scope(ids, ScopeReason(message.scope["reason"])),
-        history=tuple(window.window(history.earlier(message=message.parent, pairs=pairs), pairs)),
+        history=earlier,
     )
 
 

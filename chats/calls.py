@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 async def in_database(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run `function` in a thread and return its connection to the pool, whatever happens."""
-    return await asyncio.to_thread(released, function, *args, **kwargs)
+    return await asyncio.to_thread(lambda: released(function, *args, **kwargs))
 
 
 def released(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -58,5 +58,3 @@ def _last_event(run_id: UUID, last: int) -> RunEvent | None:
     except RedisError as error:
         logger.warning("run_log_unreadable", run_id=str(run_id), error=str(error)[:200])
     return RunEvent(last + 1, *terminal_event(run))
-
-

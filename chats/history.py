@@ -13,9 +13,9 @@ def earlier(*, message: Message, pairs: int) -> tuple[HistoryMessage, ...]:
     recent = rows.order_by("-created_at", "-id")[: max(1, pairs) * 2 * BRANCH_ROWS]
     by_id = {row.pk: row for row in recent}
     branch: list[HistoryMessage] = []
-    parent = by_id.get(message.parent_id)
-    while parent is not None:
-        if parent.content:
-            branch.append(HistoryMessage(Role(parent.role), parent.content))
-        parent = by_id.get(parent.parent_id)
+    here = message
+    while here.parent_id in by_id:
+        here = by_id[here.parent_id]
+        if here.content:
+            branch.append(HistoryMessage(Role(here.role), here.content))
     return tuple(reversed(branch))

@@ -31,6 +31,7 @@ STOP_CHANNEL = "nura:stops"
 
 STARTED = "run.started"
 DELTA = "delta"
+SOURCES = "sources"
 COMPLETED = "run.completed"
 STOPPED = "run.stopped"
 ERROR = "run.error"

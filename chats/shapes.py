@@ -28,7 +28,7 @@ class ChatShape(serializers.ModelSerializer[Chat]):
     category_id = serializers.UUIDField(read_only=True, allow_null=True)
     history_pairs = serializers.SerializerMethodField()
     document_ids = serializers.SerializerMethodField()
-    answering = serializers.SerializerMethodField()
+    answering = serializers.BooleanField(read_only=True, default=False)
 
     class Meta:
         """Fields of the contract; `answering` tells a list that an answer is being written."""
@@ -54,14 +54,6 @@ class ChatShape(serializers.ModelSerializer[Chat]):
         """Ids of the chat's documents, in the order in which they were linked."""
         links = sorted(chat.document_links.all(), key=lambda link: link.pk)
         return [str(link.document_id) for link in links]
-
-    def get_answering(self, chat: Chat) -> bool:
-        """Whether an answer is being written."""
-        return any(
-            message.status == Message.Status.STREAMING
-            for message in chat.messages.all()
-            if message.role == Message.Role.ASSISTANT
-        )
 
 
 class ErrorShape(serializers.Serializer[Any]):

@@ -54,7 +54,9 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDict
 async def watch(run_id: UUID) -> AsyncIterator[asyncio.Event]:
     """An event that is set as soon as somebody asks to stop the run, or at once when that was asked before."""
     loop = asyncio.get_running_loop()
-    listener = _listeners.setdefault(loop, Listener()) if loop not in _listeners else _listeners[loop]
+    listener = (
+        _listeners.setdefault(loop, Listener()) if loop not in _listeners else _listeners[loop]
+    )
     event = asyncio.Event()
     listener.waiting[str(run_id)].add(event)
     try:

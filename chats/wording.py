@@ -9,11 +9,16 @@ from documents import wording as documents_wording
 SENTENCES = {
     "not_found": _("This does not exist, or it is not yours."),
     "empty_message": _("The message is empty. Write a question and send it again."),
-    "unavailable": _("The service that keeps running answers cannot be reached. Try again in a moment."),
+    "unavailable": _(
+        "The service that keeps running answers cannot be reached. Try again in a moment."
+    ),
     "interrupted": _(
         "The answer was interrupted because its worker stopped. What had been written is kept; ask again."
     ),
-    "internal": _("Something went wrong on our side. Try again; if it stays, tell your administrator."),
+    "internal": _(
+        "Something went wrong on our side. Try again; if it stays, tell your administrator."
+    ),
+    "invalid": _("Something in the request is not as it should be. Correct it and send it again."),
     "bad_frame": _("This message could not be understood. Reload the page and try again."),
     "too_many_frames": _("Too many messages in a short time. Wait a moment and try again."),
     "llm_failed": _("The language model failed. Try again; if it stays, tell your administrator."),

@@ -12,6 +12,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from chats.api.asker import asker
 from chats.api.requests import CategoryRequest, ChatRequest
 from chats.models import Category, Chat, Message
 from chats.services import chats as services
@@ -23,9 +24,7 @@ QUERY_CHARACTERS = 200
 @extend_schema_view(
     list=extend_schema(parameters=[OpenApiParameter("q", str, description="Titles and messages")])
 )
-class ChatViewSet(
-    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Chat]
-):
+class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Chat]):
     """The user's chats, the one spoken in last first."""
 
     queryset = Chat.objects.none()
@@ -34,18 +33,18 @@ class ChatViewSet(
 
     def get_queryset(self) -> QuerySet[Chat]:
         """Own chats; `q` narrows them."""
-        rows = Chat.objects.visible_to(self.request.user)  # type: ignore[arg-type]
+        rows = Chat.objects.visible_to(asker(self.request))
         text = self.request.query_params.get("q", "").strip()[:QUERY_CHARACTERS]
         if text and self.action == "list":
             rows = rows.matching(text)
-        return rows.prefetch_related("document_links", "messages")
+        return rows.with_answering().prefetch_related("document_links")
 
     @extend_schema(request=ChatRequest, responses={201: ChatShape})
     def create(self, request: Request) -> Response:
         """Make a chat."""
         fields = _valid(ChatRequest, request)
         title = fields.pop("title", None) or _("New chat")
-        chat = services.create_chat(owner=request.user, title=title, **fields)
+        chat = services.create_chat(owner=asker(request), title=title, **fields)
         return Response(ChatShape(chat).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ChatRequest, responses=ChatShape)
@@ -66,9 +65,8 @@ class ChatViewSet(
     def messages(self, request: Request, pk: UUID) -> Response:
         """Messages of the chat, oldest first."""
         rows = Message.objects.filter(chat=self.get_object()).order_by("created_at", "id")
-        page = self.paginate_queryset(  # type: ignore[type-var]
-            rows.select_related("run").prefetch_related("document_links")
-        )
+        rows = rows.select_related("run").prefetch_related("document_links")
+        page: Any = self.paginate_queryset(rows)  # type: ignore[arg-type] # messages, not chats
         return self.get_paginated_response(MessageShape(page, many=True).data)
 
 
@@ -83,12 +81,12 @@ class CategoryViewSet(
 
     def get_queryset(self) -> QuerySet[Category]:
         """Own categories."""
-        return Category.objects.owned_by(self.request.user)  # type: ignore[arg-type]
+        return Category.objects.owned_by(asker(self.request))
 
     @extend_schema(request=CategoryRequest, responses={201: CategoryShape})
     def create(self, request: Request) -> Response:
         """Make a category."""
-        category = Category(owner=request.user, **_valid(CategoryRequest, request))
+        category = Category(owner=asker(request), **_valid(CategoryRequest, request))
         return Response(_save(category), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=CategoryRequest, responses=CategoryShape)
@@ -109,7 +107,9 @@ def _save(category: Category) -> dict[str, Any]:
     try:
         category.save()
     except IntegrityError as error:
-        raise serializers.ValidationError({"name": [_("You have this category already.")]}) from error
+        raise serializers.ValidationError(
+            {"name": [_("You have this category already.")]}
+        ) from error
     return CategoryShape(category).data
 
 

@@ -21,6 +21,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chats import follow, runs
+from chats.api.asker import asker
 from chats.api.requests import FeedbackRequest, SendRequest
 from chats.models import Feedback, Message, Run, Trace
 from chats.services import turns
@@ -46,7 +47,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
 
     def get_queryset(self) -> QuerySet[Message]:
         """Messages of own chats."""
-        rows = Message.objects.visible_to(self.request.user)  # type: ignore[arg-type]
+        rows = Message.objects.visible_to(asker(self.request))
         return rows.select_related("run").prefetch_related("document_links")
 
     @extend_schema(
@@ -59,7 +60,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         serializer = SendRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         turn = turns.open_turn(
-            user=request.user, language=get_language() or "ko", **_sent(serializer.validated_data)
+            user=asker(request), language=get_language() or "ko", **_sent(serializer.validated_data)
         )
         waits = request.query_params.get("wait", "true").lower() not in {"false", "0", "no"}
         if waits:
@@ -84,7 +85,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         serializer = FeedbackRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         Feedback.objects.update_or_create(
-            message=message, user=request.user, defaults=serializer.validated_data
+            message=message, user=asker(request), defaults=serializer.validated_data
         )
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -129,7 +130,7 @@ class RunEventsView(APIView):
     def get(self, request: Request, run_id: UUID) -> HttpResponseBase:
         """Server-sent events from the last one seen; `id` is `seq`, `data` the socket's envelope."""
         run = get_object_or_404(
-            Run.objects.visible_to(request.user).select_related("message"),  # type: ignore[arg-type]
+            Run.objects.visible_to(asker(request)).select_related("message"),
             pk=run_id,
         )
         response = StreamingHttpResponse(
@@ -165,6 +166,6 @@ class RunStopView(APIView):
     @extend_schema(request=None, responses={202: None})
     def post(self, request: Request, run_id: UUID) -> Response:
         """Ask the worker to stop; what is written stays. A run that has ended is left as it is."""
-        run = get_object_or_404(Run.objects.owned_by(request.user), pk=run_id)  # type: ignore[arg-type]
+        run = get_object_or_404(Run.objects.owned_by(asker(request)), pk=run_id)
         runs.request_stop(run.pk)
         return Response(status=status.HTTP_202_ACCEPTED)

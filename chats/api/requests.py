@@ -26,9 +26,7 @@ class SendRequest(serializers.Serializer[Any]):
     chat_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     document_ids = DocumentIds(required=False, allow_null=True, default=None)
     category_id = serializers.UUIDField(required=False, allow_null=True, default=None)
-    client_id = serializers.CharField(
-        required=False, allow_null=True, allow_blank=True, default=None, max_length=100
-    )
+    client_id = serializers.CharField(required=False, allow_blank=True, default="", max_length=100)
 
 
 class ChatRequest(serializers.Serializer[Any]):

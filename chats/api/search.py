@@ -1,15 +1,13 @@
 """Search without a conversation turn: what a question would find, and why."""
 
-from typing import Any
-
 from django.conf import settings
-from django.contrib.auth.models import User
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from chats.api.asker import asker
 from chats.api.requests import SearchRequest
 from chats.services import searching
 
@@ -23,11 +21,6 @@ class SearchView(APIView):
         serializer = SearchRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         found = searching.search(
-            user=_user(request), config=settings.RAG, **dict(serializer.validated_data)
+            user=asker(request), config=settings.RAG, **dict(serializer.validated_data)
         )
         return Response(found)
-
-
-def _user(request: Request) -> User:
-    user: Any = request.user
-    return user  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils.translation import gettext_lazy as _
 
 from documents.models import Document
@@ -59,10 +59,22 @@ class ChatQuerySet(models.QuerySet["Chat"]):
         """What this user may change."""
         return self.visible_to(user)
 
+    def with_answering(self) -> Self:
+        """Rows with `answering`: whether an answer is being written."""
+        return self.annotate(answering=Exists(self._open_messages()))
+
+    @staticmethod
+    def _open_messages() -> models.QuerySet[models.Model]:
+        from chats.models.message import Message  # messages know chats, not the other way round
+
+        return Message.objects.filter(chat=OuterRef("pk"), status=Message.Status.STREAMING)
+
     def matching(self, text: str) -> Self:
         """Chats whose title or messages hold `text`."""
-        messages = Q(messages__content__icontains=text)
-        return self.filter(Q(title__icontains=text) | messages).distinct()
+        from chats.models.message import Message
+
+        said = Message.objects.filter(chat=OuterRef("pk"), content__icontains=text)
+        return self.filter(Q(title__icontains=text) | Exists(said))
 
 
 class Chat(models.Model):

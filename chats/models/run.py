@@ -39,7 +39,7 @@ class Run(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     message = models.OneToOneField(Message, models.CASCADE, related_name="run")
-    client_id = models.CharField(max_length=100, null=True, blank=True)
+    client_id = models.CharField(max_length=100, blank=True, default="")
     language = models.CharField(max_length=8, default="ko")
     claim = models.UUIDField(null=True, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
@@ -55,7 +55,7 @@ class Run(models.Model):
         constraints = (
             models.UniqueConstraint(
                 fields=("owner", "client_id"),
-                condition=Q(client_id__isnull=False),
+                condition=~Q(client_id=""),
                 name="one_run_a_client_id",
             ),
         )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -74,7 +75,9 @@ def _ids(rows: models.QuerySet[Run]) -> list[UUID]:
 
 def recover(*, run_id: UUID) -> None:
     """Run again what had said nothing; end the rest INTERRUPTED (STOPPED if that was asked) with its text kept."""
-    claim = claim_run(run_id=run_id, attempt=0)  # the same conditional step as a worker's: only one sweeper gets on
+    claim = claim_run(
+        run_id=run_id, attempt=0
+    )  # the same conditional step as a worker's: only one sweeper gets on
     if claim is None:
         return
     run = Run.objects.select_related("message").get(pk=run_id)
@@ -84,8 +87,13 @@ def recover(*, run_id: UUID) -> None:
         dispatch(run_id)
         return
     status = Message.Status.STOPPED if stopped else Message.Status.INTERRUPTED
+    sources = _evidence(run_id)
     outcome = Outcome(
-        status=status, content=said, error_code="" if stopped else "interrupted", **_evidence(run_id)
+        status=status,
+        content=said,
+        mode=Message.Mode.DOCUMENTS if sources else "",
+        sources=sources,
+        error_code="" if stopped else "interrupted",
     )
     if close_turn(run_id=run_id, claim=claim.token, outcome=outcome):
         finish_log(run_id=run_id)
@@ -101,16 +109,13 @@ def _said(run_id: UUID, kept: str) -> tuple[str, bool]:
     return max(logged, kept, key=len), stopped
 
 
-def _evidence(run_id: UUID) -> dict[str, object]:
-    """Mode and sources that the log had announced."""
+def _evidence(run_id: UUID) -> list[dict[str, Any]] | None:
+    """The sources that the log had announced."""
     try:
         events = runs.load(run_id)
     except RedisError:
-        return {}
-    for event in events:
-        if event.type == "sources":
-            return {"mode": Message.Mode.DOCUMENTS, "sources": event.data}
-    return {}
+        return None
+    return next((event.data for event in events if event.type == runs.SOURCES), None)
 
 
 def finish_log(*, run_id: UUID) -> None:

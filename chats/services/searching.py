@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
+from rag.factory import engine
 
 from chats import history as chat_history
 from chats.errors import NotFound
@@ -15,8 +16,7 @@ from documents.models import Document
 from documents.store import ScopedStore
 from rag import selection
 from rag.config import RagConfig
-from rag.factory import engine
-from rag.types import Hit, HistoryMessage, Retrieval, Role, Scope, StrategyName
+from rag.types import HistoryMessage, Hit, Retrieval, Role, Scope, StrategyName
 
 
 def search(  # noqa: PLR0913 - the parts of the public request
@@ -62,12 +62,13 @@ def _scope(user: User, chat: Chat | None, document_ids: Collection[UUID] | None)
     if document_ids:
         documents = find_documents(owner=user, document_ids=document_ids)
         explicit = [doc.pk for doc in documents if doc.status == Document.Status.COMPLETED]
-    linked = None
-    if chat is not None and chat.documents.exists():
-        linked = list(chat.documents.completed().values_list("pk", flat=True))
-    everything = Document.objects.visible_to(user).completed().order_by("created_at", "id")
+    ready = Document.objects.visible_to(user).completed().order_by("created_at", "id")
+    linked = ready.filter(chat_links__chat=chat) if chat else ready.none()
     return selection.select(
-        explicit=explicit, chat=linked, everything=list(everything.values_list("pk", flat=True))
+        explicit,
+        list(linked.values_list("pk", flat=True)),
+        list(ready.values_list("pk", flat=True)),
+        chat_named=chat is not None and chat.document_links.exists(),
     )
 
 

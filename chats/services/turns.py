@@ -56,7 +56,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     chat_id: UUID | None = None,
     document_ids: Collection[UUID] = (),
     category_id: UUID | None = None,
-    client_id: str | None = None,
+    client_id: str = "",
     language: str = "ko",
 ) -> OpenedTurn:
     """Store the question and an empty answer, and hand the run to a worker when that is committed.
@@ -114,7 +114,7 @@ def _chat(
 
 
 def _store_turn(
-    chat: Chat, text: str, documents: list[Document], client_id: str | None, language: str
+    chat: Chat, text: str, documents: list[Document], client_id: str, language: str
 ) -> OpenedTurn:
     now = timezone.now()
     user_message = Message.objects.create(
@@ -133,7 +133,7 @@ def _store_turn(
 
 
 def open_answer(
-    *, chat: Chat, user_message: Message, now: datetime, client_id: str | None, language: str
+    *, chat: Chat, user_message: Message, now: datetime, client_id: str, language: str
 ) -> tuple[Message, Run]:
     """An empty answer to `user_message` with its run, dispatched on commit."""
     scope = select_scope(chat=chat, user_message=user_message)
@@ -162,9 +162,10 @@ def select_scope(*, chat: Chat, user_message: Message) -> Scope:
     named = Document.objects.filter(message_links__message=user_message)
     linked = Document.objects.filter(chat_links__chat=chat)
     return selection.select(
-        explicit=_completed(named, chat) if named.exists() else None,
-        chat=_completed(linked, chat) if linked.exists() else None,
-        everything=_completed(Document.objects.all(), chat),
+        _completed(named, chat) if named.exists() else None,
+        _completed(linked, chat),
+        _completed(Document.objects.all(), chat),
+        chat_named=linked.exists(),
     )
 
 
