@@ -20,8 +20,8 @@ TOKEN_PREFIX = "token."  # noqa: S105 - not a secret
 def user_of(scope: Mapping[str, Any]) -> User | None:
     """The active user of a socket, looked up anew on each call; None when there is none (any more).
 
-    A session counts only with an Origin of our own (a foreign page's script sends our cookie too); a token is enough by
-    itself, but a foreign Origin is refused with it as well.
+    A session counts only with an Origin of our own (a foreign page's script sends our cookie too);
+    a token is enough by itself, but a foreign Origin is refused with it as well.
     """
     origin = _header(scope, b"origin")
     if origin and not _own(origin, scope):

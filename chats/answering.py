@@ -1,7 +1,7 @@
 """Answering one run: the engine's events go to the log, its end goes to the database.
 
-A run ends in one of four ways: the engine finishes, the user stops it, the engine fails, or the hold on it is lost
-(then somebody else ends it and nothing more is written here).
+A run ends in one of four ways: the engine finishes, the user stops it, the engine fails, or the
+hold on it is lost (then somebody else ends it and nothing more is written here).
 """
 
 import asyncio
@@ -52,7 +52,10 @@ RETRY_SECONDS = 1.0
 
 
 class ReleasingStore:
-    """A store that gives its connection back after every search: threads of the loop hold none while tokens arrive."""
+    """A store that gives its connection back after every search.
+
+    Threads of the loop hold none while tokens arrive.
+    """
 
     def __init__(self, store: PassageStore) -> None:
         self._store = store
@@ -201,7 +204,10 @@ async def _close(claim: Claim, outcome: Outcome, writer: RunWriter) -> None:
 
 
 async def _persist(claim: Claim, outcome: Outcome) -> tuple[str, dict[str, Any]]:
-    """Close the turn and build the last event. Raises `RunLost` when the turn was not ours to close."""
+    """Close the turn and build the last event.
+
+    Raises `RunLost` when the turn was not ours to close.
+    """
     async with asyncio.timeout(CLOSE_SECONDS):
         while True:
             try:

@@ -1,4 +1,7 @@
-"""Calls into the database from asynchronous code: in a thread, the connection given back at once."""
+"""Calls into the database from asynchronous code.
+
+In a thread, the connection given back at once.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +19,10 @@ async def in_database(function: Callable[P, R], *args: P.args, **kwargs: P.kwarg
 
 
 def released(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `function` and return this thread's connection to the pool: nothing is held while tokens arrive."""
+    """Call `function` and return this thread's connection to the pool.
+
+    Nothing is held while tokens arrive.
+    """
     try:
         return function(*args, **kwargs)
     finally:

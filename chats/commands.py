@@ -1,4 +1,7 @@
-"""What a socket's frames ask for: validated, checked against the user's rights, handed to the services."""
+"""What a socket's frames ask for.
+
+Validated, checked against the user's rights, handed to the services.
+"""
 
 from typing import Any
 from uuid import UUID

@@ -1,6 +1,7 @@
 """The socket `/ws/chat/`: authenticates, relays runs and notices, decides nothing.
 
-Runs are relayed by tasks of their own, since a socket handles one frame at a time: "stop" must be read meanwhile.
+Runs are relayed by tasks of their own, since a socket handles one frame at a time: "stop" must be
+read meanwhile.
 """
 
 import asyncio

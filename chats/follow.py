@@ -1,4 +1,7 @@
-"""Following a run to its end, for every kind of client; repairs the log of a run that ended without a last word."""
+"""Following a run to its end, for every kind of client.
+
+Repairs the log of a run that ended without a last word.
+"""
 
 from collections.abc import AsyncIterator
 from uuid import UUID
@@ -18,7 +21,10 @@ logger = structlog.get_logger()
 
 
 async def follow(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | None]:
-    """Events after `after_seq` until the last. None: nothing happened for a while (time for a sign of life)."""
+    """Events after `after_seq` until the last.
+
+    None: nothing happened for a while (time for a sign of life).
+    """
     last = after_seq
     async for event in runs.read(run_id, after_seq):
         if event is not None:
@@ -38,7 +44,7 @@ async def finished(run_id: UUID) -> None:
 
 
 async def _ended(run_id: UUID, last: int) -> RunEvent | None:
-    """The last event of a run that has ended although its log, as far as it can be read, goes on no further."""
+    """The last event of a run that has ended while its log goes on no further."""
     try:
         return await in_database(_last_event, run_id, last)
     except DatabaseError as error:

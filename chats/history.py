@@ -8,7 +8,10 @@ BRANCH_ROWS = 4
 
 
 def earlier(*, message: Message, pairs: int) -> tuple[HistoryMessage, ...]:
-    """The branch that leads to the user's `message`, oldest first, without it; at least the last `pairs` pairs of it."""
+    """The branch that leads to the user's `message`, oldest first, without it.
+
+    At least the last `pairs` pairs of it.
+    """
     rows = Message.objects.filter(chat_id=message.chat_id, created_at__lt=message.created_at)
     recent = rows.order_by("-created_at", "-id")[: max(1, pairs) * 2 * BRANCH_ROWS]
     by_id = {row.pk: row for row in recent}

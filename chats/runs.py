@@ -1,7 +1,9 @@
-"""The log of a run: one Redis Stream, whose entry ids are the `seq` numbers. Written by one worker, read by anybody.
+"""The log of a run: one Redis Stream, whose entry ids are the `seq` numbers.
 
-Every client, new or returning, socket or server-sent events, reads from its last `seq`; there is no other way to follow
-an answer. What the log loses (Redis restarted, worker killed) is made good from the database by `repair`.
+One worker writes it, anybody reads it.
+Every client, new or returning, socket or server-sent events, reads from its last `seq`; there is no
+other way to follow an answer. What the log loses (Redis restarted, worker killed) is made good from
+the database by `repair`.
 """
 
 import asyncio
@@ -93,7 +95,10 @@ def load(run_id: UUID) -> list[RunEvent]:
 
 
 def append(run_id: UUID, events: Sequence[RunEvent]) -> None:
-    """Write events whose `seq` follow those in the log; a `seq` that is taken raises `ResponseError`."""
+    """Write events whose `seq` follow those in the log.
+
+    A `seq` that is taken raises `ResponseError`.
+    """
     with connections.sync().pipeline(transaction=True) as pipe:
         for event in events:
             pipe.xadd(key(run_id), encode(event), id=f"{event.seq}-0")
@@ -105,7 +110,8 @@ def append(run_id: UUID, events: Sequence[RunEvent]) -> None:
 def repair(run_id: UUID, *, started: Any, content: str, terminal_type: str, terminal: Any) -> None:
     """Complete the log of a run that has ended in the database: missing text, then the last event.
 
-    Does nothing when the last event is there. Whoever comes second loses quietly: the entries are the same.
+    Does nothing when the last event is there. Whoever comes second loses quietly: the entries are
+    the same.
     """
     events = load(run_id)
     if events and events[-1].terminal:

@@ -1,4 +1,7 @@
-"""Stop requests as a worker hears them: one subscription an event loop, and the flag for those who come late."""
+"""Stop requests as a worker hears them.
+
+One subscription an event loop, and the flag for those who come late.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -52,7 +55,7 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDict
 
 @asynccontextmanager
 async def watch(run_id: UUID) -> AsyncIterator[asyncio.Event]:
-    """An event that is set as soon as somebody asks to stop the run, or at once when that was asked before."""
+    """An event that is set as soon as a stop of the run is asked for, or was before."""
     loop = asyncio.get_running_loop()
     listener = (
         _listeners.setdefault(loop, Listener()) if loop not in _listeners else _listeners[loop]

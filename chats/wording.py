@@ -1,4 +1,7 @@
-"""Sentences for the codes of conversations and language models, each with a next step; in the reader's language."""
+"""Sentences for the codes of conversations and language models, each with a next step.
+
+In the reader's language.
+"""
 
 from collections.abc import Mapping
 

@@ -17,11 +17,14 @@ logger = structlog.get_logger()
 COALESCE_SECONDS = 0.025
 RETRY_SECONDS = 0.5
 CLOSE_SECONDS = 20.0
-"""How long `close` waits for a Redis that is away; after that readers are served from the database."""
+"""How long `close` waits for a Redis that is away.
+
+After that readers are served from the database.
+"""
 
 
 class RunWriter:
-    """Keeps all events of its run, so that whatever Redis loses is written again with the same `seq`."""
+    """Keeps all events of its run: what Redis loses is written again, same `seq`."""
 
     def __init__(self, run_id: UUID) -> None:
         self.run_id = run_id
@@ -32,7 +35,7 @@ class RunWriter:
         self._flusher: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Take over what was written before (the opening, an earlier attempt) and start the flusher."""
+        """Take over what was written before (opening, earlier attempt); start the flusher."""
         with suppress(RedisError):  # then the log is written whole at the first flush
             self.events = [runs.decode(*entry) for entry in await self._stored()]
         self._written = self._sealed = len(self.events)
@@ -115,7 +118,10 @@ class RunWriter:
             await pipe.execute()
 
     async def _agreed(self) -> int:
-        """How many of our events stand in the log. Raises `RunLost` when it holds somebody else's."""
+        """How many of our events stand in the log.
+
+        Raises `RunLost` when it holds somebody else's.
+        """
         stored = [runs.decode(*entry) for entry in await self._stored()]
         if stored != self.events[: len(stored)]:
             raise RunLost

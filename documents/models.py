@@ -1,4 +1,7 @@
-"""Documents, their pages, chunks and vectors. Deleting a document deletes all of them in one transaction."""
+"""Documents, their pages, chunks and vectors.
+
+Deleting a document deletes all of them in one transaction.
+"""
 
 import uuid
 from typing import TYPE_CHECKING, Self
@@ -110,7 +113,10 @@ class Document(models.Model):
 
 
 class DocumentPage(models.Model):
-    """The text of one page; `start` is its offset in the whole text. Formats without pages have one, `number` 1."""
+    """The text of one page; `start` is its offset in the whole text.
+
+    Formats without pages have one, `number` 1.
+    """
 
     document = models.ForeignKey(Document, models.CASCADE, related_name="pages")
     number = models.PositiveIntegerField()
@@ -121,7 +127,9 @@ class DocumentPage(models.Model):
         """One row a page."""
 
         ordering = ("document", "number")
-        constraints = (models.UniqueConstraint(fields=("document", "number"), name="one_row_a_page"),)
+        constraints = (
+            models.UniqueConstraint(fields=("document", "number"), name="one_row_a_page"),
+        )
 
     def __str__(self) -> str:
         return f"{self.document_id} p.{self.number}"
@@ -141,7 +149,9 @@ class EmbeddingSpace(models.Model):
 
         constraints = (
             models.UniqueConstraint(fields=("model", "dimensions"), name="one_space_a_model"),
-            models.UniqueConstraint(fields=("active",), condition=Q(active=True), name="one_active"),
+            models.UniqueConstraint(
+                fields=("active",), condition=Q(active=True), name="one_active"
+            ),
         )
 
     def __str__(self) -> str:
@@ -149,8 +159,9 @@ class EmbeddingSpace(models.Model):
 
 
 class Chunk(models.Model):
-    """A stretch of a document with its lexical index: `lexemes` finds it, `weights` scores it (BM25 term weights).
+    """A stretch of a document with its lexical index.
 
+    `lexemes` finds it, `weights` (BM25 term weights) scores it.
     `owner_id` stands in the row so that the table can be partitioned by owner.
     """
 
@@ -182,7 +193,10 @@ class Chunk(models.Model):
 
 
 class ChunkEmbedding(models.Model):
-    """A chunk's vector in one space. The HNSW index of a space is made with the space (`documents.spaces`)."""
+    """A chunk's vector in one space.
+
+    The HNSW index of a space is made with the space (`documents.spaces`).
+    """
 
     chunk = models.ForeignKey(Chunk, models.CASCADE, related_name="embeddings")
     space = models.ForeignKey(EmbeddingSpace, models.CASCADE, related_name="embeddings")

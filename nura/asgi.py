@@ -1,4 +1,7 @@
-"""The ASGI application: HTTP by Django, `/ws/chat/` by Channels. Who may connect is the consumer's matter."""
+"""The ASGI application: HTTP by Django, `/ws/chat/` by Channels.
+
+Who may connect is the consumer's matter.
+"""
 
 import os
 

@@ -83,8 +83,9 @@ class HistoryMessage:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where a line of a page's text stands: `edges[i]`..`edges[i + 1]` spans character `start + i`, in page fractions.
+    """Where a line of a page's text stands, in page fractions.
 
+    `edges[i]`..`edges[i + 1]` spans character `start + i`.
     `start`/`end` are offsets in the page's text; `len(edges) == end - start + 1`.
     """
 
@@ -97,7 +98,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of a page: it governs what follows `start` (offset in the page's text) until one of its level or above."""
+    """A heading of a page.
+
+    It governs what follows `start` (offset in the page's text) until one of its level or above.
+    """
 
     start: int
     level: int
@@ -106,7 +110,10 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as parsed. `number` counts from 1; None where the format has no pages (then there is one)."""
+    """A page as parsed.
+
+    `number` counts from 1; None where the format has no pages (then there is one).
+    """
 
     number: int | None
     text: str
@@ -118,7 +125,8 @@ class Page:
 class Chunk:
     """A stretch of a document, cut for indexing. `text == document_text[start:end]`.
 
-    `page`/`page_end` count from 1, None where the format has no pages. `section` is the heading path ("A > B").
+    `page`/`page_end` count from 1, None where the format has no pages. `section` is the heading
+    path ("A > B").
     """
 
     index: int
@@ -133,7 +141,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
-    """A chunk with what search needs: lexical terms with their counts, and its vector (None: not embedded)."""
+    """A chunk with what search needs: lexical terms with their counts, and its vector (None.
+
+    Not embedded).
+    """
 
     chunk: Chunk
     terms: Mapping[str, int]
@@ -142,7 +153,10 @@ class IndexedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk as retrieved. `key` is the store's own id; the public id is `{document_id}_{index}`."""
+    """A chunk as retrieved.
+
+    `key` is the store's own id; the public id is `{document_id}_{index}`.
+    """
 
     key: int
     document_id: UUID
@@ -171,7 +185,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Whether the documents hold something on the question. `score` is 0..1, relevant when >= `threshold`."""
+    """Whether the documents hold something on the question.
+
+    `score` is 0..1, relevant when >= `threshold`.
+    """
 
     score: float
     threshold: float
@@ -197,7 +214,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What a search found: hits best first (at most `plan.top_k`), the gate's verdict, and time per step in ms."""
+    """What a search found.
+
+    Hits best first (at most `plan.top_k`), the gate's verdict, and time per step in ms.
+    """
 
     plan: Plan
     hits: tuple[Hit, ...]
@@ -207,7 +227,10 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One passage shown under an answer. `slot` counts documents from 1 in the order shown; `similarity` is 0..1."""
+    """One passage shown under an answer.
+
+    `slot` counts documents from 1 in the order shown; `similarity` is 0..1.
+    """
 
     slot: int
     document_id: UUID
@@ -232,7 +255,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a model's stream: text, or the closing account (usage; `finish_reason` "stop" or "length")."""
+    """A piece of a model's stream: text, or the closing account (usage.
+
+    `finish_reason` "stop" or "length").
+    """
 
     text: str = ""
     usage: Usage | None = None
@@ -253,7 +279,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A step began: `retrieve`, `generate`; `detail` is for people who look closely (numbers, names)."""
+    """A step began: `retrieve`, `generate`.
+
+    `detail` is for people who look closely (numbers, names).
+    """
 
     step: str
     detail: Mapping[str, object] = field(default_factory=dict)

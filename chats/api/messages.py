@@ -128,7 +128,10 @@ class RunEventsView(APIView):
         responses={(200, "text/event-stream"): OpenApiTypes.STR},
     )
     def get(self, request: Request, run_id: UUID) -> HttpResponseBase:
-        """Server-sent events from the last one seen; `id` is `seq`, `data` the socket's envelope."""
+        """Server-sent events from the last one seen.
+
+        `id` is `seq`, `data` the socket's envelope.
+        """
         run = get_object_or_404(
             Run.objects.visible_to(asker(request)).select_related("message"),
             pk=run_id,

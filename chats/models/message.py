@@ -29,8 +29,8 @@ class MessageQuerySet(models.QuerySet["Message"]):
 class Message(models.Model):
     """One message. `parent` is the message it answers or follows; siblings are branches.
 
-    `sources` is the snapshot of the evidence as shown (null unless the mode is documents or document), so it outlives
-    the documents. `scope` is `{document_ids, reason}`.
+    `sources` is the snapshot of the evidence as shown (null unless the mode is documents or
+    document), so it outlives the documents. `scope` is `{document_ids, reason}`.
     """
 
     class Role(models.TextChoices):
@@ -40,7 +40,10 @@ class Message(models.Model):
         ASSISTANT = "assistant", _("Assistant")
 
     class Status(models.TextChoices):
-        """STREAMING -> COMPLETED | STOPPED | FAILED | INTERRUPTED. A user's message is COMPLETED from the start."""
+        """STREAMING -> COMPLETED | STOPPED | FAILED | INTERRUPTED.
+
+        A user's message is COMPLETED from the start.
+        """
 
         STREAMING = "STREAMING", _("Answering")
         COMPLETED = "COMPLETED", _("Completed")

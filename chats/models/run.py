@@ -32,8 +32,8 @@ class RunQuerySet(models.QuerySet["Run"]):
 class Run(models.Model):
     """The work of answering one assistant message; its state is the message's `status`.
 
-    A worker holds it by `claim` until `lease_until` and renews that while it lives. `client_id` is the sender's own id
-    of the message: the same one twice is the same run.
+    A worker holds it by `claim` until `lease_until` and renews that while it lives. `client_id` is
+    the sender's own id of the message: the same one twice is the same run.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -34,12 +34,16 @@ def create_chat(
 
 @transaction.atomic
 def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
-    """Apply those of title, history_pairs, category_id and document_ids that are there. Raises `NotFound`."""
+    """Apply those of title, history_pairs, category_id and document_ids that are there.
+
+    Raises `NotFound`.
+    """
     for name in ("title", "history_pairs"):
         if name in changes:
             setattr(chat, name, changes[name])
     if "category_id" in changes:
-        chat.category = find_category(owner=chat.owner, category_id=changes["category_id"])  # type: ignore[arg-type]
+        category_id: UUID | None = changes["category_id"]  # type: ignore[assignment]
+        chat.category = find_category(owner=chat.owner, category_id=category_id)
     if "document_ids" in changes:
         ids: Collection[UUID] = changes["document_ids"]  # type: ignore[assignment]
         documents = find_documents(owner=chat.owner, document_ids=ids)

@@ -16,7 +16,10 @@ logger = structlog.get_logger()
 
 
 def dispatch(run_id: UUID) -> None:
-    """Begin the log and enqueue the work. A broker that is away is no error: the sweeper enqueues the run later."""
+    """Begin the log and enqueue the work.
+
+    A broker that is away is no error: the sweeper enqueues the run later.
+    """
     run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
     Run.objects.filter(pk=run_id).update(enqueued_at=timezone.now())
     try:

@@ -35,7 +35,10 @@ class Claim:
 
 
 def claim_run(*, run_id: UUID, attempt: int = 1) -> Claim | None:
-    """Take a run that nobody holds; None when somebody does or it has ended. `attempt` 0 does not count as a try."""
+    """Take a run that nobody holds; None when somebody does or it has ended.
+
+    `attempt` 0 does not count as a try.
+    """
     now = timezone.now()
     token = new_claim()
     free = Run.objects.open().filter(Q(lease_until=None) | Q(lease_until__lt=now), pk=run_id)
@@ -56,7 +59,10 @@ def renew(*, claim: Claim, content: str) -> bool:
 
 
 def sweep() -> int:
-    """Enqueue what nobody took, end or restart what its worker left. Returns the number of runs touched."""
+    """Enqueue what nobody took, end or restart what its worker left.
+
+    Returns the number of runs touched.
+    """
     now = timezone.now()
     unclaimed = Run.objects.open().filter(lease_until=None, enqueued_at__lt=now - UNCLAIMED)
     abandoned = Run.objects.open().filter(lease_until__lt=now)
@@ -74,7 +80,10 @@ def _ids(rows: models.QuerySet[Run]) -> list[UUID]:
 
 
 def recover(*, run_id: UUID) -> None:
-    """Run again what had said nothing; end the rest INTERRUPTED (STOPPED if that was asked) with its text kept."""
+    """Run again what had said nothing.
+
+    End the rest INTERRUPTED (STOPPED if that was asked) with its text kept.
+    """
     claim = claim_run(
         run_id=run_id, attempt=0
     )  # the same conditional step as a worker's: only one sweeper gets on

@@ -1,4 +1,7 @@
-"""Turns: a question and its answer, opened in one transaction and closed in another; what lies between is a run."""
+"""Turns: a question and its answer, opened in one transaction and closed in another.
+
+What lies between is a run.
+"""
 
 import unicodedata
 from collections.abc import Collection, Mapping
@@ -26,7 +29,10 @@ logger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class OpenedTurn:
-    """A question that waits for its answer. `created` is False when its `client_id` had been sent before."""
+    """A question that waits for its answer.
+
+    `created` is False when its `client_id` had been sent before.
+    """
 
     run: Run
     user_message: Message
@@ -158,7 +164,10 @@ def open_answer(
 
 
 def select_scope(*, chat: Chat, user_message: Message) -> Scope:
-    """The documents of a question: named by its message, else the chat's, else all of the owner's; COMPLETED ones."""
+    """The documents of a question: named by its message, else the chat's, else all of the owner's.
+
+    COMPLETED ones.
+    """
     named = Document.objects.filter(message_links__message=user_message)
     linked = Document.objects.filter(chat_links__chat=chat)
     return selection.select(
@@ -176,7 +185,10 @@ def _completed(documents: Any, chat: Chat) -> list[UUID]:
 
 @transaction.atomic
 def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
-    """Store the end of an answer. False when the run is no longer held by `claim`: then nothing was written."""
+    """Store the end of an answer.
+
+    False when the run is no longer held by `claim`: then nothing was written.
+    """
     held = Run.objects.select_for_update().open().filter(pk=run_id, claim=claim).first()
     if held is None:
         return False

@@ -11,7 +11,7 @@ N = TypeVar("N", int, float)
 
 
 def load_dotenv(path: Path) -> None:
-    """Take `NAME=value` lines of a file into the environment, where it does not name them already."""
+    """Take `NAME=value` lines of a file into the environment; what is there already holds."""
     if not path.is_file():
         return
     for line in path.read_text(encoding="utf-8").splitlines():

@@ -8,7 +8,7 @@ from nura.settings import env
 
 
 def secret_key(data_dir: Path) -> str:
-    """The value of SECRET_KEY, or the one in `secret-key` of the data folder, made with mode 600 when absent."""
+    """The value of SECRET_KEY, else the one kept in the data folder (made when absent)."""
     return env.text("SECRET_KEY") or _kept(data_dir / "secret-key")
 
 
