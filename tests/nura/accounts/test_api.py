@@ -1,0 +1,105 @@
+"""`POST /auth/token` and `GET /me`."""
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from knox.models import AuthToken
+
+from chats.models import Chat, Message
+from documents.models import Document
+from tests.nura.accounts.conftest import PASSWORD
+
+pytestmark = pytest.mark.django_db
+
+
+def ask_for_token(**credentials):
+    return Client().post("/api/v1/auth/token", credentials, content_type="application/json")
+
+
+def test_a_password_buys_a_key(minsu):
+    token = ask_for_token(username="minsu", password=PASSWORD).json()["token"]
+    answer = Client().get("/api/v1/me", headers={"Authorization": f"Token {token}"})
+    assert answer.json()["id"] == minsu.pk
+
+
+@pytest.mark.parametrize("name", ["minsu", "nobody", "off"])
+def test_a_wrong_password_an_unknown_name_and_a_deactivated_user_are_one_answer(
+    minsu, stranger, name
+):
+    stranger.username, stranger.is_active = "off", False
+    stranger.save()
+    password = PASSWORD if name == "off" else "wrong"
+    answer = ask_for_token(username=name, password=password)
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Token"
+    assert answer.json() == {
+        "type": "about:blank",
+        "title": "로그인 필요",
+        "status": 401,
+        "code": "invalid_credentials",
+        "detail": "아이디 또는 비밀번호가 올바르지 않습니다.",
+    }
+    assert not AuthToken.objects.exists()
+
+
+def test_missing_fields_are_named():
+    answer = ask_for_token(username="minsu")
+    assert answer.status_code == 400
+    assert set(answer.json()["errors"]) == {"password"}
+
+
+def test_too_many_wrong_passwords_are_throttled(minsu):
+    answers = [ask_for_token(username="minsu", password="wrong") for _ in range(6)]
+    assert answers[-1].status_code == 429
+    assert answers[-1].json()["code"] == "throttled"
+    assert int(answers[-1].headers["Retry-After"]) > 0
+
+
+def test_a_forged_forwarding_header_does_not_reset_the_count(minsu):
+    for number in range(6):
+        answer = Client().post(
+            "/api/v1/auth/token",
+            {"username": f"name{number}", "password": "wrong"},
+            content_type="application/json",
+            headers={"X-Forwarded-For": f"10.0.0.{number}"},
+        )
+        assert answer.status_code == 401
+    for number in range(5):
+        answer = ask_for_token(username=f"other{number}", password="wrong")
+    assert answer.status_code == 429
+
+
+@pytest.mark.parametrize("key", ["", "nonsense", "ÿÿ", "a b", "0" * 64])
+def test_a_wrong_key_is_401(db, key):
+    answer = Client().get("/api/v1/me", headers={"Authorization": f"Token {key}"})
+    assert answer.status_code == 401
+    assert answer.json()["code"] == "authentication_failed"
+
+
+def test_me_counts_what_is_ones_own(minsus_client, minsu, stranger):
+    for owner, size in ((minsu, 10), (minsu, 5), (stranger, 100)):
+        Document.objects.create(owner=owner, name="a.txt", file="a.txt", size=size, sha256="0")
+    chat = Chat.objects.create(owner=minsu, title="a")
+    now = timezone.now()
+    for role, created_at in (
+        ("user", now),
+        ("assistant", now),
+        ("user", now - timezone.timedelta(days=2)),
+    ):
+        Message.objects.create(chat=chat, role=role, content="a", created_at=created_at)
+    answer = minsus_client.get("/api/v1/me").json()
+    assert answer["username"] == "minsu"
+    assert answer["is_staff"] is False
+    assert answer["usage"] == {"documents": 2, "bytes": 15, "messages_today": 1}
+
+
+def test_me_says_where_there_is_no_limit(minsus_client):
+    limits = minsus_client.get("/api/v1/me").json()["limits"]
+    assert limits["documents"] is None
+    assert limits["upload_bytes"] > 0
+
+
+def test_me_needs_someone(client):
+    answer = client.get("/api/v1/me")
+    assert answer.status_code == 401
+    assert answer.json()["code"] == "not_authenticated"
