@@ -1,1 +1,23 @@
-"""Wording of the prompts is data: text files beside their loader."""
+"""Wording of prompts and fixed answers: `NAME.ko.txt` and `NAME.en.txt` beside this loader."""
+
+import functools
+import re
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+
+
+@functools.cache
+def text(name: str, language: str) -> str:
+    """The wording in "ko", in any other language the English one."""
+    chosen = "ko" if language == "ko" else "en"
+    return (_FOLDER / f"{name}.{chosen}.txt").read_text(encoding="utf-8").strip()
+
+
+def fill(name: str, language: str, **values: str) -> str:
+    """The wording with every `{{name}}` of the file replaced once; braces in the values stay what they are.
+
+    Raises `KeyError` for a place without a value.
+    """
+    return _PLACE.sub(lambda match: values[match[1]], text(name, language))

@@ -1,0 +1,117 @@
+"""One engine per process and configuration: the facade that the floors above use."""
+
+import functools
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from rag import indexing, tokenize
+from rag.config import RagConfig
+from rag.embedders.openai import OpenAIEmbedder
+from rag.embedders.sentence_transformers import SentenceTransformersEmbedder
+from rag.generation.brief import Answerer
+from rag.generation.extractive import ExtractiveAnswerer
+from rag.generation.general import PlainAnswerer
+from rag.generation.prompted import PromptedAnswerer
+from rag.llms.openai import OpenAILLM
+from rag.pipeline import Pipeline
+from rag.ports import LLM, Embedder, GenerationOptions, PassageStore, Reranker
+from rag.rerankers.cross_encoder import CrossEncoderReranker
+from rag.searching import Searcher
+from rag.types import (
+    Chunk,
+    Event,
+    HistoryMessage,
+    IndexedChunk,
+    Question,
+    Retrieval,
+    Scope,
+    StrategyName,
+)
+
+
+class Engine:
+    """Indexes, searches and answers with one configuration. Thread-safe; models load at first use or by `warm`.
+
+    `embedder`, `llm` and `reranker` replace what the configuration names: fakes are adapters too.
+    """
+
+    def __init__(
+        self,
+        config: RagConfig,
+        *,
+        embedder: Embedder | None = None,
+        llm: LLM | None = None,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self.config = config
+        self.embedder = embedder or _embedder(config)
+        self.searcher = Searcher(config, self.embedder, reranker or _reranker(config))
+        documents, general = _answerers(config, llm or _llm(config))
+        self.pipeline = Pipeline(config, self.searcher, documents, general)
+
+    def warm(self) -> None:
+        """Load the morphological analyser and the embedder now. Raises `EmbedderFailed`."""
+        tokenize.terms("준비")
+        self.embedder.embed_query("ready")
+
+    def index(
+        self, chunks: Sequence[Chunk], title: str, on_progress: Callable[[int, int], None]
+    ) -> list[IndexedChunk]:
+        """Terms and vectors of a document's chunks; see `rag.indexing.index`."""
+        return indexing.index(chunks, title, self.embedder, on_progress)
+
+    def search(
+        self,
+        query: str,
+        scope: Scope,
+        store: PassageStore,
+        *,
+        strategy: StrategyName = StrategyName.AUTO,
+        top_k: int | None = None,
+        rerank: bool = True,
+        filters: Mapping[str, str] | None = None,
+        history: Sequence[HistoryMessage] = (),
+    ) -> Retrieval:
+        """Search without answering. Raises `EmbedderFailed` or what the store raises."""
+        return self.searcher.search(
+            query,
+            scope,
+            store,
+            strategy=strategy,
+            top_k=top_k,
+            rerank=rerank,
+            filters=filters,
+            history=history,
+        )
+
+    def answer(self, question: Question, store: PassageStore) -> AsyncIterator[Event]:
+        """The events of an answer; see `rag.pipeline`. Closing the iterator closes the model's connection."""
+        return self.pipeline.answer(question, store)
+
+
+@functools.cache
+def engine(config: RagConfig) -> Engine:
+    """The engine of this process for a configuration."""
+    return Engine(config)
+
+
+def _embedder(config: RagConfig) -> Embedder:
+    if config.embedding_endpoint is not None:
+        return OpenAIEmbedder(config.embedding_endpoint, config.embedding_languages)
+    return SentenceTransformersEmbedder(config.embedding_model, config.embedding_languages)
+
+
+def _reranker(config: RagConfig) -> Reranker | None:
+    return CrossEncoderReranker(config.reranker_model) if config.reranker_model else None
+
+
+def _llm(config: RagConfig) -> LLM | None:
+    return OpenAILLM(config.llm) if config.llm else None
+
+
+def _answerers(config: RagConfig, llm: LLM | None) -> tuple[Answerer, Answerer]:
+    """For documents and for general conversation."""
+    if llm is None:
+        return ExtractiveAnswerer(), PlainAnswerer()
+    options = GenerationOptions(temperature=config.temperature, max_tokens=config.max_tokens)
+    prompted = PromptedAnswerer(llm, options)
+    return prompted, prompted

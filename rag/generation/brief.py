@@ -1,0 +1,51 @@
+"""What an answerer gets, and what every answerer is."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from rag.types import HistoryMessage, Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A passage as shown to the answerer: its document's slot, and how relevant it is, 0..1."""
+
+    slot: int
+    document_id: UUID
+    document_name: str
+    page: int | None
+    section: str
+    text: str
+    relevance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """One question with what may be used to answer it. No evidence: general conversation."""
+
+    question: str
+    language: str
+    history: tuple[HistoryMessage, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    smalltalk: bool = False
+    opening: bool = False
+    """The evidence is the beginning of the documents: the question asked about them as a whole."""
+
+
+class Answerer(Protocol):
+    """Answers a brief in pieces."""
+
+    @property
+    def name(self) -> str:
+        """The model, or the name of the method; for traces."""
+        ...
+
+    def sizes(self, brief: Brief) -> Mapping[str, int]:
+        """Characters that would be sent, by part; for traces."""
+        ...
+
+    def stream(self, brief: Brief) -> AsyncIterator[Piece]:
+        """The answer with `[slot]` markers. Raises `rag.errors.LLMError` and nothing else."""
+        ...

@@ -1,0 +1,35 @@
+"""General conversation without a model: greetings and help, and an honest sentence for the rest."""
+
+import re
+from collections.abc import AsyncIterator, Mapping
+
+from rag import prompts
+from rag.generation.brief import Brief
+from rag.types import Piece
+
+_THANKS = re.compile(r"고마|고맙|감사|수고|thank", re.IGNORECASE)
+_HELP = re.compile(r"도와|도움|할\s?수|누구|help|who|can you do", re.IGNORECASE)
+
+
+class PlainAnswerer:
+    """Says what it can without a model, and which setting gives it one."""
+
+    name = "plain"
+
+    def sizes(self, brief: Brief) -> Mapping[str, int]:
+        """Nothing is sent anywhere."""
+        return {"question": len(brief.question)}
+
+    async def stream(self, brief: Brief) -> AsyncIterator[Piece]:
+        """The fitting sentence, word by word."""
+        for piece in re.findall(r"\S+\s*", prompts.text(_which(brief), brief.language)):
+            yield Piece(text=piece)
+        yield Piece(finish_reason="stop")
+
+
+def _which(brief: Brief) -> str:
+    if not brief.smalltalk:
+        return "plain_no_model"
+    if _THANKS.search(brief.question):
+        return "plain_thanks"
+    return "plain_help" if _HELP.search(brief.question) else "plain_greeting"

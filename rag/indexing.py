@@ -1,0 +1,52 @@
+"""From chunks to what search needs: terms and vectors, in batches with progress."""
+
+from collections.abc import Callable, Sequence
+
+from rag import tokenize
+from rag.language import dense_weight
+from rag.ports import Embedder
+from rag.retrieval.similarity import KNOWN
+from rag.types import Chunk, IndexedChunk
+
+BATCH = 32
+
+
+def index(
+    chunks: Sequence[Chunk],
+    title: str,
+    embedder: Embedder,
+    on_progress: Callable[[int, int], None],
+) -> list[IndexedChunk]:
+    """Index the chunks of a document. `on_progress(done, total)` is called after every batch; what it raises ends it.
+
+    Raises `EmbedderFailed`.
+    """
+    indexed: list[IndexedChunk] = []
+    for start in range(0, len(chunks), BATCH):
+        batch = chunks[start : start + BATCH]
+        terms = _terms(batch, title)
+        vectors = _vectors(batch, embedder)
+        indexed += [
+            IndexedChunk(chunk, counts, vector)
+            for chunk, counts, vector in zip(batch, terms, vectors, strict=True)
+        ]
+        on_progress(len(indexed), len(chunks))
+    return indexed
+
+
+def _terms(batch: Sequence[Chunk], title: str) -> list[dict[str, int]]:
+    texts = list(tokenize.terms_of_all([chunk.text for chunk in batch]))
+    headings = list(tokenize.terms_of_all([f"{title}\n{chunk.section}" for chunk in batch]))
+    return [
+        tokenize.chunk_terms(text, heading) for text, heading in zip(texts, headings, strict=True)
+    ]
+
+
+def _vectors(batch: Sequence[Chunk], embedder: Embedder) -> list[tuple[float, ...] | None]:
+    """Vectors of the chunks whose language the embedder knows; None for others, which it would only place at random."""
+    known = [
+        i for i, chunk in enumerate(batch) if dense_weight(chunk.text, embedder.languages) >= KNOWN
+    ]
+    vectors = embedder.embed_passages([batch[i].text for i in known])
+    found = {i: tuple(vector) for i, vector in zip(known, vectors, strict=True)}
+    return [found.get(i) for i in range(len(batch))]

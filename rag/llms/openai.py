@@ -1,0 +1,6 @@
+"""placeholder"""
+class OpenAILLM:
+    """Placeholder."""
+
+    def __init__(self, endpoint):
+        self.name = endpoint.model

@@ -1,0 +1,183 @@
+"""One question through the engine: retrieve, decide, answer, close; every step timed and traced."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from rag import evidence, tracing
+from rag.config import RagConfig
+from rag.errors import EmbedderFailed, NuraError, RetrievalFailed
+from rag.generation.brief import Answerer, Brief
+from rag.grounding import MarkerFilter
+from rag.history.window import window
+from rag.language import reply_language
+from rag.ports import PassageStore
+from rag.query.classify import question_type
+from rag.searching import Searcher
+from rag.types import (
+    Delta,
+    Event,
+    Finished,
+    HistoryMessage,
+    Mode,
+    Question,
+    QuestionType,
+    Retrieval,
+    Source,
+    SourcesFound,
+    Status,
+    Usage,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What is known of one question so far."""
+
+    question: Question
+    history: tuple[HistoryMessage, ...]
+    kind: QuestionType
+    retrieval: Retrieval | None = None
+    sources: tuple[Source, ...] = ()
+    usage: Usage | None = None
+    characters: int = 0
+    trace: dict[str, object] = field(default_factory=dict)
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def mode(self) -> Mode:
+        """Documents when something is shown, else general."""
+        return Mode.DOCUMENTS if self.sources else Mode.GENERAL
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Answers questions with one configuration. Safe in any number of tasks and loops."""
+
+    config: RagConfig
+    searcher: Searcher
+    documents_answerer: Answerer
+    general_answerer: Answerer
+
+    async def answer(self, question: Question, store: PassageStore) -> AsyncIterator[Event]:
+        """The events of an answer. Raises `LLMError` only, before or after deltas."""
+        started = time.perf_counter()
+        turn = self._begin(question)
+        if turn.kind is not QuestionType.SMALLTALK and question.scope.document_ids:
+            yield Status("retrieve", {"documents": len(question.scope.document_ids)})
+            await self._retrieve(turn, store)
+        if fallback := turn.trace.get("fallback"):
+            yield Status("fallback", dict(fallback) if isinstance(fallback, Mapping) else {})
+        if turn.sources:
+            yield SourcesFound(turn.sources)
+        answerer = self.documents_answerer if turn.sources else self.general_answerer
+        brief = self._brief(turn)
+        turn.trace["prompt"] = {"model": answerer.name, **answerer.sizes(brief)}
+        yield Status("generate", {"model": answerer.name, "passages": len(brief.evidence)})
+        async with aclosing(_generate(turn, answerer, brief, started)) as deltas:
+            async for delta in deltas:
+                yield delta
+        turn.timings_ms["total"] = _since(started)
+        yield _finished(turn, brief)
+
+    def _begin(self, question: Question) -> _Turn:
+        history = window(
+            question.history,
+            pairs=self.config.history_pairs,
+            characters=self.config.history_message_characters,
+        )
+        kind = question_type(question.text, history)
+        scope = question.scope
+        trace: dict[str, object] = {
+            "question_type": kind.value,
+            "scope": {
+                "reason": scope.reason.value,
+                "document_ids": [str(key) for key in scope.document_ids],
+            },
+            "history": {
+                "messages": len(history),
+                "characters": sum(len(message.content) for message in history),
+            },
+            "models": {"embedder": self.searcher.embedder.name},
+        }
+        return _Turn(question, history, kind, trace=trace)
+
+    async def _retrieve(self, turn: _Turn, store: PassageStore) -> None:
+        started = time.perf_counter()
+        try:
+            found = await asyncio.to_thread(self._search, turn, store)
+        except NuraError as error:
+            log.warning("retrieval failed, going on without documents: %s", error.code, exc_info=error)
+            turn.trace["fallback"] = {"code": error.code}
+            return
+        finally:
+            turn.timings_ms["retrieve"] = _since(started)
+        turn.retrieval = found
+        turn.kind = found.plan.question_type
+        turn.trace |= tracing.of_retrieval(found)
+        if found.gate.relevant and found.hits:
+            turn.sources = evidence.sources(found.hits, dense=self.searcher.knows(turn.question.text))
+
+    def _search(self, turn: _Turn, store: PassageStore) -> Retrieval:
+        question = turn.question
+        try:
+            return self.searcher.search(
+                question.text, question.scope, store, history=turn.history
+            )
+        except EmbedderFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the store raises, the question is still answered
+            raise RetrievalFailed("the passage store failed") from error
+
+    def _brief(self, turn: _Turn) -> Brief:
+        hits = turn.retrieval.hits if turn.retrieval and turn.sources else ()
+        return Brief(
+            question=turn.question.text,
+            language=reply_language(turn.question.text),
+            history=turn.history,
+            evidence=evidence.evidence(hits),
+            smalltalk=turn.kind is QuestionType.SMALLTALK,
+            opening=bool(hits) and "opening" in hits[0].scores,
+        )
+
+
+async def _generate(
+    turn: _Turn, answerer: Answerer, brief: Brief, started: float
+) -> AsyncIterator[Delta]:
+    markers = MarkerFilter({source.slot for source in turn.sources})
+    begun = time.perf_counter()
+    async with aclosing(answerer.stream(brief)) as pieces:  # type: ignore[type-var]
+        async for piece in pieces:
+            turn.usage = piece.usage or turn.usage
+            if piece.finish_reason:
+                turn.trace["finish_reason"] = piece.finish_reason
+            if text := markers.feed(piece.text):
+                turn.timings_ms.setdefault("first_delta", _since(started))
+                turn.characters += len(text)
+                yield Delta(text)
+    if rest := markers.flush():
+        turn.characters += len(rest)
+        yield Delta(rest)
+    turn.timings_ms["generate"] = _since(begun)
+    turn.sources = evidence.mark_cited(turn.sources, markers.cited)
+
+
+def _finished(turn: _Turn, brief: Brief) -> Finished:
+    usage = turn.usage or tracing.estimated_usage(brief, turn.characters)
+    trace = {**turn.trace, "mode": turn.mode.value, "timings_ms": turn.timings_ms}
+    return Finished(
+        mode=turn.mode,
+        question_type=turn.kind,
+        sources=turn.sources or None,
+        usage=replace(usage),
+        trace=trace,
+    )
+
+
+def _since(started: float) -> float:
+    return round((time.perf_counter() - started) * 1000, 2)

@@ -1,0 +1,42 @@
+"""Reranking with a sentence-transformers cross-encoder."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rag.errors import EngineUnavailable
+from rag.types import Hit
+
+
+class CrossEncoderReranker:
+    """Scores question and passage together. Loaded at first use; thread-safe."""
+
+    def __init__(self, model: str) -> None:
+        self.name = model
+        self._lock = threading.Lock()
+        self._model: Any = None
+
+    def rerank(self, query: str, hits: Sequence[Hit], top_k: int) -> list[Hit]:
+        """The best `top_k` by the cross-encoder's score, kept under `scores["rerank"]`.
+
+        Raises `EngineUnavailable` where the model cannot be loaded.
+        """
+        with self._lock:
+            model = self._loaded()
+            scores = model.predict([(query, hit.passage.text) for hit in hits])
+        scored = [
+            replace(hit, score=float(score), scores={**hit.scores, "rerank": float(score)})
+            for hit, score in zip(hits, scores, strict=True)
+        ]
+        return sorted(scored, key=lambda hit: -hit.score)[:top_k]
+
+    def _loaded(self) -> Any:
+        if self._model is None:
+            try:
+                from sentence_transformers import CrossEncoder
+
+                self._model = CrossEncoder(self.name)
+            except (ImportError, OSError, RuntimeError, ValueError) as error:
+                raise EngineUnavailable(f"the reranker {self.name} cannot be loaded") from error
+        return self._model

@@ -1,0 +1,60 @@
+"""The two legs of one question, each searched once and only when a strategy asks."""
+
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rag import tokenize
+from rag.language import dense_weight
+from rag.ports import Embedder, PassageStore
+from rag.retrieval import bm25, similarity
+from rag.types import Hit
+
+DEPTH = 30
+"""Candidates that each leg brings to fusion."""
+
+
+@dataclass(eq=False)
+class Legs:
+    """Lazy lexical and dense candidates. `weight` is how far the embedder knows the question's language, 0..1."""
+
+    query: str
+    store: PassageStore
+    embedder: Embedder
+    depth: int = DEPTH
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+    @functools.cached_property
+    def weight(self) -> float:
+        """How far the dense leg counts."""
+        return dense_weight(self.query, self.embedder.languages)
+
+    @functools.cached_property
+    def terms(self) -> Mapping[str, int]:
+        """The question's lexical terms."""
+        return self._timed("tokenize", lambda: tokenize.query_terms(self.query))
+
+    @functools.cached_property
+    def lexical(self) -> Sequence[Hit]:
+        """Best passages by BM25."""
+        terms = self.terms
+        return self._timed("bm25", lambda: bm25.search(self.store, terms, self.depth))
+
+    @functools.cached_property
+    def dense(self) -> Sequence[Hit]:
+        """Nearest passages by cosine; none, and nothing is embedded, where the embedder does not know the language."""
+        if not self.weight:
+            return ()
+        vector = self._timed("embed", lambda: self.embedder.embed_query(self.query))
+        known = self.embedder.languages
+        return self._timed(
+            "similar", lambda: similarity.search(self.store, vector, known, self.depth)
+        )
+
+    def _timed(self, name, work):  # type: ignore[no-untyped-def]
+        started = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self.timings_ms[name] = round((time.perf_counter() - started) * 1000, 2)

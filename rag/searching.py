@@ -1,0 +1,92 @@
+"""One search: plan, legs, strategy, choice, gate."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rag.config import RagConfig
+from rag.language import dense_weight
+from rag.ports import Embedder, PassageStore, Reranker
+from rag.query.about import is_about_documents
+from rag.retrieval import gate, plan, rerank
+from rag.retrieval.legs import Legs
+from rag.retrieval.similarity import KNOWN
+from rag.retrieval.strategies import STRATEGIES
+from rag.types import Gate, Hit, HistoryMessage, Plan, QuestionType, Retrieval, Scope, StrategyName
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """Searches with one configuration. Thread-safe."""
+
+    config: RagConfig
+    embedder: Embedder
+    reranker: Reranker | None = None
+
+    def knows(self, query: str) -> bool:
+        """True when the embedder knows the question's language well enough for its cosine to be shown."""
+        return dense_weight(query, self.embedder.languages) >= KNOWN
+
+    def search(
+        self,
+        query: str,
+        scope: Scope,
+        store: PassageStore,
+        *,
+        strategy: StrategyName = StrategyName.AUTO,
+        top_k: int | None = None,
+        rerank: bool = True,
+        filters: Mapping[str, str] | None = None,
+        history: Sequence[HistoryMessage] = (),
+    ) -> Retrieval:
+        """Search the store. An empty scope finds nothing. Raises `EmbedderFailed` or what the store raises."""
+        started = time.perf_counter()
+        made = plan.make(
+            query,
+            scope,
+            top_k=self.config.top_k if top_k is None else top_k,
+            exact_k=top_k is not None,
+            strategy=strategy,
+            filters=filters,
+            history=history,
+        )
+        found = self._found(made, store, use_reranker=rerank)
+        total = round((time.perf_counter() - started) * 1000, 2)
+        return replace(found, timings_ms={**found.timings_ms, "total": total})
+
+    def _found(self, made: Plan, store: PassageStore, *, use_reranker: bool) -> Retrieval:
+        if not made.scope.document_ids:
+            return self._nothing(made)
+        if is_about_documents(made.standalone_query, made.scope):
+            return self._opening(made, store)
+        return self._ranked(made, store, use_reranker=use_reranker)
+
+    def _nothing(self, made: Plan) -> Retrieval:
+        return Retrieval(made, (), Gate(0.0, self.config.gate_threshold))
+
+    def _opening(self, made: Plan, store: PassageStore) -> Retrieval:
+        """A question on the documents as a whole: their first passages answer it, in their own order."""
+        passages = store.opening(made.top_k)
+        hits = tuple(Hit(passage, 1.0, {"opening": 1.0, "relevance": 1.0}) for passage in passages)
+        return Retrieval(made, hits, Gate(1.0 if hits else 0.0, self.config.gate_threshold))
+
+    def _ranked(self, made: Plan, store: PassageStore, *, use_reranker: bool) -> Retrieval:
+        legs = Legs(made.standalone_query, store, self.embedder)
+        weight = self.config.bm25_weight
+        ordered = STRATEGIES[made.strategy](legs, made.top_k, bm25_weight=weight)
+        hits = rerank.choose(
+            made.standalone_query,
+            ordered,
+            made.top_k,
+            reranker=self.reranker if use_reranker else None,
+            several=made.needs_multi_doc,
+        )
+        scored = tuple(_with_relevance(hit, legs.weight) for hit in hits)
+        score = 0.0
+        if made.question_type is not QuestionType.SMALLTALK:
+            score = gate.score([*legs.lexical, *legs.dense], legs.weight)
+        return Retrieval(made, scored, Gate(score, self.config.gate_threshold), legs.timings_ms)
+
+
+def _with_relevance(hit: Hit, weight: float) -> Hit:
+    return replace(hit, scores={**hit.scores, "relevance": gate.relevance(hit, weight)})

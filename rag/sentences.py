@@ -1,0 +1,28 @@
+"""Sentences of Korean and English prose, Markdown and lists."""
+
+import re
+
+_END = re.compile(r"(?<=[.!?。？！…])[\"'”’)\]]*\s+|(?<=[다요죠음함임])\.(?=[가-힣A-Z\"“'])|\n\s*\n|\n(?=\s*(?:[-*•·○●□■]|\d+[.)]|[가-하][.)]|제\d+조|#))")
+_BULLET = re.compile(r"^\s*(?:[-*•·○●□■#>|]+\s+)+")
+_SPACE = re.compile(r"\s+")
+_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|No|Fig|St|Inc|Ltd|approx|cf)|\b[A-Z]|^\s*\d+|^\s*[가-하])\.$")
+
+
+def split(text: str) -> list[str]:
+    """The sentences of a text in order, white space folded, list marks and empty ones left out."""
+    parts: list[str] = []
+    held = ""
+    for piece in _pieces(text):
+        held += piece
+        if _ABBREVIATION.search(held.rstrip()):
+            continue
+        parts.append(held)
+        held = ""
+    parts.append(held)
+    clean = (_SPACE.sub(" ", _BULLET.sub("", part)).strip() for part in parts)
+    return [part for part in clean if part]
+
+
+def _pieces(text: str) -> list[str]:
+    cuts = [0, *(match.end() for match in _END.finditer(text)), len(text)]
+    return [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]

@@ -1,0 +1,55 @@
+"""What an answer's trace keeps of a search, as plain JSON, and usage where no server counted it."""
+
+from rag.generation.brief import Brief
+from rag.types import Hit, Plan, Retrieval, Usage
+
+CHARACTERS_PER_TOKEN = 2.5
+"""Between Korean (about 1.5) and English (about 4) with usual tokenisers."""
+
+
+def of_retrieval(found: Retrieval) -> dict[str, object]:
+    """Plan, candidates with all their scores, gate and times."""
+    return {
+        "plan": _plan(found.plan),
+        "candidates": [_candidate(hit) for hit in found.hits],
+        "gate": {
+            "score": round(found.gate.score, 4),
+            "threshold": found.gate.threshold,
+            "relevant": found.gate.relevant,
+        },
+        "search_ms": dict(found.timings_ms),
+    }
+
+
+def estimated_usage(brief: Brief, characters: int) -> Usage:
+    """A guess by length."""
+    read = len(brief.question) + sum(len(message.content) for message in brief.history)
+    read += sum(len(item.text) for item in brief.evidence)
+    return Usage(
+        prompt_tokens=round(read / CHARACTERS_PER_TOKEN),
+        completion_tokens=round(characters / CHARACTERS_PER_TOKEN),
+        estimated=True,
+    )
+
+
+def _plan(plan: Plan) -> dict[str, object]:
+    return {
+        "question_type": plan.question_type.value,
+        "strategy": plan.strategy.value,
+        "top_k": plan.top_k,
+        "needs_multi_doc": plan.needs_multi_doc,
+        "standalone_query": plan.standalone_query,
+        "filters": dict(plan.filters),
+    }
+
+
+def _candidate(hit: Hit) -> dict[str, object]:
+    passage = hit.passage
+    return {
+        "chunk_id": passage.chunk_id,
+        "document_name": passage.document_name,
+        "page": passage.page,
+        "section": passage.section,
+        "score": round(hit.score, 5),
+        "scores": {name: round(value, 5) for name, value in hit.scores.items()},
+    }
