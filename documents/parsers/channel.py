@@ -1,0 +1,83 @@
+"""How child and parent talk: frames of a length and JSON (or raw bytes), never pickles.
+
+A frame is 4 bytes of length, 1 byte of kind of body (`J`son or `B`ytes), the body. JSON bodies are `[kind, value]`.
+"""
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rag.types import Heading, Line, Page
+
+HEADER = struct.Struct(">IB")
+JSON, BYTES = ord("J"), ord("B")
+
+
+class BrokenFrame(Exception):
+    """The other side sent what cannot be."""
+
+
+def frame(kind: str, value: object) -> bytes:
+    """One frame; bytes travel as they are."""
+    if isinstance(value, bytes):
+        return HEADER.pack(len(value), BYTES) + value
+    body = json.dumps([kind, value], ensure_ascii=False, separators=(",", ":")).encode()
+    return HEADER.pack(len(body), JSON) + body
+
+
+def frames(buffer: bytearray, largest: int) -> Iterator[tuple[str, Any]]:
+    """Take every whole frame out of the buffer."""
+    while len(buffer) >= HEADER.size:
+        length, body_kind = HEADER.unpack_from(buffer)
+        if length > largest:
+            raise BrokenFrame("frame too long")
+        end = HEADER.size + length
+        if len(buffer) < end:
+            return
+        body = bytes(buffer[HEADER.size : end])
+        del buffer[:end]
+        yield ("bytes", body) if body_kind == BYTES else _decoded(body)
+
+
+def _decoded(body: bytes) -> tuple[str, Any]:
+    """Kind and value of a JSON body."""
+    try:
+        kind, value = json.loads(body)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BrokenFrame("not a frame") from error
+    return str(kind), value
+
+
+def page_value(page: Page) -> list[object]:
+    """A page as plain JSON."""
+    return [
+        page.number,
+        page.text,
+        [[heading.start, heading.level, heading.title] for heading in page.headings],
+        [[line.start, line.end, line.y0, line.y1, line.edges] for line in page.lines],
+    ]
+
+
+def page(value: Any) -> Page:
+    """A page back from JSON. The child is not trusted: every field is checked."""
+    try:
+        number, text, headings, lines = value
+        if not isinstance(text, str) or not (number is None or isinstance(number, int)):
+            raise BrokenFrame("not a page")
+        return Page(
+            number,
+            text,
+            tuple(Heading(int(start), int(level), str(title)) for start, level, title in headings),
+            tuple(_line(line, len(text)) for line in lines),
+        )
+    except (ValueError, TypeError) as error:
+        raise BrokenFrame("not a page") from error
+
+
+def _line(value: Sequence[Any], length: int) -> Line:
+    """A line whose offsets lie inside the text and whose edges fit them."""
+    start, end, y0, y1, edges = value
+    if not 0 <= start <= end <= length or len(edges) != end - start + 1:
+        raise BrokenFrame("not a line")
+    return Line(int(start), int(end), float(y0), float(y1), tuple(map(float, edges)))

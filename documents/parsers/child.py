@@ -1,0 +1,90 @@
+"""The child process: reads one document (or draws one page) and streams the result to its parent.
+
+Started as `python -m documents.parsers.child`; the request is one JSON object on standard input.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from documents.parsers import jail, kinds, metadata, registry
+from documents.parsers.base import Context, Limits
+from documents.parsers.channel import frame, page_value
+from documents.parsers.clean import readable
+from documents.parsers.errors import Corrupt, NoText, OutOfMemory, ParseFailed, TooLarge
+
+Send = Callable[[str, object], None]
+
+
+def main() -> None:
+    """Answer one request and end; the last frame is `end` or `error`."""
+    send = _sender()
+    request = json.load(sys.stdin)
+    limits = Limits(**request["limits"])
+    work = _draw if request["task"] == "draw" else _read
+    # Loaded before the limits fall: compiled modules may still be written.
+    reader = registry.parser(request["content_type"])
+    jail.enter(limits, request["parent"])
+    try:
+        work(request, limits, reader, send)
+    except ParseFailed as error:
+        _fail(send, error)
+    except MemoryError:
+        _fail(send, OutOfMemory(limit=limits.memory))
+    except Exception as error:  # noqa: BLE001 - whatever a broken file does to a library is "corrupt"
+        _fail(send, Corrupt(detail=type(error).__name__))
+    else:
+        send("end", None)
+    # No clean-up of half-broken libraries: some crash in their destructors.
+    os._exit(0)
+
+
+def _sender() -> Send:
+    """Keep the real standard output for frames; what libraries print goes to standard error."""
+    pipe = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)
+
+    def send(kind: str, value: object) -> None:
+        data = memoryview(frame(kind, value))
+        while data:
+            data = data[pipe.write(data) :]
+
+    return send
+
+
+def _fail(send: Send, error: ParseFailed) -> None:
+    """The error as a frame: code and plain parameters only, no text of the file."""
+    send("error", [error.code, {key: str(value)[:200] for key, value in error.params.items()}])
+
+
+def _read(request: dict[str, Any], limits: Limits, reader: Any, send: Send) -> None:
+    """Stream the pages, then the metadata."""
+    context = Context(request["content_type"], limits, send, request.get("pdf_engine", "pdfium"))
+    characters, seen, beginning = 0, False, ""
+    for page in reader.parse(Path(request["path"]), context):
+        characters += len(page.text)
+        if characters > limits.characters:
+            raise TooLarge(limit=limits.characters)
+        seen = seen or readable(page.text)
+        if len(beginning) < metadata.REACH:
+            beginning += page.text[: metadata.REACH] + "\n"
+        send("page", page_value(page))
+    if not seen:
+        raise NoText(kind=context.no_text)
+    context.metadata = metadata.combined(context.metadata, beginning)
+    send("metadata", context.metadata)
+
+
+def _draw(request: dict[str, Any], limits: Limits, reader: Any, send: Send) -> None:
+    """Send one page as PNG."""
+    if request["content_type"] != kinds.PDF:
+        raise Corrupt(detail="not a PDF")
+    image = reader.draw(Path(request["path"]), request["number"], request["width"])
+    send("bytes", image)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""From PDF page space (points, origin at the bottom left, before /Rotate) to fractions of the page as shown."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+
+class Glyph(NamedTuple):
+    """One character as PDFium gives it. Generated ones (spaces, line ends) have a box without width."""
+
+    code: int
+    hyphen: bool
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+class Rect(NamedTuple):
+    """A box in fractions of the page as shown; origin at the top left."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+@dataclass(frozen=True, slots=True)
+class PageFrame:
+    """The visible part of a page (crop box within media box) and its quarter turns clockwise."""
+
+    left: float
+    bottom: float
+    width: float
+    height: float
+    turns: int
+
+    @classmethod
+    def of(cls, page: Any) -> Self:
+        """The frame of an open PDFium page."""
+        import ctypes
+
+        import pypdfium2.raw as pdfium
+
+        box = pdfium.FS_RECTF()
+        pdfium.FPDF_GetPageBoundingBox(page.raw, ctypes.byref(box))
+        width, height = box.right - box.left, box.top - box.bottom
+        return cls(box.left, box.bottom, width or 1.0, height or 1.0, page.get_rotation() // 90 % 4)
+
+    def shown(self, glyph: Glyph) -> Rect:
+        """Where the glyph stands, clipped to the page."""
+        u0, u1 = ((x - self.left) / self.width for x in (glyph.left, glyph.right))
+        v0, v1 = ((y - self.bottom) / self.height for y in (glyph.bottom, glyph.top))
+        match self.turns:
+            case 0:
+                x0, y0, x1, y1 = u0, 1 - v1, u1, 1 - v0
+            case 1:
+                x0, y0, x1, y1 = v0, u0, v1, u1
+            case 2:
+                x0, y0, x1, y1 = 1 - u1, v0, 1 - u0, v1
+            case _:
+                x0, y0, x1, y1 = 1 - v1, 1 - u1, 1 - v0, 1 - u0
+        return Rect(_clip(x0), _clip(y0), _clip(x1), _clip(y1))
+
+
+def _clip(value: float) -> float:
+    """Into 0..1, at a precision far below a pixel."""
+    return round(min(max(value, 0.0), 1.0), 5)

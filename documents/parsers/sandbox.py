@@ -1,0 +1,239 @@
+"""Runs a reader in a child process with limits; the parent survives whatever a file does to it."""
+
+import json
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from documents.parsers.base import MEGABYTE, Limits
+from documents.parsers.channel import BrokenFrame, frames, page
+from documents.parsers.errors import (
+    BY_CODE,
+    EmptyFile,
+    OutOfMemory,
+    ParseFailed,
+    ParserCrashed,
+    TimedOut,
+    TooLarge,
+    TooManyPages,
+)
+from rag.types import Page
+
+logger = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parents[2]
+TICK = 1.0
+"""Seconds between two calls of `on_wait`."""
+_CHUNK = 256 * 1024
+_CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
+_MEMORY_WORDS = (b"memory allocation of", b"bad_alloc", b"ut of memory", b"MemoryError")
+
+
+def _nothing() -> None:
+    """Wait without telling anyone."""
+
+
+class Child:
+    """One child process and the frames it sends. Always `close` it: it and all it started are killed then."""
+
+    def __init__(
+        self, request: dict[str, Any], limits: Limits, on_wait: Callable[[], None] = _nothing
+    ) -> None:
+        self.limits = limits
+        self.budget = limits.seconds
+        """Seconds that may still be spent waiting; what the caller does in between is not counted."""
+        self._on_wait = on_wait
+        self._stderr = b""
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            [sys.executable, "-m", "documents.parsers.child"],
+            cwd="/",
+            env={"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "PATH": os.defpath},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            bufsize=0,
+        )
+        request |= {"limits": asdict(limits), "parent": os.getpid()}
+        self._ask(json.dumps(request).encode())
+
+    def _ask(self, request: bytes) -> None:
+        """Hand over the request; it fits into the pipe, so this does not block."""
+        assert self._process.stdin is not None  # noqa: S101 - for the type checker
+        try:
+            self._process.stdin.write(request)
+            self._process.stdin.close()
+        except BrokenPipeError:
+            return  # it died at once; `frames` finds out how
+
+    def frames(self) -> Iterator[tuple[str, Any]]:
+        """Frames until `end`; raises the child's error, or why it died."""
+        assert self._process.stdout and self._process.stderr  # noqa: S101 - for the type checker
+        largest = self.limits.characters * 8 + MEGABYTE
+        buffer = bytearray()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            selector.register(self._process.stderr, selectors.EVENT_READ)
+            while data := self._data(selector):
+                buffer += data
+                try:
+                    for kind, value in frames(buffer, largest):
+                        if kind == "end":
+                            return
+                        if kind == "error":
+                            raise _revived(value)
+                        yield kind, value
+                except BrokenFrame as error:
+                    raise ParserCrashed(detail="protocol") from error
+        raise self._cause_of_death()
+
+    def _data(self, selector: selectors.BaseSelector) -> bytes:
+        """The next bytes of the child's output; b"" when it has ended."""
+        while True:
+            started = time.monotonic()
+            ready = selector.select(min(TICK, max(self.budget, 0.0)))
+            self.budget -= time.monotonic() - started
+            for key, _ in ready:
+                data = os.read(key.fd, _CHUNK)
+                if key.fileobj is self._process.stdout:
+                    return data
+                self._stderr = (self._stderr + data)[-4000:]
+                if not data:
+                    selector.unregister(key.fileobj)
+            if self.budget <= 0:
+                raise TimedOut(seconds=int(self.limits.seconds))
+            self._on_wait()
+
+    def _cause_of_death(self) -> ParseFailed:
+        """What an end without a last word means."""
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = code = os.waitstatus_to_exitcode(status)
+        if code == -signal.SIGXCPU:
+            return TimedOut(seconds=int(self.limits.seconds))
+        peak = usage.ru_maxrss * 1024
+        hungry = peak > self.limits.memory / 4 or any(
+            word in self._stderr for word in _MEMORY_WORDS
+        )
+        logger.warning("parser child ended with %s, peak %d bytes: %r", code, peak, self._stderr)
+        if -code in _CRASHES and hungry:
+            return OutOfMemory(limit=self.limits.memory)
+        return ParserCrashed(detail=f"exit {code}")
+
+    def close(self) -> None:
+        """Kill the child with all its kin and reap it."""
+        if self._process.returncode is None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # already gone, not yet reaped
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def _revived(value: Any) -> ParseFailed:
+    """The child's error as an exception of ours."""
+    try:
+        code, params = value
+        return BY_CODE[code](**{str(key): str(text) for key, text in params.items()})
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ParserCrashed(detail="protocol")
+
+
+class Reading:
+    """An open reading: iterate over it for the pages, within a `with`.
+
+    `page_total` is known early for PDF, else None. `metadata` is whole when the pages have ended.
+    `warnings` are codes: something was left out.
+    """
+
+    def __init__(self, child: Child) -> None:
+        self.page_total: int | None = None
+        self.metadata: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self._child = child
+        self._pages = self._read()
+
+    def _read(self) -> Iterator[Page]:
+        """Pages as they come, counted and bounded."""
+        limits, count, characters = self._child.limits, 0, 0
+        for kind, value in self._child.frames():
+            if kind != "page":
+                self._note(kind, value)
+                continue
+            try:
+                found = page(value)
+            except BrokenFrame as error:
+                raise ParserCrashed(detail="protocol") from error
+            count, characters = count + 1, characters + len(found.text)
+            if count > limits.pages:
+                raise TooManyPages(pages=count, limit=limits.pages)
+            if characters > limits.characters:
+                raise TooLarge(limit=limits.characters)
+            yield found
+
+    def _note(self, kind: str, value: Any) -> None:
+        """Keep what is not a page."""
+        limits = self._child.limits
+        if kind == "page_total" and isinstance(value, int) and self.page_total is None:
+            self.page_total = max(0, min(value, limits.pages))
+            self._child.budget += limits.seconds_per_page * self.page_total
+        elif kind == "metadata" and isinstance(value, dict):
+            self.metadata = {str(key)[:100]: str(text)[:500] for key, text in value.items()}
+        elif kind == "warning" and len(self.warnings) < 100:
+            self.warnings.append(str(value)[:100])
+
+    def __iter__(self) -> Iterator[Page]:
+        return self
+
+    def __next__(self) -> Page:
+        return next(self._pages)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child, whatever it is doing."""
+        self._child.close()
+
+
+def read(
+    path: Path,
+    content_type: str,
+    name: str = "",
+    limits: Limits = Limits(),
+    *,
+    on_wait: Callable[[], None] = _nothing,
+    pdf_engine: str = "pdfium",
+) -> Reading:
+    """Start reading a document in a child of its own.
+
+    `on_wait` is called about every second while nothing comes: a heartbeat; what it raises ends the reading.
+    """
+    if path.stat().st_size == 0:
+        raise EmptyFile(name=name)
+    request = {
+        "task": "read",
+        "path": str(path.resolve()),
+        "content_type": content_type,
+        "pdf_engine": pdf_engine,
+    }
+    return Reading(Child(request, limits, on_wait))
