@@ -1,17 +1,15 @@
 """The lexical index: how terms become the `lexemes` and `weights` of a chunk, and a question its query.
 
-A chunk's `weights` holds tf(k1+1) / (tf + k1(1-b+b*dl/avgdl)) per term under the term's hash; the inner product with
-the IDF of a question's terms is Okapi BM25 (Robertson and Zaragoza 2009). `dl` is the sum of the chunk's term counts.
+A chunk's `weights` holds `rag.retrieval.bm25.term_weight` per term under the term's hash; the inner product with the
+IDF of a question's terms is BM25. The length of a chunk is the sum of its term counts.
 """
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from documents.models import LEXICAL_DIMENSIONS
+from rag.retrieval.bm25 import term_weight
 
-K1 = 1.2
-B = 0.75
 REFERENCE_LENGTH = 600.0
 """`avgdl`: terms of an ordinary chunk of 1,000 Korean characters (morphemes and bigrams). One constant for all, since the
 true mean changes with every upload and every scope, while the stored weights must not."""
@@ -35,16 +33,6 @@ def position(term: str) -> int:
     """Where a term stands in the hashed space, from 1: the same on every machine and in every release."""
     digest = hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big") % LEXICAL_DIMENSIONS + 1
-
-
-def weight(count: int, length: int) -> float:
-    """The document's part of BM25 for a term that stands `count` times among `length` terms."""
-    return count * (K1 + 1) / (count + K1 * (1 - B + B * length / REFERENCE_LENGTH))
-
-
-def idf(documents: int, frequency: int) -> float:
-    """The rarity of a term that `frequency` of `documents` chunks hold; never negative."""
-    return math.log(1 + max(0.0, documents - frequency + 0.5) / (frequency + 0.5))
 
 
 def quoted(term: str) -> str:
@@ -77,7 +65,9 @@ def chunk_weights(terms: Mapping[str, int]) -> str:
     """The text form of a chunk's term weights."""
     length = sum(terms.values())
     heaviest = sorted(terms.items(), key=lambda item: -item[1])[:MOST_TERMS]
-    return sparsevec((term, weight(count, length)) for term, count in heaviest)
+    return sparsevec(
+        (term, term_weight(count, length, REFERENCE_LENGTH)) for term, count in heaviest
+    )
 
 
 def halfvec(vector: Sequence[float]) -> str:

@@ -44,7 +44,8 @@ class DocumentQuerySet(models.QuerySet["Document"]):
 class Document(models.Model):
     """A file of one user and where it stands.
 
-    `lease_until` and `attempts` belong to the ingest that holds it: see `documents.ingest`.
+    `lease_until` and `attempts` belong to the ingest that holds it: see `documents.claims`. `warnings` are codes of
+    what a completed ingest left out.
     """
 
     class Status(models.TextChoices):
@@ -79,6 +80,7 @@ class Document(models.Model):
     progress = models.FloatField(default=0.0)
     error_code = models.CharField(max_length=64, blank=True, default="")
     error_params = models.JSONField(default=dict, blank=True)
+    warnings = models.JSONField(default=list, blank=True)
     page_count = models.PositiveIntegerField(null=True, blank=True)
     chunk_count = models.PositiveIntegerField(default=0)
     metadata = models.JSONField(default=dict, blank=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from django.db.backends.utils import CursorWrapper
 from documents import lexical, spaces
 from documents.models import EmbeddingSpace
 from rag.errors import RetrievalFailed
+from rag.retrieval.bm25 import coverage_weight, idf
 from rag.types import Box, Hit, Passage
 
 STATEMENT_TIMEOUT = "10s"
@@ -59,6 +61,19 @@ APPROXIMATE = f"""
       FROM {JOINED} JOIN near ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
 """  # noqa: S608 - every part is a constant above
 CHUNKS = f"SELECT {PASSAGE} FROM {JOINED} WHERE chunk.id = ANY(%s) AND chunk.document_id = ANY(%s)"  # noqa: S608
+OPENING = f"""
+    SELECT {PASSAGE} FROM {JOINED} WHERE chunk.document_id = ANY(%s) AND chunk.index < %s
+     ORDER BY chunk.index, array_position(%s::uuid[], chunk.document_id) LIMIT %s
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class _QueryTerm:
+    """A term of the question with its parts of the score and of the coverage."""
+
+    text: str
+    score: float
+    coverage: float
 
 
 class ScopedStore:
@@ -79,19 +94,19 @@ class ScopedStore:
         if not self._documents or not counts or limit < 1:
             return []
         with _search() as cursor:
-            weights = self._query_weights(cursor, counts)
-            quoted = [lexical.quoted(term) for term in weights]
+            terms = self._weigh(cursor, counts)
+            quoted = [lexical.quoted(term.text) for term in terms]
             cursor.execute(
                 BM25,
                 {
-                    "query": lexical.sparsevec(weights.items()),
+                    "query": lexical.sparsevec((term.text, term.score) for term in terms),
                     "documents": self._documents,
                     "any": " | ".join(quoted),
                     "terms": quoted,
                     "limit": limit,
                 },
             )
-            return [_lexical_hit(row, list(weights.values())) for row in cursor.fetchall()]
+            return [_lexical_hit(row, terms) for row in cursor.fetchall()]
 
     def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine; none where the space has another width than the vector."""
@@ -119,15 +134,24 @@ class ScopedStore:
             found = {row[0]: _passage(row) for row in cursor.fetchall()}
         return [found[key] for key in keys if key in found]
 
-    def _query_weights(self, cursor: CursorWrapper, counts: Mapping[str, int]) -> dict[str, float]:
+    def opening(self, limit: int) -> list[Passage]:
+        """The first chunks of the documents, in the order in which they were named, turn by turn."""
+        documents = self._documents[: max(limit, 0)]
+        if not documents:
+            return []
+        with _search() as cursor:
+            cursor.execute(OPENING, (documents, limit, documents, limit))
+            return [_passage(row) for row in cursor.fetchall()]
+
+    def _weigh(self, cursor: CursorWrapper, counts: Mapping[str, int]) -> list[_QueryTerm]:
         size = self._size(cursor)
         quoted = [lexical.quoted(term) for term in counts]
         cursor.execute(FREQUENCIES, (self._documents, quoted))
-        frequencies = [row[0] for row in cursor.fetchall()]
-        return {
-            term: count * lexical.idf(size, frequency)
+        frequencies = [min(row[0], size) for row in cursor.fetchall()]
+        return [
+            _QueryTerm(term, count * idf(frequency, size), coverage_weight(frequency, size))
             for (term, count), frequency in zip(counts.items(), frequencies, strict=True)
-        }
+        ]
 
     def _nearest(self, cursor: CursorWrapper, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         size = self._size(cursor)
@@ -176,10 +200,10 @@ def _passage(row: tuple[Any, ...]) -> Passage:
     )
 
 
-def _lexical_hit(row: tuple[Any, ...], weights: Sequence[float]) -> Hit:
+def _lexical_hit(row: tuple[Any, ...], terms: Sequence[_QueryTerm]) -> Hit:
     score, places = float(row[9]), row[10]
-    total = sum(weights)
-    coverage = sum(weights[place - 1] for place in places) / total if total else 0.0
+    held = sum(terms[place - 1].coverage for place in places)
+    coverage = held / sum(term.coverage for term in terms)
     return Hit(_passage(row), score, {"bm25": score, "coverage": coverage})
 
 

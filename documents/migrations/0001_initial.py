@@ -36,6 +36,7 @@ class Migration(migrations.Migration):
                 ('progress', models.FloatField(default=0.0)),
                 ('error_code', models.CharField(blank=True, default='', max_length=64)),
                 ('error_params', models.JSONField(blank=True, default=dict)),
+                ('warnings', models.JSONField(blank=True, default=list)),
                 ('page_count', models.PositiveIntegerField(blank=True, null=True)),
                 ('chunk_count', models.PositiveIntegerField(default=0)),
                 ('metadata', models.JSONField(blank=True, default=dict)),

@@ -1,0 +1,88 @@
+"""What can go wrong with documents besides what their parsers say."""
+
+from rag.errors import NuraError
+
+
+class DocumentBusy(NuraError):
+    """The document is being processed; it must end first."""
+
+    code = "document_busy"
+    status = 409
+
+
+class DocumentNotProcessing(NuraError):
+    """There is nothing to cancel: the document has ended already."""
+
+    code = "document_not_processing"
+    status = 409
+
+
+class FileTooLarge(NuraError):
+    """The file is larger than an upload may be."""
+
+    code = "file_too_large"
+    status = 413
+
+
+class InvalidMetadata(NuraError):
+    """The metadata is no JSON object, or too large."""
+
+    code = "invalid_metadata"
+    status = 400
+
+
+class StorageFull(NuraError):
+    """There is no room for the file."""
+
+    code = "storage_full"
+    status = 507
+
+
+class StorageFailed(NuraError):
+    """The file could not be written or read."""
+
+    code = "storage_failed"
+    retryable = True
+    status = 503
+
+
+class PageNotRendered(NuraError):
+    """The page cannot be shown as a picture."""
+
+    code = "page_not_rendered"
+    status = 422
+
+
+class IngestLost(NuraError):
+    """The document was deleted, cancelled or claimed by another worker: stop quietly."""
+
+    code = "ingest_lost"
+
+
+class WorkerLost(NuraError):
+    """The worker died on this document, more than once."""
+
+    code = "worker_lost"
+
+
+class Cancelled(NuraError):
+    """The owner stopped the processing."""
+
+    code = "cancelled"
+
+
+class IngestTimeout(NuraError):
+    """The ingest as a whole took longer than its limit."""
+
+    code = "timeout"
+
+
+class DatabaseFailed(NuraError):
+    """The database went away during an ingest."""
+
+    code = "database_failed"
+    retryable = True
+
+
+class Internal(NuraError):
+    """A defect of ours; the log has it."""

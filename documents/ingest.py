@@ -1,0 +1,117 @@
+"""One document from file to index. Running it twice gives the same rows; a document always ends with a reason."""
+
+import logging
+from dataclasses import dataclass
+from uuid import UUID
+
+from celery.exceptions import SoftTimeLimitExceeded
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
+
+from documents import claims, files, metadata, names, notices, queue, rows, spaces
+from documents.claims import Claim
+from documents.errors import DatabaseFailed, IngestLost, IngestTimeout, Internal
+from documents.models import Document
+from documents.parsers import sandbox
+from documents.progress import Heartbeat, Progress
+from rag import chunking
+from rag.errors import NuraError
+from rag.factory import engine
+from rag.types import Page
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 3.0
+UNKNOWN_PAGES = 100
+"""Progress within formats that do not say how many pages they have creeps towards that many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsed:
+    """What a parser found."""
+
+    pages: list[Page]
+    metadata: dict[str, str]
+    warnings: list[str]
+
+
+def ingest(*, document_id: UUID) -> None:
+    """Process a document that waits. Does nothing when it ended, is gone, or another worker has it."""
+    claim = claims.take(document_id)
+    if claim is None:
+        logger.info("document %s is not waiting", document_id)
+        return
+    try:
+        _attempt(claim)
+    except IngestLost:
+        logger.info("document %s was taken away: stopped", document_id)
+
+
+def _attempt(claim: Claim) -> None:
+    """Work, and end the document in any case. Raises `IngestLost`."""
+    try:
+        with Heartbeat(claim) as heartbeat:
+            _work(claim, Progress(claim, heartbeat))
+    except IngestLost:
+        raise
+    except NuraError as error:
+        _failed(claim, error)
+    except SoftTimeLimitExceeded:
+        _failed(claim, IngestTimeout())
+    except (OperationalError, InterfaceError) as error:
+        connection.close()
+        _failed(claim, DatabaseFailed(str(error)))
+    except Exception:
+        logger.exception("document %s failed for a reason unknown", claim.document_id)
+        _failed(claim, Internal())
+    else:
+        _tell(claim)
+
+
+def _work(claim: Claim, progress: Progress) -> None:
+    document = Document.objects.filter(pk=claim.document_id).first()
+    if document is None:
+        raise IngestLost
+    progress.enter(Document.Stage.PARSING)
+    parsed = _read(document, progress)
+    progress.enter(Document.Stage.CHUNKING)
+    split = chunking.split(
+        parsed.pages, size=settings.RAG.chunk_size, overlap=settings.RAG.chunk_overlap
+    )
+    progress.enter(Document.Stage.EMBEDDING)
+    rag = engine(settings.RAG)
+    chunks = rag.index(split.chunks, names.stem(document.name), progress.move)
+    space = spaces.active_space(rag.embedder)
+    progress.enter(Document.Stage.INDEXING)
+    content = rows.Content(
+        parsed.pages, split.page_starts, chunks, parsed.metadata, parsed.warnings
+    )
+    rows.replace(claim, content, space)
+
+
+def _read(document: Document, progress: Progress) -> _Parsed:
+    """What stands in the file, read in a child process."""
+    pages: list[Page] = []
+    with files.local(document) as path:
+        reading = sandbox.read(path, document.content_type, document.name, on_wait=progress.check)
+        with reading:
+            for page in reading:
+                pages.append(page)
+                progress.move(len(pages), reading.page_total or len(pages) + UNKNOWN_PAGES)
+            return _Parsed(pages, metadata.cleaned(reading.metadata), reading.warnings)
+
+
+def _failed(claim: Claim, error: NuraError) -> None:
+    """Try once more where that may help, else end with the reason. Raises `IngestLost`."""
+    logger.warning("document %s: %s (%s)", claim.document_id, error.code, error)
+    if error.retryable and claims.give_back(claim):
+        queue.enqueue(claim.document_id, delay=RETRY_SECONDS)
+    else:
+        claims.fail(claim, error.code, error.params)
+    _tell(claim)
+
+
+def _tell(claim: Claim) -> None:
+    document = Document.objects.filter(pk=claim.document_id).first()
+    if document:
+        notices.document_changed(document)

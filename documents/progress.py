@@ -1,0 +1,101 @@
+"""Keeps the lease of an ingest alive and shows how far it is."""
+
+import logging
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from django.db import DatabaseError, InterfaceError, connection
+
+from documents import claims, notices
+from documents.claims import Claim
+from documents.errors import IngestLost
+from documents.models import Document
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 5.0
+REPORT_SECONDS = 0.25
+
+Stage = Document.Stage
+SHARES = {
+    Stage.PARSING: (0.0, 0.45),
+    Stage.CHUNKING: (0.45, 0.5),
+    Stage.EMBEDDING: (0.5, 0.95),
+    Stage.INDEXING: (0.95, 1.0),
+}
+"""Where each stage begins and ends between 0 and 1."""
+
+
+class Heartbeat:
+    """Renews the lease from a thread of its own, so that no long step loses it."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._stopped = threading.Event()
+        self._lost = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ingest-heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise `IngestLost` when the document is no longer ours."""
+        if self._lost.is_set():
+            raise IngestLost
+
+    def _run(self) -> None:
+        while not self._stopped.wait(HEARTBEAT_SECONDS):
+            try:
+                claims.renew(self._claim)
+            except IngestLost:
+                self._lost.set()
+                return
+            except (DatabaseError, InterfaceError):
+                logger.warning("no heartbeat for %s", self._claim.document_id, exc_info=True)
+            finally:
+                connection.close()  # this thread's own: idle between two beats
+
+
+class Progress:
+    """Writes stage and share done into the row and to the owner's pages, at most four times a second."""
+
+    def __init__(self, claim: Claim, heartbeat: Heartbeat) -> None:
+        self._claim = claim
+        self._heartbeat = heartbeat
+        self._stage = Stage.PARSING
+        self._reported = 0.0
+
+    def enter(self, stage: Stage) -> None:
+        """Begin a stage."""
+        self._stage = stage
+        self._report(SHARES[stage][0])
+
+    def move(self, done: int, total: int) -> None:
+        """Show `done` of `total` within the stage. Raises `IngestLost`."""
+        self.check()
+        if time.monotonic() - self._reported >= REPORT_SECONDS:
+            begin, end = SHARES[self._stage]
+            self._report(begin + (end - begin) * min(1.0, done / max(total, 1)))
+
+    def check(self) -> None:
+        """Raise `IngestLost` when the work is in vain."""
+        self._heartbeat.check()
+
+    def _report(self, share: float) -> None:
+        claims.renew(self._claim, stage=self._stage, progress=share)
+        self._reported = time.monotonic()
+        document = Document.objects.filter(pk=self._claim.document_id).first()
+        if document:
+            notices.document_changed(document)

@@ -1,0 +1,22 @@
+"""Celery tasks of documents: each takes an id and calls one service."""
+
+from uuid import UUID
+
+from celery import shared_task
+
+from documents import ingest, sweeper
+
+SOFT_LIMIT_SECONDS = 3600
+HARD_LIMIT_SECONDS = 3660
+
+
+@shared_task(soft_time_limit=SOFT_LIMIT_SECONDS, time_limit=HARD_LIMIT_SECONDS)
+def ingest_document(document_id: str) -> None:
+    """Process one document."""
+    ingest.ingest(document_id=UUID(document_id))
+
+
+@shared_task
+def sweep_ingests() -> None:
+    """Pick up what was lost."""
+    sweeper.sweep()

@@ -1,0 +1,137 @@
+"""Sentences for what can happen to documents, each with a next step, in the reader's language."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+
+FALLBACK = _("Something went wrong on our side. Try again; if it stays, tell your administrator.")
+
+FILES = {
+    "empty_file": _("The file is empty. Check it on your computer and upload it again."),
+    "unsupported_type": _(
+        "This kind of file cannot be read. Upload a PDF, DOCX, HWP, HWPX, Markdown or text file."
+    ),
+    "type_mismatch": _(
+        "The content of the file is another kind than its name says. Save it again in the right "
+        "format and upload that."
+    ),
+    "encrypted": _("The file is locked. Remove the lock and upload it again."),
+    "encrypted.password": _(
+        "The file is protected by a password. Save a copy without the password and upload that."
+    ),
+    "encrypted.distribution": _(
+        "This is a Hangul distribution document, whose text is locked. Ask its author for an "
+        "ordinary copy and upload that."
+    ),
+    "encrypted.drm": _(
+        "The file is protected by DRM. Save a copy without the protection and upload that."
+    ),
+    "encrypted.certificate": _(
+        "The file is encrypted for the holder of a certificate. Save a copy without encryption and "
+        "upload that."
+    ),
+    "unsupported_version": _(
+        "This version of the format cannot be read (%(found)s). Save the file in a current version "
+        "and upload that."
+    ),
+    "corrupt": _(
+        "The file is damaged and cannot be read. Open it in its program, save it again and upload "
+        "the new file."
+    ),
+    "archive_bomb": _(
+        "The file unpacks to far more than is allowed. Save it again without embedded content and "
+        "upload that."
+    ),
+    "xml_unsafe": _(
+        "The file refers to content outside itself, which is not allowed. Save it again in its "
+        "program and upload that."
+    ),
+    "too_large": _(
+        "The file holds more text than is allowed. Split it into parts and upload them one by one."
+    ),
+    "too_many_pages": _(
+        "The file has more pages than are allowed (%(limit)s). Split it into parts and upload them "
+        "one by one."
+    ),
+    "no_text": _("There is no readable text in the file. Upload a version that holds text."),
+    "no_text.scan": _(
+        "The pages are scanned pictures without text. Run text recognition (OCR) on the file and "
+        "upload the result."
+    ),
+    "no_text.unreadable": _(
+        "The letters of this file cannot be told from its fonts. Export it again with embedded "
+        "fonts and upload that."
+    ),
+    "encoding": _(
+        "The encoding of the text cannot be told. Save the file as UTF-8 and upload it again."
+    ),
+    "memory": _(
+        "Reading the file took more memory than is allowed. Split it or make it simpler, and "
+        "upload it again."
+    ),
+    "timeout": _(
+        "Reading the file took too long. Split it or make it simpler, and upload it again."
+    ),
+    "parser_crashed": _(
+        "The file makes its reader crash. Save it again in its program, or in another format, and "
+        "upload that."
+    ),
+    "parse_failed": _("The file could not be read. Save it again in its program and upload that."),
+    "file_too_large": _(
+        "The file is larger than %(limit_mb)s MB. Make it smaller or split it, and upload it again."
+    ),
+}
+DOCUMENTS = {
+    "document_busy": _("The document is being processed. Wait until it has ended, or cancel it."),
+    "document_not_processing": _("The document is not being processed, so nothing was cancelled."),
+    "invalid_metadata": _(
+        "The metadata must be a JSON object of at most %(limit_kb)s kB. Correct it and send it "
+        "again."
+    ),
+    "storage_full": _("There is no room left for files. Tell your administrator."),
+    "storage_failed": _(
+        "The file could not be stored or read back. Try again; if it stays, tell your "
+        "administrator."
+    ),
+    "page_not_rendered": _("This page cannot be shown as a picture. Download the file to see it."),
+    "worker_lost": _(
+        "Processing broke off more than once. Process the document again; if it stays, save the "
+        "file anew and upload that."
+    ),
+    "cancelled": _("The processing was cancelled. Process the document again when you need it."),
+    "database_failed": _(
+        "The database was out of reach while the document was processed. Process it again."
+    ),
+    "embedder_failed": _(
+        "The embedding model did not answer. Process the document again later; if it stays, tell "
+        "your administrator."
+    ),
+    "retrieval_failed": _("The search did not answer. Try again in a moment."),
+    "engine_unavailable": _(
+        "A part of the search engine is not installed. Tell your administrator to run "
+        "manage.py doctor."
+    ),
+    "internal": FALLBACK,
+}
+WARNINGS = {
+    "part_skipped": _("A part of the file could not be read and was left out."),
+    "page_skipped": _("One or more pages could not be read and were left out."),
+    "characters_replaced": _("Some characters could not be read and were replaced."),
+}
+SENTENCES = FILES | DOCUMENTS | WARNINGS
+
+
+def sentence(code: str, params: Mapping[str, Any] | None = None) -> str:
+    """The sentence of a code. Unknown codes get a general one; a parameter that is missing reads as "?"."""
+    values = params or {}
+    kind = values.get("lock") or values.get("kind")
+    template = SENTENCES.get(f"{code}.{kind}") or SENTENCES.get(code, FALLBACK)
+    return str(template) % _Known(values)
+
+
+class _Known(dict[str, Any]):
+    """Parameters that never fail to fill a sentence."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
