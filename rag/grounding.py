@@ -67,5 +67,7 @@ class MarkerFilter:
 
     def _is_subscript(self, match: re.Match[str]) -> bool:
         """`items[0]` outside code: no slot is ever 0, so it is no marker."""
-        attached = not match["space"] and (self._before.isascii() and (self._before.isalnum() or self._before in "_)]"))
+        attached = not match["space"] and (
+            self._before.isascii() and (self._before.isalnum() or self._before in "_)]")
+        )
         return attached and match["numbers"] == "0"

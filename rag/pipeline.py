@@ -112,7 +112,9 @@ class Pipeline:
         try:
             found = await asyncio.to_thread(self._search, turn, store)
         except NuraError as error:
-            log.warning("retrieval failed, going on without documents: %s", error.code, exc_info=error)
+            log.warning(
+                "retrieval failed, going on without documents: %s", error.code, exc_info=error
+            )
             turn.trace["fallback"] = {"code": error.code}
             return
         finally:
@@ -121,14 +123,14 @@ class Pipeline:
         turn.kind = found.plan.question_type
         turn.trace |= tracing.of_retrieval(found)
         if found.gate.relevant and found.hits:
-            turn.sources = evidence.sources(found.hits, dense=self.searcher.knows(turn.question.text))
+            turn.sources = evidence.sources(
+                found.hits, dense=self.searcher.knows(turn.question.text)
+            )
 
     def _search(self, turn: _Turn, store: PassageStore) -> Retrieval:
         question = turn.question
         try:
-            return self.searcher.search(
-                question.text, question.scope, store, history=turn.history
-            )
+            return self.searcher.search(question.text, question.scope, store, history=turn.history)
         except EmbedderFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the store raises, the question is still answered

@@ -2,10 +2,14 @@
 
 import re
 
-_END = re.compile(r"(?<=[.!?。？！…])[\"'”’)\]]*\s+|(?<=[다요죠음함임])\.(?=[가-힣A-Z\"“'])|\n\s*\n|\n(?=\s*(?:[-*•·○●□■]|\d+[.)]|[가-하][.)]|제\d+조|#))")
+_END = re.compile(
+    r"(?<=[.!?。？！…])[\"'”’)\]]*\s+|(?<=[다요죠음함임])\.(?=[가-힣A-Z\"“'])|\n\s*\n|\n(?=\s*(?:[-*•·○●□■]|\d+[.)]|[가-하][.)]|제\d+조|#))"
+)
 _BULLET = re.compile(r"^\s*(?:[-*•·○●□■#>|]+\s+)+")
 _SPACE = re.compile(r"\s+")
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|No|Fig|St|Inc|Ltd|approx|cf)|\b[A-Z]|^\s*\d+|^\s*[가-하])\.$")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|No|Fig|St|Inc|Ltd|approx|cf)|\b[A-Z]|^\s*\d+|^\s*[가-하])\.$"
+)
 
 
 def split(text: str) -> list[str]:

@@ -13,7 +13,9 @@ MAX_TERM = 64
 HEADING_WEIGHT = 1
 """How often the terms of title and section count beside those of the text."""
 
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_INVISIBLE = re.compile(
+    "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
+)
 _HANGUL = re.compile("[가-힣]+")
 _LATIN = re.compile(r"[a-zA-Z0-9À-ɏͰ-ϿЀ-ӿ]+(?:[-_./'’][a-zA-Z0-9À-ɏͰ-ϿЀ-ӿ]+)*")
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*")
@@ -21,11 +23,17 @@ _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\x00-\x7f]+")
 _OTHER = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
 _CONTENT = _NOUNS | {"VV", "VA", "SH", "MAG", "XPN"}
-_EMPTY_VERBS = frozenset("하 되 있 없 이 않 같 위하 대하 통하 따르 주 보 오 가 알 싶 나 받 만들 그렇 이렇 어떻 어떠하".split())
-_BOILERPLATE = frozenset(
-    "알리 알려주 설명 무엇 누구 언제 어디 어느 어떤 얼마 얼마나 방법 내용 대해 관련 경우 이유 질문 답 답변 궁금 말 말하 "
-    "뜻 부탁 가르치 찾 하나 모두 좀 왜 어떻게 정도 것 수 때 그것 이것 please tell show explain describ giv find list".split()
+_EMPTY_VERBS = frozenset(
+    "하 되 있 없 이 않 같 위하 대하 통하 따르 주 보 오 가 알 싶 나 받 만들 그렇 이렇 어떻 어떠하".split()
 )
+_ASKING_KOREAN = frozenset(
+    "알리 알려주 설명 무엇 누구 언제 어디 어느 어떤 얼마 얼마나 방법 내용 대해 관련 경우 이유 질문 답 답변 궁금 말 말하 "
+    "뜻 부탁 가르치 찾 하나 모두 좀 왜 어떻게 정도 것 수 때 그것 이것 무슨".split()
+)
+_ASKING_ENGLISH = frozenset(
+    stems.stem(word) for word in "please tell show explain describe give find list".split()
+)
+_BOILERPLATE = _ASKING_KOREAN | _ASKING_ENGLISH
 
 
 def normalise(text: str) -> str:
@@ -172,7 +180,9 @@ def _word(word: str) -> Iterator[str]:
     yield stems.stem(lower)
     pieces = _CAMEL.findall(word)
     if 1 < len(pieces) <= 5:
-        yield from (stems.stem(piece.lower()) for piece in pieces if len(piece) > 1 and not piece.isdigit())
+        yield from (
+            stems.stem(piece.lower()) for piece in pieces if len(piece) > 1 and not piece.isdigit()
+        )
 
 
 def _numbers(text: str) -> Iterator[str]:

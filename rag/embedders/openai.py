@@ -47,9 +47,7 @@ class OpenAIEmbedder:
         return self._checked([self._declared.query_prefix + text])[0]
 
     def _checked(self, texts: list[str]) -> list[list[float]]:
-        vectors = unit_vectors(
-            self._request(texts), count=len(texts), dimensions=self._dimensions
-        )
+        vectors = unit_vectors(self._request(texts), count=len(texts), dimensions=self._dimensions)
         self._dimensions = self._dimensions or len(vectors[0])
         return vectors
 
@@ -73,13 +71,13 @@ class OpenAIEmbedder:
             return self._client
 
     def _connect(self) -> Any:
-        import httpx
         import openai
 
-        limits = httpx.Timeout(self._endpoint.idle_timeout, connect=self._endpoint.connect_timeout)
+        limits = openai.Timeout(self._endpoint.idle_timeout, connect=self._endpoint.connect_timeout)
         return openai.OpenAI(
             base_url=self._endpoint.base_url,
             api_key=self._endpoint.api_key or "none",
             timeout=limits,
             max_retries=RETRIES,
+            http_client=openai.DefaultHttpxClient(follow_redirects=False, timeout=limits),
         )

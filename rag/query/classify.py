@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from rag.types import HistoryMessage, QuestionType
 
 _COMPARE = re.compile(
-    r"비교|차이|다른\s?점|서로|대비|\bvs\b|\bversus\b|\bcompar\w*|\bdifferen(?:ce|t|ces)\b", re.IGNORECASE
+    r"비교|차이|다른\s?점|서로|대비|\bvs\b|\bversus\b|\bcompar\w*|\bdifferen(?:ce|t|ces)\b",
+    re.IGNORECASE,
 )
 _MULTI = re.compile(
-    r"여러|모든|모두|각각|각\s?기관|기관별|문서별|전부|\beach\b|\bevery\b|\ball (?:the |of )?\w+", re.IGNORECASE
+    r"여러|모든|모두|각각|각\s?기관|기관별|문서별|전부|\beach\b|\bevery\b|\ball (?:the |of )?\w+",
+    re.IGNORECASE,
 )
 _SMALLTALK = re.compile(
     r"^\W*(?:안녕(?:하세요|하십니까|히\s?\w+)?|반가워요?|반갑습니다|고마워요?|고맙습니다|감사(?:합니다|해요|해)?|"

@@ -62,7 +62,11 @@ class MemoryStore:
                 scores[key] += wanted * bm25.idf(len(postings), total) * weight
                 covered[key] += share
         return [
-            Hit(self._passages[key], score, {"bm25": score, "coverage": covered[key] / weight_of_all})
+            Hit(
+                self._passages[key],
+                score,
+                {"bm25": score, "coverage": covered[key] / weight_of_all},
+            )
             for key, score in sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
         ]
 
