@@ -1,0 +1,43 @@
+"""Engines that say what a test tells them to, at the port where the real one is plugged in."""
+
+import asyncio
+
+from rag.types import Delta, Finished, Mode, QuestionType, Source, SourcesFound, Status
+
+
+def source(slot=1, document_id=None):
+    import uuid
+
+    document_id = document_id or uuid.uuid4()
+    return Source(
+        slot, document_id, "규정.md", f"{document_id}_0", 3, 0.9, "본문", "제1장", True, ()
+    )
+
+
+def finished(mode=Mode.GENERAL, sources=None):
+    return Finished(mode, QuestionType.SINGLE, sources, None, {"timings_ms": {}})
+
+
+class ScriptedEngine:
+    """Plays a list: events are yielded, exceptions raised, callables awaited."""
+
+    def __init__(self, *script):
+        self.script = script
+        self.questions = []
+        self.closed = asyncio.Event()
+
+    async def answer(self, question, store):
+        self.questions.append(question)
+        try:
+            for item in self.script:
+                if isinstance(item, Exception):
+                    raise item
+                if callable(item):
+                    await item()
+                else:
+                    yield item
+        finally:
+            self.closed.set()
+
+
+__all__ = ["Delta", "ScriptedEngine", "SourcesFound", "Status", "finished", "source"]

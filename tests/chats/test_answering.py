@@ -1,0 +1,189 @@
+"""Answering a run with an engine that a test plays."""
+
+import asyncio
+
+import pytest
+
+from chats import answering, runs
+from chats.answering import answer_run
+from chats.models import Message, Run, Trace
+from chats.services.chats import create_chat
+from chats.services.leases import claim_run
+from chats.services.turns import open_turn
+from rag.errors import LLMInterrupted, LLMUnauthorized
+from rag.types import Mode, Role
+from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, Status, finished, source
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def play(monkeypatch):
+    def plug(*script):
+        engine = ScriptedEngine(*script)
+        monkeypatch.setattr(answering, "engine", lambda config: engine)
+        return engine
+
+    return plug
+
+
+@pytest.fixture
+def turn(owner):
+    return open_turn(user=owner, content="질문")
+
+
+def run_to_its_end(turn):
+    asyncio.run(answer_run(turn.run.pk))
+    return Message.objects.get(pk=turn.assistant_message.pk)
+
+
+def test_an_answer_is_stored_and_its_deltas_are_its_text(play, turn):
+    play(Status("generate"), Delta("안녕"), Delta("하세요"), finished())
+    message = run_to_its_end(turn)
+    events = runs.load(turn.run.pk)
+    assert (message.status, message.mode, message.content) == ("COMPLETED", "general", "안녕하세요")
+    assert runs.text_of(events) == message.content
+    assert events[0].type == "run.started"
+    assert events[-1].type == "run.completed"
+    assert events[-1].data["message"]["content"] == "안녕하세요"
+
+
+def test_a_general_answer_has_no_sources(play, turn):
+    play(Delta("가"), finished())
+    assert run_to_its_end(turn).sources is None
+
+
+def test_sources_come_before_the_first_delta_and_are_stored(play, turn):
+    found = (source(),)
+    play(SourcesFound(found), Delta("답 [1]"), finished(Mode.DOCUMENTS, found))
+    message = run_to_its_end(turn)
+    kinds = [event.type for event in runs.load(turn.run.pk)]
+    assert kinds.index("sources") < kinds.index("delta")
+    assert message.sources[0]["chunk_id"] == found[0].chunk_id
+
+
+def test_the_trace_is_kept(play, turn):
+    play(Delta("가"), finished())
+    run_to_its_end(turn)
+    assert Trace.objects.get().steps == {"timings_ms": {}}
+
+
+def test_a_model_that_refuses_us_is_a_failed_message_with_a_code(play, turn):
+    play(LLMUnauthorized())
+    message = run_to_its_end(turn)
+    last = runs.load(turn.run.pk)[-1]
+    assert (message.status, message.error_code) == ("FAILED", "llm_unauthorized")
+    assert (last.type, last.data["code"]) == ("run.error", "llm_unauthorized")
+    assert last.data["detail"]
+
+
+def test_a_model_that_breaks_off_leaves_its_text_and_its_sources(play, turn):
+    play(SourcesFound((source(),)), Delta("반쯤 "), LLMInterrupted())
+    message = run_to_its_end(turn)
+    assert (message.status, message.content) == ("FAILED", "반쯤 ")
+    assert len(message.sources) == 1
+
+
+def test_a_bug_in_the_engine_ends_the_run_failed(play, turn):
+    play(Delta("가"), ZeroDivisionError())
+    message = run_to_its_end(turn)
+    assert (message.status, message.error_code) == ("FAILED", "internal")
+
+
+def test_a_stop_while_the_model_talks_keeps_the_text_and_closes_the_engine(play, turn):
+    async def scenario():
+        talking, for_ever = asyncio.Event(), asyncio.Event()
+
+        async def talk():
+            talking.set()
+            await for_ever.wait()
+
+        engine = play(Delta("반쯤"), talk, Delta("nie"), finished())
+        answer = asyncio.create_task(answer_run(turn.run.pk))
+        await asyncio.wait_for(talking.wait(), 5)
+        await asyncio.to_thread(runs.request_stop, turn.run.pk)
+        await asyncio.wait_for(engine.closed.wait(), 1)
+        await asyncio.wait_for(answer, 5)
+
+    asyncio.run(scenario())
+    message = Message.objects.get(pk=turn.assistant_message.pk)
+    assert (message.status, message.content, message.error_code) == ("STOPPED", "반쯤", "")
+    assert runs.load(turn.run.pk)[-1].type == "run.stopped"
+
+
+def test_a_stop_before_the_work_began_ends_it_at_once(play, turn):
+    async def for_ever():
+        await asyncio.Event().wait()
+
+    runs.request_stop(turn.run.pk)
+    play(for_ever, finished())
+    assert run_to_its_end(turn).status == "STOPPED"
+
+
+def test_a_stop_after_the_end_changes_nothing(play, turn):
+    play(Delta("가"), finished())
+    run_to_its_end(turn)
+    runs.request_stop(turn.run.pk)
+    asyncio.run(answer_run(turn.run.pk))
+    assert Message.objects.get(pk=turn.assistant_message.pk).status == "COMPLETED"
+
+
+def test_two_deliveries_answer_once(play, turn):
+    engine = play(Delta("가"), finished())
+
+    async def both():
+        await asyncio.gather(answer_run(turn.run.pk), answer_run(turn.run.pk))
+
+    asyncio.run(both())
+    assert len(engine.questions) == 1
+    assert runs.text_of(runs.load(turn.run.pk)) == "가"
+
+
+def test_who_lost_the_run_writes_nothing_more(play, turn, monkeypatch):
+    monkeypatch.setattr(answering.leases, "HEARTBEAT_SECONDS", 0.05)
+
+    async def lose_it():
+        def steal():
+            Run.objects.filter(pk=turn.run.pk).update(claim=None, lease_until=None)
+            claim_run(run_id=turn.run.pk)
+
+        await asyncio.to_thread(steal)
+        await asyncio.Event().wait()
+
+    play(Delta("가"), lose_it, finished())
+    message = run_to_its_end(turn)
+    assert message.status == "STREAMING"
+    assert not runs.load(turn.run.pk)[-1].terminal
+
+
+def test_the_text_so_far_reaches_the_database_while_the_model_talks(play, turn, monkeypatch):
+    monkeypatch.setattr(answering.leases, "HEARTBEAT_SECONDS", 0.05)
+    seen = []
+
+    async def until_kept():
+        def kept():
+            return Message.objects.get(pk=turn.assistant_message.pk).content
+
+        async with asyncio.timeout(5):
+            while not seen or not seen[-1]:
+                seen.append(await asyncio.to_thread(kept))
+                await asyncio.sleep(0.02)
+
+    play(Delta("벌써"), until_kept, finished())
+    run_to_its_end(turn)
+    assert seen[-1] == "벌써"
+
+
+def test_the_engine_sees_the_last_pairs_of_this_chat_only(play, owner):
+    other = open_turn(user=owner, content="다른 대화")
+    play(Delta("다른 답"), finished())
+    asyncio.run(answer_run(other.run.pk))
+    chat = create_chat(owner=owner, title="t", history_pairs=2)
+    for number in range(4):
+        turn = open_turn(user=owner, content=f"질문 {number}", chat_id=chat.pk)
+        engine = play(Delta(f"답 {number} " + "가" * 600), finished())
+        asyncio.run(answer_run(turn.run.pk))
+    history = engine.questions[0].history
+    assert [item.role for item in history] == [Role.USER, Role.ASSISTANT] * 2
+    assert [item.content[:4] for item in history] == ["질문 1", "답 1 ", "질문 2", "답 2 "]
+    assert max(len(item.content) for item in history) == 500

@@ -1,0 +1,81 @@
+"""What becomes of runs whose worker is gone."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from chats import runs
+from chats.models import Message, Run
+from chats.services import leases
+from chats.services.turns import open_turn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def turn(owner):
+    return open_turn(user=owner, content="질문")
+
+
+def die(turn, content=""):
+    """The worker took the run, perhaps kept some text, and has not been heard of since."""
+    claim = leases.claim_run(run_id=turn.run.pk)
+    leases.renew(claim=claim, content=content)
+    past = timezone.now() - timedelta(seconds=1)
+    Run.objects.filter(pk=turn.run.pk).update(lease_until=past)
+
+
+def message_of(turn):
+    return Message.objects.get(pk=turn.assistant_message.pk)
+
+
+def test_a_claimed_run_cannot_be_claimed_again(turn):
+    assert leases.claim_run(run_id=turn.run.pk)
+    assert leases.claim_run(run_id=turn.run.pk) is None
+
+
+def test_a_lost_run_with_text_ends_interrupted_and_keeps_it(turn):
+    die(turn, "반쯤")
+    leases.sweep()
+    message = message_of(turn)
+    assert (message.status, message.content) == ("INTERRUPTED", "반쯤")
+    last = runs.load(turn.run.pk)[-1]
+    assert (last.type, last.data["code"]) == ("run.error", "interrupted")
+    assert runs.text_of(runs.load(turn.run.pk)) == "반쯤"
+
+
+def test_text_that_only_the_log_knows_is_kept_too(turn):
+    die(turn)
+    runs.append(turn.run.pk, [runs.RunEvent(2, "delta", {"text": "반쯤"})])
+    leases.sweep()
+    assert message_of(turn).content == "반쯤"
+
+
+def test_a_lost_run_that_said_nothing_runs_again_but_not_for_ever(turn):
+    die(turn)
+    leases.sweep()
+    assert message_of(turn).status == "STREAMING"
+    assert leases.claim_run(run_id=turn.run.pk)
+    Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    leases.sweep()
+    assert message_of(turn).status == "INTERRUPTED"
+
+
+def test_a_lost_run_that_was_to_stop_ends_stopped(turn):
+    die(turn, "반쯤")
+    runs.request_stop(turn.run.pk)
+    leases.sweep()
+    assert message_of(turn).status == "STOPPED"
+
+
+def test_a_run_with_a_live_worker_is_left_alone(turn):
+    leases.claim_run(run_id=turn.run.pk)
+    assert leases.sweep() == 0
+
+
+def test_a_run_that_nobody_took_is_enqueued_again(turn):
+    old = timezone.now() - timedelta(seconds=60)
+    Run.objects.update(enqueued_at=old)
+    assert leases.sweep() == 1
+    assert Run.objects.get().enqueued_at > old

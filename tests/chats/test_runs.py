@@ -1,0 +1,118 @@
+"""The log of a run: written once, read from anywhere, whole whatever Redis loses."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from chats import connections, runs
+from chats.writer import RunWriter
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def run_id():
+    return uuid.uuid4()
+
+
+async def written(run_id, count):
+    async with asyncio.timeout(5):
+        while len(runs.load(run_id)) < count:
+            await asyncio.sleep(0.01)
+
+
+async def test_events_count_from_one_without_a_gap(run_id):
+    writer = RunWriter(run_id)
+    await writer.open()
+    writer.add("status", {"step": "retrieve"})
+    for word in "가나다라마":
+        writer.add("delta", {"text": word})
+        await asyncio.sleep(0.01)
+    writer.add("run.completed", {"message": {}})
+    await writer.close()
+    events = runs.load(run_id)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert runs.text_of(events) == "가나다라마"
+
+
+async def test_deltas_that_come_close_together_share_an_entry(run_id):
+    writer = RunWriter(run_id)
+    await writer.open()
+    for _ in range(1000):
+        writer.add("delta", {"text": "가"})
+    await writer.close()
+    events = runs.load(run_id)
+    assert len(events) == 1
+    assert runs.text_of(events) == "가" * 1000
+
+
+async def test_a_reader_gets_what_follows_its_last_seq(run_id):
+    runs.append(run_id, [runs.RunEvent(n, "delta", {"text": str(n)}) for n in (1, 2, 3)])
+    runs.append(run_id, [runs.RunEvent(4, "run.completed", {})])
+    assert [event.seq async for event in runs.read(run_id, 2)] == [3, 4]
+
+
+async def test_a_reader_waits_for_what_comes(run_id):
+    async def read():
+        return [event.seq async for event in runs.read(run_id) if event]
+
+    reading = asyncio.create_task(read())
+    writer = RunWriter(run_id)
+    await writer.open()
+    writer.add("delta", {"text": "가"})
+    await written(run_id, 1)
+    writer.add("run.completed", {})
+    await writer.close()
+    assert await asyncio.wait_for(reading, 5) == [1, 2]
+
+
+async def test_a_log_that_redis_forgot_is_written_again_with_the_same_numbers(run_id):
+    writer = RunWriter(run_id)
+    await writer.open()
+    writer.add("delta", {"text": "가"})
+    await written(run_id, 1)
+    connections.sync().flushdb()
+    writer.add("delta", {"text": "나"})
+    await written(run_id, 2)
+    writer.add("run.completed", {})
+    await writer.close()
+    events = runs.load(run_id)
+    assert [event.seq for event in events] == [1, 2, 3]
+    assert runs.text_of(events) == "가나"
+
+
+async def test_a_second_attempt_goes_on_where_the_first_stopped(run_id):
+    runs.append(run_id, [runs.RunEvent(1, "run.started", {})])
+    writer = RunWriter(run_id)
+    await writer.open()
+    writer.add("delta", {"text": "가"})
+    await writer.close()
+    assert [event.seq for event in runs.load(run_id)] == [1, 2]
+
+
+async def test_a_writer_whose_number_was_taken_by_another_writes_no_more(run_id):
+    writer = RunWriter(run_id)
+    await writer.open()
+    runs.append(run_id, [runs.RunEvent(1, "run.error", {"code": "interrupted"})])
+    writer.add("delta", {"text": "가"})
+    await asyncio.sleep(0.1)
+    await writer.abandon()
+    assert [event.type for event in runs.load(run_id)] == ["run.error"]
+
+
+def test_repair_adds_the_missing_text_and_the_last_event(run_id):
+    runs.append(run_id, [runs.RunEvent(1, "run.started", {})])
+    runs.append(run_id, [runs.RunEvent(2, "delta", {"text": "가나"})])
+    for _ in range(2):
+        runs.repair(
+            run_id, started={}, content="가나다", terminal_type="run.completed", terminal={}
+        )
+    events = runs.load(run_id)
+    assert [event.type for event in events] == ["run.started", "delta", "delta", "run.completed"]
+    assert runs.text_of(events) == "가나다"
+
+
+def test_repair_writes_a_lost_log_whole(run_id):
+    runs.repair(run_id, started={"a": 1}, content="답", terminal_type="run.completed", terminal={})
+    assert [event.type for event in runs.load(run_id)] == ["run.started", "delta", "run.completed"]
