@@ -39,7 +39,7 @@ class KeyForm(forms.Form):
 @require_http_methods(["GET", "HEAD", "POST"])
 def keys(request: HttpRequest) -> HttpResponse:
     """The user's keys; POST makes one and shows it in this answer only."""
-    form = KeyForm(request.POST or None)
+    form = KeyForm(request.POST if request.method == "POST" else None)
     new_key = ""
     if request.method == "POST" and form.is_valid():
         new_key = services.create_key(user=request.user, lifetime=form.cleaned_data["days"])

@@ -1,10 +1,12 @@
 """Settings that hold everywhere. What a deployment decides comes from the environment or `.env`."""
 
+import os
 from pathlib import Path
 
 from csp.constants import NONCE, NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
+from nura import logs
 from nura.embedded import locations
 from nura.settings import env, rag
 from nura.settings.secrets import secret_key
@@ -19,6 +21,15 @@ DATABASE_URL = env.url("DATABASE_URL", ("postgres", "postgresql"))
 REDIS_URL = env.url("REDIS_URL", ("redis", "rediss", "unix")) or locations.redis_url(DATA_DIR)
 EMBEDDED_POSTGRES = not DATABASE_URL
 EMBEDDED_REDIS = not env.text("REDIS_URL")
+
+WEB_WORKERS = env.integer("NURA_WEB_WORKERS", 1, least=1, most=64)
+DOCUMENT_WORKERS = env.integer(
+    "NURA_DOCUMENT_WORKERS", max(1, (os.cpu_count() or 1) // 2), least=1, most=256
+)
+
+LOG_FORMAT = env.choice("NURA_LOG_FORMAT", "text", ("text", "json"))
+LOGGING = logs.config(LOG_FORMAT, env.choice("NURA_LOG_LEVEL", "INFO", logs.LEVELS))
+logs.configure()
 
 SECRET_KEY = secret_key(DATA_DIR)
 DEBUG = False
@@ -48,6 +59,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "nura.metrics.MetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "nura.admin_policy.admin_policy",
@@ -115,6 +127,7 @@ LOGIN_REDIRECT_URL = "/"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Nura] "
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
 ACCOUNT_PRESERVE_USERNAME_CASING = True
 TRUSTED_PROXIES = env.integer("NURA_TRUSTED_PROXIES", 0, most=10)

@@ -176,7 +176,8 @@ def test_the_mail_is_in_the_language_of_the_page(english_client, client, minsu):
 
 def test_the_mail_names_the_product(client, minsu):
     client.post("/accounts/password/reset/", {"email": "minsu@example.com"})
-    assert "example.com" not in mail.outbox[0].subject
+    assert mail.outbox[0].subject.startswith("[Nura]")
+    assert mail.outbox[0].body.rstrip().endswith("Nura")
 
 
 def test_a_post_without_its_csrf_token_is_refused_with_a_page():
