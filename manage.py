@@ -1,16 +1,40 @@
 #!/usr/bin/env python
-"""Nura's command line."""
+"""Nura's command line. From a bare Python it first makes `.venv` and goes on inside it."""
 
 import os
 import sys
 
+from nura import bootstrap
 
-def main() -> None:
-    """Run one management command."""
+UP_OPTIONS = {"--host": "NURA_HOST", "--port": "NURA_PORT", "--data-dir": "NURA_DATA_DIR"}
+
+
+def main():
+    """Run one management command, with the embedded services if it needs them."""
+    bootstrap.enter()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
+    if sys.argv[1:2] == ["up"]:
+        take_options(sys.argv[2:])
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    from nura.embedded.command import services_for
+
+    try:
+        with services_for(sys.argv[1:]):
+            execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        sys.exit("Configuration: {}".format(error))
+
+
+def take_options(arguments):
+    """Put options of `up` into the environment: the settings, and all child processes, read it there."""
+    for option, variable in UP_OPTIONS.items():
+        for index, argument in enumerate(arguments):
+            name, separator, value = argument.partition("=")
+            if name == option:
+                value = value if separator else "".join(arguments[index + 1 : index + 2])
+                os.environ[variable] = value
 
 
 if __name__ == "__main__":

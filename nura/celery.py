@@ -1,11 +1,90 @@
 """The Celery app. Queues: `answers` (threads) and `documents` (prefork)."""
 
+import logging
 import os
+import signal
+import threading
+from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
+from redis import Redis
+from redis.exceptions import RedisError
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
+# Django's checks import every page and API; `manage.py check` is their place, not each worker.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = Celery("nura")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+logger = logging.getLogger(__name__)
+
+
+@signals.setup_logging.connect
+def _keep_our_logging(**_: Any) -> None:
+    """A receiver is enough: Celery then leaves Django's logging as it is."""
+
+
+@signals.worker_process_init.connect
+def _die_with_the_pool(**_: Any) -> None:
+    """A pool process whose parent was killed must not go on as an orphan."""
+    from nura.embedded.spawn import die_with
+
+    die_with(os.getppid(), signal.SIGKILL)
+
+
+@signals.worker_ready.connect
+def _ready(sender: Any, **_: Any) -> None:
+    _sign_of_life(sender.hostname)
+    if _worker(sender.hostname) == "answers":
+        threading.Thread(target=_warm, name="warm-up", daemon=True).start()
+
+
+@signals.heartbeat_sent.connect
+def _beating(sender: Any, **_: Any) -> None:
+    _sign_of_life(sender.eventer.hostname)
+
+
+@signals.worker_shutting_down.connect
+def _leaving(sender: str, **_: Any) -> None:
+    from nura.health import heartbeat_key
+
+    try:
+        _redis().delete(heartbeat_key(_worker(sender)))
+    except RedisError:
+        logger.info("Redis is gone; the sign of life will run out by itself")
+
+
+def _sign_of_life(hostname: str) -> None:
+    from nura.health import HEARTBEAT_SECONDS, heartbeat_key
+
+    try:
+        _redis().set(heartbeat_key(_worker(hostname)), hostname, ex=HEARTBEAT_SECONDS)
+    except RedisError as error:
+        logger.warning("No sign of life could be left in Redis: %s", type(error).__name__)
+
+
+def _worker(hostname: str) -> str:
+    """`answers@machine` -> `answers`."""
+    return hostname.partition("@")[0]
+
+
+def _redis() -> "Redis":
+    from nura.health import client
+
+    return client()
+
+
+def _warm() -> None:
+    """Load the models before the first question asks for them."""
+    from django.conf import settings
+
+    from rag.factory import engine
+
+    try:
+        engine(settings.RAG).warm()
+    except Exception:  # the worker serves without: the first question then meets the same error
+        logger.exception("The engine could not be warmed")
+    else:
+        logger.info("The engine is warm")

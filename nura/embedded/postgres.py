@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -48,7 +49,8 @@ def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
         command=_command(programs_dir, _seen_from(folder, sockets), durable),
         folder=folder,
         account=account,
-        stop_signal=signal.SIGINT,
+        stop_signal=signal.SIGINT,  # "fast": sessions are ended, everything is written
+        death_signal=signal.SIGINT,
         environment=_environment(),
     )
     spawn.clear_leftovers(launch, "postgres")
@@ -57,11 +59,10 @@ def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
     return launch
 
 
-def wait_ready(data_dir: Path, process: subprocess.Popen[bytes], timeout: float = 60.0) -> None:
+def wait_ready(data_dir: Path, alive: Callable[[], bool], timeout: float = 60.0) -> None:
     """Wait for the first connection and make the database `nura`. Raises `RuntimeError`."""
-    spawn.wait_until(lambda: process.poll() is not None or _answers(data_dir), timeout)
-    if process.poll() is not None:
-        raise RuntimeError(f"Postgres ended at once with exit code {process.returncode}")
+    if not spawn.wait_until(lambda: not alive() or answers(data_dir), timeout) or not alive():
+        raise RuntimeError("Postgres did not start; its last lines above say why")
     with connect(data_dir, "postgres") as connection:
         found = connection.execute("SELECT 1 FROM pg_database WHERE datname = 'nura'").fetchone()
         if not found:
@@ -77,7 +78,8 @@ def connect(data_dir: Path, name: str = "nura") -> psycopg.Connection[tuple[obje
     )
 
 
-def _answers(data_dir: Path) -> bool:
+def answers(data_dir: Path) -> bool:
+    """Whether it takes connections now."""
     try:
         connect(data_dir, "postgres").close()
     except psycopg.OperationalError:
@@ -109,7 +111,7 @@ def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, dur
         *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
         *(() if durable else ("--no-sync",)),
     ]
-    launch = spawn.Launch("initdb", command, draft, account, signal.SIGTERM, _environment())
+    launch = spawn.Launch("initdb", command, draft, account, environment=_environment())
     process = spawn.start(launch, subprocess.PIPE)
     output, _ = process.communicate(timeout=120)
     if process.returncode:

@@ -1,6 +1,7 @@
 """The embedded Redis: broker, run log and notices in the data folder, reached by a socket only."""
 
-import subprocess
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from redis import Redis
@@ -38,23 +39,25 @@ def prepare(data_dir: Path) -> spawn.Launch:
     }
     options = [part for name, value in settings.items() for part in (f"--{name}", value)]
     options += ["--client-output-buffer-limit", "pubsub", "64mb", "32mb", "60"]
-    launch = spawn.Launch("redis", [str(programs.redis(account)), *options], folder, account)
+    command = [str(programs.redis(account)), *options]
+    launch = spawn.Launch("redis", command, folder, account, death_signal=signal.SIGTERM)
     spawn.clear_leftovers(launch, "redis-server")
     (sockets / SOCKET).unlink(missing_ok=True)
     return launch
 
 
-def wait_ready(data_dir: Path, process: subprocess.Popen[bytes], timeout: float = 60.0) -> None:
+def wait_ready(data_dir: Path, alive: Callable[[], bool], timeout: float = 60.0) -> None:
     """Wait until it answers (a long append-only file takes time to load). Raises `RuntimeError`."""
+    if not spawn.wait_until(lambda: not alive() or answers(data_dir), timeout) or not alive():
+        raise RuntimeError("Redis did not start; its last lines above say why")
+
+
+def answers(data_dir: Path) -> bool:
+    """Whether it takes commands now."""
     client = Redis.from_url(redis_url(data_dir))
-    spawn.wait_until(lambda: process.poll() is not None or _answers(client), timeout)
-    client.close()
-    if process.poll() is not None:
-        raise RuntimeError(f"Redis ended at once with exit code {process.returncode}")
-
-
-def _answers(client: Redis) -> bool:
     try:
         return bool(client.ping())
     except (RedisConnectionError, BusyLoadingError):
         return False
+    finally:
+        client.close()

@@ -2,30 +2,35 @@
 
 import contextlib
 import fcntl
+import functools
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from nura.embedded import postgres, redis, spawn
 
 
-class FolderBusy(Exception):
+COMMAND = "a management command"
+
+
+class FolderBusyError(Exception):
     """Another process holds the data folder; `holder` is what it wrote about itself (its URL)."""
 
     def __init__(self, holder: str) -> None:
-        super().__init__(f"This data folder is in use by {holder or 'another process'}")
+        super().__init__(f"This data folder is in use: {holder or 'another process'}")
         self.holder = holder
 
 
 @contextlib.contextmanager
 def folder_lock(data_dir: Path, note: str) -> Iterator[None]:
-    """Hold the data folder alone; the kernel lets go of it when the process dies. Raises `FolderBusy`."""
+    """Hold the data folder alone until the end of this process. Raises `FolderBusyError`."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "lock").open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.seek(0)
-            raise FolderBusy(file.read().strip()) from error
+            raise FolderBusyError(file.read().strip()) from error
         file.truncate(0)
         file.write(note)
         file.flush()
@@ -43,10 +48,14 @@ def running(
             launch = postgres.prepare(data_dir, durable)
             process = spawn.start(launch, log)
             stack.callback(spawn.stop, process, launch)
-            postgres.wait_ready(data_dir, process)
+            postgres.wait_ready(data_dir, functools.partial(_lives, process))
         if with_redis:
             launch = redis.prepare(data_dir)
             process = spawn.start(launch, log)
             stack.callback(spawn.stop, process, launch)
-            redis.wait_ready(data_dir, process)
+            redis.wait_ready(data_dir, functools.partial(_lives, process))
         yield
+
+
+def _lives(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is None

@@ -6,15 +6,16 @@ be closed to the user it runs as: a checkout under /root works without opening /
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
 
@@ -37,38 +38,42 @@ class Launch:
     folder: Path
     account: Account | None = None
     stop_signal: signal.Signals = signal.SIGTERM
-    environment: Mapping[str, str] | None = field(default=None)
+    death_signal: signal.Signals = signal.SIGKILL
+    environment: Mapping[str, str] | None = None
+    descriptors: tuple[int, ...] = ()
 
 
 def start(launch: Launch, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start the program in its own process group; it gets `stop_signal` when this process dies."""
+    """Start the program; it gets its death signal when this process dies."""
+    return subprocess.Popen(launch.command, stdout=output, **options(launch))
+
+
+def options(launch: Launch) -> dict[str, Any]:
+    """How to start it, for `subprocess` and `asyncio` alike: a process group of its own, our end its end.
+
+    Start from the main thread: the death signal comes when the *thread* that started it ends.
+    """
     account = launch.account
-    return subprocess.Popen(  # noqa: PLW1509 - no other thread forks, and the hook only calls prctl
-        launch.command,
-        cwd=launch.folder,
-        env=launch.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        process_group=0,
-        user=account.uid if account else None,
-        group=account.gid if account else None,
-        extra_groups=[] if account else None,
-        preexec_fn=die_with_parent(launch.stop_signal),
-    )
+    return {
+        "cwd": launch.folder,
+        "env": launch.environment,
+        "stdin": subprocess.DEVNULL,
+        "stderr": subprocess.STDOUT,
+        "process_group": 0,
+        "user": account.uid if account else None,
+        "group": account.gid if account else None,
+        "extra_groups": [] if account else None,
+        "pass_fds": launch.descriptors,
+        "preexec_fn": functools.partial(die_with, os.getpid(), launch.death_signal),
+    }
 
 
-def die_with_parent(number: signal.Signals) -> Callable[[], None]:
-    """A hook for a new process (run after it changed its user, which would undo this)."""
-    parent = os.getpid()
-
-    def hook() -> None:
-        if _libc is not None:
-            _libc.prctl(PR_SET_PDEATHSIG, int(number))
-        if os.getppid() != parent:  # died before the line above
-            os._exit(1)
-
-    return hook
+def die_with(parent: int, number: signal.Signals) -> None:
+    """Get `number` when the parent dies. To be called after a change of user, which would undo it."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_PDEATHSIG, int(number))
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
 
 
 def stop(process: subprocess.Popen[bytes], launch: Launch, patience: float = 20.0) -> None:

@@ -1,0 +1,130 @@
+"""Logs: one line per event, readable or JSON, without line breaks from outside and without secrets."""
+
+import os
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+Event = MutableMapping[str, Any]
+
+SECRET_NAME = re.compile(r"password|secret|token|api_?key|authorization|cookie|credential", re.I)
+SECRET_VALUE = re.compile(
+    r"(?i)\b(bearer|token)\s+[\w.~+/=-]{8,}"  # a header
+    r"|://[^/\s:@]*:[^@\s]+@"  # a URL with a password
+    r"|\b(sk|nura)-[\w-]{8,}"  # a key
+)
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+HIDDEN = "[hidden]"
+QUIET = ("httpx", "httpcore", "openai", "asyncio", "urllib3", "sentence_transformers", "amqp")
+
+
+def config(log_format: str, level: str) -> dict[str, Any]:
+    """The value of Django's LOGGING. `log_format` is `json` or `text`."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "line": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": _before(),
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    *_last(as_json=log_format == "json"),
+                ],
+            }
+        },
+        "handlers": {
+            "console": {
+                "class": "logging.StreamHandler",
+                "formatter": "line",
+                "stream": "ext://sys.stderr",
+            }
+        },
+        "root": {"handlers": ["console"], "level": level},
+        "loggers": {
+            "django": {"handlers": [], "level": "INFO", "propagate": True},
+            "django.server": {"handlers": [], "level": "WARNING", "propagate": True},
+            **{name: {"level": "WARNING"} for name in QUIET},
+        },
+    }
+
+
+def configure() -> None:
+    """Let structlog's loggers write through the standard ones."""
+    structlog.configure(
+        processors=[*_before(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def hide_secrets(logger: object, method: str, event: Event) -> Event:
+    """Blank values whose name or form is that of a secret."""
+    for name, value in event.items():
+        if SECRET_NAME.search(name):
+            event[name] = HIDDEN
+        elif isinstance(value, str):
+            event[name] = SECRET_VALUE.sub(HIDDEN, value)
+    return event
+
+
+def one_line(logger: object, method: str, event: Event) -> Event:
+    """Escape line breaks and control characters: text from outside must not forge a second line."""
+    for name, value in event.items():
+        if name == "exception":
+            event[name] = "\n".join(f"    {line}" for line in str(value).splitlines())
+        elif isinstance(value, str):
+            event[name] = "".join(_escaped(character) for character in value)
+    return event
+
+
+def _escaped(character: str) -> str:
+    if character in "\u2028\u2029\u0085" or ord(character) < 32 or ord(character) == 127:
+        return character.encode("unicode_escape").decode("ascii")
+    return character
+
+
+def _before() -> list[Any]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.stdlib.ExtraAdder(allow=("run_id", "document_id", "user_id", "chat_id")),
+        structlog.processors.TimeStamper(fmt="iso" if _json() else "%H:%M:%S", utc=_json()),
+        structlog.processors.format_exc_info,
+        structlog.processors.UnicodeDecoder(),
+        hide_secrets,
+        one_line,
+    ]
+
+
+def _last(*, as_json: bool) -> list[Any]:
+    if as_json:
+        return [_with_process, structlog.processors.JSONRenderer(ensure_ascii=False)]
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=_coloured(),
+            force_colors=_coloured(),
+            pad_event_to=0,
+            pad_level=False,
+            exception_formatter=structlog.dev.plain_traceback,  # the rich one prints local values
+        )
+    ]
+
+
+def _with_process(logger: object, method: str, event: Event) -> Event:
+    event["process"] = os.environ.get("NURA_PROCESS", "command")
+    return event
+
+
+def _json() -> bool:
+    return os.environ.get("NURA_LOG_FORMAT", "") == "json" and not sys.stderr.isatty()
+
+
+def _coloured() -> bool:
+    return sys.stderr.isatty() or "NURA_LOG_COLOUR" in os.environ

@@ -1,0 +1,143 @@
+"""`manage.py up`: the whole product on one machine."""
+
+import argparse
+import asyncio
+import contextlib
+import http.client
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from nura import parts
+from nura.embedded.session import FolderBusyError, folder_lock
+from nura.preparation import prepare
+from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
+from nura.web import listen
+
+
+class Command(BaseCommand):
+    """Starts all processes and keeps them alive until Ctrl-C or SIGTERM."""
+
+    help = "Run the product with all its processes."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """`manage.py` puts host, port and data folder into the environment before the settings load."""
+        parser.add_argument("--host", help="address to listen on (NURA_HOST)")
+        parser.add_argument("--port", help="port to listen on (NURA_PORT)")
+        parser.add_argument("--data-dir", help="folder of all data (NURA_DATA_DIR)")
+        parser.add_argument("--no-seed", action="store_true", help="make no admin, no samples")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run; exit status 1 when it may not start."""
+        host, port = settings.HOST, settings.PORT
+        try:
+            with folder_lock(settings.DATA_DIR, url(host, port)), listen(host, port) as listener:
+                product = Product(listener, seed=not options["no_seed"])
+                sys.exit(asyncio.run(product.run()))
+        except FolderBusyError as error:
+            self._refuse(f"{error}. Nothing was started.")
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self._refuse(
+                f"Cannot listen on {host}:{port}: {reason}. Choose another: up --port N (NURA_PORT)."
+            )
+
+    def _refuse(self, sentence: str) -> None:
+        self.stderr.write(sentence)
+        sys.exit(1)
+
+
+class Product:
+    """All parts of one machine, from the first to the last moment."""
+
+    def __init__(self, listener: socket.socket, *, seed: bool) -> None:
+        self._seed = seed
+        self._voice = Voice(as_json=settings.LOG_FORMAT == "json")
+        self._services = self._children(parts.services())
+        self._webs = self._children(parts.webs(listener))
+        self._workers = self._children(parts.workers())
+        self._beat = self._children([parts.beat()])
+
+    async def run(self) -> int:
+        """Start, wait for the end, stop; the exit status."""
+        started = time.monotonic()
+        ending = self._listen_for_the_end()
+        work = asyncio.create_task(self._start(started))
+        await first_of(ending.wait(), self._failure(work))
+        failed = work.done() and not work.cancelled() and work.exception()
+        work.cancel()
+        self._voice.say("up", f"Cannot start: {failed}" if failed else "Stopping")
+        groups = [self._webs, self._workers, self._beat, self._services[::-1][:1], self._services[:1]]
+        await stop_in_order(groups)
+        self._voice.say("up", "Stopped")
+        return 1 if failed else 0
+
+    async def _start(self, started: float) -> None:
+        await start_all(self._services)
+        first = await asyncio.to_thread(prepare, seed=self._seed)
+        for child in [*self._webs, *self._workers, *self._beat]:
+            child.start()
+        while not await asyncio.to_thread(is_ready):
+            await asyncio.sleep(0.1)
+        self._announce(time.monotonic() - started, first=first)
+
+    def _announce(self, seconds: float, *, first: bool) -> None:
+        self._voice.say("up", f"Ready after {seconds:.1f} s: {url(settings.HOST, settings.PORT)}")
+        credentials = settings.DATA_DIR / "admin-credentials"
+        if first and credentials.is_file():
+            for line in credentials.read_text(encoding="utf-8").splitlines():
+                self._voice.say("up", line)
+            self._voice.say("up", f"(kept in {credentials})")
+        if settings.HOST in {"0.0.0.0", "::"}:  # noqa: S104 - a comparison
+            self._voice.say("up", f"Answers to these names only: {', '.join(settings.ALLOWED_HOSTS)}")
+
+    def _children(self, some: list[Part]) -> list[Child]:
+        return [Child(part, self._voice) for part in some]
+
+    def _listen_for_the_end(self) -> asyncio.Event:
+        ending = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def end() -> None:
+            if ending.is_set():  # asked twice: no more patience
+                for child in [*self._webs, *self._workers, *self._beat]:
+                    child.kill()
+            ending.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, end)
+        return ending
+
+    @staticmethod
+    async def _failure(work: "asyncio.Task[None]") -> None:
+        """Ends only when the work fails: a product that started runs on."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([work])
+            if work.exception() is None:
+                await asyncio.Event().wait()
+
+
+def url(host: str, port: int) -> str:
+    """What a person types into the browser."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - a comparison
+    return f"http://{name}:{port}"
+
+
+def is_ready() -> bool:
+    """Ask `/readyz` the way a load balancer does."""
+    host = url(settings.HOST, settings.PORT).removeprefix("http://")
+    allowed = settings.ALLOWED_HOSTS[0].lstrip(".") if settings.ALLOWED_HOSTS else "localhost"
+    connection = http.client.HTTPConnection(host, timeout=5)
+    try:
+        connection.request("GET", "/readyz", headers={"Host": allowed.replace("*", "localhost")})
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

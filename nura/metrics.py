@@ -1,0 +1,113 @@
+"""Prometheus metrics, for staff only: others learn not even that the page exists."""
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+from rest_framework.settings import api_settings
+
+from chats.models import Run
+from documents.models import Document
+
+REQUESTS = Counter("nura_http_requests", "HTTP requests", ["method", "route", "status"])
+SECONDS = Histogram("nura_http_request_seconds", "Time to the response's start", ["route"])
+SOCKETS = Gauge("nura_open_sockets", "Open WebSockets", multiprocess_mode="livesum")
+
+Response = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
+
+
+class MetricsMiddleware:
+    """Counts and times every request by its route, never by its path: paths hold ids."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Response) -> None:
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        """Handle one request."""
+        if iscoroutinefunction(self):
+            return self._awaited(request)
+        started = time.perf_counter()
+        response = self.get_response(request)
+        assert isinstance(response, HttpResponseBase)  # noqa: S101 - told apart above
+        return _counted(request, response, started)
+
+    async def _awaited(self, request: HttpRequest) -> HttpResponseBase:
+        started = time.perf_counter()
+        response = self.get_response(request)
+        assert isinstance(response, Awaitable)  # noqa: S101 - told apart above
+        return _counted(request, await response, started)
+
+
+def _counted(request: HttpRequest, response: HttpResponseBase, started: float) -> HttpResponseBase:
+    match = request.resolver_match
+    route = match.route if match else "(none)"
+    method = request.method if request.method in {"GET", "POST", "PATCH", "DELETE"} else "other"
+    REQUESTS.labels(method, route, response.status_code).inc()
+    SECONDS.labels(route).observe(time.perf_counter() - started)
+    return response
+
+
+class RowCollector(Collector):
+    """Documents and runs by status, counted when asked."""
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """One family each."""
+        for model, name in ((Document, "documents"), (Run, "runs")):
+            family = GaugeMetricFamily(f"nura_{name}", f"{name} by status", labels=["status"])
+            for status, count in model._default_manager.values_list("status").annotate(Count("pk")):
+                family.add_metric([status], count)
+            yield family
+
+
+@require_safe
+@never_cache
+def metrics(request: HttpRequest) -> HttpResponse:
+    """The metrics of this node's web processes and of the database, for staff; 404 for all others."""
+    if not _is_staff(request):
+        raise Http404
+    rows = CollectorRegistry()
+    rows.register(RowCollector())
+    body = generate_latest(_processes()) + generate_latest(rows)
+    return HttpResponse(body, content_type=CONTENT_TYPE_LATEST)
+
+
+def _processes() -> CollectorRegistry:
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        return REGISTRY
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)
+    return registry
+
+
+def _is_staff(request: HttpRequest) -> bool:
+    authenticators = [make() for make in api_settings.DEFAULT_AUTHENTICATION_CLASSES]
+    try:
+        user = Request(request, authenticators=authenticators).user
+    except APIException:
+        return False
+    return bool(user and user.is_active and user.is_staff)

@@ -1,0 +1,104 @@
+"""The processes of the product and how each is started."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from django.conf import settings
+
+from nura.embedded import postgres, redis, spawn
+from nura.supervisor import Part
+from nura.web import SOCKET_FD
+
+CELERY = (sys.executable, "-m", "celery", "-A", "nura")
+WORKER = (*CELERY, "worker", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
+ANSWER_THREADS = 32
+TASKS_PER_CHILD = 200
+"""A documents process is replaced now and then: libraries that parse files leak."""
+
+WORKER_PATIENCE = 8.0
+"""Seconds for running tasks at a stop. What is cut off is taken up again by its lease."""
+
+
+def services() -> list[Part]:
+    """Postgres and Redis, as far as they are ours; first to start, last to stop."""
+    data_dir = settings.DATA_DIR
+    parts = []
+    if settings.EMBEDDED_POSTGRES:
+        ready = partial(postgres.wait_ready, data_dir)
+        parts.append(Part("postgres", partial(postgres.prepare, data_dir), ready))
+    if settings.EMBEDDED_REDIS:
+        ready = partial(redis.wait_ready, data_dir)
+        parts.append(Part("redis", partial(redis.prepare, data_dir), ready))
+    return parts
+
+
+def webs(listener: socket.socket) -> list[Part]:
+    """The web processes; they share one listening socket, which outlives each of them."""
+    count = settings.WEB_WORKERS
+    names = ["web"] if count == 1 else [f"web{number}" for number in range(1, count + 1)]
+    return [_python(name, "-m", "nura.web", listener=listener) for name in names]
+
+
+def workers() -> list[Part]:
+    """The two kinds of workers."""
+    concurrency = str(settings.DOCUMENT_WORKERS)
+    answers = ("-n", "answers@%h", "-Q", "answers", "--pool", "threads")
+    documents = ("-n", "documents@%h", "-Q", "documents", "--pool", "prefork")
+    return [
+        _celery("answers", *WORKER, *answers, "--concurrency", str(ANSWER_THREADS)),
+        _celery(
+            *("documents", *WORKER, *documents, "--concurrency", concurrency),
+            *("--max-tasks-per-child", str(TASKS_PER_CHILD)),
+        ),
+    ]
+
+
+def beat() -> Part:
+    """The clock of the sweepers."""
+    schedule = settings.CELERY_BEAT_SCHEDULE_FILENAME
+    return _celery("beat", *CELERY, "beat", "--pidfile=", "--schedule", schedule)
+
+
+def _python(name: str, *arguments: str, listener: socket.socket) -> Part:
+    descriptor = listener.fileno()
+    launch = spawn.Launch(
+        name=name,
+        command=(sys.executable, *arguments),
+        folder=settings.BASE_DIR,
+        environment=_environment(name) | {SOCKET_FD: str(descriptor)},
+        descriptors=(descriptor,),
+    )
+    return Part(name, lambda: launch, patience=6.0)
+
+
+def _celery(name: str, *command: str) -> Part:
+    launch = spawn.Launch(
+        name=name,
+        command=command,
+        folder=settings.BASE_DIR,
+        stop_signal=signal.SIGTERM,
+        environment=_environment(name),
+    )
+    return Part(name, lambda: launch, patience=WORKER_PATIENCE)
+
+
+def _environment(name: str) -> dict[str, str]:
+    own: Mapping[str, str] = {
+        "NURA_PROCESS": name,
+        "NURA_DATA_DIR": str(settings.DATA_DIR),
+        "PYTHONUNBUFFERED": "1",
+        "MALLOC_ARENA_MAX": "2",  # threads that load models once else keep memory in many arenas
+    }
+    colour = {"NURA_LOG_COLOUR": "1"} if sys.stdout.isatty() else {}
+    return {**os.environ, **own, **colour, **_metrics(settings.DATA_DIR)}
+
+
+def _metrics(data_dir: Path) -> dict[str, str]:
+    if settings.WEB_WORKERS == 1:
+        return {}
+    return {"PROMETHEUS_MULTIPROC_DIR": str(data_dir / "metrics")}

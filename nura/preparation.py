@@ -1,0 +1,84 @@
+"""What must be done before the first request: migrate, collect static files, seed the first run."""
+
+import contextlib
+import hashlib
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.db import connection, connections
+from django.db.migrations.executor import MigrationExecutor
+
+from nura.health import WORKERS, client, heartbeat_key
+
+MIGRATION_LOCK = 0x4E757261
+"""Number of the advisory lock: of several nodes that start together one migrates, the others wait."""
+
+
+def prepare(*, seed: bool) -> bool:
+    """Bring database and static files up to date; True when this was the first run and it was seeded.
+
+    Opens connections of its own and closes them: the caller lives long.
+    """
+    try:
+        migrate()
+        collect_static()
+        forget_old_workers()
+        first = seed and not get_user_model().objects.filter(is_superuser=True).exists()
+        if first:
+            call_command("seed", verbosity=0)
+        return first
+    finally:
+        connections.close_all()
+        close_pool = getattr(connection, "close_pool", None)
+        if close_pool:
+            close_pool()
+
+
+def migrate() -> None:
+    """Apply what is missing, one node at a time."""
+    with _one_node_at_a_time():
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            call_command("migrate", interactive=False, verbosity=1, stdout=sys.stderr)
+
+
+def collect_static() -> bool:
+    """Collect the static files when they changed since the last time; True when it did."""
+    stamp = Path(settings.STATIC_ROOT) / ".stamp"
+    now = static_stamp(settings.BASE_DIR)
+    if stamp.is_file() and stamp.read_text(encoding="ascii") == now:
+        return False
+    shutil.rmtree(settings.STATIC_ROOT, ignore_errors=True)
+    call_command("collectstatic", interactive=False, verbosity=0)
+    stamp.write_text(now, encoding="ascii")
+    return True
+
+
+def static_stamp(base_dir: Path) -> str:
+    """A digest of our static files and of the versions of the packages that bring theirs."""
+    digest = hashlib.sha256((base_dir / "requirements" / "lock.txt").read_bytes())
+    for path in sorted((base_dir / "static").rglob("*")):
+        if path.is_file():
+            digest.update(f"{path}:{path.stat().st_size}:{path.stat().st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def forget_old_workers() -> None:
+    """Drop signs of life that our own Redis kept over a restart: nobody else can be alive."""
+    if settings.EMBEDDED_REDIS:
+        client().delete(*(heartbeat_key(name) for name in WORKERS))
+
+
+@contextlib.contextmanager
+def _one_node_at_a_time() -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
+        try:
+            yield
+        finally:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [MIGRATION_LOCK])

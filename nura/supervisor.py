@@ -1,0 +1,215 @@
+"""Keeps a set of processes alive: starts them, prefixes what they say, restarts what dies, ends all."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from nura.embedded import spawn
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 10.0
+STEADY_SECONDS = 20.0
+"""A process that lived this long is no crash loop: its next restart is quick again."""
+
+COLOURS = (36, 32, 33, 35, 34, 96, 92)
+WIDTH = 10
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process of the product. `prepare` is called before every start and may block."""
+
+    name: str
+    prepare: Callable[[], spawn.Launch]
+    wait_ready: Callable[[Callable[[], bool]], None] | None = None
+    patience: float = 20.0
+
+
+class Voice:
+    """Writes whole lines with the name of who says them; as JSON where the logs are JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._coloured = sys.stdout.isatty()
+        self._colours: dict[str, int] = {}
+
+    def say(self, name: str, line: str) -> None:
+        """One line of one process."""
+        if self._as_json:
+            text = line if line.startswith("{") else json.dumps({"process": name, "event": line})
+        else:
+            text = f"{self._label(name)} {line}"
+        with contextlib.suppress(BrokenPipeError):
+            print(text, flush=True)  # noqa: T201 - the console is this class's purpose
+
+    def _label(self, name: str) -> str:
+        label = f"{name:<{WIDTH}}|"
+        if not self._coloured:
+            return label
+        colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
+        return f"\x1b[{colour}m{label}\x1b[0m"
+
+
+class Child:
+    """One running part, restarted for as long as nobody stops it."""
+
+    def __init__(self, part: Part, voice: Voice) -> None:
+        self.part = part
+        self.ready = asyncio.Event()
+        self._voice = voice
+        self._stopping = asyncio.Event()
+        self._launch: spawn.Launch | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to keep it alive."""
+        self._keeper = asyncio.create_task(self._keep(), name=self.part.name)
+
+    async def stop(self) -> None:
+        """Ask it to end, then end it and all its children by force."""
+        self._stopping.set()
+        if self._running() and self._process and self._launch:
+            family = _family(self._process.pid)
+            self._signal(self._launch.stop_signal)
+            try:
+                await asyncio.wait_for(self._process.wait(), self.part.patience)
+            except TimeoutError:
+                self._voice.say("up", f"{self.part.name} does not end; killed")
+            _kill(family)
+        if self._keeper:
+            await self._keeper
+
+    def kill(self) -> None:
+        """End it and all its children now."""
+        if self._process and self._running():
+            _kill(_family(self._process.pid))
+
+    async def _keep(self) -> None:
+        delay = FIRST_DELAY
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            reason = await self._run()
+            self.ready.clear()
+            if self._stopping.is_set():
+                return
+            if time.monotonic() - started > STEADY_SECONDS:
+                delay = FIRST_DELAY
+            self._voice.say("up", f"{self.part.name} {reason}; starts again in {delay:g} s")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), delay)
+            delay = min(delay * 2, LONGEST_DELAY)
+
+    async def _run(self) -> str:
+        try:
+            self._launch = await asyncio.to_thread(self.part.prepare)
+            if self._stopping.is_set():
+                return "was stopped"
+            self._process = await asyncio.create_subprocess_exec(
+                *self._launch.command,
+                stdout=asyncio.subprocess.PIPE,
+                **spawn.options(self._launch),
+            )
+        except (OSError, RuntimeError) as error:
+            return f"could not start: {error}"
+        family = self._process.pid
+        reader = asyncio.create_task(self._relay(self._process))
+        readiness = asyncio.create_task(self._await_ready())
+        code = await self._process.wait()
+        _kill_group(family)
+        readiness.cancel()
+        reader.cancel() if reader.done() else await _finish(reader)
+        return describe(code)
+
+    async def _await_ready(self) -> None:
+        if self.part.wait_ready:
+            try:
+                await asyncio.to_thread(self.part.wait_ready, self._running)
+            except RuntimeError as error:
+                self._voice.say("up", f"{self.part.name}: {error}")
+                self.kill()
+                return
+        self.ready.set()
+
+    async def _relay(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None  # noqa: S101 - asked for at the start
+        rest = b""
+        while chunk := await process.stdout.read(65536):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._voice.say(self.part.name, line.decode(errors="replace").rstrip())
+            rest = rest[-65536:]
+        if rest:
+            self._voice.say(self.part.name, rest.decode(errors="replace").rstrip())
+
+    def _running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self._process:
+                self._process.send_signal(number)
+
+
+async def start_all(children: Sequence[Child]) -> None:
+    """Start some parts and wait until each is ready."""
+    for child in children:
+        child.start()
+    await asyncio.gather(*(child.ready.wait() for child in children))
+
+
+async def stop_in_order(groups: Sequence[Sequence[Child]]) -> None:
+    """Stop one group after the other, the members of a group together."""
+    for group in groups:
+        await asyncio.gather(*(child.stop() for child in group))
+
+
+def describe(code: int) -> str:
+    """An exit status in words."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+async def first_of(*waits: Awaitable[object]) -> None:
+    """Wait for whichever comes first and forget the others."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+
+
+async def _finish(reader: "asyncio.Task[None]") -> None:
+    """Its last lines; a grandchild that keeps the pipe open is not waited for."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(reader, 1.0)
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _kill(family: Sequence[psutil.Process]) -> None:
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
