@@ -22,7 +22,6 @@ from documents.models import Document
 
 logger = logging.getLogger(__name__)
 
-HEAD_BYTES = 64 * 1024
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 

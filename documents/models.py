@@ -3,6 +3,7 @@
 Deleting a document deletes all of them in one transaction.
 """
 
+import unicodedata
 import uuid
 from typing import TYPE_CHECKING, Self
 
@@ -39,6 +40,12 @@ class DocumentQuerySet(models.QuerySet["Document"]):
     def processing(self) -> Self:
         """What is waiting or at work."""
         return self.filter(status=Document.Status.PROCESSING)
+
+    def narrowed(self, status: str = "", q: str = "") -> Self:
+        """In one status, with a part of the name; blank narrows nothing."""
+        rows = self.filter(status=status) if status else self
+        text = unicodedata.normalize("NFC", q.strip())
+        return rows.filter(name__icontains=text) if text else rows
 
 
 class Document(models.Model):
@@ -191,6 +198,11 @@ class Chunk(models.Model):
         indexes = (GinIndex(fields=("lexemes",), name="chunk_lexemes"),)
 
     def __str__(self) -> str:
+        return self.public_id
+
+    @property
+    def public_id(self) -> str:
+        """What outside programs call the chunk."""
         return f"{self.document_id}_{self.index}"
 
 

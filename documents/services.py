@@ -2,7 +2,7 @@
 
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from django.core.files import File
 from django.db import transaction
@@ -30,8 +30,7 @@ def upload(
     described = cleaned(metadata)
     measure = files.measure(content)
     original = names.original(name)
-    content_type = sniff.content_type(content.read(files.HEAD_BYTES), original)
-    content.seek(0)
+    content_type = sniff.content_type(cast(BinaryIO, content), original)
     document = Document(
         id=uuid.uuid4(),
         owner=owner,

@@ -1,0 +1,95 @@
+"""What comes in and goes out, validated and described for the schema."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from documents.models import Chunk, Document
+from documents.names import ORIGINAL_CHARACTERS
+from documents.representation import document_json
+
+QUERY_CHARACTERS = 200
+METADATA_CHARACTERS = 64 * 1024
+
+
+class ErrorShape(serializers.Serializer[Any]):
+    """Why a document failed, or what was left out."""
+
+    code = serializers.CharField()
+    detail = serializers.CharField()
+
+
+class DocumentShape(serializers.Serializer[Document]):
+    """A document; the fields describe what `documents.representation` makes."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    content_type = serializers.CharField()
+    size = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    status = serializers.ChoiceField(choices=Document.Status.choices)
+    stage = serializers.ChoiceField(choices=Document.Stage.choices)
+    progress = serializers.FloatField(min_value=0, max_value=1)
+    error = ErrorShape(allow_null=True)
+    warnings = ErrorShape(many=True)
+    page_count = serializers.IntegerField(allow_null=True)
+    chunk_count = serializers.IntegerField()
+    metadata = serializers.DictField()
+    version = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+    def to_representation(self, instance: Document) -> dict[str, Any]:
+        """The same values as in the notices."""
+        return document_json(instance)
+
+
+class BoxShape(serializers.Serializer[Any]):
+    """A rectangle on a page, in fractions of the page as shown; origin at the top left."""
+
+    page = serializers.IntegerField()
+    x0 = serializers.FloatField()
+    y0 = serializers.FloatField()
+    x1 = serializers.FloatField()
+    y1 = serializers.FloatField()
+
+
+class ChunkShape(serializers.Serializer[Chunk]):
+    """A chunk as stored."""
+
+    chunk_id = serializers.CharField(source="public_id")
+    index = serializers.IntegerField()
+    page = serializers.IntegerField(allow_null=True)
+    page_end = serializers.IntegerField(allow_null=True)
+    section = serializers.CharField()
+    text = serializers.CharField()
+    boxes = BoxShape(many=True)
+
+
+class UploadRequest(serializers.Serializer[Any]):
+    """A new document."""
+
+    file = serializers.FileField(allow_empty_file=True)
+    metadata = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=METADATA_CHARACTERS,
+        help_text="A JSON object",
+    )
+
+
+class DocumentRequest(serializers.Serializer[Any]):
+    """Changes to a document."""
+
+    name = serializers.CharField(max_length=ORIGINAL_CHARACTERS, required=False)
+    metadata = serializers.DictField(required=False)
+
+
+class ListQuery(serializers.Serializer[Any]):
+    """What narrows the list."""
+
+    status = serializers.ChoiceField(choices=Document.Status.choices, required=False)
+    q = serializers.CharField(
+        required=False, allow_blank=True, max_length=QUERY_CHARACTERS, help_text="Part of the name"
+    )

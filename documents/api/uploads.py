@@ -1,0 +1,35 @@
+"""Receives uploads: always to disk, counted as they come, never above the limit."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.files.uploadedfile import UploadedFile
+from django.core.files.uploadhandler import TemporaryFileUploadHandler
+
+from documents.errors import FileTooLarge
+
+
+class LimitedUpload(TemporaryFileUploadHandler):
+    """Ends the request as soon as its files are larger than one file may be.
+
+    Keeps the name as sent: Django cuts it at 255 code points before Hangul is composed.
+    """
+
+    received = 0
+
+    def new_file(self, *args: Any, **kwargs: Any) -> None:
+        """Begin a file."""
+        super().new_file(*args, **kwargs)
+        self.file.sent_name = self.file_name  # type: ignore[attr-defined]
+
+    def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
+        """Count and write. Raises `FileTooLarge`."""
+        self.received += len(raw_data)
+        if self.received > settings.MAX_UPLOAD_MB * 1024 * 1024:
+            raise FileTooLarge(limit_mb=settings.MAX_UPLOAD_MB)
+        super().receive_data_chunk(raw_data, start)
+
+
+def sent_name(upload: UploadedFile) -> str:
+    """The file's name as the sender gave it."""
+    return str(getattr(upload, "sent_name", None) or upload.name or "")

@@ -1,0 +1,84 @@
+"""Pictures of PDF pages, drawn in a limited child process and kept in a folder of the caller's."""
+
+import os
+import secrets
+from pathlib import Path
+
+from documents.parsers import kinds
+from documents.parsers.base import Limits
+from documents.parsers.errors import ParserCrashed
+from documents.parsers.sandbox import Child
+from rag.errors import NuraError
+
+LIMITS = Limits(seconds=20.0)
+NARROWEST, WIDEST = 200, 2_000
+"""Pixels."""
+
+
+class PageNotFound(NuraError):
+    """The document has no such page."""
+
+    code = "page_not_found"
+    status = 404
+
+
+class NotRenderable(NuraError):
+    """Only PDF has pages that can be drawn."""
+
+    code = "not_renderable"
+    status = 415
+
+
+def page_png(
+    path: Path, content_type: str, number: int, width: int = 1200, *, cache_dir: Path
+) -> bytes:
+    """Page `number` (from 1) as PNG of about `width` pixels.
+
+    `cache_dir` belongs to one version of one file.
+
+    Raises PageNotFound, NotRenderable, or the `ParseFailed` that drawing ran into.
+    """
+    if content_type != kinds.PDF:
+        raise NotRenderable(content_type=content_type)
+    if number < 1:
+        raise PageNotFound(page=number)
+    width = min(max(width, NARROWEST), WIDEST)
+    kept = cache_dir / f"{number}-{width}.png"
+    try:
+        return kept.read_bytes()
+    except FileNotFoundError:
+        image = _drawn(path, number, width)
+    _keep(kept, image)
+    return image
+
+
+def _drawn(path: Path, number: int, width: int) -> bytes:
+    """The picture, from a child process."""
+    request = {
+        "task": "draw",
+        "path": str(path.resolve()),
+        "content_type": kinds.PDF,
+        "number": number,
+        "width": width,
+    }
+    child = Child(request, LIMITS)
+    try:
+        image = next((value for kind, value in child.frames() if kind == "bytes"), None)
+    finally:
+        child.close()
+    if image is None:
+        raise PageNotFound(page=number)
+    if not isinstance(image, bytes) or not image.startswith(b"\x89PNG"):
+        raise ParserCrashed(detail="protocol")
+    return image
+
+
+def _keep(target: Path, image: bytes) -> None:
+    """Write whole or not at all: another process may read at the same moment."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(f".{secrets.token_hex(4)}.part")
+    try:
+        part.write_bytes(image)
+        os.replace(part, target)  # noqa: PTH105 - the name says what is needed
+    finally:
+        part.unlink(missing_ok=True)
