@@ -3,13 +3,16 @@
 import os
 from pathlib import Path
 
+import django_stubs_ext
 from csp.constants import NONCE, NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
 from nura import logs
 from nura.embedded import locations
-from nura.settings import env, rag
+from nura.settings import env, rag, unfold
 from nura.settings.secrets import secret_key
+
+django_stubs_ext.monkeypatch()  # lets Django's generic classes be written with their types
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 env.load_dotenv(BASE_DIR / ".env")
@@ -167,6 +170,9 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
 }
+
+# Administration
+UNFOLD = unfold.UNFOLD
 
 # Language and time
 LANGUAGE_CODE = env.choice("NURA_LANGUAGE", "ko", ("ko", "en"))
