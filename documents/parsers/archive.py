@@ -1,4 +1,4 @@
-"""ZIP packages (DOCX, HWPX) whose sizes are never believed: bytes are counted while they inflate."""
+"""ZIP packages (DOCX, HWPX); sizes are not believed, bytes are counted while they inflate."""
 
 import zipfile
 import zlib
@@ -12,6 +12,7 @@ from documents.parsers.errors import ArchiveBomb, Corrupt, Encrypted, XmlUnsafe
 _END, _END_SIZE, _LONGEST_COMMENT = b"PK\x05\x06", 22, 65_535
 _LARGEST_DIRECTORY = 4 * MEGABYTE
 _STEP = 256 * 1024
+_DEEPEST = 256
 
 
 class Archive:
@@ -84,7 +85,7 @@ def _check_directory(file: BinaryIO) -> None:
     if at < 0:
         raise Corrupt(detail="no central directory")
     length = int.from_bytes(tail[at + 12 : at + 16], "little")
-    if _LARGEST_DIRECTORY < length:
+    if length > _LARGEST_DIRECTORY:
         raise ArchiveBomb(entries=length // 46)
 
 
@@ -106,12 +107,22 @@ def check_xml(archive: Archive, name: str) -> None:
 class _NoDocumentType:
     """Looks at XML as it streams by, keeping nothing."""
 
+    def __init__(self) -> None:
+        self._depth = 0
+
     def doctype(self, _name: str, _public: str, _system: str) -> None:
         """Called for `<!DOCTYPE`: the only way to declare an entity."""
         raise XmlUnsafe
 
     def start(self, _tag: str, _attributes: object) -> None:
-        """Called for every element; the depth is watched by libxml2."""
+        """Called for every element: libxml2 watches the depth only where it builds a tree."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise Corrupt(detail="XML nested too deep")
+
+    def end(self, _tag: str) -> None:
+        """Called behind every element."""
+        self._depth -= 1
 
     def close(self) -> None:
         """Called at the end."""

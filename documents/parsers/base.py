@@ -39,11 +39,9 @@ class Context:
         content_type: str,
         limits: Limits,
         emit: Callable[[str, object], None],
-        pdf_engine: str = "pdfium",
     ) -> None:
         self.content_type = content_type
         self.limits = limits
-        self.pdf_engine = pdf_engine
         self.metadata: dict[str, str] = {}
         self.no_text = "empty"
         self._emit = emit

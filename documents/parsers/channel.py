@@ -1,6 +1,7 @@
 """How child and parent talk: frames of a length and JSON (or raw bytes), never pickles.
 
-A frame is 4 bytes of length, 1 byte of kind of body (`J`son or `B`ytes), the body. JSON bodies are `[kind, value]`.
+A frame is 4 bytes of length, 1 byte for the kind of body (`J`son or `B`ytes), the body.
+JSON bodies are `[kind, value]`.
 """
 
 import json

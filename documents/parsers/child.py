@@ -14,7 +14,14 @@ from documents.parsers import jail, kinds, metadata, registry
 from documents.parsers.base import Context, Limits
 from documents.parsers.channel import frame, page_value
 from documents.parsers.clean import readable
-from documents.parsers.errors import Corrupt, NoText, OutOfMemory, ParseFailed, TooLarge
+from documents.parsers.errors import (
+    Corrupt,
+    NoText,
+    OutOfMemory,
+    ParseFailed,
+    TooLarge,
+    UnsupportedType,
+)
 
 Send = Callable[[str, object], None]
 
@@ -24,12 +31,13 @@ def main() -> None:
     send = _sender()
     request = json.load(sys.stdin)
     limits = Limits(**request["limits"])
+    context = Context(request["content_type"], limits, send)
     work = _draw if request["task"] == "draw" else _read
     # Loaded before the limits fall: compiled modules may still be written.
     reader = registry.parser(request["content_type"])
     jail.enter(limits, request["parent"])
     try:
-        work(request, limits, reader, send)
+        work(request, context, reader, send)
     except ParseFailed as error:
         _fail(send, error)
     except MemoryError:
@@ -60,14 +68,13 @@ def _fail(send: Send, error: ParseFailed) -> None:
     send("error", [error.code, {key: str(value)[:200] for key, value in error.params.items()}])
 
 
-def _read(request: dict[str, Any], limits: Limits, reader: Any, send: Send) -> None:
+def _read(request: dict[str, Any], context: Context, reader: Any, send: Send) -> None:
     """Stream the pages, then the metadata."""
-    context = Context(request["content_type"], limits, send, request.get("pdf_engine", "pdfium"))
     characters, seen, beginning = 0, False, ""
     for page in reader.parse(Path(request["path"]), context):
         characters += len(page.text)
-        if characters > limits.characters:
-            raise TooLarge(limit=limits.characters)
+        if characters > context.limits.characters:
+            raise TooLarge(limit=context.limits.characters)
         seen = seen or readable(page.text)
         if len(beginning) < metadata.REACH:
             beginning += page.text[: metadata.REACH] + "\n"
@@ -78,12 +85,13 @@ def _read(request: dict[str, Any], limits: Limits, reader: Any, send: Send) -> N
     send("metadata", context.metadata)
 
 
-def _draw(request: dict[str, Any], limits: Limits, reader: Any, send: Send) -> None:
+def _draw(request: dict[str, Any], context: Context, reader: Any, send: Send) -> None:
     """Send one page as PNG."""
-    if request["content_type"] != kinds.PDF:
-        raise Corrupt(detail="not a PDF")
+    if context.content_type != kinds.PDF:
+        raise UnsupportedType(found=kinds.LABELS[context.content_type])
     image = reader.draw(Path(request["path"]), request["number"], request["width"])
-    send("bytes", image)
+    if image is not None:
+        send("image", image)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Text as it may be stored: NFC, `\\n` line ends, no NUL, no surrogates, nothing invisible that breaks words."""
+"""Text as it may be stored: NFC, plain line ends, no NUL, no surrogates, nothing invisible."""
 
 import re
 import unicodedata

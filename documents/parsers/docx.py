@@ -1,4 +1,4 @@
-"""DOCX: the body in order, with what simple readers skip: text boxes, insertions, footnotes, headers."""
+"""DOCX: the body in order, with text boxes, insertions, footnotes, headers and footers."""
 
 import re
 from collections.abc import Iterator
@@ -17,13 +17,11 @@ _MAIN_TYPE = re.compile(
     rb'PartName="/?([^"]+)"[^>]*ContentType="[^"]*(?:wordprocessingml\.document|'
     rb'ms-word\.document\.macroEnabled)\.main\+xml"'
 )
-_HEADING_NAME = re.compile(
-    r"^(?:heading|제목|overskrift|titre|überschrift)\s*([1-9])$", re.IGNORECASE
-)
+_HEADING_NAME = re.compile(r"^(?:heading|제목|개요)\s*([1-9])$", re.IGNORECASE)
 
 
 class DocxParser:
-    """Reads .docx with lxml; Word documents have no fixed pages, so there is one without a number."""
+    """Reads .docx; Word documents have no fixed pages, so there is one without a number."""
 
     types = (kinds.DOCX,)
 
@@ -62,7 +60,7 @@ def _main_part(archive: Archive) -> str:
 
 
 def _root(archive: Archive, name: str) -> Any:
-    """The parsed part; document types, entities and deep nesting are refused before the tree is built."""
+    """The parsed part; document types and deep nesting are refused before a tree is built."""
     from lxml import etree
 
     check_xml(archive, name)
@@ -93,7 +91,7 @@ def _properties(archive: Archive, context: Context) -> None:
 
 
 def _heading_levels(archive: Archive, name: str) -> dict[str, int]:
-    """Style id -> heading level, by outline level or by name, inherited from the style it is based on."""
+    """Style id -> heading level, by outline level or name, inherited along `basedOn`."""
     if name not in archive:
         return {}
     try:

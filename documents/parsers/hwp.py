@@ -15,7 +15,7 @@ from rag.types import Page
 SIGNATURE = b"HWP Document File"
 _COMPRESSED = 1
 LOCKS = ((1, "password"), (2, "distribution"), (4, "drm"), (8, "certificate"), (10, "drm"))
-"""Bits of the FileHeader's flags, and what each means. A distribution document (배포용) holds only a notice."""
+"""Bits of the FileHeader's flags. A distribution document (배포용) shows others only a notice."""
 _NOTICE = "상위 버전의 배포용 문서"
 _STREAMS = re.compile(r"^(docinfo|bodytext/section\d+)$", re.IGNORECASE)
 _HEADING = re.compile(r"^(#{1,6}) +(.*)$")
@@ -85,7 +85,7 @@ def _check_stream(packed: bytes, limits: Limits) -> None:
 def check_hwpx(archive: Archive) -> None:
     """Refuse encryption by name, document types, and text that unpacks to too much.
 
-    Pictures are not counted here: unhwp has a limit of its own for them, and the child has its memory limit.
+    Pictures are not counted: unhwp has a limit of its own for them, and the child one of memory.
     """
     manifest = "META-INF/manifest.xml"
     if manifest in archive and b"encryption-data" in archive.read(manifest):
@@ -114,7 +114,7 @@ def _markdown(path: Path, context: Context) -> str:
 
 
 def _add(builder: PageBuilder, markdown: str) -> None:
-    """unhwp's Markdown as blocks: headings known as such, pictures and bold marks dropped."""
+    """Unhwp's Markdown as blocks: headings known as such, pictures and bold marks dropped."""
     text = _BOLD.sub(r"\1", _PICTURE.sub("", markdown))
     for block in re.split(r"\n\s*\n", text):
         lines = block.strip("\n").split("\n")

@@ -1,4 +1,4 @@
-"""What the child process gives up before it looks at a file. Nothing here may be undone by the child."""
+"""What the child process gives up before it looks at a file; it cannot be taken back."""
 
 import ctypes
 import os
@@ -35,7 +35,7 @@ def enter(limits: Limits, parent: int) -> None:
 def _leave_network(libc: ctypes.CDLL) -> None:
     """Go into an empty network namespace; as an ordinary user this takes a user namespace too.
 
-    Some kernels and containers refuse both. Then the parsers still hold: none of them opens a connection.
+    Some kernels and containers refuse both; no parser opens connections by itself anyway.
     """
     if libc.unshare(_CLONE_NEWNET) != 0:
         libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)

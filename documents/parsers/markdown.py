@@ -43,7 +43,7 @@ def _front_matter_end(text: str) -> int:
 
 
 def front_matter(text: str) -> dict[str, str]:
-    """Keys and values of the first level; lists are joined. No YAML: no aliases, no tags, no bombs."""
+    """Keys and values of the first level, lists joined. Not YAML: no aliases, no bombs."""
     found: dict[str, str] = {}
     key = ""
     for line in text.split("\n"):

@@ -8,13 +8,18 @@ REACH = 3_000
 
 LABELS = {
     "issuer": (
-        "발주기관", "발주처", "발주부서", "수요기관", "공고기관", "소관부처", "발행기관", "주관기관", "시행기관",
-        "issuer", "issuedby", "agency", "client", "contractingauthority",
+        "발주기관", "발주처", "발주부서", "수요기관", "공고기관", "소관부처", "발행기관",
+        "주관기관", "시행기관", "issuer", "issuedby", "agency", "client", "contractingauthority",
     ),
-    "project_name": ("사업명", "공고명", "입찰공고명", "용역명", "과제명", "공사명", "project", "projectname"),
+    "project_name": (
+        "사업명", "공고명", "입찰공고명", "용역명", "과제명", "공사명", "project", "projectname",
+    ),
     "title": ("제목", "문서명", "문서제목", "title"),
     "author": ("작성자", "저자", "담당자", "author"),
-    "date": ("공고일", "공고일자", "작성일", "작성일자", "공포일자", "시행일자", "등록일", "발행일", "date"),
+    "date": (
+        "공고일", "공고일자", "작성일", "작성일자", "공포일자", "시행일자", "등록일", "발행일",
+        "date",
+    ),
 }  # fmt: skip
 _KEYS = {label: key for key, labels in LABELS.items() for label in labels}
 _BULLET = r"[\s#>*•○□◦ㅇ❍▶■●\-–·※]*(?:[0-9가-하]{1,2}[.)]\s*)?"

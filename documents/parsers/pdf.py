@@ -105,6 +105,7 @@ def _read(document: Any, index: int) -> PageText:
     """Text and lines of one page; its memory is given back at once."""
     page = document[index]
     try:
+        page = _with_annotations(document, page, index)
         textpage = page.get_textpage()
         try:
             frame = PageFrame.of(page)
@@ -113,6 +114,18 @@ def _read(document: Any, index: int) -> PageText:
             textpage.close()
     finally:
         page.close()
+
+
+def _with_annotations(document: Any, page: Any, index: int) -> Any:
+    """The page with form fields and text notes as part of its content; the file stays."""
+    import pypdfium2.raw as pdfium
+
+    if not pdfium.FPDFPage_GetAnnotCount(page.raw):
+        return page
+    if pdfium.FPDFPage_Flatten(page.raw, pdfium.FLAT_NORMALDISPLAY) != pdfium.FLATTEN_SUCCESS:
+        return page
+    page.close()
+    return document[index]
 
 
 def _glyphs(textpage: Any, count: int) -> Iterator[Glyph]:

@@ -1,11 +1,11 @@
-"""From PDF page space (points, origin at the bottom left, before /Rotate) to fractions of the page as shown."""
+"""From PDF page space (points, origin bottom left, before /Rotate) to fractions as shown."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 
 class Glyph(NamedTuple):
-    """One character as PDFium gives it. Generated ones (spaces, line ends) have a box without width."""
+    """One character as PDFium gives it. Made-up ones (spaces, line ends) have an empty box."""
 
     code: int
     hyphen: bool

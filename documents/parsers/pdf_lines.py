@@ -1,4 +1,4 @@
-"""Puts PDFium's characters together: clean NFC text, and for each line where its characters stand."""
+"""Puts PDFium's characters together: clean NFC text, and where the characters stand."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,8 +33,8 @@ class PageText:
         parts: list[str] = []
         lines: list[Line] = []
         position, odd, total = 0, 0, 0
-        for marks, strange, joined in _rows(glyphs, frame):
-            marks = _stripped(_composed(marks))
+        for row, strange, joined in _rows(glyphs, frame):
+            marks = _stripped(_composed(row))
             odd, total = odd + strange, total + len(marks) + strange
             text = "".join(mark for mark, _ in marks)
             if position < _MOST_MAPPED:
@@ -43,13 +43,13 @@ class PageText:
             position += len(parts[-1])
         whole = "".join(parts).rstrip("\n")
         if not unicodedata.is_normalized("NFC", whole):
-            # Rare scripts compose in ways `_composed` does not know: right text matters more than boxes.
+            # Rare scripts compose in ways `_composed` does not know: text matters more than boxes.
             whole, lines = unicodedata.normalize("NFC", whole), []
         return cls(whole, tuple(lines), odd > max(total * _CODED_SHARE, 3))
 
 
 def _rows(glyphs: Iterable[Glyph], frame: PageFrame) -> Iterator[tuple[list[Mark], int, bool]]:
-    """Rows of marks as PDFium breaks them: marks, characters without meaning, joined to the next row or not."""
+    """Rows as PDFium breaks them: marks, count of meaningless codes, whether the next row joins."""
     marks: list[Mark] = []
     strange, high, hyphen = 0, 0, False
     for glyph in glyphs:
@@ -86,7 +86,7 @@ def _character(code: int) -> str:
 
 def _meaningless(code: int) -> bool:
     """Whether a code stands for no character: controls, private use, replacement marks."""
-    return code < 32 and code != 9 or 0xE000 <= code < 0xF900 or code == 0xFFFD or code >= 0xF0000
+    return (code < 32 and code != 9) or 0xE000 <= code < 0xF900 or code == 0xFFFD or code >= 0xF0000
 
 
 def _box(glyph: Glyph, frame: PageFrame) -> Rect | None:
@@ -117,7 +117,7 @@ def _composed(marks: list[Mark]) -> list[Mark]:
             result += _merged(cluster)
             cluster = []
         cluster.append(mark)
-    return result + _merged(cluster)
+    return [*result, *_merged(cluster)]
 
 
 def _joins(character: str) -> bool:
@@ -139,7 +139,7 @@ def _around(boxes: Sequence[Rect]) -> Rect:
 
 
 def _lines(marks: Sequence[Mark], position: int) -> Iterator[Line]:
-    """Lines of a row; `position` is the row's offset in the page. A jump within the row begins a new one."""
+    """Lines of a row that begins at `position` of the page; a jump begins a new one."""
     start, last = 0, None
     for index, (_, box) in enumerate(marks):
         if box is None:

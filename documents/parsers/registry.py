@@ -19,4 +19,4 @@ READERS = {
 def parser(content_type: str) -> Parser:
     """The reader of a type; its module is loaded only now."""
     module, _, name = READERS[content_type].partition(":")
-    return cast(Parser, getattr(import_module(f"documents.parsers.{module}"), name)())
+    return cast("Parser", getattr(import_module(f"documents.parsers.{module}"), name)())

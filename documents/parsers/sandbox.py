@@ -1,5 +1,6 @@
 """Runs a reader in a child process with limits; the parent survives whatever a file does to it."""
 
+import contextlib
 import json
 import logging
 import os
@@ -30,6 +31,7 @@ from rag.types import Page
 
 logger = logging.getLogger(__name__)
 
+DEFAULT = Limits()
 ROOT = Path(__file__).resolve().parents[2]
 TICK = 1.0
 """Seconds between two calls of `on_wait`."""
@@ -43,17 +45,17 @@ def _nothing() -> None:
 
 
 class Child:
-    """One child process and the frames it sends. Always `close` it: it and all it started are killed then."""
+    """One child process and the frames it sends. Always `close` it: that kills it with its kin."""
 
     def __init__(
         self, request: dict[str, Any], limits: Limits, on_wait: Callable[[], None] = _nothing
     ) -> None:
         self.limits = limits
         self.budget = limits.seconds
-        """Seconds that may still be spent waiting; what the caller does in between is not counted."""
+        """Seconds left for waiting; what the caller does in between is not counted."""
         self._on_wait = on_wait
         self._stderr = b""
-        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "documents.parsers.child"],
             cwd="/",
             env={"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "PATH": os.defpath},
@@ -77,7 +79,8 @@ class Child:
 
     def frames(self) -> Iterator[tuple[str, Any]]:
         """Frames until `end`; raises the child's error, or why it died."""
-        assert self._process.stdout and self._process.stderr  # noqa: S101 - for the type checker
+        assert self._process.stdout  # noqa: S101 - for the type checker
+        assert self._process.stderr  # noqa: S101
         largest = self.limits.characters * 8 + MEGABYTE
         buffer = bytearray()
         with selectors.DefaultSelector() as selector:
@@ -131,10 +134,8 @@ class Child:
     def close(self) -> None:
         """Kill the child with all its kin and reap it."""
         if self._process.returncode is None:
-            try:
+            with contextlib.suppress(ProcessLookupError):  # gone, not yet reaped
                 os.killpg(self._process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass  # already gone, not yet reaped
             self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
@@ -219,14 +220,14 @@ def read(
     path: Path,
     content_type: str,
     name: str = "",
-    limits: Limits = Limits(),
+    limits: Limits = DEFAULT,
     *,
     on_wait: Callable[[], None] = _nothing,
-    pdf_engine: str = "pdfium",
 ) -> Reading:
     """Start reading a document in a child of its own.
 
-    `on_wait` is called about every second while nothing comes: a heartbeat; what it raises ends the reading.
+    `on_wait` is called about every second while nothing comes: a heartbeat; what it raises
+    goes through.
     """
     if path.stat().st_size == 0:
         raise EmptyFile(name=name)
@@ -234,6 +235,5 @@ def read(
         "task": "read",
         "path": str(path.resolve()),
         "content_type": content_type,
-        "pdf_engine": pdf_engine,
     }
     return Reading(Child(request, limits, on_wait))

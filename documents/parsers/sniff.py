@@ -1,4 +1,4 @@
-"""What a file is, by its content; the name only has to agree. Cheap: no child process, no heavy import."""
+"""What a file is, by its content; the name only has to agree. Cheap: no child process."""
 
 import re
 from pathlib import Path
@@ -38,8 +38,8 @@ _MAGIC = (
 _MARKUP = (
     (re.compile(rb"^<!doctype\s+html|^<html[\s>]", re.IGNORECASE), "HTML"),
     (re.compile(rb"^(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?<HWPML[\s>]"), "HWPML"),
-    (re.compile(rb"^(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)?(?:<!DOCTYPE[^>]*>\s*)?<svg[\s>]", re.DOTALL), "SVG"),
-)  # fmt: skip
+    (re.compile(rb"^(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?<svg[\s>]"), "SVG"),
+)
 _OFFICE = (
     (b"wordprocessingml.document.main", kinds.DOCX),
     (b"ms-word.document.macroEnabled.main", kinds.DOCX),
@@ -58,9 +58,10 @@ _TEXT_TYPES = {kinds.TEXT, kinds.MARKDOWN}
 
 
 def content_type(source: Path | BinaryIO, name: str) -> str:
-    """The type of the content, which `name` must agree with. A file object is left at its beginning.
+    """The type of the content, with which `name` must agree. A file object is left at its start.
 
-    Raises EmptyFile, TypeMismatch, UnsupportedType, UnsupportedVersion, Encrypted, Corrupt or ArchiveBomb.
+    Raises EmptyFile, TypeMismatch, UnsupportedType, UnsupportedVersion, Encrypted, Corrupt,
+    ArchiveBomb.
     """
     if isinstance(source, Path):
         with source.open("rb") as file:
@@ -98,7 +99,7 @@ def _found(file: BinaryIO, head: bytes, expected: str | None) -> str:
         return _in_ole(file, expected)
     if head.startswith(b"HWP Document File"):
         raise UnsupportedVersion(found="HWP 3")
-    # Proxies and mailers put noise before a PDF; viewers look into the first 1,024 bytes, and so do we.
+    # Proxies put noise before a PDF; viewers look into the first 1,024 bytes, and so do we.
     if head.startswith(b"%PDF-") or (expected == kinds.PDF and b"%PDF-" in head[:1024]):
         return kinds.PDF
     for magic, kind in _MAGIC:
@@ -127,7 +128,7 @@ def _is_text(head: bytes) -> bool:
 
 
 def _in_zip(file: BinaryIO, expected: str | None) -> str:
-    """The kind of a ZIP package; a broken one counts as what its name says, so that it can be called broken."""
+    """The kind of a ZIP package; a broken one counts as what its name says."""
     try:
         archive = Archive(file, Limits())
         if "mimetype" in archive and b"hwp+zip" in archive.read("mimetype")[:100]:

@@ -1,4 +1,4 @@
-"""Plain text in whatever encoding Koreans save it: UTF-8, UTF-16 with a mark, CP949, then a guess."""
+"""Plain text as Koreans save it: UTF-8, UTF-16 with a mark, CP949, then a guess."""
 
 import codecs
 from collections.abc import Iterator
@@ -58,13 +58,13 @@ def decode(data: bytes) -> tuple[str, bool]:
 
 def _korean(text: str) -> bool:
     """Whether what is not ASCII is mostly Hangul: any bytes decode to something in CP949."""
-    foreign = [character for character in text if ord(character) > 127]  # noqa: PLR2004
+    foreign = [character for character in text if ord(character) > 127]
     hangul = sum("가" <= character <= "힣" for character in foreign)
     return hangul * 2 >= len(foreign)
 
 
 def _line_by_line(data: bytes) -> tuple[str, bool] | None:
-    """Files glued together from two encodings: every line for itself, or None if one cannot be read."""
+    """Files glued together from two encodings, line by line; None if a line is in neither."""
     lines = []
     for line in data.split(b"\n"):
         for encoding in ("utf-8", "cp949"):

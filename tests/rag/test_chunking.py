@@ -1,0 +1,192 @@
+"""Chunking: what holds for any text, and where real text is cut."""
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag.chunking import Split, split
+from rag.types import Heading, Line, Page
+
+WORDS = st.sampled_from(
+    [
+        "계약은",
+        "체결한다.",
+        "3.5%",
+        "Contract",
+        "ends.",
+        "가.",
+        "\n",
+        "\n\n",
+        " ",
+        "(끝)",
+        "각",
+        "e\u0301",
+        "| 칸 |",
+    ]
+)
+TEXTS = st.one_of(
+    st.lists(WORDS, max_size=120).map(" ".join),
+    st.lists(WORDS, max_size=120).map("".join),
+    st.text(alphabet="가나다. \n\u3000a#", max_size=600),
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> list[Page]:
+    pages = []
+    for number, text in enumerate(draw(st.lists(TEXTS, max_size=4)), start=1):
+        starts = draw(st.lists(st.integers(0, len(text)), max_size=4))
+        headings = tuple(
+            Heading(start, draw(st.integers(1, 4)), f"제{start}조") for start in sorted(starts)
+        )
+        pages.append(Page(number, text, headings))
+    return pages
+
+
+@settings(max_examples=300, deadline=None)
+@given(pages=documents(), size=st.integers(10, 200), overlap=st.integers(0, 60))
+def test_any_document_is_covered_by_chunks_within_their_bounds(
+    pages: list[Page], size: int, overlap: int
+) -> None:
+    result = split(pages, size=size, overlap=overlap)
+
+    covered = 0
+    for index, chunk in enumerate(result.chunks):
+        assert chunk.index == index
+        assert result.text[chunk.start : chunk.end] == chunk.text
+        assert chunk.text.strip() == chunk.text != ""
+        assert len(chunk.text) <= size
+        assert not result.text[covered : chunk.start].strip()
+        assert covered - chunk.start <= overlap
+        assert chunk.end > covered
+        covered = chunk.end
+    assert not result.text[covered:].strip()
+
+
+@settings(max_examples=100, deadline=None)
+@given(pages=documents())
+def test_a_chunk_names_the_pages_that_hold_its_ends(pages: list[Page]) -> None:
+    result = split(pages, size=80, overlap=20)
+
+    for chunk in result.chunks:
+        assert chunk.page is not None
+        assert chunk.page_end is not None
+        first, last = result.page_starts[chunk.page - 1], result.page_starts[chunk.page_end - 1]
+        assert first <= chunk.start < first + len(pages[chunk.page - 1].text)
+        assert last < chunk.end <= last + len(pages[chunk.page_end - 1].text)
+
+
+def chunks_of(text: str, *, size: int = 100, overlap: int = 20) -> list[str]:
+    return [chunk.text for chunk in split([Page(None, text)], size=size, overlap=overlap).chunks]
+
+
+def with_headings(text: str) -> Page:
+    headings, position = [], 0
+    for line in text.split("\n"):
+        if line.startswith("#"):
+            level = len(line) - len(line.lstrip("#"))
+            headings.append(Heading(position, level, line.lstrip("# ")))
+        position += len(line) + 1
+    return Page(None, text, tuple(headings))
+
+
+def test_a_short_text_is_one_chunk() -> None:
+    assert chunks_of("  여비는 실비로 지급한다.\n") == ["여비는 실비로 지급한다."]
+
+
+def test_an_empty_document_has_no_chunks() -> None:
+    assert split([], size=100, overlap=20) == Split("", (), ())
+    assert split([Page(1, " \n ")], size=100, overlap=20).chunks == ()
+
+
+def test_korean_sentences_are_kept_whole() -> None:
+    sentences = [f"제{n}항의 비용은 발주기관이 부담한다." for n in range(20)]
+
+    for chunk in chunks_of(" ".join(sentences), overlap=40):
+        assert chunk.startswith("제")
+        assert chunk.endswith("다.")
+
+
+def test_a_date_or_a_list_mark_is_no_end_of_a_sentence() -> None:
+    text = "계약 기간은 2026. 3. 11. 부터 2027. 3. 10. 까지로 한다. " * 6
+
+    for chunk in chunks_of(text.strip(), size=90, overlap=0):
+        assert chunk.endswith("한다.")
+
+
+def test_paragraphs_are_preferred_to_sentences() -> None:
+    paragraph = "첫 문장이다. 둘째 문장이다. 셋째 문장이다."
+
+    chunks = chunks_of("\n\n".join([paragraph] * 6), size=70, overlap=0)
+
+    assert all(chunk.startswith("첫") and chunk.endswith("셋째 문장이다.") for chunk in chunks)
+
+
+def test_neighbours_share_whole_sentences() -> None:
+    chunks = chunks_of(" ".join(f"{n}번 문장은 여기서 끝난다." for n in range(30)), overlap=40)
+
+    for left, right in pairwise(chunks):
+        shared = right.split(".")[0] + "."
+        assert shared in left
+
+
+def test_text_without_any_break_is_cut_at_the_size() -> None:
+    assert [len(chunk) for chunk in chunks_of("가" * 250, overlap=0)] == [100, 100, 50]
+
+
+def test_a_million_characters_without_a_break_are_cut_in_linear_time() -> None:
+    assert len(chunks_of("가" * 1_000_000, size=1000, overlap=200)) == 1250
+
+
+def test_a_section_begins_a_chunk_and_names_its_path() -> None:
+    body = "이 법은 공탁의 절차를 정한다. " * 3
+    page = with_headings(f"# 공탁법\n\n## 제1장\n\n### 제1조\n\n{body}\n\n### 제2조\n\n{body}")
+
+    chunks = split([page], size=200, overlap=20).chunks
+
+    assert [chunk.section for chunk in chunks] == [
+        "공탁법 > 제1장 > 제1조",
+        "공탁법 > 제1장 > 제2조",
+    ]
+    assert chunks[1].text.startswith("### 제2조")
+
+
+def test_tiny_sections_share_a_chunk_named_by_what_they_have_in_common() -> None:
+    page = with_headings("# 규칙\n\n## 제1조\n\n시행한다.\n\n## 제2조\n\n폐지한다.")
+
+    chunks = split([page], size=1000, overlap=200).chunks
+
+    assert [chunk.section for chunk in chunks] == ["규칙"]
+
+
+def test_a_tiny_section_does_not_swallow_the_next_chapter() -> None:
+    page = with_headings("# 가\n\n## 나\n\n짧다.\n\n# 다\n\n다른 장이다.")
+
+    assert [chunk.section for chunk in split([page], size=1000, overlap=0).chunks] == [
+        "가 > 나",
+        "다",
+    ]
+
+
+def test_boxes_cover_exactly_the_characters_of_a_chunk() -> None:
+    text = "가나다라마바사아자차\n카타파하"
+    lines = (
+        Line(0, 10, 0.1, 0.2, tuple(n / 10 for n in range(11))),
+        Line(11, 15, 0.3, 0.4, (0.0, 0.1, 0.2, 0.3, 0.4)),
+    )
+
+    first, second, *_ = split([Page(7, text, (), lines)], size=8, overlap=0).chunks
+
+    assert [(box.page, box.x0, box.x1, box.y0) for box in first.boxes] == [(7, 0.0, 0.8, 0.1)]
+    assert [(box.x0, box.x1, box.y0) for box in second.boxes] == [(0.8, 1.0, 0.1), (0.0, 0.4, 0.3)]
+
+
+def test_a_chunk_over_two_pages_has_boxes_on_both() -> None:
+    line = Line(0, 2, 0.1, 0.2, (0.1, 0.2, 0.3))
+    pages = [Page(1, "가나", (), (line,)), Page(2, "다라", (), (line,))]
+
+    (chunk,) = split(pages, size=100, overlap=0).chunks
+
+    assert (chunk.page, chunk.page_end) == (1, 2)
+    assert [box.page for box in chunk.boxes] == [1, 2]
