@@ -86,7 +86,7 @@ def retry_after(value: str) -> float | None:
 
 
 def _detail(error: Exception, key: str) -> str:
-    text = str(error)
+    text = f"{error} {getattr(error, 'code', None) or ''} {getattr(error, 'body', None) or ''}"
     if key:
         text = text.replace(key, "***")
     return _KEY.sub("***", text)[:LONGEST_DETAIL]

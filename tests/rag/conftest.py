@@ -1,0 +1,17 @@
+"""Fixtures of the engine's tests: the stand-in server and the data shared with other projects."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.servers.fixtures import _llm_server, llm_server  # noqa: F401
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Question sets and hostile files beside the project."""
+    if not SHARED.is_dir():
+        pytest.skip("../shared/data is not there")
+    return SHARED

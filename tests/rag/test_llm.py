@@ -1,0 +1,251 @@
+"""The chat-model adapter against a real HTTP server."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from rag import errors
+from rag.config import Endpoint
+from rag.llms import openai as adapter
+from rag.llms.failures import retry_after
+from rag.llms.openai import OpenAILLM
+from rag.ports import GenerationOptions
+from rag.types import HistoryMessage, Role
+from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream
+
+TURNS = (HistoryMessage(Role.SYSTEM, "be kind"), HistoryMessage(Role.USER, "안녕"))
+OK = "안녕하세요. 숙박비 상한은 1박 90,000원입니다 [1]."
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr(adapter, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(adapter, "GRACE", 0.2)
+
+
+def llm(server, **limits):
+    return OpenAILLM(Endpoint(server.url, "stand-in", api_key="sk-secret-123", **limits))
+
+
+async def collect(model, *, into=None, options=None):
+    pieces = [] if into is None else into
+    async for piece in model.stream(TURNS, options or GenerationOptions()):
+        pieces.append(piece)
+    return pieces
+
+
+def text_of(pieces):
+    return "".join(piece.text for piece in pieces)
+
+
+async def test_a_reply_streams_with_usage_and_finish_reason(llm_server):
+    llm_server.script(Stream(["안녕", "하세요"]))
+    pieces = await collect(llm(llm_server))
+    assert text_of(pieces) == "안녕하세요"
+    assert pieces[-1].finish_reason == "stop"
+    assert pieces[-1].usage.prompt_tokens == 11
+
+
+async def test_the_request_carries_roles_and_settings(llm_server):
+    await collect(llm(llm_server), options=GenerationOptions(temperature=0.0, max_tokens=77))
+    sent = llm_server.chats[0].json
+    assert [message["role"] for message in sent["messages"]] == ["system", "user"]
+    assert (sent["temperature"], sent["max_tokens"], sent["stream"]) == (0.0, 77, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "tries"),
+    [
+        (
+            401,
+            {"error": {"message": "Incorrect API key provided: sk-secret-123"}},
+            errors.LLMUnauthorized,
+            1,
+        ),
+        (403, None, errors.LLMUnauthorized, 1),
+        (404, {"error": {"message": "The model `x` does not exist"}}, errors.LLMRejected, 1),
+        (429, None, errors.LLMRateLimited, 3),
+        (
+            429,
+            {"error": {"code": "insufficient_quota", "message": "pay"}},
+            errors.LLMRateLimited,
+            1,
+        ),
+        (500, None, errors.LLMServerError, 3),
+        (502, "<html><h1>502 Bad Gateway</h1></html>", errors.LLMServerError, 3),
+        (302, None, errors.LLMRejected, 1),
+    ],
+)
+async def test_each_status_becomes_its_error_after_its_tries(
+    llm_server, status, body, error, tries
+):
+    llm_server.default = Failure(status, body)
+    with pytest.raises(error) as caught:
+        await collect(llm(llm_server))
+    assert type(caught.value) is error
+    assert len(llm_server.chats) == tries
+    assert "sk-secret" not in str(caught.value)
+    assert "html" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
+        "the request exceeds the available context size",
+        "Input is too long: prompt is too long for max_model_len",
+    ],
+)
+async def test_context_overflow_is_told_apart_in_its_forms(llm_server, message):
+    llm_server.script(Failure(400, {"object": "error", "message": message, "code": 400}))
+    with pytest.raises(errors.ContextOverflow):
+        await collect(llm(llm_server))
+
+
+async def test_a_busy_server_is_asked_again_after_the_pause_it_wants(llm_server):
+    llm_server.script(Failure(429, headers={"Retry-After": "1"}), Stream(["다시"]))
+    assert text_of(await collect(llm(llm_server))) == "다시"
+    first, second = llm_server.chats
+    assert second.at - first.at >= 1
+
+
+async def test_a_pause_of_an_hour_is_not_waited_for(llm_server):
+    llm_server.script(Failure(429, headers={"Retry-After": "3600"}))
+    with pytest.raises(errors.LLMRateLimited) as caught:
+        await collect(llm(llm_server))
+    assert caught.value.params["retry_after"] == 3600
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("2", 2), ("-3", 0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("soon", None), ("", None)],
+)
+def test_retry_after_reads_seconds_and_dates(header, seconds):
+    assert retry_after(header) == seconds
+
+
+async def test_a_refused_connection_is_unreachable():
+    model = OpenAILLM(Endpoint("http://127.0.0.1:9/v1", "m"))
+    with pytest.raises(errors.LLMUnreachable):
+        await collect(model)
+
+
+async def test_a_late_first_token_times_out_and_hangs_up(llm_server):
+    llm_server.script(Stream(["late"], first_delay=5))
+    with pytest.raises(errors.LLMTimeout) as caught:
+        await collect(llm(llm_server, first_token_timeout=0.2))
+    assert caught.value.params["phase"] == "first_token"
+    assert llm_server.chats[0].wait_closed_by_client()
+    assert len(llm_server.chats) == 1
+
+
+async def test_silence_before_any_header_times_out(llm_server):
+    llm_server.script(Hang())
+    with pytest.raises(errors.LLMTimeout):
+        await collect(llm(llm_server, first_token_timeout=0.2))
+
+
+async def test_silence_in_the_middle_keeps_what_came(llm_server):
+    llm_server.script(Hang(after=["안녕"]))
+    pieces = []
+    with pytest.raises(errors.LLMTimeout) as caught:
+        await collect(llm(llm_server, idle_timeout=0.2), into=pieces)
+    assert text_of(pieces) == "안녕"
+    assert caught.value.params["phase"] == "idle"
+
+
+async def test_the_total_limit_ends_an_endless_reply(llm_server):
+    llm_server.script(Stream(["x"] * 1000, delay=0.05))
+    with pytest.raises(errors.LLMTimeout) as caught:
+        await collect(llm(llm_server, total_timeout=0.3))
+    assert caught.value.params["phase"] == "total"
+
+
+async def test_a_reply_far_beyond_the_token_limit_is_cut(llm_server):
+    llm_server.script(Stream(["가나다라마바사아자차"] * 50))
+    pieces = await collect(llm(llm_server), options=GenerationOptions(max_tokens=5))
+    assert pieces[-1].finish_reason == "length"
+    assert len(text_of(pieces)) <= 60
+
+
+async def test_a_broken_connection_after_the_first_token_is_an_interruption(llm_server):
+    llm_server.script(BreakOff(["안녕", "하세"]))
+    pieces = []
+    with pytest.raises(errors.LLMInterrupted):
+        await collect(llm(llm_server), into=pieces)
+    assert text_of(pieces) == "안녕하세"
+    assert len(llm_server.chats) == 1
+
+
+async def test_a_connection_broken_before_any_reply_is_tried_again(llm_server):
+    llm_server.script(BreakOff([]), Stream(["둘째"]))
+    assert text_of(await collect(llm(llm_server))) == "둘째"
+
+
+async def test_closing_the_iterator_closes_the_connection(llm_server):
+    llm_server.script(Stream(["x"] * 500, delay=0.05))
+    stream = llm(llm_server).stream(TURNS, GenerationOptions())
+    await anext(stream)
+    started = time.monotonic()
+    await stream.aclose()
+    assert await asyncio.to_thread(llm_server.chats[0].wait_closed_by_client)
+    assert time.monotonic() - started < 0.5
+
+
+async def test_a_refused_parameter_is_left_out(llm_server):
+    refusal = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'."
+    llm_server.script(Failure(400, {"error": {"message": refusal}}), Stream(["됨"]))
+    assert text_of(await collect(llm(llm_server))) == "됨"
+    assert "max_completion_tokens" in llm_server.chats[1].json
+
+
+async def test_an_error_body_under_200_is_a_server_error(llm_server):
+    llm_server.default = Raw(
+        json.dumps({"error": {"message": "boom"}}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with pytest.raises(errors.LLMServerError):
+        await collect(llm(llm_server))
+
+
+async def test_null_choices_are_passed_over(llm_server):
+    body = b'data: {"choices": null}\n\ndata: {"choices": [{"index": 0, "delta": null}]}\n\n'
+    body += 'data: {"choices": [{"index": 0, "delta": {"content": "네"}, "finish_reason": "stop"}]}\n\n'.encode()
+    llm_server.script(Raw(body))
+    assert text_of(await collect(llm(llm_server))) == "네"
+
+
+@pytest.mark.parametrize("part", [0, 1, 7])
+@pytest.mark.parametrize(
+    ("name", "expected", "error"),
+    [
+        ("sse-ok", OK, None),
+        ("sse-no-done", OK, None),
+        ("sse-length", OK, None),
+        ("sse-reasoning-and-tools", OK, None),
+        ("sse-empty-answer", "", errors.LLMEmptyAnswer),
+        ("sse-cut-mid-stream", "안녕하세요. 숙박비 상한은 ", errors.LLMInterrupted),
+        ("sse-error-object-mid-stream", "안녕", errors.LLMServerError),
+        ("sse-malformed-json-chunk", "안녕하세요. 숙박비 ", errors.LLMInterrupted),
+    ],
+)
+async def test_hostile_bodies_end_as_they_should(
+    llm_server, shared_data, name, expected, error, part
+):
+    body = (shared_data / "bad-inputs" / "llm" / f"{name}.txt").read_bytes()
+    llm_server.script(Raw(body, part=part))
+    pieces = []
+    if error is None:
+        await collect(llm(llm_server), into=pieces)
+    else:
+        with pytest.raises(error):
+            await collect(llm(llm_server), into=pieces)
+    assert text_of(pieces) == expected
+
+
+def test_one_adapter_serves_several_event_loops(llm_server):
+    model = llm(llm_server)
+    for _ in range(2):
+        assert text_of(asyncio.run(collect(model))) == "안녕하세요."

@@ -1,0 +1,20 @@
+"""Fixtures of the stand-in servers: `pytest_plugins = ["tests.servers.fixtures"]`."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.llm import LLMServer
+
+
+@pytest.fixture(scope="session")
+def _llm_server() -> Iterator[LLMServer]:
+    with LLMServer() as server:
+        yield server
+
+
+@pytest.fixture
+def llm_server(_llm_server: LLMServer) -> LLMServer:
+    """An OpenAI-compatible stand-in at `llm_server.url`, its script empty; see `tests.servers.llm`."""
+    _llm_server.reset()
+    return _llm_server

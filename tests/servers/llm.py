@@ -1,0 +1,320 @@
+"""A stand-in for an OpenAI-compatible server, over real sockets, with scripted behaviour.
+
+    def test_something(llm_server):
+        llm_server.script(Failure(429, headers={"Retry-After": "1"}), Stream(["안녕", "하세요"]))
+        ...                                  # NURA_LLM_BASE_URL = llm_server.url
+        assert llm_server.chats[0].json["model"] == "stand-in"
+
+Chat requests take behaviours from the script, then `llm_server.default` (a behaviour, or a function of the request's
+JSON that returns one). Embedding requests take from `embed_script`, then deterministic vectors of `dimensions`.
+"""
+
+import asyncio
+import hashlib
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from tests.servers.wire import HttpRequest, Responder, read_request
+
+SSE = {"Content-Type": "text/event-stream; charset=utf-8"}
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A good reply in pieces; `delay` seconds before each but the first, `first_delay` before that."""
+
+    pieces: Sequence[str] = ("안녕하세요.",)
+    delay: float = 0.0
+    first_delay: float = 0.0
+    finish_reason: str = "stop"
+    usage: bool = True
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An HTTP error (or any whole response): `body` is JSON, or text as it is."""
+
+    status: int
+    body: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Says nothing until the client goes; with `after`, says those pieces first."""
+
+    after: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class BreakOff:
+    """Says some pieces and cuts the connection."""
+
+    pieces: Sequence[str] = ("안녕",)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A body byte by byte as given, cut into parts of `part` bytes (0: whole)."""
+
+    body: bytes
+    part: int = 0
+    headers: dict[str, str] = field(default_factory=lambda: dict(SSE))
+
+
+Behaviour = Stream | Failure | Hang | BreakOff | Raw
+
+
+@dataclass
+class Call:
+    """A request that came, and how it ended."""
+
+    request: HttpRequest
+    at: float
+    ended: threading.Event = field(default_factory=threading.Event)
+    closed_by_client: bool = False
+
+    @property
+    def json(self) -> Any:
+        """The request's JSON."""
+        return self.request.json
+
+    @property
+    def path(self) -> str:
+        """The path with which it came."""
+        return self.request.path
+
+    @property
+    def prompt(self) -> str:
+        """All messages of a chat request, joined."""
+        return "\n".join(str(message["content"]) for message in self.json["messages"])
+
+    def wait_closed_by_client(self, timeout: float = 5.0) -> bool:
+        """True when the client hung up before the reply was whole; waits for the end."""
+        self.ended.wait(timeout)
+        return self.closed_by_client
+
+
+class LLMServer:
+    """The server, in a thread of its own; a context manager."""
+
+    def __init__(self) -> None:
+        self.default: Behaviour | Callable[[Any], Behaviour] = Stream()
+        self.dimensions = 8
+        self.calls: list[Call] = []
+        self._script: deque[Behaviour] = deque()
+        self._embed_script: deque[Behaviour] = deque()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="llm-server", daemon=True)
+        self._ready = threading.Event()
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """The base URL, with /v1."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def chats(self) -> list[Call]:
+        """Chat requests, oldest first."""
+        return [call for call in self.calls if call.path.endswith("/chat/completions")]
+
+    @property
+    def embeddings(self) -> list[Call]:
+        """Embedding requests, oldest first."""
+        return [call for call in self.calls if call.path.endswith("/embeddings")]
+
+    def script(self, *behaviours: Behaviour) -> None:
+        """What the next chat requests meet, one each."""
+        self._script.extend(behaviours)
+
+    def embed_script(self, *behaviours: Behaviour) -> None:
+        """What the next embedding requests meet, one each."""
+        self._embed_script.extend(behaviours)
+
+    def reset(self) -> None:
+        """Forget scripts and calls; the default is a good reply again."""
+        self._script.clear()
+        self._embed_script.clear()
+        self.calls.clear()
+        self.default = Stream()
+        self.dimensions = 8
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._ready.wait(10):
+            raise RuntimeError("the stand-in did not start")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while request := await read_request(reader):
+                call = Call(request, time.monotonic())
+                self.calls.append(call)
+                if not await self._reply(call, reader, writer):
+                    break
+        finally:
+            writer.close()
+
+    async def _reply(
+        self, call: Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Reply while watching whether the client goes away; True when the connection may serve another request."""
+        work = asyncio.ensure_future(self._act(call, Responder(writer)))
+        gone = asyncio.ensure_future(_gone(reader))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            call.closed_by_client = not work.done()
+            return work.done() and not work.exception() and work.result()
+        finally:
+            for task in (work, gone):
+                task.cancel()
+            await asyncio.wait({work, gone})
+            call.ended.set()
+
+    async def _act(self, call: Call, out: Responder) -> bool:
+        if call.path.endswith("/models"):
+            await out.whole(200, JSON, _json({"object": "list", "data": [{"id": "stand-in"}]}))
+            return True
+        if call.path.endswith("/embeddings"):
+            behaviour = self._embed_script.popleft() if self._embed_script else None
+            if behaviour is None:
+                body = embeddings(call.json["input"], self.dimensions)
+                await out.whole(200, JSON, _json(body))
+                return True
+        else:
+            behaviour = self._next(call)
+        return await perform(behaviour, call.json, out)
+
+    def _next(self, call: Call) -> Behaviour:
+        if self._script:
+            return self._script.popleft()
+        return self.default(call.json) if callable(self.default) else self.default
+
+
+async def perform(behaviour: Behaviour, asked: Any, out: Responder) -> bool:
+    """Carry a behaviour out; True when the response was whole."""
+    match behaviour:
+        case Failure(status, body, headers):
+            data = (
+                body.encode()
+                if isinstance(body, str)
+                else _json(body or {"error": {"message": "no"}})
+            )
+            await out.whole(status, {**JSON, **headers}, data)
+            return True
+        case Raw(body, part, headers):
+            out.head(200, headers, length=None)
+            for start in range(0, len(body), part or len(body) or 1):
+                await out.send(body[start : start + (part or len(body))])
+            await out.end()
+            return True
+        case Stream() if not (asked or {}).get("stream"):
+            await asyncio.sleep(behaviour.first_delay)
+            await out.whole(200, JSON, _json(completion("".join(behaviour.pieces))))
+            return True
+        case Stream():
+            await _stream(behaviour, out)
+            return True
+        case Hang(pieces) | BreakOff(pieces):
+            if pieces:
+                out.head(200, SSE, length=None)
+            for piece in pieces:
+                await out.send(event(piece))
+            if isinstance(behaviour, Hang):
+                await asyncio.Event().wait()
+            return False
+
+
+async def _stream(behaviour: Stream, out: Responder) -> None:
+    out.head(200, SSE, length=None)
+    await out.writer.drain()
+    for index, piece in enumerate(behaviour.pieces):
+        await asyncio.sleep(behaviour.delay if index else behaviour.first_delay)
+        await out.send(event(piece))
+    await out.send(event("", finish_reason=behaviour.finish_reason))
+    if behaviour.usage:
+        count = len(behaviour.pieces)
+        usage = {"prompt_tokens": 11, "completion_tokens": count, "total_tokens": 11 + count}
+        await out.send(_sse({**_CHUNK, "choices": [], "usage": usage}))
+    await out.send(b"data: [DONE]\n\n")
+    await out.end()
+
+
+_CHUNK = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "stand-in"}
+
+
+def event(text: str, finish_reason: str | None = None) -> bytes:
+    """One server-sent chunk."""
+    delta = {"content": text} if text else {}
+    return _sse(
+        {**_CHUNK, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+    )
+
+
+def completion(text: str) -> dict[str, Any]:
+    """A whole reply, not streamed."""
+    message = {"role": "assistant", "content": text}
+    return {
+        **_CHUNK,
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
+    }
+
+
+def embeddings(texts: str | Sequence[str], dimensions: int) -> dict[str, Any]:
+    """Vectors that depend on nothing but the texts."""
+    rows = [texts] if isinstance(texts, str) else texts
+    data = [
+        {"object": "embedding", "index": index, "embedding": list(_vector(text, dimensions))}
+        for index, text in enumerate(rows)
+    ]
+    return {
+        "object": "list",
+        "data": data,
+        "model": "stand-in",
+        "usage": {"prompt_tokens": 1, "total_tokens": 1},
+    }
+
+
+def _vector(text: str, dimensions: int) -> Iterator[float]:
+    for index in range(dimensions):
+        digest = hashlib.sha256(f"{index}:{text}".encode()).digest()
+        yield int.from_bytes(digest[:4], "big") / 2**31 - 1
+
+
+def _sse(value: Any) -> bytes:
+    return b"data: " + _json(value) + b"\n\n"
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+async def _gone(reader: asyncio.StreamReader) -> None:
+    """Ends when the client hangs up. A well-behaved client sends nothing while it waits for a reply."""
+    await reader.read(1)
