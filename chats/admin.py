@@ -1,0 +1,172 @@
+"""Administration of conversations: messages and runs are for reading only."""
+
+from typing import Any, ClassVar
+
+from django.contrib import admin, messages
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+from django.utils.text import Truncator
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+from unfold.admin import ModelAdmin, TabularInline
+
+from chats.models import Category, Chat, Message, Run
+
+PREVIEW_CHARACTERS = 80
+
+
+class ReadOnly:
+    """Rows that the product alone writes."""
+
+    def has_add_permission(self, *_arguments: Any) -> bool:
+        """Nobody adds."""
+        return False
+
+    def has_change_permission(self, *_arguments: Any) -> bool:
+        """Nobody changes."""
+        return False
+
+    def has_delete_permission(self, *_arguments: Any) -> bool:
+        """They go with their chat."""
+        return False
+
+
+class DeletedFilter(admin.SimpleListFilter):
+    """Chats that their users see, or those they have deleted."""
+
+    title = _("deleted")
+    parameter_name = "deleted"
+
+    def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
+        """The two states."""
+        return [("no", _("Visible")), ("yes", _("Deleted"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Chat]) -> QuerySet[Chat]:
+        """Narrowed to the chosen state."""
+        if self.value() is None:
+            return queryset
+        return queryset.filter(deleted_at__isnull=self.value() == "no")
+
+
+class MessageInline(ReadOnly, TabularInline):  # type: ignore[misc]
+    """The thread within its chat."""
+
+    model = Message
+    fields = ("created_at", "role", "preview", "status", "mode")
+    readonly_fields = fields
+    show_change_link = True
+    extra = 0
+    per_page = 20
+
+    @admin.display(description=_("content"))
+    def preview(self, message: Message) -> str:
+        """The first words."""
+        return Truncator(message.content).chars(PREVIEW_CHARACTERS)
+
+
+@admin.register(Chat)
+class ChatAdmin(ModelAdmin):  # type: ignore[misc]
+    """Chats of all users, with those that their users deleted."""
+
+    list_display = ("title", "owner", "message_count", "is_visible", "updated_at")
+    list_filter = (DeletedFilter, "updated_at")
+    list_select_related = ("owner",)
+    search_fields = ("title", "owner__username")
+    fields = ("title", "owner", "category", "history_pairs", "deleted_at", "created_at")
+    readonly_fields = ("owner", "category", "deleted_at", "created_at")
+    actions: ClassVar = ("restore",)
+    inlines = (MessageInline,)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Chats begin with a question."""
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Chat]:
+        """With the number of messages."""
+        chats: QuerySet[Chat] = super().get_queryset(request)
+        return chats.annotate(count_of_messages=Count("messages"))
+
+    @admin.display(description=_("messages"), ordering="count_of_messages")
+    def message_count(self, chat: Chat) -> int:
+        """How long the thread is."""
+        count: int = getattr(chat, "count_of_messages", 0)
+        return count
+
+    @admin.display(description=_("Visible"), boolean=True)
+    def is_visible(self, chat: Chat) -> bool:
+        """Whether its user still sees it."""
+        return chat.deleted_at is None
+
+    @admin.action(description=_("Restore deleted chats"), permissions=("change",))
+    def restore(self, request: HttpRequest, chats: QuerySet[Chat]) -> None:
+        """Give deleted chats back to their users."""
+        ids = list(chats.exclude(deleted_at=None).values_list("pk", flat=True))
+        count = Chat.objects.filter(pk__in=ids).update(deleted_at=None)
+        text = ngettext("%(count)d chat restored.", "%(count)d chats restored.", count)
+        self.message_user(request, text % {"count": count}, messages.SUCCESS)
+
+
+@admin.register(Message)
+class MessageAdmin(ReadOnly, ModelAdmin):  # type: ignore[misc]
+    """Messages of all users."""
+
+    list_display = ("preview", "role", "status", "mode", "owner", "created_at")
+    list_filter = ("role", "status", "mode", "created_at")
+    list_select_related = ("chat__owner",)
+    search_fields = ("content", "chat__title", "chat__owner__username")
+    ordering = ("-created_at",)
+    show_full_result_count = False
+    fields = (
+        "chat",
+        "role",
+        "status",
+        "mode",
+        "content",
+        "sources",
+        "scope",
+        "usage",
+        "error_code",
+        "question_type",
+        "created_at",
+    )
+
+    @admin.display(description=_("content"))
+    def preview(self, message: Message) -> str:
+        """The first words."""
+        return Truncator(message.content).chars(PREVIEW_CHARACTERS) or "-"
+
+    @admin.display(description=_("owner"), ordering="chat__owner__username")
+    def owner(self, message: Message) -> str:
+        """Whose chat it is in."""
+        return message.chat.owner.get_username()
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnly, ModelAdmin):  # type: ignore[misc]
+    """Who answers what, and since when."""
+
+    list_display = ("id", "owner", "state", "attempts", "lease_until", "created_at")
+    list_filter = ("message__status", "created_at")
+    list_select_related = ("owner", "message")
+    search_fields = ("id", "owner__username")
+    ordering = ("-created_at",)
+    show_full_result_count = False
+
+    @admin.display(description=_("status"), ordering="message__status")
+    def state(self, run: Run) -> str:
+        """That of the message which it writes."""
+        return run.message.get_status_display()
+
+
+@admin.register(Category)
+class CategoryAdmin(ModelAdmin):  # type: ignore[misc]
+    """Labels that users gave their chats."""
+
+    list_display = ("name", "owner")
+    list_select_related = ("owner",)
+    search_fields = ("name", "owner__username")
+    readonly_fields = ("owner",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """A label belongs to the user who makes it."""
+        return False

@@ -1,0 +1,128 @@
+"""The administration pages: who may open them, what they do, and their content security policy."""
+
+import re
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import strip_tags
+from knox.models import AuthToken
+
+from chats.models import Chat, Message, Run
+from documents.models import Document
+from nura.accounts import services
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def minsu():
+    return User.objects.create_user("minsu", password="p")
+
+
+@pytest.fixture
+def chat(minsu):
+    chat = Chat.objects.create(owner=minsu, title="예산 질문")
+    question = Message.objects.create(
+        chat=chat, role="user", content="예산은?", created_at=timezone.now()
+    )
+    answer = Message.objects.create(
+        chat=chat, role="assistant", parent=question, content="3억", created_at=timezone.now()
+    )
+    Run.objects.create(owner=minsu, message=answer, enqueued_at=timezone.now())
+    Document.objects.create(owner=minsu, name="a.txt", file="a.txt", size=3, sha256="0")
+    return chat
+
+
+def registered_lists():
+    return [
+        reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+        for model in admin.site._registry
+    ]
+
+
+def test_every_list_and_its_first_row_open(admin_client, chat):
+    assert admin_client.get("/admin/").status_code == 200
+    for address in registered_lists():
+        page = admin_client.get(address)
+        assert page.status_code == 200, address
+        row = re.search(rf'href="({address}[^"/?]+/change/)', page.content.decode())
+        if row:
+            assert admin_client.get(row[1]).status_code == 200, row[1]
+
+
+def test_every_list_can_be_searched(admin_client, chat):
+    for address in registered_lists():
+        assert admin_client.get(address, {"q": "예산 x"}).status_code == 200, address
+
+
+def test_ordinary_users_are_refused(client, minsu):
+    client.force_login(minsu)
+    for address in registered_lists():
+        assert client.get(address).status_code in {302, 403}, address
+    assert client.get("/admin/login/").status_code == 403
+
+
+def test_strangers_are_sent_to_the_one_sign_in_page(client):
+    address = client.get("/admin/", follow=True).redirect_chain[-1][0]
+    assert address.startswith("/accounts/login/?next=")
+
+
+def test_the_pages_are_korean(admin_client, chat):
+    for address in ["/admin/", *registered_lists()]:
+        page = admin_client.get(address).content.decode()
+        text = strip_tags(re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL))
+        assert set(re.findall(r"\b[A-Z][a-z]+ [a-z]+\b", text)) <= {"English en"}, address
+
+
+def test_only_the_administration_has_a_relaxed_policy(admin_client):
+    def policy(address):
+        return admin_client.get(address).headers["Content-Security-Policy"]
+
+    assert "'unsafe-eval'" in policy("/admin/")
+    assert "'unsafe-eval'" not in policy("/settings/keys")
+    assert "'unsafe-inline'" not in policy("/settings/keys")
+    assert "default-src 'self'" in policy("/admin/")
+
+
+def test_a_deleted_chat_can_be_found_and_restored(admin_client, chat):
+    Chat.objects.update(deleted_at=timezone.now())
+    address = reverse("admin:chats_chat_changelist")
+    assert chat.title in admin_client.get(address, {"deleted": "yes"}).content.decode()
+    assert chat.title not in admin_client.get(address, {"deleted": "no"}).content.decode()
+    admin_client.post(address, {"action": "restore", "_selected_action": [str(chat.pk)]})
+    chat.refresh_from_db()
+    assert chat.deleted_at is None
+
+
+def test_messages_cannot_be_changed(admin_client, chat):
+    message = chat.messages.first()
+    address = reverse("admin:chats_message_change", args=[message.pk])
+    assert admin_client.post(address, {"content": "forged"}).status_code == 403
+    message.refresh_from_db()
+    assert message.content == "예산은?"
+
+
+def test_all_keys_of_a_user_can_be_revoked(admin_client, minsu):
+    services.create_key(user=minsu)
+    address = reverse("admin:auth_user_changelist")
+    admin_client.post(address, {"action": "revoke_keys", "_selected_action": [minsu.pk]})
+    assert not AuthToken.objects.exists()
+
+
+def test_a_user_can_be_made_and_sign_in(admin_client):
+    form = {"username": "hana", "password1": "long enough 42", "password2": "long enough 42"}
+    admin_client.post("/admin/auth/user/add/", form | {"usable_password": "true"})
+    form = {"login": "hana", "password": "long enough 42"}
+    assert Client().post("/accounts/login/", form).status_code == 302
+
+
+def test_a_deactivated_user_is_out_at_once(admin_client, minsu):
+    client = Client()
+    client.force_login(minsu)
+    form = {"username": "minsu", "email": "", "is_active": ""}
+    admin_client.post(f"/admin/auth/user/{minsu.pk}/change/", form)
+    assert client.get("/settings/keys").status_code == 302

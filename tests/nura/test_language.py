@@ -1,0 +1,62 @@
+"""Which language a request speaks."""
+
+import pytest
+from django.test import RequestFactory
+from django.utils import translation
+
+from nura.language import from_request
+
+requests = RequestFactory()
+
+
+@pytest.mark.parametrize("accepted", ["", "en-US,en;q=0.9", "fr", "*", ";;;q=x"])
+def test_a_page_is_korean_whatever_the_browser_says(accepted):
+    assert from_request(requests.get("/", headers={"Accept-Language": accepted})) == "ko"
+
+
+def test_a_page_is_in_the_language_chosen_in_it():
+    request = requests.get("/")
+    request.COOKIES["django_language"] = "en"
+    assert from_request(request) == "en"
+
+
+def test_an_unknown_chosen_language_is_the_default():
+    request = requests.get("/")
+    request.COOKIES["django_language"] = "xx"
+    assert from_request(request) == "ko"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "language"),
+    [
+        ("en-US,en;q=0.9,ko;q=0.8", "en"),
+        ("ko-KR", "ko"),
+        ("fr;q=0.9,en;q=0.2", "en"),
+        ("fr", "ko"),
+        ("", "ko"),
+        ("*", "ko"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/api/v1/me", "/v1/models", "/ws/chat/"])
+def test_a_program_gets_the_language_it_accepts(path, accepted, language):
+    assert from_request(requests.get(path, headers={"Accept-Language": accepted})) == language
+
+
+@pytest.mark.django_db
+def test_the_default_language_is_a_setting(settings):
+    settings.LANGUAGE_CODE = "en"
+    assert from_request(requests.get("/")) == "en"
+
+
+@pytest.mark.django_db
+def test_choosing_a_language_in_the_page_is_remembered(client):
+    client.post("/i18n/setlang/", {"language": "en", "next": "/accounts/login/"})
+    assert client.get("/accounts/login/").headers["Content-Language"] == "en"
+
+
+@pytest.mark.django_db
+def test_one_request_leaves_no_language_to_the_next(client):
+    answer = client.get("/api/v1/me", headers={"Accept-Language": "en"})
+    assert answer.headers["Content-Language"] == "en"
+    assert client.get("/api/v1/me").headers["Content-Language"] == "ko"
+    translation.deactivate()
