@@ -33,7 +33,7 @@ class Measure:
     sha256: str
 
 
-def measure(content: File[Any]) -> Measure:
+def measure(content: "File[Any]") -> Measure:
     """Count and hash in one pass. Raises `FileTooLarge`."""
     limit = settings.MAX_UPLOAD_MB * 1024 * 1024
     digest, size = hashlib.sha256(), 0
@@ -46,7 +46,7 @@ def measure(content: File[Any]) -> Measure:
     return Measure(size, digest.hexdigest())
 
 
-def store(document_id: UUID, original_name: str, content: File[Any]) -> str:
+def store(document_id: UUID, original_name: str, content: "File[Any]") -> str:
     """Keep the file under a name of our making; the storage's name for it comes back."""
     name = f"documents/{document_id}/original{names.extension(original_name)}"
     try:

@@ -23,7 +23,7 @@ def upload(
     *,
     owner: "User",
     name: str,
-    content: File[Any],
+    content: "File[Any]",
     metadata: dict[str, Any] | None = None,
 ) -> Document:
     """Keep the file and let a worker process it. Raises what is wrong with name, size, type or metadata."""

@@ -8,3 +8,7 @@ class NuraConfig(AppConfig):
 
     name = "nura"
     verbose_name = "Nura"
+
+    def ready(self) -> None:
+        """Let every process that sends tasks send them with our Celery app, web processes too."""
+        from nura import celery  # noqa: F401

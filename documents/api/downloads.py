@@ -50,13 +50,13 @@ def picture(png: bytes) -> HttpResponse:
     return HttpResponse(png, content_type="image/png", headers=headers)
 
 
-def _blocks(file: File[Any] | IO[bytes]) -> Iterator[bytes]:
+def _blocks(file: "File[Any] | IO[bytes]") -> Iterator[bytes]:
     with file:
         while block := file.read(BLOCK):
             yield block
 
 
-async def _blocks_async(file: File[Any] | IO[bytes]) -> AsyncIterator[bytes]:
+async def _blocks_async(file: "File[Any] | IO[bytes]") -> AsyncIterator[bytes]:
     """The same without blocking the loop: Django would gather a plain iterator in memory under ASGI."""
     try:
         while block := await asyncio.to_thread(file.read, BLOCK):
