@@ -113,6 +113,6 @@ def _text(value: object) -> str:
     return str(value).replace("\0", "").encode("utf-8", "ignore").decode()[:PARAMETER_CHARACTERS]
 
 
-def _end(claim: Claim, **changes: Any) -> None:
+def _end(claim: Claim, /, **changes: Any) -> None:
     if not claim.held().update(**changes):
         raise IngestLost

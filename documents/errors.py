@@ -46,13 +46,6 @@ class StorageFailed(NuraError):
     status = 503
 
 
-class PageNotRendered(NuraError):
-    """The page cannot be shown as a picture."""
-
-    code = "page_not_rendered"
-    status = 422
-
-
 class IngestLost(NuraError):
     """The document was deleted, cancelled or claimed by another worker: stop quietly."""
 

@@ -81,7 +81,7 @@ def _keys(cursor: CursorWrapper, count: int) -> list[int]:
 
 def _page_rows(document_id: UUID, content: Content) -> Iterable[tuple[Any, ...]]:
     for page, start in zip(content.pages, content.starts, strict=True):
-        yield document_id, page.number or 1, start, page.text
+        yield document_id, page.number or 1, start, _storable(page.text)
 
 
 def _chunk_rows(
@@ -94,12 +94,12 @@ def _chunk_rows(
             document.pk,
             document.owner_id,
             chunk.index,
-            chunk.text,
+            _storable(chunk.text),
             chunk.start,
             chunk.end,
             chunk.page,
             chunk.page_end,
-            chunk.section,
+            _storable(chunk.section),
             Jsonb([_box(box) for box in chunk.boxes]),
             sum(terms.values()),
             lexical.tsvector(terms),
@@ -113,6 +113,11 @@ def _vector_rows(
     for key, indexed in zip(keys, chunks, strict=True):
         if indexed.vector is not None:
             yield key, space.pk, document_id, lexical.halfvec(indexed.vector)
+
+
+def _storable(text: str) -> str:
+    """Postgres takes neither NUL nor half a surrogate pair; another character in their place keeps offsets true."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _box(box: Box) -> dict[str, float]:

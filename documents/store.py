@@ -1,5 +1,6 @@
 """Search in Postgres: the engine's `PassageStore` over a fixed set of documents."""
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -196,7 +197,7 @@ def _passage(row: tuple[Any, ...]) -> Passage:
         page=page,
         page_end=page_end,
         section=section,
-        boxes=tuple(Box(**box) for box in boxes),
+        boxes=tuple(Box(**box) for box in json.loads(boxes)),
     )
 
 

@@ -94,7 +94,10 @@ DOCUMENTS = {
         "The file could not be stored or read back. Try again; if it stays, tell your "
         "administrator."
     ),
-    "page_not_rendered": _("This page cannot be shown as a picture. Download the file to see it."),
+    "page_not_found": _("The document has no such page. Choose another one."),
+    "not_renderable": _(
+        "Only the pages of PDF files can be shown as pictures. Download the file to see it."
+    ),
     "worker_lost": _(
         "Processing broke off more than once. Process the document again; if it stays, save the "
         "file anew and upload that."

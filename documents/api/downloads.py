@@ -9,8 +9,10 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
+from documents import files, rendering
 from documents.errors import StorageFailed
 from documents.models import Document
+from documents.rendering import PageNotFound
 
 BLOCK = 256 * 1024
 SAFE_HEADERS = {
@@ -44,8 +46,14 @@ def text(document: Document) -> HttpResponse:
     )
 
 
-def picture(png: bytes) -> HttpResponse:
-    """A rendered page."""
+def picture(document: Document, number: int) -> HttpResponse:
+    """A page as PNG, rendered once and kept. Raises `PageNotFound`, `NotRenderable` or `ParseFailed`."""
+    if number > (document.page_count or 0):
+        raise PageNotFound(page=number)
+    with files.local(document) as path:
+        png = rendering.page_png(
+            path, document.content_type, number, cache_dir=files.cache_folder(document.pk)
+        )
     headers = SAFE_HEADERS | {"Cache-Control": "private, max-age=300"}
     return HttpResponse(png, content_type="image/png", headers=headers)
 

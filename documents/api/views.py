@@ -16,7 +16,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from documents import metadata, pictures, services
+from documents import metadata, services
 from documents.api import downloads
 from documents.api.shapes import (
     ChunkShape,
@@ -139,7 +139,7 @@ class DocumentViewSet(
     @action(detail=True, url_path="pages/<int:number>.png", content_negotiation_class=AnyAccept)
     def page(self, request: Request, pk: UUID, number: int) -> HttpResponse:
         """Show a page as a picture."""
-        return downloads.picture(pictures.page_png(document=self.get_object(), number=number))
+        return downloads.picture(self.get_object(), number)
 
     def _uploads(self, request: HttpRequest | Request | None) -> bool:
         method = (request.method or "").lower() if request else ""

@@ -1,0 +1,130 @@
+"""Documents in tests: real Postgres and Redis, a small embedder in place of the model."""
+
+import hashlib
+import time
+import uuid
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.files.base import ContentFile
+from rest_framework.test import APIClient
+
+from documents import ingest, services, spaces
+from documents.models import Document
+from rag.config import RagConfig
+from rag.factory import Engine
+
+
+class TinyEmbedder:
+    """16 figures from the words of a text: the same words, the same direction."""
+
+    name = "tiny"
+    dimensions = 16
+    languages = frozenset({"*"})
+
+    def embed_passages(self, texts):
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text):
+        vector = [0.01] * self.dimensions
+        for word in text.split():
+            vector[hashlib.blake2b(word.encode(), digest_size=1).digest()[0] % 16] += 1.0
+        length = sum(value * value for value in vector) ** 0.5
+        return [value / length for value in vector]
+
+
+@pytest.fixture
+def embedder():
+    return TinyEmbedder()
+
+
+@pytest.fixture
+def tiny_engine(monkeypatch, embedder):
+    """The engine with the tiny embedder, wherever documents ask for the engine."""
+    engine = Engine(RagConfig(), embedder=embedder)
+    monkeypatch.setattr(ingest, "engine", lambda _config: engine)
+    monkeypatch.setattr(spaces, "engine", lambda _config: engine)
+    return engine
+
+
+@pytest.fixture(autouse=True)
+def own_files(settings, tmp_path):
+    """Files of a test stay in its own folder."""
+    settings.MEDIA_ROOT = tmp_path / "files"
+    settings.DATA_DIR = tmp_path
+
+
+@pytest.fixture
+def owner(db):
+    return User.objects.create_user("owner", password="secret-of-the-owner")
+
+
+@pytest.fixture
+def stranger(db):
+    return User.objects.create_user("stranger", password="secret-of-the-stranger")
+
+
+@pytest.fixture
+def api(owner):
+    client = APIClient()
+    client.force_authenticate(owner)
+    return client
+
+
+@pytest.fixture
+def stranger_api(stranger):
+    client = APIClient()
+    client.force_authenticate(stranger)
+    return client
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What was handed to the broker, instead of a worker that takes it."""
+    from documents import queue
+
+    tasks = []
+    monkeypatch.setattr(
+        queue.current_app, "send_task", lambda name, args, **_: tasks.append((name, args[0]))
+    )
+    return tasks
+
+
+TEXT = "# 휴가 규정\n\n연차 휴가는 15일이다.\n\n# 출장 규정\n\n출장비는 하루 5만 원이다.\n"
+
+
+def upload(owner, *, name="규정.md", content=TEXT, metadata=None):
+    data = content.encode() if isinstance(content, str) else content
+    return services.upload(owner=owner, name=name, content=ContentFile(data), metadata=metadata)
+
+
+def make_row(owner, **fields):
+    """A document's row without an upload."""
+    key = uuid.uuid4()
+    values = {
+        "id": key,
+        "owner": owner,
+        "name": "규정.md",
+        "original_name": "규정.md",
+        "file": f"documents/{key}/original.md",
+        "content_type": "text/markdown",
+        "size": 10,
+        "sha256": "0" * 64,
+    }
+    return Document.objects.create(**values | fields)
+
+
+def wait_until(condition, seconds=20.0):
+    """Poll until `condition()` is true; its last value comes back."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return value
+
+
+def stored_files():
+    """All files in the storage."""
+    root = settings.MEDIA_ROOT
+    return sorted(path for path in root.rglob("*") if path.is_file()) if root.exists() else []

@@ -1,0 +1,253 @@
+import random
+import uuid
+
+import pytest
+from django.db import connection
+from rank_bm25 import BM25Okapi
+
+from documents import claims, lexical, rows, spaces
+from documents import store as store_module
+from documents.models import Chunk, Document, EmbeddingSpace
+from documents.store import ScopedStore
+from rag.errors import RetrievalFailed
+from rag.retrieval.bm25 import B, K1, term_weight
+from rag.types import Box, Chunk as RagChunk, IndexedChunk, Page
+from tests.documents.conftest import TinyEmbedder, make_row
+
+pytestmark = pytest.mark.django_db
+
+
+def index(owner, chunks, embedder=None, name="규정.md"):
+    """A completed document with these chunks: texts, or mappings of terms."""
+    embedder = embedder or TinyEmbedder()
+    document = make_row(owner, name=name)
+    indexed = []
+    for number, terms in enumerate(chunks):
+        text = terms if isinstance(terms, str) else " ".join(terms)
+        counts = {}
+        for word in terms.split() if isinstance(terms, str) else terms:
+            counts[word] = counts.get(word, 0) + 1
+        chunk = RagChunk(number, text, 0, len(text), 1, 1, "절", (Box(1, 0.1, 0.2, 0.3, 0.4),))
+        indexed.append(IndexedChunk(chunk, counts, tuple(embedder.embed_query(text))))
+    page = Page(1, "\n".join(entry.chunk.text for entry in indexed))
+    claim = claims.take(document.pk)
+    content = rows.Content([page], [0], indexed, {}, [])
+    rows.replace(claim, content, spaces.active_space(embedder))
+    return document
+
+
+def store(*documents):
+    return ScopedStore(
+        [document.pk for document in documents], space=spaces.active_space(TinyEmbedder())
+    )
+
+
+def test_bm25_ranks_as_rank_bm25_does_on_the_same_tokens(owner):
+    dice = random.Random(7)
+    words = [f"말{n}" for n in range(60)]
+    texts = [dice.choices(words, weights=range(60, 0, -1), k=600) for _ in range(80)]
+    found = store(index(owner, texts[:50]), index(owner, texts[50:]))
+    oracle = BM25Okapi(texts, k1=K1, b=B, epsilon=0.0)
+    plain = found._weigh  # the oracle's own IDF may be negative: give it ours
+    for _ in range(5):
+        query = dict.fromkeys(dice.sample(words, 6), 1)
+        with connection.cursor() as cursor:
+            oracle.idf = {term.text: term.score for term in plain(cursor, query)}
+        scores = oracle.get_scores(list(query))
+        best = sorted(scores, reverse=True)[:10]
+        hits = found.bm25(query, 10)
+        assert [hit.score for hit in hits] == pytest.approx(best, rel=1e-3)
+
+
+def test_bm25_prefers_the_rare_term(owner):
+    document = index(owner, ["연차 휴가", "연차 출장", "연차 수당"])
+    hits = store(document).bm25({"연차": 1, "출장": 1}, 5)
+    assert hits[0].passage.text == "연차 출장"
+    assert hits[0].scores["coverage"] == pytest.approx(1.0)
+    assert 0 < hits[1].scores["coverage"] < 1
+
+
+def test_terms_that_nobody_holds_lower_the_coverage(owner):
+    document = index(owner, ["연차 휴가"])
+    (hit,) = store(document).bm25({"연차": 1, "우주선": 1}, 5)
+    assert 0.3 < hit.scores["coverage"] < 0.7
+
+
+def test_frequencies_are_those_of_the_scope(owner):
+    one = index(owner, ["가 나", "가 다"])
+    index(owner, ["나"] * 50)
+    (hit, *_) = store(one).bm25({"나": 1}, 5)
+    assert hit.score == pytest.approx(
+        0.6931 * term_weight(1, 2, lexical.REFERENCE_LENGTH), rel=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    "term",
+    ["'", "\\", "a'b", "a\\'b", "&", "|", "!", "(", ")", ":*", "a:*", "' | 'x", "%s", "%(x)s",
+     "<->", "x:A", "a b", "\"", "''", "\\\\", "$$", "{1:2}/3", ","],
+)  # fmt: skip
+def test_hostile_terms_are_literal(owner, term):
+    document = index(owner, [[term, "보통"], ["x", "a", "b", "보통"]])
+    hits = store(document).bm25({term: 1}, 5)
+    assert [hit.passage.index for hit in hits] == [0]
+
+
+def test_terms_with_nul_or_of_great_length_do_no_harm(owner):
+    long = "가" * 5000
+    document = index(owner, [[long, "나\0나", "\0", ""], ["다"]])
+    found = store(document)
+    assert [hit.passage.index for hit in found.bm25({long: 1}, 5)] == [0]
+    assert [hit.passage.index for hit in found.bm25({"나나": 1, "\0": 1}, 5)] == [0]
+    assert found.bm25({"\0": 3, "": 1}, 5) == []
+
+
+def test_a_thousand_terms_are_bounded(owner):
+    document = index(owner, ["말1 말2"])
+    assert store(document).bm25({f"말{n}": 1 for n in range(3000)}, 5)
+
+
+def test_nothing_out_of_scope_is_found(owner, stranger):
+    mine = index(owner, ["비밀 계획"])
+    theirs = index(stranger, ["비밀 계획"])
+    found = store(mine)
+    vector = TinyEmbedder().embed_query("비밀 계획")
+    assert {h.passage.document_id for h in found.bm25({"비밀": 1}, 10)} == {mine.pk}
+    assert {h.passage.document_id for h in found.similar(vector, 10)} == {mine.pk}
+    keys = list(Chunk.objects.order_by("pk").values_list("pk", flat=True))
+    assert {p.document_id for p in found.chunks(keys)} == {mine.pk}
+    assert {p.document_id for p in found.opening(10)} == {mine.pk}
+    assert theirs.pk not in {h.passage.document_id for h in found.similar(vector, 10)}
+
+
+def test_an_empty_scope_finds_nothing_without_a_query(django_assert_num_queries):
+    with django_assert_num_queries(0):
+        empty = ScopedStore([])
+        assert empty.bm25({"가": 1}, 5) == []
+        assert empty.similar([0.1], 5) == []
+        assert empty.chunks([1]) == []
+        assert empty.opening(5) == []
+
+
+def test_a_made_up_document_finds_nothing(owner):
+    index(owner, ["가"])
+    assert ScopedStore([uuid.uuid4()]).bm25({"가": 1}, 5) == []
+
+
+def test_similar_gives_the_cosine(owner):
+    document = index(owner, ["연차 휴가 규정", "출장 여비", "사무실 청소"])
+    hits = store(document).similar(TinyEmbedder().embed_query("출장 여비"), 2)
+    assert hits[0].passage.text == "출장 여비"
+    assert hits[0].scores["similarity"] == pytest.approx(1.0, abs=1e-3)
+    assert hits[0].score >= hits[1].score
+
+
+def test_the_graph_finds_what_the_exact_scan_finds(owner, monkeypatch):
+    dice = random.Random(3)
+    texts = [" ".join(dice.choices([f"w{n}" for n in range(200)], k=12)) for _ in range(400)]
+    wide, narrow = index(owner, texts[:395]), index(owner, texts[395:])
+    vector = TinyEmbedder().embed_query("w1 w2 w3 w4")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
+    for scope in (store(wide, narrow), store(narrow)):
+        exact = [hit.passage.key for hit in scope.similar(vector, 10)]
+        monkeypatch.setattr(store_module, "EXACT_CHUNKS", 0)
+        graph = [hit.passage.key for hit in scope.similar(vector, 10)]
+        monkeypatch.undo()
+        assert len(set(exact) & set(graph)) >= 0.9 * len(exact)
+        assert len(graph) == len(exact)
+
+
+def test_large_scopes_use_the_index_of_their_space(owner):
+    space = spaces.active_space(TinyEmbedder())
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("SET LOCAL enable_sort = off")
+        cursor.execute(
+            "EXPLAIN " + store_module.APPROXIMATE,
+            {
+                "vector": lexical.halfvec([0.1] * 16),
+                "documents": [index(owner, ["가"]).pk],
+                "space": space.pk,
+                "dimensions": 16,
+                "limit": 5,
+            },
+        )
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert f"embedding_space_{space.pk}" in plan
+
+
+def test_iterative_scan_is_known_to_the_database():
+    """A wrong value only warns and silently turns it off."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT '[1]'::halfvec")
+        cursor.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")
+        cursor.execute("SHOW hnsw.iterative_scan")
+        assert cursor.fetchone() == ("relaxed_order",)
+
+
+def test_a_vector_of_another_width_finds_nothing(owner):
+    assert store(index(owner, ["가"])).similar([0.5, 0.5], 5) == []
+
+
+def test_chunks_come_in_the_order_asked(owner):
+    document = index(owner, ["가", "나", "다"])
+    keys = list(Chunk.objects.filter(document=document).order_by("-index").values_list("pk", flat=True))
+    passages = store(document).chunks([*keys, 10**12])
+    assert [passage.text for passage in passages] == ["다", "나", "가"]
+    assert passages[0].boxes == (Box(1, 0.1, 0.2, 0.3, 0.4),)
+    assert passages[0].chunk_id == f"{document.pk}_2"
+
+
+def test_the_opening_takes_turns_between_documents(owner):
+    one, two = index(owner, ["가1", "가2", "가3"]), index(owner, ["나1"])
+    texts = [passage.text for passage in store(two, one).opening(3)]
+    assert texts == ["나1", "가1", "가2"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays(owner, monkeypatch):
+    document = index(owner, ["가"])
+    found = store(document)
+    monkeypatch.setattr(store_module, "FREQUENCIES", "SELECT 1/0, %s, %s")
+    with pytest.raises(RetrievalFailed):
+        found.bm25({"가": 1}, 5)
+    monkeypatch.undo()
+    assert found.bm25({"가": 1}, 5)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_slow_search_ends_by_itself(owner, monkeypatch):
+    found = store(index(owner, ["가"]))
+    monkeypatch.setattr(store_module, "STATEMENT_TIMEOUT", "100ms")
+    monkeypatch.setattr(store_module, "SCOPE_SIZE", "SELECT 1 FROM pg_sleep(5) WHERE %s IS NOT NULL")
+    with pytest.raises(RetrievalFailed):
+        found.bm25({"가": 1}, 5)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_search_survives_a_connection_that_was_cut(owner):
+    found = store(index(owner, ["가"]))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (pid,) = cursor.fetchone()
+    import psycopg
+
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (pid,))
+    with pytest.raises(RetrievalFailed):
+        found.bm25({"가": 1}, 5)
+    assert found.bm25({"가": 1}, 5)
+
+
+def test_another_model_becomes_the_active_space(owner):
+    class Other(TinyEmbedder):
+        name = "other"
+        dimensions = 8
+
+    first = spaces.active_space(TinyEmbedder())
+    second = spaces.active_space(Other())
+    assert first.pk != second.pk
+    assert list(EmbeddingSpace.objects.filter(active=True)) == [second]
+    assert spaces.active_space(TinyEmbedder()).pk == first.pk
+    assert Document.objects.count() == 0
