@@ -24,11 +24,11 @@ def main():
         with services_for(sys.argv[1:]):
             execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
-        sys.exit("Configuration: {}".format(error))
+        sys.exit(f"Configuration: {error}")
 
 
 def take_options(arguments):
-    """Put options of `up` into the environment: the settings, and all child processes, read it there."""
+    """Put options of `up` into the environment, where the settings and all children read them."""
     for option, variable in UP_OPTIONS.items():
         for index, argument in enumerate(arguments):
             name, separator, value = argument.partition("=")

@@ -1,6 +1,6 @@
 """Sets the project up from a bare Python, with the standard library only; speaks on stderr only.
 
-`python -m nura.bootstrap` for what the product runs on, `python -m nura.bootstrap dev` for the tests too.
+`python -m nura.bootstrap` for what the product runs on, `... dev` for the checks and tests too.
 """
 
 import contextlib
@@ -12,36 +12,37 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-VENV = os.path.join(ROOT, ".venv")
-PYTHON = os.path.join(VENV, "bin", "python")
-STAMP = os.path.join(VENV, "nura-requirements.json")
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "nura-requirements.json"
 LEAST = (3, 11)
 FILES = {"base": ("base.txt", "lock.txt"), "dev": ("base.txt", "lock.txt", "dev.txt")}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def enter():
-    """Go on in this process when the packages are here, else inside `.venv`, made first if need be."""
+    """Go on in this process when the packages are here, else inside `.venv`, made if need be."""
     if importlib.util.find_spec("django") and importlib.util.find_spec("uvicorn"):
         return
     ensure("base")
-    os.execv(PYTHON, [PYTHON, *sys.argv])
+    os.execv(PYTHON, [str(PYTHON), *sys.argv])  # noqa: S606 - the same program, another Python
 
 
 def ensure(kind):
     """Make `.venv` and install what `requirements/` asks for, unless that was done before."""
     if sys.version_info < LEAST:
-        stop("Nura needs Python 3.11 or newer; this is {}.{}.".format(*sys.version_info[:2]))
+        stop(f"Nura needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
     if is_current(kind):
         return
     with alone():
         if is_current(kind):  # somebody else did it while we waited
             return
-        if not os.path.exists(PYTHON):
+        if not PYTHON.exists():
             make_venv()
-        say("Installing requirements/{}.txt into .venv (once; this takes some minutes)".format(kind))
+        say(f"Installing requirements/{kind}.txt into .venv (once; this takes some minutes)")
         install(kind)
         remember(kind)
 
@@ -50,21 +51,19 @@ def digest(kind):
     """What the requirement files of a kind say now."""
     sha = hashlib.sha256()
     for name in FILES[kind]:
-        with open(os.path.join(ROOT, "requirements", name), "rb") as file:
-            sha.update(file.read() + b"\0")
+        sha.update((ROOT / "requirements" / name).read_bytes() + b"\0")
     return sha.hexdigest()
 
 
 def is_current(kind):
     """Whether exactly these requirements were installed."""
-    return os.path.exists(PYTHON) and stamps().get(kind) == digest(kind)
+    return PYTHON.exists() and stamps().get(kind) == digest(kind)
 
 
 def stamps():
     """What was installed, by kind."""
     try:
-        with open(STAMP, encoding="ascii") as file:
-            return dict(json.load(file))
+        return dict(json.loads(STAMP.read_text(encoding="ascii")))
     except (OSError, ValueError):
         return {}
 
@@ -73,25 +72,25 @@ def remember(kind):
     """Note what is installed; the tests' requirements include the product's."""
     kinds = ("base", "dev") if kind == "dev" else ("base",)
     noted = dict(stamps(), **{name: digest(name) for name in kinds})
-    with open(STAMP + ".new", "w", encoding="ascii") as file:
-        json.dump(noted, file)
-    os.replace(STAMP + ".new", STAMP)
+    draft = STAMP.with_suffix(".new")
+    draft.write_text(json.dumps(noted), encoding="ascii")
+    draft.replace(STAMP)
 
 
 def make_venv():
     """Make `.venv` with the running Python."""
-    say("Making .venv with Python {}.{}".format(*sys.version_info[:2]))
-    command = [sys.executable, "-m", "venv", VENV]
+    say(f"Making .venv with Python {sys.version.split()[0]}")
+    command = [sys.executable, "-m", "venv", str(VENV)]
     if run(command) and not (apt("python3-venv") and not run(command)):
         stop("This Python cannot make virtual environments: install python3-venv and try again.")
 
 
 def install(kind):
     """Install one requirements file with pip."""
-    file = os.path.join(ROOT, "requirements", kind + ".txt")
+    file = str(ROOT / "requirements" / f"{kind}.txt")
     options = ["--disable-pip-version-check", "--no-input", "--quiet"]
-    if run([PYTHON, "-m", "pip", "install", *options, "-r", file]):
-        stop("pip could not install {} (its words are above).".format(file))
+    if run([str(PYTHON), "-m", "pip", "install", *options, "-r", file]):
+        stop(f"pip could not install {file} (its words are above).")
 
 
 def browser():
@@ -99,22 +98,23 @@ def browser():
     missing = [] if any(map(shutil.which, BROWSERS)) else ["chromium"]
     missing += [] if has_korean_font() else ["fonts-noto-cjk"]
     if missing and not apt(*missing):
-        say("The browser tests will be skipped: please install {}.".format(" ".join(missing)))
+        say(f"The browser tests will be skipped: please install {' '.join(missing)}.")
 
 
 def has_korean_font():
     """Whether fontconfig knows a font for Korean; yes where it cannot be asked."""
     listing = shutil.which("fc-list")
     if not listing:
-        return os.path.isdir("/usr/share/fonts/opentype/noto")
-    return bool(subprocess.run([listing, ":lang=ko", "family"], capture_output=True).stdout.strip())
+        return Path("/usr/share/fonts/opentype/noto").is_dir()
+    found = subprocess.run([listing, ":lang=ko", "family"], capture_output=True, check=False)
+    return bool(found.stdout.strip())
 
 
 def apt(*packages):
     """Install Debian packages when we may; whether it worked."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
-    say("Installing {}".format(" ".join(packages)))
+    say(f"Installing {' '.join(packages)}")
     run(["apt-get", "update", "-qq"])
     quiet = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq"]
     return not run([*quiet, "--no-install-recommends", *packages])
@@ -123,20 +123,21 @@ def apt(*packages):
 @contextlib.contextmanager
 def alone():
     """One set-up at a time; the kernel ends the lock with the process."""
-    os.makedirs(VENV, exist_ok=True)
-    with open(os.path.join(VENV, ".lock"), "w", encoding="ascii") as file:
+    VENV.mkdir(exist_ok=True)
+    with (VENV / ".lock").open("w", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def run(command):
     """Run a command with all its output on stderr; its exit code."""
-    return subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL).returncode
+    finished = subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
+    return finished.returncode
 
 
 def say(sentence):
     """Tell the person at the console."""
-    sys.stderr.write("nura: {}\n".format(sentence))
+    sys.stderr.write(f"nura: {sentence}\n")
     sys.stderr.flush()
 
 

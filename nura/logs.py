@@ -1,4 +1,4 @@
-"""Logs: one line per event, readable or JSON, without line breaks from outside and without secrets."""
+"""Logs: one line an event, readable or JSON, without foreign line breaks and without secrets."""
 
 import os
 import re
@@ -10,7 +10,9 @@ import structlog
 
 Event = MutableMapping[str, Any]
 
-SECRET_NAME = re.compile(r"password|secret|token|api_?key|authorization|cookie|credential", re.I)
+SECRET_NAME = re.compile(
+    r"password|secret|token|api_?key|authorization|cookie|credential", re.IGNORECASE
+)
 SECRET_VALUE = re.compile(
     r"(?i)\b(bearer|token)\s+[\w.~+/=-]{8,}"  # a header
     r"|://[^/\s:@]*:[^@\s]+@"  # a URL with a password
@@ -18,7 +20,10 @@ SECRET_VALUE = re.compile(
 )
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 HIDDEN = "[hidden]"
-QUIET = ("httpx", "httpcore", "openai", "asyncio", "urllib3", "sentence_transformers", "amqp")
+QUIET = (
+    *("httpx", "httpcore", "openai", "asyncio", "urllib3", "sentence_transformers", "amqp"),
+    *("celery.beat", "celery.worker.strategy", "celery.app.trace"),  # the sweepers, every 5 s
+)
 
 
 def config(log_format: str, level: str) -> dict[str, Any]:
@@ -62,7 +67,7 @@ def configure() -> None:
     )
 
 
-def hide_secrets(logger: object, method: str, event: Event) -> Event:
+def hide_secrets(_logger: object, _method: str, event: Event) -> Event:
     """Blank values whose name or form is that of a secret."""
     for name, value in event.items():
         if SECRET_NAME.search(name):
@@ -72,7 +77,7 @@ def hide_secrets(logger: object, method: str, event: Event) -> Event:
     return event
 
 
-def one_line(logger: object, method: str, event: Event) -> Event:
+def one_line(_logger: object, _method: str, event: Event) -> Event:
     """Escape line breaks and control characters: text from outside must not forge a second line."""
     for name, value in event.items():
         if name == "exception":
@@ -117,7 +122,7 @@ def _last(*, as_json: bool) -> list[Any]:
     ]
 
 
-def _with_process(logger: object, method: str, event: Event) -> Event:
+def _with_process(_logger: object, _method: str, event: Event) -> Event:
     event["process"] = os.environ.get("NURA_PROCESS", "command")
     return event
 

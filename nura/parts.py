@@ -14,7 +14,7 @@ from nura.embedded import postgres, redis, spawn
 from nura.supervisor import Part
 from nura.web import SOCKET_FD
 
-CELERY = (sys.executable, "-m", "celery", "-A", "nura")
+CELERY = (sys.executable, "-m", "celery", "--quiet", "-A", "nura")
 WORKER = (*CELERY, "worker", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
 ANSWER_THREADS = 32
 TASKS_PER_CHILD = 200
@@ -92,6 +92,7 @@ def _environment(name: str) -> dict[str, str]:
         "NURA_PROCESS": name,
         "NURA_DATA_DIR": str(settings.DATA_DIR),
         "PYTHONUNBUFFERED": "1",
+        "TQDM_DISABLE": "1",
         "MALLOC_ARENA_MAX": "2",  # threads that load models once else keep memory in many arenas
     }
     colour = {"NURA_LOG_COLOUR": "1"} if sys.stdout.isatty() else {}

@@ -16,11 +16,11 @@ from django.db.migrations.executor import MigrationExecutor
 from nura.health import WORKERS, client, heartbeat_key
 
 MIGRATION_LOCK = 0x4E757261
-"""Number of the advisory lock: of several nodes that start together one migrates, the others wait."""
+"""Number of the advisory lock: of nodes that start together one migrates, the others wait."""
 
 
 def prepare(*, seed: bool) -> bool:
-    """Bring database and static files up to date; True when this was the first run and it was seeded.
+    """Bring database and static files up to date; True when this first run was seeded.
 
     Opens connections of its own and closes them: the caller lives long.
     """

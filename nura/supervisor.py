@@ -1,4 +1,4 @@
-"""Keeps a set of processes alive: starts them, prefixes what they say, restarts what dies, ends all."""
+"""Keeps processes alive: starts them, prefixes what they say, restarts what dies, ends all."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ class Voice:
         else:
             text = f"{self._label(name)} {line}"
         with contextlib.suppress(BrokenPipeError):
-            print(text, flush=True)  # noqa: T201 - the console is this class's purpose
+            print(text, flush=True)
 
     def _label(self, name: str) -> str:
         label = f"{name:<{WIDTH}}|"
@@ -87,6 +87,11 @@ class Child:
             _kill(family)
         if self._keeper:
             await self._keeper
+
+    def abandon(self) -> None:
+        """End it now and for good, without asking."""
+        self._stopping.set()
+        self.kill()
 
     def kill(self) -> None:
         """End it and all its children now."""

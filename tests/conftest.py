@@ -1,4 +1,4 @@
-"""One Postgres and one Redis for a test run; every pytest-xdist process gets a database of its own."""
+"""One Postgres and one Redis for a test run; every pytest-xdist process has its own database."""
 
 import contextlib
 

@@ -1,1 +1,1 @@
-"""Postgres with pgvector and Redis that come with pip: started by `up`, reached through sockets in the data folder."""
+"""Postgres with pgvector and Redis that come with pip, reached by sockets in the data folder."""

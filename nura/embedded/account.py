@@ -1,4 +1,4 @@
-"""Which system user the embedded services run as. Postgres refuses to run as root, so root steps down."""
+"""Which system user the services run as. Postgres refuses to run as root, so root steps down."""
 
 import os
 import pwd

@@ -8,7 +8,15 @@ from nura.embedded import postgres, redis, session, spawn
 
 WITHOUT_SERVICES = {
     *("up", "help", "version", "check", "compilemessages", "makemessages", "collectstatic"),
-    *("findstatic", "diffsettings", "makemigrations", "spectacular", "test", "startapp", "--version"),
+    *(
+        "findstatic",
+        "diffsettings",
+        "makemigrations",
+        "spectacular",
+        "test",
+        "startapp",
+        "--version",
+    ),
 }
 WITHOUT_MIGRATION = {"migrate", "doctor", "showmigrations", "sqlmigrate"}
 PATIENCE = 60.0
@@ -16,7 +24,7 @@ PATIENCE = 60.0
 
 @contextlib.contextmanager
 def services_for(arguments: Sequence[str]) -> Iterator[None]:
-    """Run the command named by `arguments` (those after `manage.py`) with database and Redis at hand.
+    """Run a command, `arguments` being what follows `manage.py`, with database and Redis at hand.
 
     When `up` holds the data folder its services are used; another command's end is waited for.
     """

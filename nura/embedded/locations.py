@@ -1,4 +1,4 @@
-"""Where the embedded services live and how they are reached. Pure: touches neither disk nor network."""
+"""Where the embedded services live and how they are reached. Touches neither disk nor network."""
 
 import hashlib
 import tempfile
@@ -13,7 +13,7 @@ POOL = {"min_size": 0, "max_size": 20, "timeout": 5.0, "max_lifetime": 1800.0}
 
 
 def socket_dir(data_dir: Path) -> Path:
-    """The folder of both sockets: inside the data folder, or a short stand-in when its path is too long."""
+    """The folder of both sockets: in the data folder, or a stand-in when its path is too long."""
     inside = data_dir / "run"
     if len(str(inside).encode()) <= SOCKET_PATH_LIMIT:
         return inside

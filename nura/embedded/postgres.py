@@ -1,4 +1,4 @@
-"""The embedded Postgres 18 with pgvector: one cluster in the data folder, reached by a socket only."""
+"""The embedded Postgres 18 with pgvector: one cluster in the data folder, behind a socket."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Finds the server programs that come with pip, and puts a copy where the service user may run them."""
+"""Finds the server programs that come with pip; copies them where the service user may run them."""
 
 import hashlib
 import shutil
@@ -10,7 +10,7 @@ from nura.embedded.account import Account
 
 CACHE = Path("/var/cache/nura")
 """Only root writes here. Needed when the installation lies in a private folder such as /root:
-a program cannot be started from there by another user, and Postgres finds its libraries by its path."""
+another user cannot start a program from there, and Postgres finds its libraries by its path."""
 
 
 def postgres(account: Account | None) -> Path:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from nura.embedded import postgres, redis, spawn
 
-
 COMMAND = "a management command"
 
 

@@ -49,7 +49,7 @@ def start(launch: Launch, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def options(launch: Launch) -> dict[str, Any]:
-    """How to start it, for `subprocess` and `asyncio` alike: a process group of its own, our end its end.
+    """How to start it, for `subprocess` and `asyncio` alike: in its own group, our end its end.
 
     Start from the main thread: the death signal comes when the *thread* that started it ends.
     """
@@ -69,7 +69,7 @@ def options(launch: Launch) -> dict[str, Any]:
 
 
 def die_with(parent: int, number: signal.Signals) -> None:
-    """Get `number` when the parent dies. To be called after a change of user, which would undo it."""
+    """Get `number` when the parent dies. Call it after a change of user, which would undo it."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, int(number))
     if os.getppid() != parent:  # it died before the line above

@@ -29,7 +29,7 @@ for name in list(os.environ):
     ):
         del os.environ[name]
 os.environ["NURA_DATA_DIR"] = _own_folder()
-env.load_dotenv = lambda path: None  # what a developer keeps in .env must not decide a test
+env.load_dotenv = lambda _path: None  # what a developer keeps in .env must not decide a test
 
 from nura.settings.base import *  # noqa: E402, F403
 

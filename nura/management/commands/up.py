@@ -19,6 +19,9 @@ from nura.preparation import prepare
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
 from nura.web import listen
 
+IMPATIENT_AFTER = 0.7
+"""Seconds. One Ctrl-C may arrive twice (from the terminal and from `make`); a later one is meant."""
+
 
 class Command(BaseCommand):
     """Starts all processes and keeps them alive until Ctrl-C or SIGTERM."""
@@ -27,7 +30,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """`manage.py` puts host, port and data folder into the environment before the settings load."""
+        """`manage.py` has put the first three into the environment: the settings read them."""
         parser.add_argument("--host", help="address to listen on (NURA_HOST)")
         parser.add_argument("--port", help="port to listen on (NURA_PORT)")
         parser.add_argument("--data-dir", help="folder of all data (NURA_DATA_DIR)")
@@ -45,7 +48,7 @@ class Command(BaseCommand):
         except OSError as error:
             reason = error.strerror or str(error)
             self._refuse(
-                f"Cannot listen on {host}:{port}: {reason}. Choose another: up --port N (NURA_PORT)."
+                f"Cannot listen on {host}:{port}: {reason}. Choose another port: NURA_PORT, up --port."
             )
 
     def _refuse(self, sentence: str) -> None:
@@ -73,7 +76,13 @@ class Product:
         failed = work.done() and not work.cancelled() and work.exception()
         work.cancel()
         self._voice.say("up", f"Cannot start: {failed}" if failed else "Stopping")
-        groups = [self._webs, self._workers, self._beat, self._services[::-1][:1], self._services[:1]]
+        groups = [
+            self._webs,
+            self._workers,
+            self._beat,
+            self._services[::-1][:1],
+            self._services[:1],
+        ]
         await stop_in_order(groups)
         self._voice.say("up", "Stopped")
         return 1 if failed else 0
@@ -95,7 +104,9 @@ class Product:
                 self._voice.say("up", line)
             self._voice.say("up", f"(kept in {credentials})")
         if settings.HOST in {"0.0.0.0", "::"}:  # noqa: S104 - a comparison
-            self._voice.say("up", f"Answers to these names only: {', '.join(settings.ALLOWED_HOSTS)}")
+            self._voice.say(
+                "up", f"Answers to these names only: {', '.join(settings.ALLOWED_HOSTS)}"
+            )
 
     def _children(self, some: list[Part]) -> list[Child]:
         return [Child(part, self._voice) for part in some]
@@ -103,11 +114,13 @@ class Product:
     def _listen_for_the_end(self) -> asyncio.Event:
         ending = asyncio.Event()
         loop = asyncio.get_running_loop()
+        asked: list[float] = []
 
         def end() -> None:
-            if ending.is_set():  # asked twice: no more patience
+            asked.append(loop.time())
+            if asked[-1] - asked[0] > IMPATIENT_AFTER:
                 for child in [*self._webs, *self._workers, *self._beat]:
-                    child.kill()
+                    child.abandon()
             ending.set()
 
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

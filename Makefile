@@ -1,0 +1,44 @@
+# Every target does the set-up that is missing, from a bare Python 3.11.
+
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$name; exit; }; \
+	done; echo python3)
+BIN := .venv/bin
+MANAGE := $(BIN)/python manage.py
+CODE := nura chats documents rag tests benchmarks manage.py
+
+.PHONY: run test check fix bench messages setup setup-dev
+.DEFAULT_GOAL := run
+
+setup:
+	@$(PYTHON) -m nura.bootstrap base
+
+setup-dev:
+	@$(PYTHON) -m nura.bootstrap dev
+
+run: setup
+	@exec $(MANAGE) up
+
+test: check
+	@exec $(BIN)/pytest
+
+check: setup-dev
+	$(BIN)/ruff format --check $(wildcard $(CODE))
+	$(BIN)/ruff check $(wildcard $(CODE))
+	$(BIN)/mypy nura chats documents rag
+	$(BIN)/lint-imports
+	$(BIN)/djlint --check --lint --quiet templates
+	$(MANAGE) makemigrations --check --dry-run
+	$(MANAGE) check
+
+fix: setup-dev
+	$(BIN)/ruff check --fix $(wildcard $(CODE))
+	$(BIN)/ruff format $(wildcard $(CODE))
+	-$(BIN)/djlint --reformat --quiet templates
+
+bench: setup-dev
+	@exec $(BIN)/python -m benchmarks
+
+messages: setup-dev
+	$(MANAGE) makemessages --locale ko --ignore .venv --ignore var --no-location
+	$(MANAGE) compilemessages --ignore .venv
