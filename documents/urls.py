@@ -1,6 +1,11 @@
-"""Pages of documents."""
+"""Pages of documents, at the root."""
 
-from typing import Any
+from django.urls import path
+
+from documents import views
 
 app_name = "documents"
-urlpatterns: list[Any] = []
+urlpatterns = [
+    path("documents", views.document_list, name="list"),
+    path("documents/<uuid:document_id>", views.document_detail, name="detail"),
+]

@@ -1,0 +1,95 @@
+"""The pages of documents."""
+
+from typing import Any, cast
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.core.paginator import Page, Paginator
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_GET
+
+from documents.models import Chunk, Document
+from documents.wording import sentence
+
+PAGE_SIZE = 20
+CHUNKS_SHOWN = 10
+NAME_CHARACTERS = 100
+TEXT_METADATA = 300
+"""Longer values of metadata are cut in the page."""
+
+
+@require_GET
+@login_required
+def document_list(request: HttpRequest) -> HttpResponse:
+    """The table of documents; only the table when htmx asks."""
+    found = _found(request)
+    context = {
+        "area": "documents",
+        "documents": Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
+        "query": _query(request),
+        "status": request.GET.get("status", ""),
+        "statuses": Document.Status.choices,
+        "page": {"upload_limit_mb": settings.MAX_UPLOAD_MB},
+    }
+    for document in context["documents"]:
+        document.reason = reason(document)
+    panel = request.headers.get("HX-Request") == "true"
+    return render(request, "panels/document_table.html" if panel else "documents.html", context)
+
+
+@require_GET
+@login_required
+def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
+    """What is known of one document, and the chunks made of it."""
+    user = cast("User", request.user)
+    document = get_object_or_404(Document.objects.visible_to(user), pk=document_id)
+    chunks = _chunks(document, request.GET.get("page"))
+    context: dict[str, Any] = {"area": "documents", "document": document, "chunks": chunks}
+    if request.headers.get("HX-Request") == "true":
+        return render(request, "panels/document_chunks.html", context)
+    context |= {
+        "reason": reason(document),
+        "facts": _facts(document),
+        "page": {"document": {"id": str(document.pk), "name": document.name}},
+    }
+    return render(request, "document.html", context)
+
+
+def reason(document: Document) -> str:
+    """Why a document failed, as a sentence; empty unless it did."""
+    if not document.error_code:
+        return ""
+    return sentence(document.error_code, document.error_params)
+
+
+def _query(request: HttpRequest) -> str:
+    return request.GET.get("q", "").replace("\x00", "").strip()[:NAME_CHARACTERS]
+
+
+def _found(request: HttpRequest) -> QuerySet[Document]:
+    documents = Document.objects.visible_to(cast("User", request.user))
+    if query := _query(request):
+        documents = documents.filter(name__icontains=query)
+    status = request.GET.get("status", "")
+    if status in Document.Status.values:
+        documents = documents.filter(status=status)
+    return documents
+
+
+def _chunks(document: Document, page: str | None) -> "Page[Chunk]":
+    chunks = Chunk.objects.filter(document=document).order_by("index")
+    fields = chunks.only("index", "text", "page", "page_end", "section", "document_id")
+    return Paginator(fields, CHUNKS_SHOWN).get_page(page)
+
+
+def _facts(document: Document) -> list[tuple[str, str]]:
+    """Metadata that can be shown as text."""
+    return [
+        (key, str(value)[:TEXT_METADATA])
+        for key, value in document.metadata.items()
+        if isinstance(value, str | int | float) and str(value).strip()
+    ]

@@ -1,0 +1,60 @@
+// The REST API of this server, with the session's cookie.
+
+import { t } from "./strings.js";
+
+const BASE = "/api/v1";
+
+/** An answer that was not a success: `status`, `code` and a sentence for the reader. */
+export class ApiError extends Error {
+  constructor(status, code, detail) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export function csrfToken() {
+  return document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
+}
+
+/** What a failed response says, as an ApiError. */
+export function problem(status, body) {
+  const detail = typeof body?.detail === "string" ? body.detail : t(status === 0 ? "offline" : "failed");
+  return new ApiError(status, body?.code ?? "", signedOut(status) ? t("signed_out") : detail);
+}
+
+export function signedOut(status) {
+  return status === 401;
+}
+
+async function request(method, path, body, options = {}) {
+  const headers = { Accept: "application/json", "X-CSRFToken": csrfToken() };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(BASE + path, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      ...options,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw problem(0);
+  }
+  const isJson = (response.headers.get("content-type") ?? "").includes("json");
+  const data = isJson ? await response.json().catch(() => null) : null;
+  if (!response.ok) throw problem(response.status, data);
+  return data;
+}
+
+export const get = (path, options) => request("GET", path, undefined, options);
+export const post = (path, body = {}, options = {}) => request("POST", path, body, options);
+export const patch = (path, body) => request("PATCH", path, body);
+export const remove = (path, options) => request("DELETE", path, undefined, options);
+
+export function query(values) {
+  const entries = Object.entries(values).filter(([, value]) => value !== undefined && value !== "");
+  return new URLSearchParams(entries).toString();
+}

@@ -1,0 +1,87 @@
+// The sources under an answer, and the small card that a marker shows when pointed at.
+
+import { byId, el, icon, placeBeside } from "./dom.js";
+import { percent, t, tn } from "./strings.js";
+
+/** Cited sources as cards; those only looked at behind a button. Null when the answer has none. */
+export function sourceCards(message, hooks) {
+  const all = message.sources ?? [];
+  if (!all.length) return null;
+  const cited = all.filter((source) => source.cited !== false);
+  const reviewed = all.filter((source) => source.cited === false);
+  const shown = cited.length ? cited : reviewed;
+  const section = el(
+    "section",
+    { class: "cards", "aria-label": t("sources") },
+    el("ul", { class: "card-list" }, shown.map((source) => card(source, message, hooks))),
+  );
+  if (cited.length && reviewed.length) section.append(more(reviewed, message, hooks));
+  return section;
+}
+
+function more(reviewed, message, hooks) {
+  const list = el("ul", { class: "card-list", hidden: true }, reviewed.map((source) => card(source, message, hooks)));
+  const button = el("button", { type: "button", class: "cards-more", "aria-expanded": "false" }, tn("reviewed", reviewed.length));
+  button.addEventListener("click", () => {
+    list.hidden = !list.hidden;
+    button.setAttribute("aria-expanded", String(!list.hidden));
+  });
+  return el("div", {}, button, list);
+}
+
+function card(source, message, hooks) {
+  const facts = [source.page ? t("page", { page: source.page }) : null, source.section || null].filter(Boolean);
+  const button = el(
+    "button",
+    { type: "button", class: "source-card", title: source.document_name, data: { source: source.chunk_id } },
+    el("span", { class: "slot", text: String(source.slot) }),
+    el(
+      "span",
+      { class: "source-text" },
+      el("span", { class: "source-name", text: source.document_name }),
+      el("span", { class: "source-facts", text: facts.join(" · ") }),
+    ),
+    el("span", { class: "source-score", text: percent(source.similarity), title: t("similarity") }),
+  );
+  button.addEventListener("click", () => hooks.openSource(message, source, button));
+  return el("li", {}, button);
+}
+
+let hideTimer = null;
+
+/** Show what a marker stands for while it is pointed at or has the focus. */
+export function watchMarkers(root, sourcesOf) {
+  const card = el("div", { class: "hover-card", popover: "manual", id: "hover-card", role: "tooltip" });
+  document.body.append(card);
+  const show = (marker) => {
+    const source = sourcesOf(marker)?.find((one) => one.slot === Number(marker.dataset.slot));
+    if (!source) return;
+    clearTimeout(hideTimer);
+    fill(card, source);
+    if (!card.matches(":popover-open")) card.showPopover();
+    placeBeside(card, marker, { above: true });
+    marker.setAttribute("aria-describedby", card.id);
+  };
+  const hide = () => {
+    hideTimer = setTimeout(() => card.matches(":popover-open") && card.hidePopover(), 120);
+  };
+  const onMarker = (run) => (event) => {
+    const marker = event.target.closest?.(".cite");
+    if (marker) run(marker);
+  };
+  root.addEventListener("mouseover", onMarker(show));
+  root.addEventListener("focusin", onMarker(show));
+  root.addEventListener("mouseout", onMarker(hide));
+  root.addEventListener("focusout", onMarker(hide));
+  root.addEventListener("click", onMarker(hide));
+  byId("scroller")?.addEventListener("scroll", hide, { passive: true });
+}
+
+function fill(card, source) {
+  const facts = [source.page ? t("page", { page: source.page }) : null, source.section].filter(Boolean).join(" · ");
+  card.replaceChildren(
+    el("div", { class: "hover-head" }, icon("file-text", "icon-s"), el("strong", { text: source.document_name })),
+    facts ? el("p", { class: "hover-facts", text: facts }) : "",
+    el("p", { class: "hover-text", text: source.content_preview }),
+  );
+}

@@ -1,0 +1,180 @@
+// The chat page: its parts, and what they have to tell each other.
+
+import "./theme.js";
+import { get } from "./api.js";
+import { Composer } from "./composer.js";
+import { byId, pageData } from "./dom.js";
+import { watchFiles } from "./drop.js";
+import { setAltArrow, setEscape } from "./keys.js";
+import { Panel } from "./panel.js";
+import { Runs } from "./runs.js";
+import { Scope } from "./scope.js";
+import { refreshChats } from "./sidebar.js";
+import { Socket } from "./socket.js";
+import { t } from "./strings.js";
+import { Thread } from "./thread.js";
+import { toast } from "./toast.js";
+import { Uploads } from "./uploads.js";
+
+const page = pageData("page");
+let chatId = page.chat?.id ?? null;
+
+const socket = new Socket();
+const runs = new Runs(socket);
+const uploads = new Uploads({ root: byId("uploads"), limitMb: page.upload_limit_mb, isLive: () => socket.isOpen });
+const scope = new Scope({
+  selected: page.selected,
+  chatDocuments: page.chat?.documents ?? [],
+  total: page.documents_total,
+  uploads,
+});
+const composer = new Composer({ chatId, limit: page.content_limit, blockers });
+const panel = new Panel({ onlyThis });
+const thread = new Thread({
+  runs,
+  hooks: { openSource: (message, source, opener) => panel.open(message, source, opener), askAgain },
+  nameOf: (id) => scope.documentOf(id),
+});
+
+function blockers() {
+  if (uploads.working.length) return "documents";
+  return thread?.runId || runs.outbox.size ? "answer" : "";
+}
+
+function onlyThis(source) {
+  scope.only({ id: source.document_id, name: source.document_name });
+  if (matchMedia("(max-width: 900px)").matches) panel.close();
+  composer.input.focus();
+}
+
+async function askAgain(answer) {
+  const question = await get(`/messages/${answer.parent_id}`).catch(() => null);
+  if (question) composer.put(question.content);
+}
+
+// Asking
+
+composer.addEventListener("send", ({ detail: content }) => {
+  byId("welcome")?.remove();
+  document.body.classList.remove("first-screen");
+  const ids = scope.ids;
+  const documents = ids.map((id) => scope.documentOf(id) ?? uploads.completed.find((one) => one.id === id));
+  const pending = runs.ask({ chat_id: chatId, content, document_ids: ids.length ? ids : null });
+  thread.echo(pending, documents.filter(Boolean));
+  composer.setBusy(Boolean(blockers()));
+});
+
+composer.addEventListener("stop", () => thread.runId && runs.stop(thread.runId));
+
+runs.addEventListener("acknowledged", ({ detail: { pending, frame } }) => {
+  thread.started(pending, frame);
+  composer.taken();
+  const id = frame.chat_id ?? frame.data.user_message.chat_id;
+  if (!chatId) becomeChat(id, pending.content);
+  settleScope(id);
+  refreshChats();
+});
+
+runs.addEventListener("refused", ({ detail: { pending, error } }) => {
+  thread.forget(pending);
+  composer.refused(pending.content, error.message ?? t("failed"));
+  composer.setBusy(Boolean(blockers()));
+});
+
+thread.addEventListener("busy", () => {
+  composer.setBusy(Boolean(thread.runId));
+  refreshChats();
+});
+
+function becomeChat(id, title) {
+  chatId = id;
+  composer.openChat(id);
+  localStorage.removeItem("nura.draft.new");
+  composer.taken();
+  history.replaceState(null, "", `/c/${id}`);
+  byId("chat-current").value = id;
+  showTitle(title.slice(0, 50));
+}
+
+function showTitle(title) {
+  byId("chat-title").textContent = title;
+  document.title = `${title} · Nura`;
+}
+
+async function settleScope(id) {
+  const chat = await get(`/chats/${id}`).catch(() => null);
+  const ids = chat?.document_ids ?? [];
+  scope.remember(uploads.completed);
+  const known = ids.map((one) => scope.documentOf(one)).filter(Boolean);
+  scope.sent(known.length === ids.length ? known : null);
+}
+
+// News
+
+runs.addEventListener("notice", ({ detail: frame }) => {
+  if (frame.type === "document") uploads.update(frame.data);
+  if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title);
+  if (frame.type === "chat") {
+    refreshChats();
+    if (frame.data.id === chatId) {
+      if (frame.data.title) showTitle(frame.data.title);
+      if (!runs.outbox.size) thread.catchUp();
+    }
+  }
+});
+
+runs.addEventListener("event", ({ detail: frame }) => {
+  if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title ?? frame.data);
+});
+
+uploads.addEventListener("changed", () => composer.release());
+
+let connectionNote = null;
+socket.addEventListener("unreachable", () => {
+  connectionNote = toast(t("no_socket"), { stay: 8000 });
+});
+socket.addEventListener("open", () => {
+  connectionNote?.();
+  connectionNote = null;
+  thread.catchUp();
+});
+socket.addEventListener("signedout", () => {
+  toast(t("signed_out"), {
+    kind: "toast-error",
+    stay: 600000,
+    action: { label: t("sign_in"), run: () => location.assign(`/accounts/login/?next=${encodeURIComponent(location.pathname)}`) },
+  });
+});
+
+document.addEventListener("chat-renamed", ({ detail }) => detail.id === chatId && showTitle(detail.title));
+document.addEventListener("chat-deleted", ({ detail }) => detail.id === chatId && location.assign("/"));
+
+// The reader's hands
+
+watchFiles({
+  input: byId("file-input"),
+  button: byId("attach"),
+  onFiles: (files) => {
+    uploads.add(files);
+    composer.input.focus();
+  },
+});
+setEscape(() => {
+  if (panel.isOpen) panel.close();
+  else if (thread.runId) runs.stop(thread.runId);
+  else return false;
+  return true;
+});
+setAltArrow((step) => panel.isOpen && (panel.go(step), true));
+for (const button of document.querySelectorAll("[data-example]")) {
+  button.addEventListener("click", () => composer.put(button.textContent.trim()));
+}
+byId("thread").addEventListener("click", (event) => {
+  if (event.target.closest("a, button, input, .prose") || getSelection().toString()) return;
+  if (matchMedia("(pointer: fine)").matches) composer.input.focus();
+});
+
+if (chatId) {
+  thread.load(chatId).catch((error) => toast(error.message, { kind: "toast-error", stay: 60000 }));
+}
+if (matchMedia("(pointer: fine)").matches) composer.input.focus();

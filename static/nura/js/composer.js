@@ -1,0 +1,156 @@
+// Where questions are written: it grows, keeps a draft per chat, and waits for documents and for the running answer.
+
+import { byId, setIcon } from "./dom.js";
+import { sendOnEnter } from "./ime.js";
+import { locale, t } from "./strings.js";
+
+const TALLEST = 0.4;
+const WARN_AT = 0.9;
+
+/** Events: `send` (detail: the text), `stop`. `blockers()` says why a question must wait: "", "documents" or "answer". */
+export class Composer extends EventTarget {
+  constructor({ chatId, limit, blockers }) {
+    super();
+    this.form = byId("composer");
+    this.input = byId("composer-input");
+    this.button = byId("composer-send");
+    this.note = byId("composer-note");
+    this.counter = byId("composer-count");
+    this.limit = limit;
+    this.blockers = blockers;
+    this.busy = false;
+    this.queued = null;
+    this.openChat(chatId);
+    this.restore();
+    this.input.addEventListener("input", () => this.typed());
+    sendOnEnter(this.input, () => this.submit());
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.busy && !this.input.value.trim()) this.dispatchEvent(new Event("stop"));
+      else this.submit();
+    });
+    byId("queue-cancel").addEventListener("click", () => this.unqueue());
+    this.show();
+  }
+
+  get draftKey() {
+    return `nura.draft.${this.chatId ?? "new"}`;
+  }
+
+  openChat(chatId) {
+    this.chatId = chatId;
+  }
+
+  restore() {
+    this.input.value = localStorage.getItem(this.draftKey) ?? "";
+    this.grow();
+  }
+
+  typed() {
+    clearTimeout(this.saving);
+    this.saving = setTimeout(() => this.save(this.input.value), 150);
+    this.say("");
+    this.grow();
+    this.show();
+  }
+
+  save(text) {
+    clearTimeout(this.saving);
+    if (text) localStorage.setItem(this.draftKey, text);
+    else localStorage.removeItem(this.draftKey);
+  }
+
+  grow() {
+    this.input.style.height = "auto";
+    this.input.style.height = `${Math.min(this.input.scrollHeight, innerHeight * TALLEST)}px`;
+  }
+
+  put(text) {
+    this.input.value = text;
+    this.typed();
+    this.input.focus();
+    this.input.setSelectionRange(text.length, text.length);
+  }
+
+  /** Send what is written, now or as soon as nothing stands in the way. */
+  submit() {
+    const text = this.input.value.trim();
+    if (!text || text.length > this.limit) return;
+    if (this.queued !== null) return;
+    if (this.blockers()) {
+      this.queued = text;
+      this.input.value = "";
+      this.grow();
+      this.show();
+      return;
+    }
+    this.dispatch(text);
+  }
+
+  dispatch(text) {
+    this.save(text);
+    this.input.value = "";
+    this.grow();
+    this.show();
+    this.dispatchEvent(new CustomEvent("send", { detail: text }));
+  }
+
+  /** Look again whether a waiting question can go. */
+  release() {
+    if (this.queued !== null && !this.blockers()) {
+      const text = this.queued;
+      this.queued = null;
+      this.dispatch(text);
+    }
+    this.show();
+  }
+
+  unqueue() {
+    const text = this.queued ?? "";
+    this.queued = null;
+    this.put(this.input.value ? `${text}\n${this.input.value}` : text);
+    this.show();
+  }
+
+  /** The server has the question. */
+  taken() {
+    this.save(this.input.value);
+  }
+
+  /** The server did not take it: give it back with the reason. */
+  refused(text, reason) {
+    this.put(this.input.value ? `${text}\n${this.input.value}` : text);
+    this.say(reason);
+  }
+
+  say(text) {
+    this.note.hidden = !text;
+    this.note.querySelector("span").textContent = text;
+  }
+
+  setBusy(busy) {
+    this.busy = busy;
+    this.release();
+  }
+
+  show() {
+    const length = this.input.value.trim().length;
+    const stops = this.busy && !length && this.queued === null;
+    const tooLong = length > this.limit;
+    setIcon(this.button, stops ? "square" : "arrow-up");
+    this.button.classList.toggle("send-stop", stops);
+    const label = t(stops ? "stop" : "send");
+    this.button.setAttribute("aria-label", label);
+    this.button.title = label;
+    this.button.disabled = !stops && (!length || tooLong || this.queued !== null);
+    this.counter.hidden = length < this.limit * WARN_AT;
+    this.counter.classList.toggle("over", tooLong);
+    this.counter.textContent = `${length.toLocaleString(locale)} / ${this.limit.toLocaleString(locale)}`;
+    const queue = byId("queue");
+    queue.hidden = this.queued === null;
+    if (this.queued !== null) {
+      byId("queue-reason").textContent = t(`queue.${this.blockers() || "documents"}`);
+      byId("queue-text").textContent = this.queued;
+    }
+  }
+}

@@ -1,0 +1,49 @@
+// Enter sends, once, and never in the middle of a syllable.
+//
+// A Korean syllable is still open ("composing") when Enter is pressed. Browsers then differ: Chrome tells of a composing
+// Enter, closes the syllable, and mostly tells of a second, plain Enter; Safari closes the syllable first and then tells
+// of an Enter with key code 229; some tell of the composing Enter only. Sending waits until the syllable is closed, and
+// whichever event comes then sends; the others find nothing left to send. In Japanese or Chinese, Enter chooses a
+// candidate, so there only a plain Enter sends.
+
+const IME_KEY = 229;
+const JUST_CLOSED = 80;
+const HANGUL_END = /[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]$/;
+
+const isEnter = (event) => event.key === "Enter" || event.code === "Enter" || event.code === "NumpadEnter";
+
+/** Call `send` when the reader means to send. `send` may be called again for one Enter and must not mind. */
+export function sendOnEnter(input, send) {
+  let wanted = false;
+  let closedAt = -Infinity;
+  let closedWithHangul = false;
+
+  input.addEventListener("keydown", (event) => {
+    if (!isEnter(event) || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.isComposing) {
+      wanted = true;
+      return;
+    }
+    const syllableJustClosed = event.timeStamp - closedAt < JUST_CLOSED;
+    if (event.keyCode === IME_KEY && !(syllableJustClosed && closedWithHangul)) return;
+    event.preventDefault();
+    wanted = false;
+    send();
+  });
+
+  input.addEventListener("compositionstart", () => {
+    wanted = false;
+  });
+
+  input.addEventListener("compositionend", (event) => {
+    closedAt = event.timeStamp;
+    closedWithHangul = HANGUL_END.test(event.data ?? "");
+    if (!wanted || !closedWithHangul) return;
+    wanted = false;
+    const before = input.value;
+    setTimeout(() => {
+      if (input.value === `${before}\n`) input.value = before;
+      send();
+    });
+  });
+}

@@ -1,0 +1,105 @@
+// The panel on the right: one source at a time, with the page or the text it stands in.
+
+import { byId, el, icon } from "./dom.js";
+import { drawSource } from "./passage.js";
+import { t } from "./strings.js";
+
+const NARROWEST = 300;
+const STEP = 24;
+const WIDTH_KEY = "nura.panel";
+
+export class Panel {
+  /** `hooks`: onlyThis(source). */
+  constructor(hooks) {
+    this.root = byId("panel");
+    this.body = byId("panel-body");
+    this.hooks = hooks;
+    this.list = [];
+    this.at = 0;
+    this.opener = null;
+    byId("panel-close").addEventListener("click", () => this.close());
+    byId("panel-previous").addEventListener("click", () => this.go(-1));
+    byId("panel-next").addEventListener("click", () => this.go(1));
+    this.watchGrip();
+  }
+
+  get isOpen() {
+    return !this.root.hidden;
+  }
+
+  open(message, source, opener) {
+    const all = message.sources ?? [];
+    const cited = all.filter((one) => one.cited !== false);
+    this.list = [...cited, ...all.filter((one) => one.cited === false)];
+    this.at = Math.max(0, this.list.findIndex((one) => one.chunk_id === source.chunk_id && one.slot === source.slot));
+    if (opener) this.opener = opener;
+    const wasClosed = this.root.hidden;
+    this.root.hidden = false;
+    document.body.classList.add("panel-open");
+    this.show();
+    if (wasClosed) byId("panel-close").focus({ preventScroll: true });
+  }
+
+  close() {
+    if (this.root.hidden) return;
+    this.root.hidden = true;
+    document.body.classList.remove("panel-open");
+    this.body.replaceChildren();
+    if (this.opener?.isConnected) this.opener.focus();
+    this.opener = null;
+  }
+
+  go(step) {
+    const next = this.at + step;
+    if (next < 0 || next >= this.list.length) return;
+    this.at = next;
+    this.show();
+  }
+
+  show() {
+    const source = this.list[this.at];
+    byId("panel-count").textContent = `${this.at + 1} / ${this.list.length}`;
+    byId("panel-previous").disabled = this.at === 0;
+    byId("panel-next").disabled = this.at === this.list.length - 1;
+    const only = el(
+      "button",
+      { type: "button", class: "button", on: { click: () => this.hooks.onlyThis(source) } },
+      icon("target", "icon-s"),
+      t("only_this"),
+    );
+    drawSource(this.body, source, only);
+    this.body.scrollTop = 0;
+  }
+
+  // Width
+
+  watchGrip() {
+    const grip = byId("panel-grip");
+    const set = (width) => {
+      const widest = Math.max(NARROWEST, innerWidth * 0.6);
+      this.width = Math.min(Math.max(width, NARROWEST), widest);
+      this.root.style.width = `${this.width}px`;
+      grip.setAttribute("aria-valuenow", String(Math.round(this.width)));
+    };
+    const stored = Number(localStorage.getItem(WIDTH_KEY));
+    if (stored) set(stored);
+    const keep = () => localStorage.setItem(WIDTH_KEY, String(Math.round(this.width)));
+    grip.addEventListener("pointerdown", (event) => {
+      grip.setPointerCapture(event.pointerId);
+      const move = (moved) => set(this.root.getBoundingClientRect().right - moved.clientX);
+      grip.addEventListener("pointermove", move);
+      const end = () => {
+        grip.removeEventListener("pointermove", move);
+        keep();
+      };
+      grip.addEventListener("lostpointercapture", end, { once: true });
+    });
+    grip.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: STEP, ArrowRight: -STEP }[event.key];
+      if (!step || event.altKey) return;
+      event.preventDefault();
+      set(this.root.getBoundingClientRect().width + step);
+      keep();
+    });
+  }
+}

@@ -1,0 +1,182 @@
+// One source drawn: what it is, its rendered page with the passage marked, or its text with what stands around it.
+
+import { get } from "./api.js";
+import { el, icon, iconButton } from "./dom.js";
+import { fileSize, percent, t } from "./strings.js";
+
+const LONGEST_OVERLAP = 600;
+const SHORTEST_OVERLAP = 12;
+const documents = new Map();
+
+function fetchDocument(id) {
+  if (!documents.has(id)) {
+    const asked = get(`/documents/${id}`);
+    documents.set(id, asked);
+    asked.catch(() => documents.delete(id));
+  }
+  return documents.get(id);
+}
+
+/** The chunk at `index`, or null: chunks are listed in order, one a page here. */
+async function fetchChunk(documentId, index) {
+  if (index < 0) return null;
+  const path = `/documents/${documentId}/chunks?page_size=1&page=${index + 1}`;
+  const answer = await get(path).catch(() => null);
+  return answer?.results?.[0] ?? null;
+}
+
+/** Fill `root` with `source`; `action` is a button of the caller's. */
+export async function drawSource(root, source, action) {
+  const ticket = {};
+  root.ticket = ticket;
+  const stage = el("div", { class: "passage-stage", "aria-busy": "true" }, el("div", { class: "skeleton" }));
+  const links = el("div", { class: "passage-actions" }, action);
+  root.replaceChildren(heading(source), links, stage);
+  const document_ = await fetchDocument(source.document_id).catch((error) => error);
+  if (root.ticket !== ticket) return;
+  if (document_ instanceof Error) {
+    action.disabled = document_.status === 404;
+    stage.replaceChildren(snapshot(source, document_.status === 404 ? t("document_gone") : document_.message));
+  } else {
+    links.append(...documentLinks(document_));
+    const isPdf = document_.content_type === "application/pdf" && source.page;
+    const parts = isPdf ? [new PageView(source, document_).root, quote(source)] : [await textView(source)];
+    if (root.ticket !== ticket) return;
+    stage.replaceChildren(...parts);
+  }
+  stage.removeAttribute("aria-busy");
+  const mark = stage.querySelector("mark");
+  if (mark) root.scrollTop = mark.offsetTop - root.offsetTop - root.clientHeight / 4;
+}
+
+function heading(source) {
+  const facts = [
+    source.page ? t("page", { page: source.page }) : null,
+    source.section || null,
+    `${t("similarity")} ${percent(source.similarity)}`,
+    t(source.cited === false ? "looked_at" : "cited"),
+  ].filter(Boolean);
+  return el(
+    "div",
+    { class: "passage-head" },
+    el("span", { class: "slot slot-big", text: String(source.slot) }),
+    el("div", {}, el("h3", { text: source.document_name }), el("p", { text: facts.join(" · ") })),
+  );
+}
+
+function documentLinks(document_) {
+  const size = fileSize(document_.size);
+  return [
+    el("a", { class: "button", href: `/documents/${document_.id}` }, icon("file-search", "icon-s"), t("open_document")),
+    el(
+      "a",
+      {
+        class: "icon-button",
+        href: `/api/v1/documents/${document_.id}/file`,
+        download: document_.name,
+        title: `${t("download")} (${size})`,
+        "aria-label": `${t("download")} (${size})`,
+      },
+      icon("download"),
+    ),
+  ];
+}
+
+function snapshot(source, why) {
+  return el(
+    "div",
+    {},
+    el("p", { class: "note note-warning" }, icon("info"), el("span", { text: why })),
+    el("blockquote", { class: "passage-text", text: source.content_preview }),
+  );
+}
+
+/** The passage as text below its page, for reading and copying. */
+function quote(source) {
+  const text = el("blockquote", { class: "passage-text", text: source.content_preview });
+  const index = Number(source.chunk_id.split("_").pop());
+  fetchChunk(source.document_id, index).then((chunk) => {
+    if (chunk) text.textContent = chunk.text;
+  });
+  return el("section", { class: "passage-quote" }, el("h4", { text: t("passage") }), text);
+}
+
+/** A rendered page with the boxes of the passage laid over it, and steps to its neighbours. */
+class PageView {
+  constructor(source, document_) {
+    this.source = source;
+    this.document = document_;
+    this.page = source.page;
+    this.sheet = el("div", { class: "page-sheet" });
+    this.label = el("span", { class: "page-number" });
+    this.previous = iconButton("chevron-left", t("previous_page"), { on: { click: () => this.turn(-1) } });
+    this.next = iconButton("chevron-right", t("next_page"), { on: { click: () => this.turn(1) } });
+    const bar = el("div", { class: "page-bar" }, this.previous, this.label, this.next);
+    this.root = el("div", { class: "page-view" }, bar, this.sheet);
+    this.draw();
+  }
+
+  turn(step) {
+    this.page += step;
+    this.draw();
+  }
+
+  draw() {
+    const total = this.document.page_count ?? this.page;
+    this.label.textContent = t("page_of", { page: this.page, total });
+    this.previous.disabled = this.page <= 1;
+    this.next.disabled = this.page >= total;
+    const image = el("img", { alt: t("page_image", { page: this.page }), decoding: "async" });
+    this.sheet.classList.add("loading");
+    this.sheet.replaceChildren(image, ...this.marks());
+    image.addEventListener("load", () => {
+      this.sheet.classList.remove("loading");
+      this.sheet.querySelector(".page-mark")?.scrollIntoView({ block: "center", behavior: "instant" });
+    });
+    image.addEventListener("error", () => {
+      this.sheet.classList.remove("loading");
+      this.sheet.replaceChildren(el("p", { class: "note", text: t("no_page_image") }));
+    });
+    image.src = `/api/v1/documents/${this.document.id}/pages/${this.page}.png`;
+  }
+
+  marks() {
+    return (this.source.boxes ?? [])
+      .filter((box) => box.page === this.page)
+      .map((box) => {
+        const mark = el("div", { class: "page-mark" });
+        mark.style.left = `${box.x0 * 100}%`;
+        mark.style.top = `${box.y0 * 100}%`;
+        mark.style.width = `${(box.x1 - box.x0) * 100}%`;
+        mark.style.height = `${(box.y1 - box.y0) * 100}%`;
+        return mark;
+      });
+  }
+}
+
+/** The passage marked within what comes before and after it. */
+async function textView(source) {
+  const index = Number(source.chunk_id.split("_").pop());
+  const [before, chunk, after] = await Promise.all(
+    [index - 1, index, index + 1].map((one) => fetchChunk(source.document_id, one)),
+  );
+  const text = chunk?.text ?? source.content_preview;
+  const sameSection = (other) => other && other.section === (chunk?.section ?? "");
+  return el(
+    "div",
+    { class: "passage-text passage-context" },
+    sameSection(before) ? withoutOverlap(before.text, text, true) : "",
+    el("mark", { text }),
+    sameSection(after) ? withoutOverlap(text, after.text, false) : "",
+  );
+}
+
+/** Neighbouring chunks repeat some text: the first without what the second begins with, or the other way round. */
+function withoutOverlap(first, second, wantFirst) {
+  const most = Math.min(LONGEST_OVERLAP, first.length, second.length);
+  let length = most;
+  while (length >= SHORTEST_OVERLAP && !first.endsWith(second.slice(0, length))) length -= 1;
+  const shared = length >= SHORTEST_OVERLAP ? length : 0;
+  if (wantFirst) return first.slice(0, first.length - shared) + (shared ? "" : "\n");
+  return (shared ? "" : "\n") + second.slice(shared);
+}

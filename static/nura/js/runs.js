@@ -1,0 +1,172 @@
+// Runs that this tab follows: nothing lost, nothing twice. Over the socket, or over HTTP where there is none.
+
+import { post, signedOut } from "./api.js";
+import { readEvents } from "./sse.js";
+
+const TERMINAL = new Set(["run.completed", "run.stopped", "run.error"]);
+const SILENCE = 20000;
+const FALLBACK_WAIT = 1500;
+const FALLBACK_TRIES = 40;
+
+/**
+ * Events: `event` (detail: envelope of a run, in order), `acknowledged` {pending, frame}, `refused` {pending, error},
+ * `lost` {runId} (its log is gone: fetch the message), `silent` {runId} (look whether it still lives).
+ */
+export class Runs extends EventTarget {
+  constructor(socket) {
+    super();
+    this.socket = socket;
+    this.active = new Map();
+    this.outbox = new Map();
+    socket.addEventListener("open", () => this.reopen());
+    socket.addEventListener("unreachable", () => this.fallBack());
+    socket.addEventListener("signedout", () => this.fallBack());
+    socket.addEventListener("frame", ({ detail }) => this.receive(detail));
+    setInterval(() => this.watch(), SILENCE / 4);
+  }
+
+  /** Ask a question. It is sent again after a reconnect until the server has taken it. */
+  ask(fields) {
+    const pending = { client_id: newId(), ...fields };
+    this.outbox.set(pending.client_id, pending);
+    if (!this.socket.send({ type: "send", ...pending }) && this.socket.unreachable) this.askByHttp(pending);
+    return pending;
+  }
+
+  /** Follow a run from `afterSeq` on. */
+  follow(runId, afterSeq = 0) {
+    if (this.active.has(runId)) return;
+    const run = { id: runId, last: afterSeq, seen: Date.now(), controller: null };
+    this.active.set(runId, run);
+    this.resume(run);
+  }
+
+  stop(runId) {
+    if (this.socket.send({ type: "stop", run_id: runId })) return;
+    post(`/runs/${runId}/stop`).catch(() => {});
+  }
+
+  drop(runId) {
+    this.active.get(runId)?.controller?.abort();
+    this.active.delete(runId);
+  }
+
+  resume(run) {
+    run.askedAt = run.last;
+    if (this.socket.send({ type: "resume", run_id: run.id, after_seq: run.last })) return;
+    if (this.socket.unreachable) this.followByHttp(run);
+  }
+
+  reopen() {
+    for (const pending of this.outbox.values()) this.socket.send({ type: "send", ...pending });
+    for (const run of this.active.values()) {
+      run.controller?.abort();
+      run.controller = null;
+      this.resume(run);
+    }
+  }
+
+  fallBack() {
+    for (const pending of this.outbox.values()) this.askByHttp(pending);
+    for (const run of this.active.values()) if (!run.controller) this.followByHttp(run);
+  }
+
+  receive(frame) {
+    if (frame.type === "error") return this.failed(frame.data ?? {});
+    if (!frame.run_id || !Number.isInteger(frame.seq)) return this.emit("notice", frame);
+    let run = this.active.get(frame.run_id);
+    if (!run) {
+      if (frame.type !== "run.started" || !this.outbox.size) return undefined;
+      run = { id: frame.run_id, last: 0, seen: Date.now(), controller: null };
+      this.active.set(run.id, run);
+    }
+    return this.take(run, frame);
+  }
+
+  take(run, frame) {
+    run.seen = Date.now();
+    if (frame.seq <= run.last) return;
+    if (frame.seq > run.last + 1) {
+      if (run.askedAt !== run.last) this.resume(run);
+      return;
+    }
+    run.last = frame.seq;
+    if (TERMINAL.has(frame.type)) this.drop(run.id);
+    if (frame.type === "run.started") this.acknowledge(frame);
+    this.emit("event", frame);
+  }
+
+  acknowledge(frame) {
+    const [pending] = this.outbox.values();
+    if (!pending) return;
+    this.outbox.delete(pending.client_id);
+    this.emit("acknowledged", { pending, frame });
+  }
+
+  failed(data) {
+    if (data.in_reply_to === "resume" || (data.run_id && !data.client_id)) {
+      if (data.in_reply_to !== "stop" && this.active.has(data.run_id)) {
+        this.drop(data.run_id);
+        this.emit("lost", { runId: data.run_id });
+      }
+      return;
+    }
+    const pending = this.outbox.get(data.client_id) ?? [...this.outbox.values()][0];
+    if (pending) this.refuse(pending, { code: data.code, message: data.detail });
+  }
+
+  refuse(pending, error) {
+    if (!this.outbox.delete(pending.client_id)) return;
+    this.emit("refused", { pending, error });
+  }
+
+  watch() {
+    for (const run of this.active.values()) {
+      if (Date.now() - run.seen < SILENCE) continue;
+      run.seen = Date.now();
+      this.emit("silent", { runId: run.id });
+    }
+  }
+
+  async askByHttp(pending) {
+    if (pending.byHttp) return;
+    pending.byHttp = true;
+    const { byHttp, ...fields } = pending;
+    try {
+      const answer = await post("/messages?wait=false", fields);
+      if (this.outbox.has(pending.client_id)) this.follow(answer.run_id, 0);
+    } catch (error) {
+      pending.byHttp = false;
+      if (error.status) this.refuse(pending, { code: error.code, message: error.message });
+      else setTimeout(() => this.outbox.has(pending.client_id) && this.askByHttp(pending), FALLBACK_WAIT * 2);
+    }
+  }
+
+  async followByHttp(run) {
+    const controller = new AbortController();
+    run.controller = controller;
+    for (let tries = 0; tries < FALLBACK_TRIES && this.active.get(run.id) === run; tries += 1) {
+      try {
+        await readEvents(run.id, run.last, (frame) => this.take(run, frame), controller.signal);
+      } catch (error) {
+        if (controller.signal.aborted) return;
+        if (error.status === 404 || signedOut(error.status)) break;
+      }
+      await new Promise((done) => setTimeout(done, FALLBACK_WAIT));
+      if (controller.signal.aborted) return;
+    }
+    if (this.active.get(run.id) !== run) return;
+    this.drop(run.id);
+    this.emit("lost", { runId: run.id });
+  }
+
+  emit(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
+
+function newId() {
+  if (crypto.randomUUID) return crypto.randomUUID();
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,153 @@
+// What the next question will search, always in sight: chosen documents, else the chat's, else all of the reader's.
+
+import { get, query } from "./api.js";
+import { byId, el, icon, placeBeside } from "./dom.js";
+import { t, tn } from "./strings.js";
+
+const SHOWN = 50;
+
+/** Events: `changed`. */
+export class Scope extends EventTarget {
+  constructor({ selected, chatDocuments, total, uploads }) {
+    super();
+    this.selected = new Map(selected.map((document) => [document.id, document]));
+    this.names = new Map([...selected, ...chatDocuments].map((document) => [document.id, document]));
+    this.chatDocuments = chatDocuments;
+    this.total = total;
+    this.uploads = uploads;
+    this.watchPicker();
+    uploads.addEventListener("changed", () => this.show());
+    uploads.addEventListener("completed", () => {
+      this.total += 1;
+      this.show();
+    });
+    this.show();
+  }
+
+  /** Ids to name in the next message; empty: the chat's documents or all. */
+  get ids() {
+    return [...new Set([...this.selected.keys(), ...this.uploads.completed.map((document) => document.id)])];
+  }
+
+  documentOf(id) {
+    return this.names.get(id) ?? null;
+  }
+
+  remember(documents) {
+    for (const document of documents) this.names.set(document.id, document);
+  }
+
+  only(document) {
+    this.selected = new Map([[document.id, document]]);
+    this.remember([document]);
+    this.changed();
+  }
+
+  toggle(document, on) {
+    if (on) this.selected.set(document.id, document);
+    else this.selected.delete(document.id);
+    this.remember([document]);
+    this.changed();
+  }
+
+  clear() {
+    this.selected.clear();
+    this.changed();
+  }
+
+  /** After a message: files sent with it stay chosen, unless the chat itself now stands for the same documents. */
+  sent(chatDocuments) {
+    for (const document of this.uploads.completed) this.selected.set(document.id, document);
+    this.remember(this.uploads.completed);
+    this.uploads.clearCompleted();
+    if (chatDocuments) this.chatDocuments = chatDocuments;
+    const own = new Set(this.chatDocuments.map((document) => document.id));
+    const same = own.size === this.selected.size && [...this.selected.keys()].every((id) => own.has(id));
+    if (same) this.selected.clear();
+    this.changed();
+  }
+
+  changed() {
+    this.show();
+    this.dispatchEvent(new Event("changed"));
+  }
+
+  describe() {
+    const named = this.ids.length + this.uploads.working.length;
+    if (named) return tn("scope_next.explicit", named);
+    if (this.chatDocuments.length) return tn("scope_next.chat", this.chatDocuments.length);
+    return this.total ? tn("scope_next.all", this.total) : t("scope_next.none");
+  }
+
+  show() {
+    byId("scope-text").textContent = this.describe();
+    const chosen = [...this.selected.values()];
+    const fixed = chosen.length ? [] : this.chatDocuments;
+    const hidden = this.uploads.items.length && !chosen.length;
+    byId("scope-chips").replaceChildren(
+      ...chosen.map((document) => this.chip(document, true)),
+      ...(hidden ? [] : fixed.map((document) => this.chip(document, false))),
+    );
+  }
+
+  chip(document, removable) {
+    const name = el("span", { class: "scope-name", text: document.name, title: document.name });
+    if (!removable) return el("li", { class: "scope-chip scope-fixed" }, icon("file-text", "icon-s"), name);
+    const label = t("remove_file", { name: document.name });
+    const remove = el("button", { type: "button", class: "chip-remove", "aria-label": label, title: label }, icon("x", "icon-s"));
+    remove.addEventListener("click", () => this.toggle(document, false));
+    return el("li", { class: "scope-chip" }, icon("file-text", "icon-s"), name, remove);
+  }
+
+  // The picker
+
+  watchPicker() {
+    const picker = byId("picker");
+    const search = byId("picker-search");
+    picker.addEventListener("toggle", (event) => {
+      const open = event.newState === "open";
+      byId("scope-button").setAttribute("aria-expanded", String(open));
+      if (!open) return;
+      placeBeside(picker, byId("scope-button"), { above: true });
+      search.value = "";
+      this.find("");
+      search.focus();
+    });
+    let timer = null;
+    search.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => this.find(search.value.trim()), 200);
+    });
+    byId("picker-clear").addEventListener("click", () => {
+      this.clear();
+      picker.hidePopover();
+    });
+  }
+
+  async find(text) {
+    const list = byId("picker-list");
+    this.asked = text;
+    try {
+      const found = await get(`/documents?${query({ status: "COMPLETED", q: text, page_size: SHOWN })}`);
+      if (this.asked !== text) return;
+      list.replaceChildren(...found.results.map((document) => this.option(document)));
+      if (!found.results.length) list.append(el("li", { class: "picker-empty", text: t(text ? "no_match" : "no_documents") }));
+      if (!text) this.total = found.count;
+    } catch (error) {
+      list.replaceChildren(el("li", { class: "picker-empty", text: error.message }));
+    }
+    placeBeside(byId("picker"), byId("scope-button"), { above: true });
+  }
+
+  option(document) {
+    const box = el("input", { type: "checkbox" });
+    box.checked = this.selected.has(document.id);
+    box.addEventListener("change", () => this.toggle(document, box.checked));
+    const pages = document.page_count ? tn("pages", document.page_count) : "";
+    return el(
+      "li",
+      {},
+      el("label", { class: "picker-option" }, box, el("span", { class: "picker-name", text: document.name }), el("small", { text: pages })),
+    );
+  }
+}

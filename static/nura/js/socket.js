@@ -1,0 +1,108 @@
+// One live connection for the tab. It only opens, keeps alive and reopens; what frames mean is for others.
+
+const FIRST_WAIT = 400;
+const LONGEST_WAIT = 15000;
+const PING_EVERY = 20000;
+const PONG_WITHIN = 8000;
+const TRIES_BEFORE_UNREACHABLE = 3;
+export const SIGNED_OUT = 4401;
+
+/** Events: `open`, `down`, `frame` (detail: the envelope), `unreachable`, `signedout`. */
+export class Socket extends EventTarget {
+  constructor(path = "/ws/chat/") {
+    super();
+    this.address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${path}`;
+    this.failures = 0;
+    this.socket = null;
+    this.timer = null;
+    this.pongTimer = null;
+    setInterval(() => this.ping(), PING_EVERY);
+    addEventListener("online", () => this.wake());
+    addEventListener("pageshow", (event) => event.persisted && this.wake());
+    document.addEventListener("visibilitychange", () => {
+      if (document.visibilityState === "visible") this.wake();
+    });
+    this.connect();
+  }
+
+  get isOpen() {
+    return this.socket?.readyState === WebSocket.OPEN;
+  }
+
+  /** True once several tries in a row never opened. */
+  get unreachable() {
+    return this.failures >= TRIES_BEFORE_UNREACHABLE;
+  }
+
+  connect() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    const socket = new WebSocket(this.address, ["nura.v1"]);
+    this.socket = socket;
+    socket.onopen = () => {
+      this.failures = 0;
+      this.emit("open");
+    };
+    socket.onmessage = (event) => this.receive(event.data);
+    socket.onclose = (event) => {
+      if (this.socket === socket) this.closed(event.code);
+    };
+  }
+
+  closed(code) {
+    clearTimeout(this.pongTimer);
+    this.pongTimer = null;
+    this.socket = null;
+    this.failures += 1;
+    this.emit("down");
+    if (code === SIGNED_OUT) {
+      this.failures = TRIES_BEFORE_UNREACHABLE;
+      this.emit("signedout");
+      return;
+    }
+    if (this.failures === TRIES_BEFORE_UNREACHABLE) this.emit("unreachable");
+    const wait = Math.min(FIRST_WAIT * 2 ** (this.failures - 1), LONGEST_WAIT);
+    this.timer = setTimeout(() => this.connect(), wait * (0.7 + Math.random() * 0.6));
+  }
+
+  /** The page came back: see at once whether the connection still lives. */
+  wake() {
+    if (this.timer) this.connect();
+    else this.ping();
+  }
+
+  ping() {
+    if (!this.send({ type: "ping" }) || this.pongTimer) return;
+    const socket = this.socket;
+    this.pongTimer = setTimeout(() => {
+      this.pongTimer = null;
+      if (this.socket !== socket) return;
+      socket.onclose = null;
+      socket.close();
+      this.closed(0);
+    }, PONG_WITHIN);
+  }
+
+  /** Send a frame now; false if there is no open connection. */
+  send(frame) {
+    if (!this.isOpen) return false;
+    this.socket.send(JSON.stringify({ v: 1, ...frame }));
+    return true;
+  }
+
+  receive(text) {
+    clearTimeout(this.pongTimer);
+    this.pongTimer = null;
+    let frame;
+    try {
+      frame = JSON.parse(text);
+    } catch {
+      return;
+    }
+    if (frame.type !== "pong") this.emit("frame", frame);
+  }
+
+  emit(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
