@@ -24,6 +24,7 @@ LABELS = {
 _KEYS = {label: key for key, labels in LABELS.items() for label in labels}
 _BULLET = r"[\s#>*•○□◦ㅇ❍▶■●\-–·※]*(?:[0-9가-하]{1,2}[.)]\s*)?"
 _LINE = re.compile(rf"^{_BULLET}([^:：|\n]{{2,24}}?)\s*[:：]\s*(\S[^\n]*)$")
+_SHORTEST_TITLE = 3
 _QUOTES = "\"'“”‘’「」『』*` "
 
 
@@ -35,6 +36,8 @@ def combined(carried: Mapping[str, str], beginning: str) -> dict[str, str]:
         if key and value and key not in result:
             result[key] = value[:300]
     _from_own_keys(result)
+    if len(result.get("title", "xxx")) < _SHORTEST_TITLE:  # "1", "3": left behind by an editor
+        del result["title"]
     if "project_name" not in result and "title" in result:
         result["project_name"] = result["title"]
     return result

@@ -158,15 +158,17 @@ def _jumps(last: Rect, box: Rect) -> bool:
 
 
 def _line(marks: Sequence[Mark], start: int, end: int, position: int) -> Iterator[Line]:
-    """One line; its edges are the left sides of its characters and the right side of the last."""
+    """One line; its edges are where each character begins, and where the last one ends."""
     while end > start and marks[end - 1][1] is None:
         end -= 1
     boxes = [box for _, box in marks[start:end] if box is not None]
     if not boxes:
         return
-    edges, right = [], boxes[0].x0
+    # Text that runs to the left (upside down, Hebrew) has its characters' right sides as edges.
+    near, far = (2, 0) if boxes[-1].x0 < boxes[0].x0 else (0, 2)
+    edges, edge = [], boxes[0][near]
     for _, box in marks[start:end]:
-        edges.append(box.x0 if box is not None else right)
-        right = box.x1 if box is not None else right
+        edges.append(box[near] if box is not None else edge)
+        edge = box[far] if box is not None else edge
     area = _around(boxes)
-    yield Line(position + start, position + end, area.y0, area.y1, (*edges, right))
+    yield Line(position + start, position + end, area.y0, area.y1, (*edges, edge))

@@ -1,0 +1,44 @@
+"""Reads a file as the product does: its type, then a child process; each file once a run."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from documents.parsers import sandbox, sniff
+from documents.parsers.base import Limits
+from rag.types import Page
+
+LIMITS = Limits(seconds=30)
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+
+
+@dataclass(frozen=True)
+class Result:
+    """All that came of a file."""
+
+    pages: tuple[Page, ...]
+    metadata: dict[str, str]
+    warnings: tuple[str, ...]
+    page_total: int | None
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(page.text for page in self.pages)
+
+
+@functools.cache
+def read(path: Path, limits: Limits = LIMITS) -> Result:
+    content_type = sniff.content_type(path, path.name)
+    with sandbox.read(path, content_type, path.name, limits) as reading:
+        pages = tuple(reading)
+    return Result(pages, reading.metadata, tuple(reading.warnings), reading.page_total)
+
+
+def shared(name: str) -> Path:
+    """A file of the shared data; the test is skipped where the data is not there."""
+    path = SHARED / name
+    if not path.exists():
+        pytest.skip(f"shared data is absent: {name}")
+    return path
