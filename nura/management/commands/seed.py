@@ -1,0 +1,68 @@
+"""`manage.py seed`: the first administrator and a few documents, once."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.files import File
+from django.core.management.base import BaseCommand
+from django.db import transaction
+
+from documents.services import upload
+from nura.accounts import services
+from nura.samples import FOLDER, SAMPLES
+
+ADMIN = "admin"
+PASSWORD_BYTES = 12
+
+
+class Command(BaseCommand):
+    """Fills an empty database; does nothing where somebody has an account already."""
+
+    help = "On an empty database: make the user admin and upload the sample documents."
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """All or nothing: what was written but not committed is written anew by the next try."""
+        with transaction.atomic():
+            if User.objects.exists():
+                self._say("There are users already: nothing to do.", options)
+                return
+            admin = _make_admin()
+            for sample in SAMPLES:
+                with (FOLDER / sample.file).open("rb") as file:
+                    upload(
+                        owner=admin,
+                        name=sample.name,
+                        content=File(file, name=sample.name),
+                        metadata=dict(sample.metadata),
+                    )
+        self._say(f"The sign-in of {ADMIN} is kept in {credentials_file()}", options)
+
+    def _say(self, text: str, options: dict[str, Any]) -> None:
+        if options["verbosity"]:
+            self.stdout.write(text)
+
+
+def credentials_file() -> Path:
+    """Where the first administrator's sign-in is kept."""
+    return Path(settings.DATA_DIR) / "admin-credentials"
+
+
+def _make_admin() -> User:
+    password = secrets.token_urlsafe(PASSWORD_BYTES)
+    admin = services.make_user(name=ADMIN, password=password, staff=True)
+    key = services.create_key(user=admin)
+    _keep(credentials_file(), f"username: {ADMIN}\npassword: {password}\ntoken: {key}\n")
+    return admin
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write for the owner's eyes only, from the first byte on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
