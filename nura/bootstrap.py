@@ -12,7 +12,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
@@ -23,7 +25,7 @@ FILES = {"base": ("base.txt", "lock.txt"), "dev": ("base.txt", "lock.txt", "dev.
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def enter():
+def enter() -> None:
     """Go on in this process when the packages are here, else inside `.venv`, made if need be."""
     if importlib.util.find_spec("django") and importlib.util.find_spec("uvicorn"):
         return
@@ -31,7 +33,7 @@ def enter():
     os.execv(PYTHON, [str(PYTHON), *sys.argv])  # noqa: S606 - the same program, another Python
 
 
-def ensure(kind):
+def ensure(kind: str) -> None:
     """Make `.venv` and install what `requirements/` asks for, unless that was done before."""
     if sys.version_info < LEAST:
         stop(f"Nura needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
@@ -47,7 +49,7 @@ def ensure(kind):
         remember(kind)
 
 
-def digest(kind):
+def digest(kind: str) -> str:
     """What the requirement files of a kind say now."""
     sha = hashlib.sha256()
     for name in FILES[kind]:
@@ -55,12 +57,12 @@ def digest(kind):
     return sha.hexdigest()
 
 
-def is_current(kind):
+def is_current(kind: str) -> bool:
     """Whether exactly these requirements were installed."""
     return PYTHON.exists() and stamps().get(kind) == digest(kind)
 
 
-def stamps():
+def stamps() -> "dict[str, str]":
     """What was installed, by kind."""
     try:
         return dict(json.loads(STAMP.read_text(encoding="ascii")))
@@ -68,7 +70,7 @@ def stamps():
         return {}
 
 
-def remember(kind):
+def remember(kind: str) -> None:
     """Note what is installed; the tests' requirements include the product's."""
     kinds = ("base", "dev") if kind == "dev" else ("base",)
     noted = dict(stamps(), **{name: digest(name) for name in kinds})
@@ -77,7 +79,7 @@ def remember(kind):
     draft.replace(STAMP)
 
 
-def make_venv():
+def make_venv() -> None:
     """Make `.venv` with the running Python."""
     say(f"Making .venv with Python {sys.version.split()[0]}")
     command = [sys.executable, "-m", "venv", str(VENV)]
@@ -85,7 +87,7 @@ def make_venv():
         stop("This Python cannot make virtual environments: install python3-venv and try again.")
 
 
-def install(kind):
+def install(kind: str) -> None:
     """Install one requirements file with pip."""
     file = str(ROOT / "requirements" / f"{kind}.txt")
     options = ["--disable-pip-version-check", "--no-input", "--quiet"]
@@ -93,15 +95,15 @@ def install(kind):
         stop(f"pip could not install {file} (its words are above).")
 
 
-def browser():
-    """For the browser tests: a Chromium and a font with Korean letters, installed where possible."""
+def browser() -> None:
+    """For the browser tests: a Chromium and a font for Korean, installed where possible."""
     missing = [] if any(map(shutil.which, BROWSERS)) else ["chromium"]
     missing += [] if has_korean_font() else ["fonts-noto-cjk"]
     if missing and not apt(*missing):
         say(f"The browser tests will be skipped: please install {' '.join(missing)}.")
 
 
-def has_korean_font():
+def has_korean_font() -> bool:
     """Whether fontconfig knows a font for Korean; yes where it cannot be asked."""
     listing = shutil.which("fc-list")
     if not listing:
@@ -110,7 +112,7 @@ def has_korean_font():
     return bool(found.stdout.strip())
 
 
-def apt(*packages):
+def apt(*packages: str) -> bool:
     """Install Debian packages when we may; whether it worked."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
@@ -121,7 +123,7 @@ def apt(*packages):
 
 
 @contextlib.contextmanager
-def alone():
+def alone() -> "Iterator[None]":
     """One set-up at a time; the kernel ends the lock with the process."""
     VENV.mkdir(exist_ok=True)
     with (VENV / ".lock").open("w", encoding="ascii") as file:
@@ -129,19 +131,19 @@ def alone():
         yield
 
 
-def run(command):
+def run(command: "list[str]") -> int:
     """Run a command with all its output on stderr; its exit code."""
     finished = subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
     return finished.returncode
 
 
-def say(sentence):
+def say(sentence: str) -> None:
     """Tell the person at the console."""
     sys.stderr.write(f"nura: {sentence}\n")
     sys.stderr.flush()
 
 
-def stop(sentence):
+def stop(sentence: str) -> "NoReturn":
     """Give up with a reason."""
     say(sentence)
     sys.exit(1)

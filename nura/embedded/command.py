@@ -1,6 +1,7 @@
 """Embedded services for one management command when the product does not run."""
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -45,7 +46,10 @@ def _services(data_dir: Path) -> Iterator[None]:
     from django.conf import settings
 
     with contextlib.ExitStack() as stack:
-        if _hold(stack, data_dir):
+        holder = session.hold(stack, data_dir, session.COMMAND, PATIENCE)
+        if holder is not None:
+            _wait_for_product(data_dir, holder)
+        else:
             stack.enter_context(
                 session.running(
                     data_dir,
@@ -56,24 +60,11 @@ def _services(data_dir: Path) -> Iterator[None]:
         yield
 
 
-def _hold(stack: contextlib.ExitStack, data_dir: Path) -> bool:
-    """Get the lock of the folder (True), or find the services of a running product (False)."""
-    held: list[bool] = []
-
-    def settled() -> bool:
-        try:
-            stack.enter_context(session.folder_lock(data_dir, session.COMMAND))
-        except session.FolderBusyError as busy:
-            if busy.holder == session.COMMAND or not _product_answers(data_dir):
-                return False
-            held.append(False)
-        else:
-            held.append(True)
-        return True
-
-    if not spawn.wait_until(settled, PATIENCE, step=0.1):
-        raise session.FolderBusyError(f"another process for more than {PATIENCE:g} s")
-    return held[0]
+def _wait_for_product(data_dir: Path, holder: str) -> None:
+    if holder == session.COMMAND or not spawn.wait_until(
+        functools.partial(_product_answers, data_dir), PATIENCE, step=0.1
+    ):
+        raise session.FolderBusyError(holder)
 
 
 def _product_answers(data_dir: Path) -> bool:

@@ -36,6 +36,28 @@ def folder_lock(data_dir: Path, note: str) -> Iterator[None]:
         yield
 
 
+def hold(
+    stack: contextlib.ExitStack, data_dir: Path, note: str, patience: float = 30.0
+) -> str | None:
+    """Get the lock for the life of `stack`, after a management command's end if need be.
+
+    None when it is ours, else what its holder wrote about itself.
+    """
+    holders: list[str | None] = []
+
+    def settled() -> bool:
+        try:
+            stack.enter_context(folder_lock(data_dir, note))
+        except FolderBusyError as busy:
+            holders.append(busy.holder)
+            return busy.holder not in {COMMAND, ""}
+        holders.append(None)
+        return True
+
+    spawn.wait_until(settled, patience, step=0.1)
+    return holders[-1]
+
+
 @contextlib.contextmanager
 def running(
     data_dir: Path, *, with_postgres: bool = True, with_redis: bool = True, durable: bool = True

@@ -11,16 +11,19 @@ import time
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from nura import parts
-from nura.embedded.session import FolderBusyError, folder_lock
+from nura.embedded import session
 from nura.preparation import prepare
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
 from nura.web import listen
 
 IMPATIENT_AFTER = 0.7
 """Seconds. One Ctrl-C may arrive twice (from the terminal and from `make`); a later one is meant."""
+
+
+PORT_TRIES = 10
 
 
 class Command(BaseCommand):
@@ -38,22 +41,33 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run; exit status 1 when it may not start."""
-        host, port = settings.HOST, settings.PORT
-        try:
-            with folder_lock(settings.DATA_DIR, url(host, port)), listen(host, port) as listener:
-                product = Product(listener, seed=not options["no_seed"])
-                sys.exit(asyncio.run(product.run()))
-        except FolderBusyError as error:
-            self._refuse(f"{error}. Nothing was started.")
-        except OSError as error:
-            reason = error.strerror or str(error)
-            self._refuse(
-                f"Cannot listen on {host}:{port}: {reason}. Choose another port: NURA_PORT, up --port."
-            )
+        with contextlib.ExitStack() as stack:
+            self._hold_folder(stack)
+            listener = stack.enter_context(self._listener(settings.HOST, settings.PORT))
+            product = Product(listener, seed=not options["no_seed"])
+            status = asyncio.run(product.run())
+        sys.exit(status)
 
-    def _refuse(self, sentence: str) -> None:
-        self.stderr.write(sentence)
-        sys.exit(1)
+    def _hold_folder(self, stack: contextlib.ExitStack) -> None:
+        here = url(settings.HOST, settings.PORT)
+        busy = session.hold(stack, settings.DATA_DIR, here)
+        if busy == session.COMMAND:
+            raise CommandError(f"{settings.DATA_DIR} is in use by a management command. Try again.")
+        if busy is not None:
+            raise CommandError(f"Nura runs on {settings.DATA_DIR} already: {busy}")
+
+    def _listener(self, host: str, port: int) -> socket.socket:
+        """A killed product's web process may hold the port for one more moment."""
+        problem = ""
+        for _ in range(PORT_TRIES):
+            try:
+                return listen(host, port)
+            except OSError as error:
+                problem = error.strerror or str(error)
+            time.sleep(0.1)
+        raise CommandError(
+            f"Cannot listen on {host}:{port}: {problem}. Name another: up --port (NURA_PORT)."
+        )
 
 
 class Product:

@@ -1,0 +1,194 @@
+"""Helpers that more than one kind of test needs."""
+
+import contextlib
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+"""Larger test data beside the checkout; tests that need it skip where it is absent."""
+
+_tick = threading.Event()
+
+
+def wait_until(predicate: Callable[[], object], timeout: float = 20.0, step: float = 0.05) -> object:
+    """What the predicate gives once that is true. Raises `AssertionError` when the time is over."""
+    deadline = time.monotonic() + timeout
+    while not (value := predicate()):
+        assert time.monotonic() < deadline, f"not true within {timeout:g} s: {predicate}"
+        _tick.wait(step)
+    return value
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Product:
+    """The whole product on a free port, with a data folder of its own, as `manage.py up` runs it."""
+
+    def __init__(self, data_dir: Path | None = None, *, seed: bool = False, **environment: str) -> None:
+        self._own_folder = data_dir is None
+        self.data_dir = data_dir or Path(tempfile.mkdtemp(prefix="nura-product-"))
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._options = [] if seed else ["--no-seed"]
+        self._environment = environment
+        self._log = Path(tempfile.mkstemp(prefix="nura-product-", suffix=".log")[1])
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._log.unlink(missing_ok=True)
+        if self._own_folder:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start, and wait until it is ready."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self._manage("up", "--port", str(self.port)), *self._options],
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Wait for `/readyz`; the log is in the failure."""
+        with self._log_on_failure():
+            wait_until(self._settled, timeout, step=0.1)
+            assert self.status("/readyz") == 200
+
+    def stop(self, timeout: float = 40.0) -> int:
+        """Stop it as Ctrl-C does; the exit status."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        try:
+            return self.process.wait(timeout)
+        finally:
+            for process in self.processes():
+                process.kill()
+
+    def kill(self) -> None:
+        """End only `up` itself, as a crash does."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def processes(self) -> list[psutil.Process]:
+        """All living processes of this product, those that lost their parents too."""
+        place = str(self.data_dir)
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE and self._is_ours(process, place):
+                    found.append(process)
+        return found
+
+    def process_of(self, name: str) -> psutil.Process:
+        """The process that `up` started under this name."""
+        assert self.process is not None
+        for process in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.Error):
+                words = " ".join(process.cmdline())
+                if WORDS[name] in words:
+                    return process
+        raise AssertionError(f"{name} does not run\n{self.log}")
+
+    def create_user(self, name: str, password: str = "correct-horse-9", *, staff: bool = False) -> str:
+        """A user of this name; the new API key."""
+        return self.manage(
+            "create_user", name, "--password", password, *(["--staff"] if staff else [])
+        ).stdout.split()[-1]
+
+    def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a management command on this data folder."""
+        return subprocess.run(
+            self._manage(*arguments),
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=check,
+            timeout=120,
+        )
+
+    def status(self, path: str) -> int:
+        """The status of one GET; 0 when nobody answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return 0
+        finally:
+            connection.close()
+
+    def environment(self) -> dict[str, str]:
+        """Nothing of the test run's own settings."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("NURA_", "DJANGO_", "PYTEST_", "DATABASE_URL", "REDIS_URL"))
+        }
+        return kept | {"NURA_DATA_DIR": str(self.data_dir)} | self._environment
+
+    @property
+    def log(self) -> str:
+        """All that it said so far."""
+        return self._log.read_text(errors="replace")
+
+    def _settled(self) -> bool:
+        assert self.process is not None
+        return self.process.poll() is not None or self.status("/readyz") == 200
+
+    def _manage(self, *arguments: str) -> list[str]:
+        return [sys.executable, str(ROOT / "manage.py"), *arguments]
+
+    def _is_ours(self, process: psutil.Process, place: str) -> bool:
+        if process.cwd().startswith(place):
+            return True
+        return process.cwd() == str(ROOT) and process.environ().get("NURA_DATA_DIR") == place
+
+    @contextlib.contextmanager
+    def _log_on_failure(self):  # noqa: ANN202
+        try:
+            yield
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log[-8000:]}") from error
+
+
+WORDS = {
+    "postgres": "/postgres -D",
+    "redis": "redis-server",
+    "web": "nura.web",
+    "answers": "answers@%h",
+    "documents": "documents@%h",
+    "beat": "nura beat",
+}
+"""What stands in the command line of each."""
