@@ -20,10 +20,10 @@ MOST_TERMS = 16_000
 
 
 def clean(terms: Mapping[str, int]) -> dict[str, int]:
-    """Terms as the index keeps them: no NUL, at most 64 characters; the same ones are summed up."""
+    """Terms as the index keeps them: storable, at most 64 characters; the same ones are summed up."""
     cleaned: dict[str, int] = {}
     for term, count in terms.items():
-        kept = term.replace("\0", "")[:TERM_CHARACTERS]
+        kept = term.replace("\0", "").encode("utf-8", "ignore").decode()[:TERM_CHARACTERS]
         if kept.strip() and count > 0:
             cleaned[kept] = cleaned.get(kept, 0) + count
     return cleaned
@@ -31,7 +31,7 @@ def clean(terms: Mapping[str, int]) -> dict[str, int]:
 
 def position(term: str) -> int:
     """Where a term stands in the hashed space, from 1: the same on every machine and in every release."""
-    digest = hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=8).digest()
+    digest = hashlib.blake2b(term.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % LEXICAL_DIMENSIONS + 1
 
 

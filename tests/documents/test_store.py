@@ -192,7 +192,9 @@ def test_a_vector_of_another_width_finds_nothing(owner):
 
 def test_chunks_come_in_the_order_asked(owner):
     document = index(owner, ["가", "나", "다"])
-    keys = list(Chunk.objects.filter(document=document).order_by("-index").values_list("pk", flat=True))
+    keys = list(
+        Chunk.objects.filter(document=document).order_by("-index").values_list("pk", flat=True)
+    )
     passages = store(document).chunks([*keys, 10**12])
     assert [passage.text for passage in passages] == ["다", "나", "가"]
     assert passages[0].boxes == (Box(1, 0.1, 0.2, 0.3, 0.4),)
@@ -206,7 +208,9 @@ def test_the_opening_takes_turns_between_documents(owner):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays(owner, monkeypatch):
+def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays(
+    owner, monkeypatch
+):
     document = index(owner, ["가"])
     found = store(document)
     monkeypatch.setattr(store_module, "FREQUENCIES", "SELECT 1/0, %s, %s")
@@ -220,7 +224,9 @@ def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays
 def test_a_slow_search_ends_by_itself(owner, monkeypatch):
     found = store(index(owner, ["가"]))
     monkeypatch.setattr(store_module, "STATEMENT_TIMEOUT", "100ms")
-    monkeypatch.setattr(store_module, "SCOPE_SIZE", "SELECT 1 FROM pg_sleep(5) WHERE %s IS NOT NULL")
+    monkeypatch.setattr(
+        store_module, "SCOPE_SIZE", "SELECT 1 FROM pg_sleep(5) WHERE %s IS NOT NULL"
+    )
     with pytest.raises(RetrievalFailed):
         found.bm25({"가": 1}, 5)
 
