@@ -73,31 +73,43 @@ class Document(models.Model):
         DONE = "done", _("Done")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="documents")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="documents", verbose_name=_("owner")
+    )
     name = models.CharField(_("name"), max_length=255)
-    original_name = models.CharField(max_length=1024)
-    file = models.FileField(max_length=255)
-    content_type = models.CharField(max_length=127)
-    size = models.BigIntegerField()
-    sha256 = models.CharField(max_length=64, db_index=True)
+    original_name = models.CharField(max_length=1024, verbose_name=_("original name"))
+    file = models.FileField(max_length=255, verbose_name=_("file"))
+    content_type = models.CharField(max_length=127, verbose_name=_("content type"))
+    size = models.BigIntegerField(verbose_name=_("size"))
+    sha256 = models.CharField(max_length=64, db_index=True, verbose_name=_("SHA-256"))
     status = models.CharField(
         _("status"), max_length=10, choices=Status.choices, default=Status.PROCESSING
     )
-    stage = models.CharField(max_length=10, choices=Stage.choices, default=Stage.QUEUED)
-    progress = models.FloatField(default=0.0)
-    error_code = models.CharField(max_length=64, blank=True, default="")
-    error_params = models.JSONField(default=dict, blank=True)
-    warnings = models.JSONField(default=list, blank=True)
-    page_count = models.PositiveIntegerField(null=True, blank=True)
-    chunk_count = models.PositiveIntegerField(default=0)
-    metadata = models.JSONField(default=dict, blank=True)
-    version = models.PositiveIntegerField(default=1)
-    claim = models.UUIDField(null=True, blank=True, editable=False)
-    lease_until = models.DateTimeField(null=True, blank=True, editable=False)
-    attempts = models.PositiveSmallIntegerField(default=0, editable=False)
-    enqueued_at = models.DateTimeField(null=True, blank=True, editable=False)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
+    stage = models.CharField(
+        max_length=10, choices=Stage.choices, default=Stage.QUEUED, verbose_name=_("stage")
+    )
+    progress = models.FloatField(default=0.0, verbose_name=_("progress"))
+    error_code = models.CharField(
+        max_length=64, blank=True, default="", verbose_name=_("error code")
+    )
+    error_params = models.JSONField(default=dict, blank=True, verbose_name=_("error details"))
+    warnings = models.JSONField(default=list, blank=True, verbose_name=_("warnings"))
+    page_count = models.PositiveIntegerField(null=True, blank=True, verbose_name=_("pages"))
+    chunk_count = models.PositiveIntegerField(default=0, verbose_name=_("chunks"))
+    metadata = models.JSONField(default=dict, blank=True, verbose_name=_("metadata"))
+    version = models.PositiveIntegerField(default=1, verbose_name=_("version"))
+    claim = models.UUIDField(null=True, blank=True, editable=False, verbose_name=_("claim"))
+    lease_until = models.DateTimeField(
+        null=True, blank=True, editable=False, verbose_name=_("held until")
+    )
+    attempts = models.PositiveSmallIntegerField(
+        default=0, editable=False, verbose_name=_("attempts")
+    )
+    enqueued_at = models.DateTimeField(
+        null=True, blank=True, editable=False, verbose_name=_("queued at")
+    )
+    created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
+    updated_at = models.DateTimeField(auto_now=True, verbose_name=_("changed at"))
 
     objects = DocumentQuerySet.as_manager()
 
@@ -147,15 +159,17 @@ class DocumentPage(models.Model):
 class EmbeddingSpace(models.Model):
     """A model and its width: vectors of one space are comparable. Exactly one space is active."""
 
-    model = models.CharField(max_length=255)
-    dimensions = models.PositiveIntegerField()
-    languages = models.JSONField(default=list)
-    active = models.BooleanField(default=False)
-    created_at = models.DateTimeField(auto_now_add=True)
+    model = models.CharField(max_length=255, verbose_name=_("model"))
+    dimensions = models.PositiveIntegerField(verbose_name=_("dimensions"))
+    languages = models.JSONField(default=list, verbose_name=_("languages"))
+    active = models.BooleanField(default=False, verbose_name=_("active"))
+    created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
 
     class Meta:
         """One row a model and width; one active."""
 
+        verbose_name = _("embedding space")
+        verbose_name_plural = _("embedding spaces")
         constraints = (
             models.UniqueConstraint(fields=("model", "dimensions"), name="one_space_a_model"),
             models.UniqueConstraint(

@@ -29,7 +29,9 @@ class Category(models.Model):
     """A user's own label for chats."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="categories")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="categories", verbose_name=_("owner")
+    )
     name = models.CharField(_("name"), max_length=100)
 
     objects = CategoryQuerySet.as_manager()
@@ -81,16 +83,25 @@ class Chat(models.Model):
     """A conversation. Deletion is soft: `deleted_at` hides it from everybody but the admin."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="chats")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="chats", verbose_name=_("owner")
+    )
     title = models.CharField(_("title"), max_length=200)
     category = models.ForeignKey(
-        Category, models.SET_NULL, null=True, blank=True, related_name="chats"
+        Category,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="chats",
+        verbose_name=_("category"),
     )
-    history_pairs = models.PositiveSmallIntegerField(null=True, blank=True)
+    history_pairs = models.PositiveSmallIntegerField(
+        null=True, blank=True, verbose_name=_("remembered pairs")
+    )
     documents = models.ManyToManyField(Document, through="ChatDocument", related_name="chats")
-    deleted_at = models.DateTimeField(null=True, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
+    deleted_at = models.DateTimeField(null=True, blank=True, verbose_name=_("deleted at"))
+    created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
+    updated_at = models.DateTimeField(auto_now=True, verbose_name=_("changed at"))
 
     objects = ChatQuerySet.as_manager()
 

@@ -60,24 +60,35 @@ class Message(models.Model):
         DOCUMENT = "document", _("Whole document")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    chat = models.ForeignKey(Chat, models.CASCADE, related_name="messages")
+    chat = models.ForeignKey(Chat, models.CASCADE, related_name="messages", verbose_name=_("chat"))
     parent = models.ForeignKey(
-        "self", models.CASCADE, null=True, blank=True, related_name="children"
+        "self",
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="children",
+        verbose_name=_("parent"),
     )
     role = models.CharField(_("role"), max_length=9, choices=Role.choices)
     content = models.TextField(_("content"), blank=True, default="")
     status = models.CharField(
         _("status"), max_length=11, choices=Status.choices, default=Status.COMPLETED
     )
-    mode = models.CharField(max_length=9, choices=Mode.choices, blank=True, default="")
-    sources = models.JSONField(null=True, blank=True)
-    error_code = models.CharField(max_length=64, blank=True, default="")
-    error_params = models.JSONField(default=dict, blank=True)
-    question_type = models.CharField(max_length=9, blank=True, default="")
-    scope = models.JSONField(null=True, blank=True)
-    usage = models.JSONField(null=True, blank=True)
+    mode = models.CharField(
+        max_length=9, choices=Mode.choices, blank=True, default="", verbose_name=_("mode")
+    )
+    sources = models.JSONField(null=True, blank=True, verbose_name=_("sources"))
+    error_code = models.CharField(
+        max_length=64, blank=True, default="", verbose_name=_("error code")
+    )
+    error_params = models.JSONField(default=dict, blank=True, verbose_name=_("error details"))
+    question_type = models.CharField(
+        max_length=9, blank=True, default="", verbose_name=_("kind of question")
+    )
+    scope = models.JSONField(null=True, blank=True, verbose_name=_("scope"))
+    usage = models.JSONField(null=True, blank=True, verbose_name=_("usage"))
     documents = models.ManyToManyField(Document, through="MessageDocument", related_name="+")
-    created_at = models.DateTimeField()
+    created_at = models.DateTimeField(verbose_name=_("created at"))
 
     objects = MessageQuerySet.as_manager()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
 
 from chats.models.message import Message
 
@@ -37,21 +38,29 @@ class Run(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
-    message = models.OneToOneField(Message, models.CASCADE, related_name="run")
-    client_id = models.CharField(max_length=100, blank=True, default="")
-    language = models.CharField(max_length=8, default="ko")
-    claim = models.UUIDField(null=True, blank=True)
-    lease_until = models.DateTimeField(null=True, blank=True)
-    attempts = models.PositiveSmallIntegerField(default=0)
-    enqueued_at = models.DateTimeField()
-    created_at = models.DateTimeField(auto_now_add=True)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", verbose_name=_("owner")
+    )
+    message = models.OneToOneField(
+        Message, models.CASCADE, related_name="run", verbose_name=_("message")
+    )
+    client_id = models.CharField(
+        max_length=100, blank=True, default="", verbose_name=_("client id")
+    )
+    language = models.CharField(max_length=8, default="ko", verbose_name=_("language"))
+    claim = models.UUIDField(null=True, blank=True, verbose_name=_("claim"))
+    lease_until = models.DateTimeField(null=True, blank=True, verbose_name=_("held until"))
+    attempts = models.PositiveSmallIntegerField(default=0, verbose_name=_("attempts"))
+    enqueued_at = models.DateTimeField(verbose_name=_("queued at"))
+    created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
 
     objects = RunQuerySet.as_manager()
 
     class Meta:
         """One run a client id."""
 
+        verbose_name = _("run")
+        verbose_name_plural = _("runs")
         constraints = (
             models.UniqueConstraint(
                 fields=("owner", "client_id"),
