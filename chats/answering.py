@@ -14,7 +14,6 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import Error as DatabaseError
-from rag.factory import Engine, engine
 
 from chats import history, runs, stops
 from chats.calls import in_database, released
@@ -27,6 +26,7 @@ from chats.shapes import terminal_event
 from chats.writer import RunWriter
 from documents.store import ScopedStore
 from rag.errors import NuraError
+from rag.factory import Engine, engine
 from rag.history import window
 from rag.ports import PassageStore
 from rag.types import (

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from chats.errors import NotFound
 from chats.models import Category, Chat, ChatDocument
+from chats.notices import chat_changed
 from documents.models import Document
 
 
@@ -50,12 +51,14 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
         ChatDocument.objects.filter(chat=chat).exclude(document__in=documents).delete()
         link_documents(chat=chat, documents=documents)
     chat.save()
+    transaction.on_commit(lambda: chat_changed(chat.pk))
     return chat
 
 
 def delete_chat(*, chat: Chat) -> None:
     """Hide the chat from its owner; the rows stay."""
     Chat.objects.filter(pk=chat.pk, deleted_at=None).update(deleted_at=timezone.now())
+    chat_changed(chat.pk)
 
 
 def restore_chat(*, chat: Chat) -> None:

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from chats import runs
 from chats.models import Run
+from chats.notices import chat_changed
 from chats.shapes import started_data
 
 logger = structlog.get_logger()
@@ -32,3 +33,4 @@ def dispatch(run_id: UUID) -> None:
         current_app.send_task("chats.tasks.answer_message", (str(run_id),), retry=False)
     except (OperationalError, RedisError, OSError) as error:
         logger.warning("run_not_enqueued", run_id=str(run_id), error=str(error)[:200])
+    chat_changed(run.message.chat_id)

@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from rag.factory import engine
 
 from chats import history as chat_history
 from chats.errors import NotFound
@@ -16,6 +15,7 @@ from documents.models import Document
 from documents.store import ScopedStore
 from rag import selection
 from rag.config import RagConfig
+from rag.factory import engine
 from rag.types import HistoryMessage, Hit, Retrieval, Role, Scope, StrategyName
 
 

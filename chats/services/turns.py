@@ -18,6 +18,7 @@ from django.utils import timezone
 from chats.errors import EmptyMessage, NotFound
 from chats.models import Chat, Message, MessageDocument, Run, Trace
 from chats.models.chat import TITLE_CHARACTERS
+from chats.notices import chat_changed
 from chats.services.chats import create_chat, find_category, find_documents
 from chats.services.dispatch import dispatch
 from documents.models import Document
@@ -189,7 +190,8 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
 
     False when the run is no longer held by `claim`: then nothing was written.
     """
-    held = Run.objects.select_for_update().open().filter(pk=run_id, claim=claim).first()
+    rows = Run.objects.select_for_update(of=("self",)).select_related("message").open()
+    held = rows.filter(pk=run_id, claim=claim).first()
     if held is None:
         return False
     Message.objects.filter(pk=held.message_id).update(
@@ -206,7 +208,9 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
         message_id=held.message_id, defaults={"steps": dict(outcome.trace)}
     )
     Run.objects.filter(pk=run_id).update(lease_until=None, claim=None)
-    Chat.objects.filter(messages=held.message_id).update(updated_at=timezone.now())
+    chat_id = held.message.chat_id
+    Chat.objects.filter(pk=chat_id).update(updated_at=timezone.now())
+    transaction.on_commit(lambda: chat_changed(chat_id))
     return True
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import django_stubs_ext
 from csp.constants import NONCE, NONE, SELF
 from django.utils.translation import gettext_lazy as _
+from kombu import Exchange, Queue
 
 from nura import logs
 from nura.embedded import locations
@@ -207,6 +208,10 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = False  # recovery is the sweeper's, by the l
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 6 * 3600}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# The nameless exchange needs no binding in Redis, so a Redis that forgot everything still routes.
+CELERY_TASK_QUEUES = [
+    Queue(name, Exchange(""), routing_key=name) for name in ("answers", "documents")
+]
 CELERY_TASK_DEFAULT_QUEUE = "documents"
 CELERY_TASK_ROUTES = {
     "chats.tasks.answer_message": {"queue": "answers"},

@@ -43,7 +43,7 @@ def test_without_waiting_the_answer_is_streaming(api):
         {"content": ["list"]},
         {"content": "질문", "chat_id": "not-an-id"},
         {"content": "질문", "document_ids": "abc"},
-        {"content": "질문", "document_ids": [1, 2]},
+        {"content": "질문", "document_ids": ["x"]},
         {"content": "질문", "document_ids": [str(uuid.uuid4()) for _ in range(1001)]},
     ],
 )

@@ -1,0 +1,235 @@
+"""The socket, over the wire: a real server, a real client, a real worker."""
+
+import asyncio
+import contextlib
+import json
+import uuid
+
+import pytest
+from django.test import Client
+from knox.models import AuthToken
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from chats.models import Chat, Message
+from chats.services.turns import open_turn
+from documents import notices
+from tests.servers import asgi
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def web(transactional_db):
+    with asgi.running() as server:
+        yield server
+
+
+@pytest.fixture
+def token(owner):
+    return AuthToken.objects.create(owner)[1]
+
+
+def cookie(user):
+    browser = Client()
+    browser.force_login(user)
+    return f"sessionid={browser.cookies['sessionid'].value}"
+
+
+@contextlib.asynccontextmanager
+async def socket(web, token=None, origin=None, cookie=None):
+    protocols = ["nura.v1", f"token.{token}"] if token else ["nura.v1"]
+    headers = {"Cookie": cookie} if cookie else {}
+    async with connect(
+        web.ws_url, subprotocols=protocols, origin=origin, additional_headers=headers
+    ) as ws:
+        yield ws
+
+
+async def say(ws, kind, **fields):
+    await ws.send(json.dumps({"v": 1, "type": kind, **fields}))
+
+
+async def hear(ws, *kinds):
+    """Frames until one of these kinds, that one included."""
+    frames = []
+    async with asyncio.timeout(20):
+        while not frames or frames[-1]["type"] not in kinds:
+            frames.append(json.loads(await ws.recv()))
+    return frames
+
+
+async def closed(ws):
+    async with asyncio.timeout(10):
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await ws.recv()
+    return ws.close_code
+
+
+async def test_a_question_streams_its_answer(web, token, answers_worker):
+    async with socket(web, token) as ws:
+        assert ws.subprotocol == "nura.v1"
+        await say(ws, "send", client_id="c-1", content="안녕하세요")
+        frames = [f for f in await hear(ws, "run.completed") if f["run_id"]]
+    assert frames[0]["type"] == "run.started"
+    assert [frame["seq"] for frame in frames] == list(range(1, len(frames) + 1))
+    said = "".join(f["data"]["text"] for f in frames if f["type"] == "delta")
+    assert said == frames[-1]["data"]["message"]["content"]
+    assert {frame["v"] for frame in frames} == {1}
+
+
+async def test_a_client_that_comes_back_gets_the_rest_and_nothing_twice(
+    web, token, answers_worker
+):
+    async with socket(web, token) as ws:
+        await say(ws, "send", content="안녕하세요")
+        first = (await hear(ws, "run.started"))[-1]
+    async with socket(web, token) as ws:
+        await say(ws, "resume", run_id=first["run_id"], after_seq=first["seq"])
+        frames = [f for f in await hear(ws, "run.completed") if f["run_id"]]
+    assert frames[0]["seq"] == first["seq"] + 1
+
+
+async def test_a_vanished_client_stops_nothing(web, token, answers_worker):
+    async with socket(web, token) as ws:
+        await say(ws, "send", content="안녕하세요")
+        await hear(ws, "run.started")
+        ws.transport.abort()
+
+    def status():
+        return Message.objects.get(role="assistant").status
+
+    async with asyncio.timeout(20):
+        while await asyncio.to_thread(status) != "COMPLETED":
+            await asyncio.sleep(0.05)
+
+
+async def test_the_same_client_id_twice_is_one_run(web, token, answers_worker):
+    async with socket(web, token) as ws:
+        await say(ws, "send", client_id="c-1", content="안녕하세요")
+        first = (await hear(ws, "run.completed"))[-1]["run_id"]
+        await say(ws, "send", client_id="c-1", content="안녕하세요")
+        again = (await hear(ws, "run.completed"))[-1]["run_id"]
+    assert again == first
+    assert await asyncio.to_thread(Message.objects.count) == 2
+
+
+async def test_ping_is_answered(web, token):
+    async with socket(web, token) as ws:
+        await say(ws, "ping")
+        assert (await hear(ws, "pong"))[-1]["type"] == "pong"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "",
+        "{",
+        "[]",
+        '"text"',
+        '{"type": 5}',
+        '{"type": "nonsense"}',
+        '{"type": "_send"}',
+        "[" * 5000,
+        b"\x00\x01",
+    ],
+)
+async def test_a_frame_that_makes_no_sense_is_an_error_for_its_socket_only(web, token, frame):
+    async with socket(web, token) as ws:
+        await ws.send(frame)
+        assert (await hear(ws, "error"))[-1]["data"]["code"] == "bad_frame"
+        await say(ws, "ping")
+        await hear(ws, "pong")
+
+
+async def test_a_refused_message_says_why_and_stores_nothing(web, token):
+    async with socket(web, token) as ws:
+        await say(ws, "send", client_id="c-9", content=" ")
+        error = (await hear(ws, "error"))[-1]["data"]
+        assert (error["code"], error["client_id"]) == ("empty_message", "c-9")
+        await say(ws, "send", content="가" * 400_000)
+        assert (await hear(ws, "error"))[-1]["data"]["code"] == "invalid"
+        await say(ws, "send", content="질문", chat_id=str(uuid.uuid4()))
+        assert (await hear(ws, "error"))[-1]["data"]["code"] == "not_found"
+    assert not await asyncio.to_thread(Chat.objects.exists)
+
+
+async def test_a_flood_of_frames_closes_its_socket(web, token):
+    async with socket(web, token) as ws:
+        with contextlib.suppress(ConnectionClosed):
+            for _ in range(500):
+                await say(ws, "ping")
+        assert await closed(ws) == 4429
+
+
+async def test_nobody_gets_in_without_credentials(web):
+    async with socket(web, origin=web.url) as ws:
+        assert await closed(ws) == 4401
+
+
+async def test_a_session_counts_only_from_our_own_pages(web, owner):
+    kept = await asyncio.to_thread(cookie, owner)
+    for origin in (None, "null", "http://evil.example", "http://localhost:1"):
+        async with socket(web, cookie=kept, origin=origin) as ws:
+            assert await closed(ws) == 4401
+    async with socket(web, cookie=kept, origin=web.url) as ws:
+        await say(ws, "ping")
+        await hear(ws, "pong")
+
+
+async def test_a_foreign_origin_is_refused_with_a_token_too(web, token):
+    async with socket(web, token, origin="http://evil.example") as ws:
+        assert await closed(ws) == 4401
+
+
+async def test_an_open_socket_closes_when_its_user_is_deactivated(web, owner, token):
+    def deactivate():
+        owner.is_active = False
+        owner.save()
+
+    async with socket(web, token) as ws:
+        await say(ws, "ping")
+        await hear(ws, "pong")
+        await asyncio.to_thread(deactivate)
+        assert await closed(ws) == 4401
+
+
+async def test_an_open_socket_closes_when_the_password_changes(web, owner):
+    kept = await asyncio.to_thread(cookie, owner)
+
+    def change():
+        owner.set_password("new")
+        owner.save()
+
+    async with socket(web, cookie=kept, origin=web.url) as ws:
+        await say(ws, "ping")
+        await hear(ws, "pong")
+        await asyncio.to_thread(change)
+        assert await closed(ws) == 4401
+
+
+async def test_a_stranger_can_neither_follow_nor_stop_a_run(web, owner, stranger):
+    turn = await asyncio.to_thread(open_turn, user=owner, content="질문")
+    theirs = await asyncio.to_thread(lambda: AuthToken.objects.create(stranger)[1])
+    async with socket(web, theirs) as ws:
+        for kind in ("resume", "stop"):
+            await say(ws, kind, run_id=str(turn.run.pk))
+            error = (await hear(ws, "error"))[-1]["data"]
+            await say(ws, kind, run_id=str(uuid.uuid4()))
+            made_up = (await hear(ws, "error"))[-1]["data"]
+            assert (error["code"], error["detail"]) == (made_up["code"], made_up["detail"])
+            assert error["code"] == "not_found"
+
+
+async def test_notices_reach_only_their_owner(web, owner, stranger, token):
+    theirs = await asyncio.to_thread(lambda: AuthToken.objects.create(stranger)[1])
+    async with socket(web, token) as mine, socket(web, theirs) as other:
+        for ws in (mine, other):
+            await say(ws, "ping")
+            await hear(ws, "pong")
+        payload = {"type": "document", "data": {"id": "1"}}
+        await asyncio.to_thread(notices.send, owner.pk, payload)
+        assert (await hear(mine, "document"))[-1]["data"] == {"id": "1"}
+        await say(other, "ping")
+        assert [frame["type"] for frame in await hear(other, "pong")] == ["pong"]

@@ -1,0 +1,45 @@
+"""The product's web process in a thread of the test: real HTTP and real sockets on a free port."""
+
+import contextlib
+import socket
+import threading
+
+import uvicorn
+
+
+class WebServer:
+    """`url` and `ws_url` of a running `nura.asgi:application`."""
+
+    def __init__(self):
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.host = f"127.0.0.1:{self.port}"
+        self.url = f"http://{self.host}"
+        self.ws_url = f"ws://{self.host}/ws/chat/"
+        config = uvicorn.Config(
+            "nura.asgi:application", log_level="warning", lifespan="off", ws_max_size=1_500_000
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+
+    def start(self):
+        self._thread.start()
+        deadline = threading.Event()
+        while not self._server.started:
+            deadline.wait(0.02)
+
+    def stop(self):
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._socket.close()
+
+
+@contextlib.contextmanager
+def running():
+    server = WebServer()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
