@@ -125,7 +125,7 @@ export class Composer extends EventTarget {
 
   say(text) {
     this.note.hidden = !text;
-    this.note.querySelector("span").textContent = text;
+    this.note.querySelector("[data-words]").textContent = text;
   }
 
   setBusy(busy) {
