@@ -24,7 +24,9 @@ DATA = ROOT.parent / "shared" / "data"
 _tick = threading.Event()
 
 
-def wait_until(predicate: Callable[[], object], timeout: float = 20.0, step: float = 0.05) -> object:
+def wait_until(
+    predicate: Callable[[], object], timeout: float = 20.0, step: float = 0.05
+) -> object:
     """What the predicate gives once that is true. Raises `AssertionError` when the time is over."""
     deadline = time.monotonic() + timeout
     while not (value := predicate()):
@@ -41,9 +43,11 @@ def free_port() -> int:
 
 
 class Product:
-    """The whole product on a free port, with a data folder of its own, as `manage.py up` runs it."""
+    """The whole product on a free port with its own data folder, as `manage.py up` runs it."""
 
-    def __init__(self, data_dir: Path | None = None, *, seed: bool = False, **environment: str) -> None:
+    def __init__(
+        self, data_dir: Path | None = None, *, seed: bool = False, **environment: str
+    ) -> None:
         self._own_folder = data_dir is None
         self.data_dir = data_dir or Path(tempfile.mkdtemp(prefix="nura-product-"))
         self.port = free_port()
@@ -121,7 +125,9 @@ class Product:
                     return process
         raise AssertionError(f"{name} does not run\n{self.log}")
 
-    def create_user(self, name: str, password: str = "correct-horse-9", *, staff: bool = False) -> str:
+    def create_user(
+        self, name: str, password: str = "correct-horse-9", *, staff: bool = False
+    ) -> str:
         """A user of this name; the new API key."""
         return self.manage(
             "create_user", name, "--password", password, *(["--staff"] if staff else [])
@@ -176,7 +182,7 @@ class Product:
         return process.cwd() == str(ROOT) and process.environ().get("NURA_DATA_DIR") == place
 
     @contextlib.contextmanager
-    def _log_on_failure(self):  # noqa: ANN202
+    def _log_on_failure(self):
         try:
             yield
         except AssertionError as error:

@@ -36,6 +36,15 @@ def folder_lock(data_dir: Path, note: str) -> Iterator[None]:
         yield
 
 
+def holder(data_dir: Path) -> str:
+    """What the holder of the folder wrote about itself; empty when nobody holds it."""
+    try:
+        with folder_lock(data_dir, ""):
+            return ""
+    except FolderBusyError as busy:
+        return busy.holder
+
+
 def hold(
     stack: contextlib.ExitStack, data_dir: Path, note: str, patience: float = 30.0
 ) -> str | None:

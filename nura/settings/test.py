@@ -8,6 +8,8 @@ import atexit
 import os
 import shutil
 import tempfile
+from pathlib import Path
+from uuid import uuid4
 
 from nura.embedded import locations
 from nura.settings import env
@@ -17,7 +19,7 @@ FOLDER = "NURA_TEST_DATA_DIR"
 
 def _own_folder() -> str:
     if not os.environ.get(FOLDER):
-        os.environ[FOLDER] = tempfile.mkdtemp(prefix="nura-test-")
+        os.environ[FOLDER] = str(Path(tempfile.gettempdir()) / f"nura-test-{uuid4().hex[:12]}")
         atexit.register(shutil.rmtree, os.environ[FOLDER], ignore_errors=True)
     return os.environ[FOLDER]
 
@@ -28,7 +30,8 @@ for name in list(os.environ):
         and name != FOLDER
     ):
         del os.environ[name]
-os.environ["NURA_DATA_DIR"] = _own_folder()
+os.environ["NURA_DATA_DIR"] = _own_folder()  # made by whoever starts the services, not by mypy
+os.environ["SECRET_KEY"] = "for-tests-only-" + "0123456789abcdef" * 3
 env.load_dotenv = lambda _path: None  # what a developer keeps in .env must not decide a test
 
 from nura.settings.base import *  # noqa: E402, F403

@@ -20,7 +20,7 @@ from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_ord
 from nura.web import listen
 
 IMPATIENT_AFTER = 0.7
-"""Seconds. One Ctrl-C may arrive twice (from the terminal and from `make`); a later one is meant."""
+"""Seconds. One Ctrl-C may arrive twice, from the terminal and from `make`; a later one is meant."""
 
 
 PORT_TRIES = 10

@@ -1,0 +1,208 @@
+"""What is configured, reachable and missing: behind `manage.py doctor`. No secret leaves here."""
+
+import hashlib
+import importlib.util
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from redis.exceptions import RedisError
+
+from nura.embedded import session
+from nura.health import WORKERS, client, redis_and_workers
+from rag.config import Endpoint
+from rag.embedders.sentence_transformers import embedded_model_folder
+
+MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of the official all-MiniLM-L6-v2 `model.safetensors`."""
+
+LLM_SECONDS = 3.0
+LITTLE_DISK = 1024**3
+NO_DISK = 100 * 1024**2
+
+
+class State(StrEnum):
+    """`fail`: the product cannot serve."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    name: str
+    state: State
+    detail: str
+
+
+def examine() -> Iterator[Finding]:
+    """All findings, quick ones first."""
+    yield data_folder()
+    yield from database()
+    yield from redis()
+    yield from workers()
+    yield llm("LLM", settings.RAG.llm)
+    if settings.RAG.light_llm:
+        yield llm("light LLM", settings.RAG.light_llm)
+    yield embedder()
+    yield morphemes()
+
+
+def data_folder() -> Finding:
+    """Writable, and with room."""
+    folder = settings.DATA_DIR
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Finding("data folder", State.FAIL, f"{folder} is not writable: {error.strerror}")
+    state = State.FAIL if free < NO_DISK else State.WARN if free < LITTLE_DISK else State.OK
+    return Finding("data folder", state, f"{folder}, {free / 1024**3:.1f} GB free")
+
+
+def database() -> Iterator[Finding]:
+    """Reachable, with pgvector, migrated."""
+    kind = "embedded" if settings.EMBEDDED_POSTGRES else "DATABASE_URL"
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT current_setting('server_version')")
+            version = cursor.fetchone()[0]
+            cursor.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+            extension = cursor.fetchone()
+        executor = MigrationExecutor(connection)
+        missing = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    except DatabaseError as error:
+        yield Finding("database", State.FAIL, f"{kind}: not reachable ({type(error).__name__})")
+        return
+    yield Finding("database", State.OK, f"{kind}: Postgres {version}")
+    if extension:
+        yield Finding("pgvector", State.OK, extension[0])
+    else:
+        state = State.WARN if missing else State.FAIL  # the first migration makes it
+        yield Finding("pgvector", state, "the extension is not there: CREATE EXTENSION vector")
+    if missing:
+        yield Finding("migrations", State.WARN, f"{missing} not applied yet; `up` applies them")
+
+
+def redis() -> Iterator[Finding]:
+    """Reachable, never forgetting, written to disk."""
+    kind = "embedded" if settings.EMBEDDED_REDIS else "REDIS_URL"
+    try:
+        version = cast("dict[str, Any]", client().info("server"))["redis_version"]
+    except RedisError as error:
+        yield Finding("redis", State.FAIL, f"{kind}: not reachable ({type(error).__name__})")
+        return
+    yield Finding("redis", State.OK, f"{kind}: Redis {version}")
+    for name, wanted in (("maxmemory-policy", "noeviction"), ("appendonly", "yes")):
+        yield _redis_setting(name, wanted)
+
+
+def _redis_setting(name: str, wanted: str) -> Finding:
+    try:
+        found = cast("dict[str, str]", client().config_get(name)).get(name, "unknown")
+    except RedisError:
+        return Finding("redis", State.WARN, f"{name} may not be read; it should be {wanted}")
+    state = State.OK if found == wanted else State.WARN
+    return Finding(
+        "redis", state, f"{name} {found}" + ("" if found == wanted else f", not {wanted}")
+    )
+
+
+def workers() -> Iterator[Finding]:
+    """Their signs of life. A product that is not running is no fault."""
+    alive = redis_and_workers()
+    stopped = settings.EMBEDDED_REDIS and session.holder(settings.DATA_DIR) in {"", session.COMMAND}
+    for name in WORKERS:
+        if alive[name]:
+            yield Finding(f"{name} worker", State.OK, "alive")
+        elif stopped:
+            yield Finding(f"{name} worker", State.WARN, "the product is not running: make run")
+        else:
+            yield Finding(f"{name} worker", State.FAIL, "no sign of life")
+
+
+def llm(name: str, endpoint: Endpoint | None) -> Finding:
+    """Whether the endpoint lists its models; none configured is the extractive answerer."""
+    if endpoint is None:
+        return Finding(name, State.OK, "none configured: answers are extracts of the documents")
+    where = f"{endpoint.model} at {_without_secrets(endpoint.base_url)}"
+    status = _models_status(endpoint)
+    if status == 200:
+        return Finding(name, State.OK, where)
+    if status in {401, 403}:
+        return Finding(name, State.FAIL, f"{where}: the key is refused (HTTP {status})")
+    if status:
+        return Finding(name, State.WARN, f"{where}: HTTP {status} for its list of models")
+    return Finding(name, State.FAIL, f"{where}: not reachable within {LLM_SECONDS:g} s")
+
+
+def embedder() -> Finding:
+    """Which one, and whether the embedded model's file is the official one."""
+    config = settings.RAG
+    if config.embedding_endpoint:
+        where = _without_secrets(config.embedding_endpoint.base_url)
+        return Finding("embedder", State.OK, f"{config.embedding_endpoint.model} at {where}")
+    if config.embedding_model:
+        return Finding("embedder", State.OK, f"{config.embedding_model}, loaded at first use")
+    try:
+        found = _sha256(embedded_model_folder() / "model.safetensors")
+    except (OSError, RuntimeError) as error:
+        return Finding("embedder", State.FAIL, f"the embedded model is missing: {error}")
+    if found != MODEL_SHA256:
+        return Finding("embedder", State.FAIL, "model.safetensors is not the official file")
+    return Finding("embedder", State.OK, "all-MiniLM-L6-v2 (English), checksum right")
+
+
+def morphemes() -> Finding:
+    """The analyser of Korean and its model."""
+    missing = [
+        name for name in ("kiwipiepy", "kiwipiepy_model") if not importlib.util.find_spec(name)
+    ]
+    if missing:
+        return Finding("Kiwi", State.FAIL, f"not installed: {', '.join(missing)}")
+    return Finding("Kiwi", State.OK, "installed with its model")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The key goes to the server that was named and to no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Refuse."""
+
+
+def _models_status(endpoint: Endpoint) -> int:
+    request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
+        f"{endpoint.base_url.rstrip('/')}/models",
+        headers={"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {},
+    )
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=LLM_SECONDS) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except (OSError, ValueError):
+        return 0
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
