@@ -5,8 +5,12 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.core.files.uploadhandler import TemporaryFileUploadHandler
+from django.http import multipartparser
 
 from documents.errors import FileTooLarge
+
+# Django allows 1,024 bytes for the headers of a part, too few for a name of 300 decomposed syllables.
+multipartparser.MAX_TOTAL_HEADER_SIZE = 8192
 
 
 class LimitedUpload(TemporaryFileUploadHandler):
