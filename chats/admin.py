@@ -1,6 +1,6 @@
 """Administration of conversations: messages and runs are for reading only."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import Count, QuerySet
@@ -74,7 +74,7 @@ class ChatAdmin(ModelAdmin):  # type: ignore[misc]
     search_fields = ("title", "owner__username")
     fields = ("title", "owner", "category", "history_pairs", "deleted_at", "created_at")
     readonly_fields = ("owner", "category", "deleted_at", "created_at")
-    actions: ClassVar = ("restore",)
+    actions = ("restore",)
     inlines = (MessageInline,)
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -1,7 +1,5 @@
 """Administration of users, and of the site as a whole."""
 
-from typing import ClassVar
-
 from allauth.account.decorators import secure_admin_login
 from allauth.account.models import EmailAddress
 from django.contrib import admin, messages
@@ -42,7 +40,7 @@ class UserAdmin(StockUserAdmin[User], ModelAdmin):  # type: ignore[misc]
         (_("Dates"), {"fields": ("last_login", "date_joined")}),
     )
     filter_horizontal = ()
-    actions: ClassVar = ("revoke_keys",)
+    actions = ("revoke_keys",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         """With the numbers of the list."""

@@ -13,7 +13,6 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from django.core import exceptions as django_errors
 from django.db import DataError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
-from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -65,6 +64,8 @@ DETAILS = {
     "throttled": gettext_lazy("Too many requests. Please wait a little and try again."),
     "unavailable": gettext_lazy("The service is busy or restarting. Please try again shortly."),
 }
+PAGES = {"csrf_failed": "403_csrf.html"}
+"""Templates of single codes; the others have one a status, or the general one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,8 @@ def problem_of(error: BaseException) -> Problem:
 def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResponse:
     """DRF's hook."""
     if isinstance(error, ImmediateHttpResponse):  # the accounts' own rate limits
-        return error.response
+        finished: HttpResponse = error.response
+        return finished
     set_rollback()
     return problem_of(error).response()
 
@@ -152,11 +154,13 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
 def _answer(request: HttpRequest, problem: Problem) -> HttpResponse:
     if is_api(request.path):
         return problem.response()
-    if problem.status < 500:
-        response = render(request, "errors/error.html", problem.body(), status=problem.status)
-    else:  # without the request: its session or user may be what cannot be read
-        page = render_to_string("errors/plain.html", problem.body())
-        response = HttpResponse(page, status=problem.status)
+    # Without the request from 500 on: its session or user may be what cannot be read.
+    page = render_to_string(
+        [PAGES.get(problem.code, f"{problem.status}.html"), "errors/error.html"],
+        problem.body(),
+        request if problem.status < 500 else None,
+    )
+    response = HttpResponse(page, status=problem.status)
     for name, value in problem.headers.items():
         response.headers[name] = value
     return response

@@ -1,6 +1,7 @@
 """Which language a request speaks: Korean unless the person or the program says otherwise."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
@@ -10,7 +11,8 @@ from django.utils import translation
 from django.utils.cache import patch_vary_headers
 from django.utils.translation.trans_real import parse_accept_lang_header
 
-GetResponse = Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
+GetResponse = Callable[[HttpRequest], Any]
+"""The next layer: gives a response, or an awaitable of one under ASGI."""
 
 API_PREFIXES = ("/api/", "/v1/", "/ws/")
 
@@ -54,7 +56,7 @@ class LanguageMiddleware:
         if self.is_async:
             return self._answer_async(request)
         language = _enter(request)
-        return _mark(request, self.get_response(request), language)  # type: ignore[arg-type]
+        return _mark(request, self.get_response(request), language)
 
     async def _answer_async(self, request: HttpRequest) -> HttpResponseBase:
         language = _enter(request)
@@ -64,7 +66,7 @@ class LanguageMiddleware:
 def _enter(request: HttpRequest) -> str:
     language = from_request(request)
     translation.activate(language)
-    request.LANGUAGE_CODE = language  # type: ignore[attr-defined]
+    request.LANGUAGE_CODE = language
     return language
 
 

@@ -1,6 +1,6 @@
 """REST: an API key for a password, and who one is."""
 
-from typing import Any
+from typing import Any, cast
 
 from allauth.account.adapter import get_adapter
 from django.contrib.auth.models import User
@@ -77,7 +77,7 @@ class MeView(APIView):
     @extend_schema(responses=AccountSerializer)
     def get(self, request: Request) -> Response:
         """The signed-in user with usage and limits."""
-        return Response(services.account(user=request.user))
+        return Response(services.account(user=cast("User", request.user)))
 
 
 def _authenticate(request: Request, username: str, password: str) -> User:

@@ -18,7 +18,7 @@ class KeyAuthentication(TokenAuthentication):  # type: ignore[misc]
         return owner_and_key
 
 
-class KeyScheme(KnoxTokenScheme):  # type: ignore[misc]
+class KeyScheme(KnoxTokenScheme):  # type: ignore[no-untyped-call]
     """How the generated schema describes the keys."""
 
     target_class = "nura.accounts.authentication.KeyAuthentication"

@@ -35,7 +35,7 @@ def create_key(*, user: User, lifetime: timedelta | None = None) -> str:
 
 def keys_of(*, user: User) -> QuerySet[Any]:
     """The user's keys that still work, newest first."""
-    alive = AuthToken.objects.filter(user=user).exclude(expiry__lt=timezone.now())
+    alive: QuerySet[Any] = AuthToken.objects.filter(user=user).exclude(expiry__lt=timezone.now())
     return alive.order_by("-created", "digest")
 
 

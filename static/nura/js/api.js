@@ -28,7 +28,11 @@ export function signedOut(status) {
 }
 
 async function request(method, path, body, options = {}) {
-  const headers = { Accept: "application/json", "X-CSRFToken": csrfToken() };
+  const headers = {
+    Accept: "application/json",
+    "Accept-Language": document.documentElement.lang,
+    "X-CSRFToken": csrfToken(),
+  };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
   try {

@@ -59,6 +59,7 @@ export class Uploads extends EventTarget {
     request.open("POST", "/api/v1/documents");
     request.setRequestHeader("X-CSRFToken", csrfToken());
     request.setRequestHeader("Accept", "application/json");
+    request.setRequestHeader("Accept-Language", document.documentElement.lang);
     request.responseType = "json";
     request.upload.onprogress = (event) => {
       item.fraction = event.lengthComputable ? event.loaded / event.total : 0;
