@@ -6,6 +6,7 @@ from pathlib import Path
 
 from documents.parsers import kinds
 from documents.parsers.base import Limits
+from documents.parsers.channel import BrokenFrame
 from documents.parsers.errors import ParserCrashed
 from documents.parsers.sandbox import Child
 from rag.errors import NuraError
@@ -64,6 +65,8 @@ def _drawn(path: Path, number: int, width: int) -> bytes:
     child = Child(request, LIMITS)
     try:
         image = next((value for kind, value in child.frames() if kind == "bytes"), None)
+    except BrokenFrame as error:
+        raise ParserCrashed(detail="protocol") from error
     finally:
         child.close()
     if image is None:

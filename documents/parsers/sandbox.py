@@ -78,7 +78,7 @@ class Child:
             return  # it died at once; `frames` finds out how
 
     def frames(self) -> Iterator[tuple[str, Any]]:
-        """Frames until `end`; raises the child's error, or why it died."""
+        """Frames until `end`; raises the child's error, why it died, or BrokenFrame."""
         assert self._process.stdout  # noqa: S101 - for the type checker
         assert self._process.stderr  # noqa: S101
         largest = self.limits.characters * 8 + MEGABYTE
@@ -88,15 +88,12 @@ class Child:
             selector.register(self._process.stderr, selectors.EVENT_READ)
             while data := self._data(selector):
                 buffer += data
-                try:
-                    for kind, value in frames(buffer, largest):
-                        if kind == "end":
-                            return
-                        if kind == "error":
-                            raise _revived(value)
-                        yield kind, value
-                except BrokenFrame as error:
-                    raise ParserCrashed(detail="protocol") from error
+                for kind, value in frames(buffer, largest):
+                    if kind == "end":
+                        return
+                    if kind == "error":
+                        raise _revived(value)
+                    yield kind, value
         raise self._cause_of_death()
 
     def _data(self, selector: selectors.BaseSelector) -> bytes:
@@ -168,20 +165,22 @@ class Reading:
     def _read(self) -> Iterator[Page]:
         """Pages as they come, counted and bounded."""
         limits, count, characters = self._child.limits, 0, 0
-        for kind, value in self._child.frames():
-            if kind != "page":
-                self._note(kind, value)
-                continue
-            try:
+        try:
+            for kind, value in self._child.frames():
+                if kind != "page":
+                    self._note(kind, value)
+                    continue
                 found = page(value)
-            except BrokenFrame as error:
-                raise ParserCrashed(detail="protocol") from error
-            count, characters = count + 1, characters + len(found.text)
-            if count > limits.pages:
-                raise TooManyPages(pages=count, limit=limits.pages)
-            if characters > limits.characters:
-                raise TooLarge(limit=limits.characters)
-            yield found
+                count, characters = count + 1, characters + len(found.text)
+                if count > limits.pages:
+                    raise TooManyPages(pages=count, limit=limits.pages)
+                if characters > limits.characters:
+                    raise TooLarge(limit=limits.characters)
+                yield found
+        except BrokenFrame as error:
+            raise ParserCrashed(detail="protocol") from error
+        finally:
+            self.close()
 
     def _note(self, kind: str, value: Any) -> None:
         """Keep what is not a page."""

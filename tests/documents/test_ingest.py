@@ -370,6 +370,7 @@ WORKER = textwrap.dedent(
 def test_e62_a_document_of_a_killed_worker_is_found_and_finished(document, tiny_engine, sent):
     host, name = connection.settings_dict["HOST"], connection.settings_dict["NAME"]
     environment = os.environ | {
+        "DJANGO_SETTINGS_MODULE": "nura.settings.prod",
         "DATABASE_URL": f"postgresql://nura@/{name}?host={host}",
         "NURA_DATA_DIR": str(settings.DATA_DIR),
         "REDIS_URL": settings.REDIS_URL,

@@ -1,0 +1,53 @@
+"""Every malformed or hostile file ends in an outcome, and for a reason, that may be."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from documents.parsers.errors import ParseFailed
+from tests.documents.parsers.reading import SHARED, read
+
+FOLDER = SHARED / "bad-inputs"
+KINDS = ("pdf", "docx", "hwp", "hwpx", "text")
+
+
+def entries() -> list[Any]:
+    manifest = FOLDER / "manifest.json"
+    if not manifest.exists():
+        return [pytest.param(None, marks=pytest.mark.skip("shared data is absent"))]
+    listed = json.loads(manifest.read_text())
+    return [
+        pytest.param(entry, id=entry["file"])
+        for entry in listed
+        if Path(entry["file"]).parts[0] in KINDS
+    ]
+
+
+def ending(path: Path) -> tuple[str, str, str]:
+    """Outcome, reason and text; COMPLETED with a warning is PARTIAL."""
+    try:
+        result = read(path)
+    except ParseFailed as failure:
+        return "FAILED", failure.code, ""
+    return "PARTIAL" if result.warnings else "COMPLETED", "", result.text
+
+
+@pytest.mark.parametrize("entry", entries())
+def test_a_bad_file_ends_as_it_may(entry: dict[str, Any]) -> None:
+    allowed = set(entry["expect"])
+    allowed |= {"FAILED"} if "REJECTED" in allowed else set()
+    allowed |= {"PARTIAL"} if "COMPLETED" in allowed else set()
+
+    outcome, reason, text = ending(FOLDER / entry["file"])
+
+    assert outcome in allowed, reason
+    if outcome == "FAILED":
+        assert reason in (entry.get("reasons") or [reason])
+        return
+    for words in entry.get("must_contain") or ():
+        assert words in text
+    for words in ["\x00", *(entry.get("must_not_contain") or ())]:
+        assert words not in text
+    text.encode()  # no lone surrogates

@@ -1,0 +1,221 @@
+"""The child process: what it may not do, how its death is told apart, that nothing stays."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documents.parsers import channel, kinds, sandbox
+from documents.parsers.base import Limits
+from documents.parsers.errors import (
+    EmptyFile,
+    OutOfMemory,
+    ParserCrashed,
+    TimedOut,
+    TooLarge,
+    TooManyPages,
+)
+from rag.types import Heading, Line, Page
+from tests.documents.parsers.reading import shared
+from tests.documents.parsers.samples import Pdf
+
+
+@pytest.fixture(scope="module")
+def long_pdf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pdf = Pdf()
+    for number in range(400):
+        pdf.page(*((50, 780 - 22 * row, f"{number}쪽 {row}줄의 본문입니다.") for row in range(30)))
+    return pdf.write(tmp_path_factory.mktemp("long") / "long.pdf")
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_pages_come_as_they_are_read(long_pdf: Path) -> None:
+    with sandbox.read(long_pdf, kinds.PDF) as reading:
+        first = next(reading)
+        assert first.number == 1
+        assert reading.page_total == 400
+        pid = reading._child._process.pid
+        assert not gone(pid)
+
+    assert gone(pid)
+
+
+def test_a_child_that_is_killed_is_a_crash_that_may_be_tried_again(long_pdf: Path) -> None:
+    with sandbox.read(long_pdf, kinds.PDF) as reading:
+        next(reading)
+        os.kill(reading._child._process.pid, signal.SIGKILL)
+        with pytest.raises(ParserCrashed) as caught:
+            list(reading)
+
+    assert caught.value.retryable
+
+
+def test_time_is_limited(long_pdf: Path) -> None:
+    limits = Limits(seconds=0.1, seconds_per_page=0)
+
+    with sandbox.read(long_pdf, kinds.PDF, limits=limits) as reading, pytest.raises(TimedOut):
+        list(reading)
+
+    assert gone(reading._child._process.pid)
+
+
+def test_pages_are_limited(long_pdf: Path) -> None:
+    with (
+        sandbox.read(long_pdf, kinds.PDF, limits=Limits(pages=399)) as reading,
+        pytest.raises(TooManyPages) as caught,
+    ):
+        list(reading)
+
+    assert caught.value.params == {"pages": "400", "limit": "399"}
+
+
+def test_text_is_limited(long_pdf: Path) -> None:
+    limits = Limits(characters=5_000)
+
+    with sandbox.read(long_pdf, kinds.PDF, limits=limits) as reading, pytest.raises(TooLarge):
+        list(reading)
+
+
+def test_memory_is_limited_and_the_limit_is_the_reason() -> None:
+    bomb = shared("bad-inputs/pdf/flate-bomb-1gb.pdf")
+    limits = Limits(memory=1 << 30)
+
+    with sandbox.read(bomb, kinds.PDF, limits=limits) as reading, pytest.raises(OutOfMemory):
+        list(reading)
+
+
+def test_the_memory_used_stays_below_the_limit() -> None:
+    bomb = shared("bad-inputs/pdf/flate-bomb-1gb.pdf")
+    code = f"""
+import resource
+from pathlib import Path
+from documents.parsers import errors, kinds, sandbox
+try:
+    list(sandbox.read(Path({str(bomb)!r}), kinds.PDF))
+except errors.OutOfMemory:
+    print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+    assert 0 < int(_run(code)) < 2 << 20  # kilobytes
+
+
+def test_python_running_out_of_memory_is_the_same_reason(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("가" * 60_000_000)
+    limits = Limits(memory=300 << 20, characters=100_000_000)
+
+    with (
+        sandbox.read(tmp_path / "a.txt", kinds.TEXT, limits=limits) as reading,
+        pytest.raises(OutOfMemory),
+    ):
+        list(reading)
+
+
+def test_what_the_waiting_callback_raises_ends_the_child(long_pdf: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sandbox, "TICK", 0.001)
+
+    def cancel() -> None:
+        raise InterruptedError
+
+    with (
+        sandbox.read(long_pdf, kinds.PDF, on_wait=cancel) as reading,
+        pytest.raises(InterruptedError),
+    ):
+        list(reading)
+
+    assert gone(reading._child._process.pid)
+
+
+def test_an_empty_file_needs_no_child(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").touch()
+
+    with pytest.raises(EmptyFile):
+        sandbox.read(tmp_path / "a.pdf", kinds.PDF)
+
+
+def test_the_child_loads_no_framework() -> None:
+    code = "import sys, documents.parsers.child; print([m for m in sys.modules if 'django' in m])"
+
+    assert _run(code) == "[]"
+
+
+def test_the_child_reaches_no_network_and_writes_no_file(tmp_path: Path) -> None:
+    code = f"""
+import os, socket
+from documents.parsers import jail
+from documents.parsers.base import Limits
+jail.enter(Limits(), os.getppid())
+try:
+    socket.create_connection(("127.0.0.1", {_listening_port()}), 2)
+    print("connected")
+except OSError:
+    print("no network")
+try:
+    with open({str(tmp_path / "x")!r}, "w") as file: file.write("x")
+    print("written")
+except OSError:
+    print("no file")
+"""
+    network, file = _run(code).splitlines()
+
+    assert file == "no file"
+    if network == "connected":
+        pytest.skip("this kernel lets no process leave the network")
+
+
+def test_a_page_survives_the_pipe() -> None:
+    page = Page(3, "가나\n다", (Heading(0, 1, "가나"),), (Line(0, 2, 0.1, 0.2, (0.1, 0.2, 0.3)),))
+
+    ((kind, value),) = channel.frames(
+        bytearray(channel.frame("page", channel.page_value(page))), 9999
+    )
+
+    assert (kind, channel.page(value)) == ("page", page)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [1, 2],
+        [1, "가", [], [[0, 9, 0, 0, []]]],
+        ["1", "가", [], []],
+        [1, "가", [["x", 1, ""]], []],
+    ],
+)
+def test_a_page_that_cannot_be_is_refused(value: object) -> None:
+    with pytest.raises(channel.BrokenFrame):
+        channel.page(value)
+
+
+def test_a_frame_beyond_the_limit_is_refused() -> None:
+    with pytest.raises(channel.BrokenFrame):
+        list(channel.frames(bytearray(channel.HEADER.pack(1 << 30, channel.JSON)), 1 << 20))
+
+
+def _listening_port() -> int:
+    import socket
+
+    server = socket.create_server(("127.0.0.1", 0))
+    _open.append(server)
+    return int(server.getsockname()[1])
+
+
+_open: list[object] = []
+
+
+def _run(code: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=sandbox.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    return result.stdout.strip()

@@ -1,0 +1,105 @@
+"""Text and Markdown: encodings of Korean files, headings, front matter, what is cleaned away."""
+
+from pathlib import Path
+
+import pytest
+
+from documents.parsers.clean import clean, readable
+from documents.parsers.errors import NoText
+from documents.parsers.markdown import front_matter, headings
+from documents.parsers.metadata import combined
+from documents.parsers.text import decode
+from tests.documents.parsers.reading import read, shared
+
+KOREAN = "담당자는 홍길동이다. 똠방각하\n예산은 1,234원이다.\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp949"])
+def test_korean_is_read_in_every_usual_encoding(encoding: str) -> None:
+    assert decode(KOREAN.encode(encoding)) == (KOREAN, True)
+
+
+def test_one_stray_byte_does_not_lose_a_cp949_file() -> None:
+    text, whole = decode((KOREAN * 20).encode("cp949") + b"\xff")
+
+    assert text.startswith(KOREAN)
+    assert not whole
+
+
+def test_a_cut_syllable_at_the_end_costs_only_itself() -> None:
+    text, whole = decode(KOREAN.strip().encode()[:-2])
+
+    assert text.startswith("담당자는 홍길동이다.")
+    assert not whole
+
+
+def test_two_encodings_in_one_file_are_both_read() -> None:
+    half = KOREAN * 20
+
+    assert decode(half.encode("cp949") + half.encode()) == (half + half, True)
+
+
+def test_western_text_is_not_taken_for_korean() -> None:
+    text, _ = decode("Le café était fermé à cause de l'été.\n".encode("latin-1") * 20)
+
+    assert "caf" in text
+    assert not any("가" <= character <= "힣" for character in text)
+
+
+def test_what_may_not_be_stored_is_cleaned_away() -> None:
+    assert clean("관\u200b리\u00ad자\x00\ud800\ufffe\u202e") == "관리자"
+    assert clean("\u1112\u1161\u11ab") == "한"
+    assert clean("a\r\nb\rc\u2028d") == "a\nb\nc\nd"
+    assert clean("\U000e0041지시\x1b[31m") == "지시[31m"
+
+
+def test_invisible_marks_alone_are_not_readable() -> None:
+    assert not readable(clean(" \u3000\u200b\ufeff\n"))
+
+
+def test_blank_text_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(" \u3000\n")
+
+    with pytest.raises(NoText) as caught:
+        read(tmp_path / "a.txt")
+
+    assert caught.value.params == {"kind": "empty"}
+
+
+def test_headings_inside_code_are_no_headings() -> None:
+    text = "# 설치\n\n```sh\n# 주석\n```\n\n둘째\n---\n\n## 끝 ##\n"
+
+    found = [(heading.level, heading.title, text[heading.start]) for heading in headings(text)]
+
+    assert found == [(1, "설치", "#"), (2, "둘째", "둘"), (2, "끝", "#")]
+
+
+def test_front_matter_keeps_its_own_keys() -> None:
+    found = front_matter("---\n제목: '공탁법'\n소관부처:\n- 법무부\n- 법원\na: &x [1]\n---\n")
+
+    assert found == {"제목": "공탁법", "소관부처": "법무부, 법원"}
+
+
+def test_a_law_names_its_ministry_and_title() -> None:
+    law = next(shared("kr_law/kr/공탁법").glob("*.md"))
+
+    result = read(law)
+
+    assert result.metadata["issuer"] == "법무부"
+    assert result.metadata["소관부처"] == "법무부"
+    assert result.metadata["project_name"] == result.metadata["title"] == "공탁법"
+    assert "제1조 (목적)" in [heading.title for heading in result.pages[0].headings]
+
+
+def test_labels_at_the_beginning_are_metadata() -> None:
+    text = "1. 사 업 명 : 차세대 시스템 구축\n○ 발주기관: 한국정보원\n| 공고일 | 2026-03-01 |\n"
+
+    assert combined({}, text) == {
+        "project_name": "차세대 시스템 구축",
+        "issuer": "한국정보원",
+        "date": "2026-03-01",
+    }
+
+
+def test_what_the_file_carries_goes_before_labels() -> None:
+    assert combined({"issuer": "법무부"}, "발주기관: 다른 곳\n")["issuer"] == "법무부"
