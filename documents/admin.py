@@ -22,22 +22,22 @@ COLOURS = {"PROCESSING": "info", "COMPLETED": "success", "FAILED": "danger"}
 class ReadOnly(ModelAdmin):  # type: ignore[misc] # unfold has no types
     """Rows that only the product itself makes and changes."""
 
-    def has_add_permission(self, request: HttpRequest) -> bool:  # noqa: ARG002
+    def has_add_permission(self, request: HttpRequest) -> bool:
         """Never."""
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Never: the form shows and nothing more."""
         return False
 
 
 @admin.register(Document)
 class DocumentAdmin(ReadOnly):
-    """All users' documents with where they stand. Deleting takes chunks, vectors and files along."""
+    """All users' documents. Deleting takes chunks, vectors and files along."""
 
     list_display = (
-        "name", "owner", "state", "percent", "stage", "reason", "chunk_count", "page_count", "bytes",
-        "created_at",
+        "name", "owner", "state", "percent", "stage", "reason", "chunk_count", "page_count",
+        "bytes", "created_at",
     )  # fmt: skip
     list_filter = ("status", "content_type", "created_at")
     list_select_related = ("owner",)
@@ -82,11 +82,11 @@ class DocumentAdmin(ReadOnly):
         """Who may change documents may have them processed."""
         return request.user.has_perm("documents.change_document")
 
-    def delete_model(self, request: HttpRequest, obj: Document) -> None:  # noqa: ARG002
+    def delete_model(self, request: HttpRequest, obj: Document) -> None:
         """Delete with files."""
         services.delete_document(document=obj)
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Document]) -> None:  # noqa: ARG002
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Document]) -> None:
         """Delete each with its files."""
         for document in queryset:
             services.delete_document(document=document)
@@ -98,7 +98,7 @@ class EmbeddingSpaceAdmin(ReadOnly):
 
     list_display = ("model", "dimensions", "languages", "active", "created_at")
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:  # noqa: ARG002
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Never: vectors would go with it."""
         return False
 

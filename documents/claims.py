@@ -1,7 +1,8 @@
 """Who works on a document: conditional updates on its row decide, never the broker.
 
-A worker that lives renews its lease every few seconds; one that died lets it run out, and the sweeper hands the document
-on. `attempts` stands in the row, so that a file which kills its worker is tried `MAX_ATTEMPTS` times and no more.
+A worker that lives renews its lease every few seconds; one that died lets it run out, and the
+sweeper hands the document on. `attempts` stands in the row, so that a file which kills its worker
+is tried `MAX_ATTEMPTS` times and no more.
 """
 
 from collections.abc import Mapping

@@ -59,7 +59,7 @@ def store(document_id: UUID, original_name: str, content: "File[Any]") -> str:
 
 
 def remove(name: str) -> None:
-    """Delete the file and the folder made for it; a storage that fails is logged, the row is gone anyway."""
+    """Delete the file and its folder; a failure is only logged, as the row is gone anyway."""
     try:
         default_storage.delete(name)
         default_storage.delete(str(Path(name).parent))
@@ -80,7 +80,7 @@ def remove_all(document_id: UUID, name: str) -> None:
 
 @contextmanager
 def local(document: Document) -> Iterator[Path]:
-    """The original as a file on this machine, for programs that need a path. Raises `StorageFailed`."""
+    """The original as a file on this machine, for what needs a path. Raises `StorageFailed`."""
     try:
         with _on_disk(document) as path:
             yield path

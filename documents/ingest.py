@@ -1,4 +1,4 @@
-"""One document from file to index. Running it twice gives the same rows; a document always ends with a reason."""
+"""One document from file to index. Running it twice gives the same rows; every end has a reason."""
 
 import logging
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class _Parsed:
 
 
 def ingest(*, document_id: UUID) -> None:
-    """Process a document that waits. Does nothing when it ended, is gone, or another worker has it."""
+    """Process a document that waits; nothing when it ended, is gone, or is at work elsewhere."""
     claim = claims.take(document_id)
     if claim is None:
         logger.info("document %s is not waiting", document_id)

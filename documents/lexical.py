@@ -1,7 +1,7 @@
-"""The lexical index: how terms become the `lexemes` and `weights` of a chunk, and a question its query.
+"""The lexical index: how terms become the `lexemes` and `weights` of a chunk.
 
-A chunk's `weights` holds `rag.retrieval.bm25.term_weight` per term under the term's hash; the inner product with the
-IDF of a question's terms is BM25. The length of a chunk is the sum of its term counts.
+A chunk's `weights` holds `rag.retrieval.bm25.term_weight` per term under the term's hash; the inner
+product with the IDF of a question's terms is BM25. A chunk's length is the sum of its term counts.
 """
 
 import hashlib
@@ -11,8 +11,9 @@ from documents.models import LEXICAL_DIMENSIONS
 from rag.retrieval.bm25 import term_weight
 
 REFERENCE_LENGTH = 600.0
-"""`avgdl`: terms of an ordinary chunk of 1,000 Korean characters (morphemes and bigrams). One constant for all, since the
-true mean changes with every upload and every scope, while the stored weights must not."""
+"""`avgdl`: terms of an ordinary chunk of 1,000 Korean characters (morphemes and bigrams).
+
+One constant for all: the true mean changes with every upload and scope, stored weights must not."""
 
 TERM_CHARACTERS = 64
 MOST_TERMS = 16_000
@@ -20,7 +21,7 @@ MOST_TERMS = 16_000
 
 
 def clean(terms: Mapping[str, int]) -> dict[str, int]:
-    """Terms as the index keeps them: storable, at most 64 characters; the same ones are summed up."""
+    """Terms as the index keeps them: storable, at most 64 characters; equal ones summed up."""
     cleaned: dict[str, int] = {}
     for term, count in terms.items():
         kept = term.replace("\0", "").encode("utf-8", "ignore").decode()[:TERM_CHARACTERS]
@@ -30,7 +31,7 @@ def clean(terms: Mapping[str, int]) -> dict[str, int]:
 
 
 def position(term: str) -> int:
-    """Where a term stands in the hashed space, from 1: the same on every machine and in every release."""
+    """Where a term stands in the hashed space, from 1: the same on every machine."""
     digest = hashlib.blake2b(term.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % LEXICAL_DIMENSIONS + 1
 

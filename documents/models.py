@@ -51,8 +51,8 @@ class DocumentQuerySet(models.QuerySet["Document"]):
 class Document(models.Model):
     """A file of one user and where it stands.
 
-    `lease_until` and `attempts` belong to the ingest that holds it: see `documents.claims`. `warnings` are codes of
-    what a completed ingest left out.
+    `lease_until` and `attempts` belong to the ingest that holds it: see `documents.claims`.
+    `warnings` are codes of what a completed ingest left out.
     """
 
     class Status(models.TextChoices):

@@ -11,7 +11,7 @@ FALLBACK = "document"
 
 _SEPARATORS = re.compile(r"[/\\]")
 _DIRECTIONS = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-"""Marks that turn or hide letters: `\u202efdp.exe` would read as `exe.pdf`. Joiners stay, emoji need them."""
+"""Marks that turn or hide letters: `\u202efdp.exe` reads as `exe.pdf`. Joiners stay for emoji."""
 
 
 def shown(name: str) -> str:
@@ -21,7 +21,7 @@ def shown(name: str) -> str:
 
 def original(name: str) -> str:
     """The sender's name, as a download gets it back: like `shown`, but up to 1,024 characters."""
-    last = _SEPARATORS.split(name.split("\0")[0])[-1]
+    last = _SEPARATORS.split(name.partition("\0")[0])[-1]
     kept = "".join(character for character in last if not _is_control(character))
     bare = unicodedata.normalize("NFC", _DIRECTIONS.sub("", kept)).strip().rstrip(". ")
     named = f"{FALLBACK}{bare}" if _is_only_extension(bare) else bare

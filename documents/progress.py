@@ -69,7 +69,7 @@ class Heartbeat:
 
 
 class Progress:
-    """Writes stage and share done into the row and to the owner's pages, at most four times a second."""
+    """Writes stage and share into the row and to the owner's pages, four times a second at most."""
 
     def __init__(self, claim: Claim, heartbeat: Heartbeat) -> None:
         self._claim = claim

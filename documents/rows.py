@@ -1,4 +1,4 @@
-"""Replaces what is stored of a document's content: pages, chunks and vectors, by COPY, in one transaction."""
+"""Replaces a document's pages, chunks and vectors, by COPY, in one transaction."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,8 +17,8 @@ from rag.types import Box, IndexedChunk, Page
 
 PAGES = "COPY documents_documentpage (document_id, number, start, text) FROM STDIN"
 CHUNKS = (
-    'COPY documents_chunk (id, document_id, owner_id, index, text, start, "end", page, page_end, section, '
-    "boxes, term_count, lexemes, weights) FROM STDIN"
+    'COPY documents_chunk (id, document_id, owner_id, index, text, start, "end", page, page_end, '
+    "section, boxes, term_count, lexemes, weights) FROM STDIN"
 )
 EMBEDDINGS = "COPY documents_chunkembedding (chunk_id, space_id, document_id, vector) FROM STDIN"
 NEW_KEYS = (
@@ -29,7 +29,7 @@ COORDINATE_DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What an ingest found: the pages with their offsets in the whole text, and the indexed chunks."""
+    """What an ingest found; `starts` are the offsets of the pages in the whole text."""
 
     pages: Sequence[Page]
     starts: Sequence[int]
@@ -39,7 +39,10 @@ class Content:
 
 
 def replace(claim: Claim, content: Content, space: EmbeddingSpace) -> None:
-    """Put the new content in place of the old and complete the document, or change nothing. Raises `IngestLost`."""
+    """Put the new content in place of the old and complete the document, or change nothing.
+
+    Raises `IngestLost`.
+    """
     with transaction.atomic(), connection.cursor() as cursor:
         document = claim.held().select_for_update().first()
         if document is None:
@@ -59,7 +62,7 @@ def replace(claim: Claim, content: Content, space: EmbeddingSpace) -> None:
 
 
 def delete(document_id: UUID) -> None:
-    """Delete pages, chunks and vectors without reading them. The caller holds the document's row."""
+    """Delete pages, chunks and vectors without reading them. The caller holds the row."""
     for rows in (
         ChunkEmbedding.objects.filter(document_id=document_id),
         Chunk.objects.filter(document_id=document_id),
@@ -116,7 +119,7 @@ def _vector_rows(
 
 
 def _storable(text: str) -> str:
-    """Postgres takes neither NUL nor half a surrogate pair; another character in their place keeps offsets true."""
+    """Without NUL and half surrogate pairs; what replaces them keeps the offsets true."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 

@@ -26,11 +26,11 @@ def upload(
     content: "File[Any]",
     metadata: dict[str, Any] | None = None,
 ) -> Document:
-    """Keep the file and let a worker process it. Raises what is wrong with name, size, type or metadata."""
+    """Keep the file and let a worker process it. Raises what is wrong with it."""
     described = cleaned(metadata)
     measure = files.measure(content)
     original = names.original(name)
-    content_type = sniff.content_type(cast(BinaryIO, content), original)
+    content_type = sniff.content_type(cast("BinaryIO", content), original)
     document = Document(
         id=uuid.uuid4(),
         owner=owner,
@@ -73,7 +73,10 @@ def delete_document(*, document: Document) -> None:
 
 
 def reprocess(*, document: Document) -> None:
-    """Process an ended document again; its old index stays until the new one is whole. Raises `DocumentBusy`."""
+    """Process an ended document again; the old index stays until the new one is whole.
+
+    Raises `DocumentBusy`.
+    """
     with transaction.atomic():
         again = (
             Document.objects.filter(pk=document.pk)
@@ -93,7 +96,7 @@ def reprocess(*, document: Document) -> None:
 
 
 def cancel(*, document: Document) -> None:
-    """Stop the processing; the worker notices at its next heartbeat. Raises `DocumentNotProcessing`."""
+    """Stop the processing; the worker notices soon. Raises `DocumentNotProcessing`."""
     stopped = (
         Document.objects.processing()
         .filter(pk=document.pk)

@@ -9,7 +9,7 @@ from rag.ports import Embedder
 
 LOCK = 0x6E757261  # any constant: it only has to be the same in every process
 WIDEST_INDEX = 4000
-"""Dimensions up to which pgvector can build an HNSW index on halfvec; wider spaces are scanned exactly."""
+"""Most dimensions of an HNSW index on halfvec; wider spaces are scanned exactly."""
 
 
 def active_space(embedder: Embedder) -> EmbeddingSpace:
@@ -41,7 +41,7 @@ def _activate(embedder: Embedder) -> EmbeddingSpace:
 
 
 def _create_index(space: EmbeddingSpace) -> None:
-    """The space's own HNSW index: partial, so that a model switch never mixes two models in one graph."""
+    """The space's own HNSW index: partial, so that one graph never mixes two models."""
     if space.dimensions > WIDEST_INDEX:
         return
     with connection.cursor() as cursor:

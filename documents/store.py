@@ -1,4 +1,5 @@
 """Search in Postgres: the engine's `PassageStore` over a fixed set of documents."""
+# ruff: noqa: S608 - every part of every statement is a constant of this file
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,8 +24,8 @@ EXACT_CHUNKS = 10_000
 MOST_QUERY_TERMS = 512
 
 PASSAGE = (
-    "chunk.id, chunk.document_id, document.name, chunk.index, chunk.text, chunk.page, chunk.page_end, "
-    "chunk.section, chunk.boxes"
+    "chunk.id, chunk.document_id, document.name, chunk.index, chunk.text, "
+    "chunk.page, chunk.page_end, chunk.section, chunk.boxes"
 )
 JOINED = "documents_chunk chunk JOIN documents_document document ON document.id = chunk.document_id"
 
@@ -40,7 +41,8 @@ BM25 = f"""
          WHERE document_id = ANY(%(documents)s) AND lexemes @@ %(any)s::tsquery
          ORDER BY score DESC, id LIMIT %(limit)s)
     SELECT {PASSAGE}, best.score,
-           ARRAY(SELECT term.place FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS term(quoted, place)
+           ARRAY(SELECT term.place
+                   FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS term(quoted, place)
                   WHERE chunk.lexemes @@ term.quoted::tsquery)
       FROM {JOINED} JOIN best ON best.id = chunk.id ORDER BY best.score DESC, chunk.id
 """
@@ -54,18 +56,20 @@ EXACT = f"""
 """
 APPROXIMATE = f"""
     WITH near AS MATERIALIZED (
-        SELECT chunk_id, vector::halfvec(%(dimensions)s) <=> %(vector)s::halfvec(%(dimensions)s) AS distance
+        SELECT chunk_id,
+               vector::halfvec(%(dimensions)s) <=> %(vector)s::halfvec(%(dimensions)s) AS distance
           FROM documents_chunkembedding
          WHERE document_id = ANY(%(documents)s) AND space_id = %(space)s
-         ORDER BY vector::halfvec(%(dimensions)s) <=> %(vector)s::halfvec(%(dimensions)s) LIMIT %(limit)s)
+         ORDER BY vector::halfvec(%(dimensions)s) <=> %(vector)s::halfvec(%(dimensions)s)
+         LIMIT %(limit)s)
     SELECT {PASSAGE}, 1 - near.distance
       FROM {JOINED} JOIN near ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
-"""  # noqa: S608 - every part is a constant above
-CHUNKS = f"SELECT {PASSAGE} FROM {JOINED} WHERE chunk.id = ANY(%s) AND chunk.document_id = ANY(%s)"  # noqa: S608
+"""
+CHUNKS = f"SELECT {PASSAGE} FROM {JOINED} WHERE chunk.id = ANY(%s) AND chunk.document_id = ANY(%s)"
 OPENING = f"""
     SELECT {PASSAGE} FROM {JOINED} WHERE chunk.document_id = ANY(%s) AND chunk.index < %s
      ORDER BY chunk.index, array_position(%s::uuid[], chunk.document_id) LIMIT %s
-"""  # noqa: S608
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,9 @@ class _QueryTerm:
 
 
 class ScopedStore:
-    """Implements `rag.ports.PassageStore` over documents that passed `visible_to(user)`; nothing widens it.
+    """Implements `rag.ports.PassageStore` over documents that passed `visible_to(user)`.
 
-    `space` is the embedding space to search; None: the one of the configured embedder.
+    Nothing widens it. `space` is the embedding space; None: the one of the configured embedder.
     """
 
     def __init__(
@@ -90,7 +94,7 @@ class ScopedStore:
         self._space = space
 
     def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
-        """Best chunks by BM25; a term's weight in the question is its IDF in the scope times its count there."""
+        """Best chunks by BM25; a term weighs its IDF in the scope times its count."""
         counts = dict(list(lexical.clean(terms).items())[:MOST_QUERY_TERMS])
         if not self._documents or not counts or limit < 1:
             return []
@@ -136,7 +140,7 @@ class ScopedStore:
         return [found[key] for key in keys if key in found]
 
     def opening(self, limit: int) -> list[Passage]:
-        """The first chunks of the documents, in the order in which they were named, turn by turn."""
+        """The first chunks of the documents, in the order they were named in, turn by turn."""
         documents = self._documents[: max(limit, 0)]
         if not documents:
             return []
@@ -174,7 +178,7 @@ class ScopedStore:
 
 @contextmanager
 def _search() -> Iterator[CursorWrapper]:
-    """A cursor in a short transaction with a time limit; whatever the database says becomes `RetrievalFailed`."""
+    """A cursor in a short transaction with a time limit. Raises `RetrievalFailed`."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'")

@@ -1,4 +1,4 @@
-"""Picks up ingests whose worker died or whose message was lost. Runs every few seconds; harmless when run twice."""
+"""Picks up ingests whose worker died or whose message was lost. Harmless when run twice."""
 
 import logging
 from datetime import timedelta
@@ -13,7 +13,7 @@ from documents.models import Document
 logger = logging.getLogger(__name__)
 
 PATIENCE = timedelta(seconds=30)
-"""How long a document waits unclaimed before it is sent again; a second message is a no-op by the claim."""
+"""How long a document waits before it is sent again; a second message is a no-op by the claim."""
 MOST_AT_ONCE = 50
 """So that a long queue does not fill with second messages."""
 

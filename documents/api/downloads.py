@@ -47,7 +47,10 @@ def text(document: Document) -> HttpResponse:
 
 
 def picture(document: Document, number: int) -> HttpResponse:
-    """A page as PNG, rendered once and kept. Raises `PageNotFound`, `NotRenderable` or `ParseFailed`."""
+    """A page as PNG, rendered once and kept.
+
+    Raises `PageNotFound`, `NotRenderable` or `ParseFailed`.
+    """
     if number > (document.page_count or 0):
         raise PageNotFound(page=number)
     with files.local(document) as path:
@@ -65,7 +68,7 @@ def _blocks(file: "File[Any] | IO[bytes]") -> Iterator[bytes]:
 
 
 async def _blocks_async(file: "File[Any] | IO[bytes]") -> AsyncIterator[bytes]:
-    """The same without blocking the loop: Django would gather a plain iterator in memory under ASGI."""
+    """The same under ASGI, where Django would gather a plain iterator in memory first."""
     try:
         while block := await asyncio.to_thread(file.read, BLOCK):
             yield block

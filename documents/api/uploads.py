@@ -9,7 +9,7 @@ from django.http import multipartparser
 
 from documents.errors import FileTooLarge
 
-# Django allows 1,024 bytes for the headers of a part, too few for a name of 300 decomposed syllables.
+# Django allows 1,024 bytes for the headers of a part: too few for a name of 300 syllables.
 multipartparser.MAX_TOTAL_HEADER_SIZE = 8192
 
 

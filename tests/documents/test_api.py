@@ -173,8 +173,15 @@ def test_a_document_is_renamed_and_described(api, document):
 
 
 @pytest.mark.parametrize(
-    "change", [{"name": ""}, {"name": "가" * 300_000}, {"metadata": []}, {"name": "가\0나"}, {"metadata": {"a": "가" * 99_999}}]
-)  # fmt: skip
+    "change",
+    [
+        {"name": ""},
+        {"name": "가" * 300_000},
+        {"name": "가\0나"},
+        {"metadata": []},
+        {"metadata": {"a": "가" * 99_999}},
+    ],
+)
 def test_g91_changes_beyond_the_limits_are_400(api, document, change):
     assert api.patch(f"{URL}/{document.pk}", change, format="json").status_code == 400
 

@@ -387,6 +387,8 @@ def test_e62_a_document_of_a_killed_worker_is_found_and_finished(document, tiny_
         worker.send_signal(signal.SIGKILL)
         worker.wait()
 
+    sent.clear()
+
     def handed_on():
         sweeper.sweep()
         return sent
@@ -415,7 +417,7 @@ def test_notices_are_sparing(owner, sent, tiny_engine, reads, monkeypatch):
     from documents import notices
 
     told = []
-    monkeypatch.setattr(notices, "send", lambda user, payload: told.append(payload))
+    monkeypatch.setattr(notices, "send", lambda _user, payload: told.append(payload))
     reads(*(Page(number, TEXT) for number in range(1, 200)))
     run(upload(owner))
     assert len(told) < 40

@@ -10,8 +10,9 @@ from documents import store as store_module
 from documents.models import Chunk, Document, EmbeddingSpace
 from documents.store import ScopedStore
 from rag.errors import RetrievalFailed
-from rag.retrieval.bm25 import B, K1, term_weight
-from rag.types import Box, Chunk as RagChunk, IndexedChunk, Page
+from rag.retrieval.bm25 import K1, B, term_weight
+from rag.types import Box, IndexedChunk, Page
+from rag.types import Chunk as RagChunk
 from tests.documents.conftest import TinyEmbedder, make_row
 
 pytestmark = pytest.mark.django_db
@@ -85,7 +86,7 @@ def test_frequencies_are_those_of_the_scope(owner):
 @pytest.mark.parametrize(
     "term",
     ["'", "\\", "a'b", "a\\'b", "&", "|", "!", "(", ")", ":*", "a:*", "' | 'x", "%s", "%(x)s",
-     "<->", "x:A", "a b", "\"", "''", "\\\\", "$$", "{1:2}/3", ","],
+     "<->", "x:A", "a b", '"', "''", "\\\\", "$$", "{1:2}/3", ","],
 )  # fmt: skip
 def test_hostile_terms_are_literal(owner, term):
     document = index(owner, [[term, "보통"], ["x", "a", "b", "보통"]])
