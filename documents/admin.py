@@ -9,7 +9,7 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from unfold.admin import ModelAdmin
-from unfold.decorators import action, display
+from unfold.decorators import display
 
 from documents import services
 from documents.errors import DocumentBusy
@@ -46,28 +46,30 @@ class DocumentAdmin(ReadOnly):
     actions = ("process_again",)
     exclude = ("file", "error_params")
 
-    @display(description=_("status"), ordering="status", label=COLOURS)
+    @display(  # type: ignore[untyped-decorator] # unfold has no types
+        description=_("status"), ordering="status", label=COLOURS
+    )
     def state(self, document: Document) -> tuple[str, str]:
         """The status as a coloured label."""
         return document.status, document.get_status_display()
 
-    @display(description=_("progress"), ordering="progress")
+    @admin.display(description=_("progress"), ordering="progress")
     def percent(self, document: Document) -> str:
         """How far the processing is."""
         return f"{document.progress:.0%}"
 
-    @display(description=_("error"))
+    @admin.display(description=_("error"))
     def reason(self, document: Document) -> str:
         """What went wrong, in words."""
         code = document.error_code
         return sentence(code, document.error_params) if code else ""
 
-    @display(description=_("size"), ordering="size")
+    @admin.display(description=_("size"), ordering="size")
     def bytes(self, document: Document) -> str:
         """The file's size."""
         return filesizeformat(document.size)
 
-    @action(description=_("Process again"), permissions=("process",))
+    @admin.action(description=_("Process again"), permissions=("process",))
     def process_again(self, request: HttpRequest, queryset: QuerySet[Document]) -> None:
         """Send the chosen documents to the workers; those at work are left alone."""
         started = sum(_started(document) for document in queryset)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -95,23 +96,23 @@ class ScopedStore:
 
     def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
         """Best chunks by BM25; a term weighs its IDF in the scope times its count."""
-        counts = dict(list(lexical.clean(terms).items())[:MOST_QUERY_TERMS])
+        counts = dict(islice(lexical.clean(terms).items(), MOST_QUERY_TERMS))
         if not self._documents or not counts or limit < 1:
             return []
         with _search() as cursor:
-            terms = self._weigh(cursor, counts)
-            quoted = [lexical.quoted(term.text) for term in terms]
+            weighed = self._weigh(cursor, counts)
+            quoted = [lexical.quoted(term.text) for term in weighed]
             cursor.execute(
                 BM25,
                 {
-                    "query": lexical.sparsevec((term.text, term.score) for term in terms),
+                    "query": lexical.sparsevec((term.text, term.score) for term in weighed),
                     "documents": self._documents,
                     "any": " | ".join(quoted),
                     "terms": quoted,
                     "limit": limit,
                 },
             )
-            return [_lexical_hit(row, terms) for row in cursor.fetchall()]
+            return [_lexical_hit(row, weighed) for row in cursor.fetchall()]
 
     def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine; none where the space has another width than the vector."""
@@ -164,11 +165,11 @@ class ScopedStore:
             cursor.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")
             cursor.execute("SET LOCAL hnsw.ef_search = 200")
             cursor.execute(APPROXIMATE, parameters)
-            rows = cursor.fetchall()
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
             if len(rows) == parameters["limit"]:
                 return rows
         cursor.execute(EXACT, parameters)  # also where a narrow scope left the graph's walk short
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
     def _size(self, cursor: CursorWrapper) -> int:
         cursor.execute(SCOPE_SIZE, (self._documents,))

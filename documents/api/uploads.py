@@ -10,7 +10,7 @@ from django.http import multipartparser
 from documents.errors import FileTooLarge
 
 # Django allows 1,024 bytes for the headers of a part: too few for a name of 300 syllables.
-multipartparser.MAX_TOTAL_HEADER_SIZE = 8192
+multipartparser.MAX_TOTAL_HEADER_SIZE = 8192  # type: ignore[attr-defined] # the stubs lack it
 
 
 class LimitedUpload(TemporaryFileUploadHandler):
@@ -34,6 +34,6 @@ class LimitedUpload(TemporaryFileUploadHandler):
         super().receive_data_chunk(raw_data, start)
 
 
-def sent_name(upload: UploadedFile) -> str:
+def sent_name(upload: "UploadedFile[bytes]") -> str:
     """The file's name as the sender gave it."""
     return str(getattr(upload, "sent_name", None) or upload.name or "")
