@@ -7,6 +7,7 @@ from typing import Self
 
 from documents.parsers.clean import keeps
 from documents.parsers.pdf_geometry import Glyph, PageFrame, Rect
+from documents.parsers.pdf_wrap import Mark, Row, joins
 from rag.types import Line
 
 _MOST_MAPPED = 200_000
@@ -14,9 +15,6 @@ _MOST_MAPPED = 200_000
 _NEW_LINE = 10
 _CODED_SHARE = 0.2
 """Share of control and private characters from which a font counts as having no Unicode map."""
-
-Mark = tuple[str, Rect | None]
-"""A character and its box; None for spaces that PDFium made up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +31,12 @@ class PageText:
         parts: list[str] = []
         lines: list[Line] = []
         position, odd, total = 0, 0, 0
-        for row, strange, joined in _rows(glyphs, frame):
-            marks = _stripped(_composed(row))
-            odd, total = odd + strange, total + len(marks) + strange
-            text = "".join(mark for mark, _ in marks)
+        rows = list(_rows(glyphs, frame))
+        for row, joined in zip(rows, joins(rows), strict=True):
+            odd, total = odd + row.strange, total + len(row.marks) + row.strange
+            text = "".join(mark for mark, _ in row.marks)
             if position < _MOST_MAPPED:
-                lines += _lines(marks, position)
+                lines += _lines(row.marks, position)
             parts.append(text if joined else text + "\n")
             position += len(parts[-1])
         whole = "".join(parts).rstrip("\n")
@@ -48,8 +46,8 @@ class PageText:
         return cls(whole, tuple(lines), odd > max(total * _CODED_SHARE, 3))
 
 
-def _rows(glyphs: Iterable[Glyph], frame: PageFrame) -> Iterator[tuple[list[Mark], int, bool]]:
-    """Rows as PDFium breaks them: marks, count of meaningless codes, whether the next row joins."""
+def _rows(glyphs: Iterable[Glyph], frame: PageFrame) -> Iterator[Row]:
+    """Rows as PDFium breaks them, clean and in NFC; surrogate pairs become one character."""
     marks: list[Mark] = []
     strange, high, hyphen = 0, 0, False
     for glyph in glyphs:
@@ -57,7 +55,7 @@ def _rows(glyphs: Iterable[Glyph], frame: PageFrame) -> Iterator[tuple[list[Mark
         if code in {_NEW_LINE, 13}:
             if code == _NEW_LINE or not marks:
                 if marks or strange:
-                    yield marks, strange, hyphen
+                    yield _row(marks, strange, hyphen)
                 marks, strange, hyphen = [], 0, False
             continue
         if glyph.hyphen:
@@ -73,7 +71,13 @@ def _rows(glyphs: Iterable[Glyph], frame: PageFrame) -> Iterator[tuple[list[Mark
         strange += _meaningless(code)
         if character:
             marks.append((character, _box(glyph, frame)))
-    yield marks, strange, False
+    yield _row(marks, strange, hyphen=False)
+
+
+def _row(marks: list[Mark], strange: int, hyphen: bool) -> Row:
+    """A finished row, without the spaces at its ends."""
+    spaced = bool(marks) and marks[-1][0].isspace()
+    return Row(_stripped(_composed(marks)), strange, hyphen, spaced)
 
 
 def _character(code: int) -> str:

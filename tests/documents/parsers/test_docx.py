@@ -57,8 +57,8 @@ def test_a_text_box_is_read_once(tmp_path: Path) -> None:
     box = f"<w:txbxContent>{paragraph('글상자 문장')}</w:txbxContent>"
     mc = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
     body = (
-        f"<w:p><w:r><w:t>본문</w:t></w:r><w:r><mc:AlternateContent {mc}><mc:Choice>{box}</mc:Choice>"
-        f"<mc:Fallback>{box}</mc:Fallback></mc:AlternateContent></w:r></w:p>"
+        f"<w:p><w:r><w:t>본문</w:t></w:r><w:r><mc:AlternateContent {mc}>"
+        f"<mc:Choice>{box}</mc:Choice><mc:Fallback>{box}</mc:Fallback></mc:AlternateContent></w:r></w:p>"
     )
 
     assert read(docx(tmp_path / "a.docx", body)).text == "본문\n\n글상자 문장"
@@ -77,9 +77,7 @@ def test_headers_are_read_once_and_page_numbers_not_at_all(tmp_path: Path) -> No
     footer = f'<w:ftr xmlns:w="{W}">{paragraph("- 1 -")}</w:ftr>'
     parts = {"header1": header, "header2": header, "footer1": footer}
 
-    path = docx(
-        tmp_path / "a.docx", paragraph("본문"), header1=header, header2=header, footer1=footer
-    )
+    path = docx(tmp_path / "a.docx", paragraph("본문"), **parts)
 
     assert read(path).text == "정보화기획과\n\n본문"
 

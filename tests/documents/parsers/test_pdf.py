@@ -77,6 +77,17 @@ def test_decomposed_hangul_is_composed_and_keeps_its_boxes(tmp_path: Path) -> No
     assert [len(line.edges) for line in page.lines] == [3]
 
 
+def test_a_word_broken_by_the_end_of_a_line_is_whole(tmp_path: Path) -> None:
+    spaced = ["계약의 해석은 모두에게 공정해야 하며 "] * 3
+    rows = [*spaced, "이 약관을 두고 서로 다르게 보는 보", "험회사가 많다."]
+    path = Pdf().page(*((50, 700 - 25 * n, row) for n, row in enumerate(rows)))
+
+    page = read(path.write(tmp_path / "a.pdf")).pages[0]
+
+    assert page.text.split("\n")[-1] == "이 약관을 두고 서로 다르게 보는 보험회사가 많다."
+    assert len(page.lines) == 5
+
+
 def test_bookmarks_become_headings_where_their_words_stand(tmp_path: Path) -> None:
     pdf = Pdf().page((50, 750, "앞말"), (50, 700, "제1장 총칙"), bookmark="제1장 총칙")
 
