@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from documents.models import Chunk, Document
@@ -12,7 +14,7 @@ QUERY_CHARACTERS = 200
 METADATA_CHARACTERS = 64 * 1024
 
 
-class ErrorShape(serializers.Serializer[Any]):
+class DocumentErrorShape(serializers.Serializer[Any]):
     """Why a document failed, or what was left out."""
 
     code = serializers.CharField()
@@ -30,8 +32,8 @@ class DocumentShape(serializers.Serializer[Document]):
     status = serializers.ChoiceField(choices=Document.Status.choices)
     stage = serializers.ChoiceField(choices=Document.Stage.choices)
     progress = serializers.FloatField(min_value=0, max_value=1)
-    error = ErrorShape(allow_null=True)
-    warnings = ErrorShape(many=True)
+    error = DocumentErrorShape(allow_null=True)
+    warnings = DocumentErrorShape(many=True)
     page_count = serializers.IntegerField(allow_null=True)
     chunk_count = serializers.IntegerField()
     metadata = serializers.DictField()
@@ -44,7 +46,7 @@ class DocumentShape(serializers.Serializer[Document]):
         return document_json(instance)
 
 
-class BoxShape(serializers.Serializer[Any]):
+class ChunkBoxShape(serializers.Serializer[Any]):
     """A rectangle on a page, in fractions of the page as shown; origin at the top left."""
 
     page = serializers.IntegerField()
@@ -63,13 +65,18 @@ class ChunkShape(serializers.Serializer[Chunk]):
     page_end = serializers.IntegerField(allow_null=True)
     section = serializers.CharField()
     text = serializers.CharField()
-    boxes = BoxShape(many=True)
+    boxes = ChunkBoxShape(many=True)
+
+
+@extend_schema_field(OpenApiTypes.BINARY)
+class BinaryField(serializers.FileField):
+    """A file in a form, described as one in the schema."""
 
 
 class UploadRequest(serializers.Serializer[Any]):
     """A new document."""
 
-    file = serializers.FileField(allow_empty_file=True)
+    file = BinaryField(allow_empty_file=True)
     metadata = serializers.CharField(
         required=False,
         allow_blank=True,
