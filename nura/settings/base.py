@@ -132,6 +132,7 @@ ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Nura] "
+ACCOUNT_FORMS = {"login": "nura.accounts.forms.LoginForm"}
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
 ACCOUNT_PRESERVE_USERNAME_CASING = True
 TRUSTED_PROXIES = env.integer("NURA_TRUSTED_PROXIES", 0, most=10)

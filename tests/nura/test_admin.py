@@ -71,8 +71,9 @@ def test_strangers_are_sent_to_the_one_sign_in_page(client):
     assert address.startswith("/accounts/login/?next=")
 
 
-def test_the_pages_are_korean(admin_client, chat):
-    for address in ["/admin/", *registered_lists()]:
+def test_the_pages_are_korean(admin_client, chat, minsu):
+    rows = [f"/admin/chats/chat/{chat.pk}/change/", f"/admin/auth/user/{minsu.pk}/change/"]
+    for address in ["/admin/", "/admin/auth/user/add/", *rows, *registered_lists()]:
         page = admin_client.get(address).content.decode()
         text = strip_tags(re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL))
         assert set(re.findall(r"\b[A-Z][a-z]+ [a-z]+\b", text)) <= {"English en"}, address

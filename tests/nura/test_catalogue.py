@@ -1,0 +1,101 @@
+"""Every text for people has its Korean, and the compiled catalogues are those of the sources."""
+
+import ast
+import gettext
+import re
+import string
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.utils.translation.template import templatize
+
+ROOT = settings.BASE_DIR
+FLOORS = ("nura", "chats", "documents", "rag")
+PLAIN = {"_", "gettext", "gettext_lazy", "gettext_noop"}
+PLURAL = {"ngettext", "ngettext_lazy"}
+CALL = re.compile(r"""\b(_|n?gettext)\((u?(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'))""")
+CATALOGUES = [ROOT / "locale/ko/LC_MESSAGES", ROOT / "locale/libraries/ko/LC_MESSAGES"]
+STANDS_FOR = re.compile(r"%\(\w+\)[sd]|\{\w*\}")
+
+
+def texts_of_python(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
+            continue
+        first = node.args[0]
+        if node.func.id in PLAIN | PLURAL and isinstance(first, ast.Constant):
+            yield first.value
+
+
+def texts_of_template(path):
+    code = templatize(path.read_text(encoding="utf-8"), origin=str(path))
+    for _name, literal in CALL.findall(code):
+        yield ast.literal_eval(literal)
+
+
+def texts_of_the_sources():
+    for floor in FLOORS:
+        for path in (ROOT / floor).rglob("*.py"):
+            if "migrations" not in path.parts:
+                yield from texts_of_python(path)
+    for path in (ROOT / "templates").rglob("*.html"):
+        yield from texts_of_template(path)
+
+
+def entries(path):
+    """`{msgid: msgstr}` of a .po file, plural forms under their singular."""
+    found, msgid, field = {}, None, None
+    for line in path.read_text(encoding="utf-8").splitlines():
+        keyword = re.match(r'(msgid_plural|msgid|msgstr)(?:\[0\])? (".*")$', line)
+        text = (
+            ast.literal_eval(keyword[2] if keyword else line) if keyword or line[:1] == '"' else ""
+        )
+        if keyword:
+            field = keyword[1]
+        if field == "msgid" and keyword:
+            msgid = text
+        elif field == "msgid" and text:
+            msgid += text
+        elif field == "msgstr" and (keyword or text):
+            found[msgid] = found.get(msgid, "") + text
+    return found
+
+
+def compiled(folder):
+    with (folder / "django.mo").open("rb") as file:
+        catalogue = gettext.GNUTranslations(file)._catalog
+    return {key[0] if isinstance(key, tuple) else key: text for key, text in catalogue.items()}
+
+
+def test_every_text_of_the_sources_has_its_korean():
+    korean = compiled(CATALOGUES[0])
+    missing = {text for text in texts_of_the_sources() if text.strip() and not korean.get(text)}
+    assert not missing
+
+
+def test_the_catalogue_holds_nothing_that_the_sources_do_not():
+    left_over = set(entries(CATALOGUES[0] / "django.po")) - set(texts_of_the_sources()) - {""}
+    assert not left_over
+
+
+@pytest.mark.parametrize("folder", CATALOGUES, ids=["ours", "libraries"])
+def test_the_compiled_catalogue_is_up_to_date(folder: Path):
+    written = {key: text for key, text in entries(folder / "django.po").items() if key and text}
+    made = {key: text for key, text in compiled(folder).items() if key}
+    assert written == made
+
+
+@pytest.mark.parametrize("folder", CATALOGUES, ids=["ours", "libraries"])
+def test_a_translation_fills_in_what_its_original_fills_in(folder: Path):
+    for original, korean in entries(folder / "django.po").items():
+        if original:
+            assert set(STANDS_FOR.findall(korean)) <= set(STANDS_FOR.findall(original)), original
+
+
+def test_a_translation_is_korean_unless_it_is_a_name():
+    for original, korean in entries(CATALOGUES[0] / "django.po").items():
+        if not original or re.search("[가-힣]", korean):
+            continue
+        letters = set(re.findall(r"[A-Za-z]+", STANDS_FOR.sub("", korean)))
+        assert all(word[0] in string.ascii_uppercase for word in letters), original
