@@ -3,24 +3,32 @@
 import { byId, el, icon, placeBeside } from "./dom.js";
 import { percent, t, tn } from "./strings.js";
 
-/** Cited sources as cards; those only looked at behind a button. Null when the answer has none. */
+/** Passages by their slot: one group a document, as the markers count them. */
+function bySlot(sources) {
+  const groups = new Map();
+  for (const source of sources) groups.set(source.slot, [...(groups.get(source.slot) ?? []), source]);
+  return [...groups.values()];
+}
+
+/** Cited documents as cards; those only looked at behind a button. Null when the answer has none. */
 export function sourceCards(message, hooks) {
-  const all = message.sources ?? [];
+  const all = bySlot(message.sources ?? []);
   if (!all.length) return null;
-  const cited = all.filter((source) => source.cited !== false);
-  const reviewed = all.filter((source) => source.cited === false);
+  const isCited = (group) => group.some((source) => source.cited !== false);
+  const cited = all.filter(isCited);
+  const reviewed = all.filter((group) => !isCited(group));
   const shown = cited.length ? cited : reviewed;
   const section = el(
     "section",
     { class: "cards", "aria-label": t("sources") },
-    el("ul", { class: "card-list" }, shown.map((source) => card(source, message, hooks))),
+    el("ul", { class: "card-list" }, shown.map((group) => card(group, message, hooks))),
   );
   if (cited.length && reviewed.length) section.append(more(reviewed, message, hooks));
   return section;
 }
 
 function more(reviewed, message, hooks) {
-  const list = el("ul", { class: "card-list", hidden: true }, reviewed.map((source) => card(source, message, hooks)));
+  const list = el("ul", { class: "card-list", hidden: true }, reviewed.map((group) => card(group, message, hooks)));
   const button = el("button", { type: "button", class: "cards-more", "aria-expanded": "false" }, tn("reviewed", reviewed.length));
   button.addEventListener("click", () => {
     list.hidden = !list.hidden;
@@ -29,8 +37,13 @@ function more(reviewed, message, hooks) {
   return el("div", {}, button, list);
 }
 
-function card(source, message, hooks) {
-  const facts = [source.page ? t("page", { page: source.page }) : null, source.section || null].filter(Boolean);
+function card(group, message, hooks) {
+  const [source] = group;
+  const pages = [...new Set(group.map((one) => one.page).filter(Boolean))].sort((one, other) => one - other);
+  const section = group.length === 1 ? source.section : "";
+  const facts = [pages.length ? t("page", { page: pages.join(", ") }) : "", section].filter(Boolean);
+  if (!facts.length) facts.push(tn("passages", group.length));
+  const best = Math.max(...group.map((one) => one.similarity));
   const button = el(
     "button",
     { type: "button", class: "source-card", title: source.document_name, data: { source: source.chunk_id } },
@@ -41,7 +54,7 @@ function card(source, message, hooks) {
       el("span", { class: "source-name", text: source.document_name }),
       el("span", { class: "source-facts", text: facts.join(" · ") }),
     ),
-    el("span", { class: "source-score", text: percent(source.similarity), title: t("similarity") }),
+    el("span", { class: "source-score", text: percent(best), title: t("similarity") }),
   );
   button.addEventListener("click", () => hooks.openSource(message, source, button));
   return el("li", {}, button);
@@ -59,7 +72,7 @@ export function watchMarkers(root, sourcesOf) {
     clearTimeout(hideTimer);
     fill(card, source);
     if (!card.matches(":popover-open")) card.showPopover();
-    placeBeside(card, marker, { above: true });
+    placeBeside(card, marker, { above: true, centred: true });
     marker.setAttribute("aria-describedby", card.id);
   };
   const hide = () => {

@@ -53,10 +53,11 @@ export function announce(text) {
 }
 
 /** Put a popover beside the element that opened it, inside the window. */
-export function placeBeside(popover, anchor, { above = false } = {}) {
+export function placeBeside(popover, anchor, { above = false, centred = false } = {}) {
   const box = anchor.getBoundingClientRect();
   const size = popover.getBoundingClientRect();
-  const left = Math.max(8, Math.min(box.left, innerWidth - size.width - 8));
+  const wished = centred ? box.left + (box.width - size.width) / 2 : box.left;
+  const left = Math.max(8, Math.min(wished, innerWidth - size.width - 8));
   const roomBelow = innerHeight - box.bottom - 12;
   const goesUp = above || (roomBelow < size.height && box.top > roomBelow);
   const top = goesUp ? Math.max(8, box.top - size.height - 6) : box.bottom + 6;
