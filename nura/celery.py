@@ -4,9 +4,11 @@ import logging
 import os
 import signal
 import threading
+import warnings
 from typing import Any
 
 from celery import Celery, signals
+from celery.exceptions import SecurityWarning
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -17,6 +19,9 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 app = Celery("nura")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+# Said on every start as root; it is about pickled tasks, and ours are JSON.
+warnings.filterwarnings("ignore", category=SecurityWarning)
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ SECRET_NAME = re.compile(
 SECRET_VALUE = re.compile(
     r"(?i)\b(bearer|token)\s+[\w.~+/=-]{8,}"  # a header
     r"|://[^/\s:@]*:[^@\s]+@"  # a URL with a password
-    r"|\b(sk|nura)-[\w-]{8,}"  # a key
+    r"|\bsk-[\w-]{8,}|\b[0-9a-f]{64}\b"  # a key of a provider, one of ours
 )
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 HIDDEN = "[hidden]"

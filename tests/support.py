@@ -46,8 +46,14 @@ class Product:
     """The whole product on a free port with its own data folder, as `manage.py up` runs it."""
 
     def __init__(
-        self, data_dir: Path | None = None, *, seed: bool = False, **environment: str
+        self,
+        data_dir: Path | None = None,
+        *,
+        seed: bool = False,
+        python: tuple[str, ...] = (sys.executable,),
+        **environment: str,
     ) -> None:
+        self._python = python
         self._own_folder = data_dir is None
         self.data_dir = data_dir or Path(tempfile.mkdtemp(prefix="nura-product-"))
         self.port = free_port()
@@ -174,7 +180,7 @@ class Product:
         return self.process.poll() is not None or self.status("/readyz") == 200
 
     def _manage(self, *arguments: str) -> list[str]:
-        return [sys.executable, str(ROOT / "manage.py"), *arguments]
+        return [*self._python, str(ROOT / "manage.py"), *arguments]
 
     def _is_ours(self, process: psutil.Process, place: str) -> bool:
         if process.cwd().startswith(place):

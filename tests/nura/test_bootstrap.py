@@ -1,0 +1,106 @@
+import subprocess
+import sys
+
+import pytest
+
+from nura import bootstrap
+from tests.support import ROOT
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project whose set-up is recorded instead of done."""
+    requirements = tmp_path / "requirements"
+    requirements.mkdir()
+    for name in ("base.txt", "dev.txt", "lock.txt"):
+        (requirements / name).write_text(f"# {name}\n")
+    venv = tmp_path / ".venv"
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
+    monkeypatch.setattr(bootstrap, "VENV", venv)
+    monkeypatch.setattr(bootstrap, "PYTHON", venv / "bin" / "python")
+    monkeypatch.setattr(bootstrap, "STAMP", venv / "nura-requirements.json")
+    commands = []
+
+    def run(command):
+        commands.append(command)
+        if "venv" in command:
+            (venv / "bin").mkdir(parents=True)
+            (venv / "bin" / "python").touch()
+        return 0
+
+    monkeypatch.setattr(bootstrap, "run", run)
+    return tmp_path, commands
+
+
+def test_the_first_time_makes_the_environment_and_installs(project):
+    _, commands = project
+    bootstrap.ensure("base")
+    assert [command[2] for command in commands] == ["venv", "pip"]
+
+
+def test_the_second_time_does_nothing(project):
+    _, commands = project
+    bootstrap.ensure("base")
+    commands.clear()
+    bootstrap.ensure("base")
+    assert commands == []
+
+
+@pytest.mark.parametrize("name", ["base.txt", "lock.txt"])
+def test_a_changed_file_installs_again(project, name):
+    folder, commands = project
+    bootstrap.ensure("base")
+    commands.clear()
+    (folder / "requirements" / name).write_text("changed\n")
+    bootstrap.ensure("base")
+    assert [command[2] for command in commands] == ["pip"]
+
+
+def test_what_the_tests_need_includes_what_the_product_needs(project):
+    _, commands = project
+    bootstrap.ensure("dev")
+    commands.clear()
+    bootstrap.ensure("base")
+    assert commands == []
+
+
+def test_an_installation_that_failed_is_tried_again(project, monkeypatch):
+    _, commands = project
+    works = bootstrap.run
+    monkeypatch.setattr(bootstrap, "run", lambda command: "pip" in command or works(command))
+    with pytest.raises(SystemExit):
+        bootstrap.ensure("base")
+    monkeypatch.setattr(bootstrap, "run", works)
+    commands.clear()
+    bootstrap.ensure("base")
+    assert [command[2] for command in commands] == ["pip"]
+
+
+def test_a_torn_stamp_counts_as_nothing_installed(project):
+    bootstrap.ensure("base")
+    bootstrap.STAMP.write_text('{"base": ')
+    assert not bootstrap.is_current("base")
+
+
+def test_an_old_python_is_told_so(monkeypatch, capsys):
+    monkeypatch.setattr(bootstrap, "LEAST", (99, 0))
+    with pytest.raises(SystemExit):
+        bootstrap.ensure("base")
+    assert "needs Python" in capsys.readouterr().err
+
+
+def test_it_needs_the_standard_library_only():
+    code = "import nura.bootstrap, sys; print('django' in sys.modules, 'psutil' in sys.modules)"
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == "False False\n"

@@ -1,0 +1,122 @@
+import contextlib
+import os
+import signal
+import subprocess
+
+import psycopg
+import pytest
+from redis import Redis
+
+from nura.embedded import account, locations, postgres, redis, session, spawn
+
+
+@contextlib.contextmanager
+def services(folder):
+    with session.folder_lock(folder, "a test"), session.running(folder, durable=False):
+        yield
+
+
+def test_data_survives_a_restart(tmp_path):
+    with services(tmp_path):
+        with postgres.connect(tmp_path) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT '남는다'::text AS word")
+        Redis.from_url(locations.redis_url(tmp_path)).set("kept", "1")
+    with services(tmp_path):
+        with postgres.connect(tmp_path) as connection:
+            assert connection.execute("SELECT word FROM kept").fetchone() == ("남는다",)
+        assert Redis.from_url(locations.redis_url(tmp_path)).get("kept") == b"1"
+
+
+def test_the_database_sorts_and_cases_unicode(tmp_path):
+    with services(tmp_path), postgres.connect(tmp_path) as connection:
+        row = connection.execute("SELECT upper('é'), 'ㅎ' > '가', getdatabaseencoding()").fetchone()
+    assert row[0] == "É"
+    assert row[2] == "UTF8"
+
+
+def test_a_killed_postgres_starts_again_over_its_stale_files(tmp_path):
+    with session.folder_lock(tmp_path, "a test"):
+        launch = postgres.prepare(tmp_path)
+        process = spawn.start(launch, subprocess.DEVNULL)
+        postgres.wait_ready(tmp_path, lambda: process.poll() is None)
+        with postgres.connect(tmp_path) as connection:
+            connection.execute("CREATE TABLE kept (id int)")
+        process.kill()
+        process.wait()
+        assert (tmp_path / "postgres" / "postmaster.pid").exists()
+    with services(tmp_path), postgres.connect(tmp_path) as connection:
+        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+
+
+def test_a_postmaster_pid_of_an_unrelated_process_does_not_block(tmp_path):
+    with services(tmp_path):
+        pass
+    pid_file = tmp_path / "postgres" / "postmaster.pid"
+    pid_file.write_text(f"{os.getpid()}\n/elsewhere\n0\n5432\n../run\n\n1 1\nready\n")
+    with services(tmp_path):
+        assert postgres.answers(tmp_path)
+
+
+def test_a_half_made_cluster_is_made_anew(tmp_path):
+    draft = tmp_path / "postgres.new"
+    draft.mkdir()
+    (draft / "PG_VERSION").write_text("18\n")
+    with services(tmp_path):
+        assert postgres.answers(tmp_path)
+    assert not draft.exists()
+
+
+def test_a_path_too_long_for_a_socket_gets_a_stand_in(tmp_path):
+    folder = tmp_path / ("길" * 30) / "var"
+    folder.mkdir(parents=True)
+    with services(folder):
+        assert postgres.answers(folder)
+        assert redis.answers(folder)
+    assert locations.socket_dir(folder).parent != folder
+    assert locations.socket_dir(folder).stat().st_mode & 0o077 == 0
+
+
+def test_only_one_process_holds_a_folder(tmp_path):
+    with session.folder_lock(tmp_path, "http://127.0.0.1:1"):
+        assert session.holder(tmp_path) == "http://127.0.0.1:1"
+        with pytest.raises(session.FolderBusyError), session.folder_lock(tmp_path, "me"):
+            pass
+    assert session.holder(tmp_path) == ""
+
+
+def test_a_lock_is_not_inherited_by_what_is_started(tmp_path):
+    with session.folder_lock(tmp_path, "first"):
+        sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        assert session.holder(tmp_path) == ""
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_strangers_cannot_reach_the_sockets(tmp_path):
+    with services(tmp_path):
+        for name in ("run", "postgres", "redis"):
+            assert (tmp_path / name).stat().st_mode & 0o077 == 0
+        with pytest.raises(psycopg.OperationalError):
+            psycopg.connect(host="127.0.0.1", dbname="nura", user="nura", connect_timeout=2)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root steps down")
+def test_root_runs_the_services_as_a_user_without_privileges(tmp_path):
+    tmp_path.chmod(0o700)
+    tmp_path.parent.chmod(0o700)
+    with services(tmp_path):
+        owner = (tmp_path / "postgres").stat().st_uid
+        assert owner != 0
+        assert tmp_path.parent.stat().st_mode & 0o077 == 0
+        assert account.service_account(tmp_path).uid == owner
+
+
+def test_a_stop_is_forced_when_the_program_does_not_listen(tmp_path):
+    command = ("sh", "-c", "trap '' TERM; echo on; while :; do sleep 1; done")
+    launch = spawn.Launch("deaf", command, tmp_path)
+    process = spawn.start(launch, subprocess.PIPE)
+    assert process.stdout.readline() == b"on\n"
+    spawn.stop(process, launch, patience=0.2)
+    assert process.returncode == -signal.SIGKILL
