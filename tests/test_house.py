@@ -1,0 +1,285 @@
+"""The rules of the house, measured over the project's own files."""
+
+import ast
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support import ROOT
+
+LONGEST_FILE = 300
+LONGEST_TEST_FILE = 500
+LONGEST_FUNCTION = 50
+HABIT = 30
+SUFFIXES = (".py", ".js", ".css", ".html")
+NOT_OURS = re.compile(r"(^|/)migrations/|^static/vendor/")
+
+ROOMS = {
+    *("nura", "chats", "documents", "rag", "templates", "static", "locale"),
+    *("tests", "docs", "deploy", "benchmarks", "requirements"),
+}
+AT_THE_DOOR = {
+    *("Makefile", "README.md", "LICENSE", "manage.py", "pyproject.toml", ".gitignore", ".ci"),
+    *(".env.example", ".dockerignore", ".editorconfig", ".gitattributes"),
+}
+HEAVY = ("torch", "sentence_transformers", "kiwipiepy", "pypdfium2", "openai", "pdfplumber")
+ADAPTERS = {
+    "torch": 1,
+    "sentence_transformers": 2,  # the embedder and the reranker
+    "kiwipiepy": 1,
+    "openai": 3,  # chat, embeddings, and what their errors mean
+    "pypdfium2": 3,  # text and boxes of PDF, pages as pictures
+    "pdfplumber": 1,
+    "unhwp": 1,
+    "docx": 1,
+    "pymupdf": 1,
+    "fitz": 1,
+}
+"""How many files may import each, all of them inside functions."""
+
+
+class Function(NamedTuple):
+    """A function of our sources."""
+
+    place: str
+    lines: int
+
+
+def listed() -> list[str]:
+    """Files that git knows or would take in; without git, all outside of hidden folders."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if found.returncode == 0 and found.stdout:
+        return sorted(name for name in found.stdout.splitlines() if (ROOT / name).is_file())
+    paths = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
+    return sorted(str(p) for p in paths if not p.parts[0].startswith(".") and p.parts[0] != "var")
+
+
+FILES = listed()
+SOURCES = [name for name in FILES if name.endswith(SUFFIXES) and not NOT_OURS.search(name)]
+PRODUCT = [name for name in SOURCES if not name.startswith(("tests/", "benchmarks/"))]
+PYTHON = [name for name in SOURCES if name.endswith(".py")]
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def places(pattern: str, names: list[str]) -> list[str]:
+    """file:line of every match."""
+    compiled = re.compile(pattern)
+    return [
+        f"{name}:{number}"
+        for name in names
+        for number, line in enumerate(text(name).splitlines(), 1)
+        if compiled.search(line)
+    ]
+
+
+def python_functions(names: list[str]) -> Iterator[Function]:
+    for name in names:
+        for node in ast.walk(ast.parse(text(name))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                yield Function(f"{name}:{node.lineno} {node.name}", lines)
+
+
+def script_functions(names: list[str]) -> Iterator[Function]:
+    """Named functions and methods: each ends where its indentation comes back."""
+    head = re.compile(
+        r"^( *)(?!.*\b(?:if|for|while|switch|catch)\b \()(?:export )?(?:async )?"
+        r"(?:function\b.*|(?:static |get |set )?[#\w]+\(.*\)) \{$"
+    )
+    for name in names:
+        lines = text(name).splitlines()
+        for start, line in enumerate(lines):
+            if match := head.match(line):
+                end = lines.index(match[1] + "}", start)
+                yield Function(f"{name}:{start + 1} {line.strip()}", end - start + 1)
+
+
+def test_no_file_is_longer_than_the_house_allows():
+    def limit(name):
+        return LONGEST_TEST_FILE if name.startswith("tests/") else LONGEST_FILE
+
+    lengths = {name: len(text(name).splitlines()) for name in SOURCES}
+    assert not {name: lines for name, lines in lengths.items() if lines > limit(name)}
+
+
+def test_no_function_is_longer_than_the_house_allows():
+    scripts = [name for name in SOURCES if name.endswith(".js")]
+    functions = [*python_functions(PYTHON), *script_functions(scripts)]
+    assert len(functions) > 500
+    assert not [found for found in functions if found.lines > LONGEST_FUNCTION]
+
+
+def test_functions_are_short_by_habit():
+    lines = [found.lines for found in python_functions([n for n in PRODUCT if n in PYTHON])]
+    assert statistics.median(lines) <= 10
+    assert sum(count > HABIT for count in lines) <= len(lines) * 0.01
+
+
+def test_files_are_short_by_habit():
+    lengths = [len(text(name).splitlines()) for name in PRODUCT if name in PYTHON]
+    assert statistics.median(lengths) <= 90
+
+
+def test_nothing_is_left_to_be_done_later():
+    assert not places(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b", SOURCES)
+
+
+def test_nobody_sleeps_where_an_event_belongs():
+    assert not places(r"\btime\.sleep\(|from time import .*\bsleep\b", PYTHON_OF_PRODUCT)
+
+
+def test_nothing_happens_behind_a_model_by_a_signal():
+    pattern = r"django\.db\.models\.signals|django\.dispatch|@receiver\b"
+    assert not places(pattern, PYTHON_OF_PRODUCT)
+
+
+PYTHON_OF_PRODUCT = [name for name in PRODUCT if name.endswith(".py")]
+
+
+def test_each_room_is_on_the_map():
+    tops = {name.split("/", 1)[0] for name in FILES}
+    assert tops <= ROOMS | AT_THE_DOOR
+    assert {"nura", "chats", "documents", "rag", "tests"} <= tops
+
+
+@pytest.mark.parametrize("module", ["chats.consumers", "nura.asgi", "documents.tasks"])
+def test_a_light_process_loads_no_heavy_library(module):
+    code = (
+        "import django, sys; django.setup(); "
+        f"import {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    )
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "nura.settings.test"}
+    loaded = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    assert loaded.stdout.split() == []
+
+
+def imports_of(name: str) -> Iterator[tuple[str, bool]]:
+    """Top names that a file imports, and whether at its import."""
+    tree = ast.parse(text(name))
+    inner = {
+        id(node)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""] if not node.level else []
+        else:
+            continue
+        for found in names:
+            yield found.split(".")[0], id(node) not in inner
+
+
+def test_a_heavy_library_has_one_adapter_and_is_imported_when_it_is_needed():
+    users: dict[str, set[str]] = {}
+    early = []
+    for name in PYTHON_OF_PRODUCT:
+        for library, at_import in imports_of(name):
+            if library in ADAPTERS:
+                users.setdefault(library, set()).add(name)
+                early += [f"{name} imports {library}"] if at_import else []
+    assert not early
+    assert not {name: files for name, files in users.items() if len(files) > ADAPTERS[name]}
+
+
+REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Package and version of each line; a line that is no exact pin has no version."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        wanted = line.split(" #")[0].strip()
+        if wanted and not wanted.startswith(("#", "-r ", "-c ")):
+            exact = re.fullmatch(r"([\w.-]+)(?:\[[\w,-]+\])?==([\w.+!]+)", wanted)
+            found[exact[1] if exact else wanted] = exact[2] if exact else ""
+    return found
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
+def test_every_requirement_is_an_exact_version(path):
+    assert not [name for name, version in pins(path).items() if not version]
+
+
+def test_what_we_ask_for_is_what_is_locked():
+    locked = {normal(n): v for n, v in pins(ROOT / "requirements" / "lock.txt").items()}
+    for name in ("base.txt", "dev.txt"):
+        asked = pins(ROOT / "requirements" / name)
+        assert not {n: v for n, v in asked.items() if locked.get(normal(n), v) != v}
+        assert {normal(n) for n in asked} <= set(locked)
+
+
+RECORDER = """
+import importlib, os
+from nura.settings import env
+read, plain = set(), env.text
+env.text = lambda name, default="": read.add(name) or plain(name, default)
+env.load_dotenv = lambda path: None
+for name in ("base", "prod", "dev"):
+    importlib.import_module(f"nura.settings.{name}")
+print(*sorted(read))
+"""
+OPENS_MORE = {  # some variables are read only when these are set
+    "NURA_LLM_MODEL": "m",
+    "NURA_LIGHT_LLM_MODEL": "m",
+    "NURA_EMBEDDING_BASE_URL": "http://127.0.0.1:1/v1",
+}
+
+
+@pytest.fixture(scope="module")
+def variables_read(tmp_path_factory):
+    """Every variable of the environment that the settings look at."""
+    own = {"NURA_DATA_DIR": str(tmp_path_factory.mktemp("settings")), **OPENS_MORE}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("NURA_")}
+    ran = subprocess.run(
+        [sys.executable, "-c", RECORDER],
+        check=False,
+        cwd=ROOT,
+        env={**kept, **own},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return set(ran.stdout.split())
+
+
+def variables_in_readme() -> set[str]:
+    """Names in backticks in the first cell of the README's tables."""
+    cells = re.findall(r"^\|([^|]+)\|", text("README.md"), re.MULTILINE)
+    return {
+        name for cell in cells for name in re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)`", cell)
+    }
+
+
+def test_every_setting_stands_in_the_readme(variables_read):
+    assert variables_read - variables_in_readme() == set()
+
+
+def test_every_setting_of_the_readme_is_read(variables_read):
+    assert variables_in_readme() - variables_read == set()
