@@ -21,6 +21,7 @@ def _start():
     _started.append(True)
     _services.enter_context(session.folder_lock(settings.DATA_DIR, "a test run"))
     _services.enter_context(session.running(settings.DATA_DIR, durable=False))
+    settings.STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns about a missing one
 
 
 def pytest_configure(config):

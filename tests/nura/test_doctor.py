@@ -1,0 +1,118 @@
+import threading
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from django.core.management import call_command
+from redis import Redis
+
+from nura import diagnosis, health
+from nura.diagnosis import State
+from rag.config import Endpoint
+
+KEY = "sk-a-very-secret-key"
+
+
+@pytest.fixture
+def endpoint():
+    """A model server that answers what the test says."""
+    answers = {"status": 200}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            answers["authorization"] = self.headers["Authorization"]
+            answers["path"] = self.path
+            self.send_response(answers["status"])
+            if location := answers.get("location"):
+                self.send_header("Location", location)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    yield Endpoint(base_url=url, model="m", api_key=KEY), answers
+    server.shutdown()
+    server.server_close()
+
+
+def test_no_model_is_no_fault():
+    assert diagnosis.llm("LLM", None).state is State.OK
+
+
+def test_a_reachable_model_is_fine(endpoint):
+    server, answers = endpoint
+    assert diagnosis.llm("LLM", server).state is State.OK
+    assert answers["path"] == "/v1/models"
+    assert answers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(("status", "state"), [(401, "fail"), (403, "fail"), (404, "warn")])
+def test_what_a_model_server_answers_is_judged(endpoint, status, state):
+    server, answers = endpoint
+    answers["status"] = status
+    finding = diagnosis.llm("LLM", server)
+    assert finding.state == state
+    assert KEY not in finding.detail
+
+
+def test_a_redirect_does_not_take_the_key_elsewhere(endpoint):
+    server, answers = endpoint
+    answers |= {"status": 302, "location": "/elsewhere"}
+    assert diagnosis.llm("LLM", server).state is State.WARN
+    assert answers["path"] == "/v1/models"
+
+
+def test_a_dead_model_server_is_a_failure_without_its_secrets():
+    finding = diagnosis.llm("LLM", Endpoint("http://me:hunter2@127.0.0.1:9/v1", "m", KEY))
+    assert finding.state is State.FAIL
+    assert "hunter2" not in finding.detail
+    assert KEY not in finding.detail
+
+
+def test_the_embedded_model_is_the_official_one(settings):
+    settings.RAG = replace(settings.RAG, embedding_model="", embedding_endpoint=None)
+    assert diagnosis.embedder().state is State.OK
+
+
+def test_another_model_file_is_a_failure(settings, monkeypatch, tmp_path):
+    settings.RAG = replace(settings.RAG, embedding_model="", embedding_endpoint=None)
+    (tmp_path / "model.safetensors").write_bytes(b"else")
+    monkeypatch.setattr(diagnosis, "embedded_model_folder", lambda: tmp_path)
+    assert diagnosis.embedder().state is State.FAIL
+
+
+def test_a_data_folder_that_is_not_there_is_a_failure(settings, tmp_path):
+    settings.DATA_DIR = tmp_path / "absent"
+    assert diagnosis.data_folder().state is State.FAIL
+
+
+@pytest.mark.django_db
+def test_the_database_is_there_with_pgvector():
+    findings = {finding.name: finding for finding in diagnosis.database()}
+    assert findings["database"].state is State.OK
+    assert findings["pgvector"].state is State.OK
+    assert "migrations" not in findings
+
+
+def test_redis_that_may_forget_is_warned_about():
+    client = health.client()
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        states = [finding.state for finding in diagnosis.redis()]
+    finally:
+        client.config_set("maxmemory-policy", "noeviction")
+    assert states == [State.OK, State.WARN, State.OK]
+
+
+@pytest.mark.django_db
+def test_it_exits_1_when_redis_is_gone(monkeypatch, capsys):
+    nowhere = Redis.from_url("unix:///nowhere/redis.sock")
+    monkeypatch.setattr(diagnosis, "client", lambda: nowhere)
+    with pytest.raises(SystemExit) as ended:
+        call_command("doctor")
+    assert ended.value.code == 1
+    assert "not reachable" in capsys.readouterr().out
