@@ -1,0 +1,33 @@
+"""The whole product with a language model on the other side of a real socket."""
+
+import pytest
+
+from tests.product.client import Client
+from tests.servers.llm import LLMServer
+from tests.support import Product
+
+
+@pytest.fixture(scope="package")
+def model():
+    with LLMServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def product(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "var"
+    environment = {"NURA_LLM_BASE_URL": model.url, "NURA_LLM_MODEL": "stand-in"}
+    with Product(folder, **environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def token(product):
+    return product.create_user("asker")
+
+
+@pytest.fixture
+def client(product, token, model):
+    model.reset()
+    product.wait_ready()
+    return Client(product.url, token)
