@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import threading
 from pathlib import Path
 
 from documents.parsers import kinds
@@ -14,6 +15,8 @@ from rag.errors import NuraError
 LIMITS = Limits(seconds=20.0)
 NARROWEST, WIDEST = 200, 2_000
 """Pixels."""
+_SLOTS = threading.BoundedSemaphore(2)
+"""A reader who leafs quickly must not start a dozen children at once."""
 
 
 class PageNotFound(NuraError):
@@ -45,9 +48,11 @@ def page_png(
         raise PageNotFound(page=number)
     width = min(max(width, NARROWEST), WIDEST)
     kept = cache_dir / f"{number}-{width}.png"
-    try:
+    if kept.exists():
         return kept.read_bytes()
-    except FileNotFoundError:
+    with _SLOTS:
+        if kept.exists():  # drawn while we waited for our turn
+            return kept.read_bytes()
         image = _drawn(path, number, width)
     _keep(kept, image)
     return image

@@ -47,21 +47,18 @@ class PageFrame:
         return cls(box.left, box.bottom, width or 1.0, height or 1.0, page.get_rotation() // 90 % 4)
 
     def shown(self, glyph: Glyph) -> Rect:
-        """Where the glyph stands, clipped to the page."""
-        u0, u1 = ((x - self.left) / self.width for x in (glyph.left, glyph.right))
-        v0, v1 = ((y - self.bottom) / self.height for y in (glyph.bottom, glyph.top))
-        match self.turns:
-            case 0:
-                x0, y0, x1, y1 = u0, 1 - v1, u1, 1 - v0
-            case 1:
-                x0, y0, x1, y1 = v0, u0, v1, u1
-            case 2:
-                x0, y0, x1, y1 = 1 - u1, v0, 1 - u0, v1
-            case _:
-                x0, y0, x1, y1 = 1 - v1, 1 - u1, 1 - v0, 1 - u0
-        return Rect(_clip(x0), _clip(y0), _clip(x1), _clip(y1))
+        """Where the glyph stands; not yet clipped to the page. Called for every character."""
+        u0, u1 = (glyph.left - self.left) / self.width, (glyph.right - self.left) / self.width
+        v0, v1 = (glyph.bottom - self.bottom) / self.height, (glyph.top - self.bottom) / self.height
+        if self.turns == 0:
+            return Rect(u0, 1 - v1, u1, 1 - v0)
+        if self.turns == 1:
+            return Rect(v0, u0, v1, u1)
+        if self.turns == 2:
+            return Rect(1 - u1, v0, 1 - u0, v1)
+        return Rect(1 - v1, 1 - u1, 1 - v0, 1 - u0)
 
 
-def _clip(value: float) -> float:
+def clipped(value: float) -> float:
     """Into 0..1, at a precision far below a pixel."""
     return round(min(max(value, 0.0), 1.0), 5)

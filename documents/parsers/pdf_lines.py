@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from documents.parsers.clean import keeps
-from documents.parsers.pdf_geometry import Glyph, PageFrame, Rect
+from documents.parsers.pdf_geometry import Glyph, PageFrame, Rect, clipped
 from documents.parsers.pdf_wrap import Mark, Row, joins
 from rag.types import Line
 
@@ -175,4 +175,6 @@ def _line(marks: Sequence[Mark], start: int, end: int, position: int) -> Iterato
         edges.append(box[near] if box is not None else edge)
         edge = box[far] if box is not None else edge
     area = _around(boxes)
-    yield Line(position + start, position + end, area.y0, area.y1, (*edges, edge))
+    places = tuple(map(clipped, (*edges, edge)))
+    y0, y1 = clipped(area.y0), clipped(area.y1)
+    yield Line(position + start, position + end, y0, y1, places)

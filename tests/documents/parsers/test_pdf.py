@@ -78,7 +78,7 @@ def test_decomposed_hangul_is_composed_and_keeps_its_boxes(tmp_path: Path) -> No
 
 
 def test_a_word_broken_by_the_end_of_a_line_is_whole(tmp_path: Path) -> None:
-    spaced = ["계약의 해석은 모두에게 공정해야 하며 "] * 3
+    spaced = [f"계약의 해석은 모두에게 공정해야 하{end} " for end in "며고나"]
     rows = [*spaced, "이 약관을 두고 서로 다르게 보는 보", "험회사가 많다."]
     path = Pdf().page(*((50, 700 - 25 * n, row) for n, row in enumerate(rows)))
 
