@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 from uuid import UUID
 
@@ -15,15 +15,30 @@ from django.db.backends.utils import CursorWrapper
 from documents import lexical, spaces
 from documents.models import EmbeddingSpace
 from rag.errors import RetrievalFailed
-from rag.retrieval.bm25 import coverage_weight, idf
+from rag.retrieval.bm25 import K1, coverage_weight, idf
 from rag.types import Box, Hit, Passage
 
 STATEMENT_TIMEOUT = "10s"
-EXACT_CHUNKS = 10_000
+EXACT_CHUNKS = 50_000
 """Scopes of at most that many chunks are compared one by one, larger ones through HNSW."""
+
+SCANNED_CHUNKS = 2_000
+"""Scopes of at most that many chunks are scored one by one, larger ones by rare terms first."""
+
+RARE_SHARE = 0.3
+"""Rare terms of a question are those that together stand in at most that share of the scope."""
 
 MOST_QUERY_TERMS = 512
 
+LOCAL_SETTINGS = """
+    SELECT set_config('statement_timeout', %s, true),
+           set_config('jit', 'off', true),  -- compiling costs more than these queries
+           set_config('enable_seqscan', 'off', true)  -- such plans forget what lexemes cost
+"""
+GRAPH_SETTINGS = """
+    SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
+           set_config('hnsw.ef_search', '400', true)
+"""
 PASSAGE = (
     "chunk.id, chunk.document_id, document.name, chunk.index, chunk.text, "
     "chunk.page, chunk.page_end, chunk.section, chunk.boxes"
@@ -36,14 +51,16 @@ FREQUENCIES = """
              WHERE document_id = ANY(%s) AND lexemes @@ term.quoted::tsquery)
       FROM unnest(%s::text[]) WITH ORDINALITY AS term(quoted, place) ORDER BY term.place
 """
+SCORED = "SELECT id, -(weights <#> %(query)s::sparsevec) AS score FROM documents_chunk"
+SCAN = f"{SCORED} WHERE document_id = ANY(%(documents)s) OFFSET 0"  # 0: score each row once
+FOUND = f"{SCORED} WHERE document_id = ANY(%(documents)s) AND lexemes @@ %(any)s::tsquery"
 BM25 = f"""
     WITH best AS MATERIALIZED (
-        SELECT id, -(weights <#> %(query)s::sparsevec) AS score FROM documents_chunk
-         WHERE document_id = ANY(%(documents)s) AND lexemes @@ %(any)s::tsquery
-         ORDER BY score DESC, id LIMIT %(limit)s)
+        SELECT id, score FROM (%(scored)s) scored
+         WHERE score > 0 ORDER BY score DESC, id LIMIT %%(limit)s)
     SELECT {PASSAGE}, best.score,
            ARRAY(SELECT term.place
-                   FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS term(quoted, place)
+                   FROM unnest(%%(terms)s::text[]) WITH ORDINALITY AS term(quoted, place)
                   WHERE chunk.lexemes @@ term.quoted::tsquery)
       FROM {JOINED} JOIN best ON best.id = chunk.id ORDER BY best.score DESC, chunk.id
 """
@@ -78,6 +95,7 @@ class _QueryTerm:
     """A term of the question with its parts of the score and of the coverage."""
 
     text: str
+    frequency: int
     score: float
     coverage: float
 
@@ -100,19 +118,9 @@ class ScopedStore:
         if not self._documents or not counts or limit < 1:
             return []
         with _search() as cursor:
-            weighed = self._weigh(cursor, counts)
-            quoted = [lexical.quoted(term.text) for term in weighed]
-            cursor.execute(
-                BM25,
-                {
-                    "query": lexical.sparsevec((term.text, term.score) for term in weighed),
-                    "documents": self._documents,
-                    "any": " | ".join(quoted),
-                    "terms": quoted,
-                    "limit": limit,
-                },
-            )
-            return [_lexical_hit(row, weighed) for row in cursor.fetchall()]
+            size = self._size(cursor)
+            terms = self._weigh(cursor, counts, size)
+            return [_lexical_hit(row, terms) for row in self._best(cursor, terms, size, limit)]
 
     def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine; none where the space has another width than the vector."""
@@ -149,21 +157,56 @@ class ScopedStore:
             cursor.execute(OPENING, (documents, limit, documents, limit))
             return [_passage(row) for row in cursor.fetchall()]
 
-    def _weigh(self, cursor: CursorWrapper, counts: Mapping[str, int]) -> list[_QueryTerm]:
-        size = self._size(cursor)
-        quoted = [lexical.quoted(term) for term in counts]
-        cursor.execute(FREQUENCIES, (self._documents, quoted))
+    def _weigh(
+        self, cursor: CursorWrapper, counts: Mapping[str, int], size: int
+    ) -> list[_QueryTerm]:
+        cursor.execute(FREQUENCIES, (self._documents, [lexical.quoted(term) for term in counts]))
         frequencies = [min(row[0], size) for row in cursor.fetchall()]
         return [
-            _QueryTerm(term, count * idf(frequency, size), coverage_weight(frequency, size))
-            for (term, count), frequency in zip(counts.items(), frequencies, strict=True)
+            _QueryTerm(term, held, count * idf(held, size), coverage_weight(held, size))
+            for (term, count), held in zip(counts.items(), frequencies, strict=True)
         ]
+
+    def _best(
+        self, cursor: CursorWrapper, terms: Sequence[_QueryTerm], size: int, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """The rows with the highest scores, exactly, from as few as possible (MaxScore).
+
+        A row without any rare term scores at most what the common ones can give: once `limit` rows
+        that hold a rare one score more, nothing else has to be read.
+        """
+        if size > SCANNED_CHUNKS:
+            rare = _rare(terms, size * RARE_SHARE)
+            rows = self._scored(cursor, FOUND, terms, rare, limit)
+            common = sum(term.score for term in terms if term not in rare)
+            if not common or (len(rows) == limit and rows[-1][9] > common * (K1 + 1)):
+                return rows
+        return self._scored(cursor, SCAN, terms, terms, limit)
+
+    def _scored(
+        self,
+        cursor: CursorWrapper,
+        scored: str,
+        terms: Sequence[_QueryTerm],
+        candidates: Collection[_QueryTerm],
+        limit: int,
+    ) -> list[tuple[Any, ...]]:
+        cursor.execute(
+            BM25 % {"scored": scored},
+            {
+                "query": lexical.sparsevec((term.text, term.score) for term in terms),
+                "documents": self._documents,
+                "any": lexical.any_of(term.text for term in candidates),
+                "terms": [lexical.quoted(term.text) for term in terms],
+                "limit": limit,
+            },
+        )
+        return list(cursor.fetchall())
 
     def _nearest(self, cursor: CursorWrapper, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         size = self._size(cursor)
         if size > EXACT_CHUNKS:
-            cursor.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")
-            cursor.execute("SET LOCAL hnsw.ef_search = 200")
+            cursor.execute(GRAPH_SETTINGS)
             cursor.execute(APPROXIMATE, parameters)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             if len(rows) == parameters["limit"]:
@@ -182,8 +225,7 @@ def _search() -> Iterator[CursorWrapper]:
     """A cursor in a short transaction with a time limit. Raises `RetrievalFailed`."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(f"SET LOCAL statement_timeout = '{STATEMENT_TIMEOUT}'")
-            cursor.execute("SET LOCAL jit = off")  # compiling costs more than these queries
+            cursor.execute(LOCAL_SETTINGS, (STATEMENT_TIMEOUT,))
             yield cursor
     except Error as error:
         if not connection.in_atomic_block:
@@ -204,6 +246,13 @@ def _passage(row: tuple[Any, ...]) -> Passage:
         section=section,
         boxes=tuple(Box(**box) for box in json.loads(boxes)),
     )
+
+
+def _rare(terms: Sequence[_QueryTerm], most: float) -> set[_QueryTerm]:
+    """The rarest terms, as many as together stand in at most `most` chunks."""
+    ordered = sorted(terms, key=lambda term: term.frequency)
+    totals = accumulate(term.frequency for term in ordered)
+    return {term for term, total in zip(ordered, totals, strict=True) if total <= most}
 
 
 def _lexical_hit(row: tuple[Any, ...], terms: Sequence[_QueryTerm]) -> Hit:
