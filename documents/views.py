@@ -10,14 +10,31 @@ from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_GET
 
 from documents.models import Chunk, Document
+from documents.parsers import kinds
 from documents.wording import sentence
 
 PAGE_SIZE = 20
 CHUNKS_SHOWN = 10
 NAME_CHARACTERS = 100
+KINDS = {
+    kinds.PDF: "PDF",
+    kinds.DOCX: "DOCX",
+    kinds.HWP: "HWP",
+    kinds.HWPX: "HWPX",
+    kinds.MARKDOWN: "Markdown",
+}
+FACT_NAMES = {
+    "title": _("Title"),
+    "author": _("Author"),
+    "date": _("Date"),
+    "issuer": _("Issuer"),
+    "project_name": _("Project"),
+}
 TEXT_METADATA = 300
 """Longer values of metadata are cut in the page."""
 
@@ -27,16 +44,16 @@ TEXT_METADATA = 300
 def document_list(request: HttpRequest) -> HttpResponse:
     """The table of documents; only the table when htmx asks."""
     found = _found(request)
+    documents = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "area": "documents",
-        "documents": Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
+        "documents": documents,
+        "rows": [{"document": document, "reason": reason(document)} for document in documents],
         "query": _query(request),
         "status": request.GET.get("status", ""),
         "statuses": Document.Status.choices,
         "page": {"upload_limit_mb": settings.MAX_UPLOAD_MB},
     }
-    for document in context["documents"]:
-        document.reason = reason(document)
     panel = request.headers.get("HX-Request") == "true"
     return render(request, "panels/document_table.html" if panel else "documents.html", context)
 
@@ -54,6 +71,7 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     context |= {
         "reason": reason(document),
         "facts": _facts(document),
+        "kind": KINDS.get(document.content_type, document.content_type),
         "page": {"document": {"id": str(document.pk), "name": document.name}},
     }
     return render(request, "document.html", context)
@@ -86,10 +104,10 @@ def _chunks(document: Document, page: str | None) -> "Page[Chunk]":
     return Paginator(fields, CHUNKS_SHOWN).get_page(page)
 
 
-def _facts(document: Document) -> list[tuple[str, str]]:
+def _facts(document: Document) -> list[tuple[str | Promise, str]]:
     """Metadata that can be shown as text."""
     return [
-        (key, str(value)[:TEXT_METADATA])
+        (FACT_NAMES.get(key, key), str(value)[:TEXT_METADATA])
         for key, value in document.metadata.items()
         if isinstance(value, str | int | float) and str(value).strip()
     ]

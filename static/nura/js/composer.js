@@ -135,7 +135,7 @@ export class Composer extends EventTarget {
 
   show() {
     const length = this.input.value.trim().length;
-    const stops = this.busy && !length && this.queued === null;
+    const stops = this.busy && !length;
     const tooLong = length > this.limit;
     setIcon(this.button, stops ? "square" : "arrow-up");
     this.button.classList.toggle("send-stop", stops);

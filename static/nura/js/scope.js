@@ -83,7 +83,7 @@ export class Scope extends EventTarget {
     byId("scope-text").textContent = this.describe();
     const chosen = [...this.selected.values()];
     const fixed = chosen.length ? [] : this.chatDocuments;
-    const hidden = this.uploads.items.length && !chosen.length;
+    const hidden = this.uploads.working.length + this.uploads.completed.length > 0;
     byId("scope-chips").replaceChildren(
       ...chosen.map((document) => this.chip(document, true)),
       ...(hidden ? [] : fixed.map((document) => this.chip(document, false))),
