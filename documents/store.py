@@ -119,8 +119,9 @@ class ScopedStore:
             return []
         with _search() as cursor:
             size = self._size(cursor)
-            terms = self._weigh(cursor, counts, size)
-            return [_lexical_hit(row, terms) for row in self._best(cursor, terms, size, limit)]
+            weighed = self._weigh(cursor, counts, size)
+            rows = self._best(cursor, weighed, size, limit)
+            return [_lexical_hit(row, weighed) for row in rows]
 
     def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine; none where the space has another width than the vector."""

@@ -232,18 +232,33 @@ def test_a_slow_search_ends_by_itself(owner, monkeypatch):
         found.bm25({"가": 1}, 5)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_a_search_survives_a_connection_that_was_cut(owner):
-    found = store(index(owner, ["가"]))
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (pid,) = cursor.fetchone()
+def cut_connections():
+    """What a restart of Postgres does to every connection, idle or not."""
     import psycopg
 
     with psycopg.connect(**connection.get_connection_params()) as other:
-        other.execute("SELECT pg_terminate_backend(%s)", (pid,))
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_g86_a_search_whose_connection_is_cut_fails_and_the_next_one_works(owner):
+    found = store(index(owner, ["가"]))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    cut_connections()
     with pytest.raises(RetrievalFailed):
         found.bm25({"가": 1}, 5)
+    assert found.bm25({"가": 1}, 5)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_g86_connections_that_were_cut_while_idle_are_not_handed_out(owner):
+    found = store(index(owner, ["가"]))
+    connection.close()  # back into the pool, as at the end of a request
+    cut_connections()
     assert found.bm25({"가": 1}, 5)
 
 
