@@ -20,7 +20,8 @@ run: setup
 	@exec $(MANAGE) up
 
 test: check
-	@exec $(BIN)/pytest
+	$(BIN)/pytest -n 2 -m "not product and not browser"
+	$(BIN)/pytest -m "product or browser"
 
 check: setup-dev
 	$(BIN)/ruff format --check $(wildcard $(CODE))

@@ -53,5 +53,6 @@ def database(data_dir: Path, url: str) -> dict[str, Any]:
         "ENGINE": "django.db.backends.postgresql",
         **where,
         "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": True,  # the pool then gives out no connection of a dead server
         "OPTIONS": options,
     }

@@ -15,6 +15,7 @@ from nura.embedded.account import Account, give, let_in, service_account
 from nura.embedded.locations import socket_dir
 
 SOCKET = ".s.PGSQL.5432"
+STATUS_LINE = 7  # of postmaster.pid
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -61,7 +62,8 @@ def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
 
 def wait_ready(data_dir: Path, alive: Callable[[], bool], timeout: float = 60.0) -> None:
     """Wait for the first connection and make the database `nura`. Raises `RuntimeError`."""
-    if not spawn.wait_until(lambda: not alive() or answers(data_dir), timeout) or not alive():
+    pid_file = data_dir / "postgres" / "postmaster.pid"
+    if not spawn.wait_until(lambda: not alive() or _says_ready(pid_file), timeout) or not alive():
         raise RuntimeError("Postgres did not start; its last lines above say why")
     with connect(data_dir, "postgres") as connection:
         found = connection.execute("SELECT 1 FROM pg_database WHERE datname = 'nura'").fetchone()
@@ -85,6 +87,15 @@ def answers(data_dir: Path) -> bool:
     except psycopg.OperationalError:
         return False
     return True
+
+
+def _says_ready(pid_file: Path) -> bool:
+    """Asked without a connection: each refused one would be a line in the log."""
+    try:
+        lines = pid_file.read_text(encoding="ascii", errors="replace").splitlines()
+    except FileNotFoundError:
+        return False
+    return len(lines) > STATUS_LINE and lines[STATUS_LINE].strip() == "ready"
 
 
 def _command(programs_dir: Path, sockets: str, durable: bool) -> list[str]:

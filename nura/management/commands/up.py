@@ -4,6 +4,8 @@ import argparse
 import asyncio
 import contextlib
 import http.client
+import json
+import logging
 import signal
 import socket
 import sys
@@ -24,6 +26,10 @@ IMPATIENT_AFTER = 0.7
 
 
 PORT_TRIES = 10
+PATIENCE = 15.0
+"""Seconds between two lines about what a slow start waits for."""
+
+logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
@@ -89,6 +95,8 @@ class Product:
         await first_of(ending.wait(), self._failure(work))
         failed = work.done() and not work.cancelled() and work.exception()
         work.cancel()
+        if failed:
+            logger.error("The start failed", exc_info=failed)
         self._voice.say("up", f"Cannot start: {failed}" if failed else "Stopping")
         groups = [
             self._webs,
@@ -106,7 +114,11 @@ class Product:
         first = await asyncio.to_thread(prepare, seed=self._seed)
         for child in [*self._webs, *self._workers, *self._beat]:
             child.start()
-        while not await asyncio.to_thread(is_ready):
+        reminder = time.monotonic() + PATIENCE
+        while missing := await asyncio.to_thread(missing_parts):
+            if time.monotonic() > reminder:
+                self._voice.say("up", f"Not ready yet, waiting for: {', '.join(missing)}")
+                reminder += PATIENCE
             await asyncio.sleep(0.1)
         self._announce(time.monotonic() - started, first=first)
 
@@ -156,15 +168,17 @@ def url(host: str, port: int) -> str:
     return f"http://{name}:{port}"
 
 
-def is_ready() -> bool:
-    """Ask `/readyz` the way a load balancer does."""
+def missing_parts() -> list[str]:
+    """Ask `/readyz` the way a load balancer does; what is not there yet."""
     host = url(settings.HOST, settings.PORT).removeprefix("http://")
     allowed = settings.ALLOWED_HOSTS[0].lstrip(".") if settings.ALLOWED_HOSTS else "localhost"
     connection = http.client.HTTPConnection(host, timeout=5)
     try:
         connection.request("GET", "/readyz", headers={"Host": allowed.replace("*", "localhost")})
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
+        checks = json.load(connection.getresponse())["checks"]
+    except (OSError, http.client.HTTPException, ValueError, KeyError):
+        return ["web"]
+    else:
+        return [name for name, there in checks.items() if not there]
     finally:
         connection.close()
