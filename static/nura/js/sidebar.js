@@ -6,6 +6,8 @@ import { t } from "./strings.js";
 import { toast } from "./toast.js";
 
 const NARROW = matchMedia("(max-width: 900px)");
+const LEFT_KEY = "nura.left";
+const LEFT_FOR = 1500;
 const goingAway = new Map();
 let menuRow = null;
 
@@ -110,6 +112,19 @@ function hideLeaving() {
   for (const row of document.querySelectorAll(".side-chat")) row.hidden = goingAway.has(row.dataset.chatId);
 }
 
+/** The next page was asked for before its chats were deleted: keep them hidden until the list is fresh. */
+function hideLeft() {
+  const ids = JSON.parse(sessionStorage.getItem(LEFT_KEY) ?? "[]");
+  sessionStorage.removeItem(LEFT_KEY);
+  if (!ids.length) return;
+  for (const id of ids) goingAway.set(id, () => {});
+  hideLeaving();
+  setTimeout(() => {
+    for (const id of ids) goingAway.delete(id);
+    refreshChats();
+  }, LEFT_FOR);
+}
+
 function watchMenu() {
   const menu = byId("chat-menu");
   document.addEventListener("click", (event) => {
@@ -149,8 +164,10 @@ for (const button of document.querySelectorAll("[data-side-toggle]")) button.add
 document.querySelector("[data-side-close]").addEventListener("click", closeDrawer);
 document.body.addEventListener("htmx:afterSettle", hideLeaving);
 addEventListener("pagehide", () => {
+  if (goingAway.size) sessionStorage.setItem(LEFT_KEY, JSON.stringify([...goingAway.keys()]));
   for (const send of [...goingAway.values()]) send({ keepalive: true });
 });
+hideLeft();
 NARROW.addEventListener("change", tellState);
 watchMenu();
 watchUserMenu();
