@@ -11,7 +11,7 @@ from typing import Any
 import redis.exceptions
 from allauth.core.exceptions import ImmediateHttpResponse
 from django.core import exceptions as django_errors
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
@@ -59,6 +59,7 @@ DETAILS = {
     "not_found": gettext_lazy("It is not there, or it is not yours."),
     "method_not_allowed": gettext_lazy("This address does not take that method."),
     "not_acceptable": gettext_lazy("The answer does not exist in the format asked for."),
+    "conflict": gettext_lazy("Something else changed this at the same moment. Please try again."),
     "too_large": gettext_lazy("The request is larger than this server accepts."),
     "unsupported_media_type": gettext_lazy("This address does not take that content type."),
     "throttled": gettext_lazy("Too many requests. Please wait a little and try again."),
@@ -233,6 +234,14 @@ def _always(status: int, code: str) -> Callable[[Any], Problem]:
     return lambda _error: Problem(status, code)
 
 
+def _logged(status: int, code: str) -> Callable[[BaseException], Problem]:
+    def describe(error: BaseException) -> Problem:
+        logger.warning("the database refused: %s", type(error).__name__, exc_info=error)
+        return Problem(status, code)
+
+    return describe
+
+
 _MAPPING: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Any], ...] = (
     (NuraError, _nura),
     (drf_errors.ValidationError, _invalid),
@@ -249,7 +258,8 @@ _MAPPING: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Any
     (drf_errors.APIException, _other_api_error),
     (django_errors.RequestDataTooBig, _always(413, "too_large")),
     (django_errors.SuspiciousOperation, _always(400, "malformed")),
-    (DataError, _always(400, "malformed")),  # a number or text wider than its column
+    (DataError, _logged(400, "malformed")),  # a number or text wider than its column
+    (IntegrityError, _logged(409, "conflict")),  # two requests made the same thing at once
     (UnreadablePostError, _always(400, "malformed")),
     ((OperationalError, InterfaceError), _unavailable),
     ((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError), _unavailable),

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 from django.core import exceptions as django_errors
-from django.db import DataError, OperationalError
+from django.db import DataError, IntegrityError, OperationalError
 from django.http import Http404, UnreadablePostError
 from django.test import RequestFactory
 from django.utils import translation
@@ -35,6 +35,7 @@ CASES = [
     (NotFound(), 404, "not_found"),
     (drf_errors.MethodNotAllowed("PUT"), 405, "method_not_allowed"),
     (drf_errors.NotAcceptable(), 406, "not_acceptable"),
+    (IntegrityError("duplicate key"), 409, "conflict"),
     (django_errors.RequestDataTooBig(), 413, "too_large"),
     (drf_errors.UnsupportedMediaType("text/x"), 415, "unsupported_media_type"),
     (drf_errors.Throttled(wait=7.2), 429, "throttled"),
