@@ -1,0 +1,244 @@
+"""What an owner has, every route that the schema describes, and what all tables hold."""
+
+import hashlib
+import itertools
+import re
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.files import File
+from django.utils import timezone
+from drf_spectacular.generators import SchemaGenerator
+from knox.models import AuthToken
+from pgvector import SparseVector
+from rest_framework.test import APIClient
+
+from chats import connections
+from chats.models import Category, Chat, Feedback, Message, Run, Trace
+from chats.services.chats import create_chat
+from chats.services.turns import open_turn
+from documents import lexical, services
+from documents.models import Chunk, Document, DocumentPage
+from tests.support import ROOT
+
+OURS = ("auth", "knox", "documents", "chats", "nura", "account")
+"""Apps whose tables must stay as they are."""
+SECRET = "부엉이작전"
+"""Stands in every text of the owner's."""
+COLLECTIONS = {
+    "chats": "chat",
+    "documents": "document",
+    "categories": "category",
+    "messages": "answer",
+    "runs": "run",
+}
+"""What `{id}` behind this word of a path names."""
+SPECIAL = {"messages/edit": "question"}
+"""Routes whose `{id}` names something else of that kind."""
+FIELDS = {"chat_id": "chat", "document_ids": "document", "category_id": "category"}
+"""What these fields of a body name."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one route."""
+
+    method: str
+    path: str
+    body: dict[str, Any] | None
+    queries: tuple[str, ...]
+    public: bool
+
+    def __str__(self) -> str:
+        return f"{self.method.upper()} {self.path}"
+
+    @property
+    def has_id(self) -> bool:
+        """Whether an object stands in the path."""
+        return "{" in self.path
+
+    @property
+    def id_fields(self) -> list[str]:
+        """Fields of the body that name objects."""
+        properties = (self.body or {}).get("properties", {})
+        return [name for name, shape in properties.items() if _names_an_object(shape)]
+
+    def url(self, things: "dict[str, Any]") -> str:
+        """The path with ids of these things; other numbers are 1."""
+
+        def value(match: re.Match[str]) -> str:
+            word, rest = match[1], match[2]
+            return f"{word}/{things[SPECIAL.get(word + rest, COLLECTIONS[word])]}{rest}"
+
+        words = "|".join(COLLECTIONS)
+        filled = re.sub(rf"({words})/\{{\w+\}}(.*)", value, self.path)
+        query = "?wait=false" if "wait" in self.queries else ""
+        return filled.replace("{number}", "1") + query
+
+
+def operations() -> list[Operation]:
+    """All that the schema describes."""
+    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return [
+        Operation(
+            method,
+            path,
+            _body(described, schema),
+            tuple(one["name"] for one in described.get("parameters", ()) if one["in"] == "query"),
+            {} in described.get("security", []),
+        )
+        for path, methods in schema["paths"].items()
+        for method, described in methods.items()
+    ]
+
+
+def _body(described: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
+    content = described.get("requestBody", {}).get("content", {})
+    shape = next((kind["schema"] for kind in content.values()), None)
+    if shape is None:
+        return None
+    name = shape.get("$ref", "").rpartition("/")[2]
+    return schema["components"]["schemas"][name] if name else shape
+
+
+def _names_an_object(shape: dict[str, Any]) -> bool:
+    return shape.get("format") == "uuid" or shape.get("items", {}).get("format") == "uuid"
+
+
+def example(operation: Operation) -> dict[str, Any]:
+    """A body that the route accepts, without ids."""
+    properties = (operation.body or {}).get("properties", {})
+    wanted = set((operation.body or {}).get("required", ())) or set(properties)
+    return {
+        name: _value(shape)
+        for name, shape in properties.items()
+        if name in wanted and not _names_an_object(shape)
+    }
+
+
+def _value(shape: dict[str, Any]) -> Any:
+    if shape.get("enum"):
+        return shape["enum"][0]
+    if "$ref" in shape or "allOf" in shape:
+        return 1
+    kinds = {"integer": 1, "boolean": True, "object": {}, "array": []}
+    return kinds.get(shape.get("type", ""), f"휴가 {SECRET}"[:2])
+
+
+def with_id(operation: Operation, field: str, value: Any) -> dict[str, Any]:
+    """The example with one field that names an object."""
+    assert operation.body is not None
+    is_list = operation.body["properties"][field].get("type") == "array"
+    return {**example(operation), field: [str(value)] if is_list else str(value)}
+
+
+def make_world(owner: User) -> dict[str, Any]:
+    """One of everything: a chat with a finished and a running answer about a processed PDF."""
+    document = make_document(owner)
+    category = Category.objects.create(owner=owner, name=SECRET)
+    chat = create_chat(
+        owner=owner, title=SECRET, document_ids=[document.pk], category_id=category.pk
+    )
+    first = open_turn(user=owner, content=f"{SECRET} 질문", chat_id=chat.pk, client_id="owner-1")
+    finish(first.assistant_message)
+    second = open_turn(user=owner, content=f"{SECRET} 더", chat_id=chat.pk, client_id="owner-2")
+    return {
+        "document": document.pk,
+        "category": category.pk,
+        "chat": chat.pk,
+        "answer": first.assistant_message.pk,
+        "question": first.user_message.pk,
+        "run": second.run.pk,
+        "key": AuthToken.objects.create(owner)[0].digest,
+    }
+
+
+def made_up(things: dict[str, Any]) -> dict[str, Any]:
+    """Names of things that are not there."""
+    return {name: uuid.uuid4() for name in things} | {"key": "0" * 128}
+
+
+def make_document(owner: User) -> Document:
+    path = ROOT / "nura" / "samples" / "care-system-notice.pdf"
+    with path.open("rb") as file:
+        document = services.upload(
+            owner=owner, name=f"{SECRET}.pdf", content=File(file), metadata={"issuer": SECRET}
+        )
+    Document.objects.filter(pk=document.pk).update(
+        status="COMPLETED", stage="done", progress=1.0, page_count=1, chunk_count=1
+    )
+    DocumentPage.objects.create(document=document, number=1, start=0, text=SECRET)
+    terms = {SECRET: 1, "휴가": 2}
+    Chunk.objects.create(
+        document=document,
+        owner_id=owner.pk,
+        index=0,
+        text=f"{SECRET} 휴가",
+        start=0,
+        end=8,
+        page=1,
+        page_end=1,
+        term_count=3,
+        lexemes=lexical.tsvector(terms),
+        weights=SparseVector.from_text(lexical.chunk_weights(terms)),
+    )
+    return document
+
+
+def finish(answer: Message) -> None:
+    Message.objects.filter(pk=answer.pk).update(status="COMPLETED", content=f"{SECRET} 답")
+    Trace.objects.create(message=answer, steps={"scope": SECRET})
+    Feedback.objects.create(message=answer, user=answer.chat.owner, value=1)
+    Run.objects.filter(message=answer).update(enqueued_at=timezone.now())
+
+
+def client_of(user: User | None) -> APIClient:
+    """A program with the user's API key; without a user, one with no key."""
+    client = APIClient(raise_request_exception=True)
+    if user is not None:
+        client.credentials(HTTP_AUTHORIZATION=f"Token {AuthToken.objects.create(user)[1]}")
+    return client
+
+
+def call(client: APIClient, operation: Operation, things: dict[str, Any], body: Any = None) -> Any:
+    """The response; the example is the body unless one is given."""
+    data = example(operation) if body is None else body
+    send = getattr(client, operation.method)
+    if operation.method in {"get", "delete"}:
+        return send(operation.url(things))
+    return send(operation.url(things), data, format="json")
+
+
+def everything() -> dict[str, Any]:
+    """A digest of each table of ours, of what Redis keeps for us, and of the files."""
+    models = itertools.chain.from_iterable(apps.get_app_config(a).get_models() for a in _ours())
+    tables = {m._meta.label: _digest(m.objects.order_by("pk").values_list()) for m in models}
+    redis = connections.sync()
+    names = sorted(name for name in redis.keys("*") if not name.startswith(":"))
+    kept = {name: redis.type(name) for name in names}
+    root = Path(settings.MEDIA_ROOT)
+    files = sorted(str(path) for path in root.rglob("*") if path.is_file())
+    return {"tables": tables, "redis": kept, "files": files}
+
+
+def _ours() -> list[str]:
+    return [name for name in OURS if name in apps.app_configs]
+
+
+def _digest(rows: Any) -> tuple[int, str]:
+    text = [repr(row) for row in rows]
+    return len(text), hashlib.sha256("\n".join(text).encode()).hexdigest()
+
+
+def said(response: Any) -> tuple[Any, ...]:
+    """All of a response that its receiver sees, save what differs by the moment."""
+    headers = {k: v for k, v in response.items() if k.lower() not in {"date", "set-cookie"}}
+    return response.status_code, headers, response.content
+
+
+__all__ = ["SECRET", "Chat", "Operation", "call", "everything", "operations"]
