@@ -17,6 +17,20 @@ class EmptyMessage(NuraError):
     status = 400
 
 
+class WrongRole(NuraError):
+    """An answer was asked for where a question stands, or the other way round."""
+
+    code = "wrong_role"
+    status = 400
+
+
+class StillAnswering(NuraError):
+    """The answer is still being written."""
+
+    code = "still_answering"
+    status = 409
+
+
 class Unavailable(NuraError):
     """The run log cannot be reached."""
 

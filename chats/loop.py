@@ -20,6 +20,22 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(coroutine, _loop()).result()
 
 
+def close() -> None:
+    """End the loop; the next run begins a new one."""
+    with _lock:
+        while _loops:
+            loop = _loops.pop()
+            asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def _loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if not _loops:

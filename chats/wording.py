@@ -12,6 +12,8 @@ from documents import wording as documents_wording
 SENTENCES = {
     "not_found": _("This does not exist, or it is not yours."),
     "empty_message": _("The message is empty. Write a question and send it again."),
+    "wrong_role": _("Only an answer can be written anew, and only a question can be edited."),
+    "still_answering": _("The answer is still being written. Stop it or wait for its end."),
     "unavailable": _(
         "The service that keeps running answers cannot be reached. Try again in a moment."
     ),

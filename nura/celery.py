@@ -51,6 +51,14 @@ def _beating(sender: Any, **_: Any) -> None:
     _sign_of_life(sender.eventer.hostname)
 
 
+@signals.worker_shutdown.connect
+def _end_the_loop(**_: Any) -> None:
+    """All runs have ended by now; what still listens for them ends too."""
+    from chats import loop
+
+    loop.close()
+
+
 @signals.worker_shutting_down.connect
 def _leaving(sender: str, **_: Any) -> None:
     from nura.health import heartbeat_key

@@ -22,9 +22,9 @@ from rest_framework.views import APIView
 
 from chats import follow, runs
 from chats.api.asker import asker
-from chats.api.requests import FeedbackRequest, SendRequest
+from chats.api.requests import EditRequest, FeedbackRequest, SendRequest
 from chats.models import Feedback, Message, Run, Trace
-from chats.services import turns
+from chats.services import branches, turns
 from chats.shapes import MessageShape, envelope
 
 TURN = inline_serializer(
@@ -38,6 +38,9 @@ TURN = inline_serializer(
 )
 
 
+WAIT = OpenApiParameter("wait", bool, description="false: answer 202 at once")
+
+
 class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]):
     """Questions and answers."""
 
@@ -48,12 +51,12 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
     def get_queryset(self) -> QuerySet[Message]:
         """Messages of own chats."""
         rows = Message.objects.visible_to(asker(self.request))
-        return rows.select_related("run").prefetch_related("document_links")
+        return rows.select_related("run", "parent").prefetch_related("document_links")
 
     @extend_schema(
         request=SendRequest,
         responses={201: TURN, 202: TURN},
-        parameters=[OpenApiParameter("wait", bool, description="false: answer 202 at once")],
+        parameters=[WAIT],
     )
     def create(self, request: Request) -> Response:
         """Ask. Waits for the whole answer unless `?wait=false`."""
@@ -62,12 +65,29 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         turn = turns.open_turn(
             user=asker(request), language=get_language() or "ko", **_sent(serializer.validated_data)
         )
-        waits = request.query_params.get("wait", "true").lower() not in {"false", "0", "no"}
-        if waits:
-            connection.close()  # an answer may take minutes: hold no connection meanwhile
-            async_to_sync(follow.finished)(turn.run.pk)
-        code = status.HTTP_201_CREATED if waits else status.HTTP_202_ACCEPTED
-        return Response(self._turn(turn), status=code)
+        return self._answered(request, turn)
+
+    @extend_schema(request=None, responses={201: TURN, 202: TURN}, parameters=[WAIT])
+    @action(detail=True, methods=["post"])
+    def regenerate(self, request: Request, pk: UUID) -> Response:
+        """Another answer to the same question, as a new branch."""
+        turn = branches.regenerate(message=self.get_object(), language=get_language() or "ko")
+        return self._answered(request, turn)
+
+    @extend_schema(request=EditRequest, responses={201: TURN, 202: TURN}, parameters=[WAIT])
+    @action(detail=True, methods=["post"])
+    def edit(self, request: Request, pk: UUID) -> Response:
+        """Other words for a question, answered as a new branch."""
+        message = self.get_object()
+        serializer = EditRequest(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        turn = branches.edit(
+            user=asker(request),
+            message=message,
+            content=serializer.validated_data["content"],
+            language=get_language() or "ko",
+        )
+        return self._answered(request, turn)
 
     @extend_schema(responses={200: OpenApiTypes.OBJECT})
     @action(detail=True)
@@ -88,6 +108,14 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             message=message, user=asker(request), defaults=serializer.validated_data
         )
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _answered(self, request: Request, turn: turns.OpenedTurn) -> Response:
+        waits = request.query_params.get("wait", "true").lower() not in {"false", "0", "no"}
+        if waits:
+            connection.close()  # an answer may take minutes: hold no connection meanwhile
+            async_to_sync(follow.finished)(turn.run.pk)
+        code = status.HTTP_201_CREATED if waits else status.HTTP_202_ACCEPTED
+        return Response(self._turn(turn), status=code)
 
     def _turn(self, turn: turns.OpenedTurn) -> dict[str, Any]:
         rows = self.get_queryset()

@@ -29,6 +29,12 @@ class SendRequest(serializers.Serializer[Any]):
     client_id = serializers.CharField(required=False, allow_blank=True, default="", max_length=100)
 
 
+class EditRequest(serializers.Serializer[Any]):
+    """Other words for a question."""
+
+    content = serializers.CharField(max_length=CONTENT_CHARACTERS, allow_blank=True)
+
+
 class ChatRequest(serializers.Serializer[Any]):
     """A new chat, or changes to one."""
 

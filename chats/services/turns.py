@@ -6,7 +6,7 @@ What lies between is a run.
 import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -70,9 +70,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
 
     The same `client_id` again gives the run that it began. Raises `NotFound`, `EmptyMessage`.
     """
-    text = unicodedata.normalize("NFC", content).strip()
-    if not text:
-        raise EmptyMessage
+    text = clean(content)
     if client_id and (known := _known(user, client_id)):
         return known
     try:
@@ -123,27 +121,36 @@ def _chat(
 def _store_turn(
     chat: Chat, text: str, documents: list[Document], client_id: str, language: str
 ) -> OpenedTurn:
-    now = timezone.now()
-    user_message = Message.objects.create(
+    parent = Message.objects.filter(chat=chat).order_by("-created_at", "-id").first()
+    question = store_question(chat=chat, parent=parent, content=text, documents=documents)
+    answer, run = open_answer(
+        chat=chat, user_message=question, client_id=client_id, language=language
+    )
+    return OpenedTurn(run, question, answer, created=True)
+
+
+def store_question(
+    *, chat: Chat, parent: Message | None, content: str, documents: list[Document]
+) -> Message:
+    """A user's message with the documents it names. Raises `EmptyMessage`."""
+    question = Message.objects.create(
         chat=chat,
-        parent=Message.objects.filter(chat=chat).order_by("-created_at", "-id").first(),
+        parent=parent,
         role=Message.Role.USER,
-        content=text,
-        created_at=now,
+        content=clean(content),
+        created_at=timezone.now(),
     )
-    links = [MessageDocument(message=user_message, document=document) for document in documents]
+    links = [MessageDocument(message=question, document=document) for document in documents]
     MessageDocument.objects.bulk_create(links)
-    assistant_message, run = open_answer(
-        chat=chat, user_message=user_message, now=now, client_id=client_id, language=language
-    )
-    return OpenedTurn(run, user_message, assistant_message, created=True)
+    return question
 
 
 def open_answer(
-    *, chat: Chat, user_message: Message, now: datetime, client_id: str, language: str
+    *, chat: Chat, user_message: Message, language: str, client_id: str = ""
 ) -> tuple[Message, Run]:
     """An empty answer to `user_message` with its run, dispatched on commit."""
     scope = select_scope(chat=chat, user_message=user_message)
+    now = timezone.now()
     assistant_message = Message.objects.create(
         chat=chat,
         parent=user_message,
@@ -151,7 +158,7 @@ def open_answer(
         status=Message.Status.STREAMING,
         scope={"document_ids": [str(pk) for pk in scope.document_ids], "reason": scope.reason},
         # the answer sorts behind its question however coarse the clock is
-        created_at=now + timedelta(microseconds=1),
+        created_at=max(now, user_message.created_at + timedelta(microseconds=1)),
     )
     run = Run.objects.create(
         owner_id=chat.owner_id,
@@ -162,6 +169,14 @@ def open_answer(
     )
     transaction.on_commit(lambda: dispatch(run.pk))
     return assistant_message, run
+
+
+def clean(content: str) -> str:
+    """The content as it is kept: NFC, no blanks around it. Raises `EmptyMessage`."""
+    text = unicodedata.normalize("NFC", content).strip()
+    if not text:
+        raise EmptyMessage
+    return text
 
 
 def select_scope(*, chat: Chat, user_message: Message) -> Scope:

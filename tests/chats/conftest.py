@@ -7,7 +7,7 @@ from celery.contrib.testing.worker import start_worker
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from chats import connections
+from chats import connections, loop
 from documents.models import Document
 
 
@@ -60,3 +60,4 @@ def answers_worker(transactional_db):
         app, pool="threads", concurrency=4, queues=["answers"], perform_ping_check=False
     ) as worker:
         yield worker
+    loop.close()

@@ -1,0 +1,54 @@
+"""Branches: another answer to a question, or another question in its place.
+
+What was there stays.
+"""
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from chats.errors import StillAnswering, WrongRole
+from chats.models import Chat, Message
+from chats.services.turns import OpenedTurn, open_answer, store_question
+from documents.models import Document
+
+
+@transaction.atomic
+def regenerate(*, message: Message, language: str) -> OpenedTurn:
+    """Answer the question of an assistant's message once more, over the documents as they are now.
+
+    Raises `WrongRole`, `StillAnswering`.
+    """
+    if message.role != Message.Role.ASSISTANT or message.parent is None:
+        raise WrongRole
+    chat = _locked(message)
+    if message.status == Message.Status.STREAMING:
+        raise StillAnswering
+    answer, run = open_answer(chat=chat, user_message=message.parent, language=language)
+    return OpenedTurn(run, message.parent, answer, created=True)
+
+
+@transaction.atomic
+def edit(*, user: User, message: Message, content: str, language: str) -> OpenedTurn:
+    """Ask again, with other words, where a user's message stands; its named documents stay named.
+
+    Raises `WrongRole`, `EmptyMessage`.
+    """
+    if message.role != Message.Role.USER:
+        raise WrongRole
+    chat = _locked(message)
+    question = store_question(
+        chat=chat,
+        parent=message.parent,
+        content=content,
+        documents=list(Document.objects.visible_to(user).filter(message_links__message=message)),
+    )
+    answer, run = open_answer(chat=chat, user_message=question, language=language)
+    return OpenedTurn(run, question, answer, created=True)
+
+
+def _locked(message: Message) -> Chat:
+    chat = Chat.objects.select_for_update().get(pk=message.chat_id)
+    chat.updated_at = timezone.now()
+    chat.save(update_fields=("updated_at",))
+    return chat

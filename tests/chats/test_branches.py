@@ -1,0 +1,71 @@
+"""Answers written anew and questions asked in other words."""
+
+import pytest
+
+from chats.models import Message
+from chats.services.chats import create_chat
+from chats.services.leases import claim_run
+from chats.services.turns import Outcome, close_turn, open_turn
+from tests.chats.conftest import client, make_document
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def answered(owner, content="질문", **fields):
+    turn = open_turn(user=owner, content=content, **fields)
+    claim = claim_run(run_id=turn.run.pk)
+    outcome = Outcome(status=Message.Status.COMPLETED, content=f"{content}의 답", mode="general")
+    close_turn(run_id=turn.run.pk, claim=claim.token, outcome=outcome)
+    return turn
+
+
+def post(api, message, what, body=None):
+    return api.post(f"/api/v1/messages/{message.pk}/{what}?wait=false", body, format="json")
+
+
+def test_a_new_answer_stands_beside_the_old_one(api, owner):
+    turn = answered(owner)
+    made = post(api, turn.assistant_message, "regenerate")
+    assert made.status_code == 202
+    assert made.data["assistant_message"]["parent_id"] == str(turn.user_message.pk)
+    assert Message.objects.filter(parent=turn.user_message).count() == 2
+
+
+def test_an_edited_question_stands_beside_the_old_one_with_its_documents(api, owner):
+    document = make_document(owner)
+    first = answered(owner)
+    chat_id = first.user_message.chat_id
+    second = answered(owner, "둘째", chat_id=chat_id, document_ids=[document.pk])
+    made = post(api, second.user_message, "edit", {"content": "다르게 물어요"})
+    question = made.data["user_message"]
+    assert question["parent_id"] == str(first.assistant_message.pk)
+    assert question["document_ids"] == [str(document.pk)]
+    assert question["content"] == "다르게 물어요"
+
+
+def test_an_answer_that_is_being_written_is_not_written_anew(api, owner):
+    turn = open_turn(user=owner, content="질문")
+    answer = post(api, turn.assistant_message, "regenerate")
+    assert (answer.status_code, answer.json()["code"]) == (409, "still_answering")
+
+
+def test_questions_are_edited_and_answers_written_anew_not_the_other_way_round(api, owner):
+    turn = answered(owner)
+    assert post(api, turn.user_message, "regenerate").json()["code"] == "wrong_role"
+    edit = post(api, turn.assistant_message, "edit", {"content": "x"})
+    assert edit.json()["code"] == "wrong_role"
+
+
+def test_an_empty_edit_stores_nothing(api, owner):
+    turn = answered(owner)
+    assert post(api, turn.user_message, "edit", {"content": " "}).status_code == 400
+    assert Message.objects.count() == 2
+
+
+def test_a_stranger_cannot_branch(api, owner, stranger):
+    turn = answered(owner)
+    create_chat(owner=stranger, title="t")
+    theirs = client(stranger)
+    assert post(theirs, turn.assistant_message, "regenerate").status_code == 404
+    assert post(theirs, turn.user_message, "edit", {"content": "x"}).status_code == 404
+    assert Message.objects.count() == 2
