@@ -1,0 +1,76 @@
+"""Documents through the real broker and a real Celery worker."""
+
+import pytest
+from celery.contrib.testing.worker import start_worker
+from django.db import connections
+from redis import Redis
+
+from documents import queue, services
+from documents.models import Document
+from documents.tasks import ingest_document, sweep_ingests
+from tests.documents.conftest import upload, wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def worker(tiny_engine, settings):
+    """A worker on the queue of documents, in a thread of this process."""
+    from nura.celery import app
+
+    Redis.from_url(settings.REDIS_URL).flushdb()
+    with start_worker(
+        app, pool="threads", concurrency=2, queues=["documents"], perform_ping_check=False
+    ) as running:
+        yield running
+    connections.close_all()
+
+
+def status(document):
+    return Document.objects.values_list("status", flat=True).get(pk=document.pk)
+
+
+def test_an_uploaded_document_is_processed_by_the_worker(owner, worker):
+    document = upload(owner)
+    wait_until(lambda: status(document) == "COMPLETED")
+
+
+def test_many_messages_for_one_document_are_one_ingest(owner, worker):
+    document = upload(owner)
+    for _ in range(20):
+        queue.enqueue(document.pk)
+    wait_until(lambda: status(document) == "COMPLETED")
+    document.refresh_from_db()
+    assert document.attempts == 1
+    assert document.chunks.count() == document.chunk_count
+
+
+def test_several_documents_and_one_broken_one_all_end(owner, worker):
+    good = [upload(owner, name=f"{number}.md") for number in range(3)]
+    broken = upload(owner, name="깨짐.pdf", content=b"%PDF-1.7\nnothing of the kind")
+    wait_until(lambda: not Document.objects.processing().exists(), 60)
+    assert {status(document) for document in good} == {"COMPLETED"}
+    broken.refresh_from_db()
+    assert (broken.status, broken.error_code) == ("FAILED", "corrupt")
+
+
+def test_deleting_while_messages_are_under_way_leaves_nothing(owner, worker):
+    documents = [upload(owner, name=f"{number}.md") for number in range(3)]
+    for document in documents:
+        services.delete_document(document=document)
+    extra = upload(owner, name="z.md")
+    wait_until(lambda: status(extra) == "COMPLETED")
+    assert Document.objects.count() == 1
+
+
+def test_e72_a_message_of_another_shape_is_dropped(owner, worker):
+    queue.current_app.send_task(queue.INGEST, args=["nonsense"])
+    queue.current_app.send_task(queue.INGEST, args=[], kwargs={"unknown": 1})
+    queue.current_app.send_task("documents.tasks.of_another_release", args=[])
+    document = upload(owner)
+    wait_until(lambda: status(document) == "COMPLETED")
+
+
+def test_the_sweeper_is_a_task_that_beat_can_send(settings):
+    assert settings.CELERY_BEAT_SCHEDULE["ingests"]["task"] == sweep_ingests.name
+    assert ingest_document.name == queue.INGEST
