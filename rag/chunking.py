@@ -1,13 +1,14 @@
 """Cuts a document into chunks that begin and end where its text does.
 
-Breaks in order of strength: sections, paragraphs, sentences, lines, words.
+Breaks in order of strength: pages, sections, paragraphs, sentences, lines, words. No chunk reaches
+over a page's end, so that the page that is cited is always the page where the passage stands.
 """
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from rag.types import Box, Chunk, Heading, Page
 
@@ -48,7 +49,7 @@ class _Section:
 
 
 def split(pages: Sequence[Page], *, size: int, overlap: int) -> Split:
-    """Chunks of at most `size` characters; neighbours in a section share at most `overlap`.
+    """Chunks of at most `size` characters; neighbours on a page share at most `overlap`.
 
     Every visible character is in a chunk, no chunk is blank, and
     `text[chunk.start:chunk.end] == chunk.text`.
@@ -61,7 +62,8 @@ def split(pages: Sequence[Page], *, size: int, overlap: int) -> Split:
     spans = (
         span
         for group in _groups(sections, size)
-        for span in _spans(text, group[0].start, group[-1].end, size, overlap)
+        for start, end in _by_page(group[0].start, group[-1].end, starts)
+        for span in _spans(text, start, end, size, overlap)
     )
     cutter = _Cutter(text, pages, starts, sections)
     return Split(text, starts, tuple(cutter.chunk(i, *span) for i, span in enumerate(spans)))
@@ -103,6 +105,13 @@ def _groups(sections: Sequence[_Section], size: int) -> list[list[_Section]]:
 def _tiny(group: Sequence[_Section], size: int) -> bool:
     """Whether a group is too small to stand alone."""
     return group[-1].end - group[0].start < size // _TINY
+
+
+def _by_page(start: int, end: int, page_starts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The stretch, cut where pages begin."""
+    inside = page_starts[bisect_right(page_starts, start) : bisect_right(page_starts, end - 1)]
+    edges = [start, *inside, end]
+    yield from pairwise(edges)
 
 
 def _spans(text: str, start: int, end: int, size: int, overlap: int) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,7 @@
 """Korean morphemes from Kiwi: the one place that loads kiwipiepy."""
 
 import functools
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,11 +36,18 @@ def analyse(texts: Sequence[str]) -> Iterator[list[Morpheme]]:
 
     Raises `EngineUnavailable` when kiwipiepy or its model is not installed.
     """
-    for tokens in _kiwi().tokenize(list(texts)):
-        yield [
-            Morpheme(token.form, token.tag.split("-")[0], token.start, token.start + token.len)
-            for token in tokens
-        ]
+    for text, tokens in zip(texts, _kiwi().tokenize(list(texts)), strict=True):
+        yield [part for token in tokens for part in _parts(text, token)]
+
+
+def _parts(text: str, token: Any) -> Iterator[Morpheme]:
+    """The token; where it spans words ("마리 앙투아네트" is one name to Kiwi) each of its words."""
+    tag = token.tag.split("-")[0]
+    if " " not in token.form:
+        yield Morpheme(token.form, tag, token.start, token.start + token.len)
+        return
+    for word in re.finditer(r"\S+", text[token.start : token.start + token.len]):
+        yield Morpheme(word[0], tag, token.start + word.start(), token.start + word.end())
 
 
 def _kiwi() -> Any:

@@ -133,7 +133,7 @@ class Pipeline:
             return self.searcher.search(question.text, question.scope, store, history=turn.history)
         except EmbedderFailed:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the store raises, the question is still answered
+        except Exception as error:
             raise RetrievalFailed("the passage store failed") from error
 
     def _brief(self, turn: _Turn) -> Brief:

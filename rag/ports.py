@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rag.types import Hit, HistoryMessage, Passage, Piece
+from rag.types import HistoryMessage, Hit, Passage, Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class PassageStore(Protocol):
 
     def opening(self, limit: int) -> list[Passage]:
         """The first chunks of the documents in scope, documents in the scope's order, turn by turn: for questions on a
-        whole document."""
+        whole document.
+        """
         ...
 
     def chunks(self, keys: Sequence[int]) -> list[Passage]:

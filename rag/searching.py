@@ -12,7 +12,7 @@ from rag.retrieval import gate, plan, rerank
 from rag.retrieval.legs import Legs
 from rag.retrieval.similarity import KNOWN
 from rag.retrieval.strategies import STRATEGIES
-from rag.types import Gate, Hit, HistoryMessage, Plan, QuestionType, Retrieval, Scope, StrategyName
+from rag.types import Gate, HistoryMessage, Hit, Plan, QuestionType, Retrieval, Scope, StrategyName
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,21 @@ class Searcher:
             reranker=self.reranker if use_reranker else None,
             several=made.needs_multi_doc,
         )
-        scored = tuple(_with_relevance(hit, legs.weight) for hit in hits)
-        score = 0.0
-        if made.question_type is not QuestionType.SMALLTALK:
-            score = gate.score([*legs.lexical, *legs.dense], legs.weight)
-        return Retrieval(made, scored, Gate(score, self.config.gate_threshold), legs.timings_ms)
+        asked = gate.Question.read(
+            made.standalone_query,
+            terms=len(legs.terms),
+            dense_weight=legs.weight,
+            scope=made.scope,
+        )
+        talk = made.question_type is QuestionType.SMALLTALK
+        score = 0.0 if talk else gate.score(asked, [*legs.lexical, *legs.dense])
+        return Retrieval(
+            made,
+            tuple(_with_relevance(asked, hit) for hit in hits),
+            Gate(score, self.config.gate_threshold),
+            legs.timings_ms,
+        )
 
 
-def _with_relevance(hit: Hit, weight: float) -> Hit:
-    return replace(hit, scores={**hit.scores, "relevance": gate.relevance(hit, weight)})
+def _with_relevance(asked: gate.Question, hit: Hit) -> Hit:
+    return replace(hit, scores={**hit.scores, "relevance": gate.relevance(asked, hit)})

@@ -1,11 +1,5 @@
 """Light stemming of English words: plural and verb endings, nothing that joins different words."""
 
-STOP_WORDS = frozenset(
-    "a an the of to in on at by for from with as is are was were be been being am do does did and or but if "
-    "then than that this these those it its i you he she we they me him her us them my your his our their "
-    "what which who whom whose when where why how not no can could will would shall should may might must "
-    "have has had there here so such into about over under between during also".split()
-)
 _VOWELS = frozenset("aeiouy")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rag import morphemes, particles, stems
 from rag.errors import EngineUnavailable
+from rag.words import words
 
 MAX_TERM = 64
 """Longer terms (URLs, keys, one-word pages) are cut, so that no term fills an index entry."""
@@ -18,22 +19,16 @@ _INVISIBLE = re.compile(
 )
 _HANGUL = re.compile("[가-힣]+")
 _LATIN = re.compile(r"[a-zA-Z0-9À-ɏͰ-ϿЀ-ӿ]+(?:[-_./'’][a-zA-Z0-9À-ɏͰ-ϿЀ-ӿ]+)*")
+_APOSTROPHE = re.compile("['’]")
 _NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\x00-\x7f]+")
 _OTHER = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
 _CONTENT = _NOUNS | {"VV", "VA", "SH", "MAG", "XPN"}
-_EMPTY_VERBS = frozenset(
-    "하 되 있 없 이 않 같 위하 대하 통하 따르 주 보 오 가 알 싶 나 받 만들 그렇 이렇 어떻 어떠하".split()
-)
-_ASKING_KOREAN = frozenset(
-    "알리 알려주 설명 무엇 누구 언제 어디 어느 어떤 얼마 얼마나 방법 내용 대해 관련 경우 이유 질문 답 답변 궁금 말 말하 "
-    "뜻 부탁 가르치 찾 하나 모두 좀 왜 어떻게 정도 것 수 때 그것 이것 무슨".split()
-)
-_ASKING_ENGLISH = frozenset(
-    stems.stem(word) for word in "please tell show explain describe give find list".split()
-)
-_BOILERPLATE = _ASKING_KOREAN | _ASKING_ENGLISH
+_EMPTY_VERBS = words("empty_verbs.ko")
+_ASKING = words("asking.ko") | {stems.stem(word) for word in words("asking.en")}
+_STOP = words("stop.en")
+_CLITICS = frozenset(("s", "t", "re", "ll", "ve", "d", "m"))
 
 
 def normalise(text: str) -> str:
@@ -81,17 +76,17 @@ def chunk_terms(text: Mapping[str, int], headings: Mapping[str, int]) -> dict[st
 
 def _query_terms(text: str, *, bigrams: bool) -> dict[str, int]:
     clean = normalise(text)
-    found = _morphemes_of(clean)
+    found = morphemes_of(clean)
     counts = Counter(_content(found) if found is not None else _bare_words(clean))
     counts.update(_latin(clean))
     counts.update(_numbers(clean))
     counts.update(_ideographs(clean))
     if bigrams:
         counts.update(_bigrams(clean) if found is None else _content_bigrams(clean, found))
-    return {term[:MAX_TERM]: count for term, count in counts.items() if term not in _BOILERPLATE}
+    return {term[:MAX_TERM]: count for term, count in counts.items() if term not in _ASKING}
 
 
-def _morphemes_of(text: str) -> list[morphemes.Morpheme] | None:
+def morphemes_of(text: str) -> list[morphemes.Morpheme] | None:
     """The morphemes of one text; None where the analyser is not there."""
     if not _HANGUL.search(text):
         return []
@@ -107,7 +102,7 @@ def _bare_words(text: str) -> list[str]:
 
 def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme]) -> Iterator[str]:
     """Bigrams of each Hangul word from its first content morpheme to its last, words that only ask left out."""
-    kept = [item for item in found if _is_content(item) and item.form not in _BOILERPLATE]
+    kept = [item for item in found if _is_content(item) and item.form not in _ASKING]
     for word in _HANGUL.finditer(text):
         inside = [m for m in kept if m.start >= word.start() and m.end <= word.end()]
         if inside:
@@ -167,7 +162,7 @@ def _pairs(word: str) -> Iterator[str]:
 def _latin(text: str) -> Iterator[str]:
     for match in _LATIN.findall(text):
         parts = re.split(r"[-_./'’]", match)
-        if len(parts) > 1:
+        if len(parts) > 1 and not _APOSTROPHE.search(match):
             yield match.lower()
         for part in parts:
             yield from _word(part)
@@ -175,7 +170,7 @@ def _latin(text: str) -> Iterator[str]:
 
 def _word(word: str) -> Iterator[str]:
     lower = word.lower()
-    if lower.isdigit() or lower in stems.STOP_WORDS or lower == "s":
+    if lower.isdigit() or lower in _STOP or lower in _CLITICS:
         return
     yield stems.stem(lower)
     pieces = _CAMEL.findall(word)

@@ -2,8 +2,9 @@
 
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from rag import tokenize
 from rag.language import dense_weight
@@ -13,6 +14,9 @@ from rag.types import Hit
 
 DEPTH = 30
 """Candidates that each leg brings to fusion."""
+
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -52,7 +56,7 @@ class Legs:
             "similar", lambda: similarity.search(self.store, vector, known, self.depth)
         )
 
-    def _timed(self, name, work):  # type: ignore[no-untyped-def]
+    def _timed(self, name: str, work: Callable[[], T]) -> T:
         started = time.perf_counter()
         try:
             return work()

@@ -7,7 +7,7 @@ from rag.retrieval import mmr, rrf
 from rag.retrieval.legs import Legs
 from rag.types import Hit, StrategyName
 
-MMR_SHARE = 0.25
+MMR_SHARE = 0.2
 """Weight of the mmr ranks beside the similarity ranks; together they weigh as the dense leg should."""
 
 
@@ -41,12 +41,14 @@ def by_rrf(legs: Legs, limit: int, *, bm25_weight: float) -> Sequence[Hit]:
     weight = legs.weight if legs.dense else 0.0
     if not weight:
         return legs.lexical
-    diverse = mmr.select(legs.dense, limit)
+    chosen = mmr.select(legs.dense, limit)
+    first = {hit.passage.key for hit in chosen}
+    diverse = [*chosen, *(hit for hit in legs.dense if hit.passage.key not in first)]
     return rrf.fuse(
         {
+            "bm25": (legs.lexical, bm25_weight),
             "similarity": (legs.dense, weight * (1 - MMR_SHARE)),
             "mmr": (diverse, weight * MMR_SHARE),
-            "bm25": (legs.lexical, bm25_weight),
         }
     )
 
