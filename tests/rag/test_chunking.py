@@ -182,11 +182,14 @@ def test_boxes_cover_exactly_the_characters_of_a_chunk() -> None:
     assert [(box.x0, box.x1, box.y0) for box in second.boxes] == [(0.8, 1.0, 0.1), (0.0, 0.4, 0.3)]
 
 
-def test_a_chunk_over_two_pages_has_boxes_on_both() -> None:
+def test_no_chunk_reaches_over_a_page_so_its_page_and_boxes_are_right() -> None:
     line = Line(0, 2, 0.1, 0.2, (0.1, 0.2, 0.3))
     pages = [Page(1, "가나", (), (line,)), Page(2, "다라", (), (line,))]
 
-    (chunk,) = split(pages, size=100, overlap=0).chunks
+    chunks = split(pages, size=100, overlap=50).chunks
 
-    assert (chunk.page, chunk.page_end) == (1, 2)
-    assert [box.page for box in chunk.boxes] == [1, 2]
+    assert [(chunk.text, chunk.page, chunk.page_end) for chunk in chunks] == [
+        ("가나", 1, 1),
+        ("다라", 2, 2),
+    ]
+    assert [[box.page for box in chunk.boxes] for chunk in chunks] == [[1], [2]]
