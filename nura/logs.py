@@ -22,7 +22,12 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 HIDDEN = "[hidden]"
 QUIET = (
     *("httpx", "httpcore", "openai", "asyncio", "urllib3", "sentence_transformers", "amqp"),
-    *("celery.beat", "celery.worker.strategy", "celery.app.trace"),  # the sweepers, every 5 s
+    *(
+        "celery.beat",
+        "celery.worker.strategy",
+        "celery.app.trace",
+        "celery.worker.request",
+    ),  # the sweepers, every 5 s
 )
 
 

