@@ -192,7 +192,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 MEDIA_ROOT = DATA_DIR / "files"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": "nura.staticfiles.HashedStaticFiles"},
 }
 MAX_UPLOAD_MB = env.integer("NURA_MAX_UPLOAD_MB", 200, least=1)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024

@@ -15,13 +15,9 @@ const LINKS = /^(https?:|mailto:)/i;
 const md = new MarkdownIt({ html: false, linkify: false, typographer: false, breaks: true });
 md.validateLink = (url) => LINKS.test(url.trim());
 
-// Pictures are never loaded: their address is a link that the reader may follow.
-md.renderer.rules.image = (tokens, index, options, env, renderer) => {
-  const token = tokens[index];
-  const address = token.attrGet("src") ?? "";
-  const label = md.utils.escapeHtml(renderer.renderInlineAsText(token.children ?? [], options, env) || address);
-  return LINKS.test(address) ? `<a href="${md.utils.escapeHtml(address)}">${label}</a>` : label;
-};
+// Pictures are never loaded, and their address does not reach the page: only what they are called is shown.
+md.renderer.rules.image = (tokens, index, options, env, renderer) =>
+  md.utils.escapeHtml(renderer.renderInlineAsText(tokens[index].children ?? [], options, env));
 
 // Alignment comes as a class, since the page allows no style attributes.
 for (const name of ["th_open", "td_open"]) {

@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { el, icon, iconButton } from "./dom.js";
+import { render } from "./markdown.js";
 import { fileSize, percent, t } from "./strings.js";
 
 const LONGEST_OVERLAP = 600;
@@ -40,7 +41,7 @@ export async function drawSource(root, source, action) {
   } else {
     links.append(...documentLinks(document_));
     const isPdf = document_.content_type === "application/pdf" && source.page;
-    const parts = isPdf ? [new PageView(source, document_).root, quote(source)] : [await textView(source)];
+    const parts = isPdf ? [new PageView(source, document_).root, quote(source)] : [await textView(source, document_)];
     if (root.ticket !== ticket) return;
     stage.replaceChildren(...parts);
   }
@@ -155,19 +156,24 @@ class PageView {
 }
 
 /** The passage marked within what comes before and after it. */
-async function textView(source) {
+async function textView(source, document_) {
   const index = Number(source.chunk_id.split("_").pop());
   const [before, chunk, after] = await Promise.all(
-    [index - 1, index, index + 1].map((one) => fetchChunk(source.document_id, one)),
+    [index - 1, index, index + 1].map((one) => (one < document_.chunk_count ? fetchChunk(source.document_id, one) : null)),
   );
   const text = chunk?.text ?? source.content_preview;
   const sameSection = (other) => other && other.section === (chunk?.section ?? "");
+  const isMarkdown = document_.content_type === "text/markdown";
+  const part = (name, words) => {
+    if (!words.trim()) return null;
+    return isMarkdown ? el(name, { class: "prose" }, render(words)) : el(name, { class: "as-typed", text: words.trim() });
+  };
   return el(
     "div",
     { class: "passage-text passage-context" },
-    sameSection(before) ? withoutOverlap(before.text, text, true) : "",
-    el("mark", { text }),
-    sameSection(after) ? withoutOverlap(text, after.text, false) : "",
+    sameSection(before) ? part("div", withoutOverlap(before.text, text, true)) : null,
+    part("mark", text),
+    sameSection(after) ? part("div", withoutOverlap(text, after.text, false)) : null,
   );
 }
 
