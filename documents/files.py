@@ -19,6 +19,7 @@ from django.core.files.storage import default_storage
 from documents import names
 from documents.errors import FileTooLarge, StorageFailed, StorageFull
 from documents.models import Document
+from rag.errors import NuraError
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +54,12 @@ def store(document_id: UUID, original_name: str, content: "File[Any]") -> str:
         return default_storage.save(name, content)
     except OSError as error:
         remove(name)
-        if error.errno in NO_ROOM:
-            raise StorageFull from error
-        raise StorageFailed(str(error)) from error
+        raise storage_error(error) from error
+
+
+def storage_error(error: OSError) -> NuraError:
+    """What an error of the file system means to the person who uploads."""
+    return StorageFull() if error.errno in NO_ROOM else StorageFailed(str(error))
 
 
 def remove(name: str) -> None:

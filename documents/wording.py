@@ -119,7 +119,8 @@ DOCUMENTS = {
 }
 WARNINGS = {
     "part_skipped": _("A part of the file could not be read and was left out."),
-    "page_skipped": _("One or more pages could not be read and were left out."),
+    "page_unreadable": _("One or more pages could not be read and were left out."),
+    "no_unicode_map": _("Some pages have fonts whose letters cannot be told; they were left out."),
     "characters_replaced": _("Some characters could not be read and were replaced."),
 }
 SENTENCES = FILES | DOCUMENTS | WARNINGS

@@ -8,6 +8,7 @@ from django.core.files.uploadhandler import TemporaryFileUploadHandler
 from django.http import multipartparser
 
 from documents.errors import FileTooLarge
+from documents.files import storage_error
 
 # Django allows 1,024 bytes for the headers of a part: too few for a name of 300 syllables.
 multipartparser.MAX_TOTAL_HEADER_SIZE = 8192  # type: ignore[attr-defined] # the stubs lack it
@@ -27,11 +28,14 @@ class LimitedUpload(TemporaryFileUploadHandler):
         self.file.sent_name = self.file_name  # type: ignore[attr-defined]
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
-        """Count and write. Raises `FileTooLarge`."""
+        """Count and write. Raises `FileTooLarge` or `StorageFull`."""
         self.received += len(raw_data)
         if self.received > settings.MAX_UPLOAD_MB * 1024 * 1024:
             raise FileTooLarge(limit_mb=settings.MAX_UPLOAD_MB)
-        super().receive_data_chunk(raw_data, start)
+        try:
+            super().receive_data_chunk(raw_data, start)
+        except OSError as error:
+            raise storage_error(error) from error
 
 
 def sent_name(upload: "UploadedFile[bytes]") -> str:

@@ -112,6 +112,17 @@ def test_c43_ten_thousand_parts_are_400(api):
     assert Document.objects.count() == 0
 
 
+def test_a_disk_that_fills_up_while_receiving_is_507(api, monkeypatch):
+    from django.core.files.uploadhandler import TemporaryFileUploadHandler
+
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(TemporaryFileUploadHandler, "receive_data_chunk", full)
+    response = post(api)
+    assert (response.status_code, response.json()["code"]) == (507, "storage_full")
+
+
 def test_a_name_of_300_decomposed_syllables_keeps_what_fits(api, sent):
     import unicodedata
 

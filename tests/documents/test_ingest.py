@@ -30,7 +30,7 @@ class Reading:
 
     page_total = None
     metadata = {"title": "규정"}
-    warnings = ["page_skipped"]
+    warnings = ["page_unreadable"]
 
     def __init__(self, *pages):
         self._pages = iter(pages)
@@ -117,7 +117,7 @@ def test_processing_again_replaces_the_rows(document, tiny_engine, reads):
 def test_what_was_left_out_is_noted(document, tiny_engine, reads):
     reads(Page(1, "가나다"), Page(2, "라마바"))
     run(document)
-    assert document.warnings == ["page_skipped"]
+    assert document.warnings == ["page_unreadable"]
     assert document.page_count == 2
     assert document.metadata == {"title": "규정"}
 
