@@ -1,4 +1,7 @@
-"""One frozen configuration for the whole engine; `nura/settings/rag.py` builds it from the environment."""
+"""One frozen configuration for the whole engine.
+
+`nura/settings/rag.py` builds it from the environment.
+"""
 
 from dataclasses import dataclass, field
 
@@ -25,7 +28,10 @@ class RagConfig:
     temperature: float = 0.0
     max_tokens: int = 1000
     embedding_model: str = ""
-    """A sentence-transformers name or folder; empty: the English model that comes with the product."""
+    """A sentence-transformers name or folder.
+
+    Empty: the English model that comes with the product.
+    """
     embedding_endpoint: Endpoint | None = None
     embedding_languages: frozenset[str] = field(default_factory=frozenset)
     """Overrides what is declared for known models; empty: as declared."""

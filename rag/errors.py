@@ -1,4 +1,7 @@
-"""Errors of every floor: raised deep with a code, put into words once, at the door (`nura/errors.py`)."""
+"""Errors of every floor.
+
+Raised deep with a code, put into words once, at the door (`nura/errors.py`).
+"""
 
 from typing import ClassVar
 

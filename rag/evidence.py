@@ -19,7 +19,10 @@ def slots(hits: Sequence[Hit]) -> dict[UUID, int]:
 
 
 def sources(hits: Sequence[Hit], *, dense: bool) -> tuple[Source, ...]:
-    """The hits as sources. `dense`: the embedder knows the question's language, so the cosine is what is shown."""
+    """The hits as sources.
+
+    `dense`: the embedder knows the question's language, so the cosine is what is shown.
+    """
     numbers = slots(hits)
     return tuple(
         Source(

@@ -1,7 +1,7 @@
 """One engine per process and configuration: the facade that the floors above use."""
 
 import functools
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from rag import indexing, tokenize
 from rag.config import RagConfig
@@ -15,6 +15,7 @@ from rag.llms.openai import OpenAILLM
 from rag.pipeline import Pipeline
 from rag.ports import LLM, Embedder, GenerationOptions, PassageStore, Reranker
 from rag.rerankers.cross_encoder import CrossEncoderReranker
+from rag.retrieval.plan import Wishes
 from rag.searching import Searcher
 from rag.types import (
     Chunk,
@@ -29,7 +30,9 @@ from rag.types import (
 
 
 class Engine:
-    """Indexes, searches and answers with one configuration. Thread-safe; models load at first use or by `warm`.
+    """Indexes, searches and answers with one configuration.
+
+    Thread-safe; models load at first use or by `warm`.
 
     `embedder`, `llm` and `reranker` replace what the configuration names: fakes are adapters too.
     """
@@ -59,7 +62,7 @@ class Engine:
         """Terms and vectors of a document's chunks; see `rag.indexing.index`."""
         return indexing.index(chunks, title, self.embedder, on_progress)
 
-    def search(
+    def search(  # noqa: PLR0913 - the whole search API, by name
         self,
         query: str,
         scope: Scope,
@@ -72,19 +75,14 @@ class Engine:
         history: Sequence[HistoryMessage] = (),
     ) -> Retrieval:
         """Search without answering. Raises `EmbedderFailed` or what the store raises."""
-        return self.searcher.search(
-            query,
-            scope,
-            store,
-            strategy=strategy,
-            top_k=top_k,
-            rerank=rerank,
-            filters=filters,
-            history=history,
-        )
+        wishes = Wishes(strategy, top_k, rerank, filters, tuple(history))
+        return self.searcher.search(query, scope, store, wishes)
 
-    def answer(self, question: Question, store: PassageStore) -> AsyncIterator[Event]:
-        """The events of an answer; see `rag.pipeline`. Closing the iterator closes the model's connection."""
+    def answer(self, question: Question, store: PassageStore) -> AsyncGenerator[Event, None]:
+        """The events of an answer; see `rag.pipeline`.
+
+        Closing the iterator closes the model's connection.
+        """
         return self.pipeline.answer(question, store)
 
 

@@ -10,7 +10,9 @@ _TOKEN = re.compile(r"(?P<ticks>`+)|(?P<space>[ \t]*)\[(?P<numbers>\d{1,4}(?:\s*
 
 @dataclass(slots=True)
 class MarkerFilter:
-    """A streaming filter: feed pieces, send on what comes out, flush at the end. `cited` grows with valid markers.
+    """A streaming filter: feed pieces, send on what comes out, flush at the end.
+
+    `cited` grows with valid markers.
 
     Code (between backticks) passes as it is; "[1, 2]" becomes "[1][2]".
     """

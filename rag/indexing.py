@@ -17,7 +17,9 @@ def index(
     embedder: Embedder,
     on_progress: Callable[[int, int], None],
 ) -> list[IndexedChunk]:
-    """Index the chunks of a document. `on_progress(done, total)` is called after every batch; what it raises ends it.
+    """Index the chunks of a document.
+
+    `on_progress(done, total)` is called after every batch; what it raises ends it.
 
     Raises `EmbedderFailed`.
     """
@@ -43,7 +45,10 @@ def _terms(batch: Sequence[Chunk], title: str) -> list[dict[str, int]]:
 
 
 def _vectors(batch: Sequence[Chunk], embedder: Embedder) -> list[tuple[float, ...] | None]:
-    """Vectors of the chunks whose language the embedder knows; None for others, which it would only place at random."""
+    """Vectors of the chunks whose language the embedder knows.
+
+    None for others, which it would only place at random.
+    """
     known = [
         i for i, chunk in enumerate(batch) if dense_weight(chunk.text, embedder.languages) >= KNOWN
     ]

@@ -1,4 +1,4 @@
-"""Which language a text is in, and how far an embedder that knows certain languages knows the text."""
+"""Which language a text is in, and how far an embedder of certain languages knows it."""
 
 import re
 from collections.abc import Set as AbstractSet
@@ -12,7 +12,10 @@ ALL = "*"
 
 
 def shares(text: str) -> dict[str, float]:
-    """The shares of Korean ("ko"), Latin ("en") and other writing in a text; all 0 where there are no letters."""
+    """The shares of Korean ("ko"), Latin ("en") and other writing in a text.
+
+    All 0 where there are no letters.
+    """
     weights = {
         "ko": len(_HANGUL.findall(text)) * LETTERS_PER_SYLLABLE,
         "en": float(len(_LATIN.findall(text))),
@@ -23,7 +26,7 @@ def shares(text: str) -> dict[str, float]:
 
 
 def language(text: str) -> str:
-    """ "ko", "en" (any Latin writing), "other", or "mixed" where none holds four fifths."""
+    """Tell the language: "ko", "en" (any Latin writing), "other", or "mixed" below four fifths."""
     found = shares(text)
     name = max(found, key=lambda key: found[key])
     if found[name] >= 0.8:
@@ -39,8 +42,9 @@ def reply_language(text: str) -> str:
 def dense_weight(text: str, languages: AbstractSet[str]) -> float:
     """How far an embedder that knows `languages` knows this text, 0..1.
 
-    Proportional to the share of known writing, but nothing below a half: an English model reads a Korean sentence
-    with one English word as noise, and noise costs more than it brings (docs/retrieval.md).
+    Proportional to the share of known writing, but nothing below a half: an English model reads a
+    Korean sentence with one English word as noise, and noise costs more than it brings
+    (docs/retrieval.md).
     """
     if ALL in languages:
         return 1.0

@@ -1,4 +1,7 @@
-"""Takes the power out of text that goes into a prompt: marks that a chat template or a reader would obey."""
+"""Takes the power out of text that goes into a prompt.
+
+Marks that a chat template or a reader would obey.
+"""
 
 import re
 
@@ -15,7 +18,7 @@ _SQUARE = re.compile(r"\[(/?INST)\]", re.IGNORECASE)
 
 
 def neutralise(text: str) -> str:
-    """The text as a person would read it, without invisible marks and with special tokens in other brackets."""
+    """The text as a person would read it: no invisible marks, special tokens in other brackets."""
     text = _INVISIBLE.sub("", text)
     text = _SYSTEM.sub(r"‹\1›", text)
     text = _ANGLE.sub(r"‹\1›", text)

@@ -1,4 +1,4 @@
-"""Korean particles at the end of a word, for texts and words that the morphological analyser does not settle."""
+"""Korean particles at the end of a word, for what the morphological analyser does not settle."""
 
 from rag.words import words
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +16,7 @@ from rag.history.window import window
 from rag.language import reply_language
 from rag.ports import PassageStore
 from rag.query.classify import question_type
+from rag.retrieval.plan import Wishes
 from rag.searching import Searcher
 from rag.types import (
     Delta,
@@ -64,7 +65,7 @@ class Pipeline:
     documents_answerer: Answerer
     general_answerer: Answerer
 
-    async def answer(self, question: Question, store: PassageStore) -> AsyncIterator[Event]:
+    async def answer(self, question: Question, store: PassageStore) -> AsyncGenerator[Event, None]:
         """The events of an answer. Raises `LLMError` only, before or after deltas."""
         started = time.perf_counter()
         turn = self._begin(question)
@@ -130,7 +131,8 @@ class Pipeline:
     def _search(self, turn: _Turn, store: PassageStore) -> Retrieval:
         question = turn.question
         try:
-            return self.searcher.search(question.text, question.scope, store, history=turn.history)
+            wishes = Wishes(history=turn.history)
+            return self.searcher.search(question.text, question.scope, store, wishes)
         except EmbedderFailed:
             raise
         except Exception as error:
@@ -150,10 +152,10 @@ class Pipeline:
 
 async def _generate(
     turn: _Turn, answerer: Answerer, brief: Brief, started: float
-) -> AsyncIterator[Delta]:
+) -> AsyncGenerator[Delta, None]:
     markers = MarkerFilter({source.slot for source in turn.sources})
     begun = time.perf_counter()
-    async with aclosing(answerer.stream(brief)) as pieces:  # type: ignore[type-var]
+    async with aclosing(answerer.stream(brief)) as pieces:
         async for piece in pieces:
             turn.usage = piece.usage or turn.usage
             if piece.finish_reason:

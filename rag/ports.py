@@ -1,6 +1,6 @@
 """Ports of the engine: protocols of one to three methods. The batch method is the primitive."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,13 +25,16 @@ class LLM(Protocol):
 
     def stream(
         self, turns: Sequence[HistoryMessage], options: GenerationOptions
-    ) -> AsyncIterator[Piece]:
+    ) -> AsyncGenerator[Piece, None]:
         """Stream the reply to `turns`; closing the iterator closes the upstream connection."""
         ...
 
 
 class Embedder(Protocol):
-    """Turns text into unit vectors of `dimensions` floats. Raises `rag.errors.EmbedderFailed`. Sync, thread-safe."""
+    """Turns text into unit vectors of `dimensions` floats.
+
+    Raises `rag.errors.EmbedderFailed`. Sync, thread-safe.
+    """
 
     @property
     def name(self) -> str:
@@ -73,16 +76,20 @@ class PassageStore(Protocol):
         ...
 
     def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
-        """Best chunks by BM25 over the query's terms (term -> count); exact document frequencies within the scope.
+        """Best chunks by BM25 over the query's terms (term -> count).
 
-        `score` and `scores["bm25"]` are the BM25 sum; `scores["coverage"]` is the share (0..1) of the query's weight
-        whose terms the chunk holds, a term weighing `rag.retrieval.bm25.coverage_weight(df, total)`; terms that no
-        chunk holds (df 0) weigh too.
+        Exact document frequencies within the scope.
+
+        `score` and `scores["bm25"]` are the BM25 sum; `scores["coverage"]` is the share (0..1) of
+        the query's weight whose terms the chunk holds, a term weighing
+        `rag.retrieval.bm25.coverage_weight(df, total)`; terms that no chunk holds (df 0) weigh too.
         """
         ...
 
     def opening(self, limit: int) -> list[Passage]:
-        """The first chunks of the documents in scope, documents in the scope's order, turn by turn: for questions on a
+        """The first chunks of the documents in scope, documents in the scope's order, turn by turn.
+
+        For questions on a
         whole document.
         """
         ...

@@ -1,7 +1,6 @@
 """One search: plan, legs, strategy, choice, gate."""
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rag.config import RagConfig
@@ -12,7 +11,9 @@ from rag.retrieval import gate, plan, rerank
 from rag.retrieval.legs import Legs
 from rag.retrieval.similarity import KNOWN
 from rag.retrieval.strategies import STRATEGIES
-from rag.types import Gate, HistoryMessage, Hit, Plan, QuestionType, Retrieval, Scope, StrategyName
+from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, Scope
+
+NO_WISHES = plan.Wishes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,77 +25,64 @@ class Searcher:
     reranker: Reranker | None = None
 
     def knows(self, query: str) -> bool:
-        """True when the embedder knows the question's language well enough for its cosine to be shown."""
+        """True when the embedder knows the language well enough for its cosine to be shown."""
         return dense_weight(query, self.embedder.languages) >= KNOWN
 
     def search(
-        self,
-        query: str,
-        scope: Scope,
-        store: PassageStore,
-        *,
-        strategy: StrategyName = StrategyName.AUTO,
-        top_k: int | None = None,
-        rerank: bool = True,
-        filters: Mapping[str, str] | None = None,
-        history: Sequence[HistoryMessage] = (),
+        self, query: str, scope: Scope, store: PassageStore, wishes: plan.Wishes = NO_WISHES
     ) -> Retrieval:
-        """Search the store. An empty scope finds nothing. Raises `EmbedderFailed` or what the store raises."""
+        """Search the store; an empty scope finds nothing.
+
+        Raises `EmbedderFailed`, `EngineUnavailable`, or what the store raises.
+        """
         started = time.perf_counter()
-        made = plan.make(
-            query,
-            scope,
-            top_k=self.config.top_k if top_k is None else top_k,
-            exact_k=top_k is not None,
-            strategy=strategy,
-            filters=filters,
-            history=history,
-        )
-        found = self._found(made, store, use_reranker=rerank)
+        made = plan.make(query, scope, wishes, usual_k=self.config.top_k)
+        found = self._found(made, store, self.reranker if wishes.rerank else None)
         total = round((time.perf_counter() - started) * 1000, 2)
         return replace(found, timings_ms={**found.timings_ms, "total": total})
 
-    def _found(self, made: Plan, store: PassageStore, *, use_reranker: bool) -> Retrieval:
+    def _found(self, made: Plan, store: PassageStore, reranker: Reranker | None) -> Retrieval:
         if not made.scope.document_ids:
-            return self._nothing(made)
+            return Retrieval(made, (), Gate(0.0, self.config.gate_threshold))
         if is_about_documents(made.standalone_query, made.scope):
             return self._opening(made, store)
-        return self._ranked(made, store, use_reranker=use_reranker)
-
-    def _nothing(self, made: Plan) -> Retrieval:
-        return Retrieval(made, (), Gate(0.0, self.config.gate_threshold))
+        return self._ranked(made, store, reranker)
 
     def _opening(self, made: Plan, store: PassageStore) -> Retrieval:
-        """A question on the documents as a whole: their first passages answer it, in their own order."""
+        """A question on whole documents: their first passages answer it, in their own order."""
         passages = store.opening(made.top_k)
         hits = tuple(Hit(passage, 1.0, {"opening": 1.0, "relevance": 1.0}) for passage in passages)
         return Retrieval(made, hits, Gate(1.0 if hits else 0.0, self.config.gate_threshold))
 
-    def _ranked(self, made: Plan, store: PassageStore, *, use_reranker: bool) -> Retrieval:
+    def _ranked(self, made: Plan, store: PassageStore, reranker: Reranker | None) -> Retrieval:
         legs = Legs(made.standalone_query, store, self.embedder)
         weight = self.config.bm25_weight
         ordered = STRATEGIES[made.strategy](legs, made.top_k, bm25_weight=weight)
+        started = time.perf_counter()
         hits = rerank.choose(
             made.standalone_query,
             ordered,
             made.top_k,
-            reranker=self.reranker if use_reranker else None,
+            reranker=reranker,
             several=made.needs_multi_doc,
         )
-        asked = gate.Question.read(
-            made.standalone_query,
-            terms=len(legs.terms),
-            dense_weight=legs.weight,
-            scope=made.scope,
-        )
+        if reranker is not None:
+            legs.timings_ms["rerank"] = round((time.perf_counter() - started) * 1000, 2)
+        asked = _asked(made, legs)
         talk = made.question_type is QuestionType.SMALLTALK
         score = 0.0 if talk else gate.score(asked, [*legs.lexical, *legs.dense])
         return Retrieval(
-            made,
-            tuple(_with_relevance(asked, hit) for hit in hits),
-            Gate(score, self.config.gate_threshold),
-            legs.timings_ms,
+            plan=made,
+            hits=tuple(_with_relevance(asked, hit) for hit in hits),
+            gate=Gate(score, self.config.gate_threshold),
+            timings_ms=legs.timings_ms,
         )
+
+
+def _asked(made: Plan, legs: Legs) -> gate.Question:
+    return gate.Question.read(
+        made.standalone_query, terms=len(legs.terms), dense_weight=legs.weight, scope=made.scope
+    )
 
 
 def _with_relevance(asked: gate.Question, hit: Hit) -> Hit:

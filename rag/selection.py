@@ -15,8 +15,9 @@ def select(
 ) -> Scope:
     """The scope by priority. Sequences hold ids that the user may read and that are ready.
 
-    `explicit` is None when the question named none. A list that was named and turns out empty (all deleted, failed
-    or not ready) finds nothing and never widens; `chat_named` says that the chat has documents even if none is left.
+    `explicit` is None when the question named none. A list that was named and turns out empty (all
+    deleted, failed or not ready) finds nothing and never widens; `chat_named` says that the chat
+    has documents even if none is left.
     """
     if explicit is not None:
         return _scope(explicit, ScopeReason.EXPLICIT)

@@ -1,5 +1,6 @@
 """Sentences of Korean and English prose, Markdown and lists."""
 
+import itertools
 import re
 
 _END = re.compile(
@@ -29,4 +30,4 @@ def split(text: str) -> list[str]:
 
 def _pieces(text: str) -> list[str]:
     cuts = [0, *(match.end() for match in _END.finditer(text)), len(text)]
-    return [text[start:end] for start, end in zip(cuts, cuts[1:], strict=False)]
+    return [text[start:end] for start, end in itertools.pairwise(cuts)]

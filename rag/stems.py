@@ -4,7 +4,10 @@ _VOWELS = frozenset("aeiouy")
 
 
 def stem(word: str) -> str:
-    """The stem of a lower-case word: "studies" and "study" meet, as do "running", "runs" and "run"."""
+    """The stem of a lower-case word.
+
+    "studies" and "study" meet, as do "running", "runs" and "run".
+    """
     word = _singular(word)
     for ending in ("ing", "ed"):
         base = word.removesuffix(ending)

@@ -54,9 +54,10 @@ def terms_of_all(texts: Sequence[str]) -> Iterator[dict[str, int]]:
 
 
 def query_terms(text: str) -> dict[str, int]:
-    """The terms of a question without words that only ask ("알려줘", "explain") and without endings.
+    """The terms of a question without words that only ask ("알려줘", "explain").
 
-    Korean words that hold no content morpheme ("해야", "하나요") give no bigrams. All terms if nothing is left.
+    Korean words that hold no content morpheme ("해야", "하나요") give no bigrams. All terms if
+    nothing is left.
     """
     return _query_terms(text, bigrams=True) or terms(text)
 
@@ -67,7 +68,10 @@ def subject_terms(text: str) -> set[str]:
 
 
 def chunk_terms(text: Mapping[str, int], headings: Mapping[str, int]) -> dict[str, int]:
-    """The terms of a chunk: those of its text, and those of its title and section in a moderate weight."""
+    """The terms of a chunk.
+
+    Those of its text, and those of its title and section in a moderate weight.
+    """
     counts = Counter(text)
     for term in headings:
         counts[term] += HEADING_WEIGHT
@@ -101,7 +105,7 @@ def _bare_words(text: str) -> list[str]:
 
 
 def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme]) -> Iterator[str]:
-    """Bigrams of each Hangul word from its first content morpheme to its last, words that only ask left out."""
+    """Bigrams of each Hangul word from its first content morpheme to its last."""
     kept = [item for item in found if _is_content(item) and item.form not in _ASKING]
     for word in _HANGUL.finditer(text):
         inside = [m for m in kept if m.start >= word.start() and m.end <= word.end()]
@@ -148,7 +152,8 @@ def _bigrams(text: str) -> Iterator[str]:
         stem = particles.strip(word)
         yield from _pairs(stem)
         if len(stem) == 1 and len(word) > 1:
-            # "나이" may be a noun or "나" with a particle: both readings count, so that "나이가" finds either.
+            # "나이" may be a noun or "나" with a particle: both readings count, so that "나이가"
+            # finds either.
             yield from _pairs(word)
 
 

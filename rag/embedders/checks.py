@@ -9,7 +9,9 @@ from rag.errors import EmbedderFailed
 def unit_vectors(
     vectors: Sequence[Sequence[float]], *, count: int, dimensions: int
 ) -> list[list[float]]:
-    """The vectors at length 1. Raises `EmbedderFailed` on a wrong count or width, NaN, or a zero vector.
+    """The vectors at length 1.
+
+    Raises `EmbedderFailed` on a wrong count or width, NaN, or a zero vector.
 
     `dimensions` 0 takes the width of the first vector.
     """

@@ -10,7 +10,10 @@ ENGLISH = frozenset(("en",))
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Width, languages and prompt prefixes of a model. `dimensions` 0: not known before it is loaded."""
+    """Width, languages and prompt prefixes of a model.
+
+    `dimensions` 0: not known before it is loaded.
+    """
 
     dimensions: int = 0
     languages: frozenset[str] = frozenset()

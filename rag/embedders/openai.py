@@ -14,7 +14,10 @@ RETRIES = 2
 
 
 class OpenAIEmbedder:
-    """A model behind an endpoint. The width of an unknown model is probed with the first call that needs it."""
+    """A model behind an endpoint.
+
+    The width of an unknown model is probed with the first call that needs it.
+    """
 
     def __init__(self, endpoint: Endpoint, languages: frozenset[str] = frozenset()) -> None:
         self._endpoint = endpoint
@@ -61,7 +64,8 @@ class OpenAIEmbedder:
             rows = sorted(reply.data or (), key=lambda row: row.index or 0)
             return [[float(value) for value in row.embedding] for row in rows]
         except (openai.OpenAIError, AttributeError, TypeError, ValueError) as error:
-            # the endpoint's own words may hold the key or a page of HTML: they stay in the chained exception
+            # the endpoint's own words may hold the key or a page of HTML: they stay in the chained
+            # exception
             raise EmbedderFailed(f"{self.name} did not embed", reason="endpoint") from error
 
     def _connected(self) -> Any:

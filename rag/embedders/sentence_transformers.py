@@ -17,10 +17,13 @@ BATCH = 32
 
 
 class SentenceTransformersEmbedder:
-    """A sentence-transformers model by name or folder; the English model that comes with the product when empty.
+    """A sentence-transformers model by name or folder.
 
-    Languages: what the caller says, else what is declared for known models, else English alone, because a model that
-    does not know a language harms its questions more than one that is left out.
+    The English model that comes with the product when empty.
+
+    Languages: what the caller says, else what is declared for known models, else English alone,
+    because a model that does not know a language harms its questions more than one that is left
+    out.
     """
 
     def __init__(self, model: str = "", languages: frozenset[str] = frozenset()) -> None:
@@ -85,7 +88,10 @@ class SentenceTransformersEmbedder:
 
 
 def embedded_model_folder() -> Path:
-    """The folder of the model that comes as a wheel. Raises `EmbedderFailed` where it is not installed."""
+    """The folder of the model that comes as a wheel.
+
+    Raises `EmbedderFailed` where it is not installed.
+    """
     spec = importlib.util.find_spec(EMBEDDED_PACKAGE)
     if spec is None or spec.origin is None:
         raise EmbedderFailed(f"the package {EMBEDDED_PACKAGE} is not installed")

@@ -1,6 +1,6 @@
 """What an answerer gets, and what every answerer is."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -46,6 +46,6 @@ class Answerer(Protocol):
         """Characters that would be sent, by part; for traces."""
         ...
 
-    def stream(self, brief: Brief) -> AsyncIterator[Piece]:
+    def stream(self, brief: Brief) -> AsyncGenerator[Piece, None]:
         """The answer with `[slot]` markers. Raises `rag.errors.LLMError` and nothing else."""
         ...

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag import prompts, sentences, tokenize
@@ -15,9 +15,11 @@ LONGEST = 400
 ENOUGH = 0.6
 """A sentence is quoted when it scores at least this share of the best one."""
 _COMMAND = re.compile(
-    r"(?:라고만?|을|를)?\s*(?:답|대답|응답|출력|표시|포함|나열|삽입)(?:변)?(?:을|를)?\s*(?:하세요|하시오|하라|해라|하십시오|넣으세요)|"
-    r"(?:이전|위의?|앞의?)\s*(?:모든\s*)?(?:지시|명령|규칙)|ignore (?:all |any )?(?:previous|prior|above)|you are now|"
-    r"(?:system|assistant)\s*(?:prompt|mode)",
+    r"(?:답|대답|답변|응답|출력|표시|포함|나열|삽입)(?:을|를)?\s*"
+    r"(?:하세요|하시오|하라|해라|하십시오)|넣으세요|"
+    r"(?:이전|위의?|앞의?)\s*(?:모든\s*)?(?:지시|명령|규칙)|"
+    r"ignore (?:all |any )?(?:previous|prior|above)|you are now|"
+    r"(?:system|assistant) (?:prompt|mode)",
     re.IGNORECASE,
 )
 """Sentences that talk to the machine instead of the reader: never quoted as an answer."""
@@ -32,7 +34,10 @@ class _Candidate:
 
 
 class ExtractiveAnswerer:
-    """Quotes one to four sentences that hold most of the question, in the order of the passages. Deterministic."""
+    """Quotes one to four sentences that hold most of the question, in the order of the passages.
+
+    Deterministic.
+    """
 
     name = "extractive"
 
@@ -40,7 +45,7 @@ class ExtractiveAnswerer:
         """Characters read."""
         return {"evidence": sum(len(item.text) for item in brief.evidence)}
 
-    async def stream(self, brief: Brief) -> AsyncIterator[Piece]:
+    async def stream(self, brief: Brief) -> AsyncGenerator[Piece, None]:
         """The quotes, sentence by sentence, then one line that says what they are."""
         for text in await asyncio.to_thread(lambda: list(_paragraphs(brief))):
             for piece in re.findall(r"\S+\s*|\s+", text):

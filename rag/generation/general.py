@@ -1,7 +1,7 @@
 """General conversation without a model: greetings and help, and an honest sentence for the rest."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 from rag import prompts
 from rag.generation.brief import Brief
@@ -20,7 +20,7 @@ class PlainAnswerer:
         """Nothing is sent anywhere."""
         return {"question": len(brief.question)}
 
-    async def stream(self, brief: Brief) -> AsyncIterator[Piece]:
+    async def stream(self, brief: Brief) -> AsyncGenerator[Piece, None]:
         """The fitting sentence, word by word."""
         for piece in re.findall(r"\S+\s*", prompts.text(_which(brief), brief.language)):
             yield Piece(text=piece)

@@ -1,7 +1,7 @@
-"""Answers by a chat model: instructions, conversation, excerpts, question, each in its own message."""
+"""Answers by a chat model: instructions, conversation and question in messages of their own."""
 
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -39,7 +39,7 @@ class PromptedAnswerer:
             "total": sum(len(turn.content) for turn in turns),
         }
 
-    async def stream(self, brief: Brief) -> AsyncIterator[Piece]:
+    async def stream(self, brief: Brief) -> AsyncGenerator[Piece, None]:
         """The model's pieces."""
         said = False
         try:
@@ -47,16 +47,15 @@ class PromptedAnswerer:
                 async for piece in pieces:
                     said = said or bool(piece.text)
                     yield piece
-            return
         except ContextOverflow:
             if said:
                 raise
-        async with aclosing(self._ask(trimmed(brief))) as pieces:
-            async for piece in pieces:
-                yield piece
+            async with aclosing(self._ask(trimmed(brief))) as pieces:
+                async for piece in pieces:
+                    yield piece
 
-    async def _ask(self, brief: Brief) -> AsyncIterator[Piece]:
-        async with aclosing(self.llm.stream(build(brief), self.options)) as pieces:  # type: ignore[type-var]
+    async def _ask(self, brief: Brief) -> AsyncGenerator[Piece, None]:
+        async with aclosing(self.llm.stream(build(brief), self.options)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -68,7 +67,10 @@ def trimmed(brief: Brief) -> Brief:
 
 
 def build(brief: Brief) -> tuple[HistoryMessage, ...]:
-    """The messages for the model. Nothing that a user or a document wrote stands in the system message."""
+    """The messages for the model.
+
+    Nothing that a user or a document wrote stands in the system message.
+    """
     history = tuple(
         HistoryMessage(message.role, neutralise(message.content)) for message in brief.history
     )

@@ -8,7 +8,10 @@ from rag.types import HistoryMessage, Role
 def window(
     messages: Sequence[HistoryMessage], *, pairs: int, characters: int
 ) -> tuple[HistoryMessage, ...]:
-    """The last `pairs` pairs, oldest first, each message cut at `characters`; a pair begins with the user."""
+    """The last `pairs` pairs, oldest first, each message cut at `characters`.
+
+    A pair begins with the user.
+    """
     if pairs <= 0:
         return ()
     spoken = [message for message in messages if message.role is not Role.SYSTEM]

@@ -1,4 +1,7 @@
-"""What an endpoint did to us, in our own errors. The endpoint's words never reach a user, its keys not even a log."""
+"""What an endpoint did to us, in our own errors.
+
+The endpoint's words never reach a user, its keys not even a log.
+"""
 
 import re
 import time
@@ -19,15 +22,16 @@ from rag.errors import (
 
 _KEY = re.compile(r"\b(?:sk|pk|key|hf|gsk)[-_][\w*.-]{3,}|Bearer\s+\S+", re.IGNORECASE)
 _OVERFLOW = re.compile(
-    r"context_length_exceeded|maximum (?:context|model) length|max_model_len|context (?:window|length|size)|"
-    r"(?:prompt|input|request) (?:is )?too long|longer than the (?:maximum )?model|too many (?:input )?tokens",
+    r"context_length_exceeded|maximum (?:context|model) length|max_model_len|"
+    r"context (?:window|length|size)|too many (?:input )?tokens|"
+    r"(?:prompt|input|request) (?:is )?too long|longer than the (?:maximum )?model",
     re.IGNORECASE,
 )
 LONGEST_DETAIL = 300
 
 
-def translated(error: Exception, *, started: bool, key: str = "") -> Exception:
-    """The `LLMError` that an exception of the client stands for; other exceptions come back as they are.
+def translated(error: Exception, *, started: bool, key: str = "") -> LLMError:
+    """The `LLMError` that an exception of the client stands for.
 
     `started`: text had come already, so that a broken connection is an interruption.
     """
@@ -44,10 +48,9 @@ def translated(error: Exception, *, started: bool, key: str = "") -> Exception:
         return LLMInterrupted("connection lost") if started else LLMUnreachable(_detail(error, key))
     if isinstance(error, openai.APIError):
         return _in_stream(_detail(error, key))
-    if isinstance(error, openai.OpenAIError | ValueError | TypeError | AttributeError):
-        # broken JSON, broken UTF-8, or a chunk of another shape
-        return LLMInterrupted("unreadable") if started else LLMServerError("unreadable reply")
-    return error
+    # broken JSON, broken UTF-8, or a chunk of another shape
+    name = type(error).__name__
+    return LLMInterrupted(name) if started else LLMServerError(f"unreadable reply: {name}")
 
 
 def _by_status(error: Any, detail: str) -> LLMError:
@@ -73,7 +76,10 @@ def _in_stream(detail: str) -> LLMError:
 
 
 def retry_after(value: str) -> float | None:
-    """Seconds of a Retry-After header (seconds or a date; never negative); None where it says nothing."""
+    """Seconds of a Retry-After header (seconds or a date.
+
+    Never negative); None where it says nothing.
+    """
     value = value.strip()
     try:
         return max(0.0, float(value))

@@ -5,7 +5,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,11 +32,17 @@ FIRST_PAUSE = 0.5
 GRACE = 2.0
 """Seconds for the closing account after the model said that it is done."""
 CHARACTERS_PER_TOKEN = 10
-"""No tokeniser makes longer tokens on average: a reply beyond this ignores `max_tokens` and is cut."""
+"""No tokeniser makes longer tokens on average.
+
+A reply beyond this ignores `max_tokens` and is cut.
+"""
 
 
 class OpenAILLM:
-    """Streams replies. Retries refused connections, 429 and 5xx before the first word, nothing after it."""
+    """Streams replies.
+
+    Retries refused connections, 429 and 5xx before the first word, nothing after it.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -47,8 +53,11 @@ class OpenAILLM:
 
     async def stream(
         self, turns: Sequence[HistoryMessage], options: GenerationOptions
-    ) -> AsyncIterator[Piece]:
-        """The reply; its last piece holds usage and `finish_reason`. Raises `LLMError` and nothing else."""
+    ) -> AsyncGenerator[Piece, None]:
+        """The reply; its last piece holds usage and `finish_reason`.
+
+        Raises `LLMError` and nothing else.
+        """
         deadline = time.monotonic() + self._endpoint.total_timeout
         for attempt in range(RETRIES + 1):
             reply = _Reply(self._endpoint, options, deadline)
@@ -56,17 +65,17 @@ class OpenAILLM:
                 async with aclosing(self._once(turns, options, reply)) as pieces:
                     async for piece in pieces:
                         yield piece
-                return
             except LLMError as error:
-                adapted = self._adapt(error)
-                pause = 0.0 if adapted else _pause(error, attempt)
+                pause = 0.0 if self._adapt(error) else _pause(error, attempt)
                 if reply.started or attempt == RETRIES or pause is None:
                     raise
-            await asyncio.sleep(pause)
+                await asyncio.sleep(pause)
+            else:
+                return
 
     async def _once(
         self, turns: Sequence[HistoryMessage], options: GenerationOptions, reply: "_Reply"
-    ) -> AsyncIterator[Piece]:
+    ) -> AsyncGenerator[Piece, None]:
         response: Any = None
         try:
             async with asyncio.timeout(reply.patience):
@@ -83,7 +92,7 @@ class OpenAILLM:
             raise
         except TimeoutError:
             raise LLMTimeout(reply.phase, phase=reply.phase) from None
-        except Exception as error:  # translated() passes on what is no failure of the endpoint
+        except Exception as error:  # noqa: BLE001 - whatever the client raises, callers get LLMError
             raise translated(error, started=reply.started, key=self._endpoint.api_key) from None
         finally:
             if response is not None:
@@ -104,7 +113,10 @@ class OpenAILLM:
         return {name: value for name, value in request.items() if name not in self._dropped}
 
     def _adapt(self, error: LLMError) -> bool:
-        """Leave out a parameter that this server or model refuses by name; True when that may help."""
+        """Leave out a parameter that this server or model refuses by name.
+
+        True when that may help.
+        """
         if not isinstance(error, LLMRejected):
             return False
         named = {

@@ -16,7 +16,9 @@ def text(name: str, language: str) -> str:
 
 
 def fill(name: str, language: str, **values: str) -> str:
-    """The wording with every `{{name}}` of the file replaced once; braces in the values stay what they are.
+    """The wording with every `{{name}}` of the file replaced once.
+
+    Braces in the values stay what they are.
 
     Raises `KeyError` for a place without a value.
     """

@@ -1,4 +1,7 @@
-"""Questions on the documents themselves: "이 문서 요약해줘", "무슨 내용이야?", "summarize this document"."""
+"""Questions on the documents themselves.
+
+"이 문서 요약해줘", "무슨 내용이야?", "summarize this document".
+"""
 
 import re
 

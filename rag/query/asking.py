@@ -23,7 +23,10 @@ _NOUN_END = frozenset(("NNG", "NNP", "NNB", "NR", "SN", "SL", "XSN", "JX", "JKS"
 
 
 def seeks(text: str) -> bool:
-    """True for the form of a look-up: a question word, a request, a formal question, or a bare subject."""
+    """True for the form of a look-up.
+
+    A question word, a request, a formal question, or a bare subject.
+    """
     if _QUESTION_WORD.search(text) or _REQUEST.search(text) or _FORMAL_END.search(text):
         return True
     return _ends_with_subject(text)
@@ -35,7 +38,7 @@ def talks_of_self(text: str) -> bool:
 
 
 def _ends_with_subject(text: str) -> bool:
-    """ "숙박비 상한은?" and "배포 절차" end with what they are about; "결혼했어" does not."""
+    """True for "숙박비 상한은?", which ends with its subject, and not for "결혼했어"."""
     found = tokenize.morphemes_of(text)
     spoken = [
         item for item in found or () if not item.tag.startswith("S") or item.tag in ("SN", "SL")

@@ -1,4 +1,7 @@
-"""What kind of question it is, by its words; a light model may refine this later through the same function."""
+"""What kind of question it is, by its words.
+
+A light model may refine this later through the same function.
+"""
 
 import re
 from collections.abc import Sequence
@@ -36,5 +39,5 @@ def question_type(text: str, history: Sequence[HistoryMessage] = ()) -> Question
 
 
 def is_smalltalk(text: str) -> bool:
-    """True when the whole message is a greeting, thanks, or a question about the assistant itself."""
+    """True for a greeting, thanks, or a question about the assistant itself, and nothing else."""
     return bool(_SMALLTALK.match(text.strip()))

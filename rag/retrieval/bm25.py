@@ -13,7 +13,7 @@ BACKGROUND = 1000
 
 
 def idf(df: int, total: int) -> float:
-    """Weight of a term held by `df` of `total` chunks (Robertson and Spärck Jones with +1, never negative)."""
+    """Weight of a term held by `df` of `total` chunks (Robertson and Spärck Jones)."""
     return math.log(1 + (total - df + 0.5) / (df + 0.5))
 
 
@@ -24,10 +24,13 @@ def term_weight(tf: int, length: int, average_length: float) -> float:
 
 
 def coverage_weight(df: int, total: int) -> float:
-    """What a term of the question weighs in `coverage`: its IDF as if `BACKGROUND` more chunks stood beside the scope.
+    """What a term of the question weighs in `coverage`.
 
-    In a scope of three chunks the plain IDF of a term that all hold is near nothing beside one that none holds, and a
-    question that the scope answers would look uncovered. With the background, terms weigh alike in small scopes.
+    Its IDF as if `BACKGROUND` more chunks stood beside the scope.
+
+    In a scope of three chunks the plain IDF of a term that all hold is near nothing beside one that
+    none holds, and a question that the scope answers would look uncovered. With the background,
+    terms weigh alike in small scopes.
     """
     return math.log(1 + (total + BACKGROUND - df) / (df + 1))
 

@@ -1,8 +1,9 @@
-"""The gate: do the documents hold something on the question?
+"""The gate tells whether the documents hold something on the question.
 
-Two logistic functions, fitted on question sets as told in docs/retrieval.md, mixed by how far the embedder knows the
-question's language. The lexical one reads how much of the question the best passage holds, how many of its terms, and
-whether the message has the form of a look-up; the dense one reads coverage and cosine together.
+Two logistic functions, fitted on question sets as told in docs/retrieval.md, mixed by how far the
+embedder knows the question's language. The lexical one reads how much of the question the best
+passage holds, how many of its terms, and whether the message has the form of a look-up; the dense
+one reads coverage and cosine together.
 """
 
 import math
@@ -63,7 +64,10 @@ def relevance(question: Question, hit: Hit) -> float:
 
 
 def score(question: Question, hits: Sequence[Hit]) -> float:
-    """The gate's score over all candidates, 0..1: the best coverage and the best cosine, wherever they are."""
+    """The gate's score over all candidates, 0..1.
+
+    The best coverage and the best cosine, wherever they are.
+    """
     if not hits:
         return 0.0
     coverage = max(hit.scores.get("coverage", 0.0) for hit in hits)

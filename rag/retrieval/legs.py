@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Legs:
-    """Lazy lexical and dense candidates. `weight` is how far the embedder knows the question's language, 0..1."""
+    """Lazy lexical and dense candidates.
+
+    `weight` is how far the embedder knows the question's language, 0..1.
+    """
 
     query: str
     store: PassageStore
@@ -47,7 +50,10 @@ class Legs:
 
     @functools.cached_property
     def dense(self) -> Sequence[Hit]:
-        """Nearest passages by cosine; none, and nothing is embedded, where the embedder does not know the language."""
+        """Nearest passages by cosine.
+
+        None, and nothing is embedded, where the embedder does not know the language.
+        """
         if not self.weight:
             return ()
         vector = self._timed("embed", lambda: self.embedder.embed_query(self.query))

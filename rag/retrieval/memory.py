@@ -1,6 +1,6 @@
 """A passage store in memory: exact, for tests and small sets."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
@@ -47,11 +47,14 @@ class MemoryStore:
         ]
 
     def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
-        """Best chunks by BM25 with exact statistics; a term counts as often as the question holds it."""
+        """Best chunks by BM25 with exact statistics.
+
+        A term counts as often as the question holds it.
+        """
         total = len(self._passages)
         average = sum(self._lengths) / total if total else 0.0
-        scores: Counter[int] = Counter()
-        covered: Counter[int] = Counter()
+        scores: dict[int, float] = defaultdict(float)
+        covered: dict[int, float] = defaultdict(float)
         weight_of_all = 0.0
         for term, wanted in terms.items():
             postings = self._postings.get(term, {})

@@ -1,5 +1,9 @@
-"""Maximal marginal relevance: relevance against likeness to what is chosen already (Carbonell and Goldstein 1998)."""
+"""Maximal marginal relevance.
 
+Relevance against likeness to what is chosen already (Carbonell and Goldstein 1998).
+"""
+
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -13,8 +17,8 @@ _WORD = re.compile(r"\w+")
 def select(hits: Sequence[Hit], limit: int, *, balance: float = LAMBDA) -> list[Hit]:
     """The best `limit` hits by `balance` * relevance - (1 - balance) * likeness to any chosen one.
 
-    Relevance is the score scaled to its best; likeness is the cosine of word counts, because vectors stay in the
-    store and a repeated passage repeats its words in any language.
+    Relevance is the score scaled to its best; likeness is the cosine of word counts, because
+    vectors stay in the store and a repeated passage repeats its words in any language.
     """
     best = max((hit.score for hit in hits), default=0.0)
     left = [(hit, hit.score / best if best > 0 else 0.0, _words(hit)) for hit in hits]
@@ -45,4 +49,4 @@ def _cosine(one: Counter[str], other: Counter[str]) -> float:
     if not product:
         return 0.0
     squares = sum(c * c for c in one.values()) * sum(c * c for c in other.values())
-    return product / float(squares) ** 0.5
+    return product / math.sqrt(squares)

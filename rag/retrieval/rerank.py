@@ -1,4 +1,7 @@
-"""The last ordering: a reranker where one is configured, and several documents where the plan wants them."""
+"""The last ordering.
+
+A reranker where one is configured, and several documents where the plan wants them.
+"""
 
 from collections.abc import Sequence
 
@@ -12,7 +15,10 @@ POOL = 5
 def choose(
     query: str, hits: Sequence[Hit], limit: int, *, reranker: Reranker | None, several: bool
 ) -> list[Hit]:
-    """The `limit` hits that are shown, best first; with `several`, each document's best before any second one."""
+    """The `limit` hits that are shown, best first.
+
+    With `several`, each document's best before any second one.
+    """
     ordered = list(hits)
     if reranker is not None and ordered:
         pool = ordered[: limit * POOL]
@@ -23,7 +29,7 @@ def choose(
 
 
 def _spread(hits: Sequence[Hit], limit: int) -> list[Hit]:
-    """At most half the places go to first hits of further documents, so that the best document keeps the other half."""
+    """Give half the places to the first hits of further documents; the best ones keep the rest."""
     firsts = list({hit.passage.document_id: hit for hit in reversed(hits)}.values())[::-1]
     firsts.sort(key=hits.index)
     wanted = {id(hit) for hit in firsts[: max(2, limit // 2)]}

@@ -6,11 +6,16 @@ from dataclasses import replace
 from rag.types import Hit
 
 K = 2
-"""Far below the usual 60: two legs of 30 are no crowd, and a first place should count (docs/retrieval.md)."""
+"""Far below the usual 60.
+
+Two legs of 30 are no crowd, and a first place should count (docs/retrieval.md).
+"""
 
 
 def fuse(legs: Mapping[str, tuple[Sequence[Hit], float]]) -> list[Hit]:
-    """Fuse named legs, each with its weight: score = sum of weight / (K + rank). Equal scores keep leg order.
+    """Fuse named legs, each with its weight: score = sum of weight / (K + rank).
+
+    Equal scores keep leg order.
 
     A hit carries the scores of every leg that saw it and its rank there (`rank_NAME`).
     """

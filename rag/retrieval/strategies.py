@@ -8,11 +8,17 @@ from rag.retrieval.legs import Legs
 from rag.types import Hit, StrategyName
 
 MMR_SHARE = 0.2
-"""Weight of the mmr ranks beside the similarity ranks; together they weigh as the dense leg should."""
+"""Weight of the mmr ranks beside the similarity ranks.
+
+Together they weigh as the dense leg should.
+"""
 
 
 class Strategy(Protocol):
-    """Orders candidates for a question. Returns at least `limit` hits where the legs hold them, best first."""
+    """Orders candidates for a question.
+
+    Returns at least `limit` hits where the legs hold them, best first.
+    """
 
     def __call__(self, legs: Legs, limit: int, *, bm25_weight: float) -> Sequence[Hit]:
         """The candidates, best first."""
@@ -20,7 +26,10 @@ class Strategy(Protocol):
 
 
 def by_similarity(legs: Legs, limit: int, *, bm25_weight: float) -> Sequence[Hit]:
-    """Cosine order; the lexical order where the embedder does not know the question's language or finds nothing."""
+    """Cosine order.
+
+    The lexical order where the embedder does not know the question's language or finds nothing.
+    """
     del limit, bm25_weight
     return legs.dense or legs.lexical
 
@@ -37,7 +46,7 @@ def by_bm25(legs: Legs, limit: int, *, bm25_weight: float) -> Sequence[Hit]:
 
 
 def by_rrf(legs: Legs, limit: int, *, bm25_weight: float) -> Sequence[Hit]:
-    """Ranks of similarity, mmr and BM25 fused, the dense ones as far as the embedder knows the language."""
+    """Ranks of similarity, mmr and BM25 fused; the dense ones as far as the language is known."""
     weight = legs.weight if legs.dense else 0.0
     if not weight:
         return legs.lexical

@@ -13,7 +13,7 @@ from rag.llms.failures import retry_after
 from rag.llms.openai import OpenAILLM
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Role
-from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream
+from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream, event
 
 TURNS = (HistoryMessage(Role.SYSTEM, "be kind"), HistoryMessage(Role.USER, "안녕"))
 OK = "안녕하세요. 숙박비 상한은 1박 90,000원입니다 [1]."
@@ -93,7 +93,7 @@ async def test_each_status_becomes_its_error_after_its_tries(
 @pytest.mark.parametrize(
     "message",
     [
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
+        "This model's maximum context length is 8192 tokens. However, you sent 9001 tokens.",
         "the request exceeds the available context size",
         "Input is too long: prompt is too long for max_model_len",
     ],
@@ -195,7 +195,7 @@ async def test_closing_the_iterator_closes_the_connection(llm_server):
 
 
 async def test_a_refused_parameter_is_left_out(llm_server):
-    refusal = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens'."
+    refusal = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
     llm_server.script(Failure(400, {"error": {"message": refusal}}), Stream(["됨"]))
     assert text_of(await collect(llm(llm_server))) == "됨"
     assert "max_completion_tokens" in llm_server.chats[1].json
@@ -212,7 +212,7 @@ async def test_an_error_body_under_200_is_a_server_error(llm_server):
 
 async def test_null_choices_are_passed_over(llm_server):
     body = b'data: {"choices": null}\n\ndata: {"choices": [{"index": 0, "delta": null}]}\n\n'
-    body += 'data: {"choices": [{"index": 0, "delta": {"content": "네"}, "finish_reason": "stop"}]}\n\n'.encode()
+    body += event("네") + event("", finish_reason="stop")
     llm_server.script(Raw(body))
     assert text_of(await collect(llm(llm_server))) == "네"
 

@@ -15,6 +15,9 @@ def _llm_server() -> Iterator[LLMServer]:
 
 @pytest.fixture
 def llm_server(_llm_server: LLMServer) -> LLMServer:
-    """An OpenAI-compatible stand-in at `llm_server.url`, its script empty; see `tests.servers.llm`."""
+    """An OpenAI-compatible stand-in at `llm_server.url`, its script empty.
+
+    See `tests.servers.llm`.
+    """
     _llm_server.reset()
     return _llm_server

@@ -5,8 +5,9 @@
         ...                                  # NURA_LLM_BASE_URL = llm_server.url
         assert llm_server.chats[0].json["model"] == "stand-in"
 
-Chat requests take behaviours from the script, then `llm_server.default` (a behaviour, or a function of the request's
-JSON that returns one). Embedding requests take from `embed_script`, then deterministic vectors of `dimensions`.
+Chat requests take behaviours from the script, then `llm_server.default` (a behaviour, or a function
+of the request's JSON that returns one). Embedding requests take from `embed_script`, then
+deterministic vectors of `dimensions`.
 """
 
 import asyncio
@@ -27,7 +28,10 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass(frozen=True)
 class Stream:
-    """A good reply in pieces; `delay` seconds before each but the first, `first_delay` before that."""
+    """A good reply in pieces.
+
+    `delay` seconds before each but the first, `first_delay` before that.
+    """
 
     pieces: Sequence[str] = ("안녕하세요.",)
     delay: float = 0.0
@@ -182,7 +186,10 @@ class LLMServer:
     async def _reply(
         self, call: Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Reply while watching whether the client goes away; True when the connection may serve another request."""
+        """Reply while watching whether the client goes away.
+
+        True when the connection may serve another request.
+        """
         work = asyncio.ensure_future(self._act(call, Responder(writer)))
         gone = asyncio.ensure_future(_gone(reader))
         try:
@@ -316,5 +323,8 @@ def _json(value: Any) -> bytes:
 
 
 async def _gone(reader: asyncio.StreamReader) -> None:
-    """Ends when the client hangs up. A well-behaved client sends nothing while it waits for a reply."""
+    """Ends when the client hangs up.
+
+    A well-behaved client sends nothing while it waits for a reply.
+    """
     await reader.read(1)

@@ -1,4 +1,7 @@
-"""Just enough HTTP/1.1 over asyncio for stand-in servers: every byte and every pause is in our hands."""
+"""Just enough HTTP/1.1 over asyncio for stand-in servers.
+
+Every byte and every pause is in our hands.
+"""
 
 import asyncio
 import json
