@@ -209,7 +209,8 @@ class Chunk(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("document", "index"), name="one_row_a_chunk"),
         )
-        indexes = (GinIndex(fields=("lexemes",), name="chunk_lexemes"),)
+        # Without the list of pending entries, which every search would walk through after an upload.
+        indexes = (GinIndex(fields=("lexemes",), name="chunk_lexemes", fastupdate=False),)
 
     def __str__(self) -> str:
         return self.public_id

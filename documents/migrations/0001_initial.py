@@ -130,7 +130,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='chunk',
-            index=django.contrib.postgres.indexes.GinIndex(fields=['lexemes'], name='chunk_lexemes'),
+            index=django.contrib.postgres.indexes.GinIndex(fastupdate=False, fields=['lexemes'], name='chunk_lexemes'),
         ),
         migrations.AddConstraint(
             model_name='chunk',
