@@ -60,6 +60,9 @@ DETAILS = {
     "method_not_allowed": gettext_lazy("This address does not take that method."),
     "not_acceptable": gettext_lazy("The answer does not exist in the format asked for."),
     "conflict": gettext_lazy("Something else changed this at the same moment. Please try again."),
+    "mail_failed": gettext_lazy(
+        "The mail could not be sent. Please try again later or ask the administrator."
+    ),
     "too_large": gettext_lazy("The request is larger than this server accepts."),
     "unsupported_media_type": gettext_lazy("This address does not take that content type."),
     "throttled": gettext_lazy("Too many requests. Please wait a little and try again."),

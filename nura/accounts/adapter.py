@@ -1,14 +1,25 @@
 """Our rules for allauth."""
 
+import smtplib
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.exceptions import ImmediateHttpResponse
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
 from nura.errors import too_many_requests
+from rag.errors import NuraError
+
+
+class MailFailed(NuraError):
+    """The mail server cannot be reached or refuses."""
+
+    code = "mail_failed"
+    retryable = True
+    status = 503
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
@@ -24,3 +35,15 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
             raise ImmediateHttpResponse(too_many_requests(request)) from error
+
+    def clean_username(self, username: str, shallow: bool = False) -> str:
+        """The name in the one form under which it is stored: Hangul may come in parts."""
+        cleaned: str = super().clean_username(User.normalize_username(username), shallow)
+        return cleaned
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Send a mail. Raises `MailFailed`."""
+        try:
+            super().send_mail(template_prefix, email, context)
+        except (smtplib.SMTPException, OSError) as error:
+            raise MailFailed from error

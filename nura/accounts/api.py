@@ -81,7 +81,8 @@ class MeView(APIView):
 
 
 def _authenticate(request: Request, username: str, password: str) -> User:
-    user = get_adapter().authenticate(request._request, username=username, password=password)  # noqa: SLF001 - allauth counts attempts by Django's request
+    name = User.normalize_username(username)
+    user = get_adapter().authenticate(request._request, username=name, password=password)  # noqa: SLF001 - allauth counts attempts by Django's request
     if user is None or not user.is_active:
         raise InvalidCredentials
     account: User = user

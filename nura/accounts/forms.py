@@ -3,6 +3,7 @@
 from typing import Any
 
 from allauth.account import forms
+from django.contrib.auth.models import User
 from django.utils.translation import gettext_lazy as _
 
 
@@ -15,3 +16,7 @@ class LoginForm(forms.LoginForm):  # type: ignore[misc]
         login.label = _("User name or e-mail")
         login.widget.attrs = {"autocomplete": "username", "autofocus": True}
         self.fields["remember"].label = _("Keep me signed in")
+
+    def clean_login(self) -> str:
+        """The name in the form under which it is stored."""
+        return str(User.normalize_username(super().clean_login()))

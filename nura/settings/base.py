@@ -134,7 +134,8 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Nura] "
 ACCOUNT_FORMS = {"login": "nura.accounts.forms.LoginForm"}
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
-ACCOUNT_PRESERVE_USERNAME_CASING = True
+# Per address, which a whole office may share; wrong passwords have their own, stricter limit.
+ACCOUNT_RATE_LIMITS = {"login": "120/m/ip", "signup": "60/m/ip"}
 TRUSTED_PROXIES = env.integer("NURA_TRUSTED_PROXIES", 0, most=10)
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
 OPEN_SIGNUP = env.flag("NURA_OPEN_SIGNUP", True)

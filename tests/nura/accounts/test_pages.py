@@ -1,6 +1,7 @@
 """Sign-up, sign-in, sign-out, change and reset of the password, in both languages."""
 
 import re
+import unicodedata
 
 import pytest
 from django.contrib.auth.models import User
@@ -178,6 +179,26 @@ def test_the_mail_names_the_product(client, minsu):
     client.post("/accounts/password/reset/", {"email": "minsu@example.com"})
     assert mail.outbox[0].subject.startswith("[Nura]")
     assert mail.outbox[0].body.rstrip().endswith("Nura")
+
+
+@pytest.mark.parametrize("email", ["minsu@example.com", "nobody@example.com"])
+def test_a_mail_server_that_is_down_is_told_in_words(minsu, settings, email):
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
+    client = Client(raise_request_exception=False)
+    response = client.post("/accounts/password/reset/", {"email": email})
+    assert response.status_code == 503
+    assert "메일을 보내지 못했습니다" in response.content.decode()
+
+
+def test_a_name_in_parts_and_the_same_name_composed_are_one_user(client):
+    parted = unicodedata.normalize("NFD", "하나")
+    form = {"email": "h@example.com", "password1": PASSWORD, "password2": PASSWORD}
+    client.post("/accounts/signup/", form | {"username": parted})
+    assert User.objects.filter(username="하나").exists()
+    for name in (parted, "하나"):
+        login = Client().post("/accounts/login/", {"login": name, "password": PASSWORD})
+        assert login.status_code == 302
 
 
 def test_a_post_without_its_csrf_token_is_refused_with_a_page():
