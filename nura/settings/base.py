@@ -138,13 +138,13 @@ ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
 ACCOUNT_RATE_LIMITS = {"login": "120/m/ip", "signup": "60/m/ip"}
 TRUSTED_PROXIES = env.integer("NURA_TRUSTED_PROXIES", 0, most=10)
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
-OPEN_SIGNUP = env.flag("NURA_OPEN_SIGNUP", True)
+OPEN_SIGNUP = env.flag("NURA_OPEN_SIGNUP", default=True)
 EMAIL_BACKEND = env.text("EMAIL_BACKEND", "django.core.mail.backends.console.EmailBackend")
 EMAIL_HOST = env.text("EMAIL_HOST", "localhost")
 EMAIL_PORT = env.integer("EMAIL_PORT", 25, most=65535)
 EMAIL_HOST_USER = env.text("EMAIL_HOST_USER")
 EMAIL_HOST_PASSWORD = env.text("EMAIL_HOST_PASSWORD")
-EMAIL_USE_TLS = env.flag("EMAIL_USE_TLS", False)
+EMAIL_USE_TLS = env.flag("EMAIL_USE_TLS", default=False)
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "nura@localhost")
 REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Token"}
 

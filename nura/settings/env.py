@@ -69,7 +69,7 @@ def url(name: str, schemes: tuple[str, ...], default: str = "") -> str:
     return value
 
 
-def _number(  # noqa: PLR0913 - one place for both kinds of number
+def _number(  # noqa: PLR0913, PLR0917 - one place for both kinds of number
     name: str, default: N, convert: Callable[[str], N], kind: str, least: N, most: N | None
 ) -> N:
     value = text(name)
