@@ -209,7 +209,7 @@ class Chunk(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("document", "index"), name="one_row_a_chunk"),
         )
-        # Without the list of pending entries, which every search would walk through after an upload.
+        # No list of pending entries: after an upload every search would walk through it.
         indexes = (GinIndex(fields=("lexemes",), name="chunk_lexemes", fastupdate=False),)
 
     def __str__(self) -> str:
