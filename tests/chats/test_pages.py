@@ -1,0 +1,166 @@
+import json
+import re
+import uuid
+from datetime import date, timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from django.utils.translation import override
+
+from chats.models import Chat, Message
+from chats.sidebar import PAGE_SIZE, excerpt, heading_of
+from tests.chats.conftest import make_document
+
+TODAY = date(2026, 3, 10)
+
+
+def make_chat(owner, title="대화", **message):
+    chat = Chat.objects.create(owner=owner, title=title)
+    if message:
+        fields = {"role": "user", "created_at": timezone.now()} | message
+        Message.objects.create(chat=chat, **fields)
+    return chat
+
+
+def page_data(response):
+    text = response.content.decode()
+    return json.loads(re.search(r'<script id="page"[^>]*>(.*?)</script>', text, re.DOTALL).group(1))
+
+
+@pytest.fixture
+def visitor(client, owner):
+    client.force_login(owner)
+    return client
+
+
+@pytest.mark.parametrize("path", ["/", f"/c/{uuid.uuid4()}", "/panels/chats"])
+@pytest.mark.django_db
+def test_the_pages_are_for_people_who_signed_in(client, path):
+    response = client.get(path)
+    assert response.status_code == 302
+    assert response.url.startswith("/accounts/login/")
+
+
+def test_a_chat_of_ones_own_opens(visitor, owner):
+    chat = make_chat(owner, "우리 회사 규정")
+    response = visitor.get(f"/c/{chat.pk}")
+    assert response.status_code == 200
+    assert page_data(response)["chat"]["id"] == str(chat.pk)
+    assert "<title>우리 회사 규정 · Nura</title>" in response.content.decode()
+
+
+def test_a_stranger_gets_the_page_of_a_chat_that_is_not_there(client, owner, stranger):
+    client.force_login(stranger)
+    assert client.get(f"/c/{make_chat(owner).pk}").status_code == 404
+    assert client.get(f"/c/{uuid.uuid4()}").status_code == 404
+
+
+def test_a_deleted_chat_does_not_open(visitor, owner):
+    chat = make_chat(owner)
+    Chat.objects.update(deleted_at=timezone.now())
+    assert visitor.get(f"/c/{chat.pk}").status_code == 404
+
+
+def test_a_title_is_text_in_the_page_and_in_its_data(visitor, owner):
+    chat = make_chat(owner, "</script><script>alert(1)</script>")
+    response = visitor.get(f"/c/{chat.pk}")
+    assert b"<script>alert" not in response.content
+    make_document(owner, "</script><b>.md")
+    assert b"</script><b>" not in visitor.get("/").content
+
+
+def test_every_script_of_the_page_carries_the_nonce_and_nothing_is_inline(visitor):
+    response = visitor.get("/")
+    text = response.content.decode()
+    nonce = re.search(r"'nonce-([^']+)'", response["Content-Security-Policy"]).group(1)
+    programs = re.findall(r"<script(?![^>]*application/json)[^>]*>", text)
+    assert programs
+    assert all(f'nonce="{nonce}"' in tag and "src=" in tag for tag in programs)
+    assert not re.search(r"\s(style|on[a-z]+)=\"", text)
+
+
+def test_documents_named_in_the_address_are_chosen_if_they_are_ones_own(visitor, owner, stranger):
+    mine, theirs = make_document(owner), make_document(stranger)
+    response = visitor.get(f"/?documents={mine.pk},{theirs.pk},nonsense")
+    assert [document["id"] for document in page_data(response)["selected"]] == [str(mine.pk)]
+
+
+def test_first_questions_are_made_from_ones_own_documents(visitor, owner, stranger):
+    make_document(owner, "취업규칙.pdf")
+    make_document(stranger, "남몰래.pdf")
+    text = visitor.get("/").content.decode()
+    assert "취업규칙" in text
+    assert "남몰래" not in text
+
+
+def test_the_theme_of_the_cookie_is_in_the_page_from_the_start(visitor):
+    visitor.cookies["theme"] = "dark"
+    assert b'data-theme="dark"' in visitor.get("/").content
+    visitor.cookies["theme"] = '"><script>'
+    assert b"data-theme" not in visitor.get("/").content.split(b">", 2)[1]
+
+
+def test_the_sidebar_finds_titles_and_messages(visitor, owner):
+    make_chat(owner, "휴가 규정")
+    make_chat(owner, "다른 이야기", content="연차 휴가는 며칠인가요")
+    make_chat(owner, "점심", content="김치찌개")
+    text = visitor.get("/panels/chats", {"q": "휴가"}).content.decode()
+    assert "휴가 규정" in text
+    assert "연차 휴가는 며칠인가요" in text
+    assert "점심" not in text
+
+
+def test_the_sidebar_of_a_stranger_shows_nothing(client, owner, stranger):
+    make_chat(owner, "남몰래 대화", content="남몰래 질문")
+    client.force_login(stranger)
+    assert "남몰래" not in client.get("/panels/chats", {"q": "남"}).content.decode()
+
+
+@pytest.mark.parametrize("query", ["%", "_", "\\", "\x00", "가" * 5000])
+def test_odd_searches_are_answered(visitor, owner, query):
+    make_chat(owner, "아무 대화")
+    response = visitor.get("/panels/chats", {"q": query})
+    assert response.status_code == 200
+    assert query == "\x00" or "아무 대화" not in response.content.decode()
+
+
+def test_a_chat_that_is_being_answered_is_marked(visitor, owner):
+    quiet = make_chat(owner, "조용한 대화", role="assistant", status="COMPLETED")
+    assert "dot-busy" not in visitor.get("/panels/chats").content.decode()
+    Message.objects.filter(chat=quiet).update(status="STREAMING")
+    assert "dot-busy" in visitor.get("/panels/chats").content.decode()
+
+
+def test_many_chats_come_in_pages(visitor, owner):
+    Chat.objects.bulk_create(Chat(owner=owner, title=f"대화 {i}") for i in range(PAGE_SIZE + 1))
+    first = visitor.get("/panels/chats").content.decode()
+    second = visitor.get("/panels/chats", {"page": 2}).content.decode()
+    assert first.count("data-chat-id") == PAGE_SIZE
+    assert second.count("data-chat-id") == 1
+
+
+@pytest.mark.parametrize(
+    ("days", "heading"),
+    [(0, "오늘"), (1, "어제"), (2, "지난 7일"), (6, "지난 7일"), (7, "이전"), (400, "이전")],
+)
+def test_chats_are_grouped_by_day(days, heading):
+    with override("ko"):
+        assert str(heading_of(TODAY - timedelta(days=days), TODAY)) == heading
+
+
+def test_an_excerpt_shows_where_the_word_stands():
+    text = "가" * 200 + " 목표 " + "나" * 200
+    found = excerpt(text, "목표")
+    assert "목표" in found
+    assert found.startswith("…")
+    assert found.endswith("…")
+
+
+def test_english_is_complete_where_korean_is_the_default(visitor):
+    assert "새 대화" in visitor.get("/").content.decode()
+    visitor.cookies["django_language"] = "en"
+    text = visitor.get("/").content.decode()
+    assert "New chat" in text
+    left = re.sub(r"한국어", "", text)
+    assert not re.search(r"[가-힣]", left), User.objects.count()
