@@ -14,10 +14,11 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs
 from django.urls import path  # noqa: E402
 
 from chats.consumers import ChatConsumer  # noqa: E402
+from nura.metrics import CountedSockets  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
         "http": django_application,
-        "websocket": URLRouter([path("ws/chat/", ChatConsumer.as_asgi())]),
+        "websocket": CountedSockets(URLRouter([path("ws/chat/", ChatConsumer.as_asgi())])),
     }
 )

@@ -57,6 +57,18 @@ class MetricsMiddleware:
         return _awaited(request, response, started)
 
 
+class CountedSockets:
+    """An ASGI application around the one for WebSockets: how many are open."""
+
+    def __init__(self, application: Callable[..., Awaitable[None]]) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One socket, from its first to its last moment."""
+        with SOCKETS.track_inprogress():
+            await self._application(scope, receive, send)
+
+
 async def _awaited(
     request: HttpRequest, response: Awaitable[HttpResponseBase], started: float
 ) -> HttpResponseBase:

@@ -87,7 +87,7 @@ class Product:
         if wait:
             self.wait_ready()
 
-    def wait_ready(self, timeout: float = 60.0) -> None:
+    def wait_ready(self, timeout: float = 120.0) -> None:
         """Wait for `/readyz`; the log is in the failure."""
         with self._log_on_failure():
             wait_until(self._settled, timeout, step=0.1)
@@ -168,7 +168,8 @@ class Product:
             for name, value in os.environ.items()
             if not name.startswith(("NURA_", "DJANGO_", "PYTEST_", "DATABASE_URL", "REDIS_URL"))
         }
-        return kept | {"NURA_DATA_DIR": str(self.data_dir)} | self._environment
+        own = {"NURA_DATA_DIR": str(self.data_dir), "NURA_DOTENV": os.devnull}
+        return kept | own | self._environment
 
     @property
     def log(self) -> str:

@@ -16,7 +16,7 @@ from nura.settings.secrets import secret_key
 django_stubs_ext.monkeypatch()  # lets Django's generic classes be written with their types
 
 BASE_DIR = Path(__file__).resolve().parents[2]
-env.load_dotenv(BASE_DIR / ".env")
+env.load_dotenv(Path(env.text("NURA_DOTENV", str(BASE_DIR / ".env"))))
 
 DATA_DIR = Path(env.text("NURA_DATA_DIR", str(BASE_DIR / "var"))).expanduser().resolve()
 HOST = env.text("NURA_HOST", "127.0.0.1")

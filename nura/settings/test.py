@@ -12,7 +12,6 @@ from pathlib import Path
 from uuid import uuid4
 
 from nura.embedded import locations
-from nura.settings import env
 
 FOLDER = "NURA_TEST_DATA_DIR"
 
@@ -32,7 +31,7 @@ for name in list(os.environ):
         del os.environ[name]
 os.environ["NURA_DATA_DIR"] = _own_folder()  # made by whoever starts the services, not by mypy
 os.environ["SECRET_KEY"] = "for-tests-only-" + "0123456789abcdef" * 3
-env.load_dotenv = lambda _path: None  # what a developer keeps in .env must not decide a test
+os.environ["NURA_DOTENV"] = os.devnull  # what a developer keeps there must not decide a test
 
 from nura.settings.base import *  # noqa: E402, F403
 

@@ -1,6 +1,7 @@
 import pytest
 from django.contrib.auth.models import User
 
+from nura import metrics
 from nura.accounts import services
 
 pytestmark = pytest.mark.django_db
@@ -46,3 +47,15 @@ def test_routes_hold_no_ids(client, staff):
     client.force_login(staff)
     client.get("/c/5c0bd1b1-7e3a-4f6e-9d0a-000000000000")
     assert "5c0bd1b1" not in client.get("/metrics").content.decode()
+
+
+async def test_open_sockets_are_counted_while_they_are_open():
+    seen = []
+
+    async def socket(scope, receive, send):
+        seen.append(metrics.SOCKETS._value.get())
+
+    before = metrics.SOCKETS._value.get()
+    await metrics.CountedSockets(socket)({}, None, None)
+    assert seen == [before + 1]
+    assert metrics.SOCKETS._value.get() == before

@@ -3,6 +3,7 @@ import os
 import re
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -111,6 +112,20 @@ def test_a_stop_ends_every_process(product):
     assert product.stop() == 0
     assert product.processes() == []
     product.start()
+
+
+def test_a_command_alone_brings_its_services_and_prints_nothing_else(tmp_path):
+    stopped = Product(tmp_path / "var")
+    made = stopped.manage("create_user", "early", "--password", "correct-horse-9")
+    assert re.fullmatch(r"\S{20,}\n", made.stdout)
+    assert stopped.processes() == []
+
+
+def test_two_commands_at_once_wait_for_each_other(tmp_path):
+    stopped = Product(tmp_path / "var")
+    with ThreadPoolExecutor(2) as both:
+        keys = list(both.map(stopped.create_user, ["one", "two"]))
+    assert len(set(keys)) == 2
 
 
 def test_it_runs_as_an_ordinary_user(tmp_path):
