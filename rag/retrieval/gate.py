@@ -29,7 +29,7 @@ COSINE = 7.3
 CHOSEN = 0.6
 """Added where the user chose the documents: the question is likely about them."""
 FEW = 1.8
-"""Added instead where there are so few documents that a chance match is rare."""
+"""Added where there are so few documents that a chance match is rare; fades with their number."""
 FEW_DOCUMENTS = 3
 
 
@@ -52,7 +52,7 @@ class Question:
             seeks=asking.seeks(text),
             talks_of_self=asking.talks_of_self(text),
             dense_weight=dense_weight,
-            prior=FEW if len(scope.document_ids) <= FEW_DOCUMENTS else chosen,
+            prior=max(chosen, FEW / max(1.0, len(scope.document_ids) / FEW_DOCUMENTS)),
         )
 
 

@@ -1,0 +1,129 @@
+"""Embedders: checked vectors, cheap facts, honest failures."""
+
+import json
+
+import pytest
+
+from rag.config import Endpoint
+from rag.embedders.checks import unit_vectors
+from rag.embedders.openai import OpenAIEmbedder
+from rag.embedders.sentence_transformers import SentenceTransformersEmbedder
+from rag.errors import EmbedderFailed
+from tests.servers.llm import Failure
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    """The model that comes with the product."""
+    return SentenceTransformersEmbedder()
+
+
+def cosine(one, other):
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def test_the_embedded_model_places_like_near_like(embedded):
+    port, other = embedded.embed_passages(["The server uses port 8080.", "Bears eat honey."])
+    query = embedded.embed_query("Which port does the server use?")
+    assert cosine(query, port) > 0.5 > cosine(query, other)
+    assert cosine(query, query) == pytest.approx(1)
+
+
+def test_no_texts_give_no_vectors(embedded):
+    assert embedded.embed_passages([]) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "dimensions", "languages"),
+    [
+        ("", 384, {"en"}),
+        ("BAAI/bge-m3", 1024, {"*"}),
+        ("nlpai-lab/KURE-v1", 1024, {"*"}),
+        ("intfloat/multilingual-e5-small", 384, {"*"}),
+        ("/models/paraphrase-multilingual-MiniLM-L12-v2/", 384, {"*"}),
+    ],
+)
+def test_known_models_declare_their_width_and_languages(model, dimensions, languages):
+    embedder = SentenceTransformersEmbedder(model)
+    assert (embedder.dimensions, embedder.languages) == (dimensions, languages)
+
+
+def test_an_unknown_model_counts_as_english_unless_told_otherwise():
+    assert SentenceTransformersEmbedder("my/model").languages == {"en"}
+    told = SentenceTransformersEmbedder("my/model", frozenset({"ko"}))
+    assert told.languages == {"ko"}
+
+
+def test_a_model_that_is_not_there_fails_as_an_embedder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(EmbedderFailed):
+        SentenceTransformersEmbedder(str(tmp_path / "none")).embed_query("x")
+
+
+def remote(server, model="unknown-model"):
+    return OpenAIEmbedder(Endpoint(server.url, model, api_key="k"))
+
+
+def test_an_endpoint_embeds_in_batches_and_its_width_is_probed(llm_server):
+    embedder = remote(llm_server)
+    assert embedder.dimensions == 8
+    vectors = embedder.embed_passages([f"text {n}" for n in range(150)])
+    assert len(vectors) == 150
+    assert len(llm_server.embeddings) == 4
+    assert vectors[7] == embedder.embed_passages(["text 7"])[0]
+
+
+def test_prefixes_of_the_e5_family_are_added(llm_server):
+    llm_server.dimensions = 384
+    remote(llm_server, "multilingual-e5-small").embed_query("질문")
+    assert llm_server.embeddings[0].json["input"] == ["query: 질문"]
+
+
+def test_another_width_than_declared_fails(llm_server, shared_data):
+    wrong = json.loads((shared_data / "bad-inputs/llm/embeddings-wrong-dimension.json").read_text())
+    llm_server.embed_script(Failure(wrong["status"], wrong["body"]))
+    with pytest.raises(EmbedderFailed):
+        remote(llm_server, "text-embedding-3-small").embed_query("x")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<html>",
+        {"data": []},
+        {"data": None},
+        {"error": {"message": "boom"}},
+        {"data": [{"embedding": None}]},
+    ],
+)
+def test_an_unusable_reply_fails_as_an_embedder(llm_server, body):
+    llm_server.embed_script(Failure(200, body))
+    with pytest.raises(EmbedderFailed):
+        remote(llm_server).embed_query("x")
+
+
+def test_a_server_that_is_down_fails_as_an_embedder(llm_server):
+    llm_server.embed_script(*[Failure(500, {"error": {"message": "boom"}})] * 3)
+    with pytest.raises(EmbedderFailed):
+        remote(llm_server).embed_query("x")
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        [[0.0, 0.0]],
+        [[float("nan"), 1.0]],
+        [[float("inf"), 1.0]],
+        [[1.0]],
+        [[]],
+        [[1.0, 0.0], [1.0, 0.0]],
+        [],
+    ],
+)
+def test_unusable_vectors_are_refused(vectors):
+    with pytest.raises(EmbedderFailed):
+        unit_vectors(vectors, count=1, dimensions=2)
+
+
+def test_vectors_come_out_at_length_one():
+    assert unit_vectors([[3.0, 4.0]], count=1, dimensions=0) == [[0.6, 0.8]]

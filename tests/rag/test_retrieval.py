@@ -1,0 +1,228 @@
+"""Legs, fusion, strategies, plan and gate."""
+
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rank_bm25 import BM25Okapi
+
+from rag.config import RagConfig
+from rag.retrieval import bm25, mmr, rerank, rrf
+from rag.retrieval.memory import MemoryStore
+from rag.types import (
+    Hit,
+    IndexedChunk,
+    Passage,
+    QuestionType,
+    Scope,
+    ScopeReason,
+    StrategyName,
+)
+from tests.rag.worlds import LetterEmbedder, Library, chunk, engine
+
+RULES = "제3조 숙박비 상한은 1박 90,000원이다. 제4조 정산은 귀임 후 5일 이내에 한다."
+SECURITY = "보안 서약서는 입사일에 제출한다. 비밀번호는 90일마다 바꾼다."
+DEPLOY = "The service listens on port 8080. Set RETRY_LIMIT to five before the first start."
+BACKUP = "Backups run every night at two. Restore them with the restore command."
+
+
+@pytest.fixture
+def library():
+    made = Library(engine())
+    made.add("여비 규정.md", RULES)
+    made.add("보안 규정.md", SECURITY)
+    made.add("deploy.md", DEPLOY)
+    made.add("backup.md", BACKUP)
+    return made
+
+
+def hit(key, score=1.0, document=None, text="x", **scores):
+    passage = Passage(key, document or uuid4(), f"d{key}", 0, text, None, None, "")
+    return Hit(passage, score, scores)
+
+
+def test_a_korean_question_finds_its_passage_and_embeds_nothing(library):
+    library.engine.embedder.embedded.clear()
+    found = library.search("숙박비 상한은 얼마인가요?")
+    assert found.hits[0].passage.document_name == "여비 규정.md"
+    assert library.engine.embedder.embedded == []
+
+
+def test_korean_chunks_are_not_embedded_by_an_english_model():
+    embedder = LetterEmbedder()
+    made = engine(embedder=embedder)
+    korean, english = made.index([chunk(0, RULES), chunk(1, DEPLOY)], "문서", lambda a, b: None)
+    assert korean.vector is None
+    assert len(english.vector) == 64
+    assert embedder.embedded == [DEPLOY]
+
+
+def test_a_multilingual_embedder_takes_part_in_korean():
+    embedder = LetterEmbedder(frozenset({"*"}))
+    made = Library(engine(embedder=embedder))
+    made.add("여비 규정.md", RULES)
+    found = made.search("숙박비 상한은?")
+    assert {"similarity", "bm25", "coverage", "rank_bm25"} <= set(found.hits[0].scores)
+
+
+@pytest.mark.parametrize("name", [name for name in StrategyName])
+def test_every_strategy_answers_in_both_languages(library, name):
+    for query, document in [
+        ("숙박비 상한은?", "여비 규정.md"),
+        ("which port does the service listen on?", "deploy.md"),
+    ]:
+        found = library.search(query, strategy=name)
+        assert found.hits[0].passage.document_name == document
+        assert found.hits[0].scores
+
+
+def test_the_title_helps_to_find_a_passage():
+    made = Library(engine())
+    made.add("휴가 규정.md", "신청은 사흘 전에 한다.")
+    made.add("구매 규정.md", "신청은 이레 전에 한다.")
+    assert made.search("휴가 신청").hits[0].passage.document_name == "휴가 규정.md"
+
+
+def test_indexing_tells_its_progress_and_lets_a_stop_through():
+    steps = []
+    made = engine()
+    made.index([chunk(i, DEPLOY) for i in range(70)], "t", lambda done, total: steps.append(done))
+    assert steps == [32, 64, 70]
+
+    def stop(done, total):
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        made.index([chunk(0, DEPLOY)], "t", stop)
+
+
+def test_an_empty_scope_finds_nothing(library):
+    found = library.engine.search("숙박비", Scope((), ScopeReason.EXPLICIT), library.store)
+    assert found.hits == ()
+    assert not found.gate.relevant
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("숙박비 상한은?", QuestionType.SINGLE),
+        ("두 규정의 차이는?", QuestionType.COMPARE),
+        ("A vs B", QuestionType.COMPARE),
+        ("각각의 예산은?", QuestionType.MULTI),
+        ("안녕하세요!", QuestionType.SMALLTALK),
+        ("thank you", QuestionType.SMALLTALK),
+        ("안녕하세요, 숙박비 상한은 얼마인가요?", QuestionType.SINGLE),
+    ],
+)
+def test_the_kind_of_a_question_decides_its_plan(library, query, kind):
+    plan = library.search(query).plan
+    assert plan.question_type is kind
+    assert plan.needs_multi_doc == (kind in (QuestionType.MULTI, QuestionType.COMPARE))
+
+
+def test_a_comparison_shows_several_documents():
+    one, other = uuid4(), uuid4()
+    hits = [hit(i, document=one) for i in range(6)] + [hit(9, document=other)]
+    chosen = rerank.choose("q", hits, 4, reranker=None, several=True)
+    assert {h.passage.document_id for h in chosen} == {one, other}
+    assert [h.passage.key for h in chosen] == [0, 1, 2, 9]
+
+
+def test_a_named_top_k_is_exact(library):
+    assert library.search("두 규정의 차이는?", top_k=1).plan.top_k == 1
+
+
+def test_fusion_adds_weighted_ranks_and_keeps_the_scores_of_each_leg():
+    fused = rrf.fuse({"a": ([hit(1, bm25=3.0), hit(2)], 1.0), "b": ([hit(2, similarity=0.9)], 1.0)})
+    assert [h.passage.key for h in fused] == [2, 1]
+    assert fused[0].scores["rank_b"] == 1
+    assert fused[1].scores["bm25"] == 3.0
+
+
+def test_a_leg_without_weight_changes_nothing():
+    fused = rrf.fuse({"a": ([hit(1)], 1.0), "b": ([hit(2)], 0.0)})
+    assert [h.passage.key for h in fused] == [1]
+
+
+def test_mmr_puts_a_repeated_passage_back():
+    hits = [hit(1, 1.0, text="a b c d"), hit(2, 0.99, text="a b c d"), hit(3, 0.9, text="e f g h")]
+    assert [h.passage.key for h in mmr.select(hits, 3)] == [1, 3, 2]
+
+
+def test_a_stuffed_passage_wins_at_most_its_own_place(library):
+    words = "숙박비 정산 여비 규정 출장 한도 예산 휴가 보안 계약 구매 인사 " * 300
+    library.add("자주 묻는 질문.md", words)
+    found = library.search("숙박비 상한은?")
+    assert found.hits[0].passage.document_name == "여비 규정.md"
+
+
+@pytest.mark.parametrize(
+    ("query", "relevant"),
+    [
+        ("숙박비 상한은?", True),
+        ("정산은 며칠 안에 해야 하나요?", True),
+        ("which port does the service listen on?", True),
+        ("후쿠오카 여행 일정 짜줘", False),
+        ("오늘 기분이 너무 우울해", False),
+        ("안녕하세요", False),
+        ("what is the capital of France?", False),
+    ],
+)
+def test_the_gate_tells_the_documents_questions_from_others(library, query, relevant):
+    gate = library.search(query).gate
+    assert 0 <= gate.score <= 1
+    assert gate.relevant == relevant
+
+
+def test_the_gate_threshold_is_a_setting():
+    made = Library(engine(config=RagConfig(gate_threshold=0.999)))
+    made.add("여비 규정.md", RULES)
+    assert not made.search("정산 기한은?").gate.relevant
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "이 문서 요약해줘",
+        "무슨 내용이야?",
+        "핵심만 정리해줘",
+        "summarize this document",
+        "what's this about?",
+    ],
+)
+def test_questions_on_the_chats_documents_as_a_whole_go_to_them(library, query):
+    scope = library.scope(ScopeReason.CHAT)
+    found = library.engine.search(query, scope, library.store)
+    assert found.gate.relevant
+    assert [h.passage.index for h in found.hits] == [0, 0, 0, 0]
+
+
+def test_with_all_documents_in_scope_only_a_question_that_mentions_documents_goes_to_them(library):
+    assert not library.search("무슨 내용이야?").gate.relevant
+    assert library.search("올린 문서 요약해줘").gate.relevant
+
+
+WORDS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12)
+
+
+@given(st.lists(WORDS, min_size=2, max_size=12), WORDS)
+def test_the_memory_store_ranks_as_rank_bm25_does(documents, query):
+    store = MemoryStore()
+    for index, words in enumerate(documents):
+        counts = {word: words.count(word) for word in words}
+        store.add(uuid4(), str(index), [IndexedChunk(chunk(0, " ".join(words)), counts, None)])
+    oracle = BM25Okapi(documents, k1=bm25.K1, b=bm25.B)
+    total = len(documents)
+    oracle.idf = {word: bm25.idf(sum(word in d for d in documents), total) for word in "abcdefgh"}
+    expected = oracle.get_scores(query)
+    counts = {word: query.count(word) for word in query}
+    found = {h.passage.key: h.score for h in store.bm25(counts, 100)}
+    assert all(found.get(i, 0.0) == pytest.approx(score) for i, score in enumerate(expected))
+
+
+def test_coverage_in_a_tiny_scope_is_near_the_share_of_terms():
+    store = MemoryStore()
+    store.add(uuid4(), "d", [IndexedChunk(chunk(0, "x"), {"a": 1, "b": 1}, None)])
+    (found,) = store.bm25({"a": 1, "b": 1, "c": 1}, 5)
+    assert found.scores["coverage"] == pytest.approx(2 / 3, abs=0.05)
