@@ -6,7 +6,7 @@ import pytest
 
 from nura.embedded import session
 
-LIGHT = ("tests/rag/", "tests/documents/parsers/")
+LIGHT = ("tests/rag/", "tests/documents/parsers/", "tests/e2e/")
 """Folders of tests that need no database: they alone start nothing."""
 
 _services = contextlib.ExitStack()

@@ -1,0 +1,29 @@
+"""Moves that many browser tests make."""
+
+from playwright.sync_api import Page, expect
+
+DONE_WITHIN = 30_000
+
+
+def ask(page: Page, question: str) -> None:
+    """Write a question and press Enter."""
+    page.locator("#composer-input").fill(question)
+    page.locator("#composer-input").press("Enter")
+
+
+def answer(page: Page, number: int = -1):
+    """The answer with this number, complete."""
+    found = page.locator(".msg-answer").nth(number)
+    expect(found.locator(".msg-actions")).to_be_visible(timeout=DONE_WITHIN)
+    return found
+
+
+def text_of(found) -> str:
+    """What an answer says, as its reader sees it."""
+    return str(found.locator(".prose").inner_text()).strip()
+
+
+def chat_id(page: Page) -> str:
+    """The chat in the address."""
+    page.wait_for_url("**/c/*")
+    return page.url.rpartition("/c/")[2].partition("?")[0]

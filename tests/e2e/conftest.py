@@ -1,0 +1,126 @@
+"""A real Chromium before the whole product; both end with the last test of this folder.
+
+(Playwright keeps an event loop running in the thread that it was started in.)
+"""
+
+import os
+import shutil
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from nura.bootstrap import BROWSERS
+from tests.e2e.people import Person
+from tests.e2e.watching import Watch
+from tests.servers.llm import LLMServer, Stream
+from tests.support import ROOT, Product
+
+SAMPLES = ROOT / "nura" / "samples"
+MANUAL = "라온 HX-200 환기청정기 사용 설명서.md"
+NOTICE = "해솔시 통합돌봄 정보시스템 제안요청서.pdf"
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.startswith("tests/e2e/"):
+            item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.product)
+
+
+@pytest.fixture(scope="package")
+def chromium():
+    """The system's Chromium, without a window."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine: install the package chromium")
+    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        options = [*as_root, "--disable-gpu", "--disable-dev-shm-usage"]
+        browser = playwright.chromium.launch(executable_path=program, args=options)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def product():
+    """The product as it comes: no model configured."""
+    with Product() as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def llm():
+    """A stand-in for a language model."""
+    with LLMServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+def product_with_model(llm):
+    """The product with the stand-in as its language model."""
+    with Product(NURA_LLM_BASE_URL=llm.url, NURA_LLM_MODEL="stand-in") as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def reader(product):
+    """Somebody with a Korean manual and a Korean PDF."""
+    person = Person(product, "reader")
+    person.upload(SAMPLES / "ventilator-manual.md", MANUAL)
+    person.upload(SAMPLES / "care-system-notice.pdf", NOTICE)
+    person.wait_for_documents()
+    return person
+
+
+@pytest.fixture(scope="package")
+def talker(product_with_model):
+    """Somebody without documents whose answers the stand-in writes."""
+    return Person(product_with_model, "talker")
+
+
+@pytest.fixture(autouse=True)
+def _plain_model(request):
+    yield
+    if "llm" in request.fixturenames or "talker" in request.fixturenames:
+        request.getfixturevalue("llm").default = Stream()
+
+
+@pytest.fixture
+def windows(chromium):
+    """Opens browser windows; each is watched, and none may have done anything foul."""
+    watches, contexts = [], []
+
+    def open_window(person=None, product=None, **options):
+        where = (person.product if person else product).url
+        settings = {"viewport": {"width": 1280, "height": 800}, "locale": "ko-KR", **options}
+        context = chromium.new_context(base_url=where, **settings)
+        context.set_default_timeout(15_000)
+        if person:
+            context.add_cookies(person.cookies())
+        contexts.append(context)
+        watch = Watch(context, where)
+        watches.append(watch)
+        return context.new_page()
+
+    open_window.watches = watches
+    yield open_window
+    for context in contexts:
+        context.close()
+    for watch in watches:
+        watch.assert_clean()
+
+
+@pytest.fixture
+def page(windows, reader):
+    """A window of the reader's, on the first screen."""
+    window = windows(reader)
+    window.goto("/")
+    return window
+
+
+@pytest.fixture
+def talk(windows, talker):
+    """A window of the talker's, on the first screen."""
+    window = windows(talker)
+    window.goto("/")
+    return window

@@ -1,0 +1,82 @@
+"""Users of a running product, over its REST API: what a test needs before it opens a window."""
+
+import json
+import mimetypes
+import uuid
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import HTTPCookieProcessor, Request, build_opener
+
+from tests.support import Product, wait_until
+
+PASSWORD = "correct-horse-9"
+
+
+class Person:
+    """An account of a product, with its API key and a signed-in session."""
+
+    def __init__(self, product: Product, name: str) -> None:
+        self.product = product
+        self.name = name
+        self.key = product.create_user(name, PASSWORD)
+        self._browser = HTTPCookieProcessor()
+        self._opener = build_opener(self._browser)
+        self._sign_in()
+
+    def _sign_in(self) -> None:
+        address = f"{self.product.url}/accounts/login/"
+        self._opener.open(address).read()
+        token = next(c.value for c in self._browser.cookiejar if c.name == "csrftoken")
+        form = {"login": self.name, "password": PASSWORD, "csrfmiddlewaretoken": token}
+        answer = self._opener.open(Request(address, urlencode(form).encode()))
+        assert answer.url == f"{self.product.url}/", answer.url
+
+    def cookies(self) -> list[dict[str, Any]]:
+        """The session, as a browser takes it."""
+        return [
+            {"name": cookie.name, "value": cookie.value, "url": self.product.url}
+            for cookie in self._browser.cookiejar
+        ]
+
+    def api(self, path: str, body: Any = None, method: str = "") -> Any:
+        """The JSON that a call of the REST API answers."""
+        data = None if body is None else json.dumps(body).encode()
+        return self._call(path, data, {"Content-Type": "application/json"}, method)
+
+    def upload(self, path: Path, name: str = "") -> dict[str, Any]:
+        """Upload a file; the document."""
+        boundary = uuid.uuid4().hex
+        name = name or path.name
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        head = (
+            f"--{boundary}\r\nContent-Disposition: form-data; "
+            f'name="file"; filename="{name}"\r\nContent-Type: {kind}\r\n\r\n'
+        )
+        body = head.encode() + path.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
+        headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+        document: dict[str, Any] = self._call("documents", body, headers)
+        return document
+
+    def wait_for_documents(self) -> None:
+        """Wait until every document has been processed."""
+        wait_until(lambda: not self.api("documents?status=PROCESSING")["count"], 90, step=0.2)
+        assert not self.api("documents?status=FAILED")["count"]
+
+    def messages(self, chat_id: str) -> list[dict[str, Any]]:
+        """The messages of a chat as stored."""
+        rows: list[dict[str, Any]] = self.api(f"chats/{chat_id}/messages?page_size=100")["results"]
+        return rows
+
+    def _call(
+        self, path: str, data: bytes | None, headers: dict[str, str], method: str = ""
+    ) -> Any:
+        request = Request(
+            f"{self.product.url}/api/v1/{path}",
+            data,
+            {"Authorization": f"Token {self.key}", **headers},
+            method=method or None,
+        )
+        with build_opener().open(request, timeout=60) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
