@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from chats.models import Chat
@@ -23,6 +24,7 @@ SELECTED_DOCUMENTS = 50
 
 
 @require_GET
+@never_cache
 @login_required
 def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse:
     """A chat, or the first screen of a new one."""
@@ -46,6 +48,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
 
 
 @require_GET
+@never_cache
 @login_required
 def sidebar_panel(request: HttpRequest) -> HttpResponse:
     """The chats of the sidebar, searched or continued."""

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from documents.models import Chunk, Document
@@ -40,6 +41,7 @@ TEXT_METADATA = 300
 
 
 @require_GET
+@never_cache
 @login_required
 def document_list(request: HttpRequest) -> HttpResponse:
     """The table of documents; only the table when htmx asks."""
@@ -59,6 +61,7 @@ def document_list(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
+@never_cache
 @login_required
 def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     """What is known of one document, and the chunks made of it."""

@@ -13,8 +13,10 @@ export class ApiError extends Error {
   }
 }
 
+/** From the cookie, which a sign-in in another tab renews; the form's own copy where scripts may not read cookies. */
 export function csrfToken() {
-  return document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
+  const cookie = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
+  return cookie ?? document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
 }
 
 /** What a failed response says, as an ApiError. */

@@ -1,13 +1,19 @@
 // The sources under an answer, and the small card that a marker shows when pointed at.
 
 import { byId, el, icon, placeBeside } from "./dom.js";
-import { percent, t, tn } from "./strings.js";
+import { pageLabel, percent, t, tn } from "./strings.js";
 
 /** Passages by their slot: one group a document, as the markers count them. */
 function bySlot(sources) {
   const groups = new Map();
   for (const source of sources) groups.set(source.slot, [...(groups.get(source.slot) ?? []), source]);
   return [...groups.values()];
+}
+
+/** Every page that the passages touch. */
+function pagesOf(group) {
+  const pages = group.flatMap((one) => [one.page, ...(one.boxes ?? []).map((box) => box.page)]);
+  return [...new Set(pages.filter(Boolean))].sort((one, other) => one - other);
 }
 
 /** Cited documents as cards; those only looked at behind a button. Null when the answer has none. */
@@ -39,7 +45,7 @@ function more(reviewed, message, hooks) {
 
 function card(group, message, hooks) {
   const [source] = group;
-  const pages = [...new Set(group.map((one) => one.page).filter(Boolean))].sort((one, other) => one - other);
+  const pages = pagesOf(group);
   const section = group.length === 1 ? source.section : "";
   const facts = [pages.length ? t("page", { page: pages.join(", ") }) : "", section].filter(Boolean);
   if (!facts.length) facts.push(tn("passages", group.length));
@@ -91,7 +97,7 @@ export function watchMarkers(root, sourcesOf) {
 }
 
 function fill(card, source) {
-  const facts = [source.page ? t("page", { page: source.page }) : null, source.section].filter(Boolean).join(" · ");
+  const facts = [pageLabel(source), source.section].filter(Boolean).join(" · ");
   card.replaceChildren(
     el("div", { class: "hover-head" }, icon("file-text", "icon-s"), el("strong", { text: source.document_name })),
     facts ? el("p", { class: "hover-facts", text: facts }) : "",

@@ -93,6 +93,7 @@ function becomeChat(id, title) {
   composer.taken();
   history.replaceState(null, "", `/c/${id}`);
   byId("chat-current").value = id;
+  for (const next of document.querySelectorAll("input[name=next]")) next.value = location.pathname;
   showTitle(title.slice(0, 50));
 }
 

@@ -2,7 +2,7 @@
 
 import { el, icon } from "./dom.js";
 import { highlight } from "./highlight.js";
-import { t } from "./strings.js";
+import { pageLabel, t } from "./strings.js";
 
 const MARKER = /\[(\d{1,3})\]/g;
 
@@ -66,7 +66,7 @@ function partsOf(text, bySlot) {
 }
 
 function citation(source) {
-  const where = source.page ? `${source.document_name}, ${t("page", { page: source.page })}` : source.document_name;
+  const where = source.page ? `${source.document_name}, ${pageLabel(source)}` : source.document_name;
   return el("button", {
     type: "button",
     class: "cite",

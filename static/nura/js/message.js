@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { el, icon, iconButton } from "./dom.js";
 import { sourceCards } from "./cards.js";
 import { StreamedMarkdown } from "./stream.js";
-import { fileSize, has, locale, longTime, shortTime, t, tn } from "./strings.js";
+import { fileSize, has, locale, longTime, pageLabel, shortTime, t, tn } from "./strings.js";
 import { copyText, toast } from "./toast.js";
 
 const LONG_QUESTION = 1400;
@@ -205,7 +205,7 @@ export class AnswerView {
     const lines = (this.message.sources ?? [])
       .filter((source) => source.cited !== false)
       .map((source) => {
-        const page = source.page ? `, ${t("page", { page: source.page })}` : "";
+        const page = source.page ? `, ${pageLabel(source)}` : "";
         return `[${source.slot}] ${source.document_name}${page}`;
       });
     return lines.length ? `${this.message.content}\n\n${t("sources")}\n${lines.join("\n")}` : this.message.content;

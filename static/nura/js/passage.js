@@ -1,30 +1,13 @@
 // One source drawn: what it is, its rendered page with the passage marked, or its text with what stands around it.
 
-import { get } from "./api.js";
+import { fetchChunk, fetchDocument, indexOf } from "./chunks.js";
 import { el, icon, iconButton } from "./dom.js";
 import { render } from "./markdown.js";
-import { fileSize, percent, t } from "./strings.js";
+import { fileSize, pageLabel, percent, t } from "./strings.js";
 
 const LONGEST_OVERLAP = 600;
 const SHORTEST_OVERLAP = 12;
-const documents = new Map();
-
-function fetchDocument(id) {
-  if (!documents.has(id)) {
-    const asked = get(`/documents/${id}`);
-    documents.set(id, asked);
-    asked.catch(() => documents.delete(id));
-  }
-  return documents.get(id);
-}
-
-/** The chunk at `index`, or null: chunks are listed in order, one a page here. */
-async function fetchChunk(documentId, index) {
-  if (index < 0) return null;
-  const path = `/documents/${documentId}/chunks?page_size=1&page=${index + 1}`;
-  const answer = await get(path).catch(() => null);
-  return answer?.results?.[0] ?? null;
-}
+const MOST_PAGES = 3;
 
 /** Fill `root` with `source`; `action` is a button of the caller's. */
 export async function drawSource(root, source, action) {
@@ -52,7 +35,7 @@ export async function drawSource(root, source, action) {
 
 function heading(source) {
   const facts = [
-    source.page ? t("page", { page: source.page }) : null,
+    pageLabel(source),
     source.section || null,
     `${t("similarity")} ${percent(source.similarity)}`,
     t(source.cited === false ? "looked_at" : "cited"),
@@ -95,55 +78,61 @@ function snapshot(source, why) {
 /** The passage as text below its page, for reading and copying. */
 function quote(source) {
   const text = el("blockquote", { class: "passage-text", text: source.content_preview });
-  const index = Number(source.chunk_id.split("_").pop());
+  const index = indexOf(source);
   fetchChunk(source.document_id, index).then((chunk) => {
     if (chunk) text.textContent = chunk.text;
   });
   return el("section", { class: "passage-quote" }, el("h4", { text: t("passage") }), text);
 }
 
-/** A rendered page with the boxes of the passage laid over it, and steps to its neighbours. */
+/** The rendered pages of a passage with its boxes laid over them, and steps to their neighbours. */
 class PageView {
   constructor(source, document_) {
     this.source = source;
     this.document = document_;
-    this.page = source.page;
-    this.sheet = el("div", { class: "page-sheet" });
+    const touched = (source.boxes ?? []).map((box) => box.page);
+    this.pages = [...new Set([source.page, ...touched])].sort((one, other) => one - other).slice(0, MOST_PAGES);
+    this.sheets = el("div", { class: "page-sheets" });
     this.label = el("span", { class: "page-number" });
     this.previous = iconButton("chevron-left", t("previous_page"), { on: { click: () => this.turn(-1) } });
     this.next = iconButton("chevron-right", t("next_page"), { on: { click: () => this.turn(1) } });
     const bar = el("div", { class: "page-bar" }, this.previous, this.label, this.next);
-    this.root = el("div", { class: "page-view" }, bar, this.sheet);
+    this.root = el("div", { class: "page-view" }, bar, this.sheets);
     this.draw();
   }
 
   turn(step) {
-    this.page += step;
+    this.pages = [step < 0 ? this.pages[0] - 1 : this.pages.at(-1) + 1];
     this.draw();
   }
 
   draw() {
-    const total = this.document.page_count ?? this.page;
-    this.label.textContent = t("page_of", { page: this.page, total });
-    this.previous.disabled = this.page <= 1;
-    this.next.disabled = this.page >= total;
-    const image = el("img", { alt: t("page_image", { page: this.page }), decoding: "async" });
-    this.sheet.classList.add("loading");
-    this.sheet.replaceChildren(image, ...this.marks());
-    image.addEventListener("load", () => {
-      this.sheet.classList.remove("loading");
-      this.sheet.querySelector(".page-mark")?.scrollIntoView({ block: "center", behavior: "instant" });
-    });
-    image.addEventListener("error", () => {
-      this.sheet.classList.remove("loading");
-      this.sheet.replaceChildren(el("p", { class: "note", text: t("no_page_image") }));
-    });
-    image.src = `/api/v1/documents/${this.document.id}/pages/${this.page}.png`;
+    const [first, last] = [this.pages[0], this.pages.at(-1)];
+    const total = this.document.page_count ?? last;
+    this.label.textContent = t("page_of", { page: last > first ? `${first}–${last}` : first, total });
+    this.previous.disabled = first <= 1;
+    this.next.disabled = last >= total;
+    this.sheets.replaceChildren(...this.pages.map((page) => this.sheet(page, page === first)));
   }
 
-  marks() {
+  sheet(page, isFirst) {
+    const image = el("img", { alt: t("page_image", { page }), decoding: "async" });
+    const sheet = el("div", { class: "page-sheet loading" }, image, this.marks(page));
+    image.addEventListener("load", () => {
+      sheet.classList.remove("loading");
+      if (isFirst) sheet.querySelector(".page-mark")?.scrollIntoView({ block: "center", behavior: "instant" });
+    });
+    image.addEventListener("error", () => {
+      sheet.classList.remove("loading");
+      sheet.replaceChildren(el("p", { class: "note", text: t("no_page_image") }));
+    });
+    image.src = `/api/v1/documents/${this.document.id}/pages/${page}.png`;
+    return sheet;
+  }
+
+  marks(page) {
     return (this.source.boxes ?? [])
-      .filter((box) => box.page === this.page)
+      .filter((box) => box.page === page)
       .map((box) => {
         const mark = el("div", { class: "page-mark" });
         mark.style.left = `${box.x0 * 100}%`;
@@ -157,7 +146,7 @@ class PageView {
 
 /** The passage marked within what comes before and after it. */
 async function textView(source, document_) {
-  const index = Number(source.chunk_id.split("_").pop());
+  const index = indexOf(source);
   const [before, chunk, after] = await Promise.all(
     [index - 1, index, index + 1].map((one) => (one < document_.chunk_count ? fetchChunk(source.document_id, one) : null)),
   );

@@ -27,6 +27,13 @@ export function tn(key, count, values = {}) {
   return t(one ? `${key}.one` : key, { count: count.toLocaleString(locale), ...values });
 }
 
+/** Where a source stands: "p. 3", "p. 3–4", or nothing for formats without pages. */
+export function pageLabel(source) {
+  if (!source.page) return "";
+  const last = Math.max(source.page, ...(source.boxes ?? []).map((box) => box.page));
+  return t("page", { page: last > source.page ? `${source.page}–${last}` : source.page });
+}
+
 const UNITS = ["B", "KB", "MB", "GB"];
 
 export function fileSize(bytes) {

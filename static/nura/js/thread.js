@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { watchMarkers } from "./cards.js";
 import { announce, byId, el } from "./dom.js";
+import { bestPassage, claimBefore } from "./match.js";
 import { AnswerView, questionView } from "./message.js";
 import { t } from "./strings.js";
 import { copyText } from "./toast.js";
@@ -202,13 +203,16 @@ export class Thread extends EventTarget {
 
   clicked(event) {
     const marker = event.target.closest(".cite");
-    if (marker) {
-      const { message } = this.answerOf(marker);
-      const source = message.sources.find((one) => one.slot === Number(marker.dataset.slot));
-      this.hooks.openSource(message, source, marker);
-    }
+    if (marker) this.openMarked(marker);
     const copy = event.target.closest("[data-copy-code]");
     if (copy) copyText(copy.closest(".code-box").querySelector("code").textContent, copy);
+  }
+
+  async openMarked(marker) {
+    const { message } = this.answerOf(marker);
+    const passages = message.sources.filter((one) => one.slot === Number(marker.dataset.slot));
+    const source = await bestPassage(claimBefore(marker), passages);
+    this.hooks.openSource(message, source, marker);
   }
 
   watchScroll() {

@@ -1,0 +1,29 @@
+// Documents and their chunks, fetched once a page.
+
+import { get } from "./api.js";
+
+const MOST = 200;
+const kept = new Map();
+
+/** The answer to `path`, asked once; failures are asked again. */
+function once(path) {
+  if (!kept.has(path)) {
+    if (kept.size > MOST) kept.clear();
+    const asked = get(path);
+    kept.set(path, asked);
+    asked.catch(() => kept.delete(path));
+  }
+  return kept.get(path);
+}
+
+export const fetchDocument = (id) => once(`/documents/${id}`);
+
+/** The number of a source's chunk in its document: chunk ids end with it. */
+export const indexOf = (source) => Number(source.chunk_id.split("_").pop());
+
+/** The chunk at `index`, or null: chunks are listed in order, one a page here. */
+export async function fetchChunk(documentId, index) {
+  if (index < 0) return null;
+  const answer = await once(`/documents/${documentId}/chunks?page_size=1&page=${index + 1}`).catch(() => null);
+  return answer?.results?.[0] ?? null;
+}
