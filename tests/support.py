@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self
+from uuid import uuid4
 
 import psutil
 
@@ -61,7 +62,7 @@ class Product:
         self.process: subprocess.Popen[bytes] | None = None
         self._options = [] if seed else ["--no-seed"]
         self._environment = environment
-        self._log = Path(tempfile.mkstemp(prefix="nura-product-", suffix=".log")[1])
+        self._log = Path(tempfile.gettempdir()) / f"nura-product-{uuid4().hex[:12]}.log"
 
     def __enter__(self) -> Self:
         self.start()
@@ -174,7 +175,7 @@ class Product:
     @property
     def log(self) -> str:
         """All that it said so far."""
-        return self._log.read_text(errors="replace")
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def _settled(self) -> bool:
         assert self.process is not None

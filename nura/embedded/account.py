@@ -1,8 +1,10 @@
 """Which system user the services run as. Postgres refuses to run as root, so root steps down."""
 
+import contextlib
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +34,16 @@ def service_account(data_dir: Path) -> Account | None:
 
 
 def give(folder: Path, account: Account | None) -> None:
-    """Make a private folder that belongs to the account."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Make a private folder that belongs to the account. Raises `RuntimeError` on a stranger's.
+
+    The stand-in for a long path lies in /tmp, where anybody may have put something of its name.
+    """
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    found = folder.lstat()
+    ours = {os.geteuid(), account.uid if account else os.geteuid()}
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in ours:
+        raise RuntimeError(f"{folder} belongs to somebody else; remove it or move the data folder")
     folder.chmod(0o700)
     if account:
         os.chown(folder, account.uid, account.gid)
@@ -52,13 +62,11 @@ def let_in(data_dir: Path, account: Account | None) -> None:
 
 
 def _owner(folder: Path) -> Account | None:
-    if not folder.exists() or not (uid := folder.stat().st_uid):
+    """By number: in a new container the name may be gone, and only `initdb` asks for a name."""
+    if not folder.exists() or not folder.stat().st_uid:
         return None
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        return None
-    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+    found = folder.stat()
+    return Account(f"#{found.st_uid}", found.st_uid, found.st_gid)
 
 
 def _named(name: str) -> Account | None:

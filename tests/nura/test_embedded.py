@@ -1,5 +1,6 @@
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 
@@ -73,7 +74,17 @@ def test_a_path_too_long_for_a_socket_gets_a_stand_in(tmp_path):
         assert postgres.answers(folder)
         assert redis.answers(folder)
     assert locations.socket_dir(folder).parent != folder
-    assert locations.socket_dir(folder).stat().st_mode & 0o077 == 0
+    stand_in = locations.socket_dir(folder)
+    assert stand_in.stat().st_mode & 0o077 == 0
+    shutil.rmtree(stand_in)
+
+
+def test_a_link_in_place_of_the_socket_folder_is_refused(tmp_path):
+    (tmp_path / "other").mkdir(mode=0o755)
+    (tmp_path / "run").symlink_to(tmp_path / "other")
+    with pytest.raises(RuntimeError, match="somebody else"), services(tmp_path):
+        pass
+    assert (tmp_path / "other").stat().st_mode & 0o777 == 0o755
 
 
 def test_only_one_process_holds_a_folder(tmp_path):
@@ -111,6 +122,18 @@ def test_root_runs_the_services_as_a_user_without_privileges(tmp_path):
         assert owner != 0
         assert tmp_path.parent.stat().st_mode & 0o077 == 0
         assert account.service_account(tmp_path).uid == owner
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root steps down")
+def test_data_of_a_user_whose_name_is_gone_is_served_as_that_user(tmp_path):
+    with services(tmp_path):
+        pass
+    for path in (*tmp_path.rglob("*"),):
+        if path.parts[len(tmp_path.parts)] in {"postgres", "redis", "run"}:
+            os.chown(path, 54321, 54321)
+    with services(tmp_path):
+        assert postgres.answers(tmp_path)
+        assert account.service_account(tmp_path).uid == 54321
 
 
 def test_a_stop_is_forced_when_the_program_does_not_listen(tmp_path):
