@@ -1,8 +1,16 @@
 """Moves that many browser tests make."""
 
+from pathlib import Path
+
 from playwright.sync_api import Page, expect
 
 DONE_WITHIN = 30_000
+
+
+def script(name: str) -> str:
+    """A function to run in the page, without its comment."""
+    text = (Path(__file__).parent / "scripts" / f"{name}.js").read_text(encoding="utf-8")
+    return text.partition("\n")[2].strip()
 
 
 def ask(page: Page, question: str) -> None:

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 
 from tests.e2e.chat import answer, ask, chat_id, text_of
 from tests.e2e.conftest import MANUAL, NOTICE
+from tests.support import wait_until
 
 MANUAL_QUESTION = "헤파 필터는 언제 교체하나요?"
 NOTICE_QUESTION = "통합돌봄 정보시스템 사업 예산은 얼마인가요?"
@@ -39,7 +40,7 @@ def test_a_marker_of_a_pdf_opens_its_page_with_the_passage_marked(page):
     done.locator(".cite").first.click()
     picture = page.locator("#panel .page-sheet img")
     expect(picture).to_be_visible()
-    page.wait_for_function("document.querySelector('#panel .page-sheet img').naturalWidth > 500")
+    wait_until(lambda: picture.evaluate("(image) => image.naturalWidth") > 500)
     sheet = page.locator("#panel .page-sheet").bounding_box()
     marks = page.locator("#panel .page-mark")
     assert marks.count() > 0

@@ -1,0 +1,20 @@
+// Elements and attributes under `root` that may not stand in what was made of a Markdown text.
+(root) => {
+  const tags =
+    "A P BR HR H1 H2 H3 H4 H5 H6 STRONG EM S DEL CODE PRE BLOCKQUOTE UL OL LI " +
+    "TABLE THEAD TBODY TR TH TD SPAN SUB SUP DIV BUTTON";
+  const names = ["class", "title", "target", "rel", "tabindex", "role", "start"];
+  const isLink = (node, { name, value }) => node.tagName === "A" && name === "href" && /^(https?:|mailto:)/i.test(value);
+  const isOurs = ({ name }) => names.includes(name) || name.startsWith("aria-");
+
+  const foul = [];
+  for (const node of root.querySelectorAll("*")) {
+    if (node.closest(".code-copy, .cite")) continue;
+    if (!tags.split(" ").includes(node.tagName)) foul.push(node.tagName);
+    for (const attribute of node.attributes) {
+      if (isLink(node, attribute) || isOurs(attribute)) continue;
+      foul.push(`${node.tagName} ${attribute.name}=${attribute.value}`);
+    }
+  }
+  return foul;
+}

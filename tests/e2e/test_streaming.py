@@ -1,0 +1,141 @@
+"""An answer while it is being written: reloads, a second tab, stop, a model that fails."""
+
+from urllib.parse import urlencode
+
+from playwright.sync_api import expect
+
+from tests.e2e.chat import answer, ask, chat_id, text_of
+from tests.servers.llm import BreakOff, Failure, Hang, Stream
+from tests.support import wait_until
+
+WORDS = [f"{number}번째 문장은 가을바람처럼 천천히 흘러갑니다. " for number in range(1, 91)]
+WHOLE = "".join(WORDS).strip()
+SLOW = Stream(WORDS, delay=0.05)
+
+
+def shown(page, number=-1):
+    return text_of(page.locator(".msg-answer").nth(number))
+
+
+def wait_for_text(page, characters):
+    wait_until(lambda: len(shown(page)) >= characters)
+
+
+def test_a_reload_in_the_middle_of_an_answer_loses_no_character_and_doubles_none(talk, talker, llm):
+    llm.default = SLOW
+    ask(talk, "천천히 이야기해 줘")
+    for characters in (100, 900, 1800):
+        wait_for_text(talk, characters)
+        assert WHOLE.startswith(shown(talk))
+        talk.reload()
+        expect(talk.locator(".msg-answer")).to_have_count(1)
+    while not talk.locator(".msg-answer .msg-actions").count():
+        assert WHOLE.startswith(shown(talk))
+    assert text_of(answer(talk)) == WHOLE
+    assert talker.messages(chat_id(talk))[-1]["content"].strip() == WHOLE
+
+
+def test_a_reload_right_after_enter_does_not_lose_the_question(talk, talker, llm):
+    llm.default = Stream(["네"])
+    ask(talk, "바로새로고침")
+    talk.reload()
+    # taken by the server, or a draft again: in either case nothing has to be written anew
+    is_taken = talker.api("chats?" + urlencode({"q": "바로새로고침"}))["count"]
+    draft = talk.locator("#composer-input").input_value()
+    assert is_taken or draft == "바로새로고침"
+    talk.locator("#composer-input").fill("")
+
+
+def test_a_second_tab_follows_the_same_answer(talk, llm):
+    llm.default = SLOW
+    ask(talk, "두 창에서 볼게")
+    wait_for_text(talk, 200)
+    other = talk.context.new_page()
+    other.goto(f"/c/{chat_id(talk)}")
+    wait_for_text(other, 400)
+    assert WHOLE.startswith(shown(other))
+    assert text_of(answer(other)) == text_of(answer(talk)) == WHOLE
+
+
+def test_an_open_tab_shows_what_another_tab_asks(talk, llm):
+    llm.default = Stream(["첫 답입니다."])
+    ask(talk, "첫 질문")
+    answer(talk)
+    other = talk.context.new_page()
+    other.goto(f"/c/{chat_id(talk)}")
+    answer(other)
+    llm.default = Stream(["둘째 ", "답입니다."], delay=0.2)
+    ask(other, "둘째 질문")
+    assert text_of(answer(talk, 1)) == "둘째 답입니다."
+    expect(talk.locator(".msg-question .bubble")).to_have_text(["첫 질문", "둘째 질문"])
+
+
+def test_stop_keeps_what_was_written_and_hangs_up_on_the_model(talk, talker, llm):
+    llm.default = SLOW
+    ask(talk, "멈출 때까지 말해 줘")
+    wait_for_text(talk, 200)
+    talk.locator("#composer-send").click()
+    kept = text_of(answer(talk))
+    assert len(kept) >= 200
+    assert WHOLE.startswith(kept)
+    expect(talk.locator(".msg-answer .note")).to_be_visible()
+    stored = talker.messages(chat_id(talk))[-1]
+    assert (stored["status"], stored["content"].strip()) == ("STOPPED", kept)
+    assert llm.chats[-1].wait_closed_by_client()
+    llm.default = Stream(["다음 답"])
+    ask(talk, "이어서")
+    assert text_of(answer(talk, 1)) == "다음 답"
+
+
+def test_escape_stops_too_even_before_the_first_word(talk, talker, llm):
+    llm.default = Hang()
+    ask(talk, "대답하지 마")
+    chat = chat_id(talk)
+    expect(talk.locator("#composer-send.send-stop")).to_be_visible()
+    talk.keyboard.press("Escape")
+    expect(talk.locator(".msg-answer .note")).to_be_visible()
+    assert talker.messages(chat)[-1]["status"] == "STOPPED"
+
+
+def test_a_question_written_meanwhile_is_sent_after_the_answer(talk, llm):
+    llm.default = Stream(WORDS[:25], delay=0.05)
+    ask(talk, "첫째")
+    wait_for_text(talk, 50)
+    ask(talk, "둘째")
+    expect(talk.locator("#queue")).to_contain_text("둘째")
+    answer(talk, 1)
+    expect(talk.locator("#queue")).to_be_hidden()
+    expect(talk.locator(".msg-question .bubble")).to_have_text(["첫째", "둘째"])
+
+
+def test_a_model_that_refuses_leaves_a_sentence_and_a_way_on(talk, llm):
+    llm.default = Failure(401)
+    ask(talk, "비밀번호가 틀린 모델")
+    note = talk.locator(".msg-answer .note-error")
+    expect(note).to_contain_text("모델")
+    llm.default = Stream(["이제 됩니다."])
+    note.get_by_role("button").click()
+    expect(talk.locator("#composer-input")).to_have_value("비밀번호가 틀린 모델")
+    talk.keyboard.press("Enter")
+    assert text_of(answer(talk)) == "이제 됩니다."
+
+
+def test_a_model_that_breaks_off_leaves_what_it_said(talk, talker, llm):
+    llm.default = BreakOff(["여기까지는 ", "말했습니다"])
+    ask(talk, "끊기는 모델")
+    expect(talk.locator(".msg-answer .note-error")).to_be_visible()
+    assert shown(talk) == "여기까지는 말했습니다"
+    talk.reload()
+    expect(talk.locator(".msg-answer .note-error")).to_be_visible()
+    assert shown(talk) == "여기까지는 말했습니다"
+    assert talker.messages(chat_id(talk))[-1]["status"] == "FAILED"
+
+
+def test_a_lost_connection_is_taken_up_again(talk, llm):
+    llm.default = SLOW
+    ask(talk, "잠깐 끊길게")
+    wait_for_text(talk, 200)
+    talk.context.set_offline(True)
+    talk.evaluate("() => new Promise((done) => setTimeout(done, 800))")
+    talk.context.set_offline(False)
+    assert text_of(answer(talk)) == WHOLE
