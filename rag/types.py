@@ -110,10 +110,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as parsed.
-
-    `number` counts from 1; None where the format has no pages (then there is one).
-    """
+    """A page as parsed. `number` counts from 1; None where the format has no pages."""
 
     number: int | None
     text: str
@@ -141,10 +138,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
-    """A chunk with what search needs: lexical terms with their counts, and its vector (None.
-
-    Not embedded).
-    """
+    """A chunk with its lexical terms and their counts, and its vector (None: not embedded)."""
 
     chunk: Chunk
     terms: Mapping[str, int]
@@ -153,10 +147,7 @@ class IndexedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk as retrieved.
-
-    `key` is the store's own id; the public id is `{document_id}_{index}`.
-    """
+    """A chunk as retrieved. `key` is the store's own id."""
 
     key: int
     document_id: UUID
@@ -185,10 +176,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Whether the documents hold something on the question.
-
-    `score` is 0..1, relevant when >= `threshold`.
-    """
+    """Whether the documents hold something on the question; `score` is 0..1."""
 
     score: float
     threshold: float
@@ -255,10 +243,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a model's stream: text, or the closing account (usage.
-
-    `finish_reason` "stop" or "length").
-    """
+    """A piece of a model's stream: text, or the closing usage and reason ("stop", "length")."""
 
     text: str = ""
     usage: Usage | None = None
@@ -279,10 +264,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A step began: `retrieve`, `generate`.
-
-    `detail` is for people who look closely (numbers, names).
-    """
+    """A step began; `detail` is for people who look closely (numbers, names)."""
 
     step: str
     detail: Mapping[str, object] = field(default_factory=dict)

@@ -1,11 +1,13 @@
 """The answerer when no model is configured: the passages' own sentences, each with its source."""
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rag import prompts, sentences, tokenize
+from rag import prompts, tokenize
+from rag.generation import units
 from rag.generation.brief import Brief, Evidence
 from rag.neutral import neutralise
 from rag.types import Piece
@@ -13,7 +15,20 @@ from rag.types import Piece
 MOST = 4
 LONGEST = 400
 ENOUGH = 0.6
-"""A sentence is quoted when it scores at least this share of the best one."""
+"""A unit is quoted when it scores at least this share of the best one."""
+NEWS = 2
+"""Terms that a unit must hold beyond the question and its own headings."""
+HEADING = 0.5
+"""What a term counts that stands in the heading above a unit only."""
+NUMBER = 1.3
+"""A unit with a figure is worth more to a question that asks for one."""
+SAME = 0.8
+"""Share of terms from which on two units say the same."""
+_ASKS_NUMBER = re.compile(
+    r"얼마|언제|며칠|몇|기한|기간|날짜|일정|마감|how (?:many|much|long|often)|when|date|deadline",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d")
 _COMMAND = re.compile(
     r"(?:답|대답|답변|응답|출력|표시|포함|나열|삽입)(?:을|를)?\s*"
     r"(?:하세요|하시오|하라|해라|하십시오)|넣으세요|"
@@ -30,11 +45,12 @@ class _Candidate:
     order: tuple[int, int]
     slot: int
     text: str
+    about: str
     score: float
 
 
 class ExtractiveAnswerer:
-    """Quotes one to four sentences that hold most of the question, in the order of the passages.
+    """Quotes up to four units that hold most of the question, in the order of the passages.
 
     Deterministic.
     """
@@ -68,53 +84,62 @@ def _leading(evidence: Sequence[Evidence]) -> list[_Candidate]:
 
 
 def _best(brief: Brief) -> list[_Candidate]:
+    """The units that hold most of the question, each with news, none twice."""
     wanted = tokenize.query_terms(brief.question)
-    candidates = list(_candidates(brief.evidence))
-    held = list(tokenize.terms_of_all([item.text for item in candidates]))
-    rarity = _rarity(wanted, held)
-    scored = sorted(
-        (
-            _scored(item, terms, rarity, brief.evidence)
-            for item, terms in zip(candidates, held, strict=True)
-        ),
-        key=lambda item: (-item.score, item.order),
-    )
-    best = scored[0].score if scored else 0.0
-    kept = [item for item in scored[:MOST] if item.score >= best * ENOUGH]
-    return sorted(_distinct(kept), key=lambda item: item.order)
+    candidates = [item for item in _candidates(brief.evidence)]
+    held = [set(terms) for terms in tokenize.terms_of_all([item.text for item in candidates])]
+    about = [set(terms) for terms in tokenize.terms_of_all([item.about for item in candidates])]
+    weights = _weights(wanted, [own | context for own, context in zip(held, about, strict=True)])
+    asks_number = bool(_ASKS_NUMBER.search(brief.question))
+    scored = []
+    for item, own, context in zip(candidates, held, about, strict=True):
+        if len(own - set(wanted) - context) < NEWS:
+            continue  # a title, a heading, the question itself: tells nothing
+        score = sum(weight for term, weight in weights.items() if term in own)
+        score += HEADING * sum(
+            weight for term, weight in weights.items() if term in context and term not in own
+        )
+        if asks_number and _NUMBER.search(item.text):
+            score *= NUMBER
+        score *= 0.5 + 0.5 * brief.evidence[item.order[0]].relevance
+        scored.append((replace(item, score=score), own))
+    scored.sort(key=lambda pair: (-pair[0].score, pair[0].order))
+    return sorted(_distinct(scored), key=lambda item: item.order)
+
+
+def _weights(wanted: Mapping[str, int], held: Sequence[set[str]]) -> dict[str, float]:
+    """What each term of the question tells units apart by: little where nearly all hold it."""
+    total = len(held)
+    return {
+        term: math.log(1 + (total + 1) / (1 + sum(term in terms for terms in held)))
+        for term in wanted
+    }
+
+
+def _distinct(scored: Sequence[tuple[_Candidate, set[str]]]) -> list[_Candidate]:
+    """The best ones that are worth their place; what says the same again is left out."""
+    kept: list[tuple[_Candidate, set[str]]] = []
+    for item, terms in scored:
+        if len(kept) == MOST or item.score < scored[0][0].score * ENOUGH:
+            break
+        if all(_overlap(terms, others) < SAME for _, others in kept):
+            kept.append((item, terms))
+    return [item for item, _ in kept]
+
+
+def _overlap(left: set[str], right: set[str]) -> float:
+    return len(left & right) / max(1, min(len(left), len(right)))
 
 
 def _candidates(evidence: Sequence[Evidence]) -> Iterator[_Candidate]:
     for rank, item in enumerate(evidence):
-        for place, sentence in enumerate(sentences.split(neutralise(item.text))):
-            if not _COMMAND.search(sentence):
-                yield _Candidate((rank, place), item.slot, _cut(sentence), 0.0)
+        for place, unit in enumerate(units.cut(neutralise(item.text))):
+            if not _COMMAND.search(unit.text):
+                about = f"{item.document_name} {item.section} {unit.heading}"
+                yield _Candidate((rank, place), item.slot, _cut(unit.text), about, 0.0)
 
 
 def _cut(sentence: str) -> str:
     # a marker of the document's own would read as one of ours
     plain = re.sub(r"\[(\d+)\]", r"(\1)", sentence)
     return plain if len(plain) <= LONGEST else plain[: LONGEST - 1].rstrip() + "…"
-
-
-def _rarity(wanted: Mapping[str, int], held: Sequence[Mapping[str, int]]) -> dict[str, float]:
-    return {term: 1 / (1 + sum(term in terms for terms in held)) ** 0.5 for term in wanted}
-
-
-def _scored(
-    item: _Candidate,
-    terms: Mapping[str, int],
-    rarity: Mapping[str, float],
-    evidence: Sequence[Evidence],
-) -> _Candidate:
-    share = sum(weight for term, weight in rarity.items() if term in terms)
-    score = share * (0.5 + 0.5 * evidence[item.order[0]].relevance) / (1 + 0.1 * item.order[0])
-    return _Candidate(item.order, item.slot, item.text, score)
-
-
-def _distinct(items: Sequence[_Candidate]) -> list[_Candidate]:
-    """Overlapping chunks repeat sentences: the first reading stays."""
-    seen: dict[str, _Candidate] = {}
-    for item in items:
-        seen.setdefault(item.text, item)
-    return list(seen.values())

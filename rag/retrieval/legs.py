@@ -16,6 +16,8 @@ DEPTH = 30
 """Candidates that each leg brings to fusion."""
 
 
+JUDGES = 10
+"""Lexical candidates whose language tells what the documents are written in."""
 T = TypeVar("T")
 
 
@@ -61,6 +63,20 @@ class Legs:
         return self._timed(
             "similar", lambda: similarity.search(self.store, vector, known, self.depth)
         )
+
+    @functools.cached_property
+    def fusion_weight(self) -> float:
+        """How far the dense leg counts beside the lexical one.
+
+        The question's share, times the share of the best lexical passages that the embedder knows:
+        an English question to Korean documents must not be led to the few English passages.
+        """
+        best = self.lexical[:JUDGES]
+        if not self.dense or not best:
+            return self.weight if self.dense else 0.0
+        known = self.embedder.languages
+        knows = [dense_weight(hit.passage.text, known) >= similarity.KNOWN for hit in best]
+        return self.weight * sum(knows) / len(knows)
 
     def _timed(self, name: str, work: Callable[[], T]) -> T:
         started = time.perf_counter()

@@ -47,7 +47,7 @@ def by_bm25(legs: Legs, limit: int, *, bm25_weight: float) -> Sequence[Hit]:
 
 def by_rrf(legs: Legs, limit: int, *, bm25_weight: float) -> Sequence[Hit]:
     """Ranks of similarity, mmr and BM25 fused; the dense ones as far as the language is known."""
-    weight = legs.weight if legs.dense else 0.0
+    weight = legs.fusion_weight
     if not weight:
         return legs.lexical
     chosen = mmr.select(legs.dense, limit)

@@ -19,7 +19,7 @@ from rag.types import (
     ScopeReason,
     StrategyName,
 )
-from tests.rag.worlds import LetterEmbedder, Library, chunk, engine
+from tests.rag.worlds import LetterEmbedder, Library, chunk, engine, no_progress
 
 RULES = "제3조 숙박비 상한은 1박 90,000원이다. 제4조 정산은 귀임 후 5일 이내에 한다."
 SECURITY = "보안 서약서는 입사일에 제출한다. 비밀번호는 90일마다 바꾼다."
@@ -52,7 +52,7 @@ def test_a_korean_question_finds_its_passage_and_embeds_nothing(library):
 def test_korean_chunks_are_not_embedded_by_an_english_model():
     embedder = LetterEmbedder()
     made = engine(embedder=embedder)
-    korean, english = made.index([chunk(0, RULES), chunk(1, DEPLOY)], "문서", lambda a, b: None)
+    korean, english = made.index([chunk(0, RULES), chunk(1, DEPLOY)], "문서", no_progress)
     assert korean.vector is None
     assert len(english.vector) == 64
     assert embedder.embedded == [DEPLOY]
@@ -66,7 +66,7 @@ def test_a_multilingual_embedder_takes_part_in_korean():
     assert {"similarity", "bm25", "coverage", "rank_bm25"} <= set(found.hits[0].scores)
 
 
-@pytest.mark.parametrize("name", [name for name in StrategyName])
+@pytest.mark.parametrize("name", list(StrategyName))
 def test_every_strategy_answers_in_both_languages(library, name):
     for query, document in [
         ("숙박비 상한은?", "여비 규정.md"),
@@ -87,7 +87,7 @@ def test_the_title_helps_to_find_a_passage():
 def test_indexing_tells_its_progress_and_lets_a_stop_through():
     steps = []
     made = engine()
-    made.index([chunk(i, DEPLOY) for i in range(70)], "t", lambda done, total: steps.append(done))
+    made.index([chunk(i, DEPLOY) for i in range(70)], "t", lambda done, _: steps.append(done))
     assert steps == [32, 64, 70]
 
     def stop(done, total):

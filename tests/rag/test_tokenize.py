@@ -25,7 +25,7 @@ NOUNS = [
     "학교",
     "문서",
 ]
-PARTICLES = {
+PARTICLES = {  # by whether the noun ends in a consonant
     True: "은 이 을 과 으로 에서 의 만 까지 이라는 에서는",
     False: "는 가 를 와 로 에서 의 만 까지 라는 에서는",
 }

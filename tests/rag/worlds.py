@@ -82,6 +82,10 @@ def chunk(index: int, text: str, **fields) -> Chunk:
     return Chunk(index=index, text=text, start=0, end=len(text), **values)
 
 
+def no_progress(done: int, total: int) -> None:
+    """Nobody watches."""
+
+
 class Library:
     """Documents indexed by an engine."""
 
@@ -94,7 +98,7 @@ class Library:
         """A document of one chunk per text."""
         self.ids[name] = uuid4()
         chunks = [chunk(index, text, **fields) for index, text in enumerate(texts)]
-        indexed = self.engine.index(chunks, name, lambda done, total: None)
+        indexed = self.engine.index(chunks, name, no_progress)
         self.store.add(self.ids[name], name, indexed)
         return self.ids[name]
 
