@@ -3,7 +3,9 @@ import os
 import re
 import socket
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psutil
 import pytest
@@ -128,11 +130,17 @@ def test_two_commands_at_once_wait_for_each_other(tmp_path):
     assert len(set(keys)) == 2
 
 
-def test_it_runs_as_an_ordinary_user(tmp_path):
-    for place in (tmp_path.parent.parent, tmp_path.parent, tmp_path):
-        place.chmod(0o755)
-    python = _python_of_nobody(tmp_path)
-    folder = tmp_path / "var"
+@pytest.fixture
+def open_folder():
+    """A folder that everybody may enter: pytest closes its own to others, at any moment."""
+    with tempfile.TemporaryDirectory(prefix="nura-open-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_it_runs_as_an_ordinary_user(open_folder):
+    python = _python_of_nobody(open_folder)
+    folder = open_folder / "var"
     folder.mkdir()
     os.chown(folder, NOBODY, NOBODY)
     with Product(folder, python=python) as product:
