@@ -76,10 +76,7 @@ def _in_stream(detail: str) -> LLMError:
 
 
 def retry_after(value: str) -> float | None:
-    """Seconds of a Retry-After header (seconds or a date.
-
-    Never negative); None where it says nothing.
-    """
+    """Seconds of a Retry-After header (number or date), never negative; None if unreadable."""
     value = value.strip()
     try:
         return max(0.0, float(value))
