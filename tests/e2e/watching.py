@@ -43,7 +43,5 @@ class Watch:
 
     def assert_clean(self) -> None:
         """Fail with all that was seen."""
-        assert not self.breaches
-        assert not self.errors
-        assert not self.foreign
-        assert not self.dialogs
+        seen = [*self.breaches, *self.errors, *self.foreign, *self.dialogs]
+        assert not seen, "\n".join(seen)

@@ -1,0 +1,74 @@
+"""Signing up, in and out, in Korean and in English."""
+
+from playwright.sync_api import expect
+
+from tests.e2e.people import PASSWORD
+
+
+def sign_in(page, name, password):
+    page.locator("[name=login]").fill(name)
+    page.locator("[name=password]").fill(password)
+    page.locator("[name=password]").press("Enter")
+
+
+def test_somebody_signs_up_out_and_in_again(windows, product):
+    page = windows(product=product)
+    page.goto("/")
+    expect(page.locator("html")).to_have_attribute("lang", "ko")
+    page.get_by_role("link", name="회원가입").click()
+    page.locator("[name=username]").fill("민수")
+    page.locator("[name=email]").fill("minsu@example.com")
+    page.locator("[name=password1]").fill(PASSWORD)
+    page.locator("[name=password2]").fill(PASSWORD)
+    page.get_by_role("button", name="회원가입").click()
+    expect(page.locator("#composer-input")).to_be_visible()
+    page.locator(".side-user").click()
+    page.get_by_role("button", name="로그아웃").click()
+    page.goto("/")
+    expect(page.locator("[name=login]")).to_be_visible()
+    sign_in(page, "민수", PASSWORD)
+    expect(page.locator("#composer-input")).to_be_visible()
+
+
+def test_a_wrong_password_is_answered_with_a_sentence(windows, product, reader):
+    page = windows(product=product)
+    page.goto("/accounts/login/")
+    sign_in(page, reader.name, "not-the-password")
+    expect(page.locator(".card-body .errorlist")).to_contain_text("올바르지 않습니다")
+    assert "/accounts/login" in page.url
+
+
+def test_after_signing_in_one_is_where_one_wanted_to_be(windows, product, reader):
+    page = windows(product=product)
+    page.goto("/documents")
+    expect(page.locator("[name=login]")).to_be_visible()
+    sign_in(page, reader.name, PASSWORD)
+    page.wait_for_url("**/documents")
+
+
+def test_the_page_speaks_english_when_asked_to(page):
+    page.locator(".side-user").click()
+    page.get_by_role("button", name="English").click()
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    expect(page.locator("#composer-send")).to_have_attribute("aria-label", "Send")
+    page.goto("/documents")
+    expect(page.get_by_role("heading", name="Documents")).to_be_visible()
+    page.locator(".side-user").click()
+    page.get_by_role("button", name="한국어").click()
+    expect(page.locator("html")).to_have_attribute("lang", "ko")
+
+
+def test_an_english_browser_gets_the_choice_before_signing_in(windows, product):
+    page = windows(product=product)
+    page.goto("/accounts/login/")
+    page.get_by_role("button", name="English").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+
+def test_an_api_key_is_shown_once(page):
+    page.goto("/settings/keys")
+    page.get_by_role("button", name="만들기").click()
+    key = page.locator("#new-key").inner_text()
+    assert len(key) >= 40
+    page.goto("/settings/keys")
+    expect(page.locator("body")).not_to_contain_text(key)

@@ -1,0 +1,180 @@
+"""Files on their way in: chosen or dropped, watched until they are ready, refused in words."""
+
+import base64
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.chat import answer, ask, script, text_of
+from tests.e2e.conftest import SAMPLES
+from tests.e2e.people import Person
+from tests.support import wait_until
+
+READY = 60_000
+NOTE = "# 별빛 규정\n\n## 제3조\n\n별빛 휴가는 입사 2년 뒤부터 해마다 엿새입니다.\n"
+
+
+@pytest.fixture(scope="module")
+def newcomer(product):
+    """Somebody who has nothing yet."""
+    return Person(product, "newcomer")
+
+
+@pytest.fixture
+def fresh(windows, newcomer):
+    """A window of the newcomer's, whose documents of earlier tests are gone."""
+    for document in newcomer.api("documents?page_size=100")["results"]:
+        newcomer.api(f"documents/{document['id']}", method="DELETE")
+    window = windows(newcomer)
+    window.goto("/")
+    return window
+
+
+def note(name="별빛 규정.md", text=NOTE):
+    return {"name": name, "mimeType": "text/markdown", "buffer": text.encode()}
+
+
+def drop(page, name, kind, data):
+    file = {"name": name, "type": kind, "base64": base64.b64encode(data).decode()}
+    page.evaluate(script("drop"), [file])
+
+
+def test_a_chosen_file_is_followed_until_it_can_be_asked_about(fresh, newcomer):
+    fresh.evaluate(script("states"))
+    with fresh.expect_file_chooser() as chooser:
+        fresh.locator("#attach").click()
+    chooser.value.set_files(note())
+    chip = fresh.locator("#uploads .upload")
+    expect(chip).to_have_attribute("data-state", "completed", timeout=READY)
+    expect(chip).to_contain_text("완료")
+    states = fresh.evaluate("window.states")
+    assert states == [s for s in ("waiting", "uploading", "processing", "completed") if s in states]
+    assert {"uploading", "completed"} <= set(states)
+    expect(fresh.locator("#scope-text")).to_contain_text("1")
+    ask(fresh, "별빛 휴가는 며칠인가요?")
+    done = answer(fresh)
+    assert "엿새" in text_of(done)
+    expect(done.locator(".source-card")).to_contain_text("별빛 규정.md")
+    expect(fresh.locator(".msg-question .attached")).to_contain_text("별빛 규정.md")
+    stored = newcomer.api("documents")["results"]
+    assert [row["status"] for row in stored] == ["COMPLETED"]
+
+
+def test_a_dropped_pdf_is_taken(fresh):
+    data = (SAMPLES / "care-system-notice.pdf").read_bytes()
+    drop(fresh, "제안요청서.pdf", "application/pdf", data)
+    expect(fresh.locator("#drop-overlay")).to_be_hidden()
+    chip = fresh.locator("#uploads .upload")
+    expect(chip).to_have_attribute("data-state", "completed", timeout=READY)
+    ask(fresh, "사업 예산은 얼마인가요?")
+    assert "1,240,000,000" in text_of(answer(fresh))
+
+
+def test_a_question_asked_too_early_waits_for_its_document(fresh):
+    fresh.locator("#file-input").set_input_files(note("이른 규정.md"))
+    ask(fresh, "별빛 휴가는 며칠인가요?")
+    done = answer(fresh)
+    assert "엿새" in text_of(done)
+    expect(done.locator(".source-card")).to_contain_text("이른 규정.md")
+    expect(fresh.locator("#queue")).to_be_hidden()
+
+
+def test_several_files_at_once(fresh, newcomer):
+    files = [note(f"규정 {n}.md", NOTE.replace("엿새", f"{n}일")) for n in range(4)]
+    fresh.locator("#file-input").set_input_files(files)
+    completed = fresh.locator("#uploads .upload[data-state=completed]")
+    expect(completed).to_have_count(4, timeout=READY)
+    assert newcomer.api("documents")["count"] == 4
+
+
+WRONG = {
+    "a renamed program": ("보고서.pdf", b"MZ\x90\x00" + bytes(range(256)) * 20),
+    "an empty file": ("빈 문서.md", b""),
+    "a torn PDF": ("찢어진.pdf", b"%PDF-1.7\n1 0 obj\n<< /Type /Catalog"),
+    "a picture": ("사진.docx", b"\x89PNG\r\n\x1a\n" + b"\x00" * 200),
+}
+
+
+@pytest.mark.parametrize(("name", "data"), WRONG.values(), ids=WRONG)
+def test_a_file_that_cannot_be_read_says_why_in_words(name, data, fresh):
+    file = {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+    fresh.locator("#file-input").set_input_files(file)
+    chip = fresh.locator("#uploads .upload")
+    expect(chip).to_have_attribute("data-state", "failed", timeout=READY)
+    words = chip.locator(".upload-state").inner_text()
+    assert re.search(r"[가-힣]{2,} [가-힣]{2,}.*(습니다|세요|오)\.", words), words
+    fresh.locator("#file-input").set_input_files(note())
+    expect(fresh.locator("#uploads .upload").nth(1)).to_have_attribute(
+        "data-state", "completed", timeout=READY
+    )
+
+
+def test_the_table_shows_a_new_document_without_a_reload(fresh):
+    fresh.goto("/documents")
+    fresh.locator("#file-input").set_input_files([note(), note("찢어진.pdf", "%PDF-1.7\n1 0 obj")])
+    good = fresh.locator("tr[data-name='별빛 규정.md']")
+    expect(good).to_have_attribute("data-status", "COMPLETED", timeout=READY)
+    expect(good).to_contain_text("완료")
+    bad = fresh.locator("tr[data-name='찢어진.pdf']")
+    expect(bad).to_have_attribute("data-status", "FAILED", timeout=READY)
+    expect(bad.locator(".document-error")).not_to_be_empty()
+    fresh.locator("#document-search").fill("별빛")
+    expect(bad).to_have_count(0)
+    good.locator(".document-name").click()
+    expect(fresh.locator("#chunk-list")).to_contain_text("엿새")
+
+
+def test_progress_reaches_a_page_that_did_not_upload(fresh, newcomer, tmp_path):
+    fresh.goto("/documents")
+    file = tmp_path / "다른 창에서.md"
+    file.write_text(NOTE, encoding="utf-8")
+    newcomer.upload(file)
+    row = fresh.locator("tr[data-name='다른 창에서.md']")
+    expect(row).to_have_attribute("data-status", "COMPLETED", timeout=READY)
+
+
+def test_a_document_is_deleted_after_a_question_back(fresh, newcomer):
+    fresh.locator("#file-input").set_input_files(note())
+    expect(fresh.locator("#uploads .upload")).to_have_attribute(
+        "data-state", "completed", timeout=READY
+    )
+    fresh.goto("/documents")
+    row = fresh.locator("tr[data-name='별빛 규정.md']")
+    row.locator("[data-document-menu]").click()
+    fresh.locator("#document-menu [data-action=delete]").click()
+    fresh.locator("#confirm button[value=no]").click()
+    expect(row).to_have_count(1)
+    row.locator("[data-document-menu]").click()
+    fresh.locator("#document-menu [data-action=delete]").click()
+    fresh.locator("#confirm-yes").click()
+    expect(row).to_have_count(0)
+    wait_until(lambda: newcomer.api("documents")["count"] == 0)
+
+
+def test_a_document_can_be_processed_again(fresh, newcomer):
+    fresh.locator("#file-input").set_input_files(note())
+    expect(fresh.locator("#uploads .upload")).to_have_attribute(
+        "data-state", "completed", timeout=READY
+    )
+    before = newcomer.api("documents")["results"][0]["updated_at"]
+    fresh.goto("/documents")
+    fresh.locator("tr [data-document-menu]").click()
+    fresh.locator("#document-menu [data-action=reprocess]").click()
+    wait_until(lambda: newcomer.api("documents?status=COMPLETED")["count"])
+    assert newcomer.api("documents")["results"][0]["updated_at"] > before
+    row = fresh.locator("tr[data-name='별빛 규정.md']")
+    expect(row).to_have_attribute("data-status", "COMPLETED", timeout=READY)
+
+
+def test_an_original_is_downloaded_under_its_name(fresh):
+    fresh.locator("#file-input").set_input_files(note())
+    expect(fresh.locator("#uploads .upload")).to_have_attribute(
+        "data-state", "completed", timeout=READY
+    )
+    fresh.goto("/documents")
+    fresh.locator("tr [data-document-menu]").click()
+    with fresh.expect_download() as download:
+        fresh.locator("#document-menu [data-action=download]").click()
+    assert download.value.suggested_filename == "별빛 규정.md"
+    assert download.value.path().read_text(encoding="utf-8") == NOTE

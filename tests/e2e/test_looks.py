@@ -1,0 +1,142 @@
+"""Every page, wide and narrow, light and dark, without a breach of its own policy."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.chat import answer, ask, chat_id
+from tests.e2e.people import Person
+from tests.servers.llm import Stream
+
+PHONE = {"width": 375, "height": 740}
+OWN = ["/", "/documents", "/settings/keys", "/accounts/password/change/", "/nowhere", "/c/none"]
+OPEN = ["/accounts/login/", "/accounts/signup/", "/accounts/password/reset/"]
+WIDE = (
+    "긴낱말이계속이어지는문장" * 12
+    + "\n\n| "
+    + " | ".join(f"열 {n}" for n in range(14))
+    + " |\n|"
+    + "---|" * 14
+    + "\n| "
+    + " | ".join("값" * 8 for _ in range(14))
+    + " |\n\n```python\n"
+    + "x = '"
+    + "a" * 400
+    + "'\n```\n\nhttps://example.com/"
+    + "very-long-path/" * 20
+)
+
+
+def overflow(page):
+    return page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+
+
+def luminance(page):
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) / 3
+
+
+@pytest.mark.parametrize("path", OWN)
+def test_a_page_fits_a_phone(path, windows, reader):
+    page = windows(reader, viewport=PHONE)
+    page.goto(path)
+    assert overflow(page) <= 0
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_a_page_for_everybody_fits_a_phone(path, windows, product):
+    page = windows(product=product, viewport=PHONE)
+    page.goto(path)
+    assert overflow(page) <= 0
+
+
+def test_an_answer_with_wide_things_fits_a_phone(windows, talker, llm):
+    llm.default = Stream([WIDE])
+    page = windows(talker, viewport=PHONE)
+    page.goto("/")
+    ask(page, "넓은 표" + "가" * 200)
+    answer(page)
+    assert overflow(page) <= 0
+    boxes = page.locator("#scroller").evaluate("(one) => one.scrollWidth - one.clientWidth")
+    assert boxes <= 0
+
+
+def test_drawer_and_panel_can_be_used_on_a_phone(windows, reader):
+    page = windows(reader, viewport=PHONE, has_touch=True)
+    page.goto("/")
+    expect(page.locator("#sidebar")).not_to_be_in_viewport()
+    page.locator(".main [data-side-toggle]").click()
+    expect(page.locator("#sidebar")).to_be_in_viewport()
+    expect(page.locator(".side-new")).to_be_in_viewport()
+    page.keyboard.press("Escape")
+    expect(page.locator("#sidebar")).not_to_be_in_viewport()
+    ask(page, "헤파 필터는 언제 교체하나요?")
+    answer(page).locator(".cite").first.tap()
+    panel = page.locator("#panel")
+    expect(panel).to_be_visible()
+    expect(panel.locator("mark")).to_be_in_viewport()
+    assert overflow(page) <= 0
+    assert panel.bounding_box()["width"] >= PHONE["width"] - 2
+    page.locator("#panel-close").tap()
+    expect(panel).to_be_hidden()
+    expect(page.locator("#composer-input")).to_be_in_viewport()
+
+
+def test_a_document_page_fits_a_phone(windows, reader):
+    page = windows(reader, viewport=PHONE)
+    for document in reader.api("documents")["results"]:
+        page.goto(f"/documents/{document['id']}")
+        assert overflow(page) <= 0
+
+
+def test_dark_follows_the_system_and_can_be_chosen(windows, reader):
+    page = windows(reader, color_scheme="dark")
+    page.goto("/")
+    assert luminance(page) < 60
+    page.emulate_media(color_scheme="light")
+    assert luminance(page) > 200
+    page.locator(".side-user").click()
+    for _ in range(2):  # system, light, dark
+        page.locator("[data-theme-cycle]").click()
+    assert luminance(page) < 60
+    page.reload()
+    assert luminance(page) < 60
+
+
+@pytest.fixture(scope="module")
+def chief(product):
+    """Somebody who may administrate."""
+    product.create_user("chief", "correct-horse-9", staff=True)
+    return Person(product, "chief")
+
+
+ADMIN = [
+    *("/admin/", "/admin/auth/user/", "/admin/chats/chat/", "/admin/chats/message/"),
+    *("/admin/documents/document/", "/api/docs/"),
+]
+
+
+@pytest.mark.parametrize("path", [*OWN, *ADMIN])
+def test_no_page_breaches_its_own_policy(path, windows, chief):
+    page = windows(chief)
+    response = page.goto(path)
+    assert response.status == (404 if path in {"/nowhere", "/c/none"} else 200)
+    page.wait_for_load_state("networkidle")
+    header = response.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in header
+    assert "unsafe-eval" not in header or path.startswith("/admin/")
+
+
+def test_a_chat_with_everything_open_breaches_nothing(page):
+    ask(page, "통합돌봄 정보시스템 사업 예산은 얼마인가요?")
+    answer(page).locator(".cite").first.hover()
+    expect(page.locator("#hover-card")).to_be_visible()
+    page.locator(".cite").first.click()
+    expect(page.locator("#panel .page-sheet img")).to_be_visible()
+    page.keyboard.press("Control+/")
+    expect(page.locator("#shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    assert chat_id(page)
