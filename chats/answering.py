@@ -27,7 +27,6 @@ from chats.writer import RunWriter
 from documents.store import ScopedStore
 from rag.errors import NuraError
 from rag.factory import Engine, engine
-from rag.history import window
 from rag.ports import PassageStore
 from rag.types import (
     Delta,
@@ -232,16 +231,12 @@ def load_question(run_id: UUID) -> Question:
     if message.parent is None or message.scope is None:
         raise RunLost
     pairs = settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs
-    earlier = window.window(
-        history.earlier(message=message.parent, pairs=pairs),
-        pairs=pairs,
-        characters=settings.RAG.history_message_characters,
-    )
     ids = tuple(UUID(pk) for pk in message.scope["document_ids"])
     return Question(
         text=message.parent.content,
         scope=Scope(ids, ScopeReason(message.scope["reason"])),
-        history=earlier,
+        history=history.earlier(message=message.parent, pairs=pairs),
+        history_pairs=pairs,
     )
 
 

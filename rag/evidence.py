@@ -12,6 +12,16 @@ BUDGET = 12_000
 """Characters of passages in one prompt; the first one always goes in, cut if need be."""
 
 
+WORTH = 0.3
+"""A passage below that share of the best one's relevance is found, but not shown or read."""
+
+
+def worth_showing(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """The hits without those that only fill up the number asked for; `hits` are best first."""
+    best = max((hit.scores.get("relevance", 0.0) for hit in hits), default=0.0)
+    return tuple(hit for hit in hits if hit.scores.get("relevance", 0.0) >= WORTH * best)
+
+
 def slots(hits: Sequence[Hit]) -> dict[UUID, int]:
     """One number per document, from 1, in the order shown."""
     order = dict.fromkeys(hit.passage.document_id for hit in hits)

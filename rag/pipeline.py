@@ -23,6 +23,7 @@ from rag.types import (
     Event,
     Finished,
     HistoryMessage,
+    Hit,
     Mode,
     Question,
     QuestionType,
@@ -44,6 +45,7 @@ class _Turn:
     history: tuple[HistoryMessage, ...]
     kind: QuestionType
     retrieval: Retrieval | None = None
+    hits: tuple[Hit, ...] = ()
     sources: tuple[Source, ...] = ()
     usage: Usage | None = None
     characters: int = 0
@@ -87,9 +89,10 @@ class Pipeline:
         yield _finished(turn, brief)
 
     def _begin(self, question: Question) -> _Turn:
+        pairs = question.history_pairs
         history = window(
             question.history,
-            pairs=self.config.history_pairs,
+            pairs=self.config.history_pairs if pairs is None else pairs,
             characters=self.config.history_message_characters,
         )
         kind = question_type(question.text, history)
@@ -124,8 +127,9 @@ class Pipeline:
         turn.kind = found.plan.question_type
         turn.trace |= tracing.of_retrieval(found)
         if found.gate.relevant and found.hits:
+            turn.hits = evidence.worth_showing(found.hits)
             turn.sources = evidence.sources(
-                found.hits, dense=self.searcher.knows(turn.question.text)
+                turn.hits, dense=self.searcher.knows(turn.question.text)
             )
 
     def _search(self, turn: _Turn, store: PassageStore) -> Retrieval:
@@ -139,14 +143,13 @@ class Pipeline:
             raise RetrievalFailed("the passage store failed") from error
 
     def _brief(self, turn: _Turn) -> Brief:
-        hits = turn.retrieval.hits if turn.retrieval and turn.sources else ()
         return Brief(
             question=turn.question.text,
             language=reply_language(turn.question.text),
             history=turn.history,
-            evidence=evidence.evidence(hits),
+            evidence=evidence.evidence(turn.hits),
             smalltalk=turn.kind is QuestionType.SMALLTALK,
-            opening=bool(hits) and "opening" in hits[0].scores,
+            opening=bool(turn.hits) and "opening" in turn.hits[0].scores,
         )
 
 

@@ -257,6 +257,8 @@ class Question:
     text: str
     scope: Scope
     history: tuple[HistoryMessage, ...] = ()
+    history_pairs: int | None = None
+    """Pairs of the history that may be read; None: as configured."""
 
 
 # --- events of `rag.pipeline.answer`, in the order in which they can come ---

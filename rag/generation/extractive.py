@@ -4,7 +4,7 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rag import prompts, tokenize
 from rag.generation import units
@@ -16,12 +16,14 @@ MOST = 4
 LONGEST = 400
 ENOUGH = 0.6
 """A unit is quoted when it scores at least this share of the best one."""
-NEWS = 2
-"""Terms that a unit must hold beyond the question and its own headings."""
+NEWS = 1
+"""Terms that a unit must at least hold beyond the question and its own headings."""
 HEADING = 0.5
 """What a term counts that stands in the heading above a unit only."""
 NUMBER = 1.3
 """A unit with a figure is worth more to a question that asks for one."""
+PART = 0.2
+"""Share of the question's weight that is a part of its own, as 예산 in "발주기관과 예산"."""
 SAME = 0.8
 """Share of terms from which on two units say the same."""
 _ASKS_NUMBER = re.compile(
@@ -46,7 +48,6 @@ class _Candidate:
     slot: int
     text: str
     about: str
-    score: float
 
 
 class ExtractiveAnswerer:
@@ -83,28 +84,48 @@ def _leading(evidence: Sequence[Evidence]) -> list[_Candidate]:
     return sorted(firsts, key=lambda item: item.order)
 
 
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A unit with the terms of the question it holds itself, and all its terms."""
+
+    item: _Candidate
+    score: float
+    answers: frozenset[str]
+    terms: frozenset[str]
+
+
 def _best(brief: Brief) -> list[_Candidate]:
     """The units that hold most of the question, each with news, none twice."""
     wanted = tokenize.query_terms(brief.question)
-    candidates = [item for item in _candidates(brief.evidence)]
+    candidates = list(_candidates(brief.evidence))
     held = [set(terms) for terms in tokenize.terms_of_all([item.text for item in candidates])]
     about = [set(terms) for terms in tokenize.terms_of_all([item.about for item in candidates])]
     weights = _weights(wanted, [own | context for own, context in zip(held, about, strict=True)])
-    asks_number = bool(_ASKS_NUMBER.search(brief.question))
-    scored = []
-    for item, own, context in zip(candidates, held, about, strict=True):
-        if len(own - set(wanted) - context) < NEWS:
-            continue  # a title, a heading, the question itself: tells nothing
-        score = sum(weight for term, weight in weights.items() if term in own)
-        score += HEADING * sum(
-            weight for term, weight in weights.items() if term in context and term not in own
-        )
-        if asks_number and _NUMBER.search(item.text):
-            score *= NUMBER
-        score *= 0.5 + 0.5 * brief.evidence[item.order[0]].relevance
-        scored.append((replace(item, score=score), own))
-    scored.sort(key=lambda pair: (-pair[0].score, pair[0].order))
-    return sorted(_distinct(scored), key=lambda item: item.order)
+    scored = [
+        _scored(brief, item, own, context, weights)
+        for item, own, context in zip(candidates, held, about, strict=True)
+        if len(own - set(wanted) - context) >= NEWS  # else a title, or the question itself
+    ]
+    scored.sort(key=lambda one: (-one.score, one.item.order))
+    return sorted((one.item for one in _chosen(scored, weights)), key=lambda item: item.order)
+
+
+def _scored(
+    brief: Brief,
+    item: _Candidate,
+    own: set[str],
+    context: set[str],
+    weights: Mapping[str, float],
+) -> _Scored:
+    score = sum(
+        weight * (1.0 if term in own else HEADING)
+        for term, weight in weights.items()
+        if term in own or term in context
+    )
+    if _ASKS_NUMBER.search(brief.question) and _NUMBER.search(item.text):
+        score *= NUMBER
+    score *= 0.5 + 0.5 * brief.evidence[item.order[0]].relevance
+    return _Scored(item, score, frozenset(own & weights.keys()), frozenset(own))
 
 
 def _weights(wanted: Mapping[str, int], held: Sequence[set[str]]) -> dict[str, float]:
@@ -116,18 +137,28 @@ def _weights(wanted: Mapping[str, int], held: Sequence[set[str]]) -> dict[str, f
     }
 
 
-def _distinct(scored: Sequence[tuple[_Candidate, set[str]]]) -> list[_Candidate]:
-    """The best ones that are worth their place; what says the same again is left out."""
-    kept: list[tuple[_Candidate, set[str]]] = []
-    for item, terms in scored:
-        if len(kept) == MOST or item.score < scored[0][0].score * ENOUGH:
-            break
-        if all(_overlap(terms, others) < SAME for _, others in kept):
-            kept.append((item, terms))
-    return [item for item, _ in kept]
+def _chosen(scored: Sequence[_Scored], weights: Mapping[str, float]) -> list[_Scored]:
+    """The best units; then those that answer a part of the question that none of these does."""
+    kept: list[_Scored] = []
+    for one in scored:
+        if len(kept) < MOST and one.score >= scored[0].score * ENOUGH and _is_new(one, kept):
+            kept.append(one)
+    answered = frozenset[str]().union(*(one.answers for one in kept))
+    known = frozenset[str]().union(*(one.answers for one in scored))
+    least = PART * sum(weights[term] for term in known)
+    for one in scored:
+        gain = sum(weights[term] for term in one.answers - answered)
+        if len(kept) < MOST and gain >= least and _is_new(one, kept):
+            kept.append(one)
+            answered |= one.answers
+    return kept
 
 
-def _overlap(left: set[str], right: set[str]) -> float:
+def _is_new(one: _Scored, kept: Sequence[_Scored]) -> bool:
+    return all(_overlap(one.terms, other.terms) < SAME for other in kept)
+
+
+def _overlap(left: frozenset[str], right: frozenset[str]) -> float:
     return len(left & right) / max(1, min(len(left), len(right)))
 
 
@@ -136,7 +167,7 @@ def _candidates(evidence: Sequence[Evidence]) -> Iterator[_Candidate]:
         for place, unit in enumerate(units.cut(neutralise(item.text))):
             if not _COMMAND.search(unit.text):
                 about = f"{item.document_name} {item.section} {unit.heading}"
-                yield _Candidate((rank, place), item.slot, _cut(unit.text), about, 0.0)
+                yield _Candidate((rank, place), item.slot, _cut(unit.text), about)
 
 
 def _cut(sentence: str) -> str:

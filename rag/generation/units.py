@@ -34,10 +34,9 @@ def cut(text: str) -> list[Unit]:
     heading = ""
     units: list[Unit] = []
     for block in _blocks(_FRONT_MATTER.sub("", text)):
-        if found := _HEADING.match(block[0]):
-            heading = found[1]
-            block = block[1:]
-        units.extend(Unit(quote, heading) for quote in _quotes(block))
+        found = _HEADING.match(block[0])
+        heading = found[1] if found else heading
+        units.extend(Unit(quote, heading) for quote in _quotes(block[1:] if found else block))
     return units
 
 
@@ -80,8 +79,7 @@ def _rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
             if cell
         ]
         if pairs:
-            first = row[0] if row[0] else pairs[0]
-            rest = pairs[1:] if row[0] or len(pairs) > 1 else []
+            first, rest = row[0] or pairs[0], pairs[1:]
             yield f"{first} — {' · '.join(rest)}" if rest else first
 
 

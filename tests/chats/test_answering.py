@@ -183,7 +183,9 @@ def test_the_engine_sees_the_last_pairs_of_this_chat_only(play, owner):
         turn = open_turn(user=owner, content=f"질문 {number}", chat_id=chat.pk)
         engine = play(Delta(f"답 {number} " + "가" * 600), finished())
         asyncio.run(answer_run(turn.run.pk))
-    history = engine.questions[0].history
-    assert [item.role for item in history] == [Role.USER, Role.ASSISTANT] * 2
-    assert [item.content[:4] for item in history] == ["질문 1", "답 1 ", "질문 2", "답 2 "]
-    assert max(len(item.content) for item in history) == 500
+    question = engine.questions[0]
+    assert question.history_pairs == 2
+    assert [item.role for item in question.history] == [Role.USER, Role.ASSISTANT] * 3
+    last = [item.content[:4] for item in question.history[-4:]]
+    assert last == ["질문 1", "답 1 ", "질문 2", "답 2 "]
+    assert not any("다른" in item.content for item in question.history)
