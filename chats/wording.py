@@ -44,6 +44,10 @@ SENTENCES = {
     "llm_interrupted": _(
         "The language model broke off in the middle. What had been written is kept; ask again."
     ),
+    "llm_empty_answer": _("The language model sent an empty answer. Ask again, or in other words."),
+    "engine_unavailable": _(
+        "A part of the search engine is missing. The administrator should run manage.py doctor."
+    ),
     "llm_context_overflow": _(
         "The conversation is longer than the language model can read. Start a new chat or choose fewer documents."
     ),

@@ -14,11 +14,12 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs
 from django.urls import path  # noqa: E402
 
 from chats.consumers import ChatConsumer  # noqa: E402
+from nura.body_limit import BodyLimit  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": django_application,
+        "http": BodyLimit(django_application),
         "websocket": CountedSockets(URLRouter([path("ws/chat/", ChatConsumer.as_asgi())])),
     }
 )

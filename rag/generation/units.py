@@ -17,7 +17,7 @@ _ITEM = re.compile(r"^\s*(?:[-*•·○●□■]|\d+[.)]|[가-하][.)]|[①-⑳
 _ENDED = re.compile(r"[.!?。？！…:;][\"'”’」』)\]]*$")
 _FULL = 0.75
 """A line at least so full, against the widest, was broken by the margin: the next continues it."""
-_NARROW = 25
+_NARROW = 32
 """Characters below which nothing can be told from a line's width."""
 
 
