@@ -32,7 +32,7 @@ const composer = new Composer({ chatId, limit: page.content_limit, blockers });
 const panel = new Panel({ onlyThis });
 const thread = new Thread({
   runs,
-  hooks: { openSource: (message, source, opener) => panel.open(message, source, opener), askAgain },
+  hooks: { openSource: (...what) => panel.open(...what), askAgain },
   nameOf: (id) => scope.documentOf(id),
 });
 

@@ -5,6 +5,8 @@ import { fetchChunk, indexOf } from "./chunks.js";
 const SENTENCE = 220;
 const BLOCKS = "p, li, td, th, blockquote, h1, h2, h3, h4, h5, h6";
 const CLEAR_WIN = 1.05;
+const ENOUGH = 0.9;
+const SHORT_LINE = 8;
 
 /** What the answer says just before a marker. */
 export function claimBefore(marker) {
@@ -48,6 +50,35 @@ export async function bestPassage(claim, passages) {
     }
   }
   return passages[best];
+}
+
+/** Where in a passage the claim stands: the start and end of the line that shares most with it; null if none does. */
+export function placeOf(claim, text) {
+  const wanted = pairs(claim);
+  let best = null;
+  let score = ENOUGH;
+  for (const match of text.matchAll(/[^\n]+/g)) {
+    const line = pairs(match[0]);
+    const common = share(line, claim) * Math.min(1, line.size / SHORT_LINE) + share(wanted, match[0]);
+    if (common <= score) continue;
+    best = { start: match.index, end: match.index + match[0].length };
+    score = common;
+  }
+  return best;
+}
+
+/** The box that a place of the text falls into. Boxes follow the text: as wide as their letters are many. */
+export function boxAt(place, text, boxes) {
+  if (!place) return 0;
+  const lines = text.split("\n").filter((line) => line.trim());
+  if (lines.length === boxes.length) {
+    return text.slice(0, place.start).split("\n").filter((line) => line.trim()).length;
+  }
+  const widths = boxes.map((box) => box.x1 - box.x0);
+  const total = widths.reduce((sum, width) => sum + width, 0);
+  let left = (total * (place.start + place.end)) / 2 / text.length;
+  const found = widths.findIndex((width) => (left -= width) <= 0);
+  return Math.max(found, 0);
 }
 
 async function textOf(source) {

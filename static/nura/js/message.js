@@ -49,7 +49,7 @@ function folded(text) {
 
 /** An answer: whole from the start, or growing while events arrive. */
 export class AnswerView {
-  /** `hooks`: openSource(message, slot, opener), askAgain(message). */
+  /** `hooks`: openSource(message, source, opener, claim), askAgain(message). */
   constructor(message, hooks) {
     this.message = message;
     this.hooks = hooks;

@@ -27,7 +27,8 @@ export class Panel {
     return !this.root.hidden;
   }
 
-  open(message, source, opener) {
+  /** `claim`: what the answer says there, to be found in the passage. */
+  open(message, source, opener, claim = "") {
     const all = message.sources ?? [];
     const cited = all.filter((one) => one.cited !== false);
     this.list = [...cited, ...all.filter((one) => one.cited === false)];
@@ -36,7 +37,7 @@ export class Panel {
     const wasClosed = this.root.hidden;
     this.root.hidden = false;
     document.body.classList.add("panel-open");
-    this.show();
+    this.show(claim);
     if (wasClosed) byId("panel-close").focus({ preventScroll: true });
   }
 
@@ -56,7 +57,7 @@ export class Panel {
     this.show();
   }
 
-  show() {
+  show(claim = "") {
     const source = this.list[this.at];
     byId("panel-count").textContent = `${this.at + 1} / ${this.list.length}`;
     byId("panel-previous").disabled = this.at === 0;
@@ -67,7 +68,7 @@ export class Panel {
       icon("target", "icon-s"),
       t("only_this"),
     );
-    drawSource(this.body, source, only);
+    drawSource(this.body, source, only, claim);
     this.body.scrollTop = 0;
   }
 

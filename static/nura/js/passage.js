@@ -3,14 +3,15 @@
 import { fetchChunk, fetchDocument, indexOf } from "./chunks.js";
 import { el, icon, iconButton } from "./dom.js";
 import { render } from "./markdown.js";
+import { boxAt, placeOf } from "./match.js";
 import { fileSize, pageLabel, percent, t } from "./strings.js";
 
 const LONGEST_OVERLAP = 600;
 const SHORTEST_OVERLAP = 12;
 const MOST_PAGES = 3;
 
-/** Fill `root` with `source`; `action` is a button of the caller's. */
-export async function drawSource(root, source, action) {
+/** Fill `root` with `source`; `action` is a button of the caller's, `claim` what the answer says there. */
+export async function drawSource(root, source, action, claim) {
   const ticket = {};
   root.ticket = ticket;
   const stage = el("div", { class: "passage-stage", "aria-busy": "true" }, el("div", { class: "skeleton" }));
@@ -24,12 +25,12 @@ export async function drawSource(root, source, action) {
   } else {
     links.append(...documentLinks(document_));
     const isPdf = document_.content_type === "application/pdf" && source.page;
-    const parts = isPdf ? [new PageView(source, document_).root, quote(source)] : [await textView(source, document_)];
+    const parts = isPdf ? await pageView(source, document_, claim) : [await textView(source, document_)];
     if (root.ticket !== ticket) return;
     stage.replaceChildren(...parts);
   }
   stage.removeAttribute("aria-busy");
-  const mark = stage.querySelector("mark");
+  const mark = stage.querySelector(".passage-context mark");
   if (mark) root.scrollTop = mark.offsetTop - root.offsetTop - root.clientHeight / 4;
 }
 
@@ -75,20 +76,26 @@ function snapshot(source, why) {
   );
 }
 
-/** The passage as text below its page, for reading and copying. */
-function quote(source) {
-  const text = el("blockquote", { class: "passage-text", text: source.content_preview });
-  const index = indexOf(source);
-  fetchChunk(source.document_id, index).then((chunk) => {
-    if (chunk) text.textContent = chunk.text;
-  });
-  return el("section", { class: "passage-quote" }, el("h4", { text: t("passage") }), text);
+/** The pages, and below them the passage as text, with the line that the answer took from it. */
+async function pageView(source, document_, claim) {
+  const chunk = await fetchChunk(source.document_id, indexOf(source));
+  const text = chunk?.text ?? source.content_preview;
+  const place = claim ? placeOf(claim, text) : null;
+  const box = boxAt(place, text, source.boxes ?? []);
+  const words = place
+    ? [text.slice(0, place.start), el("mark", { text: text.slice(place.start, place.end) }), text.slice(place.end)]
+    : [text];
+  const quote = el("blockquote", { class: "passage-text" }, words);
+  const section = el("section", { class: "passage-quote" }, el("h4", { text: t("passage") }), quote);
+  return [new PageView(source, document_, box).root, section];
 }
 
 /** The rendered pages of a passage with its boxes laid over them, and steps to their neighbours. */
 class PageView {
-  constructor(source, document_) {
+  /** `here`: the number of the box to bring into sight. */
+  constructor(source, document_, here) {
     this.source = source;
+    this.here = here;
     this.document = document_;
     const touched = (source.boxes ?? []).map((box) => box.page);
     this.pages = [...new Set([source.page, ...touched])].sort((one, other) => one - other).slice(0, MOST_PAGES);
@@ -112,15 +119,15 @@ class PageView {
     this.label.textContent = t("page_of", { page: last > first ? `${first}–${last}` : first, total });
     this.previous.disabled = first <= 1;
     this.next.disabled = last >= total;
-    this.sheets.replaceChildren(...this.pages.map((page) => this.sheet(page, page === first)));
+    this.sheets.replaceChildren(...this.pages.map((page) => this.sheet(page)));
   }
 
-  sheet(page, isFirst) {
+  sheet(page) {
     const image = el("img", { alt: t("page_image", { page }), decoding: "async" });
     const sheet = el("div", { class: "page-sheet loading" }, image, this.marks(page));
     image.addEventListener("load", () => {
       sheet.classList.remove("loading");
-      if (isFirst) sheet.querySelector(".page-mark")?.scrollIntoView({ block: "center", behavior: "instant" });
+      this.sheets.querySelector(".page-here")?.scrollIntoView({ block: "center", behavior: "instant" });
     });
     image.addEventListener("error", () => {
       sheet.classList.remove("loading");
@@ -132,9 +139,10 @@ class PageView {
 
   marks(page) {
     return (this.source.boxes ?? [])
+      .map((box, number) => ({ ...box, number }))
       .filter((box) => box.page === page)
       .map((box) => {
-        const mark = el("div", { class: "page-mark" });
+        const mark = el("div", { class: box.number === this.here ? "page-mark page-here" : "page-mark" });
         mark.style.left = `${box.x0 * 100}%`;
         mark.style.top = `${box.y0 * 100}%`;
         mark.style.width = `${(box.x1 - box.x0) * 100}%`;

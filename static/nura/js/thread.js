@@ -211,8 +211,9 @@ export class Thread extends EventTarget {
   async openMarked(marker) {
     const { message } = this.answerOf(marker);
     const passages = message.sources.filter((one) => one.slot === Number(marker.dataset.slot));
-    const source = await bestPassage(claimBefore(marker), passages);
-    this.hooks.openSource(message, source, marker);
+    const claim = claimBefore(marker);
+    const source = await bestPassage(claim, passages);
+    this.hooks.openSource(message, source, marker, claim);
   }
 
   watchScroll() {
