@@ -10,7 +10,16 @@ def source(slot=1, document_id=None):
 
     document_id = document_id or uuid.uuid4()
     return Source(
-        slot, document_id, "규정.md", f"{document_id}_0", 3, 0.9, "본문", "제1장", True, ()
+        slot=slot,
+        document_id=document_id,
+        document_name="규정.md",
+        chunk_id=f"{document_id}_0",
+        page=3,
+        similarity=0.9,
+        content_preview="본문",
+        section="제1장",
+        cited=True,
+        boxes=(),
     )
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def play(monkeypatch):
     def plug(*script):
         engine = ScriptedEngine(*script)
-        monkeypatch.setattr(answering, "engine", lambda config: engine)
+        monkeypatch.setattr(answering, "engine", lambda _: engine)
         return engine
 
     return plug

@@ -64,7 +64,7 @@ class Client:
 
 @dataclass
 class Listener:
-    """Follows a run over server-sent events in a thread; comes back from its last seq when cut off."""
+    """Follows a run by server-sent events in a thread; cut off, it resumes after its last."""
 
     client: Client
     run_id: str
