@@ -12,7 +12,7 @@ from nura.errors import problem_of
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Receive, Send], Awaitable[None]]
+Application = Callable[..., Awaitable[None]]
 
 UPLOADS = "/api/v1/documents"
 OVERHEAD = 1024 * 1024
