@@ -44,6 +44,9 @@ ADAPTERS = {
 }
 """How many files may import each, all of them inside functions."""
 
+NO_EVENT_THERE = {"nura/management/commands/up.py"}
+"""Waits for a port that another process still holds: the kernel tells nobody when it is free."""
+
 
 class Function(NamedTuple):
     """A function of our sources."""
@@ -65,6 +68,7 @@ def listed() -> list[str]:
 FILES = listed()
 SOURCES = [name for name in FILES if name.endswith(SUFFIXES) and not NOT_OURS.search(name)]
 PRODUCT = [name for name in SOURCES if not name.startswith(("tests/", "benchmarks/"))]
+PYTHON_OF_PRODUCT = [name for name in PRODUCT if name.endswith(".py")]
 PYTHON = [name for name in SOURCES if name.endswith(".py")]
 
 
@@ -136,15 +140,13 @@ def test_nothing_is_left_to_be_done_later():
 
 
 def test_nobody_sleeps_where_an_event_belongs():
-    assert not places(r"\btime\.sleep\(|from time import .*\bsleep\b", PYTHON_OF_PRODUCT)
+    found = places(r"\btime\.sleep\(|from time import .*\bsleep\b", PYTHON_OF_PRODUCT)
+    assert {place.partition(":")[0] for place in found} <= NO_EVENT_THERE
 
 
 def test_nothing_happens_behind_a_model_by_a_signal():
     pattern = r"django\.db\.models\.signals|django\.dispatch|@receiver\b"
     assert not places(pattern, PYTHON_OF_PRODUCT)
-
-
-PYTHON_OF_PRODUCT = [name for name in PRODUCT if name.endswith(".py")]
 
 
 def test_each_room_is_on_the_map():
