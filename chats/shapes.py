@@ -95,6 +95,13 @@ class ScopeShape(serializers.Serializer[Any]):
     reason = serializers.CharField()
 
 
+class FeedbackShape(serializers.Serializer[Any]):
+    """A verdict on an answer: 1 or -1."""
+
+    value = serializers.IntegerField()
+    reason = serializers.CharField(allow_blank=True)
+
+
 class MessageShape(serializers.ModelSerializer[Message]):
     """A message. `run_id` is there while an answer is being written."""
 
@@ -104,6 +111,7 @@ class MessageShape(serializers.ModelSerializer[Message]):
     error = serializers.SerializerMethodField()
     run_id = serializers.SerializerMethodField()
     document_ids = serializers.SerializerMethodField()
+    feedback = serializers.SerializerMethodField()
     sources = SourceShape(many=True, read_only=True, allow_null=True)
     scope = ScopeShape(read_only=True, allow_null=True)
 
@@ -125,6 +133,7 @@ class MessageShape(serializers.ModelSerializer[Message]):
             "scope",
             "usage",
             "document_ids",
+            "feedback",
             "run_id",
             "created_at",
         )
@@ -148,6 +157,12 @@ class MessageShape(serializers.ModelSerializer[Message]):
         if message.status != Message.Status.STREAMING:
             return None
         return str(message.run.pk)
+
+    @extend_schema_field(FeedbackShape(allow_null=True))
+    def get_feedback(self, message: Message) -> dict[str, Any] | None:
+        """What the owner of the chat said of the answer."""
+        given = next(iter(message.feedback.all()), None)
+        return None if given is None else {"value": given.value, "reason": given.reason}
 
     @extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
     def get_document_ids(self, message: Message) -> list[str]:

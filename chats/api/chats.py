@@ -65,7 +65,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     def messages(self, request: Request, pk: UUID) -> Response:
         """Messages of the chat, oldest first."""
         rows = Message.objects.filter(chat=self.get_object()).order_by("created_at", "id")
-        rows = rows.select_related("run").prefetch_related("document_links")
+        rows = rows.select_related("run").prefetch_related("document_links", "feedback")
         page: Any = self.paginate_queryset(rows)  # type: ignore[arg-type] # messages, not chats
         return self.get_paginated_response(MessageShape(page, many=True).data)
 

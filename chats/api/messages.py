@@ -51,7 +51,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
     def get_queryset(self) -> QuerySet[Message]:
         """Messages of own chats."""
         rows = Message.objects.visible_to(asker(self.request))
-        return rows.select_related("run", "parent").prefetch_related("document_links")
+        return rows.select_related("run", "parent").prefetch_related("document_links", "feedback")
 
     @extend_schema(
         request=SendRequest,

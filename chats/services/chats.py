@@ -50,7 +50,8 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
         documents = find_documents(owner=chat.owner, document_ids=ids)
         ChatDocument.objects.filter(chat=chat).exclude(document__in=documents).delete()
         link_documents(chat=chat, documents=documents)
-    chat.save()
+    # not updated_at: a chat moves up in the list when something is said in it
+    chat.save(update_fields=("title", "history_pairs", "category"))
     transaction.on_commit(lambda: chat_changed(chat.pk))
     return chat
 

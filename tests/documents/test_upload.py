@@ -3,6 +3,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.files.base import ContentFile
 from django.db import IntegrityError, connection, transaction
 from kombu.exceptions import OperationalError
@@ -224,7 +225,8 @@ def test_an_ended_document_cannot_be_cancelled(owner, sent):
 def test_the_real_broker_that_is_gone_is_noticed_quickly(owner, monkeypatch):
     from celery import Celery
 
-    gone = Celery(broker="redis+socket:///nowhere/redis.sock")
+    gone = Celery(broker="redis+socket:///nowhere/redis.sock", set_as_current=False)
+    gone.conf.broker_transport_options = settings.CELERY_BROKER_TRANSPORT_OPTIONS
     monkeypatch.setattr(queue, "current_app", gone)
     queue.enqueue(upload(owner).pk)
     assert connection.is_usable()

@@ -9,6 +9,7 @@ import logging
 import signal
 import socket
 import sys
+import threading
 import time
 from typing import Any
 
@@ -65,12 +66,13 @@ class Command(BaseCommand):
     def _listener(self, host: str, port: int) -> socket.socket:
         """A killed product's web process may hold the port for one more moment."""
         problem = ""
+        moment = threading.Event()
         for _ in range(PORT_TRIES):
             try:
                 return listen(host, port)
             except OSError as error:
                 problem = error.strerror or str(error)
-            time.sleep(0.1)
+            moment.wait(0.1)
         raise CommandError(
             f"Cannot listen on {host}:{port}: {problem}. Name another: up --port (NURA_PORT)."
         )
