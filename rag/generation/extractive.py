@@ -98,8 +98,8 @@ def _best(brief: Brief) -> list[_Candidate]:
     """The units that hold most of the question, each with news, none twice."""
     wanted = tokenize.query_terms(brief.question)
     candidates = list(_candidates(brief.evidence))
-    held = [set(terms) for terms in tokenize.terms_of_all([item.text for item in candidates])]
-    about = [set(terms) for terms in tokenize.terms_of_all([item.about for item in candidates])]
+    held = _terms([item.text for item in candidates])
+    about = _terms([item.about for item in candidates])
     weights = _weights(wanted, [own | context for own, context in zip(held, about, strict=True)])
     scored = [
         _scored(brief, item, own, context, weights)
@@ -108,6 +108,13 @@ def _best(brief: Brief) -> list[_Candidate]:
     ]
     scored.sort(key=lambda one: (-one.score, one.item.order))
     return sorted((one.item for one in _chosen(scored, weights)), key=lambda item: item.order)
+
+
+def _terms(texts: Sequence[str]) -> list[set[str]]:
+    """The terms of each text; equal texts are read once."""
+    different = list(dict.fromkeys(texts))
+    found = dict(zip(different, map(set, tokenize.terms_of_all(different)), strict=True))
+    return [found[text] for text in texts]
 
 
 def _scored(
