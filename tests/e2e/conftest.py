@@ -7,7 +7,7 @@ import os
 import shutil
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from nura.bootstrap import BROWSERS
 from tests.e2e.people import Person
@@ -18,6 +18,9 @@ from tests.support import ROOT, Product
 SAMPLES = ROOT / "nura" / "samples"
 MANUAL = "라온 HX-200 환기청정기 사용 설명서.md"
 NOTICE = "해솔시 통합돌봄 정보시스템 제안요청서.pdf"
+PATIENCE = 15_000
+"""Milliseconds for anything that should happen at once: the machine may be busy with other tests."""
+expect.set_options(timeout=PATIENCE)
 
 
 def pytest_collection_modifyitems(items):
@@ -94,7 +97,7 @@ def windows(chromium):
         where = (person.product if person else product).url
         settings = {"viewport": {"width": 1280, "height": 800}, "locale": "ko-KR", **options}
         context = chromium.new_context(base_url=where, **settings)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(PATIENCE)
         if person:
             context.add_cookies(person.cookies())
         contexts.append(context)
