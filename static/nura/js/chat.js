@@ -32,8 +32,9 @@ const composer = new Composer({ chatId, limit: page.content_limit, blockers });
 const panel = new Panel({ onlyThis });
 const thread = new Thread({
   runs,
-  hooks: { openSource: (...what) => panel.open(...what), askAgain },
+  openSource: (...what) => panel.open(...what),
   nameOf: (id) => scope.documentOf(id),
+  limit: page.content_limit,
 });
 
 function blockers() {
@@ -47,11 +48,6 @@ function onlyThis(source) {
   composer.input.focus();
 }
 
-async function askAgain(answer) {
-  const question = await get(`/messages/${answer.parent_id}`).catch(() => null);
-  if (question) composer.put(question.content);
-}
-
 // Asking
 
 composer.addEventListener("send", ({ detail: content }) => {
@@ -59,7 +55,12 @@ composer.addEventListener("send", ({ detail: content }) => {
   document.body.classList.remove("first-screen");
   const ids = scope.ids;
   const documents = ids.map((id) => scope.documentOf(id) ?? uploads.completed.find((one) => one.id === id));
-  const pending = runs.ask({ chat_id: chatId, content, document_ids: ids.length ? ids : null });
+  const pending = runs.ask({
+    chat_id: chatId,
+    parent_id: thread.parentId,
+    content,
+    document_ids: ids.length ? ids : null,
+  });
   thread.echo(pending, documents.filter(Boolean));
   composer.setBusy(Boolean(blockers()));
 });
@@ -167,11 +168,15 @@ setEscape(() => {
   return true;
 });
 setAltArrow((step) => panel.isOpen && (panel.go(step), true));
+composer.input.addEventListener("keydown", (event) => {
+  if (event.key !== "ArrowUp" || event.isComposing || event.altKey || composer.input.value) return;
+  if (thread.editLast()) event.preventDefault();
+});
 for (const button of document.querySelectorAll("[data-example]")) {
   button.addEventListener("click", () => composer.put(button.textContent.trim()));
 }
 byId("thread").addEventListener("click", (event) => {
-  if (event.target.closest("a, button, input, .prose") || getSelection().toString()) return;
+  if (event.target.closest("a, button, input, form, .prose") || getSelection().toString()) return;
   if (matchMedia("(pointer: fine)").matches) composer.input.focus();
 });
 

@@ -52,6 +52,16 @@ export function announce(text) {
   });
 }
 
+/** Make `wanted` the children of `root`, touching none that stand right: what is being read must not be moved. */
+export function place(root, wanted) {
+  const kept = new Set(wanted);
+  for (const node of [...root.children]) if (!kept.has(node)) node.remove();
+  wanted.forEach((node, index) => {
+    const here = root.children[index];
+    if (here !== node) root.insertBefore(node, here ?? null);
+  });
+}
+
 /** Put a popover beside the element that opened it, inside the window. */
 export function placeBeside(popover, anchor, { above = false, centred = false } = {}) {
   const box = anchor.getBoundingClientRect();

@@ -1,65 +1,31 @@
-// One message of the thread as elements.
+// An answer of the thread as elements.
 
-import { post } from "./api.js";
 import { el, icon, iconButton } from "./dom.js";
 import { sourceCards } from "./cards.js";
+import { thumbs } from "./feedback.js";
 import { StreamedMarkdown } from "./stream.js";
-import { fileSize, has, locale, longTime, pageLabel, shortTime, t, tn } from "./strings.js";
-import { copyText, toast } from "./toast.js";
+import { has, locale, longTime, pageLabel, shortTime, t, tn } from "./strings.js";
+import { Switcher } from "./switcher.js";
+import { copyText } from "./toast.js";
 
-const LONG_QUESTION = 1400;
 const BROKEN = new Set(["FAILED", "INTERRUPTED", "STOPPED"]);
-
-/** The reader's own message; `documents` are those named for it. */
-export function questionView(message, documents = []) {
-  const text = el("div", { class: "bubble", text: message.content });
-  const view = el(
-    "article",
-    { class: "msg msg-question", data: { messageId: message.id ?? "" } },
-    el("h3", { class: "visually-hidden", text: t("your_question") }),
-    documents.length ? attachments(documents) : null,
-    text,
-  );
-  if (message.content.length > LONG_QUESTION) view.append(folded(text));
-  return view;
-}
-
-function attachments(documents) {
-  const item = (document) =>
-    el(
-      "li",
-      { class: "attached" },
-      icon("file-text", "icon-s"),
-      el("span", { text: document.name }),
-      document.size ? el("small", { text: fileSize(document.size) }) : null,
-    );
-  return el("ul", { class: "attached-list", "aria-label": t("attached") }, documents.map(item));
-}
-
-function folded(text) {
-  text.classList.add("folded");
-  const button = el("button", { type: "button", class: "link-button fold", text: t("show_all"), "aria-expanded": "false" });
-  button.addEventListener("click", () => {
-    const closed = text.classList.toggle("folded");
-    button.textContent = t(closed ? "show_all" : "show_less");
-    button.setAttribute("aria-expanded", String(!closed));
-  });
-  return button;
-}
 
 /** An answer: whole from the start, or growing while events arrive. */
 export class AnswerView {
-  /** `hooks`: openSource(message, source, opener, claim), askAgain(message). */
+  /** `hooks`: openSource(message, source, opener, claim), regenerate(message), step(message, by). */
   constructor(message, hooks) {
     this.message = message;
     this.hooks = hooks;
+    this.switcher = new Switcher((by) => hooks.step(this.message, by));
     this.step = el("p", { class: "msg-step" });
+    this.notice = el("div", { class: "msg-notice" });
     this.body = el("div", { class: "prose" });
     this.foot = el("div", { class: "msg-end" });
     this.root = el(
       "article",
       { class: "msg msg-answer", data: { messageId: message.id } },
       el("h3", { class: "visually-hidden", text: t("answer") }),
+      this.notice,
       this.step,
       this.body,
       this.foot,
@@ -71,6 +37,8 @@ export class AnswerView {
 
   begin() {
     this.root.setAttribute("aria-busy", "true");
+    this.foot.replaceChildren(this.switcher.root);
+    this.notice.replaceChildren();
     this.showStep(t("step.thinking"));
   }
 
@@ -88,8 +56,15 @@ export class AnswerView {
 
   status(data) {
     const key = `step.${data.step}`;
-    if (data.step === "fallback") this.warning = t("step.fallback");
-    if (has(key)) this.showStep(t(key));
+    if (data.step === "fallback") this.warn(t(key));
+    else if (has(key)) this.showStep(t(key));
+  }
+
+  /** Something that the reader must know of this answer, while it is written and after. */
+  warn(text) {
+    this.notice.replaceChildren(
+      el("p", { class: "note note-warning", role: "status" }, icon("triangle-alert"), el("span", { text })),
+    );
   }
 
   sources(sources) {
@@ -116,13 +91,8 @@ export class AnswerView {
     this.step.hidden = true;
     this.stream.finish(message.content);
     this.foot.replaceChildren(
-      ...[this.warningNote(), this.brokenNote(), sourceCards(message, this.hooks), this.actions()].filter(Boolean),
+      ...[this.brokenNote(), sourceCards(message, this.hooks), this.actions() ?? this.switcher.root].filter(Boolean),
     );
-  }
-
-  warningNote() {
-    if (!this.warning) return null;
-    return el("p", { class: "note note-warning" }, icon("info"), el("span", { text: this.warning }));
   }
 
   brokenNote() {
@@ -131,9 +101,9 @@ export class AnswerView {
     const words = [t(content ? `end.${status}.partial` : `end.${status}`), error?.detail].filter(Boolean);
     const again = el(
       "button",
-      { type: "button", class: "button", on: { click: () => this.hooks.askAgain(this.message) } },
+      { type: "button", class: "button branching", on: { click: () => this.hooks.regenerate(this.message) } },
       icon("rotate-ccw", "icon-s"),
-      t("ask_again"),
+      t("regenerate"),
     );
     const kind = status === "STOPPED" ? "" : "note-error";
     const sign = icon(status === "STOPPED" ? "square" : "circle-alert");
@@ -144,12 +114,13 @@ export class AnswerView {
     if (!this.message.content) return null;
     const copy = iconButton("copy", t("copy_answer"), { data: { action: "copy" } });
     copy.addEventListener("click", () => copyText(this.withSources(), copy));
-    return el(
-      "div",
-      { class: "msg-actions" },
-      this.label(),
-      el("span", { class: "msg-buttons" }, copy, this.thumb("thumbs-up", 1), this.thumb("thumbs-down", -1)),
-    );
+    const again = iconButton("rotate-ccw", t("regenerate"), {
+      class: "icon-button branching",
+      data: { action: "regenerate" },
+      on: { click: () => this.hooks.regenerate(this.message) },
+    });
+    const buttons = [this.switcher.root, copy, again, ...thumbs(this.message)];
+    return el("div", { class: "msg-actions" }, this.label(), el("span", { class: "msg-buttons" }, buttons));
   }
 
   label() {
@@ -164,40 +135,6 @@ export class AnswerView {
     }
     if (time) parts.push(el("time", { datetime: time, title: usageText(usage, time), text: shortTime(time) }));
     return el("span", { class: "msg-label" }, parts);
-  }
-
-  thumb(name, value) {
-    const button = iconButton(name, t(value > 0 ? "helpful" : "not_helpful"), { "aria-pressed": "false" });
-    button.addEventListener("click", async () => {
-      try {
-        await post(`/messages/${this.message.id}/feedback`, { value });
-      } catch (error) {
-        toast(error.message, { kind: "toast-error" });
-        return;
-      }
-      for (const other of button.parentElement.querySelectorAll("[aria-pressed]")) {
-        other.setAttribute("aria-pressed", String(other === button));
-      }
-      if (value < 0) this.askReason();
-      else this.foot.querySelector(".feedback")?.remove();
-    });
-    return button;
-  }
-
-  askReason() {
-    if (this.foot.querySelector(".feedback")) return;
-    const input = el("input", { type: "text", maxlength: "1000", placeholder: t("reason"), "aria-label": t("reason") });
-    const form = el("form", { class: "feedback" }, input, el("button", { class: "button", type: "submit", text: t("send") }));
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      const reason = input.value.trim();
-      form.remove();
-      if (!reason) return;
-      await post(`/messages/${this.message.id}/feedback`, { value: -1, reason }).catch((error) => toast(error.message));
-      toast(t("thanks"));
-    });
-    this.foot.append(form);
-    input.focus();
   }
 
   /** The answer as text, with what its markers stand for. */

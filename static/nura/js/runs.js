@@ -33,10 +33,10 @@ export class Runs extends EventTarget {
     return pending;
   }
 
-  /** Follow a run from `afterSeq` on. */
-  follow(runId, afterSeq = 0) {
+  /** Follow a run from `afterSeq` on; `asked`: it answers what is in the outbox. */
+  follow(runId, afterSeq = 0, asked = false) {
     if (this.active.has(runId)) return;
-    const run = { id: runId, last: afterSeq, seen: Date.now(), controller: null };
+    const run = { id: runId, last: afterSeq, seen: Date.now(), controller: null, asked };
     this.active.set(runId, run);
     this.resume(run);
   }
@@ -77,7 +77,7 @@ export class Runs extends EventTarget {
     let run = this.active.get(frame.run_id);
     if (!run) {
       if (frame.type !== "run.started" || !this.outbox.size) return undefined;
-      run = { id: frame.run_id, last: 0, seen: Date.now(), controller: null };
+      run = { id: frame.run_id, last: 0, seen: Date.now(), controller: null, asked: true };
       this.active.set(run.id, run);
     }
     return this.take(run, frame);
@@ -92,12 +92,15 @@ export class Runs extends EventTarget {
     }
     run.last = frame.seq;
     if (TERMINAL.has(frame.type)) this.drop(run.id);
-    if (frame.type === "run.started") this.acknowledge(frame);
+    if (frame.type === "run.started") this.acknowledge(run, frame);
     this.emit("event", frame);
   }
 
-  acknowledge(frame) {
-    const [pending] = this.outbox.values();
+  /** The question in the outbox whose run this is: runs of other branches and tabs are followed too. */
+  acknowledge(run, frame) {
+    const waiting = [...this.outbox.values()];
+    const content = frame.data.user_message.content;
+    const pending = waiting.find((one) => one.content.normalize("NFC").trim() === content) ?? (run.asked && waiting[0]);
     if (!pending) return;
     this.outbox.delete(pending.client_id);
     this.emit("acknowledged", { pending, frame });
@@ -134,7 +137,7 @@ export class Runs extends EventTarget {
     const { byHttp, ...fields } = pending;
     try {
       const answer = await post("/messages?wait=false", fields);
-      if (this.outbox.has(pending.client_id)) this.follow(answer.run_id, 0);
+      if (this.outbox.has(pending.client_id)) this.follow(answer.run_id, 0, true);
     } catch (error) {
       pending.byHttp = false;
       if (error.status) this.refuse(pending, { code: error.code, message: error.message });

@@ -1,33 +1,43 @@
-// The messages of the chat: loaded, followed while they grow, scrolled as the reader wants.
+// The messages of the chat: one branch of them, loaded, followed while it grows.
 
-import { get } from "./api.js";
+import { get, post } from "./api.js";
+import { Backlog } from "./backlog.js";
+import { Branches } from "./branches.js";
 import { watchMarkers } from "./cards.js";
-import { announce, byId, el } from "./dom.js";
+import { announce, byId, el, place } from "./dom.js";
 import { bestPassage, claimBefore } from "./match.js";
-import { AnswerView, questionView } from "./message.js";
+import { AnswerView } from "./message.js";
+import { QuestionView } from "./question.js";
+import { Scrolling } from "./scrolling.js";
 import { t } from "./strings.js";
-import { copyText } from "./toast.js";
+import { copyText, toast } from "./toast.js";
 
-const PAGE = 50;
-const NEAR = 90;
+const ENOUGH = 20;
 
 /** Events: `busy` (detail: the run that answers here, or null). */
 export class Thread extends EventTarget {
-  constructor({ runs, hooks, nameOf }) {
+  /** `openSource(message, source, opener, claim)`; `nameOf(id)` gives a document; `limit` of a question's length. */
+  constructor({ runs, openSource, nameOf, limit }) {
     super();
     this.root = byId("thread");
-    this.scroller = byId("scroller");
     this.runs = runs;
-    this.hooks = hooks;
+    this.openSource = openSource;
     this.nameOf = nameOf;
-    this.answers = new Map();
+    this.hooks = {
+      limit,
+      openSource,
+      step: (message, by) => this.step(message, by),
+      edit: (message, content) => this.branch(`/messages/${message.id}/edit`, { content }),
+      regenerate: (message) => this.regenerate(message),
+    };
+    this.tree = new Branches();
+    this.views = new Map();
     this.byRun = new Map();
-    this.known = new Set();
     this.echoes = new Map();
-    this.stick = true;
-    this.watchScroll();
+    this.leaf = null;
+    this.scrolling = new Scrolling(this.root);
     this.root.addEventListener("click", (event) => this.clicked(event));
-    watchMarkers(this.root, (marker) => this.answerOf(marker)?.message.sources);
+    watchMarkers(this.root, (marker) => this.viewAt(marker)?.message.sources);
     runs.addEventListener("event", ({ detail }) => this.receive(detail));
     runs.addEventListener("lost", ({ detail }) => this.refresh(detail.runId));
     runs.addEventListener("silent", ({ detail }) => this.refresh(detail.runId, true));
@@ -38,101 +48,166 @@ export class Thread extends EventTarget {
     return this.byRun.keys().next().value ?? null;
   }
 
-  get isEmpty() {
-    return !this.root.querySelector(".msg");
+  /** What the next question follows, where that is not simply the newest message. */
+  get parentId() {
+    return this.leaf === this.tree.newest() ? null : this.leaf;
   }
 
   // Loading
 
   async load(chatId) {
     this.chatId = chatId;
-    const first = await this.page(1);
-    const last = Math.max(Math.ceil(first.count / PAGE), 1);
-    const messages = last === 1 ? first.results : (await this.page(last)).results;
-    this.addAll(messages);
-    this.earlier = last - 1;
-    if (this.earlier && messages.length < PAGE / 2) await this.loadEarlier();
+    this.backlog = new Backlog(chatId);
+    await this.backlog.open();
+    do await this.takeEarlier();
+    while (this.backlog.hasMore && this.lacksMore());
+    this.show();
     this.offerEarlier();
-    this.toEnd();
+    this.scrolling.toEnd();
   }
 
-  page(number) {
-    return get(`/chats/${this.chatId}/messages?page=${number}&page_size=${PAGE}`);
+  /** Take in the next older messages; the branch shown stays the one of the newest of all. */
+  async takeEarlier() {
+    for (const message of await this.backlog.earlier()) if (!this.tree.has(message.id)) this.tree.add(message);
+    this.leaf ??= this.tree.newest();
+  }
+
+  /** Other branches may fill whole pages; and what stands beside a first question may lie further back. */
+  lacksMore() {
+    const path = this.tree.path(this.leaf);
+    return path.length < ENOUGH || !path[0].parent_id;
   }
 
   async loadEarlier() {
-    const { results } = await this.page(this.earlier);
-    const height = this.scroller.scrollHeight - this.scroller.scrollTop;
-    const views = results.filter((message) => !this.known.has(message.id)).map((message) => this.view(message));
-    this.root.prepend(...views);
-    this.earlier -= 1;
-    this.scroller.scrollTop = this.scroller.scrollHeight - height;
+    const anchor = this.root.firstElementChild;
+    const before = this.tree.path(this.leaf).length;
+    try {
+      do await this.takeEarlier();
+      while (this.backlog.hasMore && this.tree.path(this.leaf).length === before);
+    } catch (error) {
+      toast(error.message, { kind: "toast-error" });
+    }
+    this.scrolling.hold(anchor, () => this.show());
     this.offerEarlier();
   }
 
   offerEarlier() {
     byId("earlier")?.remove();
-    if (!this.earlier) return;
+    if (!this.backlog.hasMore) return;
     const button = el("button", { type: "button", class: "button button-plain", id: "earlier", text: t("earlier") });
-    button.addEventListener("click", () => this.loadEarlier());
+    button.addEventListener("click", () => {
+      button.disabled = true;
+      this.loadEarlier();
+    });
     this.root.before(button);
   }
 
   /** Another tab or device went on with this chat: show what is new. */
   async catchUp() {
     if (!this.chatId || this.byRun.size) return;
-    const { count } = await this.page(1).catch(() => ({ count: 0 }));
-    if (!count) return;
-    const { results } = await this.page(Math.ceil(count / PAGE));
-    this.addAll(results.filter((message) => !this.known.has(message.id)));
+    this.take(await new Backlog(this.chatId).latest().catch(() => []));
   }
 
-  addAll(messages) {
-    for (const message of messages) this.root.append(this.view(message));
+  // The branch in sight
+
+  /** Take new messages in and show the branch of the newest of them. */
+  take(messages) {
+    const fresh = messages.filter((message) => !this.tree.has(message.id));
+    if (!fresh.length) return;
+    for (const message of fresh) this.tree.add(message);
+    this.leaf = fresh.at(-1).id;
+    this.show();
+  }
+
+  show() {
+    const path = this.tree.path(this.leaf);
+    const views = path.map((message) => this.view(message));
+    const sending = [...this.echoes.values()];
+    place(this.root, [...views, ...sending].map((view) => view.root));
+    path.forEach((message, index) => views[index].switcher.show(this.tree.place(message)));
   }
 
   view(message) {
-    this.known.add(message.id);
-    if (message.role === "user") return questionView(message, this.documentsOf(message));
+    if (!this.views.has(message.id)) this.views.set(message.id, this.made(message));
+    return this.views.get(message.id);
+  }
+
+  made(message) {
+    if (message.role === "user") return new QuestionView(message, this.documentsOf(message), this.hooks);
     const answer = new AnswerView(message, this.hooks);
-    this.answers.set(message.id, answer);
     if (message.status === "STREAMING" && message.run_id) {
       this.begin(message.run_id, answer);
       this.runs.follow(message.run_id, 0);
     }
-    return answer.root;
+    return answer;
   }
 
   documentsOf(message) {
     return (message.document_ids ?? []).map((id) => this.nameOf(id)).filter(Boolean);
   }
 
+  /** Show the branch beside the one that `message` is on. */
+  step(message, by) {
+    const { ids, index } = this.tree.place(message);
+    const next = this.tree.get(ids[index + by]);
+    if (!next) return;
+    this.scrolling.hold(this.view(message).switcher.root, () => {
+      this.leaf = this.tree.newest(next.id);
+      this.show();
+      return this.view(next).switcher.root;
+    });
+    this.view(next).switcher.focus(by);
+    announce(t("branch_of", { number: index + by + 1, total: ids.length }));
+  }
+
+  /** Ask the server for a branch and follow its answer. */
+  async branch(path, body) {
+    if (this.branching) return;
+    this.branching = true;
+    try {
+      const turn = await post(`${path}?wait=false`, body);
+      this.take([turn.user_message, turn.assistant_message]);
+      this.scrolling.toEnd();
+    } finally {
+      this.branching = false;
+    }
+  }
+
+  regenerate(message) {
+    this.branch(`/messages/${message.id}/regenerate`).catch((error) => toast(error.message, { kind: "toast-error" }));
+  }
+
+  /** Open the last question in sight for writing anew; false where that cannot be done now. */
+  editLast() {
+    if (this.runId) return false;
+    const question = this.tree.path(this.leaf).findLast((message) => message.role === "user");
+    if (question) this.view(question).edit();
+    return Boolean(question);
+  }
+
   // Asking
 
   /** Show a question at once, before the server has it. */
   echo(pending, documents) {
-    const view = questionView({ content: pending.content }, documents);
-    view.classList.add("msg-sending");
-    this.echoes.set(pending.client_id, view);
-    this.root.append(view);
-    this.toEnd();
+    this.echoes.set(pending.client_id, new QuestionView({ content: pending.content }, documents, this.hooks));
+    this.show();
+    this.scrolling.toEnd();
   }
 
   forget(pending) {
-    this.echoes.get(pending.client_id)?.remove();
     this.echoes.delete(pending.client_id);
+    this.show();
   }
 
   started(pending, frame) {
     const echo = this.echoes.get(pending.client_id);
-    this.echoes.delete(pending.client_id);
-    echo?.classList.remove("msg-sending");
     const { user_message: question, assistant_message: message } = frame.data;
-    if (echo) {
-      echo.dataset.messageId = question.id;
-      this.known.add(question.id);
-    }
+    this.echoes.delete(pending.client_id);
     this.chatId = frame.chat_id ?? message.chat_id;
+    if (!echo || this.views.has(question.id)) return;
+    echo.stored(question);
+    this.views.set(question.id, echo);
+    this.take([question]);
   }
 
   // Events of runs
@@ -143,6 +218,7 @@ export class Thread extends EventTarget {
   }
 
   announceBusy() {
+    this.root.classList.toggle("busy", Boolean(this.runId));
     this.dispatchEvent(new CustomEvent("busy", { detail: this.runId }));
   }
 
@@ -160,24 +236,20 @@ export class Thread extends EventTarget {
   }
 
   startedRun(runId, { user_message: question, assistant_message: message }) {
-    const existing = this.answers.get(message.id);
+    const existing = this.views.get(message.id);
     if (existing) {
       existing.restart();
       this.begin(runId, existing);
       return;
     }
-    const streaming = { ...message, status: "STREAMING", content: "", sources: null };
-    if (!this.known.has(question.id)) this.addAll([question]);
-    const view = this.view(streaming);
-    this.begin(runId, this.answers.get(message.id));
-    this.root.append(view);
+    this.take([question, { ...message, status: "STREAMING", content: "", sources: null, run_id: runId }]);
     announce(t("announce.started"));
   }
 
   ended(runId, message) {
-    const answer = this.byRun.get(runId) ?? this.answers.get(message.id);
     this.byRun.delete(runId);
-    answer?.complete(message);
+    this.tree.add(message);
+    this.views.get(message.id)?.complete(message);
     announce(t(message.status === "COMPLETED" ? "announce.done" : `end.${message.status}`));
     this.announceBusy();
   }
@@ -195,10 +267,10 @@ export class Thread extends EventTarget {
     }
   }
 
-  // Clicks and scrolling
+  // Clicks
 
-  answerOf(node) {
-    return this.answers.get(node.closest(".msg")?.dataset.messageId);
+  viewAt(node) {
+    return this.views.get(node.closest(".msg")?.dataset.messageId);
   }
 
   clicked(event) {
@@ -209,34 +281,9 @@ export class Thread extends EventTarget {
   }
 
   async openMarked(marker) {
-    const { message } = this.answerOf(marker);
+    const { message } = this.viewAt(marker);
     const passages = message.sources.filter((one) => one.slot === Number(marker.dataset.slot));
     const claim = claimBefore(marker);
-    const source = await bestPassage(claim, passages);
-    this.hooks.openSource(message, source, marker, claim);
-  }
-
-  watchScroll() {
-    const down = byId("to-end");
-    let before = 0;
-    this.scroller.addEventListener(
-      "scroll",
-      () => {
-        const { scrollTop, scrollHeight, clientHeight } = this.scroller;
-        const gap = scrollHeight - clientHeight - scrollTop;
-        if (scrollTop < before - 2 && gap > 4) this.stick = false;
-        if (gap < NEAR / 2) this.stick = true;
-        before = scrollTop;
-        down.hidden = gap < NEAR * 2;
-      },
-      { passive: true },
-    );
-    down.addEventListener("click", () => this.toEnd(true));
-    new ResizeObserver(() => this.stick && this.toEnd()).observe(this.root);
-  }
-
-  toEnd(smooth = false) {
-    this.stick = true;
-    this.scroller.scrollTo({ top: this.scroller.scrollHeight, behavior: smooth ? "smooth" : "instant" });
+    this.openSource(message, await bestPassage(claim, passages), marker, claim);
   }
 }

@@ -1,0 +1,67 @@
+// Messages as a tree: an answer made anew and a question asked in other words stand beside what was there.
+
+const ROOT = "";
+
+/** Every message known, and the ways through them. Orders are by the time at which messages were made. */
+export class Branches {
+  constructor() {
+    this.messages = new Map();
+    this.children = new Map();
+  }
+
+  get(id) {
+    return this.messages.get(id);
+  }
+
+  has(id) {
+    return this.messages.has(id);
+  }
+
+  /** Take a message in, or its newer state. */
+  add(message) {
+    const isNew = !this.messages.has(message.id);
+    this.messages.set(message.id, message);
+    if (!isNew) return;
+    const siblings = this.siblings(message);
+    siblings.push(message.id);
+    siblings.sort((one, other) => this.order(one, other));
+    this.children.set(message.parent_id ?? ROOT, siblings);
+  }
+
+  order(one, other) {
+    const [first, second] = [this.messages.get(one).created_at, this.messages.get(other).created_at];
+    return Date.parse(first) - Date.parse(second) || (first < second ? -1 : 1);
+  }
+
+  /** Ids of the messages in the same place, this one among them. */
+  siblings(message) {
+    return this.children.get(message.parent_id ?? ROOT) ?? [];
+  }
+
+  /** The newest message of all, or under one of them. */
+  newest(under = null) {
+    let best = under;
+    const open = under ? [under] : [...this.messages.keys()];
+    while (open.length) {
+      const id = open.pop();
+      if (best === null || (id !== best && this.order(id, best) > 0)) best = id;
+      if (under) open.push(...(this.children.get(id) ?? []));
+    }
+    return best;
+  }
+
+  /** The messages that lead to `leaf`, oldest first, as far as they are known. */
+  path(leaf) {
+    const found = [];
+    for (let message = this.messages.get(leaf); message; message = this.messages.get(message.parent_id)) {
+      found.push(message);
+    }
+    return found.reverse();
+  }
+
+  /** Where a message stands among its siblings: the ids, and its place from 0. */
+  place(message) {
+    const ids = this.siblings(message);
+    return { ids, index: ids.indexOf(message.id) };
+  }
+}

@@ -1,0 +1,157 @@
+// The reader's own message: shown, folded where it is long, and written anew.
+
+import { el, icon, iconButton } from "./dom.js";
+import { sendOnEnter } from "./ime.js";
+import { fileSize, t } from "./strings.js";
+import { Switcher } from "./switcher.js";
+import { copyText, toast } from "./toast.js";
+
+const LONG = 1400;
+
+/** `documents` are those named for the message; `hooks`: limit, edit(message, content), step(message, by). */
+export class QuestionView {
+  constructor(message, documents, hooks) {
+    this.message = message;
+    this.hooks = hooks;
+    this.text = el("div", { class: "bubble", text: message.content });
+    this.fold = message.content.length > LONG ? folded(this.text) : null;
+    this.switcher = new Switcher((by) => hooks.step(this.message, by));
+    this.tools = this.actions();
+    this.root = el(
+      "article",
+      { class: "msg msg-question", data: { messageId: message.id ?? "" } },
+      el("h3", { class: "visually-hidden", text: t("your_question") }),
+      documents.length ? attachments(documents) : null,
+      this.text,
+      this.fold,
+      this.tools,
+    );
+    this.wait(!message.id);
+  }
+
+  /** A message that the server does not have yet can neither be edited nor has it branches. */
+  wait(waiting) {
+    this.root.classList.toggle("msg-sending", waiting);
+    this.tools.hidden = waiting;
+  }
+
+  /** The server has it. */
+  stored(message) {
+    this.message = message;
+    this.root.dataset.messageId = message.id;
+    this.wait(false);
+  }
+
+  actions() {
+    const copy = iconButton("copy", t("copy"), { data: { action: "copy" } });
+    copy.addEventListener("click", () => copyText(this.message.content, copy));
+    this.pencil = iconButton("pencil", t("edit"), { class: "icon-button branching", data: { action: "edit" } });
+    this.pencil.addEventListener("click", () => this.edit());
+    return el("div", { class: "question-tools" }, el("span", { class: "msg-buttons" }, copy, this.pencil), this.switcher.root);
+  }
+
+  edit() {
+    if (this.editor) return;
+    this.editor = new Editor(this.message.content, this.hooks.limit, {
+      save: (content) => this.save(content),
+      cancel: () => this.close(),
+    });
+    this.text.after(this.editor.root);
+    this.showText(false);
+    this.editor.open();
+  }
+
+  showText(shown) {
+    for (const part of [this.text, this.fold, this.tools]) if (part) part.hidden = !shown;
+  }
+
+  close() {
+    this.editor?.root.remove();
+    this.editor = null;
+    this.showText(true);
+    this.pencil.focus();
+  }
+
+  async save(content) {
+    this.editor.wait(true);
+    try {
+      await this.hooks.edit(this.message, content);
+    } catch (error) {
+      toast(error.message, { kind: "toast-error" });
+      this.editor.wait(false);
+      return;
+    }
+    this.close();
+  }
+}
+
+/** The field in which a question is written anew. */
+class Editor {
+  constructor(content, limit, { save, cancel }) {
+    this.before = content;
+    this.input = el("textarea", { rows: 1, maxlength: limit, "aria-label": t("edit"), spellcheck: "false" });
+    this.input.value = content;
+    this.button = el("button", { type: "submit", class: "button button-primary", text: t("save_and_ask") });
+    const leave = el("button", { type: "button", class: "button button-plain", text: t("cancel"), on: { click: cancel } });
+    this.root = el("form", { class: "question-editor" }, this.input, el("div", { class: "editor-bar" }, leave, this.button));
+    const submit = () => this.ready && save(this.input.value.trim());
+    this.root.addEventListener("submit", (event) => {
+      event.preventDefault();
+      submit();
+    });
+    this.input.addEventListener("input", () => this.show());
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || event.isComposing) return;
+      event.preventDefault();
+      event.stopPropagation();
+      cancel();
+    });
+    sendOnEnter(this.input, submit);
+  }
+
+  get ready() {
+    const text = this.input.value.trim();
+    return text && text !== this.before.trim() && !this.waiting;
+  }
+
+  open() {
+    this.show();
+    this.input.focus();
+    this.input.setSelectionRange(this.input.value.length, this.input.value.length);
+  }
+
+  wait(waiting) {
+    this.waiting = waiting;
+    this.input.readOnly = waiting;
+    this.show();
+  }
+
+  show() {
+    this.input.style.height = "auto";
+    this.input.style.height = `${Math.min(this.input.scrollHeight + 2, innerHeight * 0.5)}px`;
+    this.button.disabled = !this.ready;
+  }
+}
+
+function attachments(documents) {
+  const item = (document) =>
+    el(
+      "li",
+      { class: "attached" },
+      icon("file-text", "icon-s"),
+      el("span", { text: document.name }),
+      document.size ? el("small", { text: fileSize(document.size) }) : null,
+    );
+  return el("ul", { class: "attached-list", "aria-label": t("attached") }, documents.map(item));
+}
+
+function folded(text) {
+  text.classList.add("folded");
+  const button = el("button", { type: "button", class: "link-button fold", text: t("show_all"), "aria-expanded": "false" });
+  button.addEventListener("click", () => {
+    const closed = text.classList.toggle("folded");
+    button.textContent = t(closed ? "show_all" : "show_less");
+    button.setAttribute("aria-expanded", String(!closed));
+  });
+  return button;
+}
