@@ -18,12 +18,16 @@ class DocumentIds(serializers.ListField):
 
 
 class SendRequest(serializers.Serializer[Any]):
-    """A question: `POST /messages` and the socket's `send`."""
+    """A question: `POST /messages` and the socket's `send`.
+
+    `parent_id` is the message of the chat that it follows; without it, the newest.
+    """
 
     content = serializers.CharField(
         max_length=CONTENT_CHARACTERS, allow_blank=True, trim_whitespace=False
     )
     chat_id = serializers.UUIDField(required=False, allow_null=True, default=None)
+    parent_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     document_ids = DocumentIds(required=False, allow_null=True, default=None)
     category_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     client_id = serializers.CharField(required=False, allow_blank=True, default="", max_length=100)

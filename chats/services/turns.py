@@ -61,6 +61,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     user: User,
     content: str,
     chat_id: UUID | None = None,
+    parent_id: UUID | None = None,
     document_ids: Collection[UUID] = (),
     category_id: UUID | None = None,
     client_id: str = "",
@@ -77,7 +78,12 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
         with transaction.atomic():
             documents = find_documents(owner=user, document_ids=document_ids)
             chat = _chat(user, chat_id, text, documents, category_id)
-            return _store_turn(chat, text, documents, client_id, language)
+            parent = _parent(chat, parent_id)
+            question = store_question(chat=chat, parent=parent, content=text, documents=documents)
+            answer, run = open_answer(
+                chat=chat, user_message=question, client_id=client_id, language=language
+            )
+            return OpenedTurn(run, question, answer, created=True)
     except IntegrityError:
         known = _known(user, client_id) if client_id else None  # a race of two equal sends
         if known is None:
@@ -118,15 +124,15 @@ def _chat(
     return chat
 
 
-def _store_turn(
-    chat: Chat, text: str, documents: list[Document], client_id: str, language: str
-) -> OpenedTurn:
-    parent = Message.objects.filter(chat=chat).order_by("-created_at", "-id").first()
-    question = store_question(chat=chat, parent=parent, content=text, documents=documents)
-    answer, run = open_answer(
-        chat=chat, user_message=question, client_id=client_id, language=language
-    )
-    return OpenedTurn(run, question, answer, created=True)
+def _parent(chat: Chat, parent_id: UUID | None) -> Message | None:
+    """The message of the chat that a question follows: as named, else the newest."""
+    messages = Message.objects.filter(chat=chat)
+    if parent_id is None:
+        return messages.order_by("-created_at", "-id").first()
+    parent = messages.filter(pk=parent_id).first()
+    if parent is None:
+        raise NotFound
+    return parent
 
 
 def store_question(
