@@ -19,7 +19,7 @@ SAMPLES = ROOT / "nura" / "samples"
 MANUAL = "라온 HX-200 환기청정기 사용 설명서.md"
 NOTICE = "해솔시 통합돌봄 정보시스템 제안요청서.pdf"
 PATIENCE = 15_000
-"""Milliseconds for anything that should happen at once: the machine may be busy with other tests."""
+"""Milliseconds for what should happen at once: the machine may be busy with other tests."""
 expect.set_options(timeout=PATIENCE)
 
 
