@@ -1,5 +1,7 @@
 """The pages of documents."""
 
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, cast
 from uuid import UUID
 
@@ -10,7 +12,6 @@ from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
@@ -35,8 +36,10 @@ FACT_NAMES = {
     "date": _("Date"),
     "issuer": _("Issuer"),
     "project_name": _("Project"),
+    "version": _("Version"),
 }
-TEXT_METADATA = 300
+FACTS_SHOWN = 50
+FACT_CHARACTERS = 300
 """Longer values of metadata are cut in the page."""
 
 
@@ -50,7 +53,9 @@ def document_list(request: HttpRequest) -> HttpResponse:
     context = {
         "area": "documents",
         "documents": documents,
-        "rows": [{"document": document, "reason": reason(document)} for document in documents],
+        "rows": [
+            {"document": one, "reason": reason(one), "warnings": warnings(one)} for one in documents
+        ],
         "query": _query(request),
         "status": request.GET.get("status", ""),
         "statuses": Document.Status.choices,
@@ -73,7 +78,11 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
         return render(request, "panels/document_chunks.html", context)
     context |= {
         "reason": reason(document),
-        "facts": _facts(document),
+        "warnings": warnings(document),
+        "facts": [
+            (FACT_NAMES.get(name, name), value[:FACT_CHARACTERS])
+            for name, value in islice(facts(document.metadata), FACTS_SHOWN)
+        ],
         "kind": KINDS.get(document.content_type, document.content_type),
         "page": {"document": {"id": str(document.pk), "name": document.name}},
     }
@@ -85,6 +94,32 @@ def reason(document: Document) -> str:
     if not document.error_code:
         return ""
     return sentence(document.error_code, document.error_params)
+
+
+def warnings(document: Document) -> list[str]:
+    """What a completed document lacks, as sentences."""
+    if document.status != Document.Status.COMPLETED:
+        return []
+    return [sentence(code) for code in document.warnings]
+
+
+def facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Metadata as lines of text: lists with commas, what is nested with its path."""
+    for name, value in metadata.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name} · {inner}", text) for inner, text in facts(value))
+        elif text := _spoken(value):
+            yield name, text
+
+
+def _spoken(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_spoken, value)))
+    if isinstance(value, bool):
+        return str(_("Yes") if value else _("No"))
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {text}" for name, text in facts(value))
+    return str(value).strip() if isinstance(value, str | int | float) else ""
 
 
 def _query(request: HttpRequest) -> str:
@@ -105,12 +140,3 @@ def _chunks(document: Document, page: str | None) -> "Page[Chunk]":
     chunks = Chunk.objects.filter(document=document).order_by("index")
     fields = chunks.only("index", "text", "page", "page_end", "section", "document_id")
     return Paginator(fields, CHUNKS_SHOWN).get_page(page)
-
-
-def _facts(document: Document) -> list[tuple[str | Promise, str]]:
-    """Metadata that can be shown as text."""
-    return [
-        (FACT_NAMES.get(key, key), str(value)[:TEXT_METADATA])
-        for key, value in document.metadata.items()
-        if isinstance(value, str | int | float) and str(value).strip()
-    ]

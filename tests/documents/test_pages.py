@@ -9,6 +9,7 @@ from pgvector import SparseVector
 
 from documents import wording
 from documents.models import LEXICAL_DIMENSIONS, Chunk, Document
+from documents.views import facts
 
 HTMX = {"HX-Request": "true"}
 
@@ -115,6 +116,20 @@ def test_the_page_of_a_document_shows_what_was_read(visitor, owner):
     assert "PDF" in text
     assert "제1조 목적" in text
     assert "3쪽" in text
+
+
+def test_what_a_document_lacks_is_said_in_the_table_and_on_its_page(visitor, owner):
+    document = make_document(owner, warnings=["page_unreadable"])
+    with override("ko"):
+        sentence = str(wording.sentence("page_unreadable"))
+    for path in ("/documents", f"/documents/{document.pk}"):
+        assert sentence in visitor.get(path).content.decode()
+
+
+def test_metadata_reads_as_lines_of_text():
+    metadata = {"a": " x ", "b": [1, {"c": 2}], "d": {"e": True, "f": None}, "g": "", "h": []}
+    with override("en"):
+        assert list(facts(metadata)) == [("a", "x"), ("b", "1, c: 2"), ("d · e", "Yes")]
 
 
 def test_a_name_is_text(visitor, owner):
