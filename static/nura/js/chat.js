@@ -131,6 +131,15 @@ runs.addEventListener("event", ({ detail: frame }) => {
 
 uploads.addEventListener("changed", () => composer.release());
 
+// With the first document come first questions.
+uploads.addEventListener("completed", async () => {
+  if (!document.querySelector("#welcome [data-choose-files]")) return;
+  const response = await fetch("/").catch(() => null);
+  if (!response?.ok) return;
+  const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("welcome");
+  if (fresh) byId("welcome")?.replaceWith(document.adoptNode(fresh));
+});
+
 let connectionNote = null;
 socket.addEventListener("unreachable", () => {
   connectionNote = toast(t("no_socket"), { stay: 8000 });
@@ -172,9 +181,10 @@ composer.input.addEventListener("keydown", (event) => {
   if (event.key !== "ArrowUp" || event.isComposing || event.altKey || composer.input.value) return;
   if (thread.editLast()) event.preventDefault();
 });
-for (const button of document.querySelectorAll("[data-example]")) {
-  button.addEventListener("click", () => composer.put(button.textContent.trim()));
-}
+document.addEventListener("click", (event) => {
+  const example = event.target.closest("[data-example]");
+  if (example) composer.put(example.textContent.trim());
+});
 byId("thread").addEventListener("click", (event) => {
   if (event.target.closest("a, button, input, form, .prose") || getSelection().toString()) return;
   if (matchMedia("(pointer: fine)").matches) composer.input.focus();

@@ -38,6 +38,7 @@ export function watchFiles({ onFiles, input, button }) {
   });
 
   button?.addEventListener("click", () => input.click());
+  document.addEventListener("click", (event) => event.target.closest("[data-choose-files]") && input.click());
   input?.addEventListener("change", () => {
     if (input.files.length) onFiles([...input.files]);
     input.value = "";

@@ -44,6 +44,7 @@ export class Uploads extends EventTarget {
     }
     this.next();
     this.changed();
+    this.root.scrollTop = this.root.scrollHeight;
   }
 
   next() {
