@@ -32,6 +32,8 @@ class RunWriter:
         self._written = 0
         self._sealed = 0
         self._dirty = asyncio.Event()
+        self._first_words = asyncio.Event()
+        self._speaking = False
         self._flusher: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -54,6 +56,9 @@ class RunWriter:
             self.events[-1] = RunEvent(last.seq, runs.DELTA, {"text": text})
         else:
             self.events.append(RunEvent(len(self.events) + 1, kind, runs.plain(data)))
+        if kind == runs.DELTA and not self._speaking:
+            self._speaking = True
+            self._first_words.set()
         self._dirty.set()
 
     async def close(self) -> None:
@@ -79,10 +84,17 @@ class RunWriter:
             await self._dirty.wait()
             self._dirty.clear()
             if await self._flush():
-                await asyncio.sleep(COALESCE_SECONDS)
+                await self._coalesce()
             else:
                 self._dirty.set()
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def _coalesce(self) -> None:
+        """Let deltas gather for a moment; the first one of an answer does not wait."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(COALESCE_SECONDS):
+                await self._first_words.wait()
+        self._first_words.clear()
 
     async def _flush(self) -> bool:
         """Write all unsent events; False when Redis did not take them."""

@@ -97,7 +97,7 @@ class _Scored:
 def _best(brief: Brief) -> list[_Candidate]:
     """The units that hold most of the question, each with news, none twice."""
     wanted = tokenize.query_terms(brief.question)
-    candidates = list(_candidates(brief.evidence))
+    candidates = _touched(list(_candidates(brief.evidence)), wanted)
     held = _terms([item.text for item in candidates])
     about = _terms([item.about for item in candidates])
     weights = _weights(wanted, [own | context for own, context in zip(held, about, strict=True)])
@@ -108,6 +108,12 @@ def _best(brief: Brief) -> list[_Candidate]:
     ]
     scored.sort(key=lambda one: (-one.score, one.item.order))
     return sorted((one.item for one in _chosen(scored, weights)), key=lambda item: item.order)
+
+
+def _touched(candidates: list[_Candidate], wanted: Mapping[str, int]) -> list[_Candidate]:
+    """The units in whose letters some term of the question stands: the others need no reading."""
+    touched = [item for item in candidates if any(term in item.text.casefold() for term in wanted)]
+    return touched or candidates
 
 
 def _terms(texts: Sequence[str]) -> list[set[str]]:
