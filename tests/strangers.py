@@ -40,7 +40,12 @@ COLLECTIONS = {
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
 """Routes whose `{id}` names something else of that kind."""
-FIELDS = {"chat_id": "chat", "document_ids": "document", "category_id": "category"}
+FIELDS = {
+    "chat_id": "chat",
+    "document_ids": "document",
+    "category_id": "category",
+    "parent_id": "message",
+}
 """What these fields of a body name."""
 
 
