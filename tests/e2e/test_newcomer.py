@@ -1,0 +1,67 @@
+"""Somebody new, without a document: what the first screen offers, and what it takes from them."""
+
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.chat import answer, ask
+from tests.e2e.people import Person
+from tests.support import DATA
+
+LOCKED = DATA / "bad-inputs" / "pdf" / "real-pypdf-r3-user-password.pdf"
+LONG_NAME = "가나다라마바사아자차" * 30 + ".md"
+
+
+def file(name, content, kind="text/markdown"):
+    """A file as the browser's dialog hands it over."""
+    return {"name": name, "mimeType": kind, "buffer": content.encode()}
+
+
+@pytest.fixture
+def newcomer(windows, product):
+    """The first screen of an account that has nothing yet."""
+    page = windows(Person(product, f"newcomer-{uuid4().hex[:8]}"))
+    page.goto("/")
+    return page
+
+
+def test_the_first_screen_offers_to_take_files(newcomer):
+    with newcomer.expect_file_chooser():
+        newcomer.locator("[data-choose-files]").click()
+    expect(newcomer.locator(".dropzone")).to_contain_text("HWPX")
+    newcomer.goto("/documents")
+    with newcomer.expect_file_chooser():
+        newcomer.locator("[data-choose-files]").click()
+
+
+def test_with_the_first_document_come_first_questions(newcomer):
+    newcomer.set_input_files("#file-input", file("휴가 규정.md", "# 휴가 규정\n\n연차는 15일이다."))
+    example = newcomer.locator("[data-example]").first
+    expect(example).to_contain_text("휴가 규정")
+    example.click()
+    expect(newcomer.locator("#composer-input")).to_have_value(example.inner_text().strip())
+    ask(newcomer, "연차는 며칠인가?")
+    expect(answer(newcomer).locator(".prose")).to_contain_text("15일")
+
+
+def test_files_that_cannot_be_read_say_why_and_harm_no_other(newcomer):
+    files = [file("빈 파일.pdf", "", "application/pdf"), file("프로그램.exe", "MZ\0\0")]
+    newcomer.set_input_files("#file-input", [*files, file(LONG_NAME, "# 긴 이름\n\n본문이다.")])
+    reasons = newcomer.locator('.upload[data-state="failed"] .upload-state')
+    expect(reasons).to_have_count(2)
+    expect(reasons.nth(0)).to_contain_text("비어")
+    expect(reasons.nth(1)).to_contain_text("HWPX")
+    expect(newcomer.locator('.upload[data-state="completed"]')).to_have_count(1)
+    newcomer.goto("/documents")
+    name = newcomer.locator(".document-name").first
+    expect(name).to_contain_text("가나다라")
+    assert name.bounding_box()["height"] < 80
+
+
+@pytest.mark.skipif(not LOCKED.exists(), reason="the collection of bad files is not here")
+def test_a_locked_pdf_says_what_to_do_in_the_chat_and_in_the_table(newcomer):
+    newcomer.set_input_files("#file-input", LOCKED)
+    expect(newcomer.locator('.upload[data-state="failed"]')).to_contain_text("암호")
+    newcomer.goto("/documents")
+    expect(newcomer.locator(".document-error")).to_contain_text("암호")
