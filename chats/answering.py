@@ -142,6 +142,7 @@ async def _consume(
 def _record(event: Event, writer: RunWriter, draft: Draft) -> None:
     match event:
         case Status():
+            draft.trace = {**draft.trace, **event.trace}
             writer.add("status", {"step": event.step, "detail": dict(event.detail)})
         case SourcesFound():
             draft.sources = event.sources
@@ -185,7 +186,9 @@ def _outcome(draft: Draft, text: str, stopped: bool) -> Outcome:
         status=Message.Status.STOPPED if stopped else Message.Status.FAILED,
         content=text,
         mode=Message.Mode.DOCUMENTS if draft.sources else "",
+        question_type=str(draft.trace.get("question_type", "")),
         sources=_plain(draft.sources),
+        trace=runs.plain(draft.trace),
         **failed,
     )
 

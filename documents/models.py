@@ -5,6 +5,7 @@ Deleting a document deletes all of them in one transaction.
 
 import unicodedata
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
@@ -40,6 +41,10 @@ class DocumentQuerySet(models.QuerySet["Document"]):
     def processing(self) -> Self:
         """What is waiting or at work."""
         return self.filter(status=Document.Status.PROCESSING)
+
+    def described(self, metadata: Mapping[str, str]) -> Self:
+        """Whose metadata holds all these values."""
+        return self.filter(metadata__contains=dict(metadata))
 
     def narrowed(self, status: str = "", q: str = "") -> Self:
         """In one status, with a part of the name; blank narrows nothing."""

@@ -81,7 +81,8 @@ class Pipeline:
         answerer = self.documents_answerer if turn.sources else self.general_answerer
         brief = self._brief(turn)
         turn.trace["prompt"] = {"model": answerer.name, **answerer.sizes(brief)}
-        yield Status("generate", {"model": answerer.name, "passages": len(brief.evidence)})
+        known = {**turn.trace, "timings_ms": dict(turn.timings_ms)}
+        yield Status("generate", {"model": answerer.name, "passages": len(brief.evidence)}, known)
         async with aclosing(_generate(turn, answerer, brief, started)) as deltas:
             async for delta in deltas:
                 yield delta

@@ -215,10 +215,7 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One passage shown under an answer.
-
-    `slot` counts documents from 1 in the order shown; `similarity` is 0..1.
-    """
+    """One passage shown: `slot` counts documents from 1 as shown, `similarity` is 0..1."""
 
     slot: int
     document_id: UUID
@@ -266,10 +263,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A step began; `detail` is for people who look closely (numbers, names)."""
+    """A step began; `detail` is for people who look closely, `trace` what is known so far."""
 
     step: str
     detail: Mapping[str, object] = field(default_factory=dict)
+    trace: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,12 +78,15 @@ def find_category(*, owner: User, category_id: UUID | None) -> Category | None:
 
 
 def find_documents(*, owner: User, document_ids: Collection[UUID]) -> list[Document]:
-    """The documents with these ids. Raises `NotFound` when one is not there for this user."""
-    wanted = set(document_ids)
-    found = list(Document.objects.visible_to(owner).filter(pk__in=wanted)) if wanted else []
+    """The documents with these ids, in their order.
+
+    Raises `NotFound` when one is not there for this user.
+    """
+    wanted = dict.fromkeys(document_ids)
+    found = Document.objects.visible_to(owner).in_bulk(list(wanted)) if wanted else {}
     if len(found) != len(wanted):
         raise NotFound
-    return found
+    return [found[pk] for pk in wanted]
 
 
 def link_documents(*, chat: Chat, documents: Collection[Document]) -> None:

@@ -1,7 +1,7 @@
 """Search as a service: scope by the same rules as a question, nothing stored."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from uuid import UUID
 
@@ -34,7 +34,7 @@ def search(  # noqa: PLR0913 - the parts of the public request
 ) -> dict[str, Any]:
     """What the documents hold on `query`. Raises `NotFound` for ids that are not the user's."""
     chat = _chat(user, chat_id)
-    scope = _scope(user, chat, document_ids)
+    scope = _described(_scope(user, chat, document_ids), filters)
     retrieval = engine(config).search(
         query,
         scope,
@@ -70,6 +70,15 @@ def _scope(user: User, chat: Chat | None, document_ids: Collection[UUID] | None)
         list(ready.values_list("pk", flat=True)),
         chat_named=chat is not None and chat.document_links.exists(),
     )
+
+
+def _described(scope: Scope, filters: Mapping[str, str] | None) -> Scope:
+    """The scope without documents whose metadata says otherwise."""
+    if not filters:
+        return scope
+    rows = Document.objects.filter(pk__in=scope.document_ids).described(filters)
+    kept = set(rows.values_list("pk", flat=True))
+    return replace(scope, document_ids=tuple(pk for pk in scope.document_ids if pk in kept))
 
 
 def _history(

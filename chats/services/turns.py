@@ -178,9 +178,12 @@ def open_answer(
 
 
 def clean(content: str) -> str:
-    """The content as it is kept: NFC, no blanks around it. Raises `EmptyMessage`."""
+    """The content as it is kept: NFC, no blanks around it.
+
+    Raises `EmptyMessage`, also for nothing but characters that cannot be seen.
+    """
     text = unicodedata.normalize("NFC", content).strip()
-    if not text:
+    if not any(sign.isprintable() and not sign.isspace() for sign in text):
         raise EmptyMessage
     return text
 

@@ -68,6 +68,13 @@ def test_the_trace_is_kept(play, turn):
     assert Trace.objects.get().steps == {"timings_ms": {}}
 
 
+def test_the_trace_of_an_answer_that_broke_off_holds_what_was_known(play, turn):
+    known = {"question_type": "single", "gate": {"score": 0.9}}
+    play(Status("generate", trace=known), Delta("반쯤"), LLMInterrupted())
+    assert run_to_its_end(turn).question_type == "single"
+    assert Trace.objects.get().steps == known
+
+
 def test_a_model_that_refuses_us_is_a_failed_message_with_a_code(play, turn):
     play(LLMUnauthorized())
     message = run_to_its_end(turn)

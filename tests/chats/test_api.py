@@ -8,6 +8,7 @@ from chats import runs
 from chats.models import Category, Chat, Message
 from chats.services.chats import create_chat
 from chats.services.turns import open_turn
+from documents.models import Document
 from tests.chats.conftest import client, make_document
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -179,6 +180,22 @@ def test_search_reads_only(api, owner):
     assert answer.status_code == 200
     assert set(answer.data) == {"plan", "relevant", "gate", "hits", "timings_ms"}
     assert not Message.objects.exists()
+
+
+def test_filters_leave_out_documents_whose_metadata_says_otherwise(api, owner):
+    theirs, ours = make_document(owner), make_document(owner)
+    Document.objects.filter(pk=ours.pk).update(metadata={"issuer": "누라", "year": "2026"})
+    body = {"query": "휴가", "filters": {"issuer": "누라"}}
+    plan = api.post("/api/v1/search", body, format="json").data["plan"]
+    assert (plan["document_ids"], plan["filters"]) == ([str(ours.pk)], {"issuer": "누라"})
+    plan = api.post("/api/v1/search", body | {"filters": {}}, format="json").data["plan"]
+    assert set(plan["document_ids"]) == {str(theirs.pk), str(ours.pk)}
+
+
+def test_documents_of_a_chat_keep_the_order_in_which_they_were_named(api, owner):
+    ids = [str(make_document(owner).pk) for _ in range(5)][::-1]
+    body = {"title": "t", "document_ids": ids}
+    assert api.post("/api/v1/chats", body, format="json").data["document_ids"] == ids
 
 
 def test_a_stranger_gets_the_same_404_as_for_a_made_up_id(api, owner, stranger):

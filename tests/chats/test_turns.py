@@ -30,7 +30,7 @@ def test_text_is_kept_in_nfc(owner):
     assert turn.user_message.content == "한글"
 
 
-@pytest.mark.parametrize("content", ["", "   \n\t "])
+@pytest.mark.parametrize("content", ["", "   \n\t ", "\u200b\ufeff \u2060"])
 def test_an_empty_message_stores_nothing(owner, content):
     with pytest.raises(EmptyMessage):
         open_turn(user=owner, content=content)
