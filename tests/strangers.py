@@ -44,7 +44,7 @@ FIELDS = {
     "chat_id": "chat",
     "document_ids": "document",
     "category_id": "category",
-    "parent_id": "message",
+    "parent_id": "answer",
 }
 """What these fields of a body name."""
 
