@@ -32,12 +32,13 @@ KINDS = {
 }
 FACT_NAMES = {
     "title": _("Title"),
+    "project_name": _("Project"),
+    "issuer": _("Issuer"),
     "author": _("Author"),
     "date": _("Date"),
-    "issuer": _("Issuer"),
-    "project_name": _("Project"),
     "version": _("Version"),
 }
+"""Metadata that is known by name, in the order of the page."""
 FACTS_SHOWN = 50
 FACT_CHARACTERS = 300
 """Longer values of metadata are cut in the page."""
@@ -81,7 +82,7 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
         "warnings": warnings(document),
         "facts": [
             (FACT_NAMES.get(name, name), value[:FACT_CHARACTERS])
-            for name, value in islice(facts(document.metadata), FACTS_SHOWN)
+            for name, value in islice(facts(_in_order(document.metadata)), FACTS_SHOWN)
         ],
         "kind": KINDS.get(document.content_type, document.content_type),
         "page": {"document": {"id": str(document.pk), "name": document.name}},
@@ -101,6 +102,11 @@ def warnings(document: Document) -> list[str]:
     if document.status != Document.Status.COMPLETED:
         return []
     return [sentence(code) for code in document.warnings]
+
+
+def _in_order(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known by name first."""
+    return {name: metadata[name] for name in FACT_NAMES if name in metadata} | dict(metadata)
 
 
 def facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
