@@ -128,7 +128,8 @@ class Pipeline:
         turn.kind = found.plan.question_type
         turn.trace |= tracing.of_retrieval(found)
         if found.gate.relevant and found.hits:
-            turn.hits = evidence.worth_showing(found.hits)
+            several = found.plan.needs_multi_doc  # each document holds but its part of the question
+            turn.hits = found.hits if several else evidence.worth_showing(found.hits)
             turn.sources = evidence.sources(
                 turn.hits, dense=self.searcher.knows(turn.question.text)
             )

@@ -52,6 +52,20 @@ async def test_without_a_model_the_documents_sentence_is_quoted_with_its_source(
     assert len(source.content_preview) <= 200
 
 
+async def test_a_comparison_reads_every_document_that_holds_a_part_of_it():
+    llm = ScriptedLLM(Piece("둘은 다릅니다 [1][2]"))
+    made = Library(engine(llm=llm))
+    made.add("여비.md", "# 여비\n\n출장비 한도는 하루 12만원이다.")
+    made.add("휴가.md", "# 휴가\n\n병가는 60일까지 쓸 수 있다.")
+    made.add("보안.md", "# 보안\n\n비밀번호는 90일마다 바꾼다.")
+    made.add("장비.md", "# 장비\n\n노트북은 4년마다 교체한다.")
+    end = finished(await made.ask("출장비와 병가를 비교해줘"))
+    assert end.question_type is QuestionType.COMPARE
+    assert "12만원" in llm.last
+    assert "60일" in llm.last
+    assert {"여비.md", "휴가.md"} <= {source.document_name for source in end.sources}
+
+
 async def test_the_extractive_answer_says_what_it_is_and_is_deterministic():
     made = library()
     first, second = [text_of(await made.ask("숙박비 상한은?")) for _ in range(2)]
