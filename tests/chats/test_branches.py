@@ -69,3 +69,24 @@ def test_a_stranger_cannot_branch(api, owner, stranger):
     assert post(theirs, turn.assistant_message, "regenerate").status_code == 404
     assert post(theirs, turn.user_message, "edit", {"content": "x"}).status_code == 404
     assert Message.objects.count() == 2
+
+
+def ask(api, **body):
+    return api.post("/api/v1/messages?wait=false", {"content": "이어서"} | body, format="json")
+
+
+def test_a_question_may_follow_an_older_branch(api, owner):
+    first = answered(owner)
+    chat_id = first.user_message.chat_id
+    answered(owner, "둘째", chat_id=chat_id)
+    made = ask(api, chat_id=chat_id, parent_id=first.assistant_message.pk)
+    assert made.data["user_message"]["parent_id"] == str(first.assistant_message.pk)
+
+
+def test_a_question_follows_messages_of_its_own_chat_only(api, owner, stranger):
+    mine, other, theirs = answered(owner), answered(owner, "다른 대화"), answered(stranger)
+    chat_id = mine.user_message.chat_id
+    for parent in (other.assistant_message, theirs.assistant_message):
+        assert ask(api, chat_id=chat_id, parent_id=parent.pk).status_code == 404
+    assert ask(api, parent_id=mine.assistant_message.pk).status_code == 404
+    assert Message.objects.count() == 6
