@@ -61,7 +61,7 @@ def test_a_killed_child_is_reported_and_restarted(product, name):
 
 def test_a_killed_pool_process_leaves_the_documents_worker_alive(product):
     parent = product.process_of("documents")
-    child = parent.children()[0]
+    (child, *_) = wait_until(parent.children)
     child.kill()
     wait_until(lambda: parent.children() and parent.children()[0].pid != child.pid)
     assert parent.is_running()
