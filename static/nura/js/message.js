@@ -119,7 +119,8 @@ export class AnswerView {
       data: { action: "regenerate" },
       on: { click: () => this.hooks.regenerate(this.message) },
     });
-    const buttons = [this.switcher.root, copy, again, ...thumbs(this.message)];
+    const complete = !BROKEN.has(this.message.status);
+    const buttons = [this.switcher.root, copy, complete && again, ...thumbs(this.message)];
     return el("div", { class: "msg-actions" }, this.label(), el("span", { class: "msg-buttons" }, buttons));
   }
 
