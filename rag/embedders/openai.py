@@ -11,6 +11,9 @@ from rag.errors import EmbedderFailed
 
 BATCH = 64
 RETRIES = 2
+QUERY_RETRIES = 1
+"""Somebody waits for a question: it is asked again once, and each time no longer than this."""
+QUERY_SECONDS = 10.0
 
 
 class OpenAIEmbedder:
@@ -47,20 +50,22 @@ class OpenAIEmbedder:
 
     def embed_query(self, text: str) -> list[float]:
         """The unit vector of a question."""
-        return self._checked([self._declared.query_prefix + text])[0]
+        seconds = min(QUERY_SECONDS, self._endpoint.idle_timeout)
+        limits = {"timeout": seconds, "max_retries": QUERY_RETRIES}
+        return self._checked([self._declared.query_prefix + text], **limits)[0]
 
-    def _checked(self, texts: list[str]) -> list[list[float]]:
-        vectors = unit_vectors(self._request(texts), count=len(texts), dimensions=self._dimensions)
+    def _checked(self, texts: list[str], **limits: Any) -> list[list[float]]:
+        rows = self._request(texts, **limits)
+        vectors = unit_vectors(rows, count=len(texts), dimensions=self._dimensions)
         self._dimensions = self._dimensions or len(vectors[0])
         return vectors
 
-    def _request(self, texts: list[str]) -> list[list[float]]:
+    def _request(self, texts: list[str], **limits: Any) -> list[list[float]]:
         import openai
 
         try:
-            reply = self._connected().embeddings.create(
-                model=self.name, input=texts, encoding_format="float"
-            )
+            client = self._connected().with_options(**limits)
+            reply = client.embeddings.create(model=self.name, input=texts, encoding_format="float")
             rows = sorted(reply.data or (), key=lambda row: row.index or 0)
             return [[float(value) for value in row.embedding] for row in rows]
         except (openai.OpenAIError, AttributeError, TypeError, ValueError) as error:

@@ -1,6 +1,7 @@
 """Embedders: checked vectors, cheap facts, honest failures."""
 
 import json
+import time
 
 import pytest
 
@@ -9,7 +10,7 @@ from rag.embedders.checks import unit_vectors
 from rag.embedders.openai import OpenAIEmbedder
 from rag.embedders.sentence_transformers import SentenceTransformersEmbedder
 from rag.errors import EmbedderFailed
-from tests.servers.llm import Failure
+from tests.servers.llm import Failure, Hang
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,17 @@ def test_an_unusable_reply_fails_as_an_embedder(llm_server, body):
     llm_server.embed_script(Failure(200, body))
     with pytest.raises(EmbedderFailed):
         remote(llm_server).embed_query("x")
+
+
+def test_a_question_does_not_wait_long_for_a_server_that_hangs(llm_server, monkeypatch):
+    monkeypatch.setattr("rag.embedders.openai.QUERY_SECONDS", 0.2)
+    llm_server.embed_script(Hang(), Hang(), Hang())
+    embedder = OpenAIEmbedder(Endpoint(base_url=llm_server.url, model="hanging"))
+    started = time.monotonic()
+    with pytest.raises(EmbedderFailed):
+        embedder.embed_query("질문")
+    assert time.monotonic() - started < 5
+    assert len(llm_server.embeddings) == 2
 
 
 def test_a_server_that_is_down_fails_as_an_embedder(llm_server):
