@@ -150,6 +150,7 @@ class Pipeline:
             language=reply_language(turn.question.text),
             history=turn.history,
             evidence=evidence.evidence(turn.hits),
+            documents=len(turn.question.scope.document_ids),
             smalltalk=turn.kind is QuestionType.SMALLTALK,
             opening=bool(turn.hits) and "opening" in turn.hits[0].scores,
         )

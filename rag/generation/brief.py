@@ -29,6 +29,8 @@ class Brief:
     language: str
     history: tuple[HistoryMessage, ...] = ()
     evidence: tuple[Evidence, ...] = ()
+    documents: int = 0
+    """How many documents could be read; none: there is nothing yet, or it is not ready."""
     smalltalk: bool = False
     opening: bool = False
     """The evidence is the beginning of the documents: the question asked about them as a whole."""

@@ -29,7 +29,7 @@ class PlainAnswerer:
 
 def _which(brief: Brief) -> str:
     if not brief.smalltalk:
-        return "plain_no_model"
+        return "plain_no_model" if brief.documents else "plain_no_documents"
     if _THANKS.search(brief.question):
         return "plain_thanks"
     return "plain_help" if _HELP.search(brief.question) else "plain_greeting"

@@ -255,3 +255,8 @@ async def test_the_prompt_stays_within_its_budget():
     made.add("긴 문서.md", *[f"숙박비 {n} " + "가나다라 " * 2000 for n in range(10)])
     await made.ask("숙박비는?")
     assert len(llm.last) < 13_000
+
+
+async def test_without_any_document_to_read_the_plain_answer_says_so():
+    events = await Library().ask("연차는 며칠인가요?")
+    assert "아직 읽을 수 있는 문서가 없습니다." in text_of(events)
