@@ -96,13 +96,14 @@ def reprocess(*, document: Document) -> None:
 
 
 def cancel(*, document: Document) -> None:
-    """Stop the processing; the worker notices soon. Raises `DocumentNotProcessing`."""
-    stopped = (
-        Document.objects.processing()
-        .filter(pk=document.pk)
-        .update(**claims.ended(Document.Status.FAILED, Cancelled.code))
-    )
-    if not stopped:
+    """Stop the processing; the worker notices soon. Raises `DocumentNotProcessing`.
+
+    A document that was being processed again is searched by the index that it still has.
+    """
+    row = Document.objects.processing().filter(pk=document.pk)
+    before = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0}
+    indexed = row.filter(chunk_count__gt=0).update(**before)
+    if not indexed and not row.update(**claims.ended(Document.Status.FAILED, Cancelled.code)):
         raise DocumentNotProcessing
     _tell(document)
 

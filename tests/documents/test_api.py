@@ -253,6 +253,14 @@ def test_reprocess_is_202_and_409_while_at_work(api, document):
     assert (response.status_code, response.json()["code"]) == (409, "document_busy")
 
 
+def test_cancelling_a_second_processing_leaves_the_document_as_it_was(api, owner, sent):
+    document = upload(owner)
+    Document.objects.update(status="COMPLETED", chunk_count=3)
+    services.reprocess(document=document)
+    answer = api.post(f"{URL}/{document.pk}/cancel").json()
+    assert (answer["status"], answer["progress"], answer["error"]) == ("COMPLETED", 1.0, None)
+
+
 def test_cancel_is_202_and_says_so(api, owner, sent):
     document = upload(owner)
     response = api.post(f"{URL}/{document.pk}/cancel")
