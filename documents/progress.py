@@ -62,8 +62,8 @@ class Heartbeat:
             except IngestLost:
                 self._lost.set()
                 return
-            except (DatabaseError, InterfaceError):
-                logger.warning("no heartbeat for %s", self._claim.document_id, exc_info=True)
+            except (DatabaseError, InterfaceError) as error:  # one beat of several in a lease
+                logger.warning("no heartbeat for %s: %s", self._claim.document_id, error)
             finally:
                 connection.close()  # this thread's own: idle between two beats
 

@@ -258,5 +258,5 @@ async def test_the_prompt_stays_within_its_budget():
 
 
 async def test_without_any_document_to_read_the_plain_answer_says_so():
-    events = await Library().ask("연차는 며칠인가요?")
+    events = await Library(engine()).ask("연차는 며칠인가요?")
     assert "아직 읽을 수 있는 문서가 없습니다." in text_of(events)
