@@ -13,6 +13,8 @@ from knox.models import AuthToken
 from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
+from nura.accounts import services
+
 admin.site.site_header = "Nura"
 admin.site.site_title = _("Nura administration")
 admin.site.index_title = _("Administration")
@@ -49,6 +51,15 @@ class UserAdmin(StockUserAdmin[User], ModelAdmin):  # type: ignore[misc]
             count_of_documents=Count("documents", distinct=True),
             count_of_chats=Count("chats", distinct=True),
         )
+
+    def delete_model(self, request: HttpRequest, obj: User) -> None:
+        """Delete with files."""
+        services.delete_user(user=obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """Delete each with his files."""
+        for user in queryset:
+            services.delete_user(user=user)
 
     @admin.display(description=_("documents"), ordering="count_of_documents")
     def document_count(self, user: User) -> int:

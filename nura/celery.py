@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from celery import Celery, signals
-from celery.exceptions import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -22,6 +22,8 @@ app.autodiscover_tasks()
 
 # Said on every start as root; it is about pickled tasks, and ours are JSON.
 warnings.filterwarnings("ignore", category=SecurityWarning)
+# Said on every lost connection; what is cut off is taken up by its lease, so nothing is cancelled.
+warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
 
 logger = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 HIDDEN = "[hidden]"
 QUIET = (
     *("httpx", "httpcore", "openai", "asyncio", "urllib3", "sentence_transformers", "amqp"),
+    "torch",
     *(
         "celery.beat",
         "celery.worker.strategy",

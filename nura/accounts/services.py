@@ -13,6 +13,7 @@ from knox.models import AuthToken
 
 from chats.models import Message
 from documents.models import Document
+from documents.services import delete_document
 
 SHOWN_CHARACTERS = 8
 """How much of a key stays readable, so that its owner can tell his keys apart."""
@@ -56,6 +57,14 @@ def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User
     user.is_staff = user.is_superuser = staff or user.is_staff
     user.save()
     return user
+
+
+@transaction.atomic
+def delete_user(*, user: User) -> None:
+    """Delete a user with all that is his: his files too, which a cascade of rows would leave."""
+    for document in Document.objects.owned_by(user):
+        delete_document(document=document)
+    user.delete()
 
 
 def usage(*, user: User) -> Usage:

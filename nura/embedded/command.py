@@ -19,6 +19,9 @@ WITHOUT_SERVICES = {
         "--version",
     ),
 }
+WITHOUT_DATABASE = WITHOUT_SERVICES - {"up"}
+"""`up` starts its own services; those that it does not start it needs like any other command."""
+
 WITHOUT_MIGRATION = {"migrate", "doctor", "showmigrations", "sqlmigrate"}
 PATIENCE = 60.0
 
@@ -31,6 +34,14 @@ def services_for(arguments: Sequence[str]) -> Iterator[None]:
     """
     from django.conf import settings
 
+    from nura import reach
+
+    if (
+        arguments
+        and arguments[0] not in WITHOUT_DATABASE | {"doctor"}
+        and not _asks_help(arguments)
+    ):
+        reach.require()
     needed = settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS
     if not needed or not arguments or arguments[0] in WITHOUT_SERVICES or _asks_help(arguments):
         yield

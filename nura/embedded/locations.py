@@ -9,7 +9,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 SOCKET_PATH_LIMIT = 90
 """A Unix socket's path may have 107 bytes; Postgres appends its own file name."""
 
-POOL = {"min_size": 0, "max_size": 20, "timeout": 5.0, "max_lifetime": 1800.0, "max_idle": 30.0}
+POOL = {
+    "min_size": 0,
+    "max_size": 20,
+    "timeout": 5.0,
+    "max_lifetime": 1800.0,
+    "max_idle": 30.0,
+    "reconnect_timeout": 4.0,  # else the pauses between attempts grow as long as the outage was
+}
 
 
 def socket_dir(data_dir: Path) -> Path:

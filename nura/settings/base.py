@@ -18,7 +18,7 @@ django_stubs_ext.monkeypatch()  # lets Django's generic classes be written with 
 BASE_DIR = Path(__file__).resolve().parents[2]
 env.load_dotenv(Path(env.text("NURA_DOTENV", str(BASE_DIR / ".env"))))
 
-DATA_DIR = Path(env.text("NURA_DATA_DIR", str(BASE_DIR / "var"))).expanduser().resolve()
+DATA_DIR = env.folder("NURA_DATA_DIR", BASE_DIR / "var")
 HOST = env.text("NURA_HOST", "127.0.0.1")
 PORT = env.integer("NURA_PORT", 8000, least=1, most=65535)
 DATABASE_URL = env.url("DATABASE_URL", ("postgres", "postgresql"))
@@ -38,7 +38,7 @@ logs.configure()
 SECRET_KEY = secret_key(DATA_DIR)
 DEBUG = False
 ALLOWED_HOSTS = list(env.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", HOST)))
-CSRF_TRUSTED_ORIGINS = list(env.words("CSRF_TRUSTED_ORIGINS"))
+CSRF_TRUSTED_ORIGINS = list(env.origins("CSRF_TRUSTED_ORIGINS"))
 
 INSTALLED_APPS = [
     "unfold",
@@ -183,7 +183,7 @@ LANGUAGES = [("ko", _("Korean")), ("en", _("English"))]
 LOCALE_PATHS = [BASE_DIR / "locale", BASE_DIR / "locale" / "libraries"]
 LANGUAGE_COOKIE_AGE = 365 * 24 * 3600
 LANGUAGE_COOKIE_SAMESITE = "Lax"
-TIME_ZONE = env.text("TZ", "Asia/Seoul")
+TIME_ZONE = env.zone("TZ", "Asia/Seoul")
 USE_TZ = True
 
 # Files
@@ -201,7 +201,8 @@ FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_PERMISSIONS = 0o600
 
 # Celery (read with the prefix CELERY_)
-CELERY_BROKER_URL = env.text("CELERY_BROKER_URL") or locations.celery_url(REDIS_URL)
+BROKERS = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps", "pyamqp")
+CELERY_BROKER_URL = env.url("CELERY_BROKER_URL", BROKERS) or locations.celery_url(REDIS_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -66,7 +68,45 @@ def url(name: str, schemes: tuple[str, ...], default: str = "") -> str:
     value = text(name, default)
     if value and value.partition("://")[0] not in schemes:
         raise ImproperlyConfigured(f"{name}: expected a URL that starts with {', '.join(schemes)}")
+    try:
+        _ = urlsplit(value).port
+    except ValueError:
+        raise ImproperlyConfigured(f"{name}: the port is no number from 0 to 65535") from None
     return value
+
+
+def origins(name: str) -> tuple[str, ...]:
+    """A list of origins with their schemes."""
+    found = words(name)
+    for origin in found:
+        if not origin.startswith(("http://", "https://")):
+            raise ImproperlyConfigured(f"{name}={origin!r}: expected http:// or https:// in front")
+    return found
+
+
+def zone(name: str, default: str) -> str:
+    """A time zone by its name."""
+    value = text(name, default)
+    try:
+        ZoneInfo(value)
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        raise ImproperlyConfigured(f"{name}={value!r}: expected a name like Asia/Seoul") from error
+    return value
+
+
+def folder(name: str, default: Path) -> Path:
+    """An absolute path of a folder that can be written to, or be made. Makes nothing."""
+    path = Path(text(name, str(default)))
+    try:
+        path = path.expanduser().resolve()
+        nearest = next(place for place in (path, *path.parents) if place.exists())
+    except (OSError, RuntimeError) as error:
+        raise ImproperlyConfigured(f"{name}: {path} cannot be reached: {error}") from error
+    if not nearest.is_dir():
+        raise ImproperlyConfigured(f"{name}: {nearest} is not a folder")
+    if not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        raise ImproperlyConfigured(f"{name}: {nearest} is not writable for this user")
+    return path
 
 
 def _number(  # noqa: PLR0913, PLR0917 - one place for both kinds of number

@@ -1,10 +1,12 @@
 """The administration pages: who may open them, what they do, and their content security policy."""
 
 import re
+from pathlib import Path
 
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
+from django.core.files.base import ContentFile
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -13,6 +15,7 @@ from knox.models import AuthToken
 
 from chats.models import Chat, Message, Run
 from documents.models import Document
+from documents.services import upload
 from nura.accounts import services
 
 pytestmark = pytest.mark.django_db
@@ -127,3 +130,17 @@ def test_a_deactivated_user_is_out_at_once(admin_client, minsu):
     form = {"username": "minsu", "email": "", "is_active": ""}
     admin_client.post(f"/admin/auth/user/{minsu.pk}/change/", form)
     assert client.get("/settings/keys").status_code == 302
+
+
+def test_deleting_a_user_leaves_none_of_his_files(
+    admin_client, minsu, django_capture_on_commit_callbacks
+):
+    file = ContentFile("부산 지점의 예산은 3억 원입니다.".encode(), name="예산.txt")
+    document = upload(owner=minsu, name="예산.txt", content=file, metadata=None)
+    place = Path(document.file.path)
+    assert place.is_file()
+    address = reverse("admin:auth_user_delete", args=[minsu.pk])
+    with django_capture_on_commit_callbacks(execute=True):
+        assert admin_client.post(address, {"post": "yes"}).status_code == 302
+    assert not User.objects.filter(pk=minsu.pk).exists()
+    assert not place.exists()

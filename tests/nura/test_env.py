@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
@@ -17,12 +19,22 @@ NAME = "NURA_SOMETHING"
         ("perhaps", lambda: env.flag(NAME, default=True)),
         ("fr", lambda: env.choice(NAME, "ko", ("ko", "en"))),
         ("mysql://x", lambda: env.url(NAME, ("postgres",))),
+        ("postgres://host:port/x", lambda: env.url(NAME, ("postgres",))),
+        ("Mars/Phobos", lambda: env.zone(NAME, "Asia/Seoul")),
+        ("nura.example.com", lambda: env.origins(NAME)),
+        ("/dev/null/x", lambda: env.folder(NAME, Path("/tmp"))),
     ],
 )
 def test_a_bad_value_names_its_variable(monkeypatch, value, read):
     monkeypatch.setenv(NAME, value)
     with pytest.raises(ImproperlyConfigured, match=NAME):
         read()
+
+
+def test_a_folder_is_looked_at_and_not_made(monkeypatch, tmp_path):
+    monkeypatch.setenv(NAME, str(tmp_path / "데이터 1" / "var"))
+    assert env.folder(NAME, tmp_path) == tmp_path / "데이터 1" / "var"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_bad_url_is_not_repeated_because_it_may_hold_a_password(monkeypatch):

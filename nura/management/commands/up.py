@@ -74,7 +74,8 @@ class Command(BaseCommand):
                 problem = error.strerror or str(error)
             moment.wait(0.1)
         raise CommandError(
-            f"Cannot listen on {host}:{port}: {problem}. Name another: up --port (NURA_PORT)."
+            f"Cannot listen on {host}:{port}: {problem}."
+            " Name others: up --host, --port (NURA_HOST, NURA_PORT)."
         )
 
 
