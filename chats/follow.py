@@ -31,8 +31,10 @@ async def follow(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | N
             last = event.seq
             yield event
             continue
-        if ended := await _ended(run_id, last):
-            yield ended
+        ended, rest = await _ended(run_id, last)
+        if rest is not None:
+            yield rest
+        if ended:
             return
         yield None
 
@@ -43,24 +45,30 @@ async def finished(run_id: UUID) -> None:
         pass
 
 
-async def _ended(run_id: UUID, last: int) -> RunEvent | None:
-    """The last event of a run that has ended while its log goes on no further."""
+async def _ended(run_id: UUID, last: int) -> tuple[bool, RunEvent | None]:
+    """Whether a run whose log goes on no further has ended; what is still to be heard."""
     try:
-        return await in_database(_last_event, run_id, last)
+        return await in_database(_end, run_id, last)
     except DatabaseError as error:
         logger.warning("run_state_unknown", run_id=str(run_id), error=str(error)[:200])
-        return None
+        return False, None
 
 
-def _last_event(run_id: UUID, last: int) -> RunEvent | None:
+def _end(run_id: UUID, last: int) -> tuple[bool, RunEvent | None]:
     run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
     if run.message.status == Message.Status.STREAMING:
-        return None
+        return False, None
     try:
+        if _has_heard_the_end(run_id, last):
+            return True, None
         leases.finish_log(run_id=run_id)
-        events = runs.load(run_id)
-        if events and events[-1].seq > last:
-            return None  # the reader finds it in the log
+        if runs.load(run_id)[-1].seq > last:
+            return False, None  # the reader finds it in the log
     except RedisError as error:
         logger.warning("run_log_unreadable", run_id=str(run_id), error=str(error)[:200])
-    return RunEvent(last + 1, *terminal_event(run))
+    return True, RunEvent(last + 1, *terminal_event(run))
+
+
+def _has_heard_the_end(run_id: UUID, last: int) -> bool:
+    events = runs.load(run_id)
+    return bool(events) and events[-1].terminal and events[-1].seq <= last

@@ -28,6 +28,7 @@ class ChatShape(serializers.ModelSerializer[Chat]):
     category_id = serializers.UUIDField(read_only=True, allow_null=True)
     history_pairs = serializers.SerializerMethodField()
     document_ids = serializers.SerializerMethodField()
+    documents_gone = serializers.SerializerMethodField()
     answering = serializers.BooleanField(read_only=True, default=False)
 
     class Meta:
@@ -40,6 +41,7 @@ class ChatShape(serializers.ModelSerializer[Chat]):
             "category_id",
             "history_pairs",
             "document_ids",
+            "documents_gone",
             "answering",
             "created_at",
             "updated_at",
@@ -53,7 +55,11 @@ class ChatShape(serializers.ModelSerializer[Chat]):
     def get_document_ids(self, chat: Chat) -> list[str]:
         """Ids of the chat's documents, in the order in which they were linked."""
         links = sorted(chat.document_links.all(), key=lambda link: link.pk)
-        return [str(link.document_id) for link in links]
+        return [str(link.document_id) for link in links if link.document_id]
+
+    def get_documents_gone(self, chat: Chat) -> int:
+        """How many of the chat's documents have been deleted since."""
+        return sum(link.document_id is None for link in chat.document_links.all())
 
 
 class ErrorShape(serializers.Serializer[Any]):
@@ -167,7 +173,7 @@ class MessageShape(serializers.ModelSerializer[Message]):
     @extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
     def get_document_ids(self, message: Message) -> list[str]:
         """Documents that the user named for this message."""
-        return [str(link.document_id) for link in message.document_links.all()]
+        return [str(link.document_id) for link in message.document_links.all() if link.document_id]
 
 
 def started_data(run: Run) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Work for the answers queue."""
 
+from typing import Any
 from uuid import UUID
 
 from celery import shared_task
 
-from chats import loop
+from chats import asked, loop
 from chats.calls import released
 from chats.services import leases
 
@@ -15,6 +16,16 @@ def answer_message(run_id: str) -> None:
     from chats.answering import answer_run
 
     loop.run(answer_run(UUID(run_id)))
+
+
+@shared_task(name="chats.tasks.search")
+def search(reply_to: str, request: dict[str, Any]) -> None:
+    """Search for a web process that waits at `reply_to`."""
+    from django.conf import settings
+
+    from chats.services import searching
+
+    asked.answer(reply_to, lambda: released(searching.find, request, settings.RAG))
 
 
 @shared_task(name="chats.tasks.sweep_runs")

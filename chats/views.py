@@ -86,7 +86,8 @@ def _chat_data(chat: Chat) -> dict[str, Any]:
     return {
         "id": str(chat.pk),
         "title": chat.title,
-        "documents": [_document_data(link.document) for link in links],
+        "documents": [_document_data(link.document) for link in links if link.document],
+        "documents_gone": sum(link.document_id is None for link in links),
     }
 
 

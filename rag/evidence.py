@@ -12,7 +12,7 @@ BUDGET = 12_000
 """Characters of passages in one prompt; the first one always goes in, cut if need be."""
 
 
-WORTH = 0.3
+WORTH = 0.2
 """A passage below that share of the best one's relevance is found, but not shown or read."""
 
 

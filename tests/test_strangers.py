@@ -139,7 +139,7 @@ def test_without_a_key_nothing_is_told_and_nothing_changes(operation, world):
     assert everything() == before
 
 
-def test_a_search_finds_nothing_of_another_user(stranger, world):
+def test_a_search_finds_nothing_of_another_user(stranger, world, answers_worker):
     response = client_of(stranger).post("/api/v1/search", {"query": "휴가"}, format="json")
     assert response.status_code == 200
     assert response.json()["hits"] == []
@@ -194,7 +194,9 @@ WRITING = [one for one in ALL if one.body and "file" not in one.body["properties
 
 
 @pytest.mark.parametrize("operation", WRITING, ids=named)
-def test_fields_that_are_not_the_clients_are_ignored_or_refused(operation, owner, stranger, world):
+def test_fields_that_are_not_the_clients_are_ignored_or_refused(
+    operation, owner, stranger, world, answers_worker
+):
     users = list(User.objects.order_by("pk").values("pk", "is_staff", "is_superuser"))
     document = Document.objects.filter(pk=world["document"])
     kept = document.values("owner", "status", "sha256", "version", "chunk_count", "created_at")[0]

@@ -21,6 +21,8 @@ class SearchView(APIView):
         serializer = SearchRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         found = searching.search(
-            user=asker(request), config=settings.RAG, **dict(serializer.validated_data)
+            user=asker(request),
+            history_pairs=settings.RAG.history_pairs,
+            **dict(serializer.validated_data),
         )
         return Response(found)

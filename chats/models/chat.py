@@ -118,10 +118,16 @@ class Chat(models.Model):
 
 
 class ChatDocument(models.Model):
-    """A document that a chat is about."""
+    """A document that a chat is about.
+
+    The link outlives its document: a chat about documents that are gone finds nothing, it does not
+    turn into a chat about all others.
+    """
 
     chat = models.ForeignKey(Chat, models.CASCADE, related_name="document_links")
-    document = models.ForeignKey(Document, models.CASCADE, related_name="chat_links")
+    document = models.ForeignKey(
+        Document, models.SET_NULL, null=True, blank=True, related_name="chat_links"
+    )
 
     class Meta:
         """A document is linked once."""

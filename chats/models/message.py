@@ -105,10 +105,12 @@ class Message(models.Model):
 
 
 class MessageDocument(models.Model):
-    """A document that a user named for one message."""
+    """A document that a user named for one message; the link outlives its document."""
 
     message = models.ForeignKey(Message, models.CASCADE, related_name="document_links")
-    document = models.ForeignKey(Document, models.CASCADE, related_name="message_links")
+    document = models.ForeignKey(
+        Document, models.SET_NULL, null=True, blank=True, related_name="message_links"
+    )
 
     class Meta:
         """A document is named once."""

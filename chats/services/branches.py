@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from chats.errors import StillAnswering, WrongRole
-from chats.models import Chat, Message
+from chats.models import Chat, Message, MessageDocument
 from chats.services.turns import OpenedTurn, open_answer, store_question
 from documents.models import Document
 
@@ -43,6 +43,8 @@ def edit(*, user: User, message: Message, content: str, language: str) -> Opened
         content=content,
         documents=list(Document.objects.visible_to(user).filter(message_links__message=message)),
     )
+    if message.document_links.filter(document=None).exists():  # what was named stays named
+        MessageDocument.objects.create(message=question, document=None)
     answer, run = open_answer(chat=chat, user_message=question, language=language)
     return OpenedTurn(run, question, answer, created=True)
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
+from chats import asked
 from chats import history as chat_history
 from chats.errors import NotFound
 from chats.models import Chat, Message
@@ -16,13 +17,13 @@ from documents.store import ScopedStore
 from rag import selection
 from rag.config import RagConfig
 from rag.factory import engine
-from rag.types import HistoryMessage, Hit, Retrieval, Role, Scope, StrategyName
+from rag.types import HistoryMessage, Hit, Retrieval, Role, Scope, ScopeReason, StrategyName
 
 
 def search(  # noqa: PLR0913 - the parts of the public request
     *,
     user: User,
-    config: RagConfig,
+    history_pairs: int,
     query: str,
     chat_id: UUID | None,
     history: Sequence[Mapping[str, str]] | None,
@@ -32,18 +33,41 @@ def search(  # noqa: PLR0913 - the parts of the public request
     top_k: int | None,
     filters: Mapping[str, str] | None,
 ) -> dict[str, Any]:
-    """What the documents hold on `query`. Raises `NotFound` for ids that are not the user's."""
+    """What the documents hold on `query`, found by an answers worker: only these hold the models.
+
+    Raises `NotFound` for ids that are not the user's, and `Unavailable`.
+    """
     chat = _chat(user, chat_id)
     scope = _described(_scope(user, chat, document_ids), filters)
+    return asked.ask(
+        "chats.tasks.search",
+        {
+            "query": query,
+            "document_ids": [str(pk) for pk in scope.document_ids],
+            "reason": scope.reason,
+            "strategy": strategy,
+            "top_k": top_k,
+            "rerank": rerank,
+            "filters": filters,
+            "history": [asdict(item) for item in _history(chat, history, history_pairs)],
+        },
+    )
+
+
+def find(request: Mapping[str, Any], config: RagConfig) -> dict[str, Any]:
+    """The worker's part: search within the ids that the request was given."""
+    ids = tuple(UUID(pk) for pk in request["document_ids"])
     retrieval = engine(config).search(
-        query,
-        scope,
-        ScopedStore(scope.document_ids),
-        strategy=StrategyName(strategy),
-        top_k=top_k,
-        rerank=rerank,
-        filters=filters,
-        history=_history(chat, history, config.history_pairs),
+        request["query"],
+        Scope(ids, ScopeReason(request["reason"])),
+        ScopedStore(ids),
+        strategy=StrategyName(request["strategy"]),
+        top_k=request["top_k"],
+        rerank=request["rerank"],
+        filters=request["filters"],
+        history=[
+            HistoryMessage(Role(item["role"]), item["content"]) for item in request["history"]
+        ],
     )
     return describe(retrieval)
 

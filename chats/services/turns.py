@@ -196,10 +196,10 @@ def select_scope(*, chat: Chat, user_message: Message) -> Scope:
     named = Document.objects.filter(message_links__message=user_message)
     linked = Document.objects.filter(chat_links__chat=chat)
     return selection.select(
-        _completed(named, chat) if named.exists() else None,
+        _completed(named, chat) if user_message.document_links.exists() else None,
         _completed(linked, chat),
         _completed(Document.objects.all(), chat),
-        chat_named=linked.exists(),
+        chat_named=chat.document_links.exists(),
     )
 
 

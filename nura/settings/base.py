@@ -226,6 +226,7 @@ CELERY_TASK_DEFAULT_QUEUE = "documents"
 CELERY_TASK_ROUTES = {
     "chats.tasks.answer_message": {"queue": "answers"},
     "documents.tasks.*": {"queue": "documents"},
+    "chats.tasks.search": {"queue": "answers"},
     "chats.tasks.sweep_runs": {"queue": "answers"},
     "documents.tasks.sweep_ingests": {"queue": "answers"},
 }

@@ -3,11 +3,10 @@
 import uuid
 
 import pytest
-from celery.contrib.testing.worker import start_worker
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from chats import connections, loop
+from chats import connections
 from documents.models import Document
 
 
@@ -49,15 +48,3 @@ def make_document(owner, name="규정.md", status="COMPLETED"):
         sha256="0" * 64,
         status=status,
     )
-
-
-@pytest.fixture
-def answers_worker(transactional_db):
-    """A real Celery worker on the answers queue, in threads of this process."""
-    from nura.celery import app
-
-    with start_worker(
-        app, pool="threads", concurrency=4, queues=["answers"], perform_ping_check=False
-    ) as worker:
-        yield worker
-    loop.close()

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from chats import runs
+from chats import asked, runs
 from chats.models import Category, Chat, Message
 from chats.services.chats import create_chat
 from chats.services.turns import open_turn
@@ -174,7 +174,7 @@ def test_stop_is_accepted_and_raises_the_flag(api, owner):
     assert runs.stop_requested(turn.run.pk)
 
 
-def test_search_reads_only(api, owner):
+def test_search_reads_only(api, owner, answers_worker):
     make_document(owner)
     answer = api.post("/api/v1/search", {"query": "휴가"}, format="json")
     assert answer.status_code == 200
@@ -182,7 +182,7 @@ def test_search_reads_only(api, owner):
     assert not Message.objects.exists()
 
 
-def test_filters_leave_out_documents_whose_metadata_says_otherwise(api, owner):
+def test_filters_leave_out_documents_whose_metadata_says_otherwise(api, owner, answers_worker):
     theirs, ours = make_document(owner), make_document(owner)
     Document.objects.filter(pk=ours.pk).update(metadata={"issuer": "누라", "year": "2026"})
     body = {"query": "휴가", "filters": {"issuer": "누라"}}
@@ -218,3 +218,26 @@ def test_a_stranger_gets_the_same_404_as_for_a_made_up_id(api, owner, stranger):
         assert (foreign.status_code, foreign.json()) == (404, made_up.json()), path
     assert not runs.stop_requested(turn.run.pk)
     assert Chat.objects.get(pk=turn.user_message.chat_id).deleted_at is None
+
+
+def test_a_client_that_has_heard_the_end_is_told_nothing_more(api, owner, answers_worker):
+    made = api.post("/api/v1/messages", {"content": "안녕하세요"}, format="json").data
+    last = sse(api, made["run_id"])[-1][0]
+    assert sse(api, made["run_id"], after=last) == []
+
+
+def test_a_chat_tells_how_many_of_its_documents_are_gone(api, owner):
+    kept, gone = make_document(owner), make_document(owner)
+    chat = create_chat(owner=owner, title="t", document_ids=[kept.pk, gone.pk])
+    gone.delete()
+    shown = api.get(f"/api/v1/chats/{chat.pk}").data
+    assert (shown["document_ids"], shown["documents_gone"]) == ([str(kept.pk)], 1)
+    cleared = api.patch(f"/api/v1/chats/{chat.pk}", {"document_ids": []}, format="json").data
+    assert (cleared["document_ids"], cleared["documents_gone"]) == ([], 0)
+
+
+def test_a_search_that_no_worker_takes_up_says_so(api, owner, monkeypatch):
+    monkeypatch.setattr(asked, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(asked, "STEP_SECONDS", 0.2)
+    answer = api.post("/api/v1/search", {"query": "휴가"}, format="json")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")

@@ -8,6 +8,7 @@ from django.db import connection
 from chats.errors import EmptyMessage, NotFound
 from chats.models import Category, Chat, Message, MessageDocument, Run
 from chats.services import chats as chat_services
+from chats.services.branches import edit, regenerate
 from chats.services.leases import claim_run
 from chats.services.turns import Outcome, close_turn, open_turn
 from tests.chats.conftest import make_document
@@ -144,3 +145,27 @@ def test_closing_needs_the_claim_that_holds_the_run(owner):
     message = Message.objects.get(pk=turn.assistant_message.pk)
     assert (message.status, message.content) == ("COMPLETED", "답")
     assert Run.objects.get().claim is None
+
+
+def test_a_chat_whose_documents_are_gone_does_not_turn_to_all_others(owner):
+    make_document(owner)
+    gone = make_document(owner)
+    first = open_turn(user=owner, content="질문", document_ids=[gone.pk])
+    gone.delete()
+    again = open_turn(user=owner, content="질문", chat_id=first.user_message.chat_id)
+    assert again.assistant_message.scope == {"document_ids": [], "reason": "chat"}
+
+
+def test_an_answer_made_anew_reads_no_more_than_its_question_named(owner):
+    make_document(owner)
+    gone = make_document(owner)
+    turn = open_turn(user=owner, content="질문", document_ids=[gone.pk])
+    claim = claim_run(run_id=turn.run.pk)
+    done = Outcome(status=Message.Status.COMPLETED, content="답", mode="general")
+    close_turn(run_id=turn.run.pk, claim=claim.token, outcome=done)
+    gone.delete()
+    question = Message.objects.get(pk=turn.user_message.pk)
+    anew = regenerate(message=Message.objects.get(pk=turn.assistant_message.pk), language="ko")
+    edited = edit(user=owner, message=question, content="다른 말", language="ko")
+    for one in (anew, edited):
+        assert one.assistant_message.scope == {"document_ids": [], "reason": "explicit"}
