@@ -1,5 +1,6 @@
 """Logs: one line an event, readable or JSON, without foreign line breaks and without secrets."""
 
+import logging
 import os
 import re
 import sys
@@ -7,6 +8,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
+from django.db.utils import OperationalError
 
 Event = MutableMapping[str, Any]
 
@@ -32,6 +34,16 @@ QUIET = (
 )
 
 
+class Outage(logging.Filter):
+    """A database that is away is one line of each task, not a page every few seconds."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let it through, without the traceback."""
+        if record.exc_info and isinstance(record.exc_info[1], OperationalError):
+            record.exc_info = record.exc_text = None
+        return True
+
+
 def config(log_format: str, level: str) -> dict[str, Any]:
     """The value of Django's LOGGING. `log_format` is `json` or `text`."""
     return {
@@ -47,6 +59,7 @@ def config(log_format: str, level: str) -> dict[str, Any]:
                 ],
             }
         },
+        "filters": {"outage": {"()": Outage}},
         "handlers": {
             "console": {
                 "class": "logging.StreamHandler",
@@ -59,6 +72,7 @@ def config(log_format: str, level: str) -> dict[str, Any]:
             "django": {"handlers": [], "level": "INFO", "propagate": True},
             "django.server": {"handlers": [], "level": "WARNING", "propagate": True},
             **{name: {"level": "WARNING"} for name in QUIET},
+            "celery.app.trace": {"level": "WARNING", "filters": ["outage"]},
         },
     }
 

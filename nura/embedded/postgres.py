@@ -28,6 +28,9 @@ SETTINGS = {
     "log_checkpoints": "off",
     "log_line_prefix": "",
     "log_min_messages": "warning",
+    # statements and the details of errors hold what people wrote and what their files say
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
 }
 FOR_TESTS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 

@@ -2,6 +2,7 @@ import json
 import logging
 
 import pytest
+from django.db.utils import OperationalError
 
 from nura import logs
 
@@ -23,6 +24,16 @@ def written(request):
 
     write.format = request.param
     return write
+
+
+def test_a_task_without_its_database_is_one_line_and_other_errors_keep_their_traceback():
+    def left(error):
+        record = logging.makeLogRecord({"exc_info": (type(error), error, None)})
+        assert logs.Outage().filter(record)
+        return record.exc_info
+
+    assert left(OperationalError("away")) is None
+    assert left(ValueError("ours")) is not None
 
 
 @pytest.mark.parametrize("mark", ["\n", "\r", "\u2028", "\x1b[31m", "\x85"])
