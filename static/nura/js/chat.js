@@ -24,7 +24,9 @@ const runs = new Runs(socket);
 const uploads = new Uploads({ root: byId("uploads"), limitMb: page.upload_limit_mb, isLive: () => socket.isOpen });
 const scope = new Scope({
   selected: page.selected,
+  chatId,
   chatDocuments: page.chat?.documents ?? [],
+  gone: page.chat?.documents_gone ?? 0,
   total: page.documents_total,
   uploads,
 });
@@ -114,7 +116,10 @@ async function settleScope(id) {
 // News
 
 runs.addEventListener("notice", ({ detail: frame }) => {
-  if (frame.type === "document") uploads.update(frame.data);
+  if (frame.type === "document") {
+    uploads.update(frame.data);
+    if (frame.data.status !== "PROCESSING" || frame.data.deleted) scope.recount();
+  }
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title);
   if (frame.type === "chat") {
     refreshChats();

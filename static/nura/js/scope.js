@@ -1,6 +1,6 @@
 // What the next question will search, always in sight: chosen documents, else the chat's, else all of the reader's.
 
-import { get, query } from "./api.js";
+import { get, patch, query } from "./api.js";
 import { byId, el, icon, placeBeside } from "./dom.js";
 import { t, tn } from "./strings.js";
 
@@ -8,25 +8,31 @@ const SHOWN = 50;
 
 /** Events: `changed`. */
 export class Scope extends EventTarget {
-  constructor({ selected, chatDocuments, total, uploads }) {
+  constructor({ selected, chatId, chatDocuments, gone, total, uploads }) {
     super();
     this.selected = new Map(selected.map((document) => [document.id, document]));
     this.names = new Map([...selected, ...chatDocuments].map((document) => [document.id, document]));
+    this.chatId = chatId;
     this.chatDocuments = chatDocuments;
+    this.gone = gone; // documents of the chat that have been deleted: it does not turn to all others
     this.total = total;
     this.uploads = uploads;
     this.watchPicker();
     uploads.addEventListener("changed", () => this.show());
-    uploads.addEventListener("completed", () => {
-      this.total += 1;
-      this.show();
-    });
+    uploads.addEventListener("completed", () => this.recount());
     this.show();
   }
 
   /** Ids to name in the next message; empty: the chat's documents or all. */
   get ids() {
     return [...new Set([...this.selected.keys(), ...this.uploads.completed.map((document) => document.id)])];
+  }
+
+  /** Documents become ready and go, in other windows too: what can be asked is counted anew. */
+  async recount() {
+    const ready = await get(`/documents?${query({ status: "COMPLETED", page_size: 1 })}`).catch(() => null);
+    if (ready) this.total = ready.count;
+    this.show();
   }
 
   documentOf(id) {
@@ -76,6 +82,7 @@ export class Scope extends EventTarget {
     const named = this.ids.length + this.uploads.working.length;
     if (named) return tn("scope_next.explicit", named);
     if (this.chatDocuments.length) return tn("scope_next.chat", this.chatDocuments.length);
+    if (this.gone) return t("scope_next.gone");
     return this.total ? tn("scope_next.all", this.total) : t("scope_next.none");
   }
 
@@ -84,10 +91,25 @@ export class Scope extends EventTarget {
     const chosen = [...this.selected.values()];
     const fixed = chosen.length ? [] : this.chatDocuments;
     const hidden = this.uploads.working.length + this.uploads.completed.length > 0;
+    const lost = this.gone && !chosen.length && !this.chatDocuments.length ? [this.goneChip()] : [];
     byId("scope-chips").replaceChildren(
+      ...lost,
       ...chosen.map((document) => this.chip(document, true)),
       ...(hidden ? [] : fixed.map((document) => this.chip(document, false))),
     );
+  }
+
+  /** Says that the chat's documents are gone; its cross lets the chat turn to all documents. */
+  goneChip() {
+    const label = t("scope_next.turn_to_all");
+    const remove = el("button", { type: "button", class: "chip-remove", "aria-label": label, title: label }, icon("x", "icon-s"));
+    remove.addEventListener("click", async () => {
+      await patch(`/chats/${this.chatId}`, { document_ids: [] });
+      this.gone = 0;
+      this.changed();
+    });
+    const name = el("span", { class: "scope-name", text: tn("scope_next.deleted", this.gone) });
+    return el("li", { class: "scope-chip" }, icon("file-text", "icon-s"), name, remove);
   }
 
   chip(document, removable) {
