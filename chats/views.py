@@ -35,6 +35,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
     context = {
         "chat": chat,
         "sidebar": Sidebar.of(user),
+        "processing": 0 if chat else documents.processing().count(),
         "examples": [] if chat else examples(completed[:EXAMPLES]),
         "page": {
             "chat": chat and _chat_data(chat),

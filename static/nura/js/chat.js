@@ -118,7 +118,10 @@ async function settleScope(id) {
 runs.addEventListener("notice", ({ detail: frame }) => {
   if (frame.type === "document") {
     uploads.update(frame.data);
-    if (frame.data.status !== "PROCESSING" || frame.data.deleted) scope.recount();
+    if (frame.data.status !== "PROCESSING" || frame.data.deleted) {
+      scope.recount();
+      refreshWelcome();
+    }
   }
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title);
   if (frame.type === "chat") {
@@ -136,14 +139,16 @@ runs.addEventListener("event", ({ detail: frame }) => {
 
 uploads.addEventListener("changed", () => composer.release());
 
-// With the first document come first questions.
-uploads.addEventListener("completed", async () => {
+uploads.addEventListener("completed", refreshWelcome);
+
+/** With the first document come first questions. */
+async function refreshWelcome() {
   if (!document.querySelector("#welcome [data-choose-files]")) return;
   const response = await fetch("/").catch(() => null);
   if (!response?.ok) return;
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("welcome");
   if (fresh) byId("welcome")?.replaceWith(document.adoptNode(fresh));
-});
+}
 
 let connectionNote = null;
 socket.addEventListener("unreachable", () => {
