@@ -3,6 +3,7 @@
 Repairs the log of a run that ended without a last word.
 """
 
+import time
 from collections.abc import AsyncIterator
 from uuid import UUID
 
@@ -18,6 +19,9 @@ from chats.services import leases
 from chats.shapes import terminal_event
 
 logger = structlog.get_logger()
+
+DEAF_SECONDS = 10.0
+"""How long a caller who waits for an answer is kept while Redis is away."""
 
 
 async def follow(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | None]:
@@ -39,10 +43,15 @@ async def follow(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | N
         yield None
 
 
-async def finished(run_id: UUID) -> None:
-    """Wait for the end of a run."""
-    async for _ in follow(run_id):
-        pass
+async def finished(run_id: UUID) -> bool:
+    """Wait for the end of a run; False when Redis stays away, so that no end would be heard."""
+    heard = time.monotonic()
+    async for event in follow(run_id):
+        if event is not None or await runs.readable():
+            heard = time.monotonic()
+        elif time.monotonic() - heard > DEAF_SECONDS:
+            return False
+    return True
 
 
 async def _ended(run_id: UUID, last: int) -> tuple[bool, RunEvent | None]:

@@ -29,6 +29,8 @@ CLOSED_SECONDS = 3600
 """... and that long after its end; then clients fetch the message instead."""
 IDLE_SECONDS = 2.0
 """A reader that saw nothing for so long looks whether the run has ended without a word."""
+HANGING_SECONDS = 3.0
+"""A Redis that is so late with an answer hangs."""
 STOP_CHANNEL = "nura:stops"
 
 STARTED = "run.started"
@@ -144,6 +146,15 @@ def stop_requested(run_id: UUID) -> bool:
     return bool(connections.sync().exists(stop_key(run_id)))
 
 
+async def readable() -> bool:
+    """Whether Redis answers now."""
+    try:
+        async with asyncio.timeout(IDLE_SECONDS):
+            return bool(await connections.asynchronous().ping())
+    except (RedisError, OSError, TimeoutError):
+        return False
+
+
 async def read(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | None]:
     """Events after `after_seq` as they come, up to the last one. None: nothing for `IDLE_SECONDS`.
 
@@ -153,10 +164,11 @@ async def read(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | Non
     while True:
         started = time.monotonic()
         try:
-            answer = await redis.xread(
-                {key(run_id): f"{after_seq}-0"}, count=500, block=int(IDLE_SECONDS * 1000)
-            )
-        except RedisError as error:
+            async with asyncio.timeout(IDLE_SECONDS + HANGING_SECONDS):
+                answer = await redis.xread(
+                    {key(run_id): f"{after_seq}-0"}, count=500, block=int(IDLE_SECONDS * 1000)
+                )
+        except (RedisError, OSError) as error:  # a time-out is an OSError too
             logger.warning("run_log_unreadable", run_id=str(run_id), error=type(error).__name__)
             await asyncio.sleep(max(0.0, 0.5 - (time.monotonic() - started)))
             yield None

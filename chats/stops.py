@@ -7,6 +7,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import Context
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -25,18 +26,23 @@ class Listener:
 
     def __init__(self) -> None:
         self.waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
-        self.task = asyncio.create_task(self._listen())
+        # A context of its own: it serves all runs, not only the one that came first.
+        self.task = asyncio.create_task(self._listen(), context=Context())
 
     async def _listen(self) -> None:
+        deaf = False
         while True:
             try:
                 async with connections.asynchronous().pubsub() as channel:
                     await channel.subscribe(runs.STOP_CHANNEL)
                     await self._catch_up()
+                    deaf = False
                     async for message in channel.listen():
                         self._wake(str(message["data"]))
             except (RedisError, OSError) as error:
-                logger.warning("stops_not_heard", error=str(error)[:200])
+                if not deaf:  # once an outage
+                    logger.warning("stops_not_heard", error=str(error)[:200])
+                deaf = True
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _catch_up(self) -> None:

@@ -111,10 +111,11 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
 
     def _answered(self, request: Request, turn: turns.OpenedTurn) -> Response:
         waits = request.query_params.get("wait", "true").lower() not in {"false", "0", "no"}
+        complete = False
         if waits:
             connection.close()  # an answer may take minutes: hold no connection meanwhile
-            async_to_sync(follow.finished)(turn.run.pk)
-        code = status.HTTP_201_CREATED if waits else status.HTTP_202_ACCEPTED
+            complete = async_to_sync(follow.finished)(turn.run.pk)
+        code = status.HTTP_201_CREATED if complete else status.HTTP_202_ACCEPTED
         return Response(self._turn(turn), status=code)
 
     def _turn(self, turn: turns.OpenedTurn) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Settings that hold everywhere. What a deployment decides comes from the environment or `.env`."""
 
-import os
 from pathlib import Path
 
 import django_stubs_ext
@@ -27,9 +26,7 @@ EMBEDDED_POSTGRES = not DATABASE_URL
 EMBEDDED_REDIS = not env.text("REDIS_URL")
 
 WEB_WORKERS = env.integer("NURA_WEB_WORKERS", 1, least=1, most=64)
-DOCUMENT_WORKERS = env.integer(
-    "NURA_DOCUMENT_WORKERS", max(1, (os.cpu_count() or 1) // 2), least=1, most=256
-)
+DOCUMENT_WORKERS = env.integer("NURA_DOCUMENT_WORKERS", 1, least=1, most=256)
 
 LOG_FORMAT = env.choice("NURA_LOG_FORMAT", "text", ("text", "json"))
 LOGGING = logs.config(LOG_FORMAT, env.choice("NURA_LOG_LEVEL", "INFO", logs.LEVELS))
@@ -216,6 +213,8 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "interval_start": 0,
     "interval_step": 0.1,
     "interval_max": 0.2,
+    "socket_connect_timeout": 2.0,
+    "socket_timeout": 8.0,  # a Redis that hangs must not hold a request, nor a worker for ever
 }
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # The nameless exchange needs no binding in Redis, so a Redis that forgot everything still routes.

@@ -109,3 +109,15 @@ def test_documents_survive_what_is_killed_while_they_are_read(product, client, v
         assert row["status"] == "COMPLETED", row
         status, chunks = client.call("GET", f"/documents/{row['id']}/chunks?page_size=1")
         assert (status, chunks["count"]) == (200, row["chunk_count"])
+
+
+def test_who_waits_for_an_answer_is_not_kept_while_redis_is_away(product, client, model):
+    redis = product.process_of("redis")
+    redis.suspend()
+    try:
+        status, turn = client.call("POST", "/messages", {"content": "안녕"}, timeout=50)
+        assert status == 202
+        assert turn["assistant_message"]["status"] == "STREAMING"
+    finally:
+        redis.resume()
+    wait_until(lambda: client.message(turn)["status"] == "COMPLETED", 60)
