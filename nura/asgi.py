@@ -4,10 +4,13 @@ Who may connect is the consumer's matter.
 """
 
 import os
+import warnings
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
+# WhiteNoise hands its small files over piece by piece in a thread; Django warns at the first one.
+warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 django_application = get_asgi_application()
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs loaded apps
