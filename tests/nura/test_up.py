@@ -50,6 +50,14 @@ def test_a_bad_setting_stops_the_start_and_is_named(tmp_path):
     assert "Traceback" not in refused.stderr
 
 
+def test_a_killed_pool_process_leaves_the_documents_worker_alive(product):
+    (child, *_) = wait_until(lambda: _pool(product))
+    parent = child.parent()
+    child.kill()
+    wait_until(lambda: _pool(product) and _pool(product)[0].pid != child.pid)
+    assert parent.is_running()
+
+
 @pytest.mark.parametrize("name", ["web", "answers", "documents", "beat", "redis", "postgres"])
 def test_a_killed_child_is_reported_and_restarted(product, name):
     victim = product.process_of(name)
@@ -57,14 +65,6 @@ def test_a_killed_child_is_reported_and_restarted(product, name):
     wait_until(lambda: f"{name} was ended by SIGKILL" in product.log)
     wait_until(lambda: _successor(product, name, victim.pid), 30)
     wait_until(lambda: product.status("/readyz") == 200, 30)
-
-
-def test_a_killed_pool_process_leaves_the_documents_worker_alive(product):
-    (child, *_) = wait_until(lambda: _pool(product))
-    parent = child.parent()
-    child.kill()
-    wait_until(lambda: _pool(product) and _pool(product)[0].pid != child.pid)
-    assert parent.is_running()
 
 
 def test_doctor_is_content_with_a_running_product(product):
