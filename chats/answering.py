@@ -134,7 +134,7 @@ async def _consume(
     except NuraError as error:
         logger.warning("answer_failed", code=error.code, error=str(error)[:300])
         draft.error = error
-    except Exception:
+    except Exception:  # whatever it was: the run must end, and its reader must know
         logger.exception("answer_failed")
         draft.error = NuraError()
 

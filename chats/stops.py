@@ -63,9 +63,9 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, Listener] = WeakKeyDict
 async def watch(run_id: UUID) -> AsyncIterator[asyncio.Event]:
     """An event that is set as soon as a stop of the run is asked for, or was before."""
     loop = asyncio.get_running_loop()
-    listener = (
-        _listeners.setdefault(loop, Listener()) if loop not in _listeners else _listeners[loop]
-    )
+    if loop not in _listeners:
+        _listeners[loop] = Listener()
+    listener = _listeners[loop]
     event = asyncio.Event()
     listener.waiting[str(run_id)].add(event)
     try:

@@ -61,7 +61,7 @@ def _attempt(claim: Claim) -> None:
     except (OperationalError, InterfaceError) as error:
         connection.close()
         _failed(claim, DatabaseFailed(str(error)))
-    except Exception:
+    except Exception:  # whatever it was: the document must end, and its owner must know
         logger.exception("document %s failed for a reason unknown", claim.document_id)
         _failed(claim, Internal())
     else:

@@ -44,7 +44,6 @@ class _Turn:
     question: Question
     history: tuple[HistoryMessage, ...]
     kind: QuestionType
-    retrieval: Retrieval | None = None
     hits: tuple[Hit, ...] = ()
     sources: tuple[Source, ...] = ()
     usage: Usage | None = None
@@ -124,7 +123,6 @@ class Pipeline:
             return
         finally:
             turn.timings_ms["retrieve"] = _since(started)
-        turn.retrieval = found
         turn.kind = found.plan.question_type
         turn.trace |= tracing.of_retrieval(found)
         if found.gate.relevant and found.hits:

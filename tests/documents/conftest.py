@@ -1,7 +1,6 @@
 """Documents in tests: real Postgres and Redis, a small embedder in place of the model."""
 
 import hashlib
-import time
 import uuid
 
 import pytest
@@ -113,15 +112,6 @@ def make_row(owner, **fields):
         "sha256": "0" * 64,
     }
     return Document.objects.create(**values | fields)
-
-
-def wait_until(condition, seconds=20.0):
-    """Poll until `condition()` is true; its last value comes back."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-    return value
 
 
 def stored_files():

@@ -20,7 +20,8 @@ from documents.parsers.errors import Corrupt, ParserCrashed
 from documents.store import ScopedStore
 from rag.errors import EmbedderFailed
 from rag.types import Page
-from tests.documents.conftest import TEXT, stored_files, upload, wait_until
+from tests.documents.conftest import TEXT, stored_files, upload
+from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db
 

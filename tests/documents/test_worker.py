@@ -8,7 +8,8 @@ from redis import Redis
 from documents import queue, services
 from documents.models import Document
 from documents.tasks import ingest_document, sweep_ingests
-from tests.documents.conftest import upload, wait_until
+from tests.documents.conftest import upload
+from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
