@@ -5,7 +5,7 @@ hold on it is lost (then somebody else ends it and nothing more is written here)
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ from rag.types import (
     Event,
     Finished,
     Hit,
+    Named,
     Passage,
     Question,
     Scope,
@@ -63,7 +64,19 @@ class ReleasingStore:
         """As `PassageStore.similar`."""
         return released(self._store.similar, vector, limit)
 
-    def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
+    def within(self, document_ids: Collection[UUID]) -> "ReleasingStore":
+        """As `PassageStore.within`."""
+        return ReleasingStore(self._store.within(document_ids))
+
+    def named(self, names: Sequence[str]) -> list[Named]:
+        """As `PassageStore.named`."""
+        return released(self._store.named, names)
+
+    def vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:
+        """As `PassageStore.vectors`."""
+        return released(self._store.vectors, keys)
+
+    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
         """As `PassageStore.bm25`."""
         return released(self._store.bm25, terms, limit)
 

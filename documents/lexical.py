@@ -6,6 +6,7 @@ product with the IDF of a question's terms is BM25. A chunk's length is the sum 
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from documents.models import LEXICAL_DIMENSIONS
 from rag.retrieval.bm25 import term_weight
@@ -20,13 +21,16 @@ MOST_TERMS = 16_000
 """What a sparsevec can hold."""
 
 
-def clean(terms: Mapping[str, int]) -> dict[str, int]:
+Count = TypeVar("Count", int, float)
+
+
+def clean(terms: Mapping[str, Count]) -> dict[str, Count]:
     """Terms as the index keeps them: storable, at most 64 characters; equal ones summed up."""
-    cleaned: dict[str, int] = {}
+    cleaned: dict[str, Count] = {}
     for term, count in terms.items():
         kept = term.replace("\0", "").encode("utf-8", "ignore").decode()[:TERM_CHARACTERS]
         if kept.strip() and count > 0:
-            cleaned[kept] = cleaned.get(kept, 0) + count
+            cleaned[kept] = cleaned[kept] + count if kept in cleaned else count
     return cleaned
 
 

@@ -11,12 +11,13 @@ from uuid import UUID
 
 from django.db import Error, connection, transaction
 from django.db.backends.utils import CursorWrapper
+from pgvector import HalfVector
 
-from documents import lexical, spaces
+from documents import labels, lexical, spaces
 from documents.models import EmbeddingSpace
 from rag.errors import RetrievalFailed
 from rag.retrieval.bm25 import K1, coverage_weight, idf
-from rag.types import Box, Hit, Passage
+from rag.types import Box, Hit, Named, Passage
 
 STATEMENT_TIMEOUT = "10s"
 EXACT_CHUNKS = 50_000
@@ -84,6 +85,10 @@ APPROXIMATE = f"""
       FROM {JOINED} JOIN near ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
 """
 CHUNKS = f"SELECT {PASSAGE} FROM {JOINED} WHERE chunk.id = ANY(%s) AND chunk.document_id = ANY(%s)"
+VECTORS = """
+    SELECT chunk_id, vector::text FROM documents_chunkembedding
+     WHERE chunk_id = ANY(%s) AND document_id = ANY(%s) AND space_id = %s
+"""
 OPENING = f"""
     SELECT {PASSAGE} FROM {JOINED} WHERE chunk.document_id = ANY(%s) AND chunk.index < %s
      ORDER BY chunk.index, array_position(%s::uuid[], chunk.document_id) LIMIT %s
@@ -112,8 +117,8 @@ class ScopedStore:
         self._documents = list(dict.fromkeys(document_ids))
         self._space = space
 
-    def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
-        """Best chunks by BM25; a term weighs its IDF in the scope times its count."""
+    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
+        """Best chunks by BM25; a term weighs its IDF in the scope times its weight."""
         counts = dict(islice(lexical.clean(terms).items(), MOST_QUERY_TERMS))
         if not self._documents or not counts or limit < 1:
             return []
@@ -158,8 +163,26 @@ class ScopedStore:
             cursor.execute(OPENING, (documents, limit, documents, limit))
             return [_passage(row) for row in cursor.fetchall()]
 
+    def within(self, document_ids: Collection[UUID]) -> "ScopedStore":
+        """The same store over those of its documents that are named; never over others."""
+        wanted = set(document_ids)
+        return ScopedStore([pk for pk in self._documents if pk in wanted], space=self._space)
+
+    def named(self, names: Sequence[str]) -> list[Named]:
+        """Documents in scope that carry one of these names; see `documents.labels`."""
+        return labels.named(self._documents, names) if self._documents and names else []
+
+    def vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:
+        """The stored vectors of these chunks in the space that is searched."""
+        if not self._documents or not keys:
+            return {}
+        with _search() as cursor:
+            space = self._space or spaces.configured()
+            cursor.execute(VECTORS, (list(keys), self._documents, space.pk))
+            return {key: HalfVector.from_text(text).to_list() for key, text in cursor.fetchall()}
+
     def _weigh(
-        self, cursor: CursorWrapper, counts: Mapping[str, int], size: int
+        self, cursor: CursorWrapper, counts: Mapping[str, float], size: int
     ) -> list[_QueryTerm]:
         cursor.execute(FREQUENCIES, (self._documents, [lexical.quoted(term) for term in counts]))
         frequencies = [min(row[0], size) for row in cursor.fetchall()]

@@ -1,10 +1,11 @@
 """Ports of the engine: protocols of one to three methods. The batch method is the primitive."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
-from rag.types import HistoryMessage, Hit, Passage, Piece
+from rag.types import HistoryMessage, Hit, Named, Passage, Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,27 @@ class Reranker(Protocol):
 class PassageStore(Protocol):
     """Search within documents fixed at construction; nothing in a question can widen them. Sync."""
 
+    def within(self, document_ids: Collection[UUID]) -> "PassageStore":
+        """The same store over those of its documents that are named; never over others."""
+        ...
+
+    def named(self, names: Sequence[str]) -> list[Named]:
+        """Which documents carry one of these names, as `rag.query.names.normalised` writes them.
+
+        Names are issuers, project names and titles of documents.
+        """
+        ...
+
+    def vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:
+        """The stored unit vectors of these chunks, without those out of scope or not embedded."""
+        ...
+
     def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine; `score` and `scores["similarity"]` are the cosine."""
         ...
 
-    def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
-        """Best chunks by BM25 over the query's terms (term -> count).
+    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
+        """Best chunks by BM25 over the query's terms (term -> weight, 1 for a term said once).
 
         Exact document frequencies within the scope.
 

@@ -175,6 +175,16 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """A document that carries a name; `field` is its metadata key, `value` the name as written."""
+
+    field: str
+    value: str
+    name: str
+    document_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """Whether the documents hold something on the question; `score` is 0..1."""
 
@@ -205,12 +215,14 @@ class Retrieval:
     """What a search found.
 
     Hits best first (at most `plan.top_k`), the gate's verdict, and time per step in ms.
+    `dropped_filters` were found in the question and left out again, because they left nothing.
     """
 
     plan: Plan
     hits: tuple[Hit, ...]
     gate: Gate
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    dropped_filters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

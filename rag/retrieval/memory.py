@@ -1,19 +1,21 @@
 """A passage store in memory: exact, for tests and small sets."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 import numpy as np
 
+from rag.query.names import normalised
 from rag.retrieval import bm25
-from rag.types import Hit, IndexedChunk, Passage
+from rag.types import Hit, IndexedChunk, Named, Passage
 
 
 class MemoryStore:
     """Holds indexed chunks of named documents and searches them without any approximation."""
 
     def __init__(self) -> None:
+        self._documents: dict[UUID, tuple[str, Sequence[IndexedChunk], Mapping[str, str]]] = {}
         self._passages: list[Passage] = []
         self._terms: list[Mapping[str, int]] = []
         self._lengths: list[int] = []
@@ -21,8 +23,15 @@ class MemoryStore:
         self._vectors: dict[int, tuple[float, ...]] = {}
         self._matrix: tuple[np.ndarray, np.ndarray] | None = None
 
-    def add(self, document_id: UUID, name: str, chunks: Sequence[IndexedChunk]) -> None:
-        """Add a document's chunks."""
+    def add(
+        self,
+        document_id: UUID,
+        name: str,
+        chunks: Sequence[IndexedChunk],
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add a document's chunks; `metadata` holds the names that it can be called by."""
+        self._documents[document_id] = (name, chunks, metadata or {})
         for item in chunks:
             key = len(self._passages)
             self._passages.append(_passage(key, document_id, name, item))
@@ -46,7 +55,7 @@ class MemoryStore:
             for i in best
         ]
 
-    def bm25(self, terms: Mapping[str, int], limit: int) -> list[Hit]:
+    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
         """Best chunks by BM25 with exact statistics.
 
         A term counts as often as the question holds it.
@@ -72,6 +81,28 @@ class MemoryStore:
             )
             for key, score in sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
         ]
+
+    def within(self, document_ids: Collection[UUID]) -> "MemoryStore":
+        """A store of those documents alone; keys are its own."""
+        narrowed = MemoryStore()
+        for document_id, (name, chunks, metadata) in self._documents.items():
+            if document_id in document_ids:
+                narrowed.add(document_id, name, chunks, metadata)
+        return narrowed
+
+    def named(self, names: Sequence[str]) -> list[Named]:
+        """Documents that carry one of these normalised names."""
+        wanted = set(names)
+        return [
+            Named(field, value, normalised(value), document_id)
+            for document_id, (_, _, metadata) in self._documents.items()
+            for field, value in metadata.items()
+            if normalised(value) in wanted
+        ]
+
+    def vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:
+        """The vectors of these chunks."""
+        return {key: list(self._vectors[key]) for key in keys if key in self._vectors}
 
     def chunks(self, keys: Sequence[int]) -> list[Passage]:
         """The chunks with these keys."""

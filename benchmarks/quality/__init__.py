@@ -1,0 +1,1 @@
+"""How well passages are found: question sets, measures, and what is compared."""
