@@ -35,6 +35,8 @@ class RagConfig:
     embedding_endpoint: Endpoint | None = None
     embedding_languages: frozenset[str] = field(default_factory=frozenset)
     """Overrides what is declared for known models; empty: as declared."""
+    embedding_dimensions: int = 0
+    """Width that the vectors must have; 0: what the model has."""
     reranker_model: str = ""
     top_k: int = 4
     chunk_size: int = 1000

@@ -4,7 +4,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from rag import indexing, tokenize
-from rag.config import RagConfig
+from rag.config import Endpoint, RagConfig
 from rag.embedders.openai import OpenAIEmbedder
 from rag.embedders.sentence_transformers import SentenceTransformersEmbedder
 from rag.generation.brief import Answerer
@@ -28,6 +28,9 @@ from rag.types import (
     StrategyName,
 )
 
+KEPT = 3
+"""Engines of a process: as the settings say, with the model in use, and with its successor."""
+
 
 class Engine:
     """Indexes, searches and answers with one configuration.
@@ -47,8 +50,10 @@ class Engine:
     ) -> None:
         self.config = config
         self.embedder = embedder or _embedder(config)
-        self.searcher = Searcher(config, self.embedder, reranker or _reranker(config))
-        documents, general = _answerers(config, llm or _llm(config))
+        self.searcher = Searcher(
+            config, self.embedder, reranker or _reranker(config.reranker_model)
+        )
+        documents, general = _answerers(config, llm or _llm(config.llm))
         self.pipeline = Pipeline(config, self.searcher, documents, general)
 
     def warm(self) -> None:
@@ -86,24 +91,30 @@ class Engine:
         return self.pipeline.answer(question, store)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=KEPT)
 def engine(config: RagConfig) -> Engine:
-    """The engine of this process for a configuration."""
+    """The engine of this process for a configuration.
+
+    Engines of several embedding models share all but their embedders.
+    """
     return Engine(config)
 
 
 def _embedder(config: RagConfig) -> Embedder:
+    languages, dimensions = config.embedding_languages, config.embedding_dimensions
     if config.embedding_endpoint is not None:
-        return OpenAIEmbedder(config.embedding_endpoint, config.embedding_languages)
-    return SentenceTransformersEmbedder(config.embedding_model, config.embedding_languages)
+        return OpenAIEmbedder(config.embedding_endpoint, languages, dimensions)
+    return SentenceTransformersEmbedder(config.embedding_model, languages, dimensions)
 
 
-def _reranker(config: RagConfig) -> Reranker | None:
-    return CrossEncoderReranker(config.reranker_model) if config.reranker_model else None
+@functools.cache
+def _reranker(model: str) -> Reranker | None:
+    return CrossEncoderReranker(model) if model else None
 
 
-def _llm(config: RagConfig) -> LLM | None:
-    return OpenAILLM(config.llm) if config.llm else None
+@functools.cache
+def _llm(endpoint: Endpoint | None) -> LLM | None:
+    return OpenAILLM(endpoint) if endpoint else None
 
 
 def _answerers(config: RagConfig, llm: LLM | None) -> tuple[Answerer, Answerer]:

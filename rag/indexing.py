@@ -27,10 +27,10 @@ def index(
     for start in range(0, len(chunks), BATCH):
         batch = chunks[start : start + BATCH]
         terms = _terms(batch, title)
-        vectors = _vectors(batch, embedder)
+        found = vectors([(title, chunk) for chunk in batch], embedder)
         indexed += [
             IndexedChunk(chunk, counts, vector)
-            for chunk, counts, vector in zip(batch, terms, vectors, strict=True)
+            for chunk, counts, vector in zip(batch, terms, found, strict=True)
         ]
         on_progress(len(indexed), len(chunks))
     return indexed
@@ -44,14 +44,23 @@ def _terms(batch: Sequence[Chunk], title: str) -> list[dict[str, int]]:
     ]
 
 
-def _vectors(batch: Sequence[Chunk], embedder: Embedder) -> list[tuple[float, ...] | None]:
-    """Vectors of the chunks whose language the embedder knows.
+def vectors(
+    titled: Sequence[tuple[str, Chunk]], embedder: Embedder
+) -> list[tuple[float, ...] | None]:
+    """Vectors of chunks, each with the title of its document, whose language the embedder knows.
 
-    None for others, which it would only place at random.
+    None for others, which it would only place at random. Raises `EmbedderFailed`.
     """
     known = [
-        i for i, chunk in enumerate(batch) if dense_weight(chunk.text, embedder.languages) >= KNOWN
+        i
+        for i, (_title, chunk) in enumerate(titled)
+        if dense_weight(chunk.text, embedder.languages) >= KNOWN
     ]
-    vectors = embedder.embed_passages([batch[i].text for i in known])
-    found = {i: tuple(vector) for i, vector in zip(known, vectors, strict=True)}
-    return [found.get(i) for i in range(len(batch))]
+    rows = embedder.embed_passages([embedded_text(*titled[i]) for i in known])
+    found = {i: tuple(row) for i, row in zip(known, rows, strict=True)}
+    return [found.get(i) for i in range(len(titled))]
+
+
+def embedded_text(_title: str, chunk: Chunk) -> str:
+    """What of a chunk is embedded."""
+    return chunk.text

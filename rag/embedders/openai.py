@@ -19,21 +19,24 @@ QUERY_SECONDS = 10.0
 class OpenAIEmbedder:
     """A model behind an endpoint.
 
-    The width of an unknown model is probed with the first call that needs it.
+    The width of an unknown model is probed with the first call that needs it; `dimensions` is the
+    one that it must have.
     """
 
-    def __init__(self, endpoint: Endpoint, languages: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, endpoint: Endpoint, languages: frozenset[str] = frozenset(), dimensions: int = 0
+    ) -> None:
         self._endpoint = endpoint
         self.name = endpoint.model
         self._declared = declared(endpoint.model)
-        self._dimensions = self._declared.dimensions
+        self._dimensions = dimensions or self._declared.dimensions
         self.languages = languages or self._declared.languages or ENGLISH
         self._lock = threading.Lock()
         self._client: Any = None
 
     @property
     def dimensions(self) -> int:
-        """Width of the vectors; asks the endpoint once where it is not declared."""
+        """Width of the vectors; asks the endpoint once where nobody said it."""
         if not self._dimensions:
             self._dimensions = len(self._request(["dimensions"])[0])
         return self._dimensions

@@ -19,18 +19,21 @@ BATCH = 32
 class SentenceTransformersEmbedder:
     """A sentence-transformers model by name or folder.
 
-    The English model that comes with the product when empty.
+    The English model that comes with the product when empty or called by its name.
 
     Languages: what the caller says, else what is declared for known models, else English alone,
     because a model that does not know a language harms its questions more than one that is left
     out.
     """
 
-    def __init__(self, model: str = "", languages: frozenset[str] = frozenset()) -> None:
-        self._path = model or str(embedded_model_folder())
-        self._embedded = not model
+    def __init__(
+        self, model: str = "", languages: frozenset[str] = frozenset(), dimensions: int = 0
+    ) -> None:
+        self._embedded = model in {"", EMBEDDED_NAME}
+        self._path = str(embedded_model_folder()) if self._embedded else model
         self.name = EMBEDDED_NAME if self._embedded else model
         self._declared = declared(self.name)
+        self._dimensions = dimensions or self._declared.dimensions
         self.languages = languages or self._declared.languages or ENGLISH
         self._loading = threading.Lock()
         self._encoding = threading.Lock()
@@ -38,8 +41,8 @@ class SentenceTransformersEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Width of the vectors; loads the model where it is not declared."""
-        return self._declared.dimensions or int(self._loaded().get_sentence_embedding_dimension())
+        """Width of the vectors; loads the model where nobody said it."""
+        return self._dimensions or int(self._loaded().get_sentence_embedding_dimension())
 
     def warm(self) -> None:
         """Load the model now."""
