@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from rag import indexing, tokenize
 from rag.config import Endpoint, RagConfig
+from rag.embedders.known import declared
 from rag.embedders.openai import OpenAIEmbedder
-from rag.embedders.sentence_transformers import SentenceTransformersEmbedder
+from rag.embedders.sentence_transformers import EMBEDDED_NAME, SentenceTransformersEmbedder
 from rag.generation.brief import Answerer
 from rag.generation.extractive import ExtractiveAnswerer
 from rag.generation.general import PlainAnswerer
@@ -100,11 +101,32 @@ def engine(config: RagConfig) -> Engine:
     return Engine(config)
 
 
-def _embedder(config: RagConfig) -> Embedder:
-    languages, dimensions = config.embedding_languages, config.embedding_dimensions
+def model_name(config: RagConfig) -> str:
+    """The name of the embedding model, without making anything."""
     if config.embedding_endpoint is not None:
-        return OpenAIEmbedder(config.embedding_endpoint, languages, dimensions)
-    return SentenceTransformersEmbedder(config.embedding_model, languages, dimensions)
+        return config.embedding_endpoint.model
+    return config.embedding_model or EMBEDDED_NAME
+
+
+def _embedder(config: RagConfig) -> Embedder:
+    name = model_name(config)
+    known = declared(name)
+    return _shared_embedder(
+        config.embedding_endpoint,
+        name,
+        config.embedding_languages or known.languages,
+        config.embedding_dimensions or known.dimensions,
+    )
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _shared_embedder(
+    endpoint: Endpoint | None, name: str, languages: frozenset[str], dimensions: int
+) -> Embedder:
+    """One of each in a process: it holds the model."""
+    if endpoint is not None:
+        return OpenAIEmbedder(endpoint, languages, dimensions)
+    return SentenceTransformersEmbedder(name, languages, dimensions)
 
 
 @functools.cache
