@@ -2,12 +2,13 @@
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rag.config import RagConfig
 from rag.language import dense_weight
 from rag.ports import Embedder, PassageStore, Reranker
 from rag.query.about import is_about_documents
-from rag.retrieval import gate, plan, rerank
+from rag.retrieval import filtered, gate, plan, rerank
 from rag.retrieval.legs import Legs
 from rag.retrieval.similarity import KNOWN
 from rag.retrieval.strategies import STRATEGIES
@@ -37,7 +38,9 @@ class Searcher:
         """
         started = time.perf_counter()
         made = plan.make(query, scope, wishes, usual_k=self.config.top_k)
-        found = self._found(made, store, self.reranker if wishes.rerank else None)
+        ask = partial(self._found, reranker=self.reranker if wishes.rerank else None)
+        given = wishes.filters is not None
+        found = ask(made, store) if given else filtered.search(made, store, ask)
         total = round((time.perf_counter() - started) * 1000, 2)
         return replace(found, timings_ms={**found.timings_ms, "total": total})
 

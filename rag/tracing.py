@@ -10,7 +10,7 @@ CHARACTERS_PER_TOKEN = 2.5
 def of_retrieval(found: Retrieval) -> dict[str, object]:
     """Plan, candidates with all their scores, gate and times."""
     return {
-        "plan": _plan(found.plan),
+        "plan": _plan(found.plan) | {"dropped_filters": dict(found.dropped_filters)},
         "candidates": [_candidate(hit) for hit in found.hits],
         "gate": {
             "score": round(found.gate.score, 4),

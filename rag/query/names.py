@@ -2,10 +2,42 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
+
+FIELDS = ("issuer", "project_name", "title")
+"""Metadata that names a document, in the order in which a filter is told."""
 
 _MARKS = re.compile(r"[\W_]+")
+_SEVERAL = re.compile(r"\s*[,;]\s+|\s*;\s*")
+_LEGAL_FORM = re.compile(
+    r"\((?:주|유|재|사|합)\)|주식회사|유한회사|재단법인|사단법인|\b(?:inc|ltd|llc|corp|gmbh)\b\.?",
+    re.IGNORECASE,
+)
+_COUNTRY = re.compile(r"^(?:대한민국|한국)(?=.{5})")
+_LONGEST = 200
 
 
 def normalised(name: str) -> str:
     """A name without spaces, marks and case: "전자 조달 (2세대)" and "전자조달2세대" are one."""
     return _MARKS.sub("", unicodedata.normalize("NFKC", name)).casefold()
+
+
+def called(field: str, value: str) -> dict[str, str]:
+    """Every normalised name that a value of one of `FIELDS` gives its document -> as shown.
+
+    Issuers may be several ("법무부, 통계청"), and go by without legal form and "한국", too.
+    """
+    shown = list(_issuers(value)) if field == "issuer" else [value.strip()]
+    found = {normalised(name): name for name in shown if len(name) <= _LONGEST}
+    if field == "issuer":
+        for name in shown:
+            bare = normalised(_LEGAL_FORM.sub(" ", unicodedata.normalize("NFKC", name)))
+            found.setdefault(bare, name)
+            found.setdefault(_COUNTRY.sub("", bare), name)
+    return {name: text for name, text in found.items() if name}
+
+
+def _issuers(value: str) -> Iterator[str]:
+    for name in _SEVERAL.split(value.strip()):
+        if name.strip():
+            yield name.strip()

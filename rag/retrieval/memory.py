@@ -6,7 +6,7 @@ from uuid import UUID
 
 import numpy as np
 
-from rag.query.names import normalised
+from rag.query.names import FIELDS, called
 from rag.retrieval import bm25
 from rag.types import Hit, IndexedChunk, Named, Passage
 
@@ -94,10 +94,11 @@ class MemoryStore:
         """Documents that carry one of these normalised names."""
         wanted = set(names)
         return [
-            Named(field, value, normalised(value), document_id)
+            Named(field, shown, name, document_id)
             for document_id, (_, _, metadata) in self._documents.items()
-            for field, value in metadata.items()
-            if normalised(value) in wanted
+            for field in FIELDS
+            for name, shown in called(field, metadata.get(field, "")).items()
+            if name in wanted
         ]
 
     def vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:

@@ -94,12 +94,12 @@ class Library:
         self.store = MemoryStore()
         self.ids: dict[str, UUID] = {}
 
-    def add(self, name: str, *texts: str, **fields) -> UUID:
+    def add(self, name: str, *texts: str, metadata=None, **fields) -> UUID:
         """A document of one chunk per text."""
         self.ids[name] = uuid4()
         chunks = [chunk(index, text, **fields) for index, text in enumerate(texts)]
         indexed = self.engine.index(chunks, name, no_progress)
-        self.store.add(self.ids[name], name, indexed)
+        self.store.add(self.ids[name], name, indexed, metadata)
         return self.ids[name]
 
     def scope(self, reason: ScopeReason = ScopeReason.ALL) -> Scope:
