@@ -1,7 +1,10 @@
-"""The lexical index: how terms become the `lexemes` and `weights` of a chunk.
+"""The lexical index: how terms become the `lexemes` of a chunk and its `ChunkTerms`.
 
-A chunk's `weights` holds `rag.retrieval.bm25.term_weight` per term under the term's hash; the inner
-product with the IDF of a question's terms is BM25. A chunk's length is the sum of its term counts.
+A term's place is its hash. `marks` tells at each place whether the term stands once (1) or more
+often (2); the inner product with powers of `BASE` reads `DIGITS` terms of a row at a time, exactly,
+because pgvector sums in single precision, which holds integers below 2^24. `surplus` holds what a
+term that stands more often scores more than if it stood once, so that
+BM25 = term_weight(1) * sum of the held terms' weights + surplus . query.
 """
 
 import hashlib
@@ -14,7 +17,11 @@ from rag.retrieval.bm25 import term_weight
 REFERENCE_LENGTH = 500.0
 """`avgdl`: terms of a chunk; measured 260 (manuals with short sections) to 600 (laws).
 
-One constant for all: the true mean changes with every upload and scope, stored weights must not."""
+One constant for all: the true mean changes with every upload and scope, stored figures must not."""
+
+BASE = 3
+DIGITS = 15
+"""Marks that fit into one inner product: 3^15 < 2^24."""
 
 TERM_CHARACTERS = 64
 MOST_TERMS = 16_000
@@ -62,17 +69,44 @@ def sparsevec(values: Iterable[tuple[str, float]]) -> str:
     for term, value in values:
         place = position(term)
         places[place] = places.get(place, 0.0) + value
-    body = ",".join(f"{place}:{places[place]:.6g}" for place in sorted(places) if places[place])
-    return f"{{{body}}}/{LEXICAL_DIMENSIONS}"
+    return _literal(places)
 
 
-def chunk_weights(terms: Mapping[str, int]) -> str:
-    """The text form of a chunk's term weights."""
+def powers(places: Sequence[int]) -> str:
+    """The sparse vector that reads the marks of at most `DIGITS` places as one number."""
+    return _literal({place: float(BASE**digit) for digit, place in enumerate(places)})
+
+
+def marks(terms: Mapping[str, int]) -> str:
+    """The text form of a chunk's marks."""
+    places = _counts(terms)
+    return _literal({place: float(min(count, 2)) for place, count in places.items()})
+
+
+def surplus(terms: Mapping[str, int]) -> str | None:
+    """The text form of what repeated terms score beyond a single one; None where none repeats."""
     length = sum(terms.values())
-    heaviest = sorted(terms.items(), key=lambda item: -item[1])[:MOST_TERMS]
-    return sparsevec(
-        (term, term_weight(count, length, REFERENCE_LENGTH)) for term, count in heaviest
-    )
+    once = term_weight(1, length, REFERENCE_LENGTH)
+    more = {
+        place: term_weight(count, length, REFERENCE_LENGTH) - once
+        for place, count in _counts(terms).items()
+        if count > 1
+    }
+    return _literal(more) if more else None
+
+
+def _counts(terms: Mapping[str, int]) -> dict[int, int]:
+    """Counts by place, of the terms that stand most often where there are too many."""
+    places: dict[int, int] = {}
+    for term, count in sorted(terms.items(), key=lambda item: -item[1])[:MOST_TERMS]:
+        place = position(term)
+        places[place] = places.get(place, 0) + count
+    return places
+
+
+def _literal(places: Mapping[int, float]) -> str:
+    body = ",".join(f"{place}:{places[place]:.9g}" for place in sorted(places) if places[place])
+    return f"{{{body}}}/{LEXICAL_DIMENSIONS}"
 
 
 def halfvec(vector: Sequence[float]) -> str:

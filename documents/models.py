@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 LEXICAL_DIMENSIONS = 1_000_000_000
-"""Width of the hashed term space of `Chunk.weights`; pgvector's largest."""
+"""Width of the hashed term space of `ChunkTerms`; pgvector's largest."""
 
 
 class DocumentQuerySet(models.QuerySet["Document"]):
@@ -187,9 +187,8 @@ class EmbeddingSpace(models.Model):
 
 
 class Chunk(models.Model):
-    """A stretch of a document with its lexical index.
+    """A stretch of a document; `lexemes` finds it in large scopes, its `ChunkTerms` score it.
 
-    `lexemes` finds it, `weights` (BM25 term weights) scores it.
     `owner_id` stands in the row so that the table can be partitioned by owner.
     """
 
@@ -205,7 +204,6 @@ class Chunk(models.Model):
     boxes = models.JSONField(default=list)
     term_count = models.PositiveIntegerField(default=0)
     lexemes = SearchVectorField()
-    weights = SparseVectorField(dimensions=LEXICAL_DIMENSIONS)
 
     class Meta:
         """One row an index; the lexical index."""
@@ -224,6 +222,24 @@ class Chunk(models.Model):
     def public_id(self) -> str:
         """What outside programs call the chunk."""
         return f"{self.document_id}_{self.index}"
+
+
+class ChunkTerms(models.Model):
+    """What BM25 reads of a chunk, in a row of its own, because a search reads whole scopes of them.
+
+    `length` is the sum of the term counts. `marks` holds 1 for a term that stands once and 2 for one
+    that stands more often, `surplus` what the latter score more than if they stood once; see
+    `documents.lexical`.
+    """
+
+    chunk = models.OneToOneField(Chunk, models.CASCADE, primary_key=True, related_name="+")
+    document = models.ForeignKey(Document, models.CASCADE, related_name="+")
+    length = models.PositiveIntegerField()
+    marks = SparseVectorField(dimensions=LEXICAL_DIMENSIONS)
+    surplus = SparseVectorField(dimensions=LEXICAL_DIMENSIONS, null=True)
+
+    def __str__(self) -> str:
+        return f"terms of {self.chunk_id}"
 
 
 class ChunkEmbedding(models.Model):

@@ -12,14 +12,22 @@ from psycopg.types.json import Jsonb
 from documents import claims, lexical
 from documents.claims import Claim
 from documents.errors import IngestLost
-from documents.models import Chunk, ChunkEmbedding, Document, DocumentPage, EmbeddingSpace
+from documents.models import (
+    Chunk,
+    ChunkEmbedding,
+    ChunkTerms,
+    Document,
+    DocumentPage,
+    EmbeddingSpace,
+)
 from rag.types import Box, IndexedChunk, Page
 
 PAGES = "COPY documents_documentpage (document_id, number, start, text) FROM STDIN"
 CHUNKS = (
     'COPY documents_chunk (id, document_id, owner_id, index, text, start, "end", page, page_end, '
-    "section, boxes, term_count, lexemes, weights) FROM STDIN"
+    "section, boxes, term_count, lexemes) FROM STDIN"
 )
+TERMS = "COPY documents_chunkterms (chunk_id, document_id, length, marks, surplus) FROM STDIN"
 EMBEDDINGS = "COPY documents_chunkembedding (chunk_id, space_id, document_id, vector) FROM STDIN"
 NEW_KEYS = (
     "SELECT nextval(pg_get_serial_sequence('documents_chunk', 'id')) FROM generate_series(1, %s)"
@@ -51,6 +59,7 @@ def replace(claim: Claim, content: Content, space: EmbeddingSpace) -> None:
         _copy(cursor, PAGES, _page_rows(document.pk, content))
         keys = _keys(cursor, len(content.chunks))
         _copy(cursor, CHUNKS, _chunk_rows(document, keys, content.chunks))
+        _copy(cursor, TERMS, _term_rows(document.pk, keys, content.chunks))
         _copy(cursor, EMBEDDINGS, _vector_rows(document.pk, keys, content.chunks, space))
         claims.complete(
             claim,
@@ -65,6 +74,7 @@ def delete(document_id: UUID) -> None:
     """Delete pages, chunks and vectors without reading them. The caller holds the row."""
     for rows in (
         ChunkEmbedding.objects.filter(document_id=document_id),
+        ChunkTerms.objects.filter(document_id=document_id),
         Chunk.objects.filter(document_id=document_id),
         DocumentPage.objects.filter(document_id=document_id),
     ):
@@ -106,8 +116,15 @@ def _chunk_rows(
             Jsonb([_box(box) for box in chunk.boxes]),
             sum(terms.values()),
             lexical.tsvector(terms),
-            lexical.chunk_weights(terms),
         )
+
+
+def _term_rows(
+    document_id: UUID, keys: Sequence[int], chunks: Sequence[IndexedChunk]
+) -> Iterable[tuple[Any, ...]]:
+    for key, indexed in zip(keys, chunks, strict=True):
+        terms = lexical.clean(indexed.terms)
+        yield key, document_id, sum(terms.values()), lexical.marks(terms), lexical.surplus(terms)
 
 
 def _vector_rows(

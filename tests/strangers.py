@@ -15,7 +15,6 @@ from django.core.files import File
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 from knox.models import AuthToken
-from pgvector import SparseVector
 from rest_framework.test import APIClient
 
 from chats import connections
@@ -190,7 +189,6 @@ def make_document(owner: User) -> Document:
         page_end=1,
         term_count=3,
         lexemes=lexical.tsvector(terms),
-        weights=SparseVector.from_text(lexical.chunk_weights(terms)),
     )
     return document
 

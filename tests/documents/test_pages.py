@@ -5,10 +5,9 @@ from django.contrib.auth.models import User
 from django.contrib.postgres.search import SearchVector
 from django.db.models import Value
 from django.utils.translation import override
-from pgvector import SparseVector
 
 from documents import wording
-from documents.models import LEXICAL_DIMENSIONS, Chunk, Document
+from documents.models import Chunk, Document
 from documents.views import facts
 
 HTMX = {"HX-Request": "true"}
@@ -109,7 +108,6 @@ def test_the_page_of_a_document_shows_what_was_read(visitor, owner):
         end=6,
         page=3,
         lexemes=SearchVector(Value("")),
-        weights=SparseVector({}, LEXICAL_DIMENSIONS),
     )
     text = visitor.get(f"/documents/{document.pk}").content.decode()
     assert "해솔시" in text

@@ -1,16 +1,17 @@
 import random
 import uuid
+from collections import Counter
 
 import pytest
 from django.db import connection
 from rank_bm25 import BM25Okapi
 
 from documents import claims, lexical, rows, spaces
-from documents import store as store_module
 from documents.models import Chunk, Document, EmbeddingSpace
+from documents.searching import database, dense, scope
 from documents.store import ScopedStore
 from rag.errors import RetrievalFailed
-from rag.retrieval.bm25 import K1, B, term_weight
+from rag.retrieval.bm25 import K1, B, idf, term_weight
 from rag.types import Box, IndexedChunk, Page
 from rag.types import Chunk as RagChunk
 from tests.documents.conftest import TinyEmbedder, make_row
@@ -49,11 +50,11 @@ def test_bm25_ranks_as_rank_bm25_does_on_the_same_tokens(owner):
     texts = [dice.choices(words, weights=range(60, 0, -1), k=500) for _ in range(80)]
     found = store(index(owner, texts[:50]), index(owner, texts[50:]))
     oracle = BM25Okapi(texts, k1=K1, b=B, epsilon=0.0)
-    plain = found._weigh  # the oracle's own IDF may be negative: give it ours
+    held = Counter(word for text in texts for word in set(text))
     for _ in range(5):
         query = dict.fromkeys(dice.sample(words, 6), 1)
-        with connection.cursor() as cursor:
-            oracle.idf = {term.text: term.score for term in plain(cursor, query, 80)}
+        # the oracle's own IDF may be negative: give it ours
+        oracle.idf = {word: idf(held[word], 80) for word in query}
         scores = oracle.get_scores(list(query))
         best = sorted(scores, reverse=True)[:10]
         hits = found.bm25(query, 10)
@@ -150,10 +151,10 @@ def test_the_graph_finds_what_the_exact_scan_finds(owner, monkeypatch):
     vector = TinyEmbedder().embed_query("w1 w2 w3 w4")
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
-    for scope in (store(wide, narrow), store(narrow)):
-        exact = [hit.passage.key for hit in scope.similar(vector, 10)]
-        monkeypatch.setattr(store_module, "EXACT_CHUNKS", 0)
-        graph = [hit.passage.key for hit in scope.similar(vector, 10)]
+    for found in (store(wide, narrow), store(narrow)):
+        exact = [hit.passage.key for hit in found.similar(vector, 10)]
+        monkeypatch.setattr(dense, "EXACT_CHUNKS", 0)
+        graph = [hit.passage.key for hit in found.similar(vector, 10)]
         monkeypatch.undo()
         assert len(set(exact) & set(graph)) >= 0.9 * len(exact)
         assert len(graph) == len(exact)
@@ -165,12 +166,10 @@ def test_large_scopes_use_the_index_of_their_space(owner):
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("SET LOCAL enable_sort = off")
         cursor.execute(
-            "EXPLAIN " + store_module.APPROXIMATE,
+            "EXPLAIN " + dense.approximate(space),
             {
                 "vector": lexical.halfvec([0.1] * 16),
                 "documents": [index(owner, ["가"]).pk],
-                "space": space.pk,
-                "dimensions": 16,
                 "limit": 5,
             },
         )
@@ -214,7 +213,7 @@ def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays
 ):
     document = index(owner, ["가"])
     found = store(document)
-    monkeypatch.setattr(store_module, "FREQUENCIES", "SELECT 1/0, %s, %s")
+    monkeypatch.setattr(scope, "SIZES", "SELECT 1/0, %s")
     with pytest.raises(RetrievalFailed):
         found.bm25({"가": 1}, 5)
     monkeypatch.undo()
@@ -224,10 +223,8 @@ def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays
 @pytest.mark.django_db(transaction=True)
 def test_a_slow_search_ends_by_itself(owner, monkeypatch):
     found = store(index(owner, ["가"]))
-    monkeypatch.setattr(store_module, "STATEMENT_TIMEOUT", "100ms")
-    monkeypatch.setattr(
-        store_module, "SCOPE_SIZE", "SELECT 1 FROM pg_sleep(5) WHERE %s IS NOT NULL"
-    )
+    monkeypatch.setattr(database, "STATEMENT_TIMEOUT", "100ms")
+    monkeypatch.setattr(scope, "SIZES", "SELECT 1, 1 FROM pg_sleep(5) WHERE %s::text IS NOT NULL")
     with pytest.raises(RetrievalFailed):
         found.bm25({"가": 1}, 5)
 

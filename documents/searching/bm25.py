@@ -1,0 +1,202 @@
+"""BM25 within a scope, exactly, in two statements.
+
+The first finds which terms each chunk holds: in small scopes from the marks of every row, in large
+ones from the lexical index. That gives the document frequencies, and for each chunk its score but
+for the surplus of repeated terms, with a bound of what that can be. The second reads the surplus of
+those that can still be among the best, and the passages of the best.
+"""
+# ruff: noqa: S608 - every part of every statement is a constant
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from documents import lexical
+from documents.searching import passages
+from documents.searching.database import Cursor, fetch, numbers
+from documents.searching.scope import Scope, Sizes
+from rag.retrieval.bm25 import K1, B, coverage_weight, idf
+from rag.types import Hit
+
+Figures = NDArray[np.float64]
+
+POSTING_COST = 0.12
+"""What the lexical index costs for each chunk of the library, in chunks that are walked through."""
+
+INDEX_COST = 1500
+"""The same for what it costs in any library."""
+
+FIRST = 4
+"""In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
+
+WALK = """
+    SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks}
+      FROM documents_chunkterms WHERE document_id = ANY(%(documents)s::uuid[])
+"""
+MARKS = "array_send(array_agg(-(marks <#> %(places{number})s::sparsevec)))"
+POSTINGS = """
+    SELECT held.keys, held.lengths
+      FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS term(quoted, place),
+           LATERAL (SELECT array_send(array_agg(id)) AS keys,
+                           array_send(array_agg(term_count)) AS lengths
+                      FROM documents_chunk
+                     WHERE document_id = ANY(%(documents)s::uuid[])
+                       AND lexemes @@ term.quoted::tsquery) held
+     ORDER BY term.place
+"""
+SCORED = """
+    SELECT terms.chunk_id AS id,
+           found.score - coalesce(terms.surplus <#> %(query)s::sparsevec, 0) AS score
+      FROM unnest(%(keys)s::int8[], %(scores)s::float8[]) AS found(id, score)
+      JOIN documents_chunkterms terms ON terms.chunk_id = found.id
+     ORDER BY 2 DESC, 1 LIMIT %(limit)s
+"""
+BEST = f"""
+    WITH best AS MATERIALIZED ({SCORED})
+    SELECT {passages.COLUMNS}, best.score
+      FROM {passages.JOINED} JOIN best ON best.id = chunk.id ORDER BY best.score DESC, chunk.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """What each term of the question gives to the score and to the coverage."""
+
+    score: Figures
+    coverage: Figures
+
+    @classmethod
+    def of(cls, counts: Sequence[float], held: Sequence[int], size: int) -> "_Weights":
+        pairs = list(zip(counts, held, strict=True))
+        return cls(
+            np.array([count * idf(df, size) for count, df in pairs]),
+            np.array([coverage_weight(df, size) for _, df in pairs]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Chunks that hold a term: `lower <= score <= upper`; `base` is the score without surplus."""
+
+    keys: NDArray[np.int64]
+    base: Figures
+    lower: Figures
+    upper: Figures
+    coverage: Figures
+
+    def above(self, bar: float) -> "_Found":
+        """Those that may reach the bar."""
+        kept = (self.upper >= bar) & (self.upper > 0)
+        columns = (self.keys, self.base, self.lower, self.upper, self.coverage)
+        return _Found(*(column[kept] for column in columns))
+
+
+def search(cursor: Cursor, scope: Scope, terms: Mapping[str, float], limit: int) -> list[Hit]:
+    """The best `limit` chunks; see `rag.ports.PassageStore.bm25`. `terms` are clean."""
+    sizes = scope.sizes(cursor)
+    walk = sizes.scope <= INDEX_COST + POSTING_COST * sizes.library
+    weights, found = (_walked if walk else _indexed)(cursor, scope, terms, sizes)
+    query = lexical.sparsevec(zip(terms, weights.score, strict=True))
+    bar = _bar(found.lower, limit)
+    if not walk and len(found.keys) > FIRST * limit:
+        likely = np.argpartition(-found.base, FIRST * limit)[: FIRST * limit]
+        sample = _scored(cursor, SCORED, query, found.keys[likely], found.base[likely], limit)
+        bar = max(bar, sample[-1][1] * (1 - 1e-9)) if len(sample) == limit else bar
+    found = found.above(bar)
+    coverage = dict(zip(found.keys.tolist(), found.coverage.tolist(), strict=True))
+    rows = _scored(cursor, BEST, query, found.keys, found.base, limit)
+    return [_hit(row, coverage[row[0]]) for row in rows]
+
+
+def _bar(lower: Figures, limit: int) -> float:
+    """What the best `limit` reach at least."""
+    if len(lower) <= limit:
+        return 0.0
+    return float(np.partition(lower, -limit)[-limit]) * (1 - 1e-9)
+
+
+def _scored(  # noqa: PLR0913, PLR0917
+    cursor: Cursor,
+    statement: str,
+    query: str,
+    keys: NDArray[np.int64],
+    scores: Figures,
+    limit: int,
+) -> list[tuple[Any, ...]]:
+    if not len(keys):
+        return []
+    parameters = {
+        "query": query,
+        "keys": keys.tolist(),
+        "scores": scores.tolist(),
+        "limit": limit,
+    }
+    return fetch(cursor, statement, parameters)
+
+
+def _walked(
+    cursor: Cursor, scope: Scope, terms: Mapping[str, float], _sizes: Sizes
+) -> tuple[_Weights, _Found]:
+    """Every chunk of the scope, by its marks."""
+    places = sorted({lexical.position(term) for term in terms})
+    groups = [places[at : at + lexical.DIGITS] for at in range(0, len(places), lexical.DIGITS)]
+    columns = ", ".join(MARKS.format(number=number) for number in range(len(groups)))
+    parameters = {f"places{number}": lexical.powers(group) for number, group in enumerate(groups)}
+    statement = WALK.format(marks=columns)
+    (row,) = fetch(cursor, statement, {"documents": scope.literal, **parameters})
+    keys, lengths = numbers(row[0], ">i8").astype(np.int64), numbers(row[1], ">i4")
+    read = [
+        _digits(numbers(sent, ">f8"), len(group))
+        for sent, group in zip(row[2:], groups, strict=True)
+    ]
+    by_place = dict(zip(places, np.concatenate(read), strict=True))
+    marks = np.stack([by_place[lexical.position(term)] for term in terms])
+    weights = _Weights.of(list(terms.values()), (marks > 0).sum(axis=1).tolist(), len(keys))
+    once, twice = _term_weights(lengths)
+    several = weights.score @ (marks > 1)
+    base = once * (weights.score @ (marks > 0))
+    coverage = weights.coverage @ (marks > 0) / weights.coverage.sum()
+    found = _Found(
+        keys, base, base + (twice - once) * several, base + (K1 + 1 - once) * several, coverage
+    )
+    return weights, found
+
+
+def _digits(values: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """The digits of every value, lowest first: (count, values)."""
+    whole = values.astype(np.int64)
+    powers = lexical.BASE ** np.arange(count, dtype=np.int64)
+    return whole[None, :] // powers[:, None] % lexical.BASE
+
+
+def _indexed(
+    cursor: Cursor, scope: Scope, terms: Mapping[str, float], sizes: Sizes
+) -> tuple[_Weights, _Found]:
+    """The chunks that the lexical index names for each term."""
+    quoted = [lexical.quoted(term) for term in terms]
+    rows = fetch(cursor, POSTINGS, {"terms": quoted, "documents": scope.literal})
+    held = [numbers(row[0], ">i8") for row in rows]
+    counts = [len(keys) for keys in held]
+    weights = _Weights.of(list(terms.values()), [min(n, sizes.scope) for n in counts], sizes.scope)
+    keys, place = np.unique(np.concatenate(held), return_inverse=True)
+    lengths = np.zeros(len(keys))
+    lengths[place] = np.concatenate([numbers(row[1], ">i4") for row in rows])
+    total = np.bincount(place, np.repeat(weights.score, counts), len(keys))
+    coverage = np.bincount(place, np.repeat(weights.coverage, counts), len(keys))
+    base = _term_weights(lengths)[0] * total
+    found = _Found(keys, base, base, (K1 + 1) * total, coverage / weights.coverage.sum())
+    return weights, found
+
+
+def _term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
+    """`rag.retrieval.bm25.term_weight` of a term that stands once, and twice."""
+    norm = K1 * (1 - B + B * lengths / lexical.REFERENCE_LENGTH)
+    return (K1 + 1) / (1 + norm), 2 * (K1 + 1) / (2 + norm)
+
+
+def _hit(row: tuple[Any, ...], coverage: float) -> Hit:
+    score = float(row[passages.WIDTH])
+    return Hit(passages.passage(row), score, {"bm25": score, "coverage": coverage})

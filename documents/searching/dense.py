@@ -1,0 +1,90 @@
+"""Nearest chunks by cosine: one by one in small scopes, through the space's HNSW index in large."""
+# ruff: noqa: S608 - every part of every statement is a constant
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from documents import lexical
+from documents.models import EmbeddingSpace
+from documents.searching import passages
+from documents.searching.database import Cursor, fetch
+from documents.searching.scope import Scope
+from rag.types import Hit
+
+EXACT_CHUNKS = 15_000
+"""Scopes of at most that many chunks are compared one by one, larger ones through HNSW."""
+
+GRAPH_SETTINGS = """
+    SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
+           set_config('hnsw.ef_search', %s, true)
+"""
+EF_SEARCH = "400"
+EXACT = f"""
+    WITH near AS MATERIALIZED (
+        SELECT chunk_id, vector <=> %(vector)s::halfvec AS distance FROM documents_chunkembedding
+         WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = %(space)s)
+    SELECT {passages.COLUMNS}, 1 - near.distance
+      FROM {passages.JOINED}
+      JOIN (SELECT * FROM near ORDER BY distance, chunk_id LIMIT %(limit)s) near
+        ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
+"""
+APPROXIMATE = f"""
+    WITH near AS MATERIALIZED (
+        SELECT chunk_id,
+               vector::halfvec({{dimensions}}) <=> %(vector)s::halfvec({{dimensions}}) AS distance
+          FROM documents_chunkembedding
+         WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = {{space}}
+         ORDER BY vector::halfvec({{dimensions}}) <=> %(vector)s::halfvec({{dimensions}})
+         LIMIT %(limit)s)
+    SELECT {passages.COLUMNS}, 1 - near.distance
+      FROM {passages.JOINED} JOIN near ON near.chunk_id = chunk.id
+     ORDER BY near.distance, chunk.id
+"""
+VECTORS = """
+    SELECT chunk_id, halfvec_send(vector) FROM documents_chunkembedding
+     WHERE chunk_id = ANY(%s) AND document_id = ANY(%s::uuid[]) AND space_id = %s
+"""
+_VECTOR_HEADER = 4
+"""Bytes before the figures of a sent vector: its width and a reserve."""
+
+
+def search(
+    cursor: Cursor, scope: Scope, space: EmbeddingSpace, vector: Sequence[float], limit: int
+) -> list[Hit]:
+    """The nearest `limit` chunks; see `rag.ports.PassageStore.similar`."""
+    parameters = {
+        "vector": lexical.halfvec(vector),
+        "documents": scope.literal,
+        "space": space.pk,
+        "limit": limit,
+    }
+    rows: list[tuple[Any, ...]] = []
+    if scope.sizes(cursor).scope > EXACT_CHUNKS:
+        fetch(cursor, GRAPH_SETTINGS, (EF_SEARCH,))
+        rows = fetch(cursor, approximate(space), parameters)
+    if len(rows) < limit:  # also where a narrow scope left the graph's walk short
+        rows = fetch(cursor, EXACT, parameters)
+    return [_hit(row) for row in rows]
+
+
+def approximate(space: EmbeddingSpace) -> str:
+    """The statement whose order the index of this space gives; it names the space, as the index."""
+    return APPROXIMATE.format(dimensions=int(space.dimensions), space=int(space.pk))
+
+
+def vectors(
+    cursor: Cursor, scope: Scope, space: EmbeddingSpace, keys: Sequence[int]
+) -> dict[int, list[float]]:
+    """The stored vectors of these chunks."""
+    rows = fetch(cursor, VECTORS, (list(keys), scope.literal, space.pk))
+    return {
+        key: np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype(np.float64).tolist()
+        for key, sent in rows
+    }
+
+
+def _hit(row: tuple[Any, ...]) -> Hit:
+    similarity = float(row[passages.WIDTH])
+    return Hit(passages.passage(row), similarity, {"similarity": similarity})

@@ -1,0 +1,41 @@
+"""Passages by their keys: the one place that reads the wide rows of chunks."""
+# ruff: noqa: S608 - every part of every statement is a constant
+
+import json
+from typing import Any
+
+from rag.types import Box, Passage
+
+COLUMNS = (
+    "chunk.id, chunk.document_id, document.name, chunk.index, chunk.text, "
+    "chunk.page, chunk.page_end, chunk.section, chunk.boxes::text"
+)
+JOINED = "documents_chunk chunk JOIN documents_document document ON document.id = chunk.document_id"
+WIDTH = 9
+"""How many columns a passage has; what a statement adds stands behind them."""
+
+BY_KEY = f"""
+    SELECT {COLUMNS} FROM {JOINED}
+     WHERE chunk.id = ANY(%s) AND chunk.document_id = ANY(%s::uuid[])
+"""
+OPENING = f"""
+    SELECT {COLUMNS} FROM {JOINED}
+     WHERE chunk.document_id = ANY(%(documents)s::uuid[]) AND chunk.index < %(limit)s
+     ORDER BY chunk.index, array_position(%(documents)s::uuid[], chunk.document_id) LIMIT %(limit)s
+"""
+
+
+def passage(row: tuple[Any, ...]) -> Passage:
+    """The passage of a row that begins with `COLUMNS`."""
+    key, document_id, name, index, text, page, page_end, section, boxes = row[:WIDTH]
+    return Passage(
+        key=key,
+        document_id=document_id,
+        document_name=name,
+        index=index,
+        text=text,
+        page=page,
+        page_end=page_end,
+        section=section,
+        boxes=tuple(Box(**box) for box in json.loads(boxes)) if boxes != "[]" else (),
+    )
