@@ -24,6 +24,7 @@ from chats.services.leases import Claim
 from chats.services.turns import Outcome, close_turn
 from chats.shapes import terminal_event
 from chats.writer import RunWriter
+from documents import spaces
 from documents.store import ScopedStore
 from rag.errors import NuraError
 from rag.factory import Engine, engine
@@ -118,8 +119,9 @@ async def answer_run(run_id: UUID) -> None:
 
 async def _answer(claim: Claim, question: Question, writer: RunWriter) -> None:
     draft = Draft()
-    store = ReleasingStore(ScopedStore(question.scope.document_ids))
-    work = asyncio.create_task(_consume(engine(settings.RAG), question, store, writer, draft))
+    used = await in_database(spaces.in_use)
+    store = ReleasingStore(ScopedStore(question.scope.document_ids, space=used.space))
+    work = asyncio.create_task(_consume(engine(used.config), question, store, writer, draft))
     async with stops.watch(claim.run_id) as stopped:
         guards = [
             asyncio.create_task(stopped.wait()),

@@ -21,11 +21,9 @@ def answer_message(run_id: str) -> None:
 @shared_task(name="chats.tasks.search")
 def search(reply_to: str, request: dict[str, Any]) -> None:
     """Search for a web process that waits at `reply_to`."""
-    from django.conf import settings
-
     from chats.services import searching
 
-    asked.answer(reply_to, lambda: released(searching.find, request, settings.RAG))
+    asked.answer(reply_to, lambda: released(searching.find, request))
 
 
 @shared_task(name="chats.tasks.sweep_runs")

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from celery.exceptions import SoftTimeLimitExceeded
@@ -50,7 +51,8 @@ def ingest(*, document_id: UUID) -> None:
 def _attempt(claim: Claim) -> None:
     """Work, and end the document in any case. Raises `IngestLost`."""
     try:
-        with Heartbeat(claim) as heartbeat:
+        renew = partial(claims.renew, claim)
+        with Heartbeat(renew, name=f"document {claim.document_id}") as heartbeat:
             _work(claim, Progress(claim, heartbeat))
     except IngestLost:
         raise
@@ -78,15 +80,26 @@ def _work(claim: Claim, progress: Progress) -> None:
     split = chunking.split(
         parsed.pages, size=settings.RAG.chunk_size, overlap=settings.RAG.chunk_overlap
     )
+    while not _indexed(claim, document, parsed, split, progress):
+        logger.info("document %s: another embedding model took over; again", document.pk)
+
+
+def _indexed(
+    claim: Claim, document: Document, parsed: _Parsed, split: chunking.Split, progress: Progress
+) -> bool:
+    """Embed with the model in use and store; False when another one took over meanwhile."""
     progress.enter(Document.Stage.EMBEDDING)
-    rag = engine(settings.RAG)
-    chunks = rag.index(split.chunks, names.stem(document.name), progress.move)
-    space = spaces.active_space(rag.embedder)
+    space, config = spaces.for_writing()
+    chunks = engine(config).index(split.chunks, names.stem(document.name), progress.move)
     progress.enter(Document.Stage.INDEXING)
     content = rows.Content(
         parsed.pages, split.page_starts, chunks, parsed.metadata, parsed.warnings
     )
-    rows.replace(claim, content, space)
+    try:
+        rows.replace(claim, content, space)
+    except spaces.SpaceChangedError:
+        return False
+    return True
 
 
 def _read(document: Document, progress: Progress) -> _Parsed:

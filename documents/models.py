@@ -162,12 +162,19 @@ class DocumentPage(models.Model):
 
 
 class EmbeddingSpace(models.Model):
-    """A model and its width: vectors of one space are comparable. Exactly one space is active."""
+    """A model and its width: vectors of one space are comparable. Exactly one space is active.
+
+    `base_url` is the endpoint of the model, empty for one in the workers. `unrelated` is the mean
+    cosine of chunks that have nothing to do with each other; None until it was measured.
+    """
 
     model = models.CharField(max_length=255, verbose_name=_("model"))
     dimensions = models.PositiveIntegerField(verbose_name=_("dimensions"))
     languages = models.JSONField(default=list, verbose_name=_("languages"))
+    base_url = models.CharField(max_length=500, blank=True, default="", editable=False)
     active = models.BooleanField(default=False, verbose_name=_("active"))
+    retired_at = models.DateTimeField(null=True, editable=False, verbose_name=_("in use until"))
+    unrelated = models.FloatField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
 
     class Meta:
@@ -262,3 +269,6 @@ class ChunkEmbedding(models.Model):
 
     def __str__(self) -> str:
         return f"{self.chunk_id} @ {self.space_id}"
+
+
+from documents.reindexing.models import Reindexing as Reindexing  # noqa: E402 - Django looks here

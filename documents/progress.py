@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -29,13 +30,20 @@ SHARES = {
 
 
 class Heartbeat:
-    """Renews the lease from a thread of its own, so that no long step loses it."""
+    """Renews a lease from a thread of its own, so that no long step loses it.
 
-    def __init__(self, claim: Claim) -> None:
-        self._claim = claim
+    `renew` raises `lost` when the lease is somebody else's.
+    """
+
+    def __init__(
+        self, renew: Callable[[], None], *, lost: type[Exception] = IngestLost, name: str = ""
+    ) -> None:
+        self._renew = renew
+        self._error = lost
+        self._name = name
         self._stopped = threading.Event()
         self._lost = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="ingest-heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -51,19 +59,19 @@ class Heartbeat:
         self._thread.join()
 
     def check(self) -> None:
-        """Raise `IngestLost` when the document is no longer ours."""
+        """Raise `lost` when the work is no longer ours."""
         if self._lost.is_set():
-            raise IngestLost
+            raise self._error
 
     def _run(self) -> None:
         while not self._stopped.wait(HEARTBEAT_SECONDS):
             try:
-                claims.renew(self._claim)
-            except IngestLost:
+                self._renew()
+            except self._error:
                 self._lost.set()
                 return
             except (DatabaseError, InterfaceError) as error:  # one beat of several in a lease
-                logger.warning("no heartbeat for %s: %s", self._claim.document_id, error)
+                logger.warning("no heartbeat for %s: %s", self._name, error)
             finally:
                 connection.close()  # this thread's own: idle between two beats
 

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 logger = logging.getLogger(__name__)
 
 INGEST = "documents.tasks.ingest_document"
+REINDEX = "documents.tasks.reindex"
 
 
 def enqueue_on_commit(document_id: UUID) -> None:
@@ -21,7 +22,16 @@ def enqueue_on_commit(document_id: UUID) -> None:
 
 def enqueue(document_id: UUID, *, delay: float = 0.0) -> None:
     """Send the document now, or `delay` seconds later."""
+    _send(INGEST, str(document_id), delay)
+
+
+def enqueue_reindexing(pk: int, *, delay: float = 0.0) -> None:
+    """Send a change of the embedding model now, or `delay` seconds later."""
+    _send(REINDEX, pk, delay)
+
+
+def _send(task: str, key: str | int, delay: float) -> None:
     try:
-        current_app.send_task(INGEST, args=[str(document_id)], countdown=delay or None, retry=False)
+        current_app.send_task(task, args=[key], countdown=delay or None, retry=False)
     except (OperationalError, RedisError, OSError):
-        logger.warning("document %s stays queued: the broker is down", document_id, exc_info=True)
+        logger.warning("%s %s stays queued: the broker is down", task, key, exc_info=True)

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 from psycopg.types.json import Jsonb
 
-from documents import claims, lexical
+from documents import claims, lexical, spaces
 from documents.claims import Claim
 from documents.errors import IngestLost
 from documents.models import (
@@ -49,9 +49,10 @@ class Content:
 def replace(claim: Claim, content: Content, space: EmbeddingSpace) -> None:
     """Put the new content in place of the old and complete the document, or change nothing.
 
-    Raises `IngestLost`.
+    Raises `IngestLost`, and `SpaceChangedError` when `space` is not the active one.
     """
     with transaction.atomic(), connection.cursor() as cursor:
+        spaces.hold(space)
         document = claim.held().select_for_update().first()
         if document is None:
             raise IngestLost

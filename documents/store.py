@@ -81,5 +81,5 @@ class ScopedStore:
             return dense.vectors(cursor, self._scope, self._space, keys) if self._space else {}
 
     @cached_property
-    def _space(self) -> EmbeddingSpace:
-        return self._fixed_space or spaces.configured()
+    def _space(self) -> EmbeddingSpace | None:
+        return self._fixed_space or spaces.active()

@@ -5,6 +5,7 @@ from uuid import UUID
 from celery import shared_task
 
 from documents import ingest, sweeper
+from documents.reindexing import background
 
 SOFT_LIMIT_SECONDS = 3600
 HARD_LIMIT_SECONDS = 3660
@@ -17,6 +18,13 @@ def ingest_document(document_id: str) -> None:
 
 
 @shared_task
+def reindex(pk: int) -> None:
+    """Go on with a change of the embedding model."""
+    background.go_on(pk)
+
+
+@shared_task
 def sweep_ingests() -> None:
     """Pick up what was lost."""
     sweeper.sweep()
+    background.sweep()

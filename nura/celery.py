@@ -93,12 +93,15 @@ def _redis() -> "Redis":
 
 def _warm() -> None:
     """Load the models before the first question asks for them."""
-    from django.conf import settings
+    from django.db import connection
 
+    from documents import spaces
     from rag.factory import engine
 
     try:
-        engine(settings.RAG).warm()
+        used = spaces.in_use()
+        connection.close()
+        engine(used.config).warm()
     except Exception:  # the worker serves without: the first question then meets the same error
         logger.exception("The engine could not be warmed")
     else:

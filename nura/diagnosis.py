@@ -18,6 +18,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
+from documents import spaces
 from nura.embedded import session
 from nura.health import WORKERS, client, redis_and_workers
 from rag.config import Endpoint
@@ -58,6 +59,7 @@ def examine() -> Iterator[Finding]:
     if settings.RAG.light_llm:
         yield llm("light LLM", settings.RAG.light_llm)
     yield embedder()
+    yield from embedding_space()
     yield morphemes()
 
 
@@ -164,6 +166,18 @@ def embedder() -> Finding:
     if found != MODEL_SHA256:
         return Finding("embedder", State.FAIL, "model.safetensors is not the official file")
     return Finding("embedder", State.OK, "all-MiniLM-L6-v2 (English), checksum right")
+
+
+def embedding_space() -> Iterator[Finding]:
+    """Whose vectors are searched, and whether the settings want others."""
+    try:
+        space, pending = spaces.active(), spaces.pending()
+    except DatabaseError:  # told already, or not migrated yet
+        return
+    if pending:
+        yield Finding("embedding space", State.WARN, pending)
+    elif space:
+        yield Finding("embedding space", State.OK, f"{space}, {', '.join(space.languages)}")
 
 
 def morphemes() -> Finding:

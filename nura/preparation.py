@@ -13,6 +13,7 @@ from django.core.management import call_command
 from django.db import connection, connections
 from django.db.migrations.executor import MigrationExecutor
 
+from documents import spaces
 from nura.health import WORKERS, client, heartbeat_key
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ def prepare(*, seed: bool) -> bool:
         migrate()
         collect_static()
         forget_old_workers()
+        tell_of_another_model()
         first = seed and not get_user_model().objects.filter(is_superuser=True).exists()
         if first:
             call_command("seed", verbosity=0)
@@ -76,6 +78,13 @@ def forget_old_workers() -> None:
     """Drop signs of life that our own Redis kept over a restart: nobody else can be alive."""
     if settings.EMBEDDED_REDIS:
         client().delete(*(heartbeat_key(name) for name in WORKERS))
+
+
+def tell_of_another_model() -> None:
+    """Say when the settings name another embedding model than the stored vectors are of."""
+    spaces.note_address()
+    if reason := spaces.pending():
+        logger.warning("Re-embedding is needed: %s", reason)
 
 
 @contextlib.contextmanager

@@ -12,10 +12,10 @@ from chats import history as chat_history
 from chats.errors import NotFound
 from chats.models import Chat, Message
 from chats.services.chats import find_documents
+from documents import spaces
 from documents.models import Document
 from documents.store import ScopedStore
 from rag import selection
-from rag.config import RagConfig
 from rag.factory import engine
 from rag.types import HistoryMessage, Hit, Retrieval, Role, Scope, ScopeReason, StrategyName
 
@@ -54,13 +54,14 @@ def search(  # noqa: PLR0913 - the parts of the public request
     )
 
 
-def find(request: Mapping[str, Any], config: RagConfig) -> dict[str, Any]:
+def find(request: Mapping[str, Any]) -> dict[str, Any]:
     """The worker's part: search within the ids that the request was given."""
     ids = tuple(UUID(pk) for pk in request["document_ids"])
-    retrieval = engine(config).search(
+    used = spaces.in_use()
+    retrieval = engine(used.config).search(
         request["query"],
         Scope(ids, ScopeReason(request["reason"])),
-        ScopedStore(ids),
+        ScopedStore(ids, space=used.space),
         strategy=StrategyName(request["strategy"]),
         top_k=request["top_k"],
         rerank=request["rerank"],

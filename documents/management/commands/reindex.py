@@ -1,0 +1,159 @@
+"""`manage.py reindex`: from one embedding model to another while the old one serves."""
+
+import threading
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
+
+from documents import spaces
+from documents.reindexing import background, claims, questions, swap, work
+from documents.reindexing.claims import ReindexBusyError, ReindexLostError, Wish
+from documents.reindexing.models import Reindexing
+from rag.errors import EmbedderFailed
+
+LINE_SECONDS = 2.0
+"""Between two lines of progress."""
+
+State = Reindexing.State
+
+
+class Command(BaseCommand):
+    """Fills a new embedding space, compares it with the old one, and swaps."""
+
+    help = (
+        "Embed all documents with another model while the present one serves, and change over when "
+        "search finds no less. Run it again after an interruption: it goes on where it was."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Which model, or which of the other two things."""
+        parser.add_argument("--model", help="name or folder (default: NURA_EMBEDDING_MODEL)")
+        parser.add_argument(
+            "--base-url", default="", help="OpenAI-compatible endpoint of the model"
+        )
+        parser.add_argument("--languages", default="", help="what it knows: ko,en or * for all")
+        parser.add_argument("--questions", type=Path, help="questions to compare on: JSON, CSV")
+        parser.add_argument("--force", action="store_true", help="swap even if search finds less")
+        parser.add_argument("--rollback", action="store_true", help="back to the model before")
+        parser.add_argument("--drop-old", action="store_true", help="delete vectors not in use")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Do it; exit status 1 when nothing was changed over."""
+        if options["rollback"]:
+            self._roll_back()
+        elif options["drop_old"]:
+            for space in swap.drop_inactive():
+                self.stdout.write(f"{space}: vectors deleted")
+        else:
+            self._change_over(_wish(options), _options(options))
+
+    def _change_over(self, wish: Wish, options: work.Options) -> None:
+        claim = self._claim(wish)
+        try:
+            state = work.carry_out(claim, Progress(self.stdout), options)
+        except ReindexLostError as error:
+            raise CommandError("Another process took over.") from error
+        except EmbedderFailed as error:
+            raise CommandError(
+                f"{error} ({error.__cause__ or 'no cause known'}). The present model goes on to "
+                "serve, what is embedded is kept: run the same command again to go on."
+            ) from error
+        finally:
+            claims.release(claim)
+        run = Reindexing.objects.get(pk=claim.pk)
+        self._tell_comparison(run.report)
+        if state is State.REFUSED:
+            raise CommandError(
+                "With the new model search finds less: nothing was changed over. Its vectors are "
+                "kept; the same command with --force uses them, --drop-old deletes them."
+            )
+        self.stdout.write(self.style.SUCCESS(f"{spaces.active()} is in use."))
+
+    def _claim(self, wish: Wish) -> claims.Claim:
+        """The change, after the end of the lease of a process that may have been killed."""
+        try:
+            run = claims.begin(wish, background=False)
+        except ReindexBusyError:
+            seconds = claims.LEASE.total_seconds() + 1
+            self.stdout.write(f"Another process is at it, or was killed: waiting {seconds:.0f} s.")
+            threading.Event().wait(seconds)
+            try:
+                run = claims.begin(wish, background=False)
+            except ReindexBusyError as error:
+                raise CommandError("Another process is re-embedding: see the admin.") from error
+        claim = claims.take(run.pk)
+        if claim is None:
+            raise CommandError("Another process is re-embedding: see the admin.")
+        return claim
+
+    def _tell_comparison(self, report: dict[str, Any]) -> None:
+        if not report:
+            self.stdout.write("Nothing to compare on.")
+            return
+        self.stdout.write(f"{report['questions']} questions      recall@5  recall@10")
+        for name in ("old", "new"):
+            shares = report[name]
+            self.stdout.write(f"  {name:<20} {shares['at_5']:>8.3f} {shares['at_10']:>9.3f}")
+
+    def _roll_back(self) -> None:
+        back = background.roll_back()
+        if back is None:
+            raise CommandError("There is no space to go back to.")
+        self.stdout.write(self.style.SUCCESS(f"{back.space} is in use again."))
+        if back.lacking:
+            self.stdout.write(
+                f"{back.lacking} chunks uploaded since are found by their words only, until the "
+                f"workers have embedded them (or now: manage.py reindex --model {back.space.model})"
+            )
+
+
+class Progress:
+    """Lines of progress with rate and remaining time."""
+
+    def __init__(self, out: OutputWrapper) -> None:
+        self._out = out
+        self._told = 0.0
+        self._state: Reindexing.State | None = None
+        self._begun = time.monotonic()
+        self._made = 0
+
+    def progress(self, state: Reindexing.State, done: int, total: int, made: int) -> None:
+        """A line every few seconds, and at each end of a step."""
+        now = time.monotonic()
+        if state is not self._state:
+            self._state, self._begun, self._made = state, now, made
+        elif now - self._told < LINE_SECONDS and done != total:
+            return
+        self._told = now
+        seconds = max(now - self._begun, 1e-3)
+        rate = ((made - self._made) or done) / seconds
+        rest = f", {rate:.0f}/s, {_clock((total - done) / rate)} left" if rate and total else ""
+        figures = f" {done}/{total}" if total else ""
+        self._out.write(f"{state.value}{figures}{rest}")
+        self._out.flush()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def _wish(options: dict[str, Any]) -> Wish:
+    usual = background.configured()
+    languages = tuple(sorted(filter(None, options["languages"].replace(" ", "").split(","))))
+    if options["model"] in {None, usual.model}:
+        return Wish(
+            usual.model, options["base_url"] or usual.base_url, languages or usual.languages
+        )
+    return Wish(options["model"], options["base_url"], languages)
+
+
+def _options(options: dict[str, Any]) -> work.Options:
+    try:
+        asked = questions.from_file(options["questions"]) if options["questions"] else None
+    except questions.QuestionsError as error:
+        raise CommandError(str(error)) from error
+    return work.Options(asked, force=options["force"])

@@ -1,0 +1,1 @@
+"""From one embedding model to another while the old one serves."""

@@ -1,0 +1,124 @@
+"""A stand-in for an OpenAI-compatible `/embeddings` endpoint with as many models as one names."""
+
+import hashlib
+import json
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+
+class EmbeddingServer:
+    """Serves `words-N` (the same words, the same direction) and `noise-N`, N figures wide.
+
+    `embedded` counts the texts of each model. `widths` overrules N. With `hold_after(n)` requests
+    after the next n wait until `release`.
+    """
+
+    def __init__(self):
+        self.embedded = {}
+        self.keys = {}
+        self.widths = {}
+        self.held = threading.Event()
+        self._free = threading.Event()
+        self._free.set()
+        self._left = None
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        """The base URL, with /v1."""
+        return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def count(self, model):
+        """How many texts were embedded, and how many of them more than once."""
+        texts = self.embedded.get(model, Counter())
+        return sum(texts.values()), sum(count - 1 for count in texts.values())
+
+    def hold_after(self, requests):
+        """Let so many requests pass, then none."""
+        self._left = requests
+        self._free.clear()
+
+    def release(self):
+        """Let all pass again."""
+        self._left = None
+        self._free.set()
+
+    def close(self):
+        """Stop."""
+        self.release()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def reply(self, asked, key):
+        """The body for a request, None when it was held until its client had gone."""
+        model, texts = asked["model"], asked["input"]
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                self.held.set()
+                self._free.wait()
+                return None
+        self.embedded.setdefault(model, Counter()).update(texts)
+        self.keys[model] = key
+        kind, _, width = model.rpartition("-")
+        width = self.widths.get(model, int(width))
+        make = {"words": of_words, "noise": of_noise}[kind]
+        data = [
+            {"object": "embedding", "index": index, "embedding": make(text, width)}
+            for index, text in enumerate(texts)
+        ]
+        return {"object": "list", "model": model, "data": data, "usage": {}}
+
+    def _handler(self):
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                reply = server.reply(asked, self.headers.get("Authorization"))
+                if reply is None:
+                    self.close_connection = True
+                    return
+                body = json.dumps(reply).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
+
+
+def of_words(text, width):
+    """A text's words, hashed into `width` places."""
+    vector = [0.01] * width
+    for word in text.lower().split():
+        vector[_hash(word) % width] += 1.0
+    return vector
+
+
+def of_noise(text, width):
+    """Nothing that the words of the text have to do with."""
+    return [_hash(f"{place}:{text}") / 2**31 - 1 for place in range(width)]
+
+
+def _hash(text):
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big")
+
+
+@pytest.fixture
+def embedding_server():
+    """The endpoint."""
+    server = EmbeddingServer()
+    yield server
+    server.close()
