@@ -108,25 +108,37 @@ def model_name(config: RagConfig) -> str:
     return config.embedding_model or EMBEDDED_NAME
 
 
+def new_embedder(config: RagConfig) -> Embedder:
+    """An embedder that remembers nothing: it measures its width anew where nobody says it."""
+    return _new_embedder(*_embedder_parts(config))
+
+
 def _embedder(config: RagConfig) -> Embedder:
+    return _shared_embedder(*_embedder_parts(config))
+
+
+def _embedder_parts(config: RagConfig) -> tuple[Endpoint | None, str, frozenset[str], int]:
     name = model_name(config)
     known = declared(name)
-    return _shared_embedder(
+    languages = config.embedding_languages or known.languages
+    return (
         config.embedding_endpoint,
         name,
-        config.embedding_languages or known.languages,
+        languages,
         config.embedding_dimensions or known.dimensions,
     )
 
 
-@functools.lru_cache(maxsize=KEPT)
-def _shared_embedder(
+def _new_embedder(
     endpoint: Endpoint | None, name: str, languages: frozenset[str], dimensions: int
 ) -> Embedder:
-    """One of each in a process: it holds the model."""
     if endpoint is not None:
         return OpenAIEmbedder(endpoint, languages, dimensions)
     return SentenceTransformersEmbedder(name, languages, dimensions)
+
+
+_shared_embedder = functools.lru_cache(maxsize=KEPT)(_new_embedder)
+"""One of each in a process."""
 
 
 @functools.cache

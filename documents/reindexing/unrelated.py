@@ -8,9 +8,10 @@ from django.db.models import Max, Min
 from documents.models import ChunkEmbedding, EmbeddingSpace
 
 PAIRS = 2000
-LEAST_PAIRS = 100
-TRIES = 4
-"""Keys are drawn from a range with gaps: so many more than are needed."""
+LEAST_PAIRS = 500
+LEAST_CHUNKS = 50
+DRAWN = 16_000
+"""Keys are drawn from a range with gaps: more than are needed."""
 
 MEAN = """
     SELECT avg(1 - (one.vector <=> other.vector)), count(*)
@@ -27,9 +28,12 @@ def measure(space: EmbeddingSpace) -> float | None:
     None, and nothing is kept, where there are too few of them.
     """
     keys = _some_keys(space)
-    half = len(keys) // 2
+    if len(keys) < LEAST_CHUNKS:
+        return None
+    dice = random.Random(1)  # noqa: S311 - a sample
+    ones, others = dice.choices(keys, k=PAIRS), dice.choices(keys, k=PAIRS)
     with connection.cursor() as cursor:
-        cursor.execute(MEAN, (keys[:half], keys[half : 2 * half], space.pk, space.pk))
+        cursor.execute(MEAN, (ones, others, space.pk, space.pk))
         mean, count = cursor.fetchone() or (None, 0)
     if mean is None or count < LEAST_PAIRS:
         return None
@@ -50,7 +54,5 @@ def _some_keys(space: EmbeddingSpace) -> list[int]:
     if ends["low"] is None:
         return []
     dice = random.Random(0)  # noqa: S311 - a sample
-    drawn = {dice.randint(ends["low"], ends["high"]) for _ in range(PAIRS * 2 * TRIES)}
-    keys = sorted(rows.filter(chunk_id__in=drawn).values_list("chunk_id", flat=True))
-    dice.shuffle(keys)
-    return keys[: PAIRS * 2]
+    drawn = {dice.randint(ends["low"], ends["high"]) for _ in range(DRAWN)}
+    return sorted(rows.filter(chunk_id__in=drawn).values_list("chunk_id", flat=True))

@@ -17,7 +17,8 @@ from documents.reindexing import claims, comparison, fill, graph, questions, swa
 from documents.reindexing.claims import Claim, ReindexLostError
 from documents.reindexing.models import Reindexing
 from documents.reindexing.questions import Question
-from rag.factory import engine
+from rag.errors import EmbedderFailed
+from rag.factory import new_embedder
 from rag.ports import Embedder
 
 REPORT_SECONDS = 0.5
@@ -113,11 +114,11 @@ def _begin(claim: Claim, teller: Teller, heartbeat: Heartbeat) -> _Work:
         frozenset(run.languages),
         dimensions=run.space.dimensions if run.space else 0,
     )
-    embedder = engine(config).embedder
+    embedder = new_embedder(config)
     space = run.space or spaces.of(embedder, base_url=run.base_url)
     claims.renew(claim, space=space)
     if not run.languages:
-        embedder = engine(spaces.config_of(space)).embedder
+        embedder = new_embedder(spaces.config_of(space))
     return _Work(claim, space, embedder, teller, heartbeat)
 
 
@@ -126,12 +127,28 @@ def _compared(work: _Work, options: Options) -> comparison.Comparison | None:
     old = spaces.active()
     if old is None or old.pk == work.space.pk or not spaces.has_vectors(old):
         return None
+    if not _answers(old, options):
+        return None
     asked = questions.from_headings() if options.asked is None else options.asked
     if not asked:
         return None
     work.enter(State.COMPARING, len(asked))
     step: Callable[[int, int], None] = lambda _number, _total: work.move(1)  # noqa: E731
     return comparison.compare(old, work.space, asked, step)
+
+
+def _answers(old: EmbeddingSpace, options: Options) -> bool:
+    """Whether the old model still embeds questions for its space.
+
+    Raises `EmbedderFailed` where it may do so later and nobody forces the change.
+    """
+    try:
+        new_embedder(spaces.config_of(old)).embed_query("ready")
+    except EmbedderFailed as error:
+        if options.force or error.params.get("reason") == "dimensions":
+            return False
+        raise
+    return True
 
 
 def _swap(work: _Work) -> None:

@@ -13,7 +13,7 @@ class EmbeddingServer:
     """Serves `words-N` (the same words, the same direction) and `noise-N`, N figures wide.
 
     `embedded` counts the texts of each model. `widths` overrules N. With `hold_after(n)` requests
-    after the next n wait until `release`.
+    after the next n wait until `release`; with `refuse_after(n)` they are refused.
     """
 
     def __init__(self):
@@ -24,6 +24,7 @@ class EmbeddingServer:
         self._free = threading.Event()
         self._free.set()
         self._left = None
+        self._refused = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -43,9 +44,13 @@ class EmbeddingServer:
         self._left = requests
         self._free.clear()
 
+    def refuse_after(self, requests):
+        """Serve so many requests, then none."""
+        self._refused = requests
+
     def release(self):
-        """Let all pass again."""
-        self._left = None
+        """Serve all again."""
+        self._left = self._refused = None
         self._free.set()
 
     def close(self):
@@ -57,6 +62,10 @@ class EmbeddingServer:
     def reply(self, asked, key):
         """The body for a request, None when it was held until its client had gone."""
         model, texts = asked["model"], asked["input"]
+        if self._refused is not None:
+            self._refused -= 1
+            if self._refused < 0:
+                return {"error": {"message": "no"}}
         if self._left is not None:
             self._left -= 1
             if self._left < 0:
@@ -87,7 +96,7 @@ class EmbeddingServer:
                     self.close_connection = True
                     return
                 body = json.dumps(reply).encode()
-                self.send_response(200)
+                self.send_response(400 if "error" in reply else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

@@ -1,0 +1,273 @@
+import json
+
+import pytest
+from django.core.management import CommandError
+from django.db import connection
+
+from documents import services, spaces
+from documents.models import Chunk, EmbeddingSpace, Reindexing
+from documents.reindexing import claims, fill, questions, swap
+from documents.store import ScopedStore
+from rag.factory import engine
+from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
+from tests.documents.conftest import upload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def first_model(settings, embedding_server, sent):
+    configure(settings, embedding_server, "words-16")
+
+
+@pytest.fixture
+def library(owner, first_model):
+    return [add(owner, f"규정 {number}.md", TOPICS[number : number + 2]) for number in range(3)]
+
+
+def chunk_rows():
+    return list(Chunk.objects.order_by("pk").values_list("pk", "document_id", "index", "text"))
+
+
+def indexes():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname, indisvalid FROM pg_index JOIN pg_class ON oid = indexrelid"
+            " WHERE relname LIKE 'embedding_space_%'"
+        )
+        return dict(cursor.fetchall())
+
+
+def test_every_chunk_gets_a_vector_of_the_new_model_and_stays_as_it_was(library, embedding_server):
+    before, old = chunk_rows(), spaces.active()
+    text = reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    new = spaces.active()
+    assert (new.model, new.dimensions) == ("words-32", 32)
+    assert EmbeddingSpace.objects.filter(active=True).count() == 1
+    assert vectors_of(new) == vectors_of(old) == {row[0] for row in before}
+    assert chunk_rows() == before
+    assert "recall@5" in text
+    assert f"filling {len(before)}/{len(before)}" in text
+    assert embedding_server.count("words-32")[0] >= len(before)
+
+
+@pytest.mark.parametrize("widths", [(384, 1024, 8), (8, 4096)])
+def test_models_of_other_widths_follow_each_other(owner, settings, embedding_server, widths):
+    for width in widths:
+        configure(settings, embedding_server, f"words-{width}")
+        if width == widths[0]:
+            document = add(owner, "규정.md")
+        else:
+            reindex(force=True)
+        used = spaces.in_use()
+        assert used.space.dimensions == width
+        vector = engine(used.config).embedder.embed_query("연차 휴가 2조")
+        (hit, *_) = ScopedStore([document.pk], space=used.space).similar(vector, 3)
+        assert hit.passage.document_id == document.pk
+
+
+def test_the_same_name_with_another_width_is_another_space(library, embedding_server):
+    old = spaces.active()
+    embedding_server.widths["words-16"] = 24
+    reindex()
+    new = spaces.active()
+    assert (new.model, new.dimensions) == (old.model, 24)
+    assert new.pk != old.pk
+
+
+def test_the_index_is_whole_before_the_swap(library, settings, embedding_server, monkeypatch):
+    seen = {}
+
+    def look(space, *args, **options):
+        seen.update(indexes())
+        return forward(space, *args, **options)
+
+    forward = swap.forward
+    monkeypatch.setattr(swap, "forward", look)
+    configure(settings, embedding_server, "words-32")
+    reindex()
+    assert seen[spaces.index_name(spaces.active())] is True
+
+
+def test_uploads_deletions_and_new_versions_during_the_run_are_caught(
+    library, owner, settings, embedding_server, monkeypatch
+):
+    configure(settings, embedding_server, "words-32")
+    original, added = fill.fill, []
+
+    def busy(*args, **options):
+        original(*args, **options)
+        if len(added) < 2:
+            services.delete_document(document=library[len(added)])
+            added.append(add(owner, f"새 지침 {len(added)}.md", TOPICS[4:6]))
+
+    monkeypatch.setattr(fill, "fill", busy)
+    reindex()
+    assert spaces.active().model == "words-32"
+    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert {document.chunks.count() > 0 for document in added} == {True}
+
+
+def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
+    library, settings, embedding_server, monkeypatch
+):
+    configure(settings, embedding_server, "words-32")
+    embed = fill.indexing.vectors
+
+    def slow(titled, embedder):
+        vectors = embed(titled, embedder)
+        if embedder.name == "words-32" and library:
+            services.delete_document(document=library.pop())
+        return vectors
+
+    monkeypatch.setattr(fill.indexing, "vectors", slow)
+    reindex()
+    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
+
+
+def test_texts_in_a_language_that_the_model_does_not_know_are_left_out(
+    library, owner, embedding_server
+):
+    upload_english = upload(owner, name="leave.md", content="# Leave\n\nFifteen days a year.\n")
+    work_done = add(owner, "휴가.md")
+    from documents import ingest
+
+    ingest.ingest(document_id=upload_english.pk)
+    reindex(model="words-32", base_url=embedding_server.url, languages="en", force=True)
+    assert vectors_of(spaces.active()) == set(upload_english.chunks.values_list("pk", flat=True))
+    assert work_done.chunks.exists()
+
+
+def test_a_model_that_finds_less_is_refused_and_its_vectors_are_kept(
+    library, settings, embedding_server, tmp_path
+):
+    file = tmp_path / "questions.json"
+    rows = [
+        {"question": " ".join(reversed(chunk.text.split()[2:9])), "text": chunk.text[:60]}
+        for chunk in Chunk.objects.all()
+    ]
+    file.write_text(json.dumps(rows), encoding="utf-8")
+    settings.RAG = spaces.replace(settings.RAG, bm25_weight=0.0)
+    old = spaces.active()
+    with pytest.raises(CommandError, match="--force"):
+        reindex(model="noise-16", base_url=embedding_server.url, languages="*", questions=file)
+    assert spaces.active().pk == old.pk
+    run = Reindexing.objects.get()
+    assert (run.state, run.open) == ("refused", False)
+    assert run.report["new"]["at_5"] < run.report["old"]["at_5"]
+    embedded = embedding_server.count("noise-16")[0]
+    options = {"model": "noise-16", "base_url": embedding_server.url, "languages": "*"}
+    reindex(**options, force=True)
+    assert spaces.active().model == "noise-16"
+    asked = len(questions.from_headings()) + 2  # one each for the width, and whether it answers
+    assert embedding_server.count("noise-16")[0] - embedded <= asked
+
+
+def test_an_endpoint_that_fails_ends_the_command_and_it_can_go_on(
+    library, settings, embedding_server, monkeypatch
+):
+    monkeypatch.setattr(fill, "BATCH", 4)
+    configure(settings, embedding_server, "words-32")
+    embedding_server.refuse_after(3)  # one for the width, two batches
+    with pytest.raises(CommandError, match="run the same command again"):
+        reindex()
+    assert Reindexing.objects.get().claim is None
+    assert spaces.active().model == "words-16"
+    assert len(vectors_of(EmbeddingSpace.objects.get(model="words-32"))) == 8
+    embedding_server.release()
+    reindex()
+    assert spaces.active().model == "words-32"
+    assert Reindexing.objects.count() == 1
+
+
+def test_rolling_back_takes_the_vectors_that_are_there(library, owner, embedding_server):
+    old = spaces.active()
+    reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    late = add(owner, "나중.md", TOPICS[5:6])
+    text = reindex(rollback=True)
+    assert spaces.active().pk == old.pk
+    count = late.chunks.count()
+    assert f"{count} chunks uploaded since" in text
+    hits = ScopedStore([late.pk]).bm25({"경조": 1.0}, 3)
+    assert hits
+    run = Reindexing.objects.get(open=True)
+    assert (run.model, run.background) == ("words-16", True)
+    reindex(model="words-16")
+    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
+    reindex(rollback=True)
+    assert spaces.active().model == "words-32"
+
+
+def test_there_is_nothing_to_roll_back_to_at_first(library):
+    with pytest.raises(CommandError):
+        reindex(rollback=True)
+
+
+def test_a_second_command_does_not_run_beside_the_first(library, embedding_server, monkeypatch):
+    claim = claims.take(claims.begin(claims.Wish("words-32"), background=False).pk)
+    monkeypatch.setattr("documents.management.commands.reindex.threading.Event", NoWait)
+    with pytest.raises(CommandError, match="Another process"):
+        reindex(model="words-8", base_url=embedding_server.url)
+    assert claim.held().exists()
+
+
+class NoWait:
+    """Time does not pass."""
+
+    def wait(self, _seconds):
+        return True
+
+
+def test_old_vectors_are_deleted_when_that_is_asked(library, embedding_server):
+    old = spaces.active()
+    reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    reindex(drop_old=True)
+    assert list(EmbeddingSpace.objects.values_list("model", flat=True)) == ["words-32"]
+    assert spaces.index_name(old) not in indexes()
+    assert swap.previous() is None
+
+
+def test_languages_that_the_settings_add_are_filled_in_place(library, settings, embedding_server):
+    EmbeddingSpace.objects.update(languages=["en"])
+    space = spaces.active()
+    space.embeddings.filter(document=library[0]).delete()
+    configure(settings, embedding_server, "words-16", languages=("ko", "en"))
+    reindex()
+    assert spaces.active().languages == ["en", "ko"]
+    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert spaces.pending() == ""
+
+
+def test_what_the_old_model_embedded_right_before_the_swap_searches_the_old_space(
+    library, settings, embedding_server
+):
+    used = spaces.in_use()
+    store = ScopedStore([document.pk for document in library], space=used.space)
+    vector = engine(used.config).embedder.embed_query("출장 여비 2조")
+    before = [hit.passage.key for hit in store.similar(vector, 5)]
+    embedding_server.widths["noise-16"] = 16
+    reindex(model="noise-16", base_url=embedding_server.url, languages="*", force=True)
+    assert [hit.passage.key for hit in store.similar(vector, 5)] == before
+
+
+def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_server, monkeypatch):
+    configure(settings, embedding_server, "words-32")
+    embed, found = fill.indexing.vectors, []
+
+    def searched(titled, embedder):
+        used = spaces.in_use()
+        vector = engine(used.config).embedder.embed_query("출장 여비")
+        store = ScopedStore([document.pk for document in library], space=used.space)
+        found.append((used.space.model, len(store.similar(vector, 3))))
+        return embed(titled, embedder)
+
+    monkeypatch.setattr(fill.indexing, "vectors", searched)
+    reindex()
+    assert found[0] == ("words-16", 3)
+
+
+def test_how_alike_unrelated_texts_are_is_measured(owner, embedding_server):
+    for number in range(12):
+        add(owner, f"{number}.md", TOPICS[number % 3 : number % 3 + 4])
+    reindex(model="noise-32", base_url=embedding_server.url, languages="*", force=True)
+    assert spaces.active().unrelated == pytest.approx(0.0, abs=0.1)
