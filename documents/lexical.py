@@ -1,10 +1,10 @@
 """The lexical index: how terms become the `lexemes` of a chunk and its `ChunkTerms`.
 
-A term's place is its hash. `marks` tells at each place whether the term stands once (1) or more
-often (2); the inner product with powers of `BASE` reads `DIGITS` terms of a row at a time, exactly,
-because pgvector sums in single precision, which holds integers below 2^24. `surplus` holds what a
-term that stands more often scores more than if it stood once, so that
-BM25 = term_weight(1) * sum of the held terms' weights + surplus . query.
+A term's place is its hash. `marks` tells at each place whether the term stands once in the text
+and no more (1), or stands more often or is emphasised (2); the inner product with powers of `BASE`
+reads `DIGITS` terms of a row at a time, exactly, because pgvector sums in single precision, which
+holds integers below 2^24. `surplus` holds what a term marked 2 scores more (or less) than if it
+stood once, so that BM25 = term_weight(1) * sum of the held terms' weights + surplus . query.
 """
 
 import hashlib
@@ -12,12 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from documents.models import LEXICAL_DIMENSIONS
-from rag.retrieval.bm25 import term_weight
-
-REFERENCE_LENGTH = 500.0
-"""`avgdl`: terms of a chunk; measured 260 (manuals with short sections) to 600 (laws).
-
-One constant for all: the true mean changes with every upload and scope, stored figures must not."""
+from rag.retrieval.bm25 import REFERENCE_LENGTH, term_weight
 
 BASE = 3
 DIGITS = 15
@@ -77,30 +72,34 @@ def powers(places: Sequence[int]) -> str:
     return _literal({place: float(BASE**digit) for digit, place in enumerate(places)})
 
 
-def marks(terms: Mapping[str, int]) -> str:
+def marks(terms: Mapping[str, int], emphasis: Mapping[str, float]) -> str:
     """The text form of a chunk's marks."""
-    places = _counts(terms)
-    return _literal({place: float(min(count, 2)) for place, count in places.items()})
+    places = _frequencies(terms, emphasis)
+    return _literal({place: 1.0 if plain == (1, 0.0) else 2.0 for place, plain in places.items()})
 
 
-def surplus(terms: Mapping[str, int]) -> str | None:
-    """The text form of what repeated terms score beyond a single one; None where none repeats."""
+def surplus(terms: Mapping[str, int], emphasis: Mapping[str, float]) -> str | None:
+    """The text form of what terms marked 2 score beyond a single one; None where there is none."""
     length = sum(terms.values())
     once = term_weight(1, length, REFERENCE_LENGTH)
     more = {
-        place: term_weight(count, length, REFERENCE_LENGTH) - once
-        for place, count in _counts(terms).items()
-        if count > 1
+        place: term_weight(count, length, REFERENCE_LENGTH, extra) - once
+        for place, (count, extra) in _frequencies(terms, emphasis).items()
+        if (count, extra) != (1, 0.0)
     }
     return _literal(more) if more else None
 
 
-def _counts(terms: Mapping[str, int]) -> dict[int, int]:
-    """Counts by place, of the terms that stand most often where there are too many."""
-    places: dict[int, int] = {}
-    for term, count in sorted(terms.items(), key=lambda item: -item[1])[:MOST_TERMS]:
+def _frequencies(
+    terms: Mapping[str, int], emphasis: Mapping[str, float]
+) -> dict[int, tuple[int, float]]:
+    """Count and emphasis by place, of the weightiest terms where there are too many."""
+    found = {term: (terms.get(term, 0), emphasis.get(term, 0.0)) for term in {**terms, **emphasis}}
+    places: dict[int, tuple[int, float]] = {}
+    for term, (count, extra) in sorted(found.items(), key=lambda item: -sum(item[1]))[:MOST_TERMS]:
         place = position(term)
-        places[place] = places.get(place, 0) + count
+        others, more = places.get(place, (0, 0.0))
+        places[place] = (others + count, more + extra)
     return places
 
 

@@ -37,6 +37,8 @@ class RagConfig:
     """Overrides what is declared for known models; empty: as declared."""
     embedding_dimensions: int = 0
     """Width that the vectors must have; 0: what the model has."""
+    embedding_unrelated: float | None = None
+    """Mean cosine of texts that have nothing to do with each other; None: not measured."""
     reranker_model: str = ""
     top_k: int = 4
     chunk_size: int = 1000

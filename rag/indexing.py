@@ -1,6 +1,7 @@
 """From chunks to what search needs: terms and vectors, in batches with progress."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 from rag import tokenize
 from rag.language import dense_weight
@@ -9,6 +10,13 @@ from rag.retrieval.similarity import KNOWN
 from rag.types import Chunk, IndexedChunk
 
 BATCH = 32
+TITLE_EMPHASIS = 4.0
+SECTION_EMPHASIS = 1.0
+LEAD_EMPHASIS = 1.0
+"""See docs/retrieval.md, "Fields", for how these were found."""
+
+LEAD_CHARACTERS = 150
+"""A passage says in its first words what it is about."""
 
 
 def index(
@@ -29,19 +37,36 @@ def index(
         terms = _terms(batch, title)
         found = vectors([(title, chunk) for chunk in batch], embedder)
         indexed += [
-            IndexedChunk(chunk, counts, vector)
-            for chunk, counts, vector in zip(batch, terms, found, strict=True)
+            IndexedChunk(chunk, counts, vector, emphasis)
+            for chunk, (counts, emphasis), vector in zip(batch, terms, found, strict=True)
         ]
         on_progress(len(indexed), len(chunks))
     return indexed
 
 
-def _terms(batch: Sequence[Chunk], title: str) -> list[dict[str, int]]:
-    texts = list(tokenize.terms_of_all([chunk.text for chunk in batch]))
-    headings = list(tokenize.terms_of_all([f"{title}\n{chunk.section}" for chunk in batch]))
+def _terms(batch: Sequence[Chunk], title: str) -> list[tuple[dict[str, int], dict[str, float]]]:
+    """The terms of each chunk, and the emphasis of those of its title, section and first words."""
+    texts = tokenize.terms_of_all([chunk.text for chunk in batch])
+    leads = tokenize.terms_of_all([chunk.text[:LEAD_CHARACTERS] for chunk in batch])
+    sections = tokenize.terms_of_all([chunk.section for chunk in batch])
+    titled = dict.fromkeys(tokenize.terms(title), TITLE_EMPHASIS)
     return [
-        tokenize.chunk_terms(text, heading) for text, heading in zip(texts, headings, strict=True)
+        (
+            text,
+            _sums(
+                titled, dict.fromkeys(section, SECTION_EMPHASIS), dict.fromkeys(lead, LEAD_EMPHASIS)
+            ),
+        )
+        for text, section, lead in zip(texts, sections, leads, strict=True)
     ]
+
+
+def _sums(*parts: Mapping[str, float]) -> dict[str, float]:
+    total: dict[str, float] = defaultdict(float)
+    for part in parts:
+        for term, weight in part.items():
+            total[term] += weight
+    return dict(total)
 
 
 def vectors(

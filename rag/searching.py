@@ -84,7 +84,10 @@ class Searcher:
 
 def _asked(made: Plan, legs: Legs) -> gate.Question:
     return gate.Question.read(
-        made.standalone_query, terms=len(legs.terms), dense_weight=legs.weight, scope=made.scope
+        made.standalone_query,
+        terms=sum(weight >= 1 for weight in legs.terms.values()),
+        dense_weight=legs.weight,
+        scope=made.scope,
     )
 
 

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rag import morphemes, particles, stems
 from rag.errors import EngineUnavailable
@@ -11,8 +11,8 @@ from rag.words import words
 
 MAX_TERM = 64
 """Longer terms (URLs, keys, one-word pages) are cut, so that no term fills an index entry."""
-HEADING_WEIGHT = 1
-"""How often the terms of title and section count beside those of the text."""
+ASKING_WEIGHT = 0.35
+"""What a word that mostly only asks ("방법", "explain") weighs: sometimes it is the subject."""
 
 _INVISIBLE = re.compile(
     "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
@@ -53,13 +53,20 @@ def terms_of_all(texts: Sequence[str]) -> Iterator[dict[str, int]]:
         yield {term[:MAX_TERM]: count for term, count in counts.items()}
 
 
-def query_terms(text: str) -> dict[str, int]:
-    """The terms of a question without words that only ask ("알려줘", "explain").
+def query_terms(text: str) -> dict[str, float]:
+    """The terms of a question with their weights.
 
-    Korean words that hold no content morpheme ("해야", "하나요") give no bigrams. All terms if
-    nothing is left.
+    A term weighs its count; words that only ask ("알려줘", "explain") and bigrams of words without
+    a content morpheme ("해야", "하나요") weigh little, unless there is nothing else.
     """
-    return _query_terms(text, bigrams=True) or terms(text)
+    everything = terms(text)
+    subject = _query_terms(text, bigrams=True)
+    if not subject:
+        return {term: float(count) for term, count in everything.items()}
+    asking = {
+        term: count * ASKING_WEIGHT for term, count in everything.items() if term not in subject
+    }
+    return asking | subject
 
 
 def subject_terms(text: str) -> set[str]:
@@ -67,18 +74,7 @@ def subject_terms(text: str) -> set[str]:
     return set(_query_terms(text, bigrams=False))
 
 
-def chunk_terms(text: Mapping[str, int], headings: Mapping[str, int]) -> dict[str, int]:
-    """The terms of a chunk.
-
-    Those of its text, and those of its title and section in a moderate weight.
-    """
-    counts = Counter(text)
-    for term in headings:
-        counts[term] += HEADING_WEIGHT
-    return dict(counts)
-
-
-def _query_terms(text: str, *, bigrams: bool) -> dict[str, int]:
+def _query_terms(text: str, *, bigrams: bool) -> dict[str, float]:
     clean = normalise(text)
     found = morphemes_of(clean)
     counts = Counter(_content(found) if found is not None else _bare_words(clean))
@@ -87,7 +83,7 @@ def _query_terms(text: str, *, bigrams: bool) -> dict[str, int]:
     counts.update(_ideographs(clean))
     if bigrams:
         counts.update(_bigrams(clean) if found is None else _content_bigrams(clean, found))
-    return {term[:MAX_TERM]: count for term, count in counts.items() if term not in _ASKING}
+    return {term[:MAX_TERM]: float(n) for term, n in counts.items() if term not in _ASKING}
 
 
 def morphemes_of(text: str) -> list[morphemes.Morpheme] | None:

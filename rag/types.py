@@ -138,11 +138,16 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
-    """A chunk with its lexical terms and their counts, and its vector (None: not embedded)."""
+    """A chunk with its lexical terms and their counts, and its vector (None: not embedded).
+
+    `emphasis` holds what terms of its title, section and first words weigh beside their counts; it
+    may name terms that the text does not hold.
+    """
 
     chunk: Chunk
     terms: Mapping[str, int]
     vector: tuple[float, ...] | None
+    emphasis: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

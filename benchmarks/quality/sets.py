@@ -92,7 +92,7 @@ def _ko_docs() -> QuestionSet:
     questions = tuple(
         Asked(heading, frozenset([place]))
         for place, (_, heading) in enumerate(long)
-        if heading and counts[heading] == 1
+        if counts[heading] == 1
     )
     return QuestionSet("ko_docs", tuple(unit for unit, _ in long), questions)
 
@@ -109,8 +109,8 @@ def _sections(path: Path) -> Iterator[tuple[Unit, str]]:
         if not match or len(match[1]) > _SECTION_LEVELS:
             lines.append(line)
             continue
-        if text := "\n".join(lines).strip():
-            above = " > ".join(name for _, name in trail[: -1 if heading else None])
+        if heading and (text := "\n".join(lines).strip()):
+            above = " > ".join(name for _, name in trail[:-1])
             yield Unit(str(path.relative_to(DATA)), title, above, text), heading
         level, heading, lines = len(match[1]), _HEADING_ID.sub("", match[2]).strip(), []
         trail = [*((deep, name) for deep, name in trail if deep < level), (level, heading)]

@@ -2,15 +2,16 @@ import django.db.models.deletion
 import pgvector.django.sparsevec
 from django.db import migrations, models
 
-K1, B, REFERENCE_LENGTH = 1.2, 0.75, 500.0
-"""As the stored weights were made with."""
+K1, B = 1.2, 0.75
+FORMER_LENGTH, REFERENCE_LENGTH = 500.0, 250.0
+"""What the stored weights were made with, and what the new ones are."""
 
 COPY = "COPY documents_chunkterms (chunk_id, document_id, length, marks, surplus) FROM STDIN"
 AT_ONCE = 1000
 
 
 def fill(apps, schema_editor):
-    """From the weights: a term that stands once weighs what the chunk's length alone says."""
+    """From the weights, which tell how often a term stands."""
     with schema_editor.connection.cursor() as reading, schema_editor.connection.cursor() as writing:
         reading.execute(
             "DECLARE old_chunks CURSOR FOR"
@@ -28,10 +29,19 @@ def fill(apps, schema_editor):
 
 
 def marks_and_surplus(weights, length):
-    once = (K1 + 1) / (1 + K1 * (1 - B + B * length / REFERENCE_LENGTH))
+    former = K1 * (1 - B + B * length / FORMER_LENGTH)
+    norm = K1 * (1 - B + B * length / REFERENCE_LENGTH)
+    once = (K1 + 1) / (1 + norm)
     body, _, dimensions = weights.partition("}/")
     pairs = [pair.split(":") for pair in body.lstrip("{").split(",") if pair]
-    more = {place: float(weight) - once for place, weight in pairs if float(weight) > once * 1.0001}
+    counts = {
+        place: round(float(weight) * former / (K1 + 1 - float(weight))) for place, weight in pairs
+    }
+    more = {
+        place: count * (K1 + 1) / (count + norm) - once
+        for place, count in counts.items()
+        if count > 1
+    }
     marks = ",".join(f"{place}:{2 if place in more else 1}" for place, _ in pairs)
     surplus = ",".join(f"{place}:{value:.9g}" for place, value in more.items())
     return f"{{{marks}}}/{dimensions}", f"{{{surplus}}}/{dimensions}" if more else None

@@ -16,9 +16,16 @@ from numpy.typing import NDArray
 
 from documents import lexical
 from documents.searching import passages
-from documents.searching.database import Cursor, fetch, numbers
-from documents.searching.scope import Scope, Sizes
-from rag.retrieval.bm25 import K1, B, coverage_weight, idf
+from documents.searching.database import Search, numbers
+from rag.retrieval.bm25 import (
+    K1,
+    LEAST_EMPHASIS,
+    REFERENCE_LENGTH,
+    B,
+    coverage_weight,
+    idf,
+    term_weight,
+)
 from rag.types import Hit
 
 Figures = NDArray[np.float64]
@@ -32,6 +39,9 @@ INDEX_COST = 1500
 FIRST = 4
 """In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
 
+EMPHASISED = term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
+"""What a term weighs at least that stands in the title, the section or the first words."""
+
 WALK = """
     SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks}
       FROM documents_chunkterms WHERE document_id = ANY(%(documents)s::uuid[])
@@ -43,7 +53,7 @@ POSTINGS = """
            LATERAL (SELECT array_send(array_agg(id)) AS keys,
                            array_send(array_agg(term_count)) AS lengths
                       FROM documents_chunk
-                     WHERE document_id = ANY(%(documents)s::uuid[])
+                     WHERE (document_id IN (SELECT unnest(%(documents)s::uuid[]))) IS TRUE
                        AND lexemes @@ term.quoted::tsquery) held
      ORDER BY term.place
 """
@@ -73,7 +83,7 @@ class _Weights:
         pairs = list(zip(counts, held, strict=True))
         return cls(
             np.array([count * idf(df, size) for count, df in pairs]),
-            np.array([coverage_weight(df, size) for _, df in pairs]),
+            np.array([coverage_weight(df, size) if count >= 1 else 0.0 for count, df in pairs]),
         )
 
 
@@ -94,20 +104,19 @@ class _Found:
         return _Found(*(column[kept] for column in columns))
 
 
-def search(cursor: Cursor, scope: Scope, terms: Mapping[str, float], limit: int) -> list[Hit]:
+def best(search: Search, terms: Mapping[str, float], limit: int) -> list[Hit]:
     """The best `limit` chunks; see `rag.ports.PassageStore.bm25`. `terms` are clean."""
-    sizes = scope.sizes(cursor)
-    walk = sizes.scope <= INDEX_COST + POSTING_COST * sizes.library
-    weights, found = (_walked if walk else _indexed)(cursor, scope, terms, sizes)
+    walk = search.facts.chunks <= INDEX_COST + POSTING_COST * search.facts.library
+    weights, found = (_walked if walk else _indexed)(search, terms)
     query = lexical.sparsevec(zip(terms, weights.score, strict=True))
     bar = _bar(found.lower, limit)
     if not walk and len(found.keys) > FIRST * limit:
         likely = np.argpartition(-found.base, FIRST * limit)[: FIRST * limit]
-        sample = _scored(cursor, SCORED, query, found.keys[likely], found.base[likely], limit)
+        sample = _scored(search, SCORED, query, found.keys[likely], found.base[likely], limit)
         bar = max(bar, sample[-1][1] * (1 - 1e-9)) if len(sample) == limit else bar
     found = found.above(bar)
     coverage = dict(zip(found.keys.tolist(), found.coverage.tolist(), strict=True))
-    rows = _scored(cursor, BEST, query, found.keys, found.base, limit)
+    rows = _scored(search, BEST, query, found.keys, found.base, limit)
     return [_hit(row, coverage[row[0]]) for row in rows]
 
 
@@ -119,7 +128,7 @@ def _bar(lower: Figures, limit: int) -> float:
 
 
 def _scored(  # noqa: PLR0913, PLR0917
-    cursor: Cursor,
+    search: Search,
     statement: str,
     query: str,
     keys: NDArray[np.int64],
@@ -128,25 +137,19 @@ def _scored(  # noqa: PLR0913, PLR0917
 ) -> list[tuple[Any, ...]]:
     if not len(keys):
         return []
-    parameters = {
-        "query": query,
-        "keys": keys.tolist(),
-        "scores": scores.tolist(),
-        "limit": limit,
-    }
-    return fetch(cursor, statement, parameters)
+    return search.rows(
+        statement, query=query, keys=keys.tolist(), scores=scores.tolist(), limit=limit
+    )
 
 
-def _walked(
-    cursor: Cursor, scope: Scope, terms: Mapping[str, float], _sizes: Sizes
-) -> tuple[_Weights, _Found]:
+def _walked(search: Search, terms: Mapping[str, float]) -> tuple[_Weights, _Found]:
     """Every chunk of the scope, by its marks."""
     places = sorted({lexical.position(term) for term in terms})
     groups = [places[at : at + lexical.DIGITS] for at in range(0, len(places), lexical.DIGITS)]
     columns = ", ".join(MARKS.format(number=number) for number in range(len(groups)))
     parameters = {f"places{number}": lexical.powers(group) for number, group in enumerate(groups)}
     statement = WALK.format(marks=columns)
-    (row,) = fetch(cursor, statement, {"documents": scope.literal, **parameters})
+    (row,) = search.rows(statement, **parameters)
     keys, lengths = numbers(row[0], ">i8").astype(np.int64), numbers(row[1], ">i4")
     read = [
         _digits(numbers(sent, ">f8"), len(group))
@@ -158,9 +161,10 @@ def _walked(
     once, twice = _term_weights(lengths)
     several = weights.score @ (marks > 1)
     base = once * (weights.score @ (marks > 0))
-    coverage = weights.coverage @ (marks > 0) / weights.coverage.sum()
+    coverage = weights.coverage @ (marks > 0) / (weights.coverage.sum() or 1.0)
+    least = np.minimum(twice, EMPHASISED)
     found = _Found(
-        keys, base, base + (twice - once) * several, base + (K1 + 1 - once) * several, coverage
+        keys, base, base + (least - once) * several, base + (K1 + 1 - once) * several, coverage
     )
     return weights, found
 
@@ -172,28 +176,32 @@ def _digits(values: NDArray[Any], count: int) -> NDArray[np.int64]:
     return whole[None, :] // powers[:, None] % lexical.BASE
 
 
-def _indexed(
-    cursor: Cursor, scope: Scope, terms: Mapping[str, float], sizes: Sizes
-) -> tuple[_Weights, _Found]:
+def _indexed(search: Search, terms: Mapping[str, float]) -> tuple[_Weights, _Found]:
     """The chunks that the lexical index names for each term."""
-    quoted = [lexical.quoted(term) for term in terms]
-    rows = fetch(cursor, POSTINGS, {"terms": quoted, "documents": scope.literal})
+    rows = search.rows(POSTINGS, terms=[lexical.quoted(term) for term in terms])
     held = [numbers(row[0], ">i8") for row in rows]
     counts = [len(keys) for keys in held]
-    weights = _Weights.of(list(terms.values()), [min(n, sizes.scope) for n in counts], sizes.scope)
+    size = max(search.facts.chunks, *counts)
+    weights = _Weights.of(list(terms.values()), counts, size)
     keys, place = np.unique(np.concatenate(held), return_inverse=True)
     lengths = np.zeros(len(keys))
     lengths[place] = np.concatenate([numbers(row[1], ">i4") for row in rows])
-    total = np.bincount(place, np.repeat(weights.score, counts), len(keys))
+    total = np.bincount(place, np.repeat(weights.score, counts), len(keys)).astype(np.float64)
     coverage = np.bincount(place, np.repeat(weights.coverage, counts), len(keys))
-    base = _term_weights(lengths)[0] * total
-    found = _Found(keys, base, base, (K1 + 1) * total, coverage / weights.coverage.sum())
+    once = _term_weights(lengths)[0]
+    found = _Found(
+        keys=keys,
+        base=once * total,
+        lower=np.minimum(once, EMPHASISED) * total,
+        upper=(K1 + 1) * total,
+        coverage=coverage / (weights.coverage.sum() or 1.0),
+    )
     return weights, found
 
 
 def _term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
     """`rag.retrieval.bm25.term_weight` of a term that stands once, and twice."""
-    norm = K1 * (1 - B + B * lengths / lexical.REFERENCE_LENGTH)
+    norm = K1 * (1 - B + B * lengths / REFERENCE_LENGTH)
     return (K1 + 1) / (1 + norm), 2 * (K1 + 1) / (2 + norm)
 
 

@@ -1,55 +1,79 @@
 """The connection of a search: a short transaction with a time limit, and values in binary."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import psycopg
 from django.db import Error, connection, transaction
 from numpy.typing import NDArray
 
+from documents.searching.scope import Facts, Scope, Space
 from rag.errors import RetrievalFailed
-
-Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 STATEMENT_TIMEOUT = "10s"
 LOCAL_SETTINGS = """
-    SELECT set_config('statement_timeout', %s, true),
+    SELECT set_config('statement_timeout', %(timeout)s, true),
            set_config('jit', 'off', true),  -- compiling costs more than these queries
            set_config('enable_seqscan', 'off', true)  -- such plans forget what lexemes cost
+"""
+FACTS = """
+    SELECT (SELECT coalesce(sum(document.chunk_count), 0)::int8
+              FROM documents_document document
+              JOIN unnest(%(documents)s::uuid[]) AS wanted(id) ON wanted.id = document.id),
+           (SELECT reltuples::int8 FROM pg_class WHERE oid = 'documents_chunk'::regclass),
+           space.id, space.dimensions
+      FROM (VALUES (1)) AS always LEFT JOIN documents_embeddingspace space ON space.active
 """
 _ARRAY_HEADER = 20
 """Bytes before the first element of an array of one dimension; an empty one has fewer."""
 
 
-@contextmanager
-def search() -> Iterator[Cursor]:
-    """A cursor in a short transaction with a time limit. Raises `RetrievalFailed`.
+@dataclass(frozen=True, slots=True)
+class Search:
+    """An open transaction over a scope."""
 
-    It is the driver's own cursor: values travel in their binary form, beside the statement.
+    cursor: psycopg.Cursor[tuple[Any, ...]]
+    scope: Scope
+
+    def rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        """All rows of a statement; the scope's ids are its parameter `documents`."""
+        self.cursor.execute(
+            statement,  # type: ignore[arg-type] # built from constants alone
+            {"documents": self.scope.literal, **parameters},
+            binary=True,
+        )
+        return self.cursor.fetchall()
+
+    @property
+    def facts(self) -> Facts:
+        """How much there is to search."""
+        if self.scope.facts is None:
+            ((chunks, library, space, dimensions),) = self.rows(FACTS)
+            known = None if space is None else Space(space, dimensions)
+            self.scope.facts = Facts(chunks, max(library, chunks), known)
+        return self.scope.facts
+
+
+@contextmanager
+def search(scope: Scope) -> Iterator[Search]:
+    """A short transaction with a time limit. Raises `RetrievalFailed`.
+
+    It speaks through the driver's own cursor, whose values travel in binary beside the statement,
+    and in a pipeline, so that what opens the transaction does not wait for its answer.
     """
     try:
         with transaction.atomic(), connection.wrap_database_errors:
             connection.ensure_connection()
-            with psycopg.Cursor(connection.connection) as cursor:
-                cursor.execute(LOCAL_SETTINGS, (STATEMENT_TIMEOUT,))
-                yield cursor
+            with connection.connection.pipeline(), psycopg.Cursor(connection.connection) as cursor:
+                cursor.execute(LOCAL_SETTINGS, {"timeout": STATEMENT_TIMEOUT})
+                yield Search(cursor, scope)
     except Error as error:
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
         raise RetrievalFailed(str(error)) from error
-
-
-def fetch(cursor: Cursor, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
-    """All rows of a statement."""
-    return cursor.execute(statement, parameters, binary=True).fetchall()  # type: ignore[arg-type]
-
-
-def uuids(ids: Sequence[UUID]) -> str:
-    """The text form of an array of UUIDs."""
-    return "{" + ",".join(str(one) for one in ids) + "}"
 
 
 def numbers(sent: bytes | None, kind: str) -> NDArray[Any]:

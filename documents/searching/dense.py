@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from documents import lexical
-from documents.models import EmbeddingSpace
 from documents.searching import passages
-from documents.searching.database import Cursor, fetch
-from documents.searching.scope import Scope
+from documents.searching.database import Search
+from documents.searching.scope import Space
 from rag.types import Hit
 
 EXACT_CHUNKS = 15_000
@@ -18,7 +17,7 @@ EXACT_CHUNKS = 15_000
 
 GRAPH_SETTINGS = """
     SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
-           set_config('hnsw.ef_search', %s, true)
+           set_config('hnsw.ef_search', %(ef_search)s, true)
 """
 EF_SEARCH = "400"
 EXACT = f"""
@@ -35,7 +34,8 @@ APPROXIMATE = f"""
         SELECT chunk_id,
                vector::halfvec({{dimensions}}) <=> %(vector)s::halfvec({{dimensions}}) AS distance
           FROM documents_chunkembedding
-         WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = {{space}}
+         WHERE (document_id IN (SELECT unnest(%(documents)s::uuid[]))) IS TRUE
+           AND space_id = {{space}}
          ORDER BY vector::halfvec({{dimensions}}) <=> %(vector)s::halfvec({{dimensions}})
          LIMIT %(limit)s)
     SELECT {passages.COLUMNS}, 1 - near.distance
@@ -44,41 +44,33 @@ APPROXIMATE = f"""
 """
 VECTORS = """
     SELECT chunk_id, halfvec_send(vector) FROM documents_chunkembedding
-     WHERE chunk_id = ANY(%s) AND document_id = ANY(%s::uuid[]) AND space_id = %s
+     WHERE chunk_id = ANY(%(keys)s) AND space_id = %(space)s
+       AND document_id IN (SELECT unnest(%(documents)s::uuid[]))
 """
 _VECTOR_HEADER = 4
 """Bytes before the figures of a sent vector: its width and a reserve."""
 
 
-def search(
-    cursor: Cursor, scope: Scope, space: EmbeddingSpace, vector: Sequence[float], limit: int
-) -> list[Hit]:
+def nearest(search: Search, space: Space, vector: Sequence[float], limit: int) -> list[Hit]:
     """The nearest `limit` chunks; see `rag.ports.PassageStore.similar`."""
-    parameters = {
-        "vector": lexical.halfvec(vector),
-        "documents": scope.literal,
-        "space": space.pk,
-        "limit": limit,
-    }
+    parameters = {"vector": lexical.halfvec(vector), "space": space.pk, "limit": limit}
     rows: list[tuple[Any, ...]] = []
-    if scope.sizes(cursor).scope > EXACT_CHUNKS:
-        fetch(cursor, GRAPH_SETTINGS, (EF_SEARCH,))
-        rows = fetch(cursor, approximate(space), parameters)
+    if search.facts.chunks > EXACT_CHUNKS:
+        search.cursor.execute(GRAPH_SETTINGS, {"ef_search": EF_SEARCH})
+        rows = search.rows(approximate(space), **parameters)
     if len(rows) < limit:  # also where a narrow scope left the graph's walk short
-        rows = fetch(cursor, EXACT, parameters)
+        rows = search.rows(EXACT, **parameters)
     return [_hit(row) for row in rows]
 
 
-def approximate(space: EmbeddingSpace) -> str:
+def approximate(space: Space) -> str:
     """The statement whose order the index of this space gives; it names the space, as the index."""
     return APPROXIMATE.format(dimensions=int(space.dimensions), space=int(space.pk))
 
 
-def vectors(
-    cursor: Cursor, scope: Scope, space: EmbeddingSpace, keys: Sequence[int]
-) -> dict[int, list[float]]:
+def vectors(search: Search, space: Space, keys: Sequence[int]) -> dict[int, list[float]]:
     """The stored vectors of these chunks."""
-    rows = fetch(cursor, VECTORS, (list(keys), scope.literal, space.pk))
+    rows = search.rows(VECTORS, keys=list(keys), space=space.pk)
     return {
         key: np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype(np.float64).tolist()
         for key, sent in rows

@@ -16,7 +16,8 @@ WIDTH = 9
 
 BY_KEY = f"""
     SELECT {COLUMNS} FROM {JOINED}
-     WHERE chunk.id = ANY(%s) AND chunk.document_id = ANY(%s::uuid[])
+     WHERE chunk.id = ANY(%(keys)s)
+       AND chunk.document_id IN (SELECT unnest(%(documents)s::uuid[]))
 """
 OPENING = f"""
     SELECT {COLUMNS} FROM {JOINED}

@@ -1,26 +1,29 @@
-"""The documents that one store may search, and how much there is to search."""
+"""The documents that one store may search, and what was found out about them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
 
-from documents.searching.database import Cursor, fetch, uuids
 
-SIZES = """
-    SELECT coalesce(sum(chunk_count), 0)::int8,
-           (SELECT greatest(reltuples, 0)::int8 FROM pg_class
-             WHERE oid = 'documents_chunk'::regclass)
-      FROM documents_document WHERE id = ANY(%s::uuid[])
-"""
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The embedding space that is searched."""
+
+    pk: int
+    dimensions: int
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """Chunks in the scope, exactly, and in the whole library, as Postgres estimates them."""
+class Facts:
+    """Chunks in the scope, exactly, and in the library, by an estimate; the active space.
 
-    scope: int
+    They are asked once a store, which lives as long as one question.
+    """
+
+    chunks: int
     library: int
+    space: Space | None
 
 
 class Scope:
@@ -28,13 +31,14 @@ class Scope:
 
     def __init__(self, document_ids: Collection[UUID]) -> None:
         self.documents = list(dict.fromkeys(document_ids))
+        self.facts: Facts | None = None
 
     @cached_property
     def literal(self) -> str:
         """The ids as Postgres reads an array."""
-        return uuids(self.documents)
+        return literal(self.documents)
 
-    def sizes(self, cursor: Cursor) -> Sizes:
-        """What decides between a walk through the scope and an index."""
-        ((scope, library),) = fetch(cursor, SIZES, (self.literal,))
-        return Sizes(scope, max(scope, library))
+
+def literal(ids: Collection[UUID]) -> str:
+    """The text form of an array of UUIDs."""
+    return "{" + ",".join(map(str, ids)) + "}"

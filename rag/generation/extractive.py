@@ -96,7 +96,8 @@ class _Scored:
 
 def _best(brief: Brief) -> list[_Candidate]:
     """The units that hold most of the question, each with news, none twice."""
-    wanted = tokenize.query_terms(brief.question)
+    asked = tokenize.query_terms(brief.question)
+    wanted = {term: weight for term, weight in asked.items() if weight >= 1}
     candidates = _touched(list(_candidates(brief.evidence)), wanted)
     held = _terms([item.text for item in candidates])
     about = _terms([item.about for item in candidates])
@@ -110,7 +111,7 @@ def _best(brief: Brief) -> list[_Candidate]:
     return sorted((one.item for one in _chosen(scored, weights)), key=lambda item: item.order)
 
 
-def _touched(candidates: list[_Candidate], wanted: Mapping[str, int]) -> list[_Candidate]:
+def _touched(candidates: list[_Candidate], wanted: Mapping[str, float]) -> list[_Candidate]:
     """The units in whose letters some term of the question stands: the others need no reading."""
     touched = [item for item in candidates if any(term in item.text.casefold() for term in wanted)]
     return touched or candidates
@@ -141,7 +142,7 @@ def _scored(
     return _Scored(item, score, frozenset(own & weights.keys()), frozenset(own))
 
 
-def _weights(wanted: Mapping[str, int], held: Sequence[set[str]]) -> dict[str, float]:
+def _weights(wanted: Mapping[str, float], held: Sequence[set[str]]) -> dict[str, float]:
     """What each term of the question tells units apart by: little where nearly all hold it."""
     total = len(held)
     return {

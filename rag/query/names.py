@@ -7,6 +7,9 @@ from collections.abc import Iterator
 FIELDS = ("issuer", "project_name", "title")
 """Metadata that names a document, in the order in which a filter is told."""
 
+LONGEST = 200
+"""Characters of a name; longer ones name nothing that a question could hold."""
+
 _MARKS = re.compile(r"[\W_]+")
 _SEVERAL = re.compile(r"\s*[,;]\s+|\s*;\s*")
 _LEGAL_FORM = re.compile(
@@ -14,7 +17,6 @@ _LEGAL_FORM = re.compile(
     re.IGNORECASE,
 )
 _COUNTRY = re.compile(r"^(?:대한민국|한국)(?=.{5})")
-_LONGEST = 200
 
 
 def normalised(name: str) -> str:
@@ -28,13 +30,17 @@ def called(field: str, value: str) -> dict[str, str]:
     Issuers may be several ("법무부, 통계청"), and go by without legal form and "한국", too.
     """
     shown = list(_issuers(value)) if field == "issuer" else [value.strip()]
-    found = {normalised(name): name for name in shown if len(name) <= _LONGEST}
+    found = {normalised(name): name for name in shown}
     if field == "issuer":
         for name in shown:
             bare = normalised(_LEGAL_FORM.sub(" ", unicodedata.normalize("NFKC", name)))
             found.setdefault(bare, name)
             found.setdefault(_COUNTRY.sub("", bare), name)
-    return {name: text for name, text in found.items() if name}
+    return {
+        name: text
+        for name, text in found.items()
+        if 0 < len(name) <= LONGEST and len(text) <= LONGEST
+    }
 
 
 def _issuers(value: str) -> Iterator[str]:

@@ -8,6 +8,12 @@ from rag.types import Hit
 
 K1 = 1.2
 B = 0.75
+REFERENCE_LENGTH = 250.0
+"""`avgdl` of stored weights, in terms: measured 100 (English) to 550 (manuals with code).
+
+One constant for all: the true mean changes with every upload and scope, stored figures must not.
+"""
+LEAST_EMPHASIS = 1.0
 BACKGROUND = 1000
 """Chunks of ordinary prose that `coverage_weight` imagines beside the scope; see there."""
 
@@ -17,10 +23,15 @@ def idf(df: int, total: int) -> float:
     return math.log(1 + (total - df + 0.5) / (df + 0.5))
 
 
-def term_weight(tf: int, length: int, average_length: float) -> float:
-    """Saturated weight of a term that stands `tf` times in a chunk of `length` terms."""
+def term_weight(tf: int, length: int, average_length: float, emphasis: float = 0.0) -> float:
+    """Saturated weight of a term that stands `tf` times in a chunk of `length` terms.
+
+    `emphasis` (0, or `LEAST_EMPHASIS` and more) is what its title, section and first words add
+    before saturation, whatever the chunk's length: BM25F (Robertson, Zaragoza and Taylor 2004).
+    """
     norm = 1 - B + B * length / average_length if average_length else 1.0
-    return tf * (K1 + 1) / (tf + K1 * norm)
+    frequency = tf / norm + emphasis
+    return frequency * (K1 + 1) / (frequency + K1)
 
 
 def coverage_weight(df: int, total: int) -> float:
@@ -35,6 +46,6 @@ def coverage_weight(df: int, total: int) -> float:
     return math.log(1 + (total + BACKGROUND - df) / (df + 1))
 
 
-def search(store: PassageStore, terms: Mapping[str, int], limit: int) -> list[Hit]:
+def search(store: PassageStore, terms: Mapping[str, float], limit: int) -> list[Hit]:
     """The lexical leg."""
     return store.bm25(terms, limit) if terms else []

@@ -40,7 +40,7 @@ class Legs:
         return dense_weight(self.query, self.embedder.languages)
 
     @functools.cached_property
-    def terms(self) -> Mapping[str, int]:
+    def terms(self) -> Mapping[str, float]:
         """The question's lexical terms."""
         return self._timed("tokenize", lambda: tokenize.query_terms(self.query))
 

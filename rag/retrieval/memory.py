@@ -17,9 +17,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self._documents: dict[UUID, tuple[str, Sequence[IndexedChunk], Mapping[str, str]]] = {}
         self._passages: list[Passage] = []
-        self._terms: list[Mapping[str, int]] = []
         self._lengths: list[int] = []
-        self._postings: dict[str, dict[int, int]] = defaultdict(dict)
+        self._postings: dict[str, dict[int, tuple[int, float]]] = defaultdict(dict)
         self._vectors: dict[int, tuple[float, ...]] = {}
         self._matrix: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -35,10 +34,10 @@ class MemoryStore:
         for item in chunks:
             key = len(self._passages)
             self._passages.append(_passage(key, document_id, name, item))
-            self._terms.append(item.terms)
             self._lengths.append(sum(item.terms.values()))
-            for term, count in item.terms.items():
-                self._postings[term][key] = count
+            for term in {**item.terms, **item.emphasis}:
+                frequency = (item.terms.get(term, 0), item.emphasis.get(term, 0.0))
+                self._postings[term][key] = frequency
             if item.vector is not None:
                 self._vectors[key] = item.vector
         self._matrix = None
@@ -67,17 +66,17 @@ class MemoryStore:
         weight_of_all = 0.0
         for term, wanted in terms.items():
             postings = self._postings.get(term, {})
-            share = bm25.coverage_weight(len(postings), total)
+            share = bm25.coverage_weight(len(postings), total) if wanted >= 1 else 0.0
             weight_of_all += share
-            for key, count in postings.items():
-                weight = bm25.term_weight(count, self._lengths[key], average)
+            for key, (count, emphasis) in postings.items():
+                weight = bm25.term_weight(count, self._lengths[key], average, emphasis)
                 scores[key] += wanted * bm25.idf(len(postings), total) * weight
                 covered[key] += share
         return [
             Hit(
                 self._passages[key],
                 score,
-                {"bm25": score, "coverage": covered[key] / weight_of_all},
+                {"bm25": score, "coverage": covered[key] / (weight_of_all or 1.0)},
             )
             for key, score in sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
         ]

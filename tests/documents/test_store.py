@@ -8,10 +8,10 @@ from rank_bm25 import BM25Okapi
 
 from documents import claims, lexical, rows, spaces
 from documents.models import Chunk, Document, EmbeddingSpace
-from documents.searching import database, dense, scope
+from documents.searching import bm25, database, dense
 from documents.store import ScopedStore
 from rag.errors import RetrievalFailed
-from rag.retrieval.bm25 import K1, B, idf, term_weight
+from rag.retrieval.bm25 import K1, REFERENCE_LENGTH, B, idf, term_weight
 from rag.types import Box, IndexedChunk, Page
 from rag.types import Chunk as RagChunk
 from tests.documents.conftest import TinyEmbedder, make_row
@@ -47,7 +47,9 @@ def store(*documents):
 def test_bm25_ranks_as_rank_bm25_does_on_the_same_tokens(owner):
     dice = random.Random(7)
     words = [f"말{n}" for n in range(60)]
-    texts = [dice.choices(words, weights=range(60, 0, -1), k=500) for _ in range(80)]
+    texts = [
+        dice.choices(words, weights=range(60, 0, -1), k=int(REFERENCE_LENGTH)) for _ in range(80)
+    ]
     found = store(index(owner, texts[:50]), index(owner, texts[50:]))
     oracle = BM25Okapi(texts, k1=K1, b=B, epsilon=0.0)
     held = Counter(word for text in texts for word in set(text))
@@ -79,9 +81,7 @@ def test_frequencies_are_those_of_the_scope(owner):
     one = index(owner, ["가 나", "가 다"])
     index(owner, ["나"] * 50)
     (hit, *_) = store(one).bm25({"나": 1}, 5)
-    assert hit.score == pytest.approx(
-        0.6931 * term_weight(1, 2, lexical.REFERENCE_LENGTH), rel=1e-3
-    )
+    assert hit.score == pytest.approx(0.6931 * term_weight(1, 2, REFERENCE_LENGTH), rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays
 ):
     document = index(owner, ["가"])
     found = store(document)
-    monkeypatch.setattr(scope, "SIZES", "SELECT 1/0, %s")
+    monkeypatch.setattr(database, "FACTS", "SELECT 1/0, %(documents)s::text")
     with pytest.raises(RetrievalFailed):
         found.bm25({"가": 1}, 5)
     monkeypatch.undo()
@@ -224,7 +224,8 @@ def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays
 def test_a_slow_search_ends_by_itself(owner, monkeypatch):
     found = store(index(owner, ["가"]))
     monkeypatch.setattr(database, "STATEMENT_TIMEOUT", "100ms")
-    monkeypatch.setattr(scope, "SIZES", "SELECT 1, 1 FROM pg_sleep(5) WHERE %s::text IS NOT NULL")
+    monkeypatch.setattr(bm25, "WALK", "SELECT pg_sleep(5), %(documents)s::text, {marks}")
+    monkeypatch.setattr(bm25, "MARKS", "%(places{number})s::text")
     with pytest.raises(RetrievalFailed):
         found.bm25({"가": 1}, 5)
 

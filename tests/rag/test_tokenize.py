@@ -103,8 +103,14 @@ def test_a_batch_gives_the_same_terms_as_one_by_one():
     assert list(tokenize.terms_of_all(texts)) == [tokenize.terms(text) for text in texts]
 
 
-def test_headings_count_beside_the_text():
-    assert tokenize.chunk_terms({"a": 2}, {"a": 5, "b": 1}) == {"a": 3, "b": 1}
+def test_words_that_only_ask_weigh_little_beside_the_subject():
+    weights = tokenize.query_terms("숙박비 정산 방법을 알려줘")
+    assert min(weights["숙박비"], weights["정산"]) >= 1
+    assert 0 < weights["방법"] < 1
+
+
+def test_words_that_only_ask_weigh_in_full_where_nothing_else_stands():
+    assert tokenize.query_terms("방법은?")["방법"] >= 1
 
 
 def test_no_term_is_longer_than_an_index_entry_takes():
