@@ -1,14 +1,13 @@
 """Search in Postgres: the engine's `PassageStore` over a fixed set of documents."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
 from itertools import islice
 from uuid import UUID
 
-from documents import labels, lexical, spaces
+from documents import labels, lexical
 from documents.models import EmbeddingSpace
 from documents.searching import bm25, database, dense, passages
-from documents.searching.scope import Scope
+from documents.searching.scope import Scope, Space
 from rag.types import Hit, Named, Passage
 
 MOST_QUERY_TERMS = 512
@@ -17,57 +16,57 @@ MOST_QUERY_TERMS = 512
 class ScopedStore:
     """Implements `rag.ports.PassageStore` over documents that passed `visible_to(user)`.
 
-    Nothing widens it. `space` is the embedding space; None: the active one.
+    Nothing widens it. `space` is the embedding space; None: the active one. One store serves one
+    question: what it found out about its scope it keeps.
     """
 
     def __init__(
         self, document_ids: Collection[UUID], *, space: EmbeddingSpace | None = None
     ) -> None:
         self._scope = Scope(document_ids)
-        self._fixed_space = space
+        self._space = space
 
     def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
         """Best chunks by BM25; a term weighs its IDF in the scope times its weight."""
         clean = dict(islice(lexical.clean(terms).items(), MOST_QUERY_TERMS))
         if not self._scope.documents or not clean or limit < 1:
             return []
-        with database.search() as cursor:
-            return bm25.search(cursor, self._scope, clean, limit)
+        with database.search(self._scope) as search:
+            return bm25.best(search, clean, limit)
 
     def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine; none where the space has another width than the vector."""
         if not self._scope.documents or limit < 1:
             return []
-        with database.search() as cursor:
-            space = self._space
+        with database.search(self._scope) as search:
+            space = self._searched(search)
             if space is None or space.dimensions != len(vector):
                 return []
-            return dense.search(cursor, self._scope, space, vector, limit)
+            return dense.nearest(search, space, vector, limit)
 
     def chunks(self, keys: Sequence[int]) -> list[Passage]:
         """The chunks with these keys, in the order given; keys out of scope are left out."""
         if not self._scope.documents or not keys:
             return []
-        with database.search() as cursor:
-            rows = database.fetch(cursor, passages.BY_KEY, (list(keys), self._scope.literal))
+        with database.search(self._scope) as search:
+            rows = search.rows(passages.BY_KEY, keys=list(keys))
         found = {row[0]: passages.passage(row) for row in rows}
         return [found[key] for key in keys if key in found]
 
     def opening(self, limit: int) -> list[Passage]:
         """The first chunks of the documents, in the order they were named in, turn by turn."""
-        documents = self._scope.documents[: max(limit, 0)]
-        if not documents:
+        first = Scope(self._scope.documents[: max(limit, 0)])
+        if not first.documents:
             return []
-        with database.search() as cursor:
-            wanted = {"documents": database.uuids(documents), "limit": limit}
-            rows = database.fetch(cursor, passages.OPENING, wanted)
+        with database.search(first) as search:
+            rows = search.rows(passages.OPENING, limit=limit)
         return [passages.passage(row) for row in rows]
 
     def within(self, document_ids: Collection[UUID]) -> "ScopedStore":
         """The same store over those of its documents that are named; never over others."""
         wanted = set(document_ids)
         kept = [pk for pk in self._scope.documents if pk in wanted]
-        return ScopedStore(kept, space=self._fixed_space)
+        return ScopedStore(kept, space=self._space)
 
     def named(self, names: Sequence[str]) -> list[Named]:
         """Documents in scope that carry one of these names; see `documents.labels`."""
@@ -77,9 +76,10 @@ class ScopedStore:
         """The stored vectors of these chunks in the space that is searched."""
         if not self._scope.documents or not keys:
             return {}
-        with database.search() as cursor:
-            return dense.vectors(cursor, self._scope, self._space, keys) if self._space else {}
+        with database.search(self._scope) as search:
+            space = self._searched(search)
+            return dense.vectors(search, space, keys) if space else {}
 
-    @cached_property
-    def _space(self) -> EmbeddingSpace | None:
-        return self._fixed_space or spaces.active()
+    def _searched(self, search: database.Search) -> Space | None:
+        fixed = self._space
+        return Space(fixed.pk, fixed.dimensions) if fixed else search.facts.space
