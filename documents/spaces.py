@@ -111,9 +111,9 @@ def has_vectors(space: EmbeddingSpace) -> bool:
 
 def config_of(space: EmbeddingSpace) -> RagConfig:
     """The engine's configuration with the model of this space."""
-    return config_for(
-        space.model, space.base_url, frozenset(space.languages), dimensions=space.dimensions
-    )
+    languages = frozenset(space.languages)
+    config = config_for(space.model, space.base_url, languages, dimensions=space.dimensions)
+    return replace(config, embedding_unrelated=space.unrelated)
 
 
 def config_for(
