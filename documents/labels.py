@@ -1,22 +1,71 @@
-"""Names of documents that a question may use: issuers, project names and titles."""
+"""Names of documents that a question may use: issuers, project names, titles and file names."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
-from documents.models import Document
-from rag.query.names import normalised
+from django.db import connection, models, transaction
+
+from documents.names import stem
+from rag.query.names import FIELDS, called
 from rag.types import Named
 
-FIELDS = ("issuer", "project_name", "title")
+FOUND = """
+    SELECT field, value, name, document_id FROM documents_documentlabel
+     WHERE name = ANY(%s) AND document_id = ANY(%s) ORDER BY document_id, id
+"""
+
+
+class DocumentLabel(models.Model):
+    """One name of a document: `name` as it is compared, `value` as it is shown."""
+
+    document = models.ForeignKey("documents.Document", models.CASCADE, related_name="labels")
+    field = models.CharField(max_length=20)
+    value = models.CharField(max_length=200)
+    name = models.CharField(max_length=200, db_index=True)
+
+    class Meta:
+        """One row a name and field."""
+
+        app_label = "documents"
+        constraints = (
+            models.UniqueConstraint(fields=("document", "field", "name"), name="one_row_a_label"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.value}"
+
+
+def rewrite(document_id: UUID, file_name: str, metadata: Mapping[str, Any]) -> None:
+    """Put the labels of a document in place of its old ones. The caller holds the row."""
+    with transaction.atomic():
+        DocumentLabel.objects.filter(document_id=document_id).delete()
+        DocumentLabel.objects.bulk_create(
+            DocumentLabel(document_id=document_id, field=field, value=value, name=name)
+            for (field, name), value in of(file_name, metadata).items()
+        )
+
+
+def of(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Field and name as compared -> name as shown. The file's name counts as a title."""
+    found: dict[tuple[str, str], str] = {}
+    for field, text in [*_named(metadata), ("title", stem(file_name))]:
+        for name, shown in called(field, text).items():
+            found.setdefault((field, name), shown)
+    return found
 
 
 def named(document_ids: Sequence[UUID], names: Sequence[str]) -> list[Named]:
-    """Documents among these that carry one of the normalised names."""
-    wanted = set(names)
-    rows = Document.objects.filter(pk__in=document_ids).values_list("pk", "metadata")
-    return [
-        Named(field, value, normalised(value), pk)
-        for pk, metadata in rows
-        for field, value in ((field, str(metadata.get(field, ""))) for field in FIELDS)
-        if normalised(value) in wanted
-    ]
+    """Documents among these that carry one of the names, as `rag.query.names` writes them."""
+    with connection.cursor() as cursor:
+        cursor.execute(FOUND, (list(names), list(document_ids)))
+        return [Named(*row) for row in cursor.fetchall()]
+
+
+def _named(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each text that names the document; a list holds several."""
+    for field in FIELDS:
+        value = metadata.get(field)
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                yield field, text

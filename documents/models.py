@@ -271,4 +271,5 @@ class ChunkEmbedding(models.Model):
         return f"{self.chunk_id} @ {self.space_id}"
 
 
+from documents.labels import DocumentLabel as DocumentLabel  # noqa: E402 - Django looks here
 from documents.reindexing.models import Reindexing as Reindexing  # noqa: E402 - Django looks here

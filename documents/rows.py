@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 from psycopg.types.json import Jsonb
 
-from documents import claims, lexical, spaces
+from documents import claims, labels, lexical, spaces
 from documents.claims import Claim
 from documents.errors import IngestLost
 from documents.models import (
@@ -62,11 +62,13 @@ def replace(claim: Claim, content: Content, space: EmbeddingSpace) -> None:
         _copy(cursor, CHUNKS, _chunk_rows(document, keys, content.chunks))
         _copy(cursor, TERMS, _term_rows(document.pk, keys, content.chunks))
         _copy(cursor, EMBEDDINGS, _vector_rows(document.pk, keys, content.chunks, space))
+        metadata = content.metadata | document.metadata
+        labels.rewrite(document.pk, document.name, metadata)
         claims.complete(
             claim,
             page_count=max((page.number or 0 for page in content.pages), default=0) or None,
             chunk_count=len(content.chunks),
-            metadata=content.metadata | document.metadata,
+            metadata=metadata,
             warnings=list(content.warnings),
         )
 

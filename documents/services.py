@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from documents import claims, files, names, notices, queue, rows
+from documents import claims, files, labels, names, notices, queue, rows
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing
 from documents.metadata import cleaned
 from documents.models import Document
@@ -118,7 +118,11 @@ def update_document(
     if metadata is not None:
         changes["metadata"] = cleaned(metadata)
     if changes:
-        Document.objects.filter(pk=document.pk).update(**changes, updated_at=Now())
+        with transaction.atomic():
+            row = Document.objects.select_for_update().filter(pk=document.pk)
+            row.update(**changes, updated_at=Now())
+            for pk, called, described in row.values_list("pk", "name", "metadata"):
+                labels.rewrite(pk, called, described)
         _tell(document)
 
 

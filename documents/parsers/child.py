@@ -70,7 +70,7 @@ def _fail(send: Send, error: ParseFailed) -> None:
 
 def _read(request: dict[str, Any], context: Context, reader: Any, send: Send) -> None:
     """Stream the pages, then the metadata."""
-    characters, seen, beginning = 0, False, ""
+    characters, seen, beginning, titles = 0, False, "", list[str]()
     for page in reader.parse(Path(request["path"]), context):
         characters += len(page.text)
         if characters > context.limits.characters:
@@ -78,11 +78,13 @@ def _read(request: dict[str, Any], context: Context, reader: Any, send: Send) ->
         seen = seen or readable(page.text)
         if len(beginning) < metadata.REACH:
             beginning += page.text[: metadata.REACH] + "\n"
+            titles += [heading.title for heading in page.headings[:1]]
         send("page", page_value(page))
     if not seen:
         raise NoText(kind=context.no_text)
-    context.metadata = metadata.combined(context.metadata, beginning)
-    send("metadata", context.metadata)
+    kind = context.content_type
+    found = metadata.combined(context.metadata, beginning, titles, content_type=kind)
+    send("metadata", found)
 
 
 def _draw(request: dict[str, Any], context: Context, reader: Any, send: Send) -> None:

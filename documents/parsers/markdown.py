@@ -14,6 +14,8 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _ATX = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.+?)[ \t]*(?:#+[ \t]*)?$")
 _SETEXT = re.compile(r"^ {0,3}(=+|-+)[ \t]*$")
 _PAIR = re.compile(r"^([^\s:#\-&*][^:\n]{0,60}?)\s*:(?:\s+(.*))?$")
+_ITEM = re.compile(r"^\s*- +(?![^\s:]+:\s)(\S.*)$")
+"""An item of a list, but not of a list of mappings."""
 _MARKS = re.compile(r"[*`]|\[([^\]]*)\]\([^)]*\)")
 _MOST_KEYS = 50
 
@@ -29,8 +31,6 @@ class MarkdownParser:
         body = _front_matter_end(text)
         context.found(front_matter(text[:body]))
         found = tuple(headings(text, body))
-        if found:
-            context.found({"title": found[0].title} if found[0].level == 1 else {})
         yield Page(None, text, found)
 
 
@@ -51,8 +51,8 @@ def front_matter(text: str) -> dict[str, str]:
             key, value = match[1].strip("\"' "), _scalar(match[2] or "")
             if value and len(found) < _MOST_KEYS:
                 found[key] = value
-        elif key and line.lstrip().startswith("- ") and len(found.get(key, "")) < 300:
-            item = _scalar(line.lstrip()[2:])
+        elif key and (match := _ITEM.match(line)) and len(found.get(key, "")) < 300:
+            item = _scalar(match[1])
             found[key] = f"{found[key]}, {item}" if key in found else item
     return found
 
