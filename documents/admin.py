@@ -1,6 +1,4 @@
-"""Documents and embedding spaces in the admin: to look at, and to process again."""
-
-from typing import Any
+"""Documents in the admin: to look at, and to process again."""
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
@@ -8,27 +6,18 @@ from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
-from unfold.admin import ModelAdmin
 from unfold.decorators import display
 
 from documents import services
 from documents.errors import DocumentBusy
-from documents.models import Document, EmbeddingSpace
+from documents.models import Document
+from documents.read_only import ReadOnly
+from documents.reindexing.admin import EmbeddingSpaceAdmin
 from documents.wording import sentence
 
+__all__ = ["DocumentAdmin", "EmbeddingSpaceAdmin"]
+
 COLOURS = {"PROCESSING": "info", "COMPLETED": "success", "FAILED": "danger"}
-
-
-class ReadOnly(ModelAdmin):  # type: ignore[misc] # unfold has no types
-    """Rows that only the product itself makes and changes."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never: the form shows and nothing more."""
-        return False
 
 
 @admin.register(Document)
@@ -92,17 +81,6 @@ class DocumentAdmin(ReadOnly):
         """Delete each with its files."""
         for document in queryset:
             services.delete_document(document=document)
-
-
-@admin.register(EmbeddingSpace)
-class EmbeddingSpaceAdmin(ReadOnly):
-    """Which models' vectors are stored, and which one is searched."""
-
-    list_display = ("model", "dimensions", "languages", "active", "created_at")
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never: vectors would go with it."""
-        return False
 
 
 def _started(document: Document) -> bool:

@@ -62,7 +62,11 @@ def start(wish: Wish) -> Reindexing:
 
 
 def roll_back() -> swap.Back | None:
-    """Swap back; the workers embed what was uploaded since. None where nothing was before."""
+    """Swap back; the workers embed what was uploaded since. None where nothing was before.
+
+    Raises `ReindexBusyError`.
+    """
+    claims.dismiss()
     back = swap.back()
     if back and back.lacking:
         space = back.space

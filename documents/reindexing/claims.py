@@ -4,6 +4,8 @@ A process that lives renews its lease; one that was killed lets it run out, and 
 where it was.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -57,10 +59,7 @@ def begin(wish: Wish, *, background: bool) -> Reindexing:
     Raises `ReindexBusyError` while a process is at work.
     """
     values = {"model": wish.model, "base_url": wish.base_url, "languages": list(wish.languages)}
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-        if Reindexing.objects.filter(open=True, lease_until__gte=Now()).exists():
-            raise ReindexBusyError
+    with _nobody_at_work():
         same = Reindexing.objects.filter(open=True, **values)
         others = Reindexing.objects.filter(open=True).exclude(pk__in=same.values("pk"))
         others.update(open=False, state=State.REPLACED, claim=None)
@@ -68,6 +67,12 @@ def begin(wish: Wish, *, background: bool) -> Reindexing:
             return same.get()
         now = {"background": background, "enqueued_at": Now()}
         return Reindexing.objects.create(**values, **now)
+
+
+def dismiss() -> None:
+    """End what was begun and interrupted. Raises `ReindexBusyError` while a process is at work."""
+    with _nobody_at_work():
+        Reindexing.objects.filter(open=True).update(open=False, state=State.REPLACED, claim=None)
 
 
 def take(pk: int) -> Claim | None:
@@ -97,3 +102,17 @@ def end(claim: Claim, state: Reindexing.State, **changes: Any) -> None:
     free = {"claim": None, "lease_until": None, "updated_at": Now()}
     if not claim.held().update(open=False, state=state, **free, **changes):
         raise ReindexLostError
+
+
+def alive(run: Reindexing) -> bool:
+    """Whether a process renews its lease."""
+    return Reindexing.objects.filter(pk=run.pk, open=True, lease_until__gte=Now()).exists()
+
+
+@contextmanager
+def _nobody_at_work() -> Iterator[None]:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        if Reindexing.objects.filter(open=True, lease_until__gte=Now()).exists():
+            raise ReindexBusyError
+        yield

@@ -99,7 +99,10 @@ class Command(BaseCommand):
             self.stdout.write(f"  {name:<20} {shares['at_5']:>8.3f} {shares['at_10']:>9.3f}")
 
     def _roll_back(self) -> None:
-        back = background.roll_back()
+        try:
+            back = background.roll_back()
+        except ReindexBusyError as error:
+            raise CommandError("A process is re-embedding: stop it first.") from error
         if back is None:
             raise CommandError("There is no space to go back to.")
         self.stdout.write(self.style.SUCCESS(f"{back.space} is in use again."))

@@ -1,0 +1,128 @@
+"""Embedding spaces in the admin: which one is searched, and the change to another."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.shortcuts import redirect
+from django.urls import URLPattern, path
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from documents import spaces
+from documents.models import Chunk, ChunkEmbedding, EmbeddingSpace
+from documents.read_only import ReadOnly
+from documents.reindexing import background, claims, swap
+from documents.reindexing.claims import ReindexBusyError, Wish
+from documents.reindexing.models import Reindexing
+from documents.wording import sentence
+
+LIST = "admin:documents_embeddingspace_changelist"
+REFRESH_SECONDS = 2
+"""The page loads itself again so often while a change goes on."""
+
+
+@admin.register(EmbeddingSpace)
+class EmbeddingSpaceAdmin(ReadOnly):
+    """Which models' vectors are stored, which one is searched, and how far a change is."""
+
+    list_display = ("model", "dimensions", "languages", "active", "stored", "created_at")
+    list_before_template = "admin/reindexing.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EmbeddingSpace]:
+        """With the number of vectors."""
+        rows = ChunkEmbedding.objects.filter(space=OuterRef("pk")).order_by()
+        count = rows.values("space").annotate(count=Count("pk")).values("count")
+        spaces_: QuerySet[EmbeddingSpace] = super().get_queryset(request)
+        return spaces_.annotate(vectors=Coalesce(Subquery(count, IntegerField()), 0))
+
+    @admin.display(description=_("chunks with a vector"), ordering="vectors")
+    def stored(self, space: EmbeddingSpace) -> str:
+        """Vectors of all chunks."""
+        return f"{getattr(space, 'vectors', 0):,} / {Chunk.objects.count():,}"
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never: vectors would go with it."""
+        return False
+
+    def get_urls(self) -> list[URLPattern]:
+        """With the two buttons."""
+        named = "documents_embeddingspace"
+        wrapped = self.admin_site.admin_view
+        return [
+            path("reindex/", wrapped(self.reindex), name=f"{named}_reindex"),
+            path("rollback/", wrapped(self.roll_back), name=f"{named}_rollback"),
+            *super().get_urls(),
+        ]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list, below the state of the last change; loads itself again while one goes on."""
+        run = Reindexing.objects.select_related("space").first()
+        state = {
+            "run": run,
+            "going_on": run is not None and run.open and (run.background or claims.alive(run)),
+            "problem": sentence(run.error, {}) if run and run.error else "",
+            "wish": background.configured().model,
+            "in_use": spaces.active(),
+            "previous": swap.previous(),
+            "may_change": may_change(request),
+        }
+        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | state)
+        if state["going_on"]:
+            response.headers["Refresh"] = str(REFRESH_SECONDS)
+        return response
+
+    def reindex(self, request: HttpRequest) -> HttpResponse:
+        """Let the workers change to the configured model, or go on with what was begun."""
+        if refusal := _refusal(request):
+            return refusal
+        run = Reindexing.objects.filter(open=True).first()
+        wish = Wish(run.model, run.base_url, tuple(run.languages)) if run else None
+        try:
+            background.start(wish or background.configured())
+        except ReindexBusyError:
+            self.message_user(request, _("A re-embedding is going on already."), messages.WARNING)
+        else:
+            self.message_user(request, _("The workers begin to re-embed."), messages.SUCCESS)
+        return redirect(LIST)
+
+    def roll_back(self, request: HttpRequest) -> HttpResponse:
+        """Back to the space before."""
+        if refusal := _refusal(request):
+            return refusal
+        try:
+            back = background.roll_back()
+        except ReindexBusyError:
+            self.message_user(request, _("A re-embedding is going on already."), messages.WARNING)
+        else:
+            self._tell(request, back)
+        return redirect(LIST)
+
+    def _tell(self, request: HttpRequest, back: swap.Back | None) -> None:
+        if back is None:
+            self.message_user(request, _("There is no earlier space."), messages.WARNING)
+            return
+        text = ngettext(
+            "%(model)s is in use again. %(count)d chunk uploaded since is being embedded.",
+            "%(model)s is in use again. %(count)d chunks uploaded since are being embedded.",
+            back.lacking,
+        )
+        values = {"model": back.space.model, "count": back.lacking}
+        self.message_user(request, text % values, messages.SUCCESS)
+
+
+def may_change(request: HttpRequest) -> bool:
+    """Who may change embedding spaces may change over."""
+    return request.user.has_perm("documents.change_embeddingspace")
+
+
+def _refusal(request: HttpRequest) -> HttpResponse | None:
+    """What a request gets that may not change anything."""
+    if not may_change(request):
+        raise PermissionDenied
+    return None if request.method == "POST" else HttpResponseNotAllowed(["POST"])

@@ -1,0 +1,208 @@
+"""The change of the embedding model in the admin and in the workers."""
+
+from datetime import timedelta
+
+import pytest
+from celery.contrib.testing.worker import start_worker
+from django.contrib.auth.models import Permission, User
+from django.db import connections
+from django.test import Client
+from django.utils import timezone
+from redis import Redis
+
+from documents import queue, spaces
+from documents.models import Chunk, Reindexing
+from documents.reindexing import background, claims, fill
+from documents.tasks import reindex as reindex_task
+from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
+from tests.support import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LIST = "/admin/documents/embeddingspace/"
+BUTTONS = (f"{LIST}reindex/", f"{LIST}rollback/")
+
+
+@pytest.fixture(autouse=True)
+def library(owner, settings, embedding_server, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(queue.current_app, "send_task", lambda *_args, **_options: None)
+        configure(settings, embedding_server, "words-16")
+        made = [add(owner, f"규정 {number}.md", TOPICS[number : number + 2]) for number in range(3)]
+    configure(settings, embedding_server, "words-32")
+    return made
+
+
+@pytest.fixture
+def page():
+    return signed_in(User.objects.create_superuser("root", password="x"))
+
+
+@pytest.fixture
+def worker(settings):
+    from nura.celery import app
+
+    Redis.from_url(settings.REDIS_URL).flushdb()
+    with start_worker(
+        app, pool="threads", concurrency=2, queues=["documents"], perform_ping_check=False
+    ) as running:
+        yield running
+    connections.close_all()
+
+
+def signed_in(user):
+    client = Client()
+    client.cookies["django_language"] = "en"
+    client.force_login(user)
+    return client
+
+
+def staff(*permissions):
+    user = User.objects.create_user("clerk", password="x", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    return signed_in(user)
+
+
+def text_of(response):
+    return response.content.decode()
+
+
+def test_the_workers_change_over_when_the_button_is_pressed(page, worker):
+    answer = page.post(BUTTONS[0], follow=True)
+    assert "The workers begin" in text_of(answer)
+    wait_until(lambda: Reindexing.objects.filter(state="swapped").exists(), 60)
+    assert spaces.active().model == "words-32"
+    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
+
+
+def test_the_page_shows_what_is_stored_and_what_the_settings_want(page):
+    text = text_of(page.get(LIST))
+    count = Chunk.objects.count()
+    assert f"{count} / {count}" in text
+    assert "The settings name the model words-32" in text
+    assert "Re-embed with words-32" in text
+
+
+def test_the_page_shows_progress_and_loads_itself_again(page):
+    run = claims.begin(background.configured(), background=True)
+    claim = claims.take(run.pk)
+    claims.renew(claim, done=7, total=30, state="filling")
+    answer = page.get(LIST)
+    assert answer.headers["Refresh"]
+    assert 'value="7"' in text_of(answer)
+    assert "7 / 30" in text_of(answer)
+    claims.end(claim, Reindexing.State.SWAPPED)
+    assert "Refresh" not in page.get(LIST).headers
+
+
+def test_a_refusal_is_shown_with_the_next_step(page):
+    claim = claims.take(claims.begin(background.configured(), background=True).pk)
+    report = {
+        "questions": 12,
+        "old": {"at_5": 0.9, "at_10": 0.95},
+        "new": {"at_5": 0.5, "at_10": 0.6},
+    }
+    claims.end(claim, Reindexing.State.REFUSED, report=report)
+    text = text_of(page.get(LIST))
+    assert "manage.py reindex --model words-32 --force" in text
+    assert "0.9 and 0.95 before, 0.5 and 0.6" in text
+
+
+def test_two_presses_are_one_change(page, sent):
+    page.post(BUTTONS[0])
+    claims.take(Reindexing.objects.get().pk)
+    assert "going on already" in text_of(page.post(BUTTONS[0], follow=True))
+    assert Reindexing.objects.count() == 1
+    assert "going on already" in text_of(page.post(BUTTONS[1], follow=True))
+
+
+def test_rolling_back_is_a_button_too(page, sent, owner):
+    assert "no earlier space" in text_of(page.post(BUTTONS[1], follow=True))
+    reindex()
+    add(owner, "나중.md", TOPICS[5:6])
+    assert "Back to words-16" in text_of(page.get(LIST))
+    assert "is in use again" in text_of(page.post(BUTTONS[1], follow=True))
+    assert spaces.active().model == "words-16"
+    assert sent[-1] == (queue.REINDEX, Reindexing.objects.get(open=True).pk)
+
+
+@pytest.mark.parametrize("button", BUTTONS)
+def test_staff_without_the_permission_are_refused(button):
+    assert staff("view_embeddingspace").post(button).status_code == 403
+    assert not Reindexing.objects.exists()
+
+
+@pytest.mark.parametrize("button", BUTTONS)
+def test_other_users_and_strangers_are_sent_to_the_sign_in(button, owner):
+    for client in (signed_in(owner), Client()):
+        assert client.post(button).status_code == 302
+    assert spaces.active().model == "words-16"
+    assert not Reindexing.objects.exists()
+
+
+def test_staff_who_only_look_see_no_buttons():
+    text = text_of(staff("view_embeddingspace").get(LIST))
+    assert BUTTONS[0] not in text
+
+
+def test_staff_with_the_permission_may_change_over(sent):
+    client = staff("view_embeddingspace", "change_embeddingspace")
+    assert client.post(BUTTONS[0]).status_code == 302
+    assert Reindexing.objects.get().background
+
+
+@pytest.mark.parametrize("button", BUTTONS)
+def test_looking_at_an_address_changes_nothing(page, button):
+    assert page.get(button).status_code == 405
+
+
+def test_a_change_goes_on_in_slices_so_that_uploads_come_in_between(sent, monkeypatch):
+    monkeypatch.setattr(background, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(fill, "BATCH", 4)
+    run = background.start(background.configured())
+    reindex_task(run.pk)
+    run.refresh_from_db()
+    assert (run.open, run.claim, run.attempts) == (True, None, 0)
+    assert sent[-1] == (queue.REINDEX, run.pk)
+    monkeypatch.setattr(background, "SLICE_SECONDS", 60.0)
+    reindex_task(run.pk)
+    assert spaces.active().model == "words-32"
+
+
+def test_a_change_whose_worker_was_killed_is_sent_again(sent):
+    run = background.start(background.configured())
+    claims.take(run.pk)
+    background.sweep()
+    assert len(sent) == 1
+    Reindexing.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    background.sweep()
+    assert sent[-1] == (queue.REINDEX, run.pk)
+    assert len(sent) == 2
+    reindex_task(run.pk)
+    assert spaces.active().model == "words-32"
+
+
+def test_a_change_that_kills_its_worker_again_and_again_ends(sent):
+    run = background.start(background.configured())
+    past = timezone.now() - timedelta(seconds=1)
+    Reindexing.objects.update(attempts=background.MAX_ATTEMPTS, claim=None, lease_until=past)
+    background.sweep()
+    run.refresh_from_db()
+    assert (run.open, run.state) == (False, "failed")
+
+
+def test_a_model_that_does_not_answer_is_tried_again_and_then_given_up(
+    sent, embedding_server, page
+):
+    embedding_server.refuse_after(0)
+    run = background.start(background.configured())
+    for _ in range(background.MAX_ATTEMPTS):
+        reindex_task(run.pk)
+    run.refresh_from_db()
+    assert (run.state, run.error) == ("failed", "embedder_failed")
+    assert spaces.active().model == "words-16"
+    assert "Failed" in text_of(page.get(LIST))
+
+
+def test_a_message_for_a_change_that_is_over_does_nothing(sent):
+    reindex_task(4711)
+    assert not Reindexing.objects.exists()

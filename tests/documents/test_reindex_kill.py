@@ -1,0 +1,154 @@
+"""A real process at work on a change is killed with SIGKILL, and the next one ends whole."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from django.db import connection
+
+from documents import spaces
+from documents.models import Chunk, EmbeddingSpace, Reindexing
+from documents.reindexing import claims, graph
+from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
+from tests.support import ROOT, wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PROCESS = textwrap.dedent(
+    """
+    import sys
+    import django
+    from django.conf import settings
+    settings.DATABASES["default"]["NAME"] = sys.argv[1]
+    django.setup()
+    from dataclasses import replace
+    from datetime import timedelta
+    from django.core.management import call_command
+    from documents import progress
+    from documents.reindexing import claims, fill, swap
+    from rag.config import Endpoint
+    url = sys.argv[2]
+    settings.RAG = replace(settings.RAG, embedding_endpoint=Endpoint(url, "words-16"))
+    claims.LEASE = timedelta(seconds=1.5)
+    progress.HEARTBEAT_SECONDS = 0.3
+    fill.BATCH = 4
+    forward = swap.forward
+    def told(*args, **options):
+        if "stop-before-swap" in sys.argv:
+            print("swapping", flush=True)
+            import threading; threading.Event().wait()
+        return forward(*args, **options)
+    swap.forward = told
+    call_command("reindex", model="words-32", base_url=url, languages="*")
+    """
+)
+
+
+@pytest.fixture(autouse=True)
+def library(owner, settings, embedding_server, sent):
+    configure(settings, embedding_server, "words-16")
+    return [add(owner, f"규정 {number}.md", TOPICS[number : number + 2]) for number in range(3)]
+
+
+def start(server, *words):
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "nura.settings.test"}
+    name = str(connection.settings_dict["NAME"])
+    return subprocess.Popen(
+        [sys.executable, "-c", PROCESS, name, server.url, *words],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def kill(process):
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def wait_for_lease():
+    wait_until(lambda: not Reindexing.objects.filter(lease_until__gte=claims.Now()).exists())
+
+
+@pytest.mark.parametrize("requests", [2, 4])
+def test_a_run_killed_midway_is_ended_by_the_next_with_each_chunk_embedded_once(
+    embedding_server, requests
+):
+    embedding_server.hold_after(requests)
+    process = start(embedding_server)
+    assert embedding_server.held.wait(60)
+    kill(process)
+    space = EmbeddingSpace.objects.get(model="words-32")
+    kept = vectors_of(space)
+    assert len(kept) == 4 * (requests - 1)  # the first request told the width
+    assert spaces.active().model == "words-16"
+    embedding_server.release()
+    wait_for_lease()
+    text = reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    assert "in use" in text
+    assert vectors_of(space) == set(Chunk.objects.values_list("pk", flat=True))
+    texts = set(Chunk.objects.values_list("text", flat=True))
+    counted = embedding_server.embedded["words-32"]
+    assert {text: counted[text] for text in texts} == of_each(texts)
+    assert Reindexing.objects.count() == 1
+
+
+def of_each(texts):
+    """How often each text stands in the library."""
+    stored = list(Chunk.objects.values_list("text", flat=True))
+    return {text: stored.count(text) for text in texts}
+
+
+def test_a_run_killed_right_before_the_swap_swaps_the_next_time(embedding_server):
+    process = start(embedding_server, "stop-before-swap")
+    for line in process.stdout:
+        if "swapping" in line:
+            break
+    kill(process)
+    assert spaces.active().model == "words-16"
+    before = embedding_server.count("words-32")[0]
+    wait_for_lease()
+    reindex(model="words-32", base_url=embedding_server.url, languages="*")
+    assert spaces.active().model == "words-32"
+    chunks = Chunk.objects.values_list("text", flat=True)
+    assert max(embedding_server.embedded["words-32"][text] for text in chunks) <= 3
+    assert embedding_server.count("words-32")[0] > before  # the questions of the comparison
+
+
+def test_an_index_that_was_interrupted_is_made_again(embedding_server, settings):
+    configure(settings, embedding_server, "words-32")
+    space = spaces.of(spaces.engine(settings.RAG).embedder, base_url=embedding_server.url)
+    graph.build(space)
+    with connection.cursor() as cursor:  # what a killed CREATE INDEX CONCURRENTLY leaves
+        cursor.execute(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass",
+            (spaces.index_name(space),),
+        )
+    assert graph._valid(space) is False
+    reindex()
+    assert graph._valid(spaces.active()) is True
+
+
+def test_a_build_that_is_cut_off_leaves_an_index_that_the_next_one_repairs(
+    embedding_server, settings
+):
+    configure(settings, embedding_server, "words-32")
+    space = spaces.of(spaces.engine(settings.RAG).embedder, base_url=embedding_server.url)
+    with connection.cursor() as cursor:
+        # a value of another width in the column makes the build fail after its first phase
+        cursor.execute(
+            "INSERT INTO documents_chunkembedding (chunk_id, space_id, document_id, vector)"
+            " SELECT id, %s, document_id, '[1,2]'::halfvec FROM documents_chunk LIMIT 1",
+            (space.pk,),
+        )
+    with pytest.raises(Exception, match="dimensions"):
+        graph.build(space)
+    assert graph._valid(space) is False
+    space.embeddings.all().delete()
+    graph.build(space)
+    assert graph._valid(space) is True
