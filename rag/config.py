@@ -44,6 +44,8 @@ class RagConfig:
     chunk_size: int = 1000
     chunk_overlap: int = 200
     bm25_weight: float = 1.0
+    mmr_lambda: float = 0.7
+    """What relevance weighs in MMR against likeness to what is chosen already, 0..1."""
     gate_threshold: float = 0.5
     history_pairs: int = 10
     history_message_characters: int = 500

@@ -73,6 +73,8 @@ class Pipeline:
         if turn.kind is not QuestionType.SMALLTALK and question.scope.document_ids:
             yield Status("retrieve", {"documents": len(question.scope.document_ids)})
             await self._retrieve(turn, store)
+        if filters := tracing.filters_of(turn.trace):
+            yield Status("filter", filters)
         if fallback := turn.trace.get("fallback"):
             yield Status("fallback", dict(fallback) if isinstance(fallback, Mapping) else {})
         if turn.sources:

@@ -1,6 +1,7 @@
 """One search: plan, legs, strategy, choice, gate."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -8,11 +9,11 @@ from rag.config import RagConfig
 from rag.language import dense_weight
 from rag.ports import Embedder, PassageStore, Reranker
 from rag.query.about import is_about_documents
-from rag.retrieval import filtered, gate, plan, rerank
+from rag.retrieval import filtered, gate, plan, rerank, rescore
 from rag.retrieval.legs import Legs
 from rag.retrieval.similarity import KNOWN
 from rag.retrieval.strategies import STRATEGIES
-from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, Scope
+from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, Scope, StrategyName
 
 NO_WISHES = plan.Wishes()
 
@@ -38,18 +39,18 @@ class Searcher:
         """
         started = time.perf_counter()
         made = plan.make(query, scope, wishes, usual_k=self.config.top_k)
-        ask = partial(self._found, reranker=self.reranker if wishes.rerank else None)
+        ask = partial(self._found, reranked=wishes.rerank)
         given = wishes.filters is not None
         found = ask(made, store) if given else filtered.search(made, store, ask)
         total = round((time.perf_counter() - started) * 1000, 2)
         return replace(found, timings_ms={**found.timings_ms, "total": total})
 
-    def _found(self, made: Plan, store: PassageStore, reranker: Reranker | None) -> Retrieval:
+    def _found(self, made: Plan, store: PassageStore, *, reranked: bool) -> Retrieval:
         if not made.scope.document_ids:
             return Retrieval(made, (), Gate(0.0, self.config.gate_threshold))
         if is_about_documents(made.standalone_query, made.scope):
             return self._opening(made, store)
-        return self._ranked(made, store, reranker)
+        return self._ranked(made, store, reranked=reranked)
 
     def _opening(self, made: Plan, store: PassageStore) -> Retrieval:
         """A question on whole documents: their first passages answer it, in their own order."""
@@ -57,20 +58,15 @@ class Searcher:
         hits = tuple(Hit(passage, 1.0, {"opening": 1.0, "relevance": 1.0}) for passage in passages)
         return Retrieval(made, hits, Gate(1.0 if hits else 0.0, self.config.gate_threshold))
 
-    def _ranked(self, made: Plan, store: PassageStore, reranker: Reranker | None) -> Retrieval:
-        legs = Legs(made.standalone_query, store, self.embedder)
-        weight = self.config.bm25_weight
-        ordered = STRATEGIES[made.strategy](legs, made.top_k, bm25_weight=weight)
+    def _ranked(self, made: Plan, store: PassageStore, *, reranked: bool) -> Retrieval:
+        unrelated = self.config.embedding_unrelated or 0.0
+        legs = Legs(made.standalone_query, store, self.embedder, unrelated=unrelated)
+        hits = STRATEGIES[made.strategy](legs, made.top_k, self.config)
         started = time.perf_counter()
-        hits = rerank.choose(
-            made.standalone_query,
-            ordered,
-            made.top_k,
-            reranker=reranker,
-            several=made.needs_multi_doc,
-        )
-        if reranker is not None:
-            legs.timings_ms["rerank"] = round((time.perf_counter() - started) * 1000, 2)
+        if reranked:
+            hits = self._reranked(made, legs, hits)
+        hits = rerank.choose(hits, made.top_k, several=made.needs_multi_doc)
+        legs.timings_ms["rerank"] = round((time.perf_counter() - started) * 1000, 2)
         asked = _asked(made, legs)
         talk = made.question_type is QuestionType.SMALLTALK
         score = 0.0 if talk else gate.score(asked, [*legs.lexical, *legs.dense])
@@ -80,6 +76,15 @@ class Searcher:
             gate=Gate(score, self.config.gate_threshold),
             timings_ms=legs.timings_ms,
         )
+
+    def _reranked(self, made: Plan, legs: Legs, hits: Sequence[Hit]) -> Sequence[Hit]:
+        """By the model where there is one; else fused candidates by what they hold."""
+        if self.reranker is not None and hits:
+            pool = hits[: made.top_k * rerank.POOL]
+            return self.reranker.rerank(made.standalone_query, pool, len(pool))
+        if made.strategy is StrategyName.RRF:
+            return rescore.order(legs, hits, bm25_weight=self.config.bm25_weight)
+        return hits
 
 
 def _asked(made: Plan, legs: Legs) -> gate.Question:

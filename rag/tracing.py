@@ -1,5 +1,7 @@
 """What an answer's trace keeps of a search, as plain JSON, and usage where no server counted it."""
 
+from collections.abc import Mapping
+
 from rag.generation.brief import Brief
 from rag.types import Hit, Plan, Retrieval, Usage
 
@@ -19,6 +21,14 @@ def of_retrieval(found: Retrieval) -> dict[str, object]:
         },
         "search_ms": dict(found.timings_ms),
     }
+
+
+def filters_of(trace: Mapping[str, object]) -> dict[str, dict[str, str]]:
+    """The filters in force and those dropped, as far as there are any."""
+    plan = trace.get("plan")
+    names = ("filters", "dropped_filters")
+    found = {name: plan.get(name) for name in names} if isinstance(plan, Mapping) else {}
+    return {name: dict(told) for name, told in found.items() if told}
 
 
 def estimated_usage(brief: Brief, characters: int) -> Usage:

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from documents import lexical
 from documents.searching import passages
 from documents.searching.database import Search, numbers
-from rag.retrieval.bm25 import K1, B, coverage_weight, idf
+from rag.retrieval.bm25 import (
+    K1,
+    LEAST_EMPHASIS,
+    REFERENCE_LENGTH,
+    B,
+    coverage_weight,
+    idf,
+    term_weight,
+)
 from rag.types import Hit
 
 Figures = NDArray[np.float64]
@@ -30,6 +38,9 @@ INDEX_COST = 1500
 
 FIRST = 4
 """In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
+
+EMPHASISED = term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
+"""What a term weighs at least that stands in the title, the section or the first words."""
 
 WALK = """
     SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks}
@@ -72,7 +83,7 @@ class _Weights:
         pairs = list(zip(counts, held, strict=True))
         return cls(
             np.array([count * idf(df, size) for count, df in pairs]),
-            np.array([coverage_weight(df, size) for _, df in pairs]),
+            np.array([coverage_weight(df, size) if count >= 1 else 0.0 for count, df in pairs]),
         )
 
 
@@ -106,7 +117,8 @@ def best(search: Search, terms: Mapping[str, float], limit: int) -> list[Hit]:
     found = found.above(bar)
     coverage = dict(zip(found.keys.tolist(), found.coverage.tolist(), strict=True))
     rows = _scored(search, BEST, query, found.keys, found.base, limit)
-    return [_hit(row, coverage[row[0]]) for row in rows]
+    most = float(weights.score.sum()) * (K1 + 1)
+    return [_hit(row, most, coverage[row[0]]) for row in rows]
 
 
 def _bar(lower: Figures, limit: int) -> float:
@@ -150,9 +162,10 @@ def _walked(search: Search, terms: Mapping[str, float]) -> tuple[_Weights, _Foun
     once, twice = _term_weights(lengths)
     several = weights.score @ (marks > 1)
     base = once * (weights.score @ (marks > 0))
-    coverage = weights.coverage @ (marks > 0) / weights.coverage.sum()
+    coverage = weights.coverage @ (marks > 0) / (weights.coverage.sum() or 1.0)
+    least = np.minimum(twice, EMPHASISED)
     found = _Found(
-        keys, base, base + (twice - once) * several, base + (K1 + 1 - once) * several, coverage
+        keys, base, base + (least - once) * several, base + (K1 + 1 - once) * several, coverage
     )
     return weights, found
 
@@ -174,19 +187,26 @@ def _indexed(search: Search, terms: Mapping[str, float]) -> tuple[_Weights, _Fou
     keys, place = np.unique(np.concatenate(held), return_inverse=True)
     lengths = np.zeros(len(keys))
     lengths[place] = np.concatenate([numbers(row[1], ">i4") for row in rows])
-    total = np.bincount(place, np.repeat(weights.score, counts), len(keys))
+    total = np.bincount(place, np.repeat(weights.score, counts), len(keys)).astype(np.float64)
     coverage = np.bincount(place, np.repeat(weights.coverage, counts), len(keys))
-    base = _term_weights(lengths)[0] * total
-    found = _Found(keys, base, base, (K1 + 1) * total, coverage / weights.coverage.sum())
+    once = _term_weights(lengths)[0]
+    found = _Found(
+        keys=keys,
+        base=once * total,
+        lower=np.minimum(once, EMPHASISED) * total,
+        upper=(K1 + 1) * total,
+        coverage=coverage / (weights.coverage.sum() or 1.0),
+    )
     return weights, found
 
 
 def _term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
     """`rag.retrieval.bm25.term_weight` of a term that stands once, and twice."""
-    norm = K1 * (1 - B + B * lengths / lexical.REFERENCE_LENGTH)
+    norm = K1 * (1 - B + B * lengths / REFERENCE_LENGTH)
     return (K1 + 1) / (1 + norm), 2 * (K1 + 1) / (2 + norm)
 
 
-def _hit(row: tuple[Any, ...], coverage: float) -> Hit:
+def _hit(row: tuple[Any, ...], most: float, coverage: float) -> Hit:
     score = float(row[passages.WIDTH])
-    return Hit(passages.passage(row), score, {"bm25": score, "coverage": coverage})
+    scores = {"bm25": score, "share": score / most, "coverage": coverage}
+    return Hit(passages.passage(row), score, scores)

@@ -22,6 +22,7 @@ def build() -> RagConfig:
         chunk_size=size,
         chunk_overlap=env.integer("NURA_CHUNK_OVERLAP", min(200, size // 2), most=size // 2),
         bm25_weight=env.decimal("NURA_BM25_WEIGHT", 1.0, most=100.0),
+        mmr_lambda=env.decimal("NURA_MMR_LAMBDA", 0.7, most=1.0),
         gate_threshold=env.decimal("NURA_GATE_THRESHOLD", 0.5, most=1.0),
         history_pairs=env.integer("MAX_CONVERSATION_HISTORY", 10, most=100),
     )

@@ -25,14 +25,17 @@ T = TypeVar("T")
 class Legs:
     """Lazy lexical and dense candidates.
 
-    `weight` is how far the embedder knows the question's language, 0..1.
+    `weight` is how far the embedder knows the question's language, 0..1; `unrelated` the cosine
+    that it gives to texts that have nothing to do with each other.
     """
 
     query: str
     store: PassageStore
     embedder: Embedder
+    unrelated: float = 0.0
     depth: int = DEPTH
     timings_ms: dict[str, float] = field(default_factory=dict)
+    _vectors: dict[int, Sequence[float] | None] = field(default_factory=dict)
 
     @functools.cached_property
     def weight(self) -> float:
@@ -58,11 +61,26 @@ class Legs:
         """
         if not self.weight:
             return ()
-        vector = self._timed("embed", lambda: self.embedder.embed_query(self.query))
-        known = self.embedder.languages
+        vector, known = self.vector, self.embedder.languages
         return self._timed(
-            "similar", lambda: similarity.search(self.store, vector, known, self.depth)
+            "similar",
+            lambda: similarity.search(
+                self.store, vector, known, self.depth, unrelated=self.unrelated
+            ),
         )
+
+    @functools.cached_property
+    def vector(self) -> Sequence[float]:
+        """The question's own vector."""
+        return self._timed("embed", lambda: self.embedder.embed_query(self.query))
+
+    def vectors(self, hits: Sequence[Hit]) -> Mapping[int, Sequence[float]]:
+        """The vectors of passages by key, of those that have one; read once."""
+        missing = [hit.passage.key for hit in hits if hit.passage.key not in self._vectors]
+        if missing:
+            found = self._timed("vectors", lambda: self.store.vectors(missing))
+            self._vectors.update({key: found.get(key) for key in missing})
+        return {key: vector for key, vector in self._vectors.items() if vector is not None}
 
     @functools.cached_property
     def fusion_weight(self) -> float:

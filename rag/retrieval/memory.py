@@ -63,11 +63,12 @@ class MemoryStore:
         average = sum(self._lengths) / total if total else 0.0
         scores: dict[int, float] = defaultdict(float)
         covered: dict[int, float] = defaultdict(float)
-        weight_of_all = 0.0
+        weight_of_all = most = 0.0
         for term, wanted in terms.items():
             postings = self._postings.get(term, {})
             share = bm25.coverage_weight(len(postings), total) if wanted >= 1 else 0.0
             weight_of_all += share
+            most += wanted * bm25.idf(len(postings), total) * (bm25.K1 + 1)
             for key, (count, emphasis) in postings.items():
                 weight = bm25.term_weight(count, self._lengths[key], average, emphasis)
                 scores[key] += wanted * bm25.idf(len(postings), total) * weight
@@ -76,7 +77,11 @@ class MemoryStore:
             Hit(
                 self._passages[key],
                 score,
-                {"bm25": score, "coverage": covered[key] / (weight_of_all or 1.0)},
+                {
+                    "bm25": score,
+                    "share": score / most,
+                    "coverage": covered[key] / (weight_of_all or 1.0),
+                },
             )
             for key, score in sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:limit]
         ]

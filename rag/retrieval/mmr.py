@@ -6,42 +6,55 @@ Relevance against likeness to what is chosen already (Carbonell and Goldstein 19
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from rag.types import Hit
 
-LAMBDA = 0.7
 _WORD = re.compile(r"\w+")
+Likeness = Callable[[int, int], float]
 
 
-def select(hits: Sequence[Hit], limit: int, *, balance: float = LAMBDA) -> list[Hit]:
+def select(
+    hits: Sequence[Hit],
+    limit: int,
+    *,
+    balance: float,
+    vectors: Mapping[int, Sequence[float]],
+) -> list[Hit]:
     """The best `limit` hits by `balance` * relevance - (1 - balance) * likeness to any chosen one.
 
-    Relevance is the score scaled to its best; likeness is the cosine of word counts, because
-    vectors stay in the store and a repeated passage repeats its words in any language.
+    Relevance is the score scaled to its best. Likeness is the cosine of the unit `vectors` (by
+    key) where every hit has one, else of word counts: a repeated passage repeats its words in any
+    language.
     """
+    like = _by_vectors(hits, vectors) or _by_words(hits)
     best = max((hit.score for hit in hits), default=0.0)
-    left = [(hit, hit.score / best if best > 0 else 0.0, _words(hit)) for hit in hits]
-    likeness = [0.0] * len(left)
+    relevance = [hit.score / best if best > 0 else 0.0 for hit in hits]
+    nearest = [0.0] * len(hits)
+    left = list(range(len(hits)))
     chosen: list[Hit] = []
     while left and len(chosen) < limit:
-        gains = [
-            balance * relevance - (1 - balance) * like
-            for (_, relevance, _), like in zip(left, likeness, strict=True)
-        ]
-        index = gains.index(max(gains))
-        hit, _, words = left.pop(index)
-        likeness.pop(index)
-        chosen.append(hit)
-        likeness = [
-            max(like, _cosine(words, other))
-            for (_, _, other), like in zip(left, likeness, strict=True)
-        ]
+        place = max(left, key=lambda i: (balance * relevance[i] - (1 - balance) * nearest[i], -i))
+        left.remove(place)
+        chosen.append(hits[place])
+        for other in left:
+            nearest[other] = max(nearest[other], like(place, other))
     return chosen
 
 
-def _words(hit: Hit) -> Counter[str]:
-    return Counter(_WORD.findall(hit.passage.text.lower()))
+def _by_vectors(hits: Sequence[Hit], vectors: Mapping[int, Sequence[float]]) -> Likeness | None:
+    if not hits or any(hit.passage.key not in vectors for hit in hits):
+        return None
+    rows = np.asarray([vectors[hit.passage.key] for hit in hits], dtype=np.float32)
+    cosines = rows @ rows.T
+    return lambda one, other: float(cosines[one, other])
+
+
+def _by_words(hits: Sequence[Hit]) -> Likeness:
+    counts = [Counter(_WORD.findall(hit.passage.text.lower())) for hit in hits]
+    return lambda one, other: _cosine(counts[one], counts[other])
 
 
 def _cosine(one: Counter[str], other: Counter[str]) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from rag.language import dense_weight
 from rag.ports import PassageStore
@@ -12,11 +13,25 @@ KNOWN = 0.3
 
 
 def search(
-    store: PassageStore, vector: Sequence[float], languages: AbstractSet[str], limit: int
+    store: PassageStore,
+    vector: Sequence[float],
+    languages: AbstractSet[str],
+    limit: int,
+    *,
+    unrelated: float = 0.0,
 ) -> list[Hit]:
-    """The nearest passages whose language the embedder knows."""
+    """The nearest passages whose language the embedder knows, with their `closeness`."""
     return [
-        hit
+        close(hit, hit.score, unrelated)
         for hit in store.similar(vector, limit)
         if dense_weight(hit.passage.text, languages) >= KNOWN
     ]
+
+
+def close(hit: Hit, cosine: float, unrelated: float) -> Hit:
+    """The hit with its cosine, and how much of the way from unrelated (0) to equal (1) that is.
+
+    Models differ in what texts have for a cosine that have nothing to do with each other.
+    """
+    closeness = max(0.0, (cosine - unrelated) / (1.0 - unrelated))
+    return replace(hit, scores={**hit.scores, "similarity": cosine, "closeness": closeness})

@@ -124,7 +124,7 @@ def test_the_kind_of_a_question_decides_its_plan(library, query, kind):
 def test_a_comparison_shows_several_documents():
     one, other = uuid4(), uuid4()
     hits = [hit(i, document=one) for i in range(6)] + [hit(9, document=other)]
-    chosen = rerank.choose("q", hits, 4, reranker=None, several=True)
+    chosen = rerank.choose(hits, 4, several=True)
     assert {h.passage.document_id for h in chosen} == {one, other}
     assert [h.passage.key for h in chosen] == [0, 1, 2, 9]
 
@@ -145,9 +145,25 @@ def test_a_leg_without_weight_changes_nothing():
     assert [h.passage.key for h in fused] == [1]
 
 
+def order_of(hits, balance=0.7, vectors=None):
+    return [h.passage.key for h in mmr.select(hits, 3, balance=balance, vectors=vectors or {})]
+
+
 def test_mmr_puts_a_repeated_passage_back():
     hits = [hit(1, 1.0, text="a b c d"), hit(2, 0.99, text="a b c d"), hit(3, 0.9, text="e f g h")]
-    assert [h.passage.key for h in mmr.select(hits, 3)] == [1, 3, 2]
+    assert order_of(hits) == [1, 3, 2]
+
+
+def test_mmr_compares_vectors_where_all_passages_have_one():
+    hits = [hit(1, 1.0, text="a"), hit(2, 0.99, text="b"), hit(3, 0.9, text="a")]
+    vectors = {1: [1.0, 0.0], 2: [1.0, 0.0], 3: [0.0, 1.0]}
+    assert order_of(hits, vectors=vectors) == [1, 3, 2]
+    assert order_of(hits, vectors={1: [1.0, 0.0]}) == [1, 2, 3]
+
+
+def test_the_balance_of_mmr_is_a_setting():
+    hits = [hit(1, 1.0, text="a b c d"), hit(2, 0.99, text="a b c d"), hit(3, 0.9, text="e f g h")]
+    assert order_of(hits, balance=1.0) == [1, 2, 3]
 
 
 def test_a_stuffed_passage_wins_at_most_its_own_place(library):
