@@ -13,6 +13,7 @@ logger = logging.getLogger(__name__)
 
 INGEST = "documents.tasks.ingest_document"
 REINDEX = "documents.tasks.reindex"
+WARM = "documents.tasks.warm"
 
 
 def enqueue_on_commit(document_id: UUID) -> None:
@@ -28,6 +29,11 @@ def enqueue(document_id: UUID, *, delay: float = 0.0) -> None:
 def enqueue_reindexing(pk: int, *, delay: float = 0.0) -> None:
     """Send a change of the embedding model now, or `delay` seconds later."""
     _send(REINDEX, pk, delay)
+
+
+def enqueue_warming(space: int) -> None:
+    """Let a worker that answers load the model of a space before it is needed."""
+    _send(WARM, space, 0.0)
 
 
 def _send(task: str, key: str | int, delay: float) -> None:

@@ -55,7 +55,7 @@ def for_writing() -> tuple[EmbeddingSpace, RagConfig]:
     May load the model or ask its endpoint. Raises `EmbedderFailed`.
     """
     space = active()
-    if space is None or _gives_way(space):
+    if space is None or not has_vectors(space):
         space = active_space(engine(settings.RAG).embedder)
     return space, config_of(space)
 
@@ -69,10 +69,13 @@ def note_address() -> None:
 
 def active_space(embedder: Embedder) -> EmbeddingSpace:
     """The active space, made for this embedder where there is none or only one without vectors."""
+    names = {"model": embedder.name, "dimensions": embedder.dimensions}  # before the lock: it loads
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         now = active()
-        if now and (_is_of(now, embedder) or has_vectors(now)):
+        if now and (
+            has_vectors(now) or names == {"model": now.model, "dimensions": now.dimensions}
+        ):
             return now
         space = of(embedder, base_url=address(settings.RAG.embedding_endpoint))
         EmbeddingSpace.objects.filter(active=True).update(active=False)
@@ -185,7 +188,3 @@ def pending() -> str:
 def _gives_way(space: EmbeddingSpace) -> bool:
     """Whether the model of the settings takes its place at once, as nothing is embedded yet."""
     return space.model != model_name(settings.RAG) and not has_vectors(space)
-
-
-def _is_of(space: EmbeddingSpace, embedder: Embedder) -> bool:
-    return (space.model, space.dimensions) == (embedder.name, embedder.dimensions)

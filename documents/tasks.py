@@ -24,6 +24,12 @@ def reindex(pk: int) -> None:
 
 
 @shared_task
+def warm(space: int) -> None:
+    """Load the model of a space."""
+    background.warm(space)
+
+
+@shared_task
 def sweep_ingests() -> None:
     """Pick up what was lost."""
     sweeper.sweep()

@@ -10,11 +10,12 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from documents import queue, spaces
+from documents.models import EmbeddingSpace
 from documents.reindexing import claims, swap, unrelated, work
 from documents.reindexing.claims import Claim, ReindexLostError, Wish
 from documents.reindexing.models import Reindexing
-from rag.errors import NuraError
-from rag.factory import model_name
+from rag.errors import EmbedderFailed, NuraError
+from rag.factory import engine, model_name
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +92,19 @@ def go_on(pk: int) -> None:
     except (OperationalError, InterfaceError) as error:
         connection.close()
         _failed(claim, type(error).__name__, error)
+
+
+def warm(pk: int) -> None:
+    """Load the model of the space, so that the first question after the swap does not wait."""
+    space = EmbeddingSpace.objects.filter(pk=pk).first()
+    if space is None:
+        return
+    config = spaces.config_of(space)
+    connection.close()
+    try:
+        engine(config).warm()
+    except EmbedderFailed:
+        logger.warning("%s could not be warmed", space, exc_info=True)
 
 
 def sweep() -> None:

@@ -20,17 +20,25 @@ def build(space: EmbeddingSpace) -> None:
     if space.dimensions > spaces.WIDEST_INDEX:
         return
     valid = _valid(space)
-    with connection.cursor() as cursor:
-        if valid is False:
-            cursor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {spaces.index_name(space)}")
-        if not valid:
-            cursor.execute(spaces.index_statement(space, "INDEX CONCURRENTLY"))
+    if valid is False:
+        drop(space)
+    if not valid:
+        _patiently(spaces.index_statement(space, "INDEX CONCURRENTLY"))
 
 
 def drop(space: EmbeddingSpace) -> None:
     """Drop the index. Outside of any transaction."""
+    _patiently(f"DROP INDEX CONCURRENTLY IF EXISTS {spaces.index_name(space)}")
+
+
+def _patiently(statement: str) -> None:
+    """Without the time limit that the database may set for statements."""
     with connection.cursor() as cursor:
-        cursor.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {spaces.index_name(space)}")
+        cursor.execute("SET statement_timeout = 0")
+        try:
+            cursor.execute(statement)
+        finally:
+            cursor.execute("RESET statement_timeout")
 
 
 def _valid(space: EmbeddingSpace) -> bool | None:

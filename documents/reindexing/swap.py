@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 from documents import spaces
 from documents.models import ChunkEmbedding, EmbeddingSpace
 from documents.reindexing import fill, graph
+from documents.reindexing.models import Reindexing
 
 DELETED_AT_ONCE = 10_000
 
@@ -55,8 +56,9 @@ def previous() -> EmbeddingSpace | None:
 
 
 def drop_inactive() -> list[EmbeddingSpace]:
-    """Delete the vectors of all spaces that are not in use; those spaces."""
-    gone = list(EmbeddingSpace.objects.filter(active=False))
+    """Delete the vectors of all spaces that are neither in use nor being filled; those spaces."""
+    unused = EmbeddingSpace.objects.filter(active=False)
+    gone = list(unused.exclude(reindexings__in=Reindexing.objects.filter(open=True)))
     for space in gone:
         graph.drop(space)
         rows = ChunkEmbedding.objects.filter(space=space)

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Protocol
 
-from documents import spaces
+from documents import queue, spaces
 from documents.models import Chunk, EmbeddingSpace
 from documents.progress import Heartbeat
 from documents.reindexing import claims, comparison, fill, graph, questions, swap, unrelated
@@ -95,6 +95,7 @@ def carry_out(claim: Claim, teller: Teller, options: Options) -> Reindexing.Stat
         work.fill()
         work.enter(State.INDEXING)
         graph.build(work.space)
+        queue.enqueue_warming(work.space.pk)
         report = _compared(work, options)
         if report and report.falls and not options.force:
             claims.end(claim, State.REFUSED, report=report.as_json())

@@ -228,6 +228,7 @@ CELERY_TASK_ROUTES = {
     "chats.tasks.search": {"queue": "answers"},
     "chats.tasks.sweep_runs": {"queue": "answers"},
     "documents.tasks.sweep_ingests": {"queue": "answers"},
+    "documents.tasks.warm": {"queue": "answers"},
 }
 CELERY_BEAT_SCHEDULE = {
     "runs": {

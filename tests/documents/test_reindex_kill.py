@@ -92,16 +92,15 @@ def test_a_run_killed_midway_is_ended_by_the_next_with_each_chunk_embedded_once(
     text = reindex(model="words-32", base_url=embedding_server.url, languages="*")
     assert "in use" in text
     assert vectors_of(space) == set(Chunk.objects.values_list("pk", flat=True))
-    texts = set(Chunk.objects.values_list("text", flat=True))
-    counted = embedding_server.embedded["words-32"]
-    assert {text: counted[text] for text in texts} == of_each(texts)
+    assert passages(embedding_server) == Chunk.objects.count()
     assert Reindexing.objects.count() == 1
 
 
-def of_each(texts):
-    """How often each text stands in the library."""
-    stored = list(Chunk.objects.values_list("text", flat=True))
-    return {text: stored.count(text) for text in texts}
+def passages(server):
+    """How many chunks the new model embedded in all; questions do not count."""
+    ends = tuple(Chunk.objects.values_list("text", flat=True))
+    counted = server.embedded["words-32"]
+    return sum(count for text, count in counted.items() if text.endswith(ends))
 
 
 def test_a_run_killed_right_before_the_swap_swaps_the_next_time(embedding_server):
@@ -111,13 +110,10 @@ def test_a_run_killed_right_before_the_swap_swaps_the_next_time(embedding_server
             break
     kill(process)
     assert spaces.active().model == "words-16"
-    before = embedding_server.count("words-32")[0]
     wait_for_lease()
     reindex(model="words-32", base_url=embedding_server.url, languages="*")
     assert spaces.active().model == "words-32"
-    chunks = Chunk.objects.values_list("text", flat=True)
-    assert max(embedding_server.embedded["words-32"][text] for text in chunks) <= 3
-    assert embedding_server.count("words-32")[0] > before  # the questions of the comparison
+    assert passages(embedding_server) == Chunk.objects.count()
 
 
 def test_an_index_that_was_interrupted_is_made_again(embedding_server, settings):

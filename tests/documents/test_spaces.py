@@ -4,6 +4,8 @@ from django.db import transaction
 from documents import ingest, spaces
 from documents.models import Document, EmbeddingSpace
 from documents.store import ScopedStore
+from nura import diagnosis, preparation
+from nura.diagnosis import State
 from rag.factory import engine
 from tests.documents.changing import add, configure, text_of
 from tests.documents.conftest import upload
@@ -55,6 +57,28 @@ def test_with_vectors_another_model_in_the_settings_changes_nothing_and_is_told(
     hits = ScopedStore([document.pk], space=used.space).similar(vector, 3)
     assert len(hits) == 3
     assert "words-32" not in embedding_server.embedded
+
+
+def test_the_doctor_and_the_start_name_the_command(owner, settings, embedding_server, caplog):
+    add(owner, "규정.md")
+    assert [finding.state for finding in diagnosis.embedding_space()] == [State.OK]
+    configure(settings, embedding_server, "words-32")
+    (finding,) = diagnosis.embedding_space()
+    assert finding.state is State.WARN
+    assert "manage.py reindex" in finding.detail
+    preparation.tell_of_another_model()
+    assert "manage.py reindex" in caplog.text
+
+
+def test_a_width_that_changed_while_nothing_was_stored_makes_another_space(
+    owner, settings, embedding_server
+):
+    document = add(owner, "규정.md")
+    Document.objects.get(pk=document.pk).chunks.all().delete()
+    embedding_server.widths["words-16"] = 24
+    configure(settings, embedding_server, "words-16", languages=("ko", "en"))
+    add(owner, "지침.md")
+    assert spaces.active().dimensions == 24
 
 
 def test_other_languages_in_the_settings_are_told(owner, settings, embedding_server):

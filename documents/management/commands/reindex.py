@@ -148,9 +148,9 @@ def _wish(options: dict[str, Any]) -> Wish:
     usual = background.configured()
     languages = tuple(sorted(filter(None, options["languages"].replace(" ", "").split(","))))
     if options["model"] in {None, usual.model}:
-        return Wish(
-            usual.model, options["base_url"] or usual.base_url, languages or usual.languages
-        )
+        if options["base_url"] not in {"", usual.base_url}:
+            raise CommandError("NURA_EMBEDDING_BASE_URL says where the model of the settings is.")
+        return Wish(usual.model, usual.base_url, languages or usual.languages)
     return Wish(options["model"], options["base_url"], languages)
 
 
