@@ -95,10 +95,16 @@ class SourceShape(serializers.Serializer[Any]):
 
 
 class ScopeShape(serializers.Serializer[Any]):
-    """The documents an answer could read, and why these."""
+    """The documents an answer could read, and why these.
+
+    `filters` are names that the question gave, field -> names, and that narrowed the search;
+    `dropped_filters` those within which nothing was found.
+    """
 
     document_ids = serializers.ListField(child=serializers.UUIDField())
     reason = serializers.CharField()
+    filters = serializers.DictField(child=serializers.CharField(), default=dict)
+    dropped_filters = serializers.DictField(child=serializers.CharField(), default=dict)
 
 
 class FeedbackShape(serializers.Serializer[Any]):

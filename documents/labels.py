@@ -7,7 +7,8 @@ from uuid import UUID
 from django.db import connection, models, transaction
 
 from documents.names import stem
-from rag.query.names import FIELDS, called
+from rag.query.filters import ALTERNATIVES
+from rag.query.names import FIELDS, called, normalised
 from rag.types import Named
 
 FOUND = """
@@ -34,6 +35,13 @@ class DocumentLabel(models.Model):
 
     def __str__(self) -> str:
         return f"{self.field}: {self.value}"
+
+
+def bearing(field: str, value: str) -> models.Q:
+    """Documents that bear one of the names; `value` holds several as a filter writes them."""
+    names = [normalised(name) for name in value.split(ALTERNATIVES)]
+    rows = DocumentLabel.objects.filter(field=field, name__in=names)
+    return models.Q(pk__in=rows.values("document_id"))
 
 
 def rewrite(document_id: UUID, file_name: str, metadata: Mapping[str, Any]) -> None:

@@ -16,8 +16,12 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from pgvector.django import HalfVectorField, SparseVectorField
 
+from documents.labels import DocumentLabel, bearing
+
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+__all__ = ["DocumentLabel"]
 
 LEXICAL_DIMENSIONS = 1_000_000_000
 """Width of the hashed term space of `ChunkTerms`; pgvector's largest."""
@@ -43,8 +47,11 @@ class DocumentQuerySet(models.QuerySet["Document"]):
         return self.filter(status=Document.Status.PROCESSING)
 
     def described(self, metadata: Mapping[str, str]) -> Self:
-        """Whose metadata holds all these values."""
-        return self.filter(metadata__contains=dict(metadata))
+        """Who bear all these names, or whose metadata holds these values."""
+        rows = self
+        for field, value in metadata.items():
+            rows = rows.filter(Q(metadata__contains={field: value}) | bearing(field, value))
+        return rows
 
     def narrowed(self, status: str = "", q: str = "") -> Self:
         """In one status, with a part of the name; blank narrows nothing."""
@@ -271,5 +278,4 @@ class ChunkEmbedding(models.Model):
         return f"{self.chunk_id} @ {self.space_id}"
 
 
-from documents.labels import DocumentLabel as DocumentLabel  # noqa: E402 - Django looks here
 from documents.reindexing.models import Reindexing as Reindexing  # noqa: E402 - Django looks here

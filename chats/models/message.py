@@ -30,7 +30,8 @@ class Message(models.Model):
     """One message. `parent` is the message it answers or follows; siblings are branches.
 
     `sources` is the snapshot of the evidence as shown (null unless the mode is documents or
-    document), so it outlives the documents. `scope` is `{document_ids, reason}`.
+    document), so it outlives the documents. `scope` is `{document_ids, reason,
+    filters?, dropped_filters?}`.
     """
 
     class Role(models.TextChoices):

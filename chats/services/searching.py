@@ -125,6 +125,7 @@ def describe(retrieval: Retrieval) -> dict[str, Any]:
             "top_k": plan.top_k,
             "needs_multi_doc": plan.needs_multi_doc,
             "filters": dict(plan.filters),
+            "dropped_filters": dict(retrieval.dropped_filters),
             "document_ids": [str(pk) for pk in plan.scope.document_ids],
             "scope_reason": plan.scope.reason,
             "standalone_query": plan.standalone_query,

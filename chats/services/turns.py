@@ -22,7 +22,7 @@ from chats.notices import chat_changed
 from chats.services.chats import create_chat, find_category, find_documents
 from chats.services.dispatch import dispatch
 from documents.models import Document
-from rag import selection
+from rag import selection, tracing
 from rag.types import Scope
 
 logger = structlog.get_logger()
@@ -224,6 +224,7 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
         mode=outcome.mode,
         question_type=outcome.question_type,
         sources=outcome.sources,
+        scope=held.message.scope and held.message.scope | tracing.filters_of(outcome.trace),
         usage=outcome.usage,
         error_code=outcome.error_code,
         error_params=dict(outcome.error_params),

@@ -11,6 +11,11 @@ from rag.query.about import is_about_documents
 from rag.query.filters import Filter
 from rag.types import Plan, QuestionType, Retrieval, Scope, ScopeReason
 
+SURE = 0.8
+"""From that score of the gate on, nobody looks outside."""
+OWN_NAME, ISSUER = 0.6, 0.2
+"""How much more the gate must give to the rest of the question outside of a filter."""
+
 Search = Callable[[Plan, PassageStore], Retrieval]
 
 
@@ -41,23 +46,30 @@ class _Filtered:
     timings_ms: Counter[str] = field(default_factory=Counter)
 
     def search(self) -> Retrieval:
-        """Inside if the rest of the question is found there, or is found nowhere; else outside.
-
-        A document named by its own name keeps the question also with weak evidence.
-        """
+        """Inside, unless the rest of the question is found outside and not, or far less, inside."""
         question, rest = self.made.standalone_query, self._rest()
         inside = self._inside(rest)
+        if inside.gate.score >= SURE:
+            return self._kept(inside)
+        beyond = self._asked(rest, self.made, self.store)
+        if _answers(beyond) and beyond.gate.score > inside.gate.score + self._margin(inside):
+            return self._dropped(self._asked(question, self.made, self.store))
         if _answers(inside):
             return self._kept(inside)
-        weak = self.found.certain and inside.hits
-        if not weak and _answers(self._asked(rest, self.made, self.store)):
-            return self._dropped(self._asked(question, self.made, self.store))
         whole = self._inside(question)
         if _answers(whole):
             return self._kept(whole)
         outside = self._asked(question, self.made, self.store)
         dropped = _answers(outside) or not inside.hits
         return self._dropped(outside) if dropped else self._kept(inside)
+
+    def _margin(self, inside: Retrieval) -> float:
+        """How much better outside must be: a document named by its own name is rarely not meant."""
+        if not inside.hits:
+            return 0.0
+        if self.found.certain:
+            return OWN_NAME
+        return ISSUER if _answers(inside) else 0.0
 
     def _rest(self) -> str:
         """What is asked of the documents named; the whole question where that is nothing."""

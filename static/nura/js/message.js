@@ -57,6 +57,7 @@ export class AnswerView {
   status(data) {
     const key = `step.${data.step}`;
     if (data.step === "fallback") this.warn(t(key));
+    else if (data.step === "filter") this.message.scope = { ...this.message.scope, ...data.detail };
     else if (has(key)) this.showStep(t(key));
   }
 
@@ -91,7 +92,7 @@ export class AnswerView {
     this.step.hidden = true;
     this.stream.finish(message.content);
     this.foot.replaceChildren(
-      ...[this.brokenNote(), sourceCards(message, this.hooks), this.actions() ?? this.switcher.root].filter(Boolean),
+      ...[this.brokenNote(), filterNote(message), sourceCards(message, this.hooks), this.actions() ?? this.switcher.root].filter(Boolean),
     );
   }
 
@@ -131,7 +132,11 @@ export class AnswerView {
       const name = mode === "documents" || mode === "document" ? "badge badge-accent" : "badge";
       parts.push(el("span", { class: name, text: t(`mode.${mode}`) }));
     }
-    if (scope?.reason && scope.document_ids?.length && has(`scope.${scope.reason}`)) {
+    const names = namesOf(scope?.filters);
+    if (names && this.message.sources) {
+      const text = t("filter.kept", { names });
+      parts.push(el("span", { class: "badge msg-kept", title: text }, icon("list-filter", "icon-s"), el("span", { text })));
+    } else if (scope?.reason && scope.document_ids?.length && has(`scope.${scope.reason}`)) {
       parts.push(el("span", { class: "msg-scope", text: tn(`scope.${scope.reason}`, scope.document_ids.length) }));
     }
     if (time) parts.push(el("time", { datetime: time, title: usageText(usage, time), text: shortTime(time) }));
@@ -148,6 +153,21 @@ export class AnswerView {
       });
     return lines.length ? `${this.message.content}\n\n${t("sources")}\n${lines.join("\n")}` : this.message.content;
   }
+}
+
+/** Names that the question gave, as they are read: field -> "one | another". */
+function namesOf(filters) {
+  return Object.values(filters ?? {})
+    .flatMap((names) => names.split(" | "))
+    .map((name) => t("filter.name", { name }))
+    .join(", ");
+}
+
+/** Says that the document named holds nothing and others were searched. */
+function filterNote({ scope, sources }) {
+  const names = namesOf(scope?.dropped_filters);
+  if (!names || !sources) return null;
+  return el("p", { class: "msg-dropped" }, icon("info", "icon-s"), el("span", { text: t("filter.dropped", { names }) }));
 }
 
 function usageText(usage, time) {
