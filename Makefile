@@ -7,7 +7,7 @@ BIN := .venv/bin
 MANAGE := $(BIN)/python manage.py
 CODE := nura chats documents rag tests benchmarks manage.py
 
-.PHONY: run test check fix bench messages setup setup-dev
+.PHONY: run test check fix bench messages setup setup-dev setup-bench
 .DEFAULT_GOAL := run
 
 setup:
@@ -15,6 +15,9 @@ setup:
 
 setup-dev:
 	@$(PYTHON) -m nura.bootstrap dev
+
+setup-bench:
+	@$(PYTHON) -m nura.bootstrap bench
 
 run: setup
 	@exec $(MANAGE) up
@@ -37,7 +40,7 @@ fix: setup-dev
 	$(BIN)/ruff format $(wildcard $(CODE))
 	-$(BIN)/djlint --reformat --quiet templates
 
-bench: setup-dev
+bench: setup-bench
 	@exec $(BIN)/python -m benchmarks
 
 messages: setup-dev

@@ -2,9 +2,9 @@
 
 import argparse
 
-from benchmarks import first_delta, footprint
+from benchmarks import first_delta, footprint, speed
 
-ALL = {"first_delta": first_delta, "footprint": footprint}
+ALL = {"first_delta": first_delta, "footprint": footprint, "speed": speed}
 
 
 def main() -> None:

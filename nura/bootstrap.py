@@ -1,6 +1,7 @@
 """Sets the project up from a bare Python, with the standard library only; speaks on stderr only.
 
-`python -m nura.bootstrap` for what the product runs on, `... dev` for the checks and tests too.
+`python -m nura.bootstrap` for what the product runs on, `... dev` for the checks and tests too,
+`... bench` for all that the benchmarks compare with.
 """
 
 import contextlib
@@ -21,7 +22,11 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "nura-requirements.json"
 LEAST = (3, 11)
-FILES = {"base": ("base.txt", "lock.txt"), "dev": ("base.txt", "lock.txt", "dev.txt")}
+FILES = {
+    "base": ("base.txt", "lock.txt"),
+    "dev": ("base.txt", "lock.txt", "dev.txt"),
+    "bench": ("base.txt", "lock.txt", "dev.txt", "bench.txt"),
+}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -71,8 +76,8 @@ def stamps() -> "dict[str, str]":
 
 
 def remember(kind: str) -> None:
-    """Note what is installed; the tests' requirements include the product's."""
-    kinds = ("base", "dev") if kind == "dev" else ("base",)
+    """Note what is installed; each kind includes those before it."""
+    kinds = list(FILES)[: list(FILES).index(kind) + 1]
     noted = dict(stamps(), **{name: digest(name) for name in kinds})
     draft = STAMP.with_suffix(".new")
     draft.write_text(json.dumps(noted), encoding="ascii")

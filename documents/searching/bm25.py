@@ -42,6 +42,13 @@ FIRST = 4
 EMPHASISED = term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
 """What a term weighs at least that stands in the title, the section or the first words."""
 
+TOGETHER = 5
+PATTERNS = lexical.BASE**TOGETHER
+"""Marks are looked up in tables, so many at a time."""
+
+_EACH = np.arange(PATTERNS)[:, None] // lexical.BASE ** np.arange(TOGETHER) % lexical.BASE
+HELD, SEVERAL = (_EACH > 0).astype(float), (_EACH > 1).astype(float)
+
 WALK = """
     SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks}
       FROM documents_chunkterms WHERE document_id = ANY(%(documents)s::uuid[])
@@ -100,8 +107,13 @@ class _Found:
     def above(self, bar: float) -> "_Found":
         """Those that may reach the bar."""
         kept = (self.upper >= bar) & (self.upper > 0)
-        columns = (self.keys, self.base, self.lower, self.upper, self.coverage)
-        return _Found(*(column[kept] for column in columns))
+        return _Found(
+            self.keys[kept],
+            self.base[kept],
+            self.lower[kept],
+            self.upper[kept],
+            self.coverage[kept],
+        )
 
 
 def best(search: Search, terms: Mapping[str, float], limit: int) -> list[Hit]:
@@ -146,35 +158,52 @@ def _scored(  # noqa: PLR0913, PLR0917
 def _walked(search: Search, terms: Mapping[str, float]) -> tuple[_Weights, _Found]:
     """Every chunk of the scope, by its marks."""
     places = sorted({lexical.position(term) for term in terms})
-    groups = [places[at : at + lexical.DIGITS] for at in range(0, len(places), lexical.DIGITS)]
-    columns = ", ".join(MARKS.format(number=number) for number in range(len(groups)))
-    parameters = {f"places{number}": lexical.powers(group) for number, group in enumerate(groups)}
-    statement = WALK.format(marks=columns)
-    (row,) = search.rows(statement, **parameters)
-    keys, lengths = numbers(row[0], ">i8").astype(np.int64), numbers(row[1], ">i4")
-    read = [
-        _digits(numbers(sent, ">f8"), len(group))
-        for sent, group in zip(row[2:], groups, strict=True)
-    ]
-    by_place = dict(zip(places, np.concatenate(read), strict=True))
-    marks = np.stack([by_place[lexical.position(term)] for term in terms])
-    weights = _Weights.of(list(terms.values()), (marks > 0).sum(axis=1).tolist(), len(keys))
+    keys, lengths, patterns = _marks(search, places)
+    held = np.concatenate([np.bincount(one, minlength=PATTERNS) @ HELD for one in patterns])
+    where = np.searchsorted(places, [lexical.position(term) for term in terms])
+    weights = _Weights.of(list(terms.values()), held[where].tolist(), len(keys))
+    score, coverage = (
+        _at(where, values, len(held)) for values in (weights.score, weights.coverage)
+    )
     once, twice = _term_weights(lengths)
-    several = weights.score @ (marks > 1)
-    base = once * (weights.score @ (marks > 0))
-    coverage = weights.coverage @ (marks > 0) / (weights.coverage.sum() or 1.0)
+    several = _sum(patterns, SEVERAL, score)
+    base = once * _sum(patterns, HELD, score)
     least = np.minimum(twice, EMPHASISED)
     found = _Found(
-        keys, base, base + (least - once) * several, base + (K1 + 1 - once) * several, coverage
+        keys=keys,
+        base=base,
+        lower=base + (least - once) * several,
+        upper=base + (K1 + 1 - once) * several,
+        coverage=_sum(patterns, HELD, coverage) / (weights.coverage.sum() or 1.0),
     )
     return weights, found
 
 
-def _digits(values: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """The digits of every value, lowest first: (count, values)."""
-    whole = values.astype(np.int64)
-    powers = lexical.BASE ** np.arange(count, dtype=np.int64)
-    return whole[None, :] // powers[:, None] % lexical.BASE
+def _marks(
+    search: Search, places: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[Any], list[NDArray[np.int32]]]:
+    """Keys, lengths and marks of every chunk; a pattern holds the marks of `TOGETHER` places."""
+    groups = [places[at : at + lexical.DIGITS] for at in range(0, len(places), lexical.DIGITS)]
+    columns = ", ".join(MARKS.format(number=number) for number in range(len(groups)))
+    parameters = {f"places{number}": lexical.powers(group) for number, group in enumerate(groups)}
+    ((keys, lengths, *sent),) = search.rows(WALK.format(marks=columns), **parameters)
+    read = [numbers(one, ">f8").astype(np.int32) for one in sent]
+    parts = range(lexical.DIGITS // TOGETHER)
+    patterns = [one // PATTERNS**part % PATTERNS for one in read for part in parts]
+    return numbers(keys, ">i8").astype(np.int64), numbers(lengths, ">i4"), patterns
+
+
+def _at(where: NDArray[Any], values: Figures, size: int) -> Figures:
+    """The values at their places; those of terms that share a place are summed up."""
+    return np.bincount(where, values, size).astype(np.float64)
+
+
+def _sum(patterns: Sequence[NDArray[np.int32]], counted: Figures, values: Figures) -> Figures:
+    """For every chunk the sum of the values at those places whose marks are counted."""
+    total = np.zeros(len(patterns[0]))
+    for part, pattern in zip(values.reshape(-1, TOGETHER), patterns, strict=True):
+        total += (counted @ part)[pattern]
+    return total
 
 
 def _indexed(search: Search, terms: Mapping[str, float]) -> tuple[_Weights, _Found]:

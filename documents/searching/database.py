@@ -1,6 +1,6 @@
 """The connection of a search: a short transaction with a time limit, and values in binary."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +14,13 @@ from documents.searching.scope import Facts, Scope, Space
 from rag.errors import RetrievalFailed
 
 STATEMENT_TIMEOUT = "10s"
-LOCAL_SETTINGS = """
+LIMITS = """
     SELECT set_config('statement_timeout', %(timeout)s, true),
-           set_config('jit', 'off', true),  -- compiling costs more than these queries
-           set_config('enable_seqscan', 'off', true)  -- such plans forget what lexemes cost
+           set_config('jit', 'off', true)  -- compiling costs more than these queries
 """
+BY_INDEX = "SELECT set_config('enable_seqscan', 'off', true)"
+"""Plans that read a table from end to end forget what unfolding its wide values costs."""
+
 FACTS = """
     SELECT (SELECT coalesce(sum(document.chunk_count), 0)::int8
               FROM documents_document document
@@ -31,30 +33,20 @@ _ARRAY_HEADER = 20
 """Bytes before the first element of an array of one dimension; an empty one has fewer."""
 
 
+Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
-    """An open transaction over a scope."""
+    """An open transaction over a scope, and how much there is to search."""
 
-    cursor: psycopg.Cursor[tuple[Any, ...]]
+    cursor: Cursor
     scope: Scope
+    facts: Facts
 
     def rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         """All rows of a statement; the scope's ids are its parameter `documents`."""
-        self.cursor.execute(
-            statement,  # type: ignore[arg-type] # built from constants alone
-            {"documents": self.scope.literal, **parameters},
-            binary=True,
-        )
-        return self.cursor.fetchall()
-
-    @property
-    def facts(self) -> Facts:
-        """How much there is to search."""
-        if self.scope.facts is None:
-            ((chunks, library, space, dimensions),) = self.rows(FACTS)
-            known = None if space is None else Space(space, dimensions)
-            self.scope.facts = Facts(chunks, max(library, chunks), known)
-        return self.scope.facts
+        return _rows(self.cursor, statement, {"documents": self.scope.literal, **parameters})
 
 
 @contextmanager
@@ -68,12 +60,25 @@ def search(scope: Scope) -> Iterator[Search]:
         with transaction.atomic(), connection.wrap_database_errors:
             connection.ensure_connection()
             with connection.connection.pipeline(), psycopg.Cursor(connection.connection) as cursor:
-                cursor.execute(LOCAL_SETTINGS, {"timeout": STATEMENT_TIMEOUT})
-                yield Search(cursor, scope)
+                cursor.execute(LIMITS, {"timeout": STATEMENT_TIMEOUT})
+                facts = scope.facts = scope.facts or _facts(cursor, scope)
+                cursor.execute(BY_INDEX)
+                yield Search(cursor, scope, facts)
     except Error as error:
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
         raise RetrievalFailed(str(error)) from error
+
+
+def _facts(cursor: Cursor, scope: Scope) -> Facts:
+    found = _rows(cursor, FACTS, {"documents": scope.literal})
+    ((chunks, library, space, dimensions),) = found
+    return Facts(chunks, max(library, chunks), space and Space(space, dimensions))
+
+
+def _rows(cursor: Cursor, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    cursor.execute(statement, parameters, binary=True)
+    return cursor.fetchall()
 
 
 def numbers(sent: bytes | None, kind: str) -> NDArray[Any]:

@@ -21,12 +21,12 @@ GRAPH_SETTINGS = """
 """
 EF_SEARCH = "400"
 EXACT = f"""
-    WITH near AS MATERIALIZED (
-        SELECT chunk_id, vector <=> %(vector)s::halfvec AS distance FROM documents_chunkembedding
-         WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = %(space)s)
     SELECT {passages.COLUMNS}, 1 - near.distance
       FROM {passages.JOINED}
-      JOIN (SELECT * FROM near ORDER BY distance, chunk_id LIMIT %(limit)s) near
+      JOIN (SELECT chunk_id, vector <=> %(vector)s::halfvec AS distance
+              FROM documents_chunkembedding
+             WHERE document_id = ANY(%(documents)s::uuid[]) AND space_id = %(space)s
+             ORDER BY distance, chunk_id LIMIT %(limit)s) near
         ON near.chunk_id = chunk.id ORDER BY near.distance, chunk.id
 """
 APPROXIMATE = f"""

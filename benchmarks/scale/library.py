@@ -1,0 +1,156 @@
+"""Libraries of several sizes in the product's own Postgres, kept between runs."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from benchmarks.scale.corpus import Corpus, Sized
+
+INDEX = "SELECT indexname, indexdef FROM pg_indexes WHERE indexname LIKE 'embedding_space_%'"
+BUILDING = "SELECT set_config('maintenance_work_mem', '512MB', false)"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the rivals are given: the chunks of the library in the order of their keys."""
+
+    keys: list[int]
+    documents: list[UUID]
+    chunks: list[Sized]
+
+
+class KnowsAll:
+    """In place of the embedder: every language is known, so that both legs search every question.
+
+    The vectors of the questions were made before; what that cost is told apart.
+    """
+
+    name = "speed"
+    dimensions = 384
+    languages = frozenset({"*"})
+
+    def __init__(self, vectors: dict[str, tuple[float, ...]] | None = None) -> None:
+        self._vectors = vectors or {}
+
+    def embed_passages(self, texts: list[str]) -> list[list[float]]:
+        return [list(self._vectors[text]) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return list(self._vectors[text])
+
+
+@contextlib.contextmanager
+def postgres(folder: Path) -> Iterator[None]:
+    """Django on an embedded Postgres in that folder."""
+    os.environ.update(NURA_DATA_DIR=str(folder), NURA_DOTENV=os.devnull)
+    os.environ["DJANGO_SETTINGS_MODULE"] = "nura.settings.prod"
+    os.environ.pop("DATABASE_URL", None)
+    import django
+
+    from nura.embedded import session
+
+    django.setup()
+    with session.folder_lock(folder, "a benchmark"), session.running(folder, with_redis=False):
+        yield
+
+
+def library(corpus: Corpus, size: int) -> list[UUID]:
+    """The documents of the library of that many chunks, which is the one in use from here on."""
+    from django.core.management import call_command
+    from django.db import connection
+
+    from documents.models import Chunk, Document
+
+    _switch(f"speed_{size}")
+    call_command("migrate", verbosity=0)
+    if Chunk.objects.count() != size or not _index():
+        Document.objects.all().delete()
+        _fill(corpus, size)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM (ANALYZE)")
+    return list(Document.objects.order_by("created_at", "pk").values_list("pk", flat=True))
+
+
+def stored(corpus: Corpus, size: int) -> Stored:
+    """The same chunks for the rivals."""
+    from documents.models import Chunk
+
+    rows = Chunk.objects.order_by("document__created_at", "document_id", "index")
+    pairs = list(rows.values_list("pk", "document_id"))
+    chunks = [chunk for document in corpus.documents(size) for chunk in document]
+    return Stored([key for key, _ in pairs], [document for _, document in pairs], chunks)
+
+
+def _switch(name: str) -> None:
+    from django.conf import settings
+    from django.db import connection
+
+    from nura.embedded import postgres as embedded
+
+    with embedded.connect(Path(settings.DATA_DIR), "postgres") as plain:
+        if not plain.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
+            plain.execute(f'CREATE DATABASE "{name}"')
+    connection.close()
+    connection.close_pool()
+    connection.settings_dict["NAME"] = name
+
+
+def _index() -> list[tuple[str, str]]:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(INDEX)
+        return cursor.fetchall()
+
+
+def _fill(corpus: Corpus, size: int) -> None:
+    """By the product's own way of writing; the vectors' index is made when all are there."""
+    from django.contrib.auth.models import User
+    from django.db import connection
+
+    from documents import spaces
+
+    owner, _ = User.objects.get_or_create(username="bench")
+    space = spaces.active_space(KnowsAll())
+    with connection.cursor() as cursor:
+        indexes = _index()
+        for name, _ in indexes:
+            cursor.execute(f'DROP INDEX "{name}"')
+        for number, document in enumerate(corpus.documents(size)):
+            _write(owner, space, number, document)
+        cursor.execute(BUILDING)
+        for _, definition in indexes:
+            cursor.execute(definition)
+
+
+def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> None:
+    from documents import claims, rows
+    from documents.models import Document
+    from rag.types import Box, Chunk, IndexedChunk, Page
+
+    key = uuid4()
+    Document.objects.create(
+        pk=key,
+        owner=owner,
+        name=f"문서 {number:05d}.pdf",
+        original_name=f"문서 {number:05d}.pdf",
+        file=f"documents/{key}/original.pdf",
+        content_type="application/pdf",
+        size=1,
+        sha256=f"{number:064x}",
+    )
+    box = (Box(1, 0.1, 0.2, 0.8, 0.3), Box(1, 0.1, 0.3, 0.8, 0.4))
+    indexed = [
+        IndexedChunk(
+            Chunk(place, one.text, 0, len(one.text), 1, 1, "제1장 > 제1절", box),
+            one.terms,
+            tuple(one.vector.tolist()),
+        )
+        for place, one in enumerate(chunks)
+    ]
+    claim = claims.take(key)
+    assert claim is not None
+    rows.replace(claim, rows.Content([Page(1, "")], [0], indexed, {}, []), space)

@@ -1,0 +1,109 @@
+"""The plans of the three main queries: which index they use, and how many rows they read."""
+
+import json
+import random
+
+import pytest
+from django.db import connection
+
+from documents import lexical, spaces
+from documents.searching import bm25, database, dense
+from documents.searching.scope import Scope, Space
+from tests.documents.conftest import TinyEmbedder
+from tests.documents.test_store import index
+
+pytestmark = pytest.mark.django_db
+
+CHUNKS = 40
+BESIDE = 30
+"""Documents of that many chunks, one of them in scope."""
+
+
+@pytest.fixture
+def scope(owner):
+    dice = random.Random(5)
+    words = [f"말{number}" for number in range(300)]
+    documents = [
+        index(owner, [" ".join(dice.choices(words, k=60)) for _ in range(CHUNKS)])
+        for _ in range(BESIDE)
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    return Scope([documents[7].pk])
+
+
+def nodes(scope, statement, **parameters):
+    """Every node of the plan as it ran."""
+    with database.search(scope) as search:
+        explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
+        ((plan,),) = search.rows(explained, **parameters)
+    found = plan if isinstance(plan, list) else json.loads(plan)
+    stack, flat = [found[0]["Plan"]], []
+    while stack:
+        node = stack.pop()
+        flat.append(node)
+        stack += node.get("Plans", [])
+    return flat
+
+
+def read(plan):
+    """Rows that the scans of chunk tables gave or threw away."""
+    return {
+        node["Relation Name"]: (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+        * node["Actual Loops"]
+        for node in plan
+        if node.get("Relation Name", "").startswith("documents_chunk")
+    }
+
+
+def sequential(plan):
+    return [node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"]
+
+
+def names_of_indexes(plan):
+    return {node["Index Name"] for node in plan if "Index Name" in node}
+
+
+def test_bm25_in_a_small_scope_reads_the_terms_of_its_chunks_and_nothing_else(scope):
+    statement = bm25.WALK.format(marks=bm25.MARKS.format(number=0))
+    plan = nodes(scope, statement, places0=lexical.powers([lexical.position("말1")]))
+    assert read(plan) == {"documents_chunkterms": CHUNKS}
+    assert not sequential(plan)
+
+
+def test_the_best_are_read_by_their_keys(scope):
+    from documents.models import Chunk
+
+    keys = list(Chunk.objects.filter(document_id=scope.documents[0]).values_list("pk", flat=True))
+    asked = {"query": lexical.sparsevec([("말1", 1.0)]), "limit": 5}
+    plan = nodes(scope, bm25.BEST, keys=keys, scores=[1.0] * len(keys), **asked)
+    assert read(plan) == {"documents_chunkterms": CHUNKS, "documents_chunk": 5}
+    assert not sequential(plan)
+
+
+def test_bm25_in_a_large_scope_goes_by_the_lexical_index(scope):
+    plan = nodes(scope, bm25.POSTINGS, terms=[lexical.quoted("말1")])
+    assert "chunk_lexemes" in names_of_indexes(plan)
+    assert not sequential(plan)
+    assert read(plan)["documents_chunk"] < CHUNKS * BESIDE / 2
+
+
+def test_the_exact_comparison_reads_the_vectors_of_its_documents(scope):
+    space = spaces.active()
+    vector = lexical.halfvec(TinyEmbedder().embed_query("말1 말2"))
+    plan = nodes(scope, dense.EXACT, vector=vector, space=space.pk, limit=5)
+    assert read(plan) == {"documents_chunkembedding": CHUNKS, "documents_chunk": 5}
+    assert not sequential(plan)
+
+
+def test_the_graph_gives_the_order_and_the_rows_that_are_wanted(scope):
+    active = spaces.active()
+    vector = lexical.halfvec(TinyEmbedder().embed_query("말1 말2"))
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
+    statement = dense.approximate(Space(active.pk, active.dimensions))
+    everything = Scope(list(active.embeddings.values_list("document_id", flat=True)))
+    plan = nodes(everything, statement, vector=vector, limit=5)
+    assert f"embedding_space_{active.pk}" in names_of_indexes(plan)
+    assert not sequential(plan)
+    assert read(plan) == {"documents_chunkembedding": 5, "documents_chunk": 5}

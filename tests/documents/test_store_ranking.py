@@ -1,0 +1,78 @@
+"""BM25 in Postgres against `rank_bm25` on the same tokens, by both of its ways."""
+
+import contextlib
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rank_bm25 import BM25Okapi
+
+from documents.searching import bm25
+from rag.retrieval.bm25 import K1, REFERENCE_LENGTH, B, idf
+from tests.documents.test_store import index, store
+
+pytestmark = pytest.mark.django_db
+
+WORDS = [f"말{number}" for number in range(12)]
+texts = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40), min_size=1, max_size=25)
+questions = st.dictionaries(
+    st.sampled_from([*WORDS, "없는말"]),
+    st.floats(min_value=0.05, max_value=3.0),
+    min_size=1,
+    max_size=8,
+)
+
+
+@contextlib.contextmanager
+def way(name):
+    """Walk through the scope, or go by the lexical index, whatever the estimate says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bm25, "INDEX_COST", 10**9 if name == "walk" else -(10**9))
+        yield
+
+
+def oracle(chunks, question):
+    """What rank_bm25 gives with our IDF, our reference length, and each term's weight."""
+    scorer = BM25Okapi(chunks, k1=K1, b=B)
+    held = Counter(chain.from_iterable(map(set, chunks)))
+    scorer.avgdl = REFERENCE_LENGTH
+    scorer.idf = {word: weight * idf(held[word], len(chunks)) for word, weight in question.items()}
+    return np.array(scorer.get_scores(list(question)))
+
+
+@pytest.mark.parametrize("name", ["walk", "index"])
+@given(chunks=texts, question=questions, limit=st.integers(1, 30), cut=st.integers(0, 25))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_bm25_is_that_of_rank_bm25(owner, name, chunks, question, limit, cut):
+    owner.documents.all().delete()
+    index(owner, [WORDS] * 3)  # out of scope: must not count
+    parts = [part for part in (chunks[:cut], chunks[cut:]) if part]
+    scope = [index(owner, part) for part in parts]
+    with way(name):
+        hits = store(*scope).bm25(question, limit)
+    scores = oracle([*chain(*parts)], question)
+    expected = sorted((score for score in scores.tolist() if score > 0), reverse=True)[:limit]
+    assert [hit.score for hit in hits] == pytest.approx(expected, rel=1e-5)
+    places = {scope[0].pk: 0, scope[-1].pk: len(chunks) - len(parts[-1])}
+    for hit in hits:
+        place = places[hit.passage.document_id] + hit.passage.index
+        assert hit.score == pytest.approx(scores[place], rel=1e-5)
+
+
+def test_a_rollback_leaves_the_lexical_index_as_it_was(owner):
+    from django.db import transaction
+
+    document = index(owner, ["연차 휴가"])
+    with contextlib.suppress(ZeroDivisionError), transaction.atomic():
+        index(owner, ["출장 여비"])
+        document.chunks.all().delete()
+        1 / 0  # noqa: B018
+    (hit,) = store(document).bm25({"연차": 1}, 5)
+    assert hit.scores["coverage"] == pytest.approx(1.0)
