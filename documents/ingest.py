@@ -90,7 +90,8 @@ def _indexed(
     """Embed with the model in use and store; False when another one took over meanwhile."""
     progress.enter(Document.Stage.EMBEDDING)
     space, config = spaces.for_writing()
-    chunks = engine(config).index(split.chunks, names.stem(document.name), progress.move)
+    title = names.title(document.name, parsed.metadata | document.metadata)
+    chunks = engine(config).index(split.chunks, title, progress.move)
     progress.enter(Document.Stage.INDEXING)
     content = rows.Content(
         parsed.pages, split.page_starts, chunks, parsed.metadata, parsed.warnings

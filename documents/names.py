@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 NAME_CHARACTERS = 255
@@ -38,6 +39,13 @@ def stem(name: str) -> str:
     """The name without its extension: what a document is called."""
     suffix = extension(name)
     return name[: -len(suffix)] if suffix else name
+
+
+def title(name: str, metadata: Mapping[str, object]) -> str:
+    """What a document is called, one way a line: by itself, then by its file's name."""
+    own = metadata.get("title")
+    called = [own.strip() if isinstance(own, str) else "", stem(name)]
+    return "\n".join(dict.fromkeys(filter(None, called)))
 
 
 def _is_control(character: str) -> bool:

@@ -86,6 +86,6 @@ def vectors(
     return [found.get(i) for i in range(len(titled))]
 
 
-def embedded_text(_title: str, chunk: Chunk) -> str:
-    """What of a chunk is embedded."""
-    return chunk.text
+def embedded_text(title: str, chunk: Chunk) -> str:
+    """What of a chunk is embedded: its text under the first line of the title."""
+    return f"{title.partition(chr(10))[0]}\n{chunk.text}".lstrip()

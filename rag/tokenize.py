@@ -2,38 +2,42 @@
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 
-from rag import morphemes, particles, stems
+from rag import morphemes, particles, stems, surface
 from rag.errors import EngineUnavailable
 from rag.words import words
 
-MAX_TERM = 64
-"""Longer terms (URLs, keys, one-word pages) are cut, so that no term fills an index entry."""
 ASKING_WEIGHT = 0.35
 """What a word that mostly only asks ("방법", "explain") weighs: sometimes it is the subject."""
+LONGEST_WORD = 256
+"""Characters without a space in between: what is longer costs the analyser too much."""
 
 _INVISIBLE = re.compile(
-    "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
+    "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
 )
-_HANGUL = re.compile("[가-힣]+")
-_LATIN = re.compile(r"[a-zA-Z0-9À-ɏͰ-ϿЀ-ӿ]+(?:[-_./'’][a-zA-Z0-9À-ɏͰ-ϿЀ-ӿ]+)*")
-_APOSTROPHE = re.compile("['’]")
-_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)*")
-_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\x00-\x7f]+")
-_OTHER = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
+_PILE = re.compile(r"([^\w\s]{32})[^\w\s]+")
+_ENDLESS = re.compile(rf"\b\w{{{LONGEST_WORD + 1},}}")
+_LEADS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
+_TAILS = " ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"
+_JAMO = re.compile(rf"([{_LEADS}])([ㅏ-ㅣ])([{_TAILS[1:]}](?![ㅏ-ㅣ]))?")
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
-_CONTENT = _NOUNS | {"VV", "VA", "SH", "MAG", "XPN"}
+_CONTENT = _NOUNS | {"VV", "VA", "MAG", "XPN"}
 _EMPTY_VERBS = words("empty_verbs.ko")
 _ASKING = words("asking.ko") | {stems.stem(word) for word in words("asking.en")}
-_STOP = words("stop.en")
-_CLITICS = frozenset(("s", "t", "re", "ll", "ve", "d", "m"))
 
 
 def normalise(text: str) -> str:
-    """Compatibility forms folded, Hangul composed, invisible marks removed."""
-    return _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    """Compatibility forms folded, Hangul composed, invisible marks and broken characters removed.
+
+    Piles of marks are cut, as their composition takes the square of their number, and endless
+    words get spaces.
+    """
+    text = _PILE.sub(r"\1", _JAMO.sub(_syllable, _INVISIBLE.sub("", text)))
+    text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    return _ENDLESS.sub(_spaced, text)
 
 
 def terms(text: str) -> dict[str, int]:
@@ -44,13 +48,8 @@ def terms(text: str) -> dict[str, int]:
 def terms_of_all(texts: Sequence[str]) -> Iterator[dict[str, int]]:
     """The terms of every text, in order; the batch is analysed together."""
     clean = [normalise(text) for text in texts]
-    for text, korean in zip(clean, _korean_morphemes(clean), strict=True):
-        counts = Counter(korean)
-        counts.update(_bigrams(text))
-        counts.update(_latin(text))
-        counts.update(_numbers(text))
-        counts.update(_ideographs(text))
-        yield {term[:MAX_TERM]: count for term, count in counts.items()}
+    for text, found in zip(clean, _analysed(clean), strict=True):
+        yield Counter(_terms(text, found))
 
 
 def query_terms(text: str) -> dict[str, float]:
@@ -59,67 +58,98 @@ def query_terms(text: str) -> dict[str, float]:
     A term weighs its count; words that only ask ("알려줘", "explain") and bigrams of words without
     a content morpheme ("해야", "하나요") weigh little, unless there is nothing else.
     """
-    everything = terms(text)
-    subject = _query_terms(text, bigrams=True)
+    clean = normalise(text)
+    found = morphemes_of(clean)
+    everything = Counter(_terms(clean, found))
+    subject = _subject(clean, found)
+    subject.update(_content_bigrams(clean, found))
+    subject = _without_asking(subject)
     if not subject:
         return {term: float(count) for term, count in everything.items()}
-    asking = {
+    weights = {
         term: count * ASKING_WEIGHT for term, count in everything.items() if term not in subject
     }
-    return asking | subject
+    weights.update((term, float(count)) for term, count in subject.items())
+    return weights
 
 
 def subject_terms(text: str) -> set[str]:
     """What a question is about: its content words, no bigrams; empty where it only asks."""
-    return set(_query_terms(text, bigrams=False))
-
-
-def _query_terms(text: str, *, bigrams: bool) -> dict[str, float]:
     clean = normalise(text)
-    found = morphemes_of(clean)
-    counts = Counter(_content(found) if found is not None else _bare_words(clean))
-    counts.update(_latin(clean))
-    counts.update(_numbers(clean))
-    counts.update(_ideographs(clean))
-    if bigrams:
-        counts.update(_bigrams(clean) if found is None else _content_bigrams(clean, found))
-    return {term[:MAX_TERM]: float(n) for term, n in counts.items() if term not in _ASKING}
+    return set(_without_asking(_subject(clean, morphemes_of(clean))))
 
 
-def morphemes_of(text: str) -> list[morphemes.Morpheme] | None:
+def morphemes_of(text: str) -> Sequence[morphemes.Morpheme] | None:
     """The morphemes of one text; None where the analyser is not there."""
-    if not _HANGUL.search(text):
-        return []
+    if not surface.HANGUL.search(text):
+        return ()
     try:
-        return next(morphemes.analyse([text]))
+        return morphemes.analyse_question(text)
     except EngineUnavailable:
         return None
 
 
-def _bare_words(text: str) -> list[str]:
-    return [particles.strip(word) for word in _HANGUL.findall(text)]
-
-
-def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme]) -> Iterator[str]:
-    """Bigrams of each Hangul word from its first content morpheme to its last."""
-    kept = [item for item in found if _is_content(item) and item.form not in _ASKING]
-    for word in _HANGUL.finditer(text):
-        inside = [m for m in kept if m.start >= word.start() and m.end <= word.end()]
-        if inside:
-            yield from _pairs(text[inside[0].start : inside[-1].end])
-
-
-def _korean_morphemes(texts: Sequence[str]) -> Iterator[list[str]]:
-    if not any(_HANGUL.search(text) for text in texts):
-        return iter([[] for _ in texts])
+def _analysed(texts: Sequence[str]) -> Iterator[Sequence[morphemes.Morpheme] | None]:
+    if not any(surface.HANGUL.search(text) for text in texts):
+        return iter([()] * len(texts))
     try:
-        return (_content(found) for found in list(morphemes.analyse(texts)))
+        return iter(morphemes.analyse(texts))
     except EngineUnavailable:
-        return (_bare_words(text) for text in texts)
+        return iter([None] * len(texts))
 
 
-def _content(found: Sequence[morphemes.Morpheme]) -> list[str]:
-    return [item.form for item in found if _is_content(item)] + list(_compounds(found))
+def _terms(text: str, found: Sequence[morphemes.Morpheme] | None) -> list[str]:
+    all_terms = _words_of(text, found)
+    for word in text.split():
+        read = surface.read(word)
+        all_terms += read.bigrams
+        all_terms += read.others
+    return all_terms
+
+
+def _subject(text: str, found: Sequence[morphemes.Morpheme] | None) -> Counter[str]:
+    counts = Counter(_words_of(text, found))
+    for word in text.split():
+        counts.update(surface.read(word).others)
+    return counts
+
+
+def _without_asking(counts: Counter[str]) -> Counter[str]:
+    return Counter({term: count for term, count in counts.items() if term not in _ASKING})
+
+
+def _words_of(text: str, found: Sequence[morphemes.Morpheme] | None) -> list[str]:
+    """The content morphemes and compounds; without the analyser the words without particles."""
+    if found is None:
+        return [particles.strip(run) for word in text.split() for run in surface.hangul(word)]
+    return _content(found)
+
+
+def _content(found: Iterable[morphemes.Morpheme]) -> list[str]:
+    """Content morphemes, and nouns written together also as one term."""
+    kept: list[str] = []
+    compound: list[str] = []
+    end = -1
+    for item in found:
+        noun = item.tag in _NOUNS
+        if noun or _is_content(item):
+            kept += _term(item.form)
+        if compound and item.start == end and (noun or item.tag == "XSN"):
+            compound.append(item.form)
+        else:
+            kept += _whole(compound)
+            compound = [item.form] if noun else []
+        end = item.end
+    return kept + _whole(compound)
+
+
+def _term(form: str) -> list[str]:
+    """Words without Hangul are read by their letters (`rag.surface`)."""
+    return [] if form.isascii() else [form.lower()[: surface.MAX_TERM]]
+
+
+def _whole(compound: Sequence[str]) -> list[str]:
+    return _term("".join(compound)) if len(compound) > 1 else []
 
 
 def _is_content(item: morphemes.Morpheme) -> bool:
@@ -128,64 +158,29 @@ def _is_content(item: morphemes.Morpheme) -> bool:
     return item.tag in _CONTENT
 
 
-def _compounds(found: Sequence[morphemes.Morpheme]) -> Iterator[str]:
-    """Nouns written together, as one term beside their parts."""
-    run: list[morphemes.Morpheme] = []
-    for item in found:
-        joins = item.tag in _NOUNS or (item.tag == "XSN" and bool(run))
-        if joins and (not run or run[-1].end == item.start):
-            run.append(item)
-            continue
-        if len(run) > 1:
-            yield "".join(part.form for part in run)
-        run = [item] if item.tag in _NOUNS else []
-    if len(run) > 1:
-        yield "".join(part.form for part in run)
-
-
-def _bigrams(text: str) -> Iterator[str]:
-    for word in _HANGUL.findall(text):
-        stem = particles.strip(word)
-        yield from _pairs(stem)
-        if len(stem) == 1 and len(word) > 1:
-            # "나이" may be a noun or "나" with a particle: both readings count, so that "나이가"
-            # finds either.
-            yield from _pairs(word)
-
-
-def _pairs(word: str) -> Iterator[str]:
-    if len(word) == 1:
-        yield word
-    for start in range(len(word) - 1):
-        yield word[start : start + 2]
-
-
-def _latin(text: str) -> Iterator[str]:
-    for match in _LATIN.findall(text):
-        parts = re.split(r"[-_./'’]", match)
-        if len(parts) > 1 and not _APOSTROPHE.search(match):
-            yield match.lower()
-        for part in parts:
-            yield from _word(part)
-
-
-def _word(word: str) -> Iterator[str]:
-    lower = word.lower()
-    if lower.isdigit() or lower in _STOP or lower in _CLITICS:
+def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme] | None) -> Iterator[str]:
+    """Bigrams of each Hangul word from its first content morpheme to its last."""
+    if found is None:
+        yield from (pair for word in text.split() for pair in surface.read(word).bigrams)
         return
-    yield stems.stem(lower)
-    pieces = _CAMEL.findall(word)
-    if 1 < len(pieces) <= 5:
-        yield from (
-            stems.stem(piece.lower()) for piece in pieces if len(piece) > 1 and not piece.isdigit()
-        )
+    kept = deque(item for item in found if _is_content(item) and item.form not in _ASKING)
+    for word in surface.HANGUL.finditer(text):
+        while kept and kept[0].start < word.start():
+            kept.popleft()
+        if kept and kept[0].end <= word.end():
+            start = end = kept[0].start
+            while kept and kept[0].end <= word.end():
+                end = kept.popleft().end
+            yield from surface.pairs(text[start:end])
 
 
-def _numbers(text: str) -> Iterator[str]:
-    for match in _NUMBER.findall(text):
-        yield match.replace(",", "")
+def _syllable(jamo: re.Match[str]) -> str:
+    """Letters typed one by one (U+3131 ff.) as the syllable they spell."""
+    lead, vowel, tail = jamo.groups(default=" ")
+    code = _LEADS.index(lead) * 21 + ord(vowel) - ord("ㅏ")
+    return chr(ord("가") + code * 28 + _TAILS.index(tail))
 
 
-def _ideographs(text: str) -> Iterator[str]:
-    for run in _OTHER.findall(text):
-        yield from _pairs(run)
+def _spaced(word: re.Match[str]) -> str:
+    parts = range(0, len(word[0]), LONGEST_WORD)
+    return " ".join(word[0][start : start + LONGEST_WORD] for start in parts)

@@ -23,7 +23,7 @@ BATCH = 64
 
 READ = (
     *("index", "text", "start", "end", "page", "page_end", "section"),
-    *("document_id", "document__name"),
+    *("document_id", "document__name", "document__metadata"),
 )
 
 
@@ -108,7 +108,7 @@ def _embed(keys: Sequence[int], space: EmbeddingSpace, embedder: Embedder) -> in
 
 def _titled(row: dict[str, object]) -> tuple[str, RagChunk]:
     fields = {name: row[name] for name in READ if not name.startswith("document")}
-    return names.stem(str(row["document__name"])), RagChunk(**fields)  # type: ignore[arg-type]
+    return names.title(str(row["document__name"]), row["document__metadata"]), RagChunk(**fields)  # type: ignore[arg-type]
 
 
 def _store(made: dict[int, tuple[object, tuple[float, ...]]], space: EmbeddingSpace) -> None:

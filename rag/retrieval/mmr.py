@@ -8,8 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from rag.types import Hit
 
 _WORD = re.compile(r"\w+")
@@ -47,6 +45,8 @@ def select(
 def _by_vectors(hits: Sequence[Hit], vectors: Mapping[int, Sequence[float]]) -> Likeness | None:
     if not hits or any(hit.passage.key not in vectors for hit in hits):
         return None
+    import numpy as np  # here: processes that only import the engine stay small
+
     rows = np.asarray([vectors[hit.passage.key] for hit in hits], dtype=np.float32)
     cosines = rows @ rows.T
     return lambda one, other: float(cosines[one, other])

@@ -7,8 +7,6 @@ ranks only tell an order: on English sets this finds more than fused ranks (docs
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from rag.retrieval.legs import Legs
 from rag.retrieval.similarity import close
 from rag.types import Hit
@@ -38,6 +36,8 @@ def order(legs: Legs, hits: Sequence[Hit], *, bm25_weight: float) -> list[Hit]:
 
 
 def _with_closeness(legs: Legs, hit: Hit, vectors: Mapping[int, Sequence[float]]) -> Hit:
+    import numpy as np  # here: processes that only import the engine stay small
+
     vector = vectors.get(hit.passage.key)
     if "closeness" in hit.scores or vector is None:
         return hit

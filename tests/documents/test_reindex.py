@@ -148,11 +148,12 @@ def test_a_model_that_finds_less_is_refused_and_its_vectors_are_kept(
     ]
     file.write_text(json.dumps(rows), encoding="utf-8")
     settings.RAG = spaces.replace(settings.RAG, bm25_weight=0.0)
+    reindex(model="words-256", base_url=embedding_server.url, languages="*", force=True)
     old = spaces.active()
     with pytest.raises(CommandError, match="--force"):
         reindex(model="noise-16", base_url=embedding_server.url, languages="*", questions=file)
     assert spaces.active().pk == old.pk
-    run = Reindexing.objects.get()
+    run = Reindexing.objects.latest("pk")
     assert (run.state, run.open) == ("refused", False)
     assert run.report["new"]["at_5"] < run.report["old"]["at_5"]
     embedded = embedding_server.count("noise-16")[0]

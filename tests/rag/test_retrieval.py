@@ -55,7 +55,7 @@ def test_korean_chunks_are_not_embedded_by_an_english_model():
     korean, english = made.index([chunk(0, RULES), chunk(1, DEPLOY)], "문서", no_progress)
     assert korean.vector is None
     assert len(english.vector) == 64
-    assert embedder.embedded == [DEPLOY]
+    assert embedder.embedded == [f"문서\n{DEPLOY}"]
 
 
 def test_a_multilingual_embedder_takes_part_in_korean():
