@@ -131,7 +131,7 @@ class DocumentViewSet(
     @action(detail=True, filter_backends=[])
     def chunks(self, request: Request, pk: UUID) -> Response:
         """List the chunks in order."""
-        rows = self.get_object().chunks.order_by("index").defer("lexemes", "weights")
+        rows = self.get_object().chunks.order_by("index").defer("lexemes")
         page: Any = self.paginate_queryset(rows)  # type: ignore[arg-type] # chunks, not documents
         return self.get_paginated_response(ChunkShape(page, many=True).data)
 
