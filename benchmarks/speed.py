@@ -25,7 +25,7 @@ from benchmarks.scale.corpus import Question
 SIZES = (1_000, 10_000, 100_000)
 SCOPES = (5, 100, None)
 """Documents; None: all of them."""
-QUESTIONS = 60
+QUESTIONS = 50
 """Of each language, in each library and scope."""
 WARMING = 6
 AIM = {"library": 100_000, "documents": 100, "p50_ms": 8.0, "p95_ms": 16.0}
@@ -90,6 +90,7 @@ def main() -> None:
             documents = library.library(texts, size)
             stored = library.stored(texts, size)
             systems = [nura, rivals.Flat(stored), rivals.Chroma(stored)]
+            print(f"{size} chunks are in place", flush=True)
             for scope in SCOPES:
                 if scope is None or scope < len(documents):
                     cases.append(_case(size, documents, scope, systems, texts.questions))
