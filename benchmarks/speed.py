@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.quality import sets
-from benchmarks.scale import corpus, library, plot, rivals
+from benchmarks.scale import corpus, library, plot, recall, rivals
 from benchmarks.scale.corpus import Question
 
 SIZES = (1_000, 10_000, 100_000)
@@ -95,7 +95,8 @@ def main() -> None:
                 if scope is None or scope < len(documents):
                     cases.append(_case(size, documents, scope, systems, texts.questions))
                     _progress(cases[-1])
-    _report(cases, texts.questions)
+        found = recall.measure(texts.questions, documents)
+    _report(cases, texts.questions, found)
 
 
 def _case(
@@ -157,7 +158,9 @@ def _progress(case: Case) -> None:
     print(f"{case.chunks} chunks, {case.documents} documents: {found}", flush=True)
 
 
-def _report(cases: Sequence[Case], questions: Sequence[Question]) -> None:
+def _report(
+    cases: Sequence[Case], questions: Sequence[Question], found: Sequence[dict[str, object]]
+) -> None:
     embedding = _figures([question.embed_ms for question in questions if question.embed_ms])
     rows = [
         {
@@ -170,7 +173,8 @@ def _report(cases: Sequence[Case], questions: Sequence[Question]) -> None:
         for case in cases
         for language in corpus.ASKED
     ]
-    report.write("speed", {"aim": AIM, "embed_query_ms": embedding, "cases": rows})
+    figures = {"aim": AIM, "embed_query_ms": embedding, "recall": found, "cases": rows}
+    report.write("speed", figures)
     names = list(rows[0]["ms"])
     table = [
         [
@@ -181,6 +185,8 @@ def _report(cases: Sequence[Case], questions: Sequence[Question]) -> None:
     ]
     report.table("Search call (p50/p95/p99 ms, without the question's vector)", ["", *names], table)
     print(f"The question's vector besides: {embedding}")
+    recalls = [list(row.values()) for row in found]
+    report.table("Dense leg, largest library", ["share in scope", "way", "recall@10"], recalls)
     plot.draw(rows, report.RESULTS / "speed.svg")
 
 

@@ -53,13 +53,22 @@ _VECTOR_HEADER = 4
 
 def nearest(search: Search, space: Space, vector: Sequence[float], limit: int) -> list[Hit]:
     """The nearest `limit` chunks; see `rag.ports.PassageStore.similar`."""
-    parameters = {"vector": lexical.halfvec(vector), "space": space.pk, "limit": limit}
-    rows: list[tuple[Any, ...]] = []
     if search.facts.chunks > EXACT_CHUNKS:
-        search.cursor.execute(GRAPH_SETTINGS, {"ef_search": EF_SEARCH})
-        rows = search.rows(approximate(space), **parameters)
-    if len(rows) < limit:  # also where a narrow scope left the graph's walk short
-        rows = search.rows(EXACT, **parameters)
+        found = _by_graph(search, space, vector, limit)
+        if len(found) == limit:
+            return found
+    return exactly(search, space, vector, limit)  # also where the graph's walk ended short
+
+
+def exactly(search: Search, space: Space, vector: Sequence[float], limit: int) -> list[Hit]:
+    """The same, compared one by one."""
+    rows = search.rows(EXACT, vector=lexical.halfvec(vector), space=space.pk, limit=limit)
+    return [_hit(row) for row in rows]
+
+
+def _by_graph(search: Search, space: Space, vector: Sequence[float], limit: int) -> list[Hit]:
+    search.cursor.execute(GRAPH_SETTINGS, {"ef_search": EF_SEARCH})
+    rows = search.rows(approximate(space), vector=lexical.halfvec(vector), limit=limit)
     return [_hit(row) for row in rows]
 
 

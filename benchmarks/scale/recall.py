@@ -1,0 +1,40 @@
+"""What the product's dense leg finds of the nearest ten, by the share of the library in scope."""
+
+import random
+from collections.abc import Sequence
+from uuid import UUID
+
+from benchmarks.scale.corpus import Question
+
+SHARES = (0.001, 0.01, 0.1, 0.5, 1.0)
+QUESTIONS = 60
+NEAREST = 10
+DEPTH = 60
+"""As many as a leg brings; the nearest ten are looked for among them."""
+
+
+def measure(questions: Sequence[Question], documents: Sequence[UUID]) -> list[dict[str, object]]:
+    """Recall@10 of the way that is chosen for each scope, against the exact comparison."""
+    return [_share(share, questions[:QUESTIONS], documents) for share in SHARES]
+
+
+def _share(
+    share: float, questions: Sequence[Question], documents: Sequence[UUID]
+) -> dict[str, object]:
+    from documents.searching import database, dense
+    from documents.searching.scope import Scope
+
+    chance = random.Random(str(share))
+    held = exactly = 0
+    for question in questions:
+        scope = Scope(chance.sample(list(documents), max(1, round(share * len(documents)))))
+        with database.search(scope) as search:
+            assert search.facts.space is not None
+            found = dense.nearest(search, search.facts.space, question.vector, DEPTH)
+            right = dense.exactly(search, search.facts.space, question.vector, NEAREST)
+            exactly += search.facts.chunks <= dense.EXACT_CHUNKS
+        near = {hit.passage.key for hit in found[:NEAREST]}
+        held += len(near & {hit.passage.key for hit in right})
+    recall = round(held / NEAREST / len(questions), 4)
+    way = "exact" if exactly == len(questions) else "graph"
+    return {"share": share, "way": way, "recall_at_10": recall}
