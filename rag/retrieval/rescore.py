@@ -1,41 +1,65 @@
 """Rescoring without a model: how much of the question a passage holds, and how close it is.
 
-Both are figures between 0 and 1 that mean the same for every question, so that they add up, where
-ranks only tell an order: on English sets this finds more than fused ranks (docs/retrieval.md).
+All parts are figures between 0 and 1 that mean the same for every question, so that they add up,
+where fused ranks only tell an order (docs/retrieval.md, "Rescoring").
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rag.retrieval.legs import Legs
+from rag.retrieval.proximity import best_sentences
 from rag.retrieval.similarity import close
 from rag.types import Hit
 
-CLOSENESS = 1.0
-"""What closeness weighs beside the lexical share where the embedder knows all languages in play."""
+SENTENCE = 0.4
+"""What the best sentence's share weighs beside the passage's own, where closeness has no say."""
+CLOSENESS = 1.5
+"""What closeness weighs where the embedder knows all languages in play."""
+DEPTH = 12
+"""Passages whose sentences are looked at; those behind them keep their places."""
 
 
 def order(legs: Legs, hits: Sequence[Hit], *, bm25_weight: float) -> list[Hit]:
-    """The hits by share and closeness; as they came where the embedder has no say."""
-    weight = legs.fusion_weight * CLOSENESS
-    if not weight or not hits:
-        return list(hits)
-    known = [_with_closeness(legs, hit, legs.vectors(hits)) for hit in hits]
+    """The hits by share, and by closeness as far as the embedder has a say, else by sentences."""
+    say = legs.fusion_weight
+    known = _with_closeness(legs, hits) if say else list(hits)
     floor = min(
         (hit.scores["closeness"] for hit in known if "closeness" in hit.scores), default=0.0
     )
-    scored = [
+    scored = _ordered(
         replace(
             hit,
             score=bm25_weight * hit.scores.get("share", 0.0)
-            + weight * hit.scores.get("closeness", floor),
+            + say * CLOSENESS * hit.scores.get("closeness", floor),
         )
         for hit in known
+    )
+    return scored if say == 1 else _by_sentences(legs, scored, bm25_weight * SENTENCE * (1 - say))
+
+
+def _by_sentences(legs: Legs, scored: Sequence[Hit], weight: float) -> list[Hit]:
+    """The first hits once more, by what their best sentences hold."""
+    shares = best_sentences(legs.terms, scored, DEPTH)
+    looked_at = [
+        replace(hit, score=hit.score + weight * share, scores={**hit.scores, "sentence": share})
+        for hit, share in zip(scored, shares, strict=False)
     ]
-    return sorted(scored, key=lambda hit: -round(hit.score, 9))
+    return [*_ordered(looked_at), *scored[len(looked_at) :]]
 
 
-def _with_closeness(legs: Legs, hit: Hit, vectors: Mapping[int, Sequence[float]]) -> Hit:
+def _ordered(hits: Iterable[Hit]) -> list[Hit]:
+    # rounded: equal figures must tie, whatever the last bit says
+    return sorted(hits, key=lambda hit: -round(hit.score, 9))
+
+
+def _with_closeness(legs: Legs, hits: Sequence[Hit]) -> list[Hit]:
+    """The hits with the closeness of those that only the lexical leg found."""
+    vectors = legs.vectors([hit for hit in hits if "closeness" not in hit.scores])
+    return [_closer(legs, hit, vectors) for hit in hits]
+
+
+def _closer(legs: Legs, hit: Hit, vectors: Mapping[int, Sequence[float]]) -> Hit:
     import numpy as np  # here: processes that only import the engine stay small
 
     vector = vectors.get(hit.passage.key)

@@ -1,0 +1,89 @@
+from uuid import uuid4
+
+import pytest
+
+from rag.retrieval import rescore
+from rag.retrieval.legs import Legs
+from rag.retrieval.memory import MemoryStore
+from rag.retrieval.proximity import best_sentences
+from rag.types import Chunk, Hit, IndexedChunk, Passage
+
+
+class NumberEmbedder:
+    """Knows English; a text of "x,y" has that vector."""
+
+    name, dimensions = "numbers", 2
+
+    def __init__(self, *languages):
+        self.languages = frozenset(languages)
+
+    def embed_query(self, text):
+        return [1.0, 0.0]
+
+
+def hit(text, name="d", section=""):
+    return Hit(Passage(1, uuid4(), name, 0, text, None, None, section), 1.0)
+
+
+def library(*chunks):
+    """A store of one document a chunk: (text, vector)."""
+    store = MemoryStore()
+    for text, vector in chunks:
+        chunk = Chunk(0, text, 0, len(text), None, None, "")
+        terms = {word: text.split().count(word) for word in text.split()}
+        store.add(uuid4(), "d", [IndexedChunk(chunk, terms, vector)])
+    return store
+
+
+def texts(hits):
+    return [found.passage.text for found in hits]
+
+
+def test_a_sentence_that_holds_all_words_counts_more_than_words_all_over():
+    together = hit("연차 휴가 일수는 정해져 있다. 다른 말.")
+    apart = hit("연차 이야기. 휴가 이야기. 일수 이야기.")
+    shares = best_sentences({"연차": 1, "휴가": 1, "일수": 1}, [together, apart], 5)
+    assert shares[0] == pytest.approx(1.0)
+    assert shares[1] < 0.5
+
+
+def test_words_of_the_headings_count_for_every_sentence():
+    terms = {"여비": 1, "정산": 1}
+    (share,) = best_sentences(terms, [hit("정산은 5일 안에 한다.", "여비 규정", "제1장")], 5)
+    assert share == pytest.approx(1.0)
+
+
+def test_a_question_without_terms_has_no_sentence():
+    assert best_sentences({}, [hit("가"), hit("나")], 1) == [0.0]
+
+
+def test_closeness_lifts_a_passage_that_says_the_same_in_other_words():
+    same = ("holiday entitlement", (1.0, 0.0))
+    store = library(("vacation days vacation", (0.0, 1.0)), same, ("vacation", (0.0, 1.0)))
+    legs = Legs("vacation days", store, NumberEmbedder("en"))
+    found = rescore.order(legs, [*legs.lexical, *legs.dense[:1]], bm25_weight=1.0)
+    assert texts(found)[0] == "holiday entitlement"
+    assert found[0].scores["closeness"] == pytest.approx(1.0)
+
+
+def test_closeness_of_lexical_hits_is_read_from_their_vectors():
+    store = library(("vacation days", (0.6, 0.8)), ("days", (0.0, 1.0)))
+    legs = Legs("vacation days", store, NumberEmbedder("en"), unrelated=0.2)
+    found = rescore.order(legs, legs.lexical, bm25_weight=1.0)
+    assert found[0].scores["closeness"] == pytest.approx((0.6 - 0.2) / 0.8)
+
+
+def test_where_the_embedder_does_not_know_the_language_sentences_decide():
+    apart = "연차 이야기가 길다. " * 2 + "휴가 이야기도 길다."
+    store = library(("연차 휴가 이야기.", None), (apart, None))
+    legs = Legs("연차 휴가", store, NumberEmbedder("en"))
+    found = rescore.order(legs, list(legs.lexical)[::-1], bm25_weight=1.0)
+    assert all("sentence" in one.scores and "closeness" not in one.scores for one in found)
+    assert texts(found)[0] == "연차 휴가 이야기."
+
+
+def test_passages_behind_the_first_keep_their_order():
+    store = library(*((f"연차 {'말 ' * n}", None) for n in range(1, 20)))
+    legs = Legs("연차", store, NumberEmbedder("en"))
+    found = rescore.order(legs, legs.lexical, bm25_weight=1.0)
+    assert texts(found)[rescore.DEPTH :] == texts(legs.lexical)[rescore.DEPTH :]
