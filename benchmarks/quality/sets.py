@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -178,7 +179,34 @@ def _clapnq() -> QuestionSet:
     return QuestionSet("clapnq_dev", units, tuple(questions))
 
 
-def _rows(path: str) -> list[dict[str, object]]:
+def _mtrag(part: str) -> QuestionSet:
+    """The last turns of conversations alone, on the passages of four domains as one library."""
+    corpus = _rows("mtrag/corpus.jsonl")
+    places = {row["document_id"]: place for place, row in enumerate(corpus)}
+    units = tuple(Unit(row["document_id"], row["title"], "", row["text"]) for row in corpus)
+    right: dict[str, set[int]] = {}
+    for path in sorted((DATA / "mtrag" / part).rglob("*.tsv")):
+        for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+            asked, passage, _ = line.split("\t")
+            right.setdefault(asked, set()).add(places[passage])
+    asked = (_last_turns if part == "human" else _tasks)()
+    questions = tuple(
+        Asked(text, frozenset(right[key])) for key, text in asked.items() if key in right
+    )
+    return QuestionSet(f"mtrag_{part}", units, questions)
+
+
+def _last_turns() -> dict[str, str]:
+    paths = sorted(DATA.glob("mtrag/human/*/*_lastturn.jsonl"))
+    rows = [row for path in paths for row in _rows(str(path.relative_to(DATA)))]
+    return {row["_id"]: row["text"].removeprefix("|user|:").strip() for row in rows}
+
+
+def _tasks() -> dict[str, str]:
+    return {row["task_id"]: row["input"][-1]["text"] for row in _rows("mtrag/un/tasks.jsonl")}
+
+
+def _rows(path: str) -> list[dict[str, Any]]:
     lines = (DATA / path).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines if line]
 
@@ -199,6 +227,10 @@ _LOADERS: dict[str, Callable[[], QuestionSet]] = {
     "ko_strategyqa": _ko_strategyqa,
     "xquad_en": lambda: _squad("xquad_en", "xquad_en/xquad.en.part.json"),
     "clapnq_dev": _clapnq,
+    "mtrag_un": lambda: _mtrag("un"),
+    "mtrag_human": lambda: _mtrag("human"),
 }
-NAMES = tuple(_LOADERS)
+NAMES = ("korquad1_dev", "ko_docs", "kr_law", "ko_strategyqa", "xquad_en", "clapnq_dev")
+FOR_INFORMATION = ("mtrag_un", "mtrag_human")
+"""Last turns of conversations, asked without what was said before."""
 KOREAN = ("korquad1_dev", "ko_docs", "kr_law", "ko_strategyqa")
