@@ -118,7 +118,7 @@ def _chunk_rows(
             _storable(chunk.section),
             Jsonb([_box(box) for box in chunk.boxes]),
             sum(terms.values()),
-            lexical.tsvector(terms),
+            lexical.tsvector({**terms, **lexical.clean(indexed.emphasis)}),
         )
 
 
@@ -126,8 +126,9 @@ def _term_rows(
     document_id: UUID, keys: Sequence[int], chunks: Sequence[IndexedChunk]
 ) -> Iterable[tuple[Any, ...]]:
     for key, indexed in zip(keys, chunks, strict=True):
-        terms = lexical.clean(indexed.terms)
-        yield key, document_id, sum(terms.values()), lexical.marks(terms), lexical.surplus(terms)
+        terms, emphasis = lexical.clean(indexed.terms), lexical.clean(indexed.emphasis)
+        marks, surplus = lexical.marks(terms, emphasis), lexical.surplus(terms, emphasis)
+        yield key, document_id, sum(terms.values()), marks, surplus
 
 
 def _vector_rows(
