@@ -12,8 +12,11 @@ from rag.query.names import FIELDS, called, normalised
 from rag.types import Named
 
 FOUND = """
-    SELECT field, value, name, document_id FROM documents_documentlabel
-     WHERE name = ANY(%s) AND document_id = ANY(%s) ORDER BY document_id, id
+    WITH found AS MATERIALIZED (  -- by name alone: a scope of thousands would be probed one by one
+        SELECT field, value, name, document_id, id FROM documents_documentlabel
+         WHERE name = ANY(%s::text[]))
+    SELECT field, value, name, document_id FROM found
+     WHERE document_id = ANY(%s::uuid[]) ORDER BY document_id, id
 """
 
 
@@ -66,7 +69,8 @@ def of(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, str], str
 def named(document_ids: Sequence[UUID], names: Sequence[str]) -> list[Named]:
     """Documents among these that carry one of the names, as `rag.query.names` writes them."""
     with connection.cursor() as cursor:
-        cursor.execute(FOUND, (list(names), list(document_ids)))
+        scope = "{" + ",".join(map(str, document_ids)) + "}"  # one text: the driver adapts no list
+        cursor.execute(FOUND, (list(names), scope))
         return [Named(*row) for row in cursor.fetchall()]
 
 

@@ -10,6 +10,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from uuid import UUID
 
 from rag import particles
@@ -128,24 +129,24 @@ def _is_kind(value: str) -> bool:
 def _spans(text: str) -> dict[str, list[_Span]]:
     """Every name that could stand in the text, normalised, and where."""
     pieces = list(_PIECE.finditer(text))[:MOST_PIECES]
+    names = [normalised(piece.group()) for piece in pieces]
+    ends = [list(_ends(*pair)) for pair in zip_longest(pieces, pieces[1:])]
     found: dict[str, list[_Span]] = defaultdict(list)
     for first, piece in enumerate(pieces):
-        if piece.start() and pieces[first - 1].end() == piece.start() and first:
+        if first and pieces[first - 1].end() == piece.start():
             continue  # a name begins with a word
-        squeezed = ""
+        before = ""
         for last in range(first, min(first + LONGEST_NAME, len(pieces))):
-            after = pieces[last + 1] if last + 1 < len(pieces) else None
-            for name, end, cut in _ends(pieces[last], after):
-                if len(squeezed) + len(name) > 1:
-                    whole = squeezed + normalised(name)
-                    found[whole].append(_Span(piece.start(), end, cut))
-            squeezed += normalised(pieces[last].group())
+            for name, end, cut in ends[last]:
+                if len(before) + len(name) > 1:
+                    found[before + name].append(_Span(piece.start(), end, cut))
+            before += names[last]
     return found
 
 
 def _ends(piece: re.Match[str], after: re.Match[str] | None) -> Iterable[tuple[str, int, int]]:
     """Ways in which a name may end with this piece: its last part, its end, the word's end."""
-    text, end = piece.group(), piece.end()
+    text, end = normalised(piece.group()), piece.end()
     glued = after if after is not None and after.start() == end else None
     if glued is None:
         yield text, end, end
