@@ -29,7 +29,7 @@ REFRESH_SECONDS = 2
 class EmbeddingSpaceAdmin(ReadOnly):
     """Which models' vectors are stored, which one is searched, and how far a change is."""
 
-    list_display = ("model", "dimensions", "languages", "active", "stored", "created_at")
+    list_display = ("model", "dimensions", "spoken", "active", "stored", "created_at")
     list_before_template = "admin/reindexing.html"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EmbeddingSpace]:
@@ -38,6 +38,11 @@ class EmbeddingSpaceAdmin(ReadOnly):
         count = rows.values("space").annotate(count=Count("pk")).values("count")
         spaces_: QuerySet[EmbeddingSpace] = super().get_queryset(request)
         return spaces_.annotate(vectors=Coalesce(Subquery(count, IntegerField()), 0))
+
+    @admin.display(description=_("languages"))
+    def spoken(self, space: EmbeddingSpace) -> str:
+        """What its model knows."""
+        return ", ".join(space.languages)
 
     @admin.display(description=_("chunks with a vector"), ordering="vectors")
     def stored(self, space: EmbeddingSpace) -> str:
