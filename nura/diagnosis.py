@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from documents import spaces
 from nura.embedded import session
 from nura.health import WORKERS, client, redis_and_workers
+from rag import dictionary
 from rag.config import Endpoint
 from rag.embedders.sentence_transformers import embedded_model_folder
 
@@ -181,13 +182,18 @@ def embedding_space() -> Iterator[Finding]:
 
 
 def morphemes() -> Finding:
-    """The analyser of Korean and its model."""
+    """The analyser of Korean, its model and the user dictionary."""
     missing = [
         name for name in ("kiwipiepy", "kiwipiepy_model") if not importlib.util.find_spec(name)
     ]
     if missing:
         return Finding("Kiwi", State.FAIL, f"not installed: {', '.join(missing)}")
-    return Finding("Kiwi", State.OK, "installed with its model")
+    path = settings.RAG.user_dictionary
+    try:
+        own = f", {len(dictionary.read(path))} words of {path}" if path else ""
+    except dictionary.DictionaryUnreadable as error:
+        return Finding("Kiwi", State.FAIL, f"the user dictionary: {error}")
+    return Finding("Kiwi", State.OK, f"installed with its model{own}")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -41,6 +41,8 @@ class RagConfig:
     """Mean cosine of texts that have nothing to do with each other; None: not measured."""
     reranker_model: str = ""
     top_k: int = 4
+    user_dictionary: str = ""
+    """Path of a file of words that the analyser of Korean must know; see `rag.dictionary`."""
     chunk_size: int = 1000
     chunk_overlap: int = 200
     bm25_weight: float = 1.0

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
-from rag import indexing, tokenize
+from rag import indexing, morphemes, tokenize
 from rag.config import Endpoint, RagConfig
 from rag.embedders.known import declared
 from rag.embedders.openai import OpenAIEmbedder
@@ -49,6 +49,7 @@ class Engine:
         llm: LLM | None = None,
         reranker: Reranker | None = None,
     ) -> None:
+        morphemes.use(config.user_dictionary)
         self.config = config
         self.embedder = embedder or _embedder(config)
         self.searcher = Searcher(

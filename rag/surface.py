@@ -62,26 +62,25 @@ def pairs(word: str) -> Iterator[str]:
 
 
 def hangul(word: str) -> Iterator[str]:
-    """The runs of Hangul, but for a particle that hangs on something else ("API를", "(갑)은").
-
-    A unit behind a number ("30일까지") is none either: `_mixed` has it with its number.
-    """
+    """The runs of Hangul, but for a particle that hangs on something else ("API를", "(갑)은")."""
     for run in HANGUL.finditer(word):
-        before = word[: run.start()]
-        if before[-1:].isdigit() and len(particles.strip(run[0])) == 1:
-            continue
-        if run[0] not in particles.PARTICLES or not _ATTACHES.search(before):
+        if run[0] not in particles.PARTICLES or not _ATTACHES.search(word[: run.start()]):
             yield run[0]
 
 
 def _bigrams(word: str) -> Iterator[str]:
-    for run in hangul(word):
-        stem = particles.strip(run)
-        yield from pairs(stem)
-        if len(stem) == 1 and len(run) > 1:
+    """Pairs of syllables; a unit behind a number ("30일까지") is in `_mixed`, not a word here."""
+    for run in HANGUL.finditer(word):
+        before = word[: run.start()]
+        if run[0] in particles.PARTICLES and _ATTACHES.search(before):
+            continue
+        stem = particles.strip(run[0])
+        if len(stem) > 1 or not before[-1:].isdigit():
+            yield from pairs(stem)
+        if len(stem) == 1 and len(run[0]) > 1:
             # "도로" may be a noun or "도" with a particle: both readings count, so that "도로가"
             # finds either.
-            yield run[:2]
+            yield run[0][:2]
 
 
 def _foreign(word: str) -> Iterator[str]:

@@ -159,19 +159,25 @@ def _is_content(item: morphemes.Morpheme) -> bool:
 
 
 def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme] | None) -> Iterator[str]:
-    """Bigrams of each Hangul word from its first content morpheme to its last."""
+    """Bigrams of each Hangul word with a content morpheme, from its first to its last.
+
+    Where nothing is conjugated those of the written word, in case a noun was misread ("각도의").
+    """
     if found is None:
         yield from (pair for word in text.split() for pair in surface.read(word).bigrams)
         return
-    kept = deque(item for item in found if _is_content(item) and item.form not in _ASKING)
+    coming = deque(found)
     for word in surface.HANGUL.finditer(text):
-        while kept and kept[0].start < word.start():
-            kept.popleft()
-        if kept and kept[0].end <= word.end():
-            start = end = kept[0].start
-            while kept and kept[0].end <= word.end():
-                end = kept.popleft().end
-            yield from surface.pairs(text[start:end])
+        inside = []
+        while coming and coming[0].start < word.end():
+            item = coming.popleft()
+            if word.start() <= item.start and item.end <= word.end():
+                inside.append(item)
+        kept = [item for item in inside if _is_content(item) and item.form not in _ASKING]
+        if kept and any(item.tag[0] in "VE" for item in inside):
+            yield from surface.pairs(text[kept[0].start : kept[-1].end])
+        elif kept:
+            yield from surface.read(word[0]).bigrams
 
 
 def _syllable(jamo: re.Match[str]) -> str:

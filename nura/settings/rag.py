@@ -1,6 +1,11 @@
 """Builds the one frozen configuration of the engine from the environment."""
 
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
 from nura.settings import env
+from rag import dictionary
 from rag.config import Endpoint, RagConfig
 
 HTTP = ("http", "https")
@@ -19,6 +24,7 @@ def build() -> RagConfig:
         embedding_languages=frozenset(env.words("NURA_EMBEDDING_LANGUAGES")),
         reranker_model=env.text("NURA_RERANKER_MODEL"),
         top_k=env.integer("NURA_TOP_K", 4, least=1, most=100),
+        user_dictionary=_user_dictionary(),
         chunk_size=size,
         chunk_overlap=env.integer("NURA_CHUNK_OVERLAP", min(200, size // 2), most=size // 2),
         bm25_weight=env.decimal("NURA_BM25_WEIGHT", 1.0, most=100.0),
@@ -44,6 +50,19 @@ def _endpoint(prefix: str, fallback: str = "") -> Endpoint | None:
         api_key=api_key,
         first_token_timeout=env.decimal("NURA_LLM_TIMEOUT", 30.0, least=0.1),
     )
+
+
+def _user_dictionary() -> str:
+    """Its absolute path. The file is read here, so that a wrong line stops the start."""
+    name = env.text("NURA_USER_DICTIONARY")
+    if not name:
+        return ""
+    path = str(Path(name).expanduser().resolve())
+    try:
+        dictionary.read(path)
+    except dictionary.DictionaryUnreadable as error:
+        raise ImproperlyConfigured(f"NURA_USER_DICTIONARY: {error}") from error
+    return path
 
 
 def _embedding_endpoint() -> Endpoint | None:

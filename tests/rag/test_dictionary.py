@@ -1,0 +1,60 @@
+"""The words of a user dictionary in the analysis."""
+
+import pytest
+
+from rag import morphemes, tokenize
+from rag.config import RagConfig
+from rag.dictionary import DictionaryUnreadable
+from rag.factory import Engine
+from tests.rag.worlds import LetterEmbedder
+
+WORD = "먹고보자"
+"""A name that reads as two verbs."""
+
+
+@pytest.fixture
+def dictionary(tmp_path):
+    """A dictionary with one word; afterwards none is in use."""
+    path = tmp_path / "words.txt"
+    path.write_text(f"# 우리 말\n\n{WORD}\tNNP\t5.0\n", encoding="utf-8")
+    yield str(path)
+    morphemes.use("")
+
+
+def test_an_engine_keeps_the_words_of_its_dictionary_whole(dictionary):
+    assert WORD not in tokenize.terms(f"{WORD}에게서 온 편지")
+    Engine(RagConfig(user_dictionary=dictionary), embedder=LetterEmbedder())
+    assert WORD in tokenize.terms(f"{WORD}에게서 온 편지")
+    assert WORD in tokenize.query_terms(f"{WORD}의 편지는 어디에 있나요?")
+
+
+def test_the_same_dictionary_again_loads_nothing(dictionary):
+    morphemes.use(dictionary)
+    first = tokenize.morphemes_of(WORD)
+    morphemes.use(dictionary)
+    assert tokenize.morphemes_of(WORD) is first
+
+
+def test_without_a_dictionary_the_analysis_is_as_before(dictionary):
+    before = tokenize.terms(WORD)
+    morphemes.use(dictionary)
+    assert tokenize.terms(WORD) != before
+    morphemes.use("")
+    assert tokenize.terms(WORD) == before
+
+
+def test_a_broken_dictionary_is_refused_and_the_one_in_use_stays(dictionary, tmp_path):
+    morphemes.use(dictionary)
+    broken = tmp_path / "broken.txt"
+    broken.write_text("한 줄\n", encoding="utf-8")
+    with pytest.raises(DictionaryUnreadable, match="line 1"):
+        morphemes.use(str(broken))
+    assert WORD in tokenize.terms(WORD)
+
+
+def test_words_of_a_dictionary_may_hold_spaces_and_latin_letters(tmp_path, dictionary):
+    path = tmp_path / "mixed.txt"
+    path.write_bytes("\ufeff전자 조달청\tNNP\r\nAI바우처\tNNP\t1.5\r\n".encode())
+    morphemes.use(str(path))
+    assert "ai바우처" in tokenize.terms("AI바우처를 신청한다")
+    assert {"전자", "조달청"} <= set(tokenize.terms("전자 조달청의 공고"))
