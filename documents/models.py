@@ -21,7 +21,7 @@ from documents.labels import DocumentLabel, bearing
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-__all__ = ["DocumentLabel"]
+__all__ = ["DocumentLabel", "Reindexing"]
 
 LEXICAL_DIMENSIONS = 1_000_000_000
 """Width of the hashed term space of `ChunkTerms`; pgvector's largest."""
@@ -278,4 +278,4 @@ class ChunkEmbedding(models.Model):
         return f"{self.chunk_id} @ {self.space_id}"
 
 
-from documents.reindexing.models import Reindexing as Reindexing  # noqa: E402 - Django looks here
+from documents.reindexing.models import Reindexing  # noqa: E402 - Django looks here
