@@ -1,7 +1,6 @@
 """One search: plan, legs, strategy, choice, gate."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,11 +8,11 @@ from rag.config import RagConfig
 from rag.language import dense_weight
 from rag.ports import Embedder, PassageStore, Reranker
 from rag.query.about import is_about_documents
-from rag.retrieval import filtered, gate, plan, rerank, rescore
+from rag.retrieval import filtered, gate, plan, rerank, several
 from rag.retrieval.legs import Legs
 from rag.retrieval.similarity import KNOWN
 from rag.retrieval.strategies import STRATEGIES
-from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, Scope, StrategyName
+from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, Scope
 
 NO_WISHES = plan.Wishes()
 
@@ -64,27 +63,21 @@ class Searcher:
         hits = STRATEGIES[made.strategy](legs, made.top_k, self.config)
         started = time.perf_counter()
         if reranked:
-            hits = self._reranked(made, legs, hits)
-        hits = rerank.choose(hits, made.top_k, several=made.needs_multi_doc)
+            weight = self.config.bm25_weight
+            hits = rerank.order(made, legs, hits, self.reranker, bm25_weight=weight)
+        if made.needs_multi_doc:
+            hits = several.with_all(hits, store, legs.terms, made.scope.document_ids)
+            hits = several.spread(hits, made.top_k)
         legs.timings_ms["rerank"] = round((time.perf_counter() - started) * 1000, 2)
         asked = _asked(made, legs)
         talk = made.question_type is QuestionType.SMALLTALK
         score = 0.0 if talk else gate.score(asked, [*legs.lexical, *legs.dense])
         return Retrieval(
             plan=made,
-            hits=tuple(_with_relevance(asked, hit) for hit in hits),
+            hits=tuple(_with_relevance(asked, hit) for hit in hits[: made.top_k]),
             gate=Gate(score, self.config.gate_threshold),
             timings_ms=legs.timings_ms,
         )
-
-    def _reranked(self, made: Plan, legs: Legs, hits: Sequence[Hit]) -> Sequence[Hit]:
-        """By the model where there is one; else fused candidates by what they hold."""
-        if self.reranker is not None and hits:
-            pool = hits[: made.top_k * rerank.POOL]
-            return self.reranker.rerank(made.standalone_query, pool, len(pool))
-        if made.strategy is StrategyName.RRF:
-            return rescore.order(legs, hits, bm25_weight=self.config.bm25_weight)
-        return hits
 
 
 def _asked(made: Plan, legs: Legs) -> gate.Question:

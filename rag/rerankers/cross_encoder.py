@@ -20,11 +20,16 @@ class CrossEncoderReranker:
     def rerank(self, query: str, hits: Sequence[Hit], top_k: int) -> list[Hit]:
         """The best `top_k` by the cross-encoder's score, kept under `scores["rerank"]`.
 
-        Raises `EngineUnavailable` where the model cannot be loaded.
+        Raises `EngineUnavailable` where the model cannot be loaded or fails.
         """
-        with self._lock:
+        with self._lock:  # one at a time: two would share the same cores and both be slower
             model = self._loaded()
-            scores = model.predict([(query, hit.passage.text) for hit in hits])
+            try:
+                scores = model.predict(
+                    [(query, hit.passage.text) for hit in hits], show_progress_bar=False
+                )
+            except (RuntimeError, ValueError, IndexError) as error:
+                raise EngineUnavailable(f"the reranker {self.name} failed") from error
         scored = [
             replace(hit, score=float(score), scores={**hit.scores, "rerank": float(score)})
             for hit, score in zip(hits, scores, strict=True)

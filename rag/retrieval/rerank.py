@@ -1,26 +1,34 @@
-"""The last choice: several documents where the plan wants them."""
+"""The last ordering: rescoring, and a model's closer reading where one is configured."""
 
+import logging
 from collections.abc import Sequence
 
-from rag.types import Hit
+from rag.errors import EngineUnavailable
+from rag.ports import Reranker
+from rag.retrieval import rescore
+from rag.retrieval.legs import Legs
+from rag.types import Hit, Plan, StrategyName
+
+log = logging.getLogger(__name__)
 
 POOL = 5
-"""Passages that a reranking model reads for each one that is wanted."""
+"""Passages that a model reads for each one that is wanted."""
 
 
-def choose(hits: Sequence[Hit], limit: int, *, several: bool) -> list[Hit]:
-    """The `limit` hits that are shown, best first.
+def order(
+    made: Plan, legs: Legs, hits: Sequence[Hit], reranker: Reranker | None, *, bm25_weight: float
+) -> Sequence[Hit]:
+    """Fused candidates by what they hold, then the first of them by the model.
 
-    With `several`, each document's best before any second one.
+    A model that fails leaves the order as it is: the passages are no worse for it.
     """
-    return _spread(hits, limit) if several else list(hits[:limit])
-
-
-def _spread(hits: Sequence[Hit], limit: int) -> list[Hit]:
-    """Give half the places to the first hits of further documents; the best ones keep the rest."""
-    firsts = list({hit.passage.document_id: hit for hit in reversed(hits)}.values())[::-1]
-    firsts.sort(key=hits.index)
-    wanted = {id(hit) for hit in firsts[: max(2, limit // 2)]}
-    rest = [hit for hit in hits if id(hit) not in wanted]
-    kept = wanted | {id(hit) for hit in rest[: limit - len(wanted)]}
-    return [hit for hit in hits if id(hit) in kept][:limit]
+    if made.strategy is StrategyName.RRF:
+        hits = rescore.order(legs, hits, bm25_weight=bm25_weight)
+    if reranker is None or not hits:
+        return hits
+    pool = hits[: made.top_k * POOL]
+    try:
+        return reranker.rerank(made.standalone_query, pool, len(pool))
+    except EngineUnavailable as error:
+        log.warning("passages are not reranked: %s", error, exc_info=error)
+        return hits

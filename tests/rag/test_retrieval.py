@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from rag.config import RagConfig
-from rag.retrieval import bm25, mmr, rerank, rrf
+from rag.retrieval import bm25, mmr, rrf, several
 from rag.retrieval.memory import MemoryStore
 from rag.types import (
     Hit,
@@ -124,9 +124,20 @@ def test_the_kind_of_a_question_decides_its_plan(library, query, kind):
 def test_a_comparison_shows_several_documents():
     one, other = uuid4(), uuid4()
     hits = [hit(i, document=one) for i in range(6)] + [hit(9, document=other)]
-    chosen = rerank.choose(hits, 4, several=True)
+    chosen = several.spread(hits, 4)
     assert {h.passage.document_id for h in chosen} == {one, other}
     assert [h.passage.key for h in chosen] == [0, 1, 2, 9]
+
+
+def test_a_comparison_hears_a_document_that_the_candidates_left_out(library):
+    names = {"숙박비.md", "휴가 규정.md"}
+    library.add("숙박비.md", *["숙박비 상한과 숙박비 정산의 차이와 숙박비 비교"] * 40)
+    library.add("휴가 규정.md", "연차는 15일이며 숙박비는 따로 정한다.")
+    ids = tuple(library.ids[name] for name in sorted(names))
+    store = library.store.within(ids)
+    scope = Scope(ids, ScopeReason.EXPLICIT)
+    found = library.engine.search("숙박비와 숙박비의 차이는?", scope, store)
+    assert {h.passage.document_name for h in found.hits} == names
 
 
 def test_a_named_top_k_is_exact(library):
