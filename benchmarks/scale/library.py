@@ -1,6 +1,7 @@
 """Libraries of several sizes in the product's own Postgres, kept between runs."""
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,11 @@ from uuid import UUID, uuid4
 from benchmarks.scale.corpus import Corpus, Sized
 
 INDEX = "SELECT indexname, indexdef FROM pg_indexes WHERE indexname LIKE 'embedding_space_%'"
+ROOT = Path(__file__).parents[2]
+WRITERS = ("documents/lexical.py", "rag/retrieval/bm25.py", "benchmarks/scale/corpus.py")
+"""What decides which rows are written: where one of them changed, the library is made anew."""
+
+OURS = "SELECT datname FROM pg_database WHERE datname LIKE %s"
 BUILDING = "SELECT set_config('maintenance_work_mem', '512MB', false)"
 
 
@@ -64,7 +70,7 @@ def library(corpus: Corpus, size: int) -> list[UUID]:
 
     from documents.models import Chunk, Document
 
-    _switch(f"speed_{size}")
+    _switch(size)
     call_command("migrate", verbosity=0)
     if Chunk.objects.count() != size or not _index():
         Document.objects.all().delete()
@@ -84,17 +90,23 @@ def stored(corpus: Corpus, size: int) -> Stored:
     return Stored([key for key, _ in pairs], [document for _, document in pairs], chunks)
 
 
-def _switch(name: str) -> None:
+def _switch(size: int) -> None:
+    """Go on in the database of this size, made if need be; those of earlier rows are dropped."""
     from django.conf import settings
     from django.db import connection
 
     from nura.embedded import postgres as embedded
 
-    with embedded.connect(Path(settings.DATA_DIR), "postgres") as plain:
-        if not plain.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
-            plain.execute(f'CREATE DATABASE "{name}"')
+    rows = b"".join((ROOT / name).read_bytes() for name in WRITERS)
+    name = f"speed_{size}_{hashlib.sha256(rows).hexdigest()[:8]}"
     connection.close()
     connection.close_pool()
+    with embedded.connect(Path(settings.DATA_DIR), "postgres") as plain:
+        there = [row[0] for row in plain.execute(OURS, (f"speed\\_{size}\\_%",)).fetchall()]
+        for old in {*there} - {name}:
+            plain.execute(f'DROP DATABASE "{old}"')
+        if name not in there:
+            plain.execute(f'CREATE DATABASE "{name}"')
     connection.settings_dict["NAME"] = name
 
 
