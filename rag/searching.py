@@ -60,15 +60,13 @@ class Searcher:
     def _ranked(self, made: Plan, store: PassageStore, *, reranked: bool) -> Retrieval:
         unrelated = self.config.embedding_unrelated or 0.0
         legs = Legs(made.standalone_query, store, self.embedder, unrelated=unrelated)
-        hits = STRATEGIES[made.strategy](legs, made.top_k, self.config)
-        started = time.perf_counter()
         if reranked:
-            weight = self.config.bm25_weight
-            hits = rerank.order(made, legs, hits, self.reranker, bm25_weight=weight)
+            hits = rerank.order(made, legs, self.config, self.reranker)
+        else:
+            hits = STRATEGIES[made.strategy](legs, made.top_k, self.config)
         if made.needs_multi_doc:
             hits = several.with_all(hits, store, legs.terms, made.scope.document_ids)
             hits = several.spread(hits, made.top_k)
-        legs.timings_ms["rerank"] = round((time.perf_counter() - started) * 1000, 2)
         asked = _asked(made, legs)
         talk = made.question_type is QuestionType.SMALLTALK
         score = 0.0 if talk else gate.score(asked, [*legs.lexical, *legs.dense])

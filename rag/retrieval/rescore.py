@@ -20,9 +20,13 @@ DEPTH = 12
 """Passages whose sentences are looked at; those behind them keep their places."""
 
 
-def order(legs: Legs, hits: Sequence[Hit], *, bm25_weight: float) -> list[Hit]:
-    """The hits by share, and by closeness as far as the embedder has a say, else by sentences."""
+def order(legs: Legs, *, bm25_weight: float) -> list[Hit]:
+    """The candidates of both legs by share, and by closeness as far as the embedder has a say.
+
+    By sentences, too, as far as it has none.
+    """
     say = legs.fusion_weight
+    hits = _candidates(legs) if say else legs.lexical
     known = _with_closeness(legs, hits) if say else list(hits)
     floor = min(
         (hit.scores["closeness"] for hit in known if "closeness" in hit.scores), default=0.0
@@ -36,6 +40,15 @@ def order(legs: Legs, hits: Sequence[Hit], *, bm25_weight: float) -> list[Hit]:
         for hit in known
     )
     return scored if say == 1 else _by_sentences(legs, scored, bm25_weight * SENTENCE * (1 - say))
+
+
+def _candidates(legs: Legs) -> list[Hit]:
+    """What either leg found, once, with the scores of both."""
+    found: dict[int, Hit] = {}
+    for hit in (*legs.lexical, *legs.dense):
+        known = found.get(hit.passage.key, hit)
+        found[hit.passage.key] = replace(hit, scores={**known.scores, **hit.scores})
+    return list(found.values())
 
 
 def _by_sentences(legs: Legs, scored: Sequence[Hit], weight: float) -> list[Hit]:

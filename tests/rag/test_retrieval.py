@@ -63,7 +63,9 @@ def test_a_multilingual_embedder_takes_part_in_korean():
     made = Library(engine(embedder=embedder))
     made.add("여비 규정.md", RULES)
     found = made.search("숙박비 상한은?")
-    assert {"similarity", "bm25", "coverage", "rank_bm25"} <= set(found.hits[0].scores)
+    assert {"closeness", "similarity", "share", "bm25", "coverage"} <= set(found.hits[0].scores)
+    fused = made.search("숙박비 상한은?", rerank=False)
+    assert {"rrf", "rank_bm25", "rank_similarity", "rank_mmr"} <= set(fused.hits[0].scores)
 
 
 @pytest.mark.parametrize("name", list(StrategyName))
