@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rag.analysers import analyser  # noqa: F401
 from tests.servers.fixtures import _llm_server, llm_server  # noqa: F401
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
