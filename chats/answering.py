@@ -27,22 +27,10 @@ from chats.writer import RunWriter
 from documents import spaces
 from documents.store import ScopedStore
 from rag.errors import NuraError
+from rag.events import Delta, Event, Finished, SourcesFound, Status
 from rag.factory import Engine, engine
 from rag.ports import PassageStore
-from rag.types import (
-    Delta,
-    Event,
-    Finished,
-    Hit,
-    Named,
-    Passage,
-    Question,
-    Scope,
-    ScopeReason,
-    Source,
-    SourcesFound,
-    Status,
-)
+from rag.types import Hit, Named, Passage, Question, Scope, ScopeReason, Source
 
 logger = structlog.get_logger()
 T = TypeVar("T")

@@ -8,6 +8,7 @@ from rag.config import Endpoint, RagConfig
 from rag.embedders.known import declared
 from rag.embedders.openai import OpenAIEmbedder
 from rag.embedders.sentence_transformers import EMBEDDED_NAME, SentenceTransformersEmbedder
+from rag.events import Event
 from rag.generation.brief import Answerer
 from rag.generation.extractive import ExtractiveAnswerer
 from rag.generation.general import PlainAnswerer
@@ -18,16 +19,7 @@ from rag.ports import LLM, Embedder, GenerationOptions, PassageStore, Reranker
 from rag.rerankers.cross_encoder import CrossEncoderReranker
 from rag.retrieval.plan import Wishes
 from rag.searching import Searcher
-from rag.types import (
-    Chunk,
-    Event,
-    HistoryMessage,
-    IndexedChunk,
-    Question,
-    Retrieval,
-    Scope,
-    StrategyName,
-)
+from rag.types import Chunk, HistoryMessage, IndexedChunk, Question, Retrieval, Scope, StrategyName
 
 KEPT = 3
 """Engines of a process: as the settings say, with the model in use, and with its successor."""

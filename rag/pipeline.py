@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from rag import evidence, tracing
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, NuraError, RetrievalFailed
+from rag.events import Delta, Event, Finished, SourcesFound, Status
 from rag.generation.brief import Answerer, Brief
 from rag.grounding import MarkerFilter
 from rag.history.window import window
@@ -18,21 +19,7 @@ from rag.ports import PassageStore
 from rag.query.classify import question_type
 from rag.retrieval.plan import Wishes
 from rag.searching import Searcher
-from rag.types import (
-    Delta,
-    Event,
-    Finished,
-    HistoryMessage,
-    Hit,
-    Mode,
-    Question,
-    QuestionType,
-    Retrieval,
-    Source,
-    SourcesFound,
-    Status,
-    Usage,
-)
+from rag.types import HistoryMessage, Hit, Mode, Question, QuestionType, Retrieval, Source, Usage
 
 log = logging.getLogger(__name__)
 

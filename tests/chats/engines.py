@@ -2,7 +2,8 @@
 
 import asyncio
 
-from rag.types import Delta, Finished, Mode, QuestionType, Source, SourcesFound, Status
+from rag.events import Delta, Finished, SourcesFound, Status
+from rag.types import Mode, QuestionType, Source
 
 
 def source(slot=1, document_id=None):

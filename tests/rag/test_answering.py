@@ -9,20 +9,9 @@ import pytest
 
 from rag.config import Endpoint, RagConfig
 from rag.errors import ContextOverflow, LLMInterrupted, LLMUnreachable
+from rag.events import Delta, SourcesFound, Status
 from rag.llms.openai import OpenAILLM
-from rag.types import (
-    Delta,
-    HistoryMessage,
-    Mode,
-    Piece,
-    Question,
-    QuestionType,
-    Role,
-    ScopeReason,
-    SourcesFound,
-    Status,
-    Usage,
-)
+from rag.types import HistoryMessage, Mode, Piece, Question, QuestionType, Role, ScopeReason, Usage
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 from tests.servers.llm import Stream
 

@@ -5,9 +5,10 @@ from uuid import UUID, uuid4
 
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed
+from rag.events import Delta, Finished
 from rag.factory import Engine
 from rag.retrieval.memory import MemoryStore
-from rag.types import Chunk, Delta, Finished, Question, Role, Scope, ScopeReason
+from rag.types import Chunk, Question, Role, Scope, ScopeReason
 
 
 class LetterEmbedder:

@@ -24,7 +24,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         """Print it."""
         document = _document(options["document"])
-        chunks = document.chunks.order_by("index").defer("lexemes", "weights")
+        chunks = document.chunks.order_by("index").defer("lexemes")
         lengths = [len(text) for text in chunks.values_list("text", flat=True)]
         self.stdout.write(f"{document.name} ({document.status}, version {document.version})")
         self.stdout.write(f"pages: {document.page_count or '-'}  chunks: {len(lengths)}")
