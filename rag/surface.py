@@ -16,6 +16,7 @@ REMEMBERED = 1 << 14
 REMEMBERED_LENGTH = 32
 
 HANGUL = re.compile("[가-힣]+")
+_BESIDES = re.compile("[^\\W_가-힣]")
 _IDEOGRAPHS = re.compile("[\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]+")
 _LETTER = "[^\\W_가-힣\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
 _FOREIGN = re.compile(rf"{_LETTER}+(?:[-_./'’@&]{_LETTER}+)*(?:\+\+|#)?")
@@ -45,6 +46,8 @@ def read(word: str) -> Surface:
 
 
 def _read(word: str) -> Surface:
+    if not _BESIDES.search(word):
+        return Surface(tuple(_bigrams(word)), ())
     others = (*_foreign(word), *_numbers(word), *_ideographs(word), *_mixed(word))
     return Surface(tuple(_bigrams(word)), tuple(term[:MAX_TERM] for term in others))
 

@@ -11,6 +11,8 @@ from rag.words import words
 
 ASKING_WEIGHT = 0.35
 """What a word that mostly only asks ("방법", "explain") weighs: sometimes it is the subject."""
+LATIN_WEIGHT = 1.5
+"""What a Latin word in a Korean question weighs: mostly a name or a term of the field."""
 LONGEST_WORD = 256
 """Characters without a space in between: what is longer costs the analyser too much."""
 
@@ -23,6 +25,7 @@ _ENDLESS = re.compile(rf"\b\w{{{LONGEST_WORD + 1},}}")
 _LEADS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
 _TAILS = " ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"
 _JAMO = re.compile(rf"([{_LEADS}])([ㅏ-ㅣ])([{_TAILS[1:]}](?![ㅏ-ㅣ]))?")
+_LATIN = re.compile("^[!-~]*[a-z][!-~]*$")
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
 _CONTENT = _NOUNS | {"VV", "VA", "MAG", "XPN"}
 _EMPTY_VERBS = words("empty_verbs.ko")
@@ -55,8 +58,9 @@ def terms_of_all(texts: Sequence[str]) -> Iterator[dict[str, int]]:
 def query_terms(text: str) -> dict[str, float]:
     """The terms of a question with their weights.
 
-    A term weighs its count; words that only ask ("알려줘", "explain") and bigrams of words without
-    a content morpheme ("해야", "하나요") weigh little, unless there is nothing else.
+    A term weighs its count, Latin words in a Korean question more. Words that only ask ("알려줘",
+    "explain") and bigrams of words without a content morpheme ("해야", "하나요") weigh little,
+    unless there is nothing else.
     """
     clean = normalise(text)
     found = morphemes_of(clean)
@@ -69,7 +73,10 @@ def query_terms(text: str) -> dict[str, float]:
     weights = {
         term: count * ASKING_WEIGHT for term, count in everything.items() if term not in subject
     }
-    weights.update((term, float(count)) for term, count in subject.items())
+    latin = LATIN_WEIGHT if surface.HANGUL.search(clean) else 1.0
+    weights.update(
+        (term, count * (latin if _LATIN.search(term) else 1.0)) for term, count in subject.items()
+    )
     return weights
 
 
@@ -159,25 +166,19 @@ def _is_content(item: morphemes.Morpheme) -> bool:
 
 
 def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme] | None) -> Iterator[str]:
-    """Bigrams of each Hangul word with a content morpheme, from its first to its last.
-
-    Where nothing is conjugated those of the written word, in case a noun was misread ("각도의").
-    """
+    """Bigrams of each Hangul word from its first content morpheme to its last."""
     if found is None:
         yield from (pair for word in text.split() for pair in surface.read(word).bigrams)
         return
-    coming = deque(found)
+    coming = deque(item for item in found if _is_content(item) and item.form not in _ASKING)
     for word in surface.HANGUL.finditer(text):
         inside = []
         while coming and coming[0].start < word.end():
             item = coming.popleft()
             if word.start() <= item.start and item.end <= word.end():
                 inside.append(item)
-        kept = [item for item in inside if _is_content(item) and item.form not in _ASKING]
-        if kept and any(item.tag[0] in "VE" for item in inside):
-            yield from surface.pairs(text[kept[0].start : kept[-1].end])
-        elif kept:
-            yield from surface.read(word[0]).bigrams
+        if inside:
+            yield from surface.pairs(text[inside[0].start : inside[-1].end])
 
 
 def _syllable(jamo: re.Match[str]) -> str:

@@ -61,6 +61,12 @@ def test_words_that_only_ask_weigh_little_beside_the_subject():
     assert 0 < weights["방법"] < 1
 
 
+def test_latin_words_weigh_more_in_a_korean_question_only():
+    korean = tokenize.query_terms("Kubernetes 설치 순서")
+    assert korean["kubernet"] == tokenize.LATIN_WEIGHT
+    assert set(tokenize.query_terms("Kubernetes cluster").values()) == {1.0}
+
+
 def test_words_that_only_ask_weigh_in_full_where_nothing_else_stands():
     assert tokenize.query_terms("방법은?")["방법"] >= 1
 
