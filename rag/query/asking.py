@@ -2,7 +2,7 @@
 
 import re
 
-from rag import tokenize
+from rag import surface, tokenize
 
 _QUESTION_WORD = re.compile(
     r"무엇|무슨|뭐|뭔|누구|누가|언제|어디|어느|어떤|어떻게|얼마|몇|왜|\b(?:what|which|who|whom|whose|when|where|why|how)\b",
@@ -25,8 +25,11 @@ _NOUN_END = frozenset(("NNG", "NNP", "NNB", "NR", "SN", "SL", "XSN", "JX", "JKS"
 def seeks(text: str) -> bool:
     """True for the form of a look-up.
 
-    A question word, a request, a formal question, or a bare subject.
+    A question word, a request, a formal question, or a bare subject. Without Korean the form tells
+    too little, and every message may be a look-up.
     """
+    if not surface.HANGUL.search(text):
+        return True
     if _QUESTION_WORD.search(text) or _REQUEST.search(text) or _FORMAL_END.search(text):
         return True
     return _ends_with_subject(text)

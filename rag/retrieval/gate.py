@@ -1,97 +1,128 @@
 """The gate tells whether the documents hold something on the question.
 
-Two logistic functions, fitted on question sets as told in docs/retrieval.md, mixed by how far the
-embedder knows the question's language. The lexical one reads how much of the question the best
-passage holds, how many of its terms, and whether the message has the form of a look-up; the dense
-one reads coverage and cosine together.
+Two logistic functions, fitted on question sets as told in docs/retrieval.md. The lexical one reads
+how much of its highest score the question reaches and how many of its terms one passage holds; the
+dense one reads coverage and closeness, and may speak for the documents as far as the embedder knows
+the question's language. Whether the message has the form of a look-up counts for both.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag.query import asking
 from rag.types import Hit, Scope, ScopeReason
 
-LEXICAL_BIAS = -5.7
-COVERAGE = 3.4
-HELD_TERMS = 4.3
-SEEKS = 1.8
-FEW_AND_TALK = -1.25
-TALKS_OF_SELF = -0.35
-ENOUGH_TERMS = 8
+LEXICAL_BIAS = 0.6
+SHARE = 6.4
+HELD_TERMS = 3.35
+ENOUGH_TERMS = 12
 """From so many held terms on, more say nothing new."""
+FAINTEST = 0.02
+"""Shares well below that are as good as none."""
 
-DENSE_BIAS = -5.0
-DENSE_COVERAGE = 4.5
-COSINE = 7.3
+DENSE_BIAS = -6.1
+COVERAGE = 6.0
+CLOSENESS = 10.8
+
+STATEMENT = -2.5
+TALKS_OF_SELF = -0.6
 
 CHOSEN = 0.6
 """Added where the user chose the documents: the question is likely about them."""
-FEW = 1.8
+FEW = 1.5
 """Added where there are so few documents that a chance match is rare; fades with their number."""
 FEW_DOCUMENTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the gate knows of a question before it sees any passage."""
+    """What the gate knows of a question before it sees any passage.
+
+    `few` is 1 where there are few documents and falls to 0 with their number.
+    """
 
     terms: int
     seeks: bool
     talks_of_self: bool
     dense_weight: float
-    prior: float
+    chosen: bool
+    few: float
 
     @classmethod
     def read(cls, text: str, *, terms: int, dense_weight: float, scope: Scope) -> "Question":
         """Read the form of the message; `terms` is how many lexical terms it has."""
-        chosen = CHOSEN if scope.reason is not ScopeReason.ALL else 0.0
         return cls(
             terms=terms,
             seeks=asking.seeks(text),
             talks_of_self=asking.talks_of_self(text),
             dense_weight=dense_weight,
-            prior=max(chosen, FEW / max(1.0, len(scope.document_ids) / FEW_DOCUMENTS)),
+            chosen=scope.reason is not ScopeReason.ALL,
+            few=1 / max(1.0, len(scope.document_ids) / FEW_DOCUMENTS),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The best share, coverage and closeness of some hits, wherever they are; each 0..1."""
+
+    share: float
+    coverage: float
+    closeness: float
+
+    @classmethod
+    def of(cls, hits: Iterable[Hit]) -> "Evidence":
+        """What these hits say."""
+        scores = [hit.scores for hit in hits]
+        return cls(
+            share=max((found.get("share", 0.0) for found in scores), default=0.0),
+            coverage=max((found.get("coverage", 0.0) for found in scores), default=0.0),
+            closeness=max((_closeness(found) for found in scores), default=0.0),
         )
 
 
 def relevance(question: Question, hit: Hit) -> float:
     """Calibrated relevance of one hit, 0..1."""
-    return _probability(
-        question, hit.scores.get("coverage", 0.0), hit.scores.get("similarity", 0.0)
-    )
+    return probability(question, Evidence.of([hit]))
 
 
 def score(question: Question, hits: Sequence[Hit]) -> float:
-    """The gate's score over all candidates, 0..1.
+    """The gate's score over all candidates, 0..1."""
+    return probability(question, Evidence.of(hits))
 
-    The best coverage and the best cosine, wherever they are.
+
+def probability(question: Question, evidence: Evidence) -> float:
+    """The probability that documents with this evidence hold something on the question.
+
+    More evidence never lowers it; none at all is 0.
     """
-    if not hits:
+    if not evidence.share and not evidence.coverage and evidence.closeness <= 0:
         return 0.0
-    coverage = max(hit.scores.get("coverage", 0.0) for hit in hits)
-    cosine = max(hit.scores.get("similarity", 0.0) for hit in hits)
-    return _probability(question, coverage, cosine)
-
-
-def _probability(question: Question, coverage: float, cosine: float) -> float:
     weight = question.dense_weight
-    logit = (1 - weight) * _lexical(question, coverage) + weight * _dense(coverage, cosine)
-    held = coverage > 0 or cosine > 0
-    return 1 / (1 + math.exp(-(logit + question.prior))) if held else 0.0
+    lexical = _lexical(question, evidence)
+    logit = (1 - weight) * lexical + weight * max(lexical, _dense(evidence))
+    return 1 / (1 + math.exp(-(logit + _form(question) + _prior(question))))
 
 
-def _lexical(question: Question, coverage: float) -> float:
-    held = min(coverage * question.terms, ENOUGH_TERMS) / ENOUGH_TERMS
-    return (
-        LEXICAL_BIAS
-        + COVERAGE * coverage
-        + HELD_TERMS * held
-        + (SEEKS if question.seeks else FEW_AND_TALK * (1 - held))
-        + TALKS_OF_SELF * question.talks_of_self
-    )
+def _lexical(question: Question, evidence: Evidence) -> float:
+    # With few passages IDF says little, and terms that none of them holds take most of the share.
+    share = question.few * evidence.coverage + (1 - question.few) * evidence.share
+    held = min(evidence.coverage * question.terms, ENOUGH_TERMS)
+    return LEXICAL_BIAS + SHARE * math.log(FAINTEST + share) + HELD_TERMS * math.log1p(held)
 
 
-def _dense(coverage: float, cosine: float) -> float:
-    return DENSE_BIAS + DENSE_COVERAGE * coverage + COSINE * max(0.0, cosine)
+def _dense(evidence: Evidence) -> float:
+    return DENSE_BIAS + COVERAGE * evidence.coverage + CLOSENESS * max(0.0, evidence.closeness)
+
+
+def _form(question: Question) -> float:
+    statement = 0.0 if question.seeks else STATEMENT
+    return statement + TALKS_OF_SELF * question.talks_of_self
+
+
+def _prior(question: Question) -> float:
+    return max(CHOSEN if question.chosen else 0.0, FEW * question.few)
+
+
+def _closeness(scores: Mapping[str, float]) -> float:
+    return scores.get("closeness", scores.get("similarity", 0.0))
