@@ -19,8 +19,8 @@ _END = re.compile(r"[.!?。]\s|\n")
 def best_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int) -> list[float]:
     """For each of the first `depth` hits: the share (0..1) of `terms` that its best sentence holds.
 
-    A term weighs as in the question and by its rarity among all the hits. Terms of the document's
-    name and the section count for every sentence.
+    Of those terms that any hit holds; each weighs as in the question and by its rarity among the
+    hits. Terms of the document's name and the section count for every sentence.
     """
     texts = [normalise(hit.passage.text).lower() for hit in hits]
     heads = [_heading(hit) for hit in hits]
@@ -41,11 +41,12 @@ def _heading(hit: Hit) -> str:
 
 
 def _weights(terms: Mapping[str, float], held: Sequence[Sequence[str]]) -> dict[str, float]:
+    """As if as many passages again held none of them: what all of these hold still counts."""
+    total = 2 * len(held)
     frequencies = Counter(term for found in held for term in found)
     return {
-        term: weight
-        * math.log(1 + (len(held) - frequencies[term] + 0.5) / (frequencies[term] + 0.5))
-        for term, weight in terms.items()
+        term: terms[term] * math.log(1 + (total - count + 0.5) / (count + 0.5))
+        for term, count in frequencies.items()
     }
 
 

@@ -1,5 +1,6 @@
 """Several documents for a question that asks about several."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
@@ -27,11 +28,14 @@ def with_all(
 def spread(hits: Sequence[Hit], limit: int) -> list[Hit]:
     """The `limit` hits that are shown, best first.
 
-    Half the places go to the first hits of further documents; the best ones keep the rest.
+    The documents fill half the places by turns; the best of what is left get the rest.
     """
-    firsts = list({hit.passage.document_id: hit for hit in reversed(hits)}.values())[::-1]
-    firsts.sort(key=hits.index)
-    wanted = {id(hit) for hit in firsts[: max(2, limit // 2)]}
-    rest = [hit for hit in hits if id(hit) not in wanted]
-    kept = wanted | {id(hit) for hit in rest[: limit - len(wanted)]}
-    return [hit for hit in hits if id(hit) in kept][:limit]
+    turns: Counter[UUID] = Counter()
+    by_turns = []
+    for place, hit in enumerate(hits):
+        by_turns.append((turns[hit.passage.document_id], place))
+        turns[hit.passage.document_id] += 1
+    wanted = {place for _, place in sorted(by_turns)[: max(2, limit // 2)]}
+    rest = [place for place in range(len(hits)) if place not in wanted]
+    kept = wanted | set(rest[: max(0, limit - len(wanted))])
+    return [hits[place] for place in sorted(kept)][:limit]
