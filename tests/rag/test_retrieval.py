@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from rag.config import RagConfig
 from rag.retrieval import bm25, mmr, rrf, several
 from rag.retrieval.memory import MemoryStore
 from rag.types import (
