@@ -106,7 +106,8 @@ def knowing_korean(library: Library, korean: Sequence[Measured]) -> dict[str, di
     from documents import spaces
     from documents.reindexing import fill, unrelated
 
-    embedder = CorpusEmbedder([unit.text for one in korean for unit in one.made.units])
+    units = [unit for one in korean for unit in one.made.units]
+    embedder = CorpusEmbedder([f"{unit.title}\n{unit.text}" for unit in units])
     space = spaces.of(embedder, base_url="")
     fill.fill(space, embedder, lambda _looked_at, _embedded: None)
     config = replace(library.engine.config, embedding_unrelated=unrelated.measure(space))
