@@ -61,7 +61,7 @@ class ReleasingStore:
         """As `PassageStore.named`."""
         return released(self._store.named, names)
 
-    def vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:
+    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
         """As `PassageStore.vectors`."""
         return released(self._store.vectors, keys)
 

@@ -72,7 +72,7 @@ class ScopedStore:
         """Documents in scope that carry one of these names; see `documents.labels`."""
         return labels.named(self._scope.documents, names) if names and self._scope.documents else []
 
-    def vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:
+    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
         """The stored vectors of these chunks in the space that is searched."""
         if not self._scope.documents or not keys:
             return {}

@@ -83,7 +83,7 @@ class PassageStore(Protocol):
         """
         ...
 
-    def vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:
+    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
         """The stored unit vectors of these chunks, without those out of scope or not embedded."""
         ...
 

@@ -1,6 +1,7 @@
 """Nearest chunks by cosine: one by one in small scopes, through the space's HNSW index in large."""
 # ruff: noqa: S608 - every part of every statement is a constant
 
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,11 +83,11 @@ def approximate(space: Space) -> str:
     return APPROXIMATE.format(dimensions=int(space.dimensions), space=int(space.pk))
 
 
-def vectors(search: Search, space: Space, keys: Sequence[int]) -> dict[int, list[float]]:
+def vectors(search: Search, space: Space, keys: Sequence[int]) -> dict[int, Sequence[float]]:
     """The stored vectors of these chunks."""
     rows = search.rows(VECTORS, keys=list(keys), space=space.pk)
     return {
-        key: np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype(np.float64).tolist()
+        key: array("f", np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype("f4").tobytes())
         for key, sent in rows
     }
 

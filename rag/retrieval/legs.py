@@ -17,7 +17,7 @@ DEPTH = 30
 
 
 JUDGES = 10
-"""Lexical candidates whose language tells what the documents are written in."""
+"""Lexical candidates whose vectors tell whether the embedder knows what the documents say."""
 T = TypeVar("T")
 
 
@@ -61,12 +61,10 @@ class Legs:
         """
         if not self.weight:
             return ()
-        vector, known = self.vector, self.embedder.languages
+        vector = self.vector
         return self._timed(
             "similar",
-            lambda: similarity.search(
-                self.store, vector, known, self.depth, unrelated=self.unrelated
-            ),
+            lambda: similarity.search(self.store, vector, self.depth, unrelated=self.unrelated),
         )
 
     @functools.cached_property
@@ -86,15 +84,15 @@ class Legs:
     def fusion_weight(self) -> float:
         """How far the dense leg counts beside the lexical one.
 
-        The question's share, times the share of the best lexical passages that the embedder knows:
-        an English question to Korean documents must not be led to the few English passages.
+        The question's share, times the share of the best lexical passages that have a vector, being
+        in a language that the embedder knows: an English question to Korean documents must not be
+        led to the few English passages.
         """
-        best = self.lexical[:JUDGES]
+        best = [hit.passage.key for hit in self.lexical[:JUDGES]]
         if not self.dense or not best:
             return self.weight if self.dense else 0.0
-        known = self.embedder.languages
-        knows = [dense_weight(hit.passage.text, known) >= similarity.KNOWN for hit in best]
-        return self.weight * sum(knows) / len(knows)
+        vectors = self.vectors(self.lexical)
+        return self.weight * sum(key in vectors for key in best) / len(best)
 
     def _timed(self, name: str, work: Callable[[], T]) -> T:
         started = time.perf_counter()

@@ -105,9 +105,9 @@ class MemoryStore:
             if name in wanted
         ]
 
-    def vectors(self, keys: Sequence[int]) -> dict[int, list[float]]:
+    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
         """The vectors of these chunks."""
-        return {key: list(self._vectors[key]) for key in keys if key in self._vectors}
+        return {key: self._vectors[key] for key in keys if key in self._vectors}
 
     def chunks(self, keys: Sequence[int]) -> list[Passage]:
         """The chunks with these keys."""

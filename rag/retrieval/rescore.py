@@ -4,7 +4,7 @@ All parts are figures between 0 and 1 that mean the same for every question, so 
 where fused ranks only tell an order (docs/retrieval.md, "Rescoring").
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rag.retrieval.legs import Legs
@@ -68,14 +68,20 @@ def _ordered(hits: Iterable[Hit]) -> list[Hit]:
 
 def _with_closeness(legs: Legs, hits: Sequence[Hit]) -> list[Hit]:
     """The hits with the closeness of those that only the lexical leg found."""
-    vectors = legs.vectors([hit for hit in hits if "closeness" not in hit.scores])
-    return [_closer(legs, hit, vectors) for hit in hits]
-
-
-def _closer(legs: Legs, hit: Hit, vectors: Mapping[int, Sequence[float]]) -> Hit:
     import numpy as np  # here: processes that only import the engine stay small
 
-    vector = vectors.get(hit.passage.key)
-    if "closeness" in hit.scores or vector is None:
-        return hit
-    return close(hit, float(np.dot(legs.vector, vector)), legs.unrelated)
+    missing = [hit for hit in hits if "closeness" not in hit.scores]
+    vectors = {
+        hit.passage.key: vector
+        for hit in missing
+        if (vector := legs.vectors(missing).get(hit.passage.key)) is not None
+    }
+    if not vectors:
+        return list(hits)
+    rows = np.asarray(list(vectors.values()), dtype=np.float32)
+    cosines = rows @ np.asarray(legs.vector, dtype=np.float32)
+    found = dict(zip(vectors, cosines.tolist(), strict=True))
+    return [
+        close(hit, found[hit.passage.key], legs.unrelated) if hit.passage.key in found else hit
+        for hit in hits
+    ]

@@ -1,31 +1,20 @@
 """The dense leg: nearest passages by cosine, as far as the embedder knows their language."""
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from rag.language import dense_weight
 from rag.ports import PassageStore
 from rag.types import Hit
 
 KNOWN = 0.3
-"""Passages that the embedder knows less than this are noise to it and leave the leg."""
+"""Passages that the embedder knows less than this are noise to it and get no vector."""
 
 
 def search(
-    store: PassageStore,
-    vector: Sequence[float],
-    languages: AbstractSet[str],
-    limit: int,
-    *,
-    unrelated: float = 0.0,
+    store: PassageStore, vector: Sequence[float], limit: int, *, unrelated: float
 ) -> list[Hit]:
-    """The nearest passages whose language the embedder knows, with their `closeness`."""
-    return [
-        close(hit, hit.score, unrelated)
-        for hit in store.similar(vector, limit)
-        if dense_weight(hit.passage.text, languages) >= KNOWN
-    ]
+    """The nearest passages, with their `closeness`."""
+    return [close(hit, hit.score, unrelated) for hit in store.similar(vector, limit)]
 
 
 def close(hit: Hit, cosine: float, unrelated: float) -> Hit:
