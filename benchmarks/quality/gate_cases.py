@@ -137,7 +137,7 @@ class Articles:
         """Every article alone: its questions; some on other articles; some that none answers."""
         strange, talk = Case("", [], []), Case("", [], [])
         for article in range(self.count):
-            index = self._index(lambda at, article=article: at == article)
+            index = self._index({article}.__contains__)
             own = index.rows((at, text) for at, text in self.asked if at == article)
             strange.kept.extend(own)
             talk.kept.extend(own)
