@@ -137,18 +137,23 @@ def fit(seen: Sequence[Case], half: int) -> dict[str, float]:
     The form keeps its weights: people write to their documents less formally than the sets do.
     Every case counts alike, and so do its two sides.
     """
-    from sklearn.linear_model import LogisticRegression
+    from scipy.optimize import minimize
 
-    rows, truth, weights = [], [], []
+    rows, signs, weights = [], [], []
     for case in seen:
-        for kept, side in ((1, case.kept), (0, case.refused)):
+        for sign, side in ((1.0, case.kept), (-1.0, case.refused)):
             chosen = [row for row in side if row.group % 2 == half and row.evidence.share]
             rows += chosen
-            truth += [kept] * len(chosen)
-            weights += [1000 / len(chosen)] * len(chosen)
-    model = LogisticRegression(C=100).fit([_read(row) for row in rows], truth, weights)
-    names = ("share", "held", "form")
-    return {"bias": float(model.intercept_[0]), **dict(zip(names, model.coef_[0], strict=True))}
+            signs += [sign] * len(chosen)
+            weights += [1 / len(chosen)] * len(chosen)
+    read, sign, weight = np.array([_read(row) for row in rows]), np.array(signs), np.array(weights)
+
+    def loss(sought: NDArray[np.float64]) -> float:
+        logit = sought[0] + read[:, :2] @ sought[1:] + read[:, 2]
+        return float(weight @ np.logaddexp(0, -sign * logit) / weight.sum())
+
+    found = minimize(loss, np.zeros(3), method="BFGS").x
+    return dict(zip(("bias", "share", "held"), found.round(3).tolist(), strict=True))
 
 
 def _read(row: Row) -> tuple[float, float, float]:
