@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 
 import numpy as np
 import psycopg
@@ -48,6 +48,10 @@ class Search:
         """All rows of a statement; the scope's ids are its parameter `documents`."""
         return _rows(self.cursor, statement, {"documents": self.scope.literal, **parameters})
 
+    def settle(self, statement: LiteralString, **parameters: Any) -> None:
+        """Make a setting for the rest of the transaction, without waiting for it."""
+        _settle(self.cursor.connection, statement, **parameters)
+
 
 @contextmanager
 def search(scope: Scope) -> Iterator[Search]:
@@ -60,14 +64,22 @@ def search(scope: Scope) -> Iterator[Search]:
         with transaction.atomic(), connection.wrap_database_errors:
             connection.ensure_connection()
             with connection.connection.pipeline(), psycopg.Cursor(connection.connection) as cursor:
-                cursor.execute(LIMITS, {"timeout": STATEMENT_TIMEOUT})
+                _settle(cursor.connection, LIMITS, timeout=STATEMENT_TIMEOUT)
                 facts = scope.facts = scope.facts or _facts(cursor, scope)
-                cursor.execute(BY_INDEX)
+                _settle(cursor.connection, BY_INDEX)
                 yield Search(cursor, scope, facts)
     except Error as error:
         if not connection.in_atomic_block:
             connection.close_if_unusable_or_obsolete()
         raise RetrievalFailed(str(error)) from error
+
+
+def _settle(opened: psycopg.Connection[Any], statement: LiteralString, **parameters: Any) -> None:
+    """Not by the cursor of the search.
+
+    In a pipeline the answer may come when the next statement was sent; it would pass for its rows.
+    """
+    psycopg.Cursor(opened).execute(statement, parameters)
 
 
 def _facts(cursor: Cursor, scope: Scope) -> Facts:

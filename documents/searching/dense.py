@@ -73,7 +73,7 @@ def exactly(search: Search, space: Space, vector: Sequence[float], limit: int) -
 
 
 def _by_graph(search: Search, space: Space, vector: Sequence[float], limit: int) -> list[Hit]:
-    search.cursor.execute(GRAPH_SETTINGS, {"ef_search": EF_SEARCH})
+    search.settle(GRAPH_SETTINGS, ef_search=EF_SEARCH)
     rows = search.rows(approximate(space), vector=lexical.halfvec(vector), limit=limit)
     return [_hit(row) for row in rows]
 
