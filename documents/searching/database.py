@@ -16,10 +16,9 @@ from rag.errors import RetrievalFailed
 STATEMENT_TIMEOUT = "10s"
 LIMITS = """
     SELECT set_config('statement_timeout', %(timeout)s, true),
-           set_config('jit', 'off', true)  -- compiling costs more than these queries
+           set_config('jit', 'off', true),  -- compiling costs more than these queries
+           set_config('enable_seqscan', 'off', true)  -- such plans forget what wide values cost
 """
-BY_INDEX = "SELECT set_config('enable_seqscan', 'off', true)"
-"""Plans that read a table from end to end forget what unfolding its wide values costs."""
 
 FACTS = """
     SELECT (SELECT coalesce(sum(document.chunk_count), 0)::int8
@@ -66,7 +65,6 @@ def search(scope: Scope) -> Iterator[Search]:
             with connection.connection.pipeline(), psycopg.Cursor(connection.connection) as cursor:
                 _settle(cursor.connection, LIMITS, timeout=STATEMENT_TIMEOUT)
                 facts = scope.facts = scope.facts or _facts(cursor, scope)
-                _settle(cursor.connection, BY_INDEX)
                 yield Search(cursor, scope, facts)
     except Error as error:
         if not connection.in_atomic_block:

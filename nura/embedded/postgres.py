@@ -20,7 +20,7 @@ SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "max_connections": "100",
-    "shared_buffers": "128MB",
+    "shared_buffers": "512MB",
     "work_mem": "16MB",
     "jit": "off",
     "idle_in_transaction_session_timeout": "30s",
