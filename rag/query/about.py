@@ -31,6 +31,8 @@ def is_about_documents(text: str, scope: Scope) -> bool:
     """
     if not scope.document_ids or not (_WHOLE.search(text) or _DOCUMENT.search(text)):
         return False
+    if not _WHOLE.search(text) and len(text.split()) == 1:
+        return False  # "자료" alone is a word to look for
     if scope.reason is ScopeReason.ALL and not _DOCUMENT.search(text):
         return False
     return tokenize.subject_terms(text) <= _NAMING_NOTHING

@@ -138,6 +138,11 @@ def test_questions_on_the_chats_documents_as_a_whole_go_to_them(library, query):
     assert [h.passage.index for h in found.hits] == [0, 0, 0, 0]
 
 
+def test_a_word_for_documents_alone_is_a_word_to_look_for(library):
+    library.add("안내.md", "문의는 총무과로 하고 자료에서는 별표를 본다.")
+    assert library.search("자료").hits[0].passage.document_name == "안내.md"
+
+
 def test_with_all_documents_in_scope_only_a_question_that_mentions_documents_goes_to_them(library):
     assert not library.search("무슨 내용이야?").gate.relevant
     assert library.search("올린 문서 요약해줘").gate.relevant
