@@ -239,11 +239,11 @@ class Chunk(models.Model):
 
 
 class ChunkTerms(models.Model):
-    """What BM25 reads of a chunk, in a row of its own, because a search reads whole scopes of them.
+    """What BM25 reads of a chunk, in a row of its own, because searches read whole scopes of them.
 
-    `length` is the sum of the term counts. `marks` holds 1 for a term that stands once and 2 for one
-    that stands more often, `surplus` what the latter score more than if they stood once; see
-    `documents.lexical`.
+    `length` is the sum of the term counts. `marks` holds 1 for a term that stands once and no more,
+    2 for one that stands more often or is emphasised; `surplus` holds what the latter score beyond
+    a term that stands once; see `documents.lexical`.
     """
 
     chunk = models.OneToOneField(Chunk, models.CASCADE, primary_key=True, related_name="+")
