@@ -118,7 +118,7 @@ class _Found:
 
 def best(search: Search, terms: Mapping[str, float], limit: int) -> list[Hit]:
     """The best `limit` chunks; see `rag.ports.PassageStore.bm25`. `terms` are clean."""
-    walk = search.facts.chunks <= INDEX_COST + POSTING_COST * search.facts.library
+    walk = search.facts.chunks <= INDEX_COST + POSTING_COST * search.facts.everywhere
     weights, found = (_walked if walk else _indexed)(search, terms)
     query = lexical.sparsevec(zip(terms, weights.score, strict=True))
     bar = _bar(found.lower, limit)

@@ -82,8 +82,8 @@ def _settle(opened: psycopg.Connection[Any], statement: LiteralString, **paramet
 
 def _facts(cursor: Cursor, scope: Scope) -> Facts:
     found = _rows(cursor, FACTS, {"documents": scope.literal})
-    ((chunks, library, space, dimensions),) = found
-    return Facts(chunks, max(library, chunks), space and Space(space, dimensions))
+    ((chunks, everywhere, space, dimensions),) = found
+    return Facts(chunks, max(everywhere, chunks), space and Space(space, dimensions))
 
 
 def _rows(cursor: Cursor, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:

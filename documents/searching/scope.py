@@ -16,13 +16,13 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Chunks in the scope, exactly, and in the library, by an estimate; the active space.
+    """Chunks in the scope, exactly, and everywhere, by an estimate; the active space.
 
     They are asked once a store, which lives as long as one question.
     """
 
     chunks: int
-    library: int
+    everywhere: int
     space: Space | None
 
 
