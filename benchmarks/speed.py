@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import report
 from benchmarks.quality import sets
-from benchmarks.scale import corpus, library, plot, recall, rivals
+from benchmarks.scale import corpus, plot, recall, rivals, stock
 from benchmarks.scale.corpus import Question
 
 SIZES = (1_000, 10_000, 100_000)
@@ -62,7 +62,7 @@ class Nura:
         from rag.factory import Engine
 
         vectors = {question.text: question.vector for question in questions}
-        self._engine = Engine(RagConfig(), embedder=library.KnowsAll(vectors))
+        self._engine = Engine(RagConfig(), embedder=stock.KnowsAll(vectors))
         self.steps: dict[str, float] = {}
 
     def search(self, question: Question, scope: Collection[UUID]) -> object:
@@ -84,11 +84,11 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     texts = corpus.load(FOLDER)
     cases: list[Case] = []
-    with library.postgres(FOLDER):
+    with stock.postgres(FOLDER):
         nura = Nura(texts.questions)
         for size in SIZES:
-            documents = library.library(texts, size)
-            stored = library.stored(texts, size)
+            documents = stock.stocked(texts, size)
+            stored = stock.stored(texts, size)
             systems = [nura, rivals.Flat(stored), rivals.Chroma(stored)]
             print(f"{size} chunks are in place", flush=True)
             for scope in SCOPES:

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from benchmarks.quality.sets import QuestionSet, Unit
-from benchmarks.scale import library
+from benchmarks.scale import stock
 from rag import chunking
 from rag.factory import Engine
 from rag.types import Chunk, Heading, Page, Scope, ScopeReason, StrategyName
@@ -113,7 +113,7 @@ def running() -> Iterator[Library]:
     """A fresh database with the engine as the product runs it; both are gone afterwards."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nura-quality-"))
-        stack.enter_context(library.postgres(Path(folder)))
+        stack.enter_context(stock.postgres(Path(folder)))
         from django.contrib.auth.models import User
         from django.core.management import call_command
         from django.db import connection

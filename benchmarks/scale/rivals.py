@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 
 from benchmarks.scale.corpus import Question
-from benchmarks.scale.library import Stored
+from benchmarks.scale.stock import Stored
 from rag import tokenize
 
 DEPTH = 30

@@ -71,11 +71,9 @@ def _with_closeness(legs: Legs, hits: Sequence[Hit]) -> list[Hit]:
     import numpy as np  # here: processes that only import the engine stay small
 
     missing = [hit for hit in hits if "closeness" not in hit.scores]
-    vectors = {
-        hit.passage.key: vector
-        for hit in missing
-        if (vector := legs.vectors(missing).get(hit.passage.key)) is not None
-    }
+    stored = legs.vectors(missing)
+    keys = [hit.passage.key for hit in missing]
+    vectors = {key: stored[key] for key in keys if key in stored}
     if not vectors:
         return list(hits)
     rows = np.asarray(list(vectors.values()), dtype=np.float32)

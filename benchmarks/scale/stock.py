@@ -63,7 +63,7 @@ def postgres(folder: Path) -> Iterator[None]:
         yield
 
 
-def library(corpus: Corpus, size: int) -> list[UUID]:
+def stocked(corpus: Corpus, size: int) -> list[UUID]:
     """The documents of the library of that many chunks, which is the one in use from here on."""
     from django.core.management import call_command
     from django.db import connection
