@@ -26,11 +26,13 @@ from chats.shapes import terminal_event
 from chats.writer import RunWriter
 from documents import spaces
 from documents.store import ScopedStore
+from rag.conversation import of_messages
 from rag.errors import NuraError
 from rag.events import Delta, Event, Finished, SourcesFound, Status
 from rag.factory import Engine, engine
 from rag.ports import PassageStore
-from rag.types import Hit, Named, Passage, Question, Scope, ScopeReason, Source
+from rag.question import Question
+from rag.types import Excerpt, Hit, Named, Passage, Scope, ScopeReason, Source
 
 logger = structlog.get_logger()
 T = TypeVar("T")
@@ -76,6 +78,10 @@ class ReleasingStore:
     def chunks(self, keys: Sequence[int]) -> list[Passage]:
         """As `PassageStore.chunks`."""
         return released(self._store.chunks, keys)
+
+    def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
+        """As `PassageStore.read`."""
+        return released(self._store.read, document_id, start, length)
 
 
 @dataclass(slots=True)
@@ -241,7 +247,7 @@ def load_question(run_id: UUID) -> Question:
     return Question(
         text=message.parent.content,
         scope=Scope(ids, ScopeReason(message.scope["reason"])),
-        history=history.earlier(message=message.parent, pairs=pairs),
+        conversation=of_messages(history.earlier(message=message.parent, pairs=pairs)),
         history_pairs=pairs,
     )
 

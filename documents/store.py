@@ -6,9 +6,9 @@ from uuid import UUID
 
 from documents import labels, lexical
 from documents.models import EmbeddingSpace
-from documents.searching import bm25, database, dense, passages
+from documents.searching import bm25, database, dense, passages, texts
 from documents.searching.scope import Scope, Space
-from rag.types import Hit, Named, Passage
+from rag.types import Excerpt, Hit, Named, Passage
 
 MOST_QUERY_TERMS = 512
 
@@ -79,6 +79,13 @@ class ScopedStore:
         with database.search(self._scope) as search:
             space = self._searched(search)
             return dense.vectors(search, space, keys) if space else {}
+
+    def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
+        """A stretch of a document's text, as its chunks' offsets count it."""
+        if document_id not in self._scope.documents:
+            return None
+        with database.search(self._scope) as search:
+            return texts.stretch(search, document_id, max(start, 0), max(length, 0))
 
     def _searched(self, search: database.Search) -> Space | None:
         fixed = self._space

@@ -20,6 +20,39 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryRules:
+    """How a question's bond to the conversation is told. Words are matched loosely."""
+
+    mode: str = "auto"
+    """"auto", or "simple": reset words, short or follow-up word, similarity of the questions."""
+    reset_words: tuple[str, ...] = ()
+    """Empty: those of `rag/words/reset.txt`; the lists below have files of their own, too."""
+    followup_words: tuple[str, ...] = ()
+    compare_words: tuple[str, ...] = ()
+    multi_words: tuple[str, ...] = ()
+    similarity_threshold: float = 0.6
+    """Cosine of this and the last question from which on mode "simple" takes it for a follow-up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRules:
+    """What goes into a prompt, and what may be spent on looking through a long conversation."""
+
+    tokens: int = 4000
+    """Of a whole prompt; its layers scale with it (`rag.context.plan`)."""
+    summary_after: int = 10
+    """Turns of a chat from which on the older ones are folded into a running summary."""
+    summary_keeps: int = 5
+    """The last turns, which stay whole."""
+    protected_terms: tuple[str, ...] = ()
+    """Words that no summary may lose; empty: those of `rag/words/protected.txt`."""
+    explore_calls: int = 8
+    """Steps and sub-calls of one exploration; 0 turns it off."""
+    explore_tokens: int = 6000
+    explore_seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
 class RagConfig:
     """All that decides how documents are cut, found and answered from. Sizes in characters."""
 
@@ -51,3 +84,5 @@ class RagConfig:
     gate_threshold: float = 0.5
     history_pairs: int = 10
     history_message_characters: int = 500
+    memory: MemoryRules = field(default_factory=MemoryRules)
+    context: ContextRules = field(default_factory=ContextRules)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rag.types import Mode, QuestionType, Source, Usage
+from rag.conversation import DocRef, View
+from rag.types import Mode, Passage, QuestionType, Source, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +18,14 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class SourcesFound:
-    """The evidence, before the first delta. Never sent in general mode."""
+    """The evidence, before the first delta. Never sent in general mode.
+
+    `passages` are those of the sources, whole; `method` is how they were found.
+    """
 
     sources: tuple[Source, ...]
+    passages: tuple[Passage, ...] = ()
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +37,19 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The answer is whole. `sources` is None in general mode. `trace` is plain JSON."""
+    """The answer is whole. `sources` is None in general mode. `trace` is plain JSON.
+
+    `candidates` are the documents that a question back offers, `view` the stretch of a whole
+    document that was shown.
+    """
 
     mode: Mode
     question_type: QuestionType
     sources: tuple[Source, ...] | None
     usage: Usage | None
     trace: Mapping[str, object]
+    candidates: tuple[DocRef, ...] = ()
+    view: View | None = None
 
 
 Event = Status | SourcesFound | Delta | Finished

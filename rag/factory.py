@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from rag import indexing, morphemes, tokenize
 from rag.config import Endpoint, RagConfig
+from rag.conversation import Conversation
 from rag.embedders.known import declared
 from rag.embedders.openai import OpenAIEmbedder
 from rag.embedders.sentence_transformers import EMBEDDED_NAME, SentenceTransformersEmbedder
@@ -13,14 +14,19 @@ from rag.generation.brief import Answerer
 from rag.generation.extractive import ExtractiveAnswerer
 from rag.generation.general import PlainAnswerer
 from rag.generation.prompted import PromptedAnswerer
+from rag.history.memory import MemoryHistory
 from rag.llms.openai import OpenAILLM
 from rag.pipeline import Pipeline
-from rag.ports import LLM, Embedder, GenerationOptions, PassageStore, Reranker
+from rag.ports import LLM, Embedder, GenerationOptions, HistoryStore, PassageStore, Reranker
+from rag.query import understand
+from rag.question import Question
 from rag.rerankers.cross_encoder import CrossEncoderReranker
-from rag.retrieval.plan import Wishes
+from rag.retrieval.plan import Asked, Wishes
 from rag.searching import Searcher
-from rag.types import Chunk, HistoryMessage, IndexedChunk, Question, Retrieval, Scope, StrategyName
+from rag.types import Chunk, IndexedChunk, Retrieval, Scope, StrategyName
 
+NO_CONVERSATION = Conversation()
+NO_HISTORY = MemoryHistory()
 KEPT = 3
 """Engines of a process: as the settings say, with the model in use, and with its successor."""
 
@@ -71,18 +77,31 @@ class Engine:
         top_k: int | None = None,
         rerank: bool = True,
         filters: Mapping[str, str] | None = None,
-        history: Sequence[HistoryMessage] = (),
+        conversation: Conversation = NO_CONVERSATION,
+        history: HistoryStore = NO_HISTORY,
     ) -> Retrieval:
-        """Search without answering. Raises `EmbedderFailed` or what the store raises."""
-        wishes = Wishes(strategy, top_k, rerank, filters, tuple(history))
-        return self.searcher.search(query, scope, store, wishes)
+        """Search without answering. Raises `EmbedderFailed` or what the store raises.
 
-    def answer(self, question: Question, store: PassageStore) -> AsyncGenerator[Event, None]:
+        `store` holds the documents of `scope` and of `conversation.readable`.
+        """
+        question = Question(query, scope, conversation)
+        understood = understand.by_rules(question, history, self.config, self.embedder)
+        asked = Asked(understood.verdict, understood.standalone, conversation.memory)
+        return self.searcher.search(
+            asked,
+            understood.scope,
+            understand.searched(store, question, understood.scope),
+            Wishes(strategy, top_k, rerank, filters),
+        )
+
+    def answer(
+        self, question: Question, store: PassageStore, history: HistoryStore = NO_HISTORY
+    ) -> AsyncGenerator[Event, None]:
         """The events of an answer; see `rag.pipeline`.
 
         Closing the iterator closes the model's connection.
         """
-        return self.pipeline.answer(question, store)
+        return self.pipeline.answer(question, store, history)
 
 
 @functools.lru_cache(maxsize=KEPT)

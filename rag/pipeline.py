@@ -15,11 +15,13 @@ from rag.generation.brief import Answerer, Brief
 from rag.grounding import MarkerFilter
 from rag.history.window import window
 from rag.language import reply_language
-from rag.ports import PassageStore
-from rag.query.classify import question_type
-from rag.retrieval.plan import Wishes
+from rag.ports import HistoryStore, PassageStore
+from rag.query import understand
+from rag.query.understand import Understood
+from rag.question import Question
+from rag.retrieval.plan import Asked
 from rag.searching import Searcher
-from rag.types import HistoryMessage, Hit, Mode, Question, QuestionType, Retrieval, Source, Usage
+from rag.types import HistoryMessage, Hit, Mode, QuestionType, Retrieval, Source, Usage
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,7 @@ class _Turn:
     """What is known of one question so far."""
 
     question: Question
+    understood: Understood
     history: tuple[HistoryMessage, ...]
     kind: QuestionType
     hits: tuple[Hit, ...] = ()
@@ -53,10 +56,12 @@ class Pipeline:
     documents_answerer: Answerer
     general_answerer: Answerer
 
-    async def answer(self, question: Question, store: PassageStore) -> AsyncGenerator[Event, None]:
+    async def answer(
+        self, question: Question, store: PassageStore, history: HistoryStore
+    ) -> AsyncGenerator[Event, None]:
         """The events of an answer. Raises `LLMError` only, before or after deltas."""
         started = time.perf_counter()
-        turn = self._begin(question)
+        turn = await self._begin(question, history)
         if turn.kind is not QuestionType.SMALLTALK and question.scope.document_ids:
             yield Status("retrieve", {"documents": len(question.scope.document_ids)})
             await self._retrieve(turn, store)
@@ -77,14 +82,17 @@ class Pipeline:
         turn.timings_ms["total"] = _since(started)
         yield _finished(turn, brief)
 
-    def _begin(self, question: Question) -> _Turn:
+    async def _begin(self, question: Question, store: HistoryStore) -> _Turn:
         pairs = question.history_pairs
+        understood = await asyncio.to_thread(
+            understand.by_rules, question, store, self.config, self.searcher.embedder
+        )
         history = window(
-            question.history,
+            question.conversation.messages,
             pairs=self.config.history_pairs if pairs is None else pairs,
             characters=self.config.history_message_characters,
         )
-        kind = question_type(question.text, history)
+        kind = understood.verdict.question_type
         scope = question.scope
         trace: dict[str, object] = {
             "question_type": kind.value,
@@ -98,7 +106,7 @@ class Pipeline:
             },
             "models": {"embedder": self.searcher.embedder.name},
         }
-        return _Turn(question, history, kind, trace=trace)
+        return _Turn(question, understood, history, kind, trace=trace)
 
     async def _retrieve(self, turn: _Turn, store: PassageStore) -> None:
         started = time.perf_counter()
@@ -122,10 +130,13 @@ class Pipeline:
             )
 
     def _search(self, turn: _Turn, store: PassageStore) -> Retrieval:
-        question = turn.question
+        understood = turn.understood
+        memory = turn.question.conversation.memory
+        asked = Asked(understood.verdict, understood.standalone, memory)
         try:
-            wishes = Wishes(history=turn.history)
-            return self.searcher.search(question.text, question.scope, store, wishes)
+            scope = understood.scope
+            within = understand.searched(store, turn.question, scope)
+            return self.searcher.search(asked, scope, within)
         except EmbedderFailed:
             raise
         except Exception as error:

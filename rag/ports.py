@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from rag.types import HistoryMessage, Hit, Named, Passage, Piece
+from rag.conversation import DocRef, Turn, TurnLine
+from rag.types import Excerpt, HistoryMessage, Hit, Named, Passage, Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,4 +115,28 @@ class PassageStore(Protocol):
 
     def chunks(self, keys: Sequence[int]) -> list[Passage]:
         """The chunks with these store keys, in the order given; keys out of scope are left out."""
+        ...
+
+    def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
+        """A stretch of a document's text, counted as its chunks' offsets; None: not in scope."""
+        ...
+
+
+class HistoryStore(Protocol):
+    """The turns of one branch of one chat, fixed at construction. Sync."""
+
+    def list_turns(self, limit: int, before: int | None = None) -> list[TurnLine]:
+        """The newest turns, newest first; those before number `before` where it is given."""
+        ...
+
+    def get_turns(self, numbers: Collection[int]) -> list[Turn]:
+        """The turns with these numbers, whole, oldest first; unknown numbers are left out."""
+        ...
+
+    def get_turn_docs(self, number: int) -> tuple[DocRef, ...]:
+        """The documents that the turn's answer showed, by slot."""
+        ...
+
+    def documents(self) -> tuple[DocRef, ...]:
+        """The documents of all answers by first appearance, `slot` counted over the session."""
         ...

@@ -8,7 +8,7 @@ from rag.config import RagConfig
 from rag.language import dense_weight
 from rag.ports import Embedder, PassageStore, Reranker
 from rag.query.about import is_about_documents
-from rag.retrieval import filtered, gate, plan, rerank, several
+from rag.retrieval import filtered, followed, gate, plan, rerank, several
 from rag.retrieval.legs import Legs
 from rag.retrieval.similarity import KNOWN
 from rag.retrieval.strategies import STRATEGIES
@@ -30,17 +30,18 @@ class Searcher:
         return dense_weight(query, self.embedder.languages) >= KNOWN
 
     def search(
-        self, query: str, scope: Scope, store: PassageStore, wishes: plan.Wishes = NO_WISHES
+        self, asked: plan.Asked, scope: Scope, store: PassageStore, wishes: plan.Wishes = NO_WISHES
     ) -> Retrieval:
         """Search the store; an empty scope finds nothing.
 
         Raises `EmbedderFailed`, `EngineUnavailable`, or what the store raises.
         """
         started = time.perf_counter()
-        made = plan.make(query, scope, wishes, usual_k=self.config.top_k)
-        ask = partial(self._found, reranked=wishes.rerank)
-        given = wishes.filters is not None
-        found = ask(made, store) if given else filtered.search(made, store, ask)
+        made = plan.make(asked, scope, wishes, usual_k=self.config.top_k)
+        ask: followed.Search = partial(self._found, reranked=wishes.rerank)
+        if wishes.filters is None:
+            ask = partial(filtered.search, ask=ask)
+        found = followed.search(made, store, asked.memory, asked.verdict, ask)
         total = round((time.perf_counter() - started) * 1000, 2)
         return replace(found, timings_ms={**found.timings_ms, "total": total})
 

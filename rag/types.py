@@ -44,6 +44,19 @@ class Mode(StrEnum):
     DOCUMENT = "document"
 
 
+class Topic(StrEnum):
+    """What the user says of a question's bond to the conversation; AUTO leaves it to the engine.
+
+    SAME stays within the remembered documents, WIDER follows up over the whole scope, NEW begins
+    anew.
+    """
+
+    AUTO = "auto"
+    SAME = "same"
+    WIDER = "wider"
+    NEW = "new"
+
+
 class StrategyName(StrEnum):
     """Names of the retrieval strategies; AUTO leaves the choice to the plan."""
 
@@ -213,6 +226,10 @@ class Plan:
     standalone_query: str
     scope: Scope
     filters: Mapping[str, str] = field(default_factory=dict)
+    follows: bool = False
+    """Bound to the conversation: the remembered documents come first."""
+    context: Mapping[str, float] = field(default_factory=dict)
+    """Lexical terms of the conversation and what they weigh beside the question's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +238,7 @@ class Retrieval:
 
     Hits best first (at most `plan.top_k`), the gate's verdict, and time per step in ms.
     `dropped_filters` were found in the question and left out again, because they left nothing.
+    `plan.scope` is the one that was searched in the end.
     """
 
     plan: Plan
@@ -228,6 +246,8 @@ class Retrieval:
     gate: Gate
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     dropped_filters: Mapping[str, str] = field(default_factory=dict)
+    widened: bool = False
+    """A follow-up that was found clearly better outside of the remembered documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,11 +285,9 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """One question with everything the engine may know about its conversation."""
+class Excerpt:
+    """A stretch of a document's text from offset `start`; `total` characters in all."""
 
     text: str
-    scope: Scope
-    history: tuple[HistoryMessage, ...] = ()
-    history_pairs: int | None = None
-    """Pairs of the history that may be read; None: as configured."""
+    start: int
+    total: int

@@ -16,6 +16,7 @@ from documents import spaces
 from documents.models import Document
 from documents.store import ScopedStore
 from rag import selection
+from rag.conversation import of_messages
 from rag.factory import engine
 from rag.types import HistoryMessage, Hit, Retrieval, Role, Scope, ScopeReason, StrategyName
 
@@ -66,9 +67,9 @@ def find(request: Mapping[str, Any]) -> dict[str, Any]:
         top_k=request["top_k"],
         rerank=request["rerank"],
         filters=request["filters"],
-        history=[
-            HistoryMessage(Role(item["role"]), item["content"]) for item in request["history"]
-        ],
+        conversation=of_messages(
+            [HistoryMessage(Role(item["role"]), item["content"]) for item in request["history"]]
+        ),
     )
     return describe(retrieval)
 

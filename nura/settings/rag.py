@@ -6,7 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from nura.settings import env
 from rag import dictionary
-from rag.config import Endpoint, RagConfig
+from rag.config import ContextRules, Endpoint, MemoryRules, RagConfig
 
 HTTP = ("http", "https")
 
@@ -31,6 +31,31 @@ def build() -> RagConfig:
         mmr_lambda=env.decimal("NURA_MMR_LAMBDA", 0.7, most=1.0),
         gate_threshold=env.decimal("NURA_GATE_THRESHOLD", 0.5, most=1.0),
         history_pairs=env.integer("MAX_CONVERSATION_HISTORY", 10, most=100),
+        memory=_memory(),
+        context=_context(),
+    )
+
+
+def _memory() -> MemoryRules:
+    return MemoryRules(
+        mode=env.choice("MEMORY_MODE", "auto", ("auto", "simple")),
+        reset_words=env.words("MEMORY_RESET_KEYWORDS"),
+        followup_words=env.words("MEMORY_FOLLOWUP_KEYWORDS"),
+        compare_words=env.words("MEMORY_COMPARE_KEYWORDS"),
+        multi_words=env.words("MEMORY_MULTI_KEYWORDS"),
+        similarity_threshold=env.decimal("MEMORY_SIMILARITY_THRESHOLD", 0.6, most=1.0),
+    )
+
+
+def _context() -> ContextRules:
+    return ContextRules(
+        tokens=env.integer("NURA_CONTEXT_TOKENS", 4000, least=1000, most=2_000_000),
+        summary_after=env.integer("NURA_SUMMARY_AFTER", 10, least=2, most=1000),
+        summary_keeps=env.integer("NURA_SUMMARY_KEEPS", 5, least=1, most=100),
+        protected_terms=env.words("NURA_PROTECTED_TERMS"),
+        explore_calls=env.integer("NURA_EXPLORE_CALLS", 8, most=100),
+        explore_tokens=env.integer("NURA_EXPLORE_TOKENS", 6000, least=100, most=1_000_000),
+        explore_seconds=env.decimal("NURA_EXPLORE_SECONDS", 20.0, least=0.1, most=600.0),
     )
 
 

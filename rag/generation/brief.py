@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from rag.conversation import Turn
 from rag.types import HistoryMessage, Piece
 
 
@@ -32,6 +33,14 @@ class Brief:
     documents: int = 0
     """How many documents could be read; none: there is nothing yet, or it is not ready."""
     smalltalk: bool = False
+    previous: Turn | None = None
+    """The turn that a follow-up follows, whole."""
+    summary: str = ""
+    """What the older turns said, folded."""
+    recalled: tuple[Turn, ...] = ()
+    """Older turns that bear on the question, oldest first."""
+    findings: tuple[str, ...] = ()
+    """What an exploration of the conversation and its documents noted."""
     opening: bool = False
     """The evidence is the beginning of the documents: the question asked about them as a whole."""
 

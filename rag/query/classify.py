@@ -1,12 +1,13 @@
-"""What kind of question it is, by its words.
-
-A light model may refine this later through the same function.
-"""
+"""What kind of question it is, and whether it is bound to the conversation, by its words."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from rag.types import HistoryMessage, QuestionType
+from rag.config import MemoryRules
+from rag.conversation import Conversation
+from rag.ports import Embedder
+from rag.types import QuestionType, Topic
 
 _COMPARE = re.compile(
     r"비교|차이|다른\s?점|서로|대비|\bvs\b|\bversus\b|\bcompar\w*|\bdifferen(?:ce|t|ces)\b",
@@ -26,9 +27,36 @@ _SMALLTALK = re.compile(
 )
 
 
-def question_type(text: str, history: Sequence[HistoryMessage] = ()) -> QuestionType:
-    """The kind of the question. `history` is what follow-up rules will look at."""
-    del history
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was decided of a question.
+
+    `follows`: it is bound to the conversation, so that it is rewritten and searched in the
+    remembered documents first. A comparison may follow, too: `question_type` is COMPARE then.
+    `certainty` (0..1) is how sure `follows` is; `by` is "rules", "simple", "light_llm" or "user".
+    """
+
+    question_type: QuestionType
+    follows: bool = False
+    certainty: float = 1.0
+    by: str = "rules"
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+
+def classify(
+    text: str,
+    conversation: Conversation,
+    rules: MemoryRules,
+    *,
+    embedder: Embedder | None = None,
+    topic: Topic = Topic.AUTO,
+) -> Verdict:
+    """The verdict by rules. `topic` is what the user said of it, and outranks them."""
+    del conversation, rules, embedder, topic
+    return Verdict(_kind(text))
+
+
+def _kind(text: str) -> QuestionType:
     if is_smalltalk(text):
         return QuestionType.SMALLTALK
     if _COMPARE.search(text):

@@ -8,7 +8,7 @@ import numpy as np
 
 from rag.query.names import FIELDS, called
 from rag.retrieval import bm25
-from rag.types import Hit, IndexedChunk, Named, Passage
+from rag.types import Excerpt, Hit, IndexedChunk, Named, Passage
 
 
 class MemoryStore:
@@ -112,6 +112,16 @@ class MemoryStore:
     def chunks(self, keys: Sequence[int]) -> list[Passage]:
         """The chunks with these keys."""
         return [self._passages[key] for key in keys if 0 <= key < len(self._passages)]
+
+    def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
+        """A stretch of the text that the chunks cover; gaps between them are left out."""
+        if document_id not in self._documents:
+            return None
+        whole = ""
+        for item in self._documents[document_id][1]:
+            seen = max(0, len(whole) - item.chunk.start)
+            whole += item.chunk.text[seen:] if item.chunk.end > len(whole) else ""
+        return Excerpt(whole[start : start + length], start, len(whole))
 
     def opening(self, limit: int) -> list[Passage]:
         """The first chunks of every document, turn by turn."""

@@ -36,7 +36,7 @@ class ScriptedEngine:
         self.questions = []
         self.closed = asyncio.Event()
 
-    async def answer(self, question, store):
+    async def answer(self, question, store, history=None):
         self.questions.append(question)
         try:
             for item in self.script:

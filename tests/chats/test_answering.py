@@ -192,7 +192,7 @@ def test_the_engine_sees_the_last_pairs_of_this_chat_only(play, owner):
         asyncio.run(answer_run(turn.run.pk))
     question = engine.questions[0]
     assert question.history_pairs == 2
-    assert [item.role for item in question.history] == [Role.USER, Role.ASSISTANT] * 3
-    last = [item.content[:4] for item in question.history[-4:]]
+    assert [item.role for item in question.conversation.messages] == [Role.USER, Role.ASSISTANT] * 3
+    last = [item.content[:4] for item in question.conversation.messages[-4:]]
     assert last == ["질문 1", "답 1 ", "질문 2", "답 2 "]
-    assert not any("다른" in item.content for item in question.history)
+    assert not any("다른" in item.content for item in question.conversation.messages)

@@ -11,7 +11,8 @@ from rag.config import Endpoint, RagConfig
 from rag.errors import ContextOverflow, LLMInterrupted, LLMUnreachable
 from rag.events import Delta, SourcesFound, Status
 from rag.llms.openai import OpenAILLM
-from rag.types import HistoryMessage, Mode, Piece, Question, QuestionType, Role, ScopeReason, Usage
+from rag.question import Question
+from rag.types import HistoryMessage, Mode, Piece, QuestionType, Role, ScopeReason, Usage
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 from tests.servers.llm import Stream
 

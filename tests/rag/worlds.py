@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from rag.config import RagConfig
+from rag.conversation import of_messages
 from rag.errors import EmbedderFailed
 from rag.events import Delta, Finished
 from rag.factory import Engine
+from rag.question import Question
 from rag.retrieval.memory import MemoryStore
-from rag.types import Chunk, Question, Role, Scope, ScopeReason
+from rag.types import Chunk, Role, Scope, ScopeReason
 
 
 class LetterEmbedder:
@@ -113,7 +115,7 @@ class Library:
 
     async def ask(self, text: str, *, reason=ScopeReason.ALL, history=()):
         """All events of an answer."""
-        question = Question(text, self.scope(reason), tuple(history))
+        question = Question(text, self.scope(reason), of_messages(history))
         return [event async for event in self.engine.answer(question, self.store)]
 
 

@@ -1,0 +1,163 @@
+"""What the engine knows of a conversation: turns with their documents, memory, running summary.
+
+Everything is of one branch: the way from the chat's first message to the question.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from rag.types import HistoryMessage, QuestionType, Role
+
+SCHEMA_VERSION = 1
+"""Of `DocRef` and `Turn` as stored; raised with a change of their shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocRef:
+    """A document as an answer showed it.
+
+    `slot` counts documents from 1 in every answer. `title` is what people call it, `source` its
+    file name. `passages` are the texts shown, whole, in the order of `chunk_ids`: they outlive the
+    document. `snippet` is the beginning of the best one. `score` is 0..1.
+    """
+
+    slot: int
+    document_id: UUID
+    title: str
+    source: str
+    uri: str = ""
+    version: int = 1
+    checksum: str = ""
+    chunk_ids: tuple[str, ...] = ()
+    passages: tuple[str, ...] = ()
+    snippet: str = ""
+    retrieval_method: str = ""
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A stretch of a whole document that an answer showed: part `part` of `parts`, from 1."""
+
+    document_id: UUID
+    part: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question and its answer; `number` counts from 1 in its branch.
+
+    `candidates` are the documents that an answer of mode clarify offered.
+    """
+
+    number: int
+    user_text: str
+    assistant_text: str
+    question_type: str = ""
+    mode: str = ""
+    summary: str = ""
+    doc_refs: tuple[DocRef, ...] = ()
+    candidates: tuple[DocRef, ...] = ()
+    view: View | None = None
+    ts: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLine:
+    """A turn as it stands in a list: what is searched and chosen from before anything is loaded.
+
+    `question` is the beginning of the user's text, `summary` one line. `terms` and `vector` are
+    those of the whole turn; empty and None until its note is written.
+    """
+
+    number: int
+    question: str
+    summary: str
+    question_type: str = ""
+    document_ids: tuple[UUID, ...] = ()
+    terms: Mapping[str, int] = field(default_factory=dict)
+    vector: tuple[float, ...] | None = None
+    ts: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A document that the conversation is about."""
+
+    document_id: UUID
+    title: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The documents last used, best first, and the last turn."""
+
+    documents: tuple[Remembered, ...] = ()
+    last_question: str = ""
+    last_answer: str = ""
+    last_question_type: QuestionType | None = None
+
+    @property
+    def document_ids(self) -> tuple[UUID, ...]:
+        """The remembered documents, best first."""
+        return tuple(item.document_id for item in self.documents)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSummary:
+    """What turns 1 to `through` said, folded."""
+
+    text: str
+    through: int
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The branch that leads to a question.
+
+    `turns` are the last ones, oldest first, at least as many as the window holds; `total` counts
+    all. `shown` is the latest turn with documents since the memory was cleared. `readable` holds
+    every document of earlier turns that the user may still read, and its present version.
+    """
+
+    turns: tuple[Turn, ...] = ()
+    total: int = 0
+    memory: Memory = field(default_factory=Memory)
+    shown: Turn | None = None
+    summary: RunningSummary | None = None
+    readable: Mapping[UUID, int] = field(default_factory=dict)
+
+    @property
+    def last(self) -> Turn | None:
+        """The turn before the question."""
+        return self.turns[-1] if self.turns else None
+
+    @property
+    def messages(self) -> tuple[HistoryMessage, ...]:
+        """The turns as messages, empty ones left out."""
+        return tuple(
+            HistoryMessage(role, text)
+            for turn in self.turns
+            for role, text in ((Role.USER, turn.user_text), (Role.ASSISTANT, turn.assistant_text))
+            if text
+        )
+
+
+def of_messages(messages: Sequence[HistoryMessage]) -> Conversation:
+    """A conversation told by its messages alone: it remembers no documents."""
+    pairs: list[tuple[str, str]] = []
+    for message in messages:
+        if message.role is Role.USER:
+            pairs.append((message.content, ""))
+        elif message.role is Role.ASSISTANT:
+            asked, said = pairs.pop() if pairs else ("", "")
+            pairs.append((asked, f"{said}\n{message.content}".strip()))
+    turns = tuple(Turn(number, asked, said) for number, (asked, said) in enumerate(pairs, 1))
+    last = turns[-1] if turns else None
+    memory = Memory((), last.user_text, last.assistant_text) if last else Memory()
+    return Conversation(turns, len(turns), memory)
