@@ -33,6 +33,8 @@ class Brief:
     documents: int = 0
     """How many documents could be read; none: there is nothing yet, or it is not ready."""
     smalltalk: bool = False
+    standalone: str = ""
+    """The question as it was searched, where that is not how it was asked."""
     previous: Turn | None = None
     """The turn that a follow-up follows, whole."""
     summary: str = ""
@@ -41,6 +43,8 @@ class Brief:
     """Older turns that bear on the question, oldest first."""
     findings: tuple[str, ...] = ()
     """What an exploration of the conversation and its documents noted."""
+    notices: tuple[str, ...] = ()
+    """Names of prompts that tell how the evidence was found: "notice_widened" and the like."""
     opening: bool = False
     """The evidence is the beginning of the documents: the question asked about them as a whole."""
 

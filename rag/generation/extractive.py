@@ -74,7 +74,8 @@ def _paragraphs(brief: Brief) -> Iterator[str]:
     chosen = _leading(brief.evidence) if brief.opening else _best(brief)
     for item in chosen:
         yield f"{item.text} [{item.slot}]\n\n"
-    yield prompts.text("extractive_note", brief.language)
+    notes = (*brief.notices, "extractive_note")
+    yield "\n\n".join(prompts.text(name, brief.language) for name in notes)
 
 
 def _leading(evidence: Sequence[Evidence]) -> list[_Candidate]:
@@ -96,7 +97,7 @@ class _Scored:
 
 def _best(brief: Brief) -> list[_Candidate]:
     """The units that hold most of the question, each with news, none twice."""
-    asked = tokenize.query_terms(brief.question)
+    asked = tokenize.query_terms(brief.standalone or brief.question)
     wanted = {term: weight for term, weight in asked.items() if weight >= 1}
     candidates = _touched(list(_candidates(brief.evidence)), wanted)
     held = _terms([item.text for item in candidates])
