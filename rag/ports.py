@@ -6,6 +6,7 @@ from typing import Protocol
 from uuid import UUID
 
 from rag.conversation import DocRef, Turn, TurnLine
+from rag.tools import Choice, Tool
 from rag.types import Excerpt, HistoryMessage, Hit, Named, Passage, Piece
 
 
@@ -29,6 +30,14 @@ class LLM(Protocol):
         self, turns: Sequence[HistoryMessage], options: GenerationOptions
     ) -> AsyncGenerator[Piece, None]:
         """Stream the reply to `turns`; closing the iterator closes the upstream connection."""
+        ...
+
+
+class ToolCaller(Protocol):
+    """A chat model that can call tools. Raises `rag.errors.LLMError` and nothing else."""
+
+    async def choose(self, turns: Sequence[HistoryMessage], tools: Sequence[Tool]) -> Choice:
+        """The model's reply to `turns`; `LLMRejected` from a server that knows no tools."""
         ...
 
 
