@@ -132,11 +132,11 @@ async def _folded(
 
 
 def _to_keep(turns: Sequence[Turn], before: str, rules: ContextRules) -> list[protected.Item]:
-    """What must be in the new summary: of the latest turn first, of the summary so far last."""
+    """What must be in the new summary, the latest turn first."""
     body, own, others = protected.split(before)
     return protected.items(
         [*(turn.user_text for turn in reversed(turns)), *own],
-        [*(said.answer(turn) for turn in reversed(turns)), *others, body],
+        [body, *(said.answer(turn) for turn in reversed(turns)), *others],
         rules.protected_terms,
     )
 
