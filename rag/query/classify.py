@@ -1,30 +1,22 @@
 """What kind of question it is, and whether it is bound to the conversation, by its words."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rag.config import MemoryRules
 from rag.conversation import Conversation
+from rag.language import dense_weight
 from rag.ports import Embedder
+from rag.query import background, follow, reset
+from rag.query.kinds import is_smalltalk, kind
+from rag.query.spoken import Spoken, spoken
+from rag.retrieval.similarity import KNOWN
 from rag.types import QuestionType, Topic
 
-_COMPARE = re.compile(
-    r"비교|차이|다른\s?점|서로|대비|\bvs\b|\bversus\b|\bcompar\w*|\bdifferen(?:ce|t|ces)\b",
-    re.IGNORECASE,
-)
-_MULTI = re.compile(
-    r"여러|모든|모두|각각|각\s?기관|기관별|문서별|전부|\beach\b|\bevery\b|\ball (?:the |of )?\w+",
-    re.IGNORECASE,
-)
-_SMALLTALK = re.compile(
-    r"^\W*(?:안녕(?:하세요|하십니까|히\s?\w+)?|반가워요?|반갑습니다|고마워요?|고맙습니다|감사(?:합니다|해요|해)?|"
-    r"잘\s?가요?|수고\w*|하이|헬로우?|좋은\s?(?:아침|저녁|하루)\w*|넌?\s?누구(?:야|니|세요|예요)?|너는?\s?누구(?:야|니)?|"
-    r"도와\s?줘요?|도움말|뭘?\s?할\s?수\s?있(?:어|니|나요)|무엇을\s?할\s?수\s?있(?:어|니|나요)|"
-    r"hi|hello|hey|thanks?(?:\s?you)?|good\s?(?:morning|evening|night|bye)|bye|who\s?are\s?you|help|"
-    r"what\s?can\s?you\s?do|how\s?are\s?you)(?:\W+(?:there|nura|요|so much|a lot|you))?\W*$",
-    re.IGNORECASE,
-)
+SHORT = 30
+"""Characters below which mode "simple" takes every question for a follow-up."""
+
+__all__ = ["Verdict", "classify", "is_smalltalk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +26,9 @@ class Verdict:
     `follows`: it is bound to the conversation, so that it is rewritten and searched in the
     remembered documents first. A comparison may follow, too: `question_type` is COMPARE then.
     `certainty` (0..1) is how sure `follows` is; `by` is "rules", "simple", "light_llm" or "user".
+    `forgets`: the remembered documents are to be forgotten first; `rest` is what is asked, without
+    the words that say so. `topic` is what the user said of it. `failed` is the error code of a
+    light model that was asked in vain.
     """
 
     question_type: QuestionType
@@ -41,6 +36,10 @@ class Verdict:
     certainty: float = 1.0
     by: str = "rules"
     signals: Mapping[str, float] = field(default_factory=dict)
+    forgets: bool = False
+    rest: str = ""
+    topic: Topic = Topic.AUTO
+    failed: str = ""
 
 
 def classify(
@@ -52,20 +51,54 @@ def classify(
     topic: Topic = Topic.AUTO,
 ) -> Verdict:
     """The verdict by rules. `topic` is what the user said of it, and outranks them."""
-    del conversation, rules, embedder, topic
-    return Verdict(_kind(text))
+    if wish := reset.find(text, rules.reset_words):
+        if not wish.rest:
+            return Verdict(QuestionType.RESET, forgets=True)
+        said = spoken(wish.rest)
+        return Verdict(kind(said, rules), forgets=True, rest=wish.rest)
+    said = spoken(text)
+    alone = Verdict(kind(said, rules), rest=text)
+    if alone.question_type is QuestionType.SMALLTALK or not conversation.total:
+        return replace(alone, topic=topic)
+    if topic is not Topic.AUTO:
+        told = replace(alone, by="user", topic=topic)
+        return told if topic is Topic.NEW else bound(told, 1.0)
+    if rules.mode == "simple":
+        return _simply(said, alone, conversation, rules, embedder)
+    found = follow.signals(said, background.of(conversation), rules)
+    likely = follow.probability(found)
+    weighed = replace(alone, certainty=max(likely, 1 - likely), signals=found)
+    return bound(weighed, weighed.certainty) if likely >= 0.5 else weighed
 
 
-def _kind(text: str) -> QuestionType:
-    if is_smalltalk(text):
-        return QuestionType.SMALLTALK
-    if _COMPARE.search(text):
-        return QuestionType.COMPARE
-    if _MULTI.search(text):
-        return QuestionType.MULTI
-    return QuestionType.SINGLE
+def bound(verdict: Verdict, certainty: float) -> Verdict:
+    """The same question, bound to the conversation."""
+    single = verdict.question_type is QuestionType.SINGLE
+    bound = QuestionType.FOLLOWUP if single else verdict.question_type
+    return replace(verdict, question_type=bound, follows=True, certainty=certainty)
 
 
-def is_smalltalk(text: str) -> bool:
-    """True for a greeting, thanks, or a question about the assistant itself, and nothing else."""
-    return bool(_SMALLTALK.match(text.strip()))
+def _simply(
+    said: Spoken,
+    alone: Verdict,
+    conversation: Conversation,
+    rules: MemoryRules,
+    embedder: Embedder | None,
+) -> Verdict:
+    """The plain rule: short, a follow-up word, or like the last question."""
+    decided = replace(alone, by="simple")
+    if len(alone.rest.strip()) < SHORT or said.holds(follow.cues(rules)):
+        return bound(decided, 1.0)
+    close = closeness(alone.rest, conversation.memory.last_question, embedder)
+    decided = replace(decided, signals={"similarity": close})
+    return bound(decided, 1.0) if close >= rules.similarity_threshold else decided
+
+
+def closeness(text: str, other: str, embedder: Embedder | None) -> float:
+    """Cosine of two questions; 0 where the embedder does not know the language of both."""
+    if embedder is None or not other.strip():
+        return 0.0
+    if min(dense_weight(one, embedder.languages) for one in (text, other)) < KNOWN:
+        return 0.0
+    one, two = embedder.embed_query(text), embedder.embed_query(other)
+    return sum(a * b for a, b in zip(one, two, strict=True))
