@@ -1,17 +1,19 @@
 """From a message in a conversation to a question: what kind, of which documents, in which words."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rag.config import RagConfig
 from rag.conversation import DocRef
+from rag.llms.light import Light
 from rag.ports import Embedder, HistoryStore, PassageStore
-from rag.query import references, rewrite
+from rag.query import classify_light, references, rewrite
 from rag.query.classify import Verdict, classify
 from rag.query.references import Reference
 from rag.query.rewrite import Standalone
 from rag.question import Question
-from rag.types import Scope, ScopeReason
+from rag.types import QuestionType, Scope, ScopeReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,33 @@ class Understood:
     standalone: Standalone
     scope: Scope
     reference: Reference | None = None
+
+
+async def understand(
+    question: Question,
+    history: HistoryStore,
+    config: RagConfig,
+    embedder: Embedder,
+    light: Light | None,
+) -> Understood:
+    """What rules, and the light model where there is one, make of a question."""
+    ruled = await asyncio.to_thread(by_rules, question, history, config, embedder)
+    return ruled if light is None or _settled(ruled) else await _by_model(question, ruled, light)
+
+
+async def _by_model(question: Question, ruled: Understood, light: Light) -> Understood:
+    conversation = question.conversation
+    text = ruled.verdict.rest
+    verdict = await classify_light.by_model(text, conversation, light, ruled.verdict)
+    standalone = rewrite.standalone(text, conversation, verdict)
+    return replace(ruled, verdict=verdict, standalone=standalone)
+
+
+def _settled(ruled: Understood) -> bool:
+    """Whether there is nothing that a model could know better."""
+    if ruled.reference is not None and (ruled.reference.unclear or ruled.reference.whole):
+        return True
+    return ruled.verdict.question_type in {QuestionType.RESET, QuestionType.SMALLTALK}
 
 
 def by_rules(
@@ -35,7 +64,7 @@ def by_rules(
     )
     return Understood(
         verdict=verdict,
-        standalone=rewrite.standalone(text, question.conversation, verdict),
+        standalone=rewrite.standalone(verdict.rest, question.conversation, verdict),
         scope=_narrowed(question.scope, reference),
         reference=reference,
     )
@@ -46,6 +75,53 @@ def searched(store: PassageStore, question: Question, scope: Scope) -> PassageSt
     same = scope.document_ids == question.scope.document_ids
     known = question.conversation.readable.keys() <= set(scope.document_ids)
     return store if same and known else store.within(scope.document_ids)
+
+
+def told(question: Question, understood: Understood) -> dict[str, object]:
+    """What was made of the question, as plain JSON for the trace."""
+    verdict, reference = understood.verdict, understood.reference
+    standalone = understood.standalone
+    found: dict[str, object] = {
+        "question_type": verdict.question_type.value,
+        "question": {
+            "type": verdict.question_type.value,
+            "follows": verdict.follows,
+            "certainty": round(verdict.certainty, 3),
+            "by": verdict.by,
+            "signals": {name: round(value, 3) for name, value in verdict.signals.items()},
+            "topic": question.topic.value,
+        },
+        "standalone": {"text": standalone.text, "by": standalone.by},
+        "scope": scope_told(question, understood, understood.scope, widened=False),
+    }
+    if reference is not None:
+        found["reference"] = {
+            "documents": [
+                {"slot": ref.slot, "document_id": str(ref.document_id), "title": ref.title}
+                for ref in reference.documents
+            ],
+            "whole": reference.whole,
+            "part": reference.part,
+            "unclear": reference.unclear.value if reference.unclear else None,
+            "whole_session": reference.whole_session,
+        }
+    return found
+
+
+def scope_told(
+    question: Question, understood: Understood, scope: Scope, *, widened: bool
+) -> dict[str, object]:
+    """The documents that were searched in the end and why, as plain JSON."""
+    standalone = understood.standalone.text
+    return {
+        "reason": scope.reason.value,
+        "document_ids": [str(key) for key in scope.document_ids],
+        "widened": widened,
+        "follows": understood.verdict.follows,
+        "forgets": understood.verdict.forgets,
+        "topic": question.topic.value,
+        "standalone_query": standalone if standalone != question.text else "",
+    }
 
 
 def _reference(question: Question, session: Callable[[], tuple[DocRef, ...]]) -> Reference | None:

@@ -1,0 +1,56 @@
+"""What is known of one answer while it is made."""
+
+import time
+from dataclasses import dataclass, field
+
+from rag.conversation import Turn
+from rag.language import reply_language
+from rag.query.understand import Understood
+from rag.question import Question
+from rag.types import HistoryMessage, Hit, Mode, QuestionType, Scope, Source, Usage
+
+
+@dataclass(slots=True)
+class Progress:
+    """One question on its way to an answer. `scope` is the one that was searched in the end."""
+
+    question: Question
+    understood: Understood
+    window: tuple[HistoryMessage, ...]
+    kind: QuestionType
+    scope: Scope
+    hits: tuple[Hit, ...] = ()
+    sources: tuple[Source, ...] = ()
+    recalled: tuple[Turn, ...] = ()
+    findings: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    method: str = ""
+    usage: Usage | None = None
+    characters: int = 0
+    trace: dict[str, object] = field(default_factory=dict)
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def mode(self) -> Mode:
+        """Documents when something is shown, else general."""
+        return Mode.DOCUMENTS if self.sources else Mode.GENERAL
+
+    @property
+    def language(self) -> str:
+        """The language to answer in."""
+        return reply_language(self.question.text)
+
+    @property
+    def searches(self) -> bool:
+        """Whether documents are looked at."""
+        return self.kind is not QuestionType.SMALLTALK and bool(self.scope.document_ids)
+
+    def took(self, step: str, begun: float) -> None:
+        """Note the time that a step took since `begun`."""
+        self.timings_ms[step] = since(begun)
+
+
+def since(begun: float) -> float:
+    """Milliseconds since a `perf_counter`."""
+    return round((time.perf_counter() - begun) * 1000, 2)

@@ -1,0 +1,152 @@
+"""Conversations over REST with language models that follow a script, on the other side of a socket.
+
+The main model and the light one are told apart by their names.
+"""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from rag.config import Endpoint
+from tests.chats.talking import LEAVE, SECURITY, TRAVEL, Talk, add_document, documents_of
+from tests.servers.llm import Failure, Stream
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MAIN, LIGHT = "main", "light"
+OVERFLOW = {
+    "error": {
+        "message": "This model's maximum context length is 8192 tokens. Please reduce the length.",
+        "type": "invalid_request_error",
+        "code": "context_length_exceeded",
+    }
+}
+
+
+@pytest.fixture(autouse=True)
+def own_files(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path / "files"
+
+
+@pytest.fixture
+def models(settings, llm_server):
+    """Both models; `models.default` answers whatever is not scripted."""
+    main = Endpoint(llm_server.url, MAIN, api_key="key")
+    settings.RAG = replace(settings.RAG, llm=main, light_llm=replace(main, model=LIGHT))
+    llm_server.default = Stream(["알겠습니다. [1]"])
+    return llm_server
+
+
+@pytest.fixture
+def library(owner):
+    return {
+        name: add_document(owner, f"{name}.md", text)
+        for name, text in (("출장 규정", TRAVEL), ("휴가 규정", LEAVE), ("보안 지침", SECURITY))
+    }
+
+
+@pytest.fixture
+def talk(api, library, answers_worker, models):
+    return Talk(api)
+
+
+def asked(models, name):
+    """Requests to one of the models, oldest first."""
+    return [call for call in models.chats if call.json["model"] == name]
+
+
+def light_says(models, **replies):
+    """What the light model says to prompts that hold a word; else something that is no JSON."""
+
+    def reply(request):
+        if request["model"] == MAIN:
+            return Stream(["네, 그렇습니다. [1]"])
+        prompt = "\n".join(message["content"] for message in request["messages"])
+        for word, said in replies.items():
+            if word in prompt:
+                return Stream([said if isinstance(said, str) else json.dumps(said)])
+        return Stream(["무슨 말인지 모르겠습니다"])
+
+    models.default = reply
+
+
+def test_the_prompt_of_a_follow_up_holds_the_turn_before_and_its_documents(talk, models):
+    talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
+    answer = talk.say("그럼 정산은 언제까지 해야 해?")
+    prompt = asked(models, MAIN)[-1].prompt
+    assert "[이전 턴]" in prompt
+    assert "출장 갈 때 숙박비 상한은 얼마인가요?" in prompt
+    assert "[이전 문서]" in prompt
+    assert "출장 규정" in prompt
+    assert answer["scope"]["reason"] == "followup"
+
+
+def test_a_stand_alone_question_carries_no_block_of_the_turn_before(talk, models):
+    talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
+    talk.say("연차 휴가는 한 해에 며칠인가요?")
+    assert "[이전 턴]" not in asked(models, MAIN)[-1].prompt
+
+
+def test_a_light_model_that_talks_nonsense_breaks_no_answer(talk, models, library):
+    light_says(models)
+    first = talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
+    second = talk.say("그럼 정산은 언제까지 해야 해?")
+    assert [first["status"], second["status"]] == ["COMPLETED"] * 2
+    assert second["scope"]["document_ids"] == [str(library["출장 규정"].pk)]
+    assert asked(models, LIGHT)
+
+
+def test_a_light_model_that_is_down_breaks_no_answer(talk, models):
+    models.default = lambda request: (
+        Failure(400, {"error": {"message": "no such model"}})
+        if request["model"] == LIGHT
+        else Stream(["네. [1]"])
+    )
+    talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
+    answer = talk.say("그럼 정산은 언제까지 해야 해?")
+    assert (answer["status"], documents_of(answer)) == ("COMPLETED", ["출장 규정.md"])
+
+
+def test_a_prompt_that_is_too_long_is_trimmed_once(talk, models):
+    talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
+    before = len(asked(models, MAIN))
+    tried = []
+
+    def reply(request):
+        if request["model"] == LIGHT:
+            return Stream(["?"])
+        tried.append(request)
+        return Failure(400, OVERFLOW) if len(tried) == 1 else Stream(["짧게 답합니다. [1]"])
+
+    models.default = reply
+    answer = talk.say("그럼 정산은 언제까지 해야 해?")
+    assert answer["content"] == "짧게 답합니다. [1]"
+    first, second = (call.prompt for call in asked(models, MAIN)[before:])
+    assert len(second) < len(first)
+
+
+def test_the_token_plan_stands_in_the_trace(talk, models):
+    trace = talk.trace(talk.say("출장 갈 때 숙박비 상한은 얼마인가요?"))
+    plan = trace["token_plan"]
+    assert plan["total"] == 4000
+    assert {"system", "query", "recent", "long_term", "documents"} <= set(plan["layers"])
+    assert plan["layers"]["documents"]["used"] > 0
+
+
+def test_a_fact_from_beyond_the_window_reaches_the_prompt(talk, models):
+    talk.say("참고로 우리 프로젝트의 담당자는 김민수 과장이고 예산은 3억 2천만 원이야")
+    for number in range(14):
+        talk.say(f"{number}번째 회의실 예약 이야기를 적어 둡니다")
+    talk.say("우리 프로젝트 담당자가 누구라고 했지?")
+    assert "김민수" in asked(models, MAIN)[-1].prompt
+
+
+def test_the_prompt_grows_no_more_with_the_conversation(talk, models):
+    sizes = []
+    for number in range(60):
+        talk.say(
+            f"{number}번째 회의실 예약 이야기를 적어 둡니다. " + "자세한 사정이 있습니다. " * 8
+        )
+        sizes.append(sum(len(m["content"]) for m in asked(models, MAIN)[-1].json["messages"]))
+    assert sizes[-1] <= 1.2 * sizes[20]
