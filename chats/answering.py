@@ -5,34 +5,31 @@ hold on it is lost (then somebody else ends it and nothing more is written here)
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
-from django.conf import settings
 from django.db import Error as DatabaseError
 
-from chats import history, runs, stops
-from chats.calls import in_database, released
+from chats import questions, runs, stops
+from chats.calls import in_database
 from chats.errors import RunLost
 from chats.models import Message, Run
+from chats.questions import Loaded
 from chats.services import leases
 from chats.services.leases import Claim
-from chats.services.turns import Outcome, close_turn
+from chats.services.outcome import Outcome
+from chats.services.turns import close_turn
 from chats.shapes import terminal_event
+from chats.stores import ReleasingStore
 from chats.writer import RunWriter
-from documents import spaces
-from documents.store import ScopedStore
-from rag.conversation import of_messages
+from rag.conversation import DocRef
 from rag.errors import NuraError
 from rag.events import Delta, Event, Finished, SourcesFound, Status
-from rag.factory import Engine, engine
-from rag.ports import PassageStore
-from rag.question import Question
-from rag.types import Excerpt, Hit, Named, Passage, Scope, ScopeReason, Source
+from rag.factory import engine
+from rag.types import Source
 
 logger = structlog.get_logger()
 T = TypeVar("T")
@@ -42,54 +39,12 @@ CLOSE_SECONDS = 60.0
 RETRY_SECONDS = 1.0
 
 
-class ReleasingStore:
-    """A store that gives its connection back after every search.
-
-    Threads of the loop hold none while tokens arrive.
-    """
-
-    def __init__(self, store: PassageStore) -> None:
-        self._store = store
-
-    def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
-        """As `PassageStore.similar`."""
-        return released(self._store.similar, vector, limit)
-
-    def within(self, document_ids: Collection[UUID]) -> "ReleasingStore":
-        """As `PassageStore.within`."""
-        return ReleasingStore(self._store.within(document_ids))
-
-    def named(self, names: Sequence[str]) -> list[Named]:
-        """As `PassageStore.named`."""
-        return released(self._store.named, names)
-
-    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
-        """As `PassageStore.vectors`."""
-        return released(self._store.vectors, keys)
-
-    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
-        """As `PassageStore.bm25`."""
-        return released(self._store.bm25, terms, limit)
-
-    def opening(self, limit: int) -> list[Passage]:
-        """As `PassageStore.opening`."""
-        return released(self._store.opening, limit)
-
-    def chunks(self, keys: Sequence[int]) -> list[Passage]:
-        """As `PassageStore.chunks`."""
-        return released(self._store.chunks, keys)
-
-    def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
-        """As `PassageStore.read`."""
-        return released(self._store.read, document_id, start, length)
-
-
 @dataclass(slots=True)
 class Draft:
     """What is known of an answer while it is written."""
 
     finished: Finished | None = None
-    sources: tuple[Source, ...] | None = None
+    found: SourcesFound | None = None
     error: NuraError | None = None
     trace: dict[str, object] = field(default_factory=dict)
 
@@ -103,19 +58,17 @@ async def answer_run(run_id: UUID) -> None:
         writer = RunWriter(run_id)
         await writer.open()
         try:
-            question = await in_database(load_question, run_id)
-            await _answer(claim, question, writer)
+            loaded = await in_database(questions.load, run_id)
+            await _answer(claim, loaded, writer)
         except RunLost:
             logger.warning("run_lost")
         finally:
             await writer.abandon()
 
 
-async def _answer(claim: Claim, question: Question, writer: RunWriter) -> None:
+async def _answer(claim: Claim, loaded: Loaded, writer: RunWriter) -> None:
     draft = Draft()
-    used = await in_database(spaces.in_use)
-    store = ReleasingStore(ScopedStore(question.scope.document_ids, space=used.space))
-    work = asyncio.create_task(_consume(engine(used.config), question, store, writer, draft))
+    work = asyncio.create_task(_consume(loaded, writer, draft))
     async with stops.watch(claim.run_id) as stopped:
         guards = [
             asyncio.create_task(stopped.wait()),
@@ -133,11 +86,11 @@ async def _answer(claim: Claim, question: Question, writer: RunWriter) -> None:
         await _cancel(guards[1])
 
 
-async def _consume(
-    rag_engine: Engine, question: Question, store: PassageStore, writer: RunWriter, draft: Draft
-) -> None:
+async def _consume(loaded: Loaded, writer: RunWriter, draft: Draft) -> None:
+    store = ReleasingStore(loaded.store)
     try:
-        async with aclosing(rag_engine.answer(question, store)) as events:
+        answer = engine(loaded.config).answer(loaded.question, store, loaded.history)
+        async with aclosing(answer) as events:
             async for event in events:
                 _record(event, writer, draft)
     except NuraError as error:
@@ -154,7 +107,7 @@ def _record(event: Event, writer: RunWriter, draft: Draft) -> None:
             draft.trace = {**draft.trace, **event.trace}
             writer.add("status", {"step": event.step, "detail": dict(event.detail)})
         case SourcesFound():
-            draft.sources = event.sources
+            draft.found = event
             writer.add(runs.SOURCES, [asdict(source) for source in event.sources])
         case Delta():
             writer.add(runs.DELTA, {"text": event.text})
@@ -178,7 +131,12 @@ async def _keep_alive(claim: Claim, writer: RunWriter) -> None:
 
 
 def _outcome(draft: Draft, text: str, stopped: bool) -> Outcome:
-    finished = draft.finished
+    finished, found = draft.finished, draft.found
+    passages = found.passages if found else ()
+    shown: dict[str, Any] = {
+        "passages": {passage.chunk_id: passage.text for passage in passages},
+        "method": found.method if found else "",
+    }
     if finished is not None:
         return Outcome(
             status=Message.Status.COMPLETED,
@@ -186,26 +144,30 @@ def _outcome(draft: Draft, text: str, stopped: bool) -> Outcome:
             mode=finished.mode,
             question_type=finished.question_type,
             sources=_plain(finished.sources),
+            candidates=_plain(finished.candidates) or [],
+            view=runs.plain(asdict(finished.view)) if finished.view else None,
             usage=asdict(finished.usage) if finished.usage else None,
             trace=runs.plain(dict(finished.trace)),
+            **shown,
         )
     error = NuraError() if draft.error is None else draft.error
     failed = {} if stopped else {"error_code": error.code, "error_params": runs.plain(error.params)}
     return Outcome(
         status=Message.Status.STOPPED if stopped else Message.Status.FAILED,
         content=text,
-        mode=Message.Mode.DOCUMENTS if draft.sources else "",
+        mode=Message.Mode.DOCUMENTS if found else "",
         question_type=str(draft.trace.get("question_type", "")),
-        sources=_plain(draft.sources),
+        sources=_plain(found.sources) if found else None,
         trace=runs.plain(draft.trace),
+        **shown,
         **failed,
     )
 
 
-def _plain(sources: tuple[Source, ...] | None) -> list[dict[str, Any]] | None:
-    if sources is None:
+def _plain(shown: tuple[Source | DocRef, ...] | None) -> list[dict[str, Any]] | None:
+    if shown is None:
         return None
-    return runs.plain([asdict(source) for source in sources])  # type: ignore[no-any-return]
+    return runs.plain([asdict(one) for one in shown])  # type: ignore[no-any-return]
 
 
 async def _close(claim: Claim, outcome: Outcome, writer: RunWriter) -> None:
@@ -234,22 +196,6 @@ def _close_and_describe(claim: Claim, outcome: Outcome) -> tuple[str, dict[str, 
     if not closed and run.message.status == Message.Status.STREAMING:
         raise RunLost
     return terminal_event(run)
-
-
-def load_question(run_id: UUID) -> Question:
-    """The question of a run, with the scope that was fixed when it was asked."""
-    run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
-    message, chat = run.message, run.message.chat
-    if message.parent is None or message.scope is None:
-        raise RunLost
-    pairs = settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs
-    ids = tuple(UUID(pk) for pk in message.scope["document_ids"])
-    return Question(
-        text=message.parent.content,
-        scope=Scope(ids, ScopeReason(message.scope["reason"])),
-        conversation=of_messages(history.earlier(message=message.parent, pairs=pairs)),
-        history_pairs=pairs,
-    )
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:

@@ -1,24 +1,74 @@
-"""Earlier messages of a chat, as the engine may see them."""
+"""The turns of one branch, as the engine looks them up."""
 
-from chats.models import Message
-from rag.types import HistoryMessage, Role
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
 
-BRANCH_ROWS = 4
-"""Rows fetched for each message wanted: other branches lie between those of ours."""
+from django.db.models.functions import Left
+
+from chats import records
+from chats.calls import released
+from chats.lineage import Branch
+from chats.models import Turn as Row
+from rag.conversation import DocRef, Turn, TurnLine
+from rag.history.memory import QUESTION_CHARACTERS, session_documents
+
+_LINE = ("pk", "number", "question", "summary", "question_type", "document_ids", "terms", "ts")
 
 
-def earlier(*, message: Message, pairs: int) -> tuple[HistoryMessage, ...]:
-    """The branch that leads to the user's `message`, oldest first, without it.
+class BranchHistory:
+    """Implements `rag.ports.HistoryStore` over a branch.
 
-    At least the last `pairs` pairs of it.
+    `embedding` names the model whose vectors can be compared; others are left out. Every look
+    gives its connection back: threads of the loop hold none while tokens arrive.
     """
-    rows = Message.objects.filter(chat_id=message.chat_id, created_at__lt=message.created_at)
-    recent = rows.order_by("-created_at", "-id")[: max(1, pairs) * 2 * BRANCH_ROWS]
-    by_id = {row.pk: row for row in recent}
-    branch: list[HistoryMessage] = []
-    here = message
-    while here.parent_id in by_id:
-        here = by_id[here.parent_id]
-        if here.content:
-            branch.append(HistoryMessage(Role(here.role), here.content))
-    return tuple(reversed(branch))
+
+    def __init__(self, branch: Branch, *, embedding: str = "") -> None:
+        self._ids = {step.number: step.turn_id for step in branch.steps}
+        self._answered = [step.turn_id for step in branch.steps if step.document_ids]
+        self._embedding = embedding
+
+    def list_turns(self, limit: int, before: int | None = None) -> list[TurnLine]:
+        """The newest turns, newest first."""
+        numbers = [number for number in self._ids if before is None or number < before]
+        chosen = sorted(numbers, reverse=True)[: max(0, limit)]
+        return released(self._lines, [self._ids[number] for number in chosen])
+
+    def get_turns(self, numbers: Collection[int]) -> list[Turn]:
+        """The turns with these numbers, oldest first."""
+        chosen = [self._ids[number] for number in sorted(set(numbers)) if number in self._ids]
+        return released(self._whole, chosen)
+
+    def get_turn_docs(self, number: int) -> tuple[DocRef, ...]:
+        """The documents that a turn's answer showed."""
+        return next((turn.doc_refs for turn in self.get_turns([number])), ())
+
+    def documents(self) -> tuple[DocRef, ...]:
+        """The documents of all answers by first appearance."""
+        return session_documents(released(self._references))
+
+    def _lines(self, ids: Sequence[UUID]) -> list[TurnLine]:
+        rows = Row.objects.filter(pk__in=ids).order_by("-number")
+        told = rows.annotate(question=Left("user_text", QUESTION_CHARACTERS))
+        return [self._line(row) for row in told.values(*_LINE, "vector", "embedding")]
+
+    def _line(self, row: dict[str, Any]) -> TurnLine:
+        known = row["vector"] is not None and row["embedding"] == self._embedding
+        return TurnLine(
+            number=row["number"],
+            question=row["question"],
+            summary=row["summary"],
+            question_type=row["question_type"],
+            document_ids=tuple(row["document_ids"]),
+            terms=row["terms"],
+            vector=tuple(row["vector"].to_list()) if known else None,
+            ts=row["ts"],
+        )
+
+    def _whole(self, ids: Sequence[UUID]) -> list[Turn]:
+        rows = Row.objects.told().filter(pk__in=ids).order_by("number")
+        return [records.turn(row) for row in rows]
+
+    def _references(self) -> list[tuple[DocRef, ...]]:
+        rows = Row.objects.filter(pk__in=self._answered).order_by("number")
+        return [records.references(refs) for refs in rows.values_list("doc_refs", flat=True)]

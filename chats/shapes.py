@@ -10,6 +10,7 @@ from rest_framework import serializers
 from chats import runs
 from chats.models import Category, Chat, Message, Run
 from chats.wording import sentence
+from rag.types import Topic
 
 
 class CategoryShape(serializers.ModelSerializer[Category]):
@@ -97,14 +98,36 @@ class SourceShape(serializers.Serializer[Any]):
 class ScopeShape(serializers.Serializer[Any]):
     """The documents an answer could read, and why these.
 
-    `filters` are names that the question gave, field -> names, and that narrowed the search;
-    `dropped_filters` those within which nothing was found.
+    `follows`: bound to the conversation, and searched as `standalone_query`; `widened`: answered
+    from beyond the remembered documents. `topic` is what the user said of it. `filters` are names
+    that the question gave, field -> names, and that narrowed the search; `dropped_filters` those
+    within which nothing was found.
     """
 
     document_ids = serializers.ListField(child=serializers.UUIDField())
     reason = serializers.CharField()
+    topic = serializers.CharField(default=Topic.AUTO)
+    follows = serializers.BooleanField(default=False)
+    widened = serializers.BooleanField(default=False)
+    standalone_query = serializers.CharField(default="")
     filters = serializers.DictField(child=serializers.CharField(), default=dict)
     dropped_filters = serializers.DictField(child=serializers.CharField(), default=dict)
+
+
+class CandidateShape(serializers.Serializer[Any]):
+    """A document that a question back offers."""
+
+    slot = serializers.IntegerField()
+    document_id = serializers.UUIDField()
+    title = serializers.CharField()
+
+
+class ViewShape(serializers.Serializer[Any]):
+    """The stretch of a whole document that is shown: part `part` of `parts`, from 1."""
+
+    document_id = serializers.UUIDField()
+    part = serializers.IntegerField()
+    parts = serializers.IntegerField()
 
 
 class FeedbackShape(serializers.Serializer[Any]):
@@ -126,6 +149,8 @@ class MessageShape(serializers.ModelSerializer[Message]):
     feedback = serializers.SerializerMethodField()
     sources = SourceShape(many=True, read_only=True, allow_null=True)
     scope = ScopeShape(read_only=True, allow_null=True)
+    candidates = CandidateShape(many=True, read_only=True, allow_null=True)
+    view = ViewShape(read_only=True, allow_null=True)
 
     class Meta:
         """Fields of the contract."""
@@ -143,6 +168,8 @@ class MessageShape(serializers.ModelSerializer[Message]):
             "parent_id",
             "question_type",
             "scope",
+            "candidates",
+            "view",
             "usage",
             "document_ids",
             "feedback",

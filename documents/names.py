@@ -41,6 +41,11 @@ def stem(name: str) -> str:
     return name[: -len(suffix)] if suffix else name
 
 
+def called(name: str, metadata: Mapping[str, object]) -> str:
+    """What a document is called first of all."""
+    return title(name, metadata).partition("\n")[0]
+
+
 def title(name: str, metadata: Mapping[str, object]) -> str:
     """What a document is called, one way a line: by itself, then by its file's name."""
     own = metadata.get("title")

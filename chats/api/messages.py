@@ -22,7 +22,7 @@ from rest_framework.views import APIView
 
 from chats import follow, runs
 from chats.api.asker import asker
-from chats.api.requests import EditRequest, FeedbackRequest, SendRequest
+from chats.api.requests import EditRequest, FeedbackRequest, RegenerateRequest, SendRequest
 from chats.models import Feedback, Message, Run, Trace
 from chats.services import branches, turns
 from chats.shapes import MessageShape, envelope
@@ -67,11 +67,18 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         )
         return self._answered(request, turn)
 
-    @extend_schema(request=None, responses={201: TURN, 202: TURN}, parameters=[WAIT])
+    @extend_schema(request=RegenerateRequest, responses={201: TURN, 202: TURN}, parameters=[WAIT])
     @action(detail=True, methods=["post"])
     def regenerate(self, request: Request, pk: UUID) -> Response:
         """Another answer to the same question, as a new branch."""
-        turn = branches.regenerate(message=self.get_object(), language=get_language() or "ko")
+        message = self.get_object()
+        serializer = RegenerateRequest(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        turn = branches.regenerate(
+            message=message,
+            language=get_language() or "ko",
+            topic=serializer.validated_data["topic"],
+        )
         return self._answered(request, turn)
 
     @extend_schema(request=EditRequest, responses={201: TURN, 202: TURN}, parameters=[WAIT])

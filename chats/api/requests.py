@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from rag.types import StrategyName
+from rag.types import StrategyName, Topic
 
 CONTENT_CHARACTERS = 20_000
 DOCUMENTS = 1_000
@@ -15,6 +15,13 @@ class DocumentIds(serializers.ListField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=serializers.UUIDField(), max_length=DOCUMENTS, **kwargs)
+
+
+class TopicField(serializers.ChoiceField):
+    """What the user says of a question's bond to the conversation."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(choices=[topic.value for topic in Topic], default=Topic.AUTO, **kwargs)
 
 
 class SendRequest(serializers.Serializer[Any]):
@@ -31,6 +38,13 @@ class SendRequest(serializers.Serializer[Any]):
     document_ids = DocumentIds(required=False, allow_null=True, default=None)
     category_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     client_id = serializers.CharField(required=False, allow_blank=True, default="", max_length=100)
+    topic = TopicField(required=False)
+
+
+class RegenerateRequest(serializers.Serializer[Any]):
+    """Another answer to the same question."""
+
+    topic = TopicField(required=False)
 
 
 class EditRequest(serializers.Serializer[Any]):

@@ -1,6 +1,5 @@
 """Search without a conversation turn: what a question would find, and why."""
 
-from django.conf import settings
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -20,9 +19,5 @@ class SearchView(APIView):
         """Passages for a query, with the plan, the gate's verdict and the time of each step."""
         serializer = SearchRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
-        found = searching.search(
-            user=asker(request),
-            history_pairs=settings.RAG.history_pairs,
-            **dict(serializer.validated_data),
-        )
+        found = searching.search(user=asker(request), **dict(serializer.validated_data))
         return Response(found)

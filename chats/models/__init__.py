@@ -3,6 +3,7 @@
 from chats.models.chat import Category, Chat, ChatDocument
 from chats.models.message import Feedback, Message, MessageDocument, Trace
 from chats.models.run import Run
+from chats.models.turn import Turn
 
 __all__ = [
     "Category",
@@ -13,4 +14,5 @@ __all__ = [
     "MessageDocument",
     "Run",
     "Trace",
+    "Turn",
 ]

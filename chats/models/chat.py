@@ -80,7 +80,10 @@ class ChatQuerySet(models.QuerySet["Chat"]):
 
 
 class Chat(models.Model):
-    """A conversation. Deletion is soft: `deleted_at` hides it from everybody but the admin."""
+    """A conversation. Deletion is soft: `deleted_at` hides it from everybody but the admin.
+
+    Turns asked up to `memory_cleared_at` stay in the store; no document of theirs is remembered.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -99,6 +102,7 @@ class Chat(models.Model):
         null=True, blank=True, verbose_name=_("remembered pairs")
     )
     documents = models.ManyToManyField(Document, through="ChatDocument", related_name="chats")
+    memory_cleared_at = models.DateTimeField(null=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, verbose_name=_("deleted at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
     updated_at = models.DateTimeField(auto_now=True, verbose_name=_("changed at"))

@@ -30,8 +30,9 @@ class Message(models.Model):
     """One message. `parent` is the message it answers or follows; siblings are branches.
 
     `sources` is the snapshot of the evidence as shown (null unless the mode is documents or
-    document), so it outlives the documents. `scope` is `{document_ids, reason,
-    filters?, dropped_filters?}`.
+    document), so it outlives the documents. `scope` is `{document_ids, reason, topic?, follows?,
+    widened?, standalone_query?, filters?, dropped_filters?}`. `candidates` are the documents that
+    a question back offers, `view` the stretch of a whole document that is shown.
     """
 
     class Role(models.TextChoices):
@@ -87,6 +88,8 @@ class Message(models.Model):
         max_length=9, blank=True, default="", verbose_name=_("kind of question")
     )
     scope = models.JSONField(null=True, blank=True, verbose_name=_("scope"))
+    candidates = models.JSONField(null=True, blank=True, verbose_name=_("candidates"))
+    view = models.JSONField(null=True, blank=True, verbose_name=_("part shown"))
     usage = models.JSONField(null=True, blank=True, verbose_name=_("usage"))
     documents = models.ManyToManyField(Document, through="MessageDocument", related_name="+")
     created_at = models.DateTimeField(verbose_name=_("created at"))

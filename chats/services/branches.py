@@ -11,11 +11,14 @@ from chats.errors import StillAnswering, WrongRole
 from chats.models import Chat, Message, MessageDocument
 from chats.services.turns import OpenedTurn, open_answer, store_question
 from documents.models import Document
+from rag.types import Topic
 
 
 @transaction.atomic
-def regenerate(*, message: Message, language: str) -> OpenedTurn:
+def regenerate(*, message: Message, language: str, topic: str = Topic.AUTO) -> OpenedTurn:
     """Answer the question of an assistant's message once more, over the documents as they are now.
+
+    `topic` is what the user says of its bond to the conversation.
 
     Raises `WrongRole`, `StillAnswering`.
     """
@@ -24,7 +27,9 @@ def regenerate(*, message: Message, language: str) -> OpenedTurn:
     chat = _locked(message)
     if message.status == Message.Status.STREAMING:
         raise StillAnswering
-    answer, run = open_answer(chat=chat, user_message=message.parent, language=language)
+    answer, run = open_answer(
+        chat=chat, user_message=message.parent, language=language, topic=topic
+    )
     return OpenedTurn(run, message.parent, answer, created=True)
 
 

@@ -14,7 +14,8 @@ from redis.exceptions import RedisError
 from chats import runs
 from chats.models import Message, Run
 from chats.services.dispatch import dispatch
-from chats.services.turns import Outcome, close_turn, new_claim
+from chats.services.outcome import Outcome
+from chats.services.turns import close_turn, new_claim
 from chats.shapes import started_data, terminal_event
 
 logger = structlog.get_logger()

@@ -7,24 +7,27 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
-from chats import asked
-from chats import history as chat_history
+from chats import asked, conversation
 from chats.errors import NotFound
-from chats.models import Chat, Message
+from chats.history import BranchHistory
+from chats.lineage import Branch
+from chats.models import Chat
+from chats.questions import window
 from chats.services.chats import find_documents
 from documents import spaces
 from documents.models import Document
 from documents.store import ScopedStore
 from rag import selection
-from rag.conversation import of_messages
-from rag.factory import engine
+from rag.conversation import Conversation, of_messages
+from rag.factory import NO_HISTORY, engine, model_name
+from rag.history.memory import MemoryHistory
+from rag.ports import HistoryStore
 from rag.types import HistoryMessage, Hit, Retrieval, Role, Scope, ScopeReason, StrategyName
 
 
 def search(  # noqa: PLR0913 - the parts of the public request
     *,
     user: User,
-    history_pairs: int,
     query: str,
     chat_id: UUID | None,
     history: Sequence[Mapping[str, str]] | None,
@@ -50,28 +53,46 @@ def search(  # noqa: PLR0913 - the parts of the public request
             "top_k": top_k,
             "rerank": rerank,
             "filters": filters,
-            "history": [asdict(item) for item in _history(chat, history, history_pairs)],
+            "history": history,
+            "chat_id": str(chat.pk) if chat else None,
         },
     )
 
 
 def find(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The worker's part: search within the ids that the request was given."""
+    """The worker's part: search within the ids that the request was given.
+
+    Of a chat, the documents that its owner may read of earlier turns can be referred to as well.
+    """
     ids = tuple(UUID(pk) for pk in request["document_ids"])
     used = spaces.in_use()
+    known, history = _conversation(request, model_name(used.config))
     retrieval = engine(used.config).search(
         request["query"],
         Scope(ids, ScopeReason(request["reason"])),
-        ScopedStore(ids, space=used.space),
+        ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
         strategy=StrategyName(request["strategy"]),
         top_k=request["top_k"],
         rerank=request["rerank"],
         filters=request["filters"],
-        conversation=of_messages(
-            [HistoryMessage(Role(item["role"]), item["content"]) for item in request["history"]]
-        ),
+        conversation=known,
+        history=history,
     )
     return describe(retrieval)
+
+
+def _conversation(request: Mapping[str, Any], embedding: str) -> tuple[Conversation, HistoryStore]:
+    """What was brought along, else that of the chat's newest branch."""
+    if request["history"] is not None:
+        brought = [HistoryMessage(Role(one["role"]), one["content"]) for one in request["history"]]
+        known = of_messages(brought)
+        return known, MemoryHistory(known.turns)
+    chat = Chat.objects.select_related("owner").filter(pk=request["chat_id"]).first()
+    if chat is None:
+        return Conversation(), NO_HISTORY
+    branch = Branch.newest(chat)
+    known = conversation.load(branch, pairs=window(chat))
+    return known, BranchHistory(branch, embedding=embedding)
 
 
 def _chat(user: User, chat_id: UUID | None) -> Chat | None:
@@ -107,15 +128,6 @@ def _described(scope: Scope, filters: Mapping[str, str] | None) -> Scope:
     return replace(scope, document_ids=tuple(pk for pk in scope.document_ids if pk in kept))
 
 
-def _history(
-    chat: Chat | None, history: Sequence[Mapping[str, str]] | None, pairs: int
-) -> tuple[HistoryMessage, ...]:
-    if history is not None:
-        return tuple(HistoryMessage(Role(item["role"]), item["content"]) for item in history)
-    last = Message.objects.filter(chat=chat).order_by("-created_at").first() if chat else None
-    return () if last is None else chat_history.earlier(message=last, pairs=pairs)
-
-
 def describe(retrieval: Retrieval) -> dict[str, Any]:
     """The public answer of `POST /search`."""
     plan = retrieval.plan
@@ -129,6 +141,8 @@ def describe(retrieval: Retrieval) -> dict[str, Any]:
             "dropped_filters": dict(retrieval.dropped_filters),
             "document_ids": [str(pk) for pk in plan.scope.document_ids],
             "scope_reason": plan.scope.reason,
+            "follows": plan.follows,
+            "widened": retrieval.widened,
             "standalone_query": plan.standalone_query,
         },
         "relevant": retrieval.gate.relevant,

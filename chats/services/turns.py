@@ -4,8 +4,8 @@ What lies between is a run.
 """
 
 import unicodedata
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -19,11 +19,13 @@ from chats.errors import EmptyMessage, NotFound
 from chats.models import Chat, Message, MessageDocument, Run, Trace
 from chats.models.chat import TITLE_CHARACTERS
 from chats.notices import chat_changed
+from chats.services import turn_store
 from chats.services.chats import create_chat, find_category, find_documents
 from chats.services.dispatch import dispatch
+from chats.services.outcome import Outcome
 from documents.models import Document
 from rag import selection, tracing
-from rag.types import Scope
+from rag.types import Scope, Topic
 
 logger = structlog.get_logger()
 
@@ -41,21 +43,6 @@ class OpenedTurn:
     created: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How an answer ended."""
-
-    status: Message.Status
-    content: str
-    mode: str = ""
-    question_type: str = ""
-    sources: list[dict[str, Any]] | None = None
-    usage: dict[str, Any] | None = None
-    error_code: str = ""
-    error_params: Mapping[str, object] = field(default_factory=dict)
-    trace: Mapping[str, object] = field(default_factory=dict)
-
-
 def open_turn(  # noqa: PLR0913 - the parts of the public message
     *,
     user: User,
@@ -66,6 +53,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     category_id: UUID | None = None,
     client_id: str = "",
     language: str = "ko",
+    topic: str = Topic.AUTO,
 ) -> OpenedTurn:
     """Store the question and an empty answer, and hand the run to a worker when that is committed.
 
@@ -81,7 +69,11 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
             parent = _parent(chat, parent_id)
             question = store_question(chat=chat, parent=parent, content=text, documents=documents)
             answer, run = open_answer(
-                chat=chat, user_message=question, client_id=client_id, language=language
+                chat=chat,
+                user_message=question,
+                client_id=client_id,
+                language=language,
+                topic=topic,
             )
             return OpenedTurn(run, question, answer, created=True)
     except IntegrityError:
@@ -152,17 +144,27 @@ def store_question(
 
 
 def open_answer(
-    *, chat: Chat, user_message: Message, language: str, client_id: str = ""
+    *,
+    chat: Chat,
+    user_message: Message,
+    language: str,
+    client_id: str = "",
+    topic: str = Topic.AUTO,
 ) -> tuple[Message, Run]:
     """An empty answer to `user_message` with its run, dispatched on commit."""
     scope = select_scope(chat=chat, user_message=user_message)
+    wished = {} if topic == Topic.AUTO else {"topic": str(topic)}
     now = timezone.now()
     assistant_message = Message.objects.create(
         chat=chat,
         parent=user_message,
         role=Message.Role.ASSISTANT,
         status=Message.Status.STREAMING,
-        scope={"document_ids": [str(pk) for pk in scope.document_ids], "reason": scope.reason},
+        scope={
+            "document_ids": [str(pk) for pk in scope.document_ids],
+            "reason": scope.reason,
+            **wished,
+        },
         # the answer sorts behind its question however coarse the clock is
         created_at=max(now, user_message.created_at + timedelta(microseconds=1)),
     )
@@ -214,17 +216,22 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
 
     False when the run is no longer held by `claim`: then nothing was written.
     """
-    rows = Run.objects.select_for_update(of=("self",)).select_related("message").open()
+    rows = Run.objects.select_for_update(of=("self",)).select_related("message__parent").open()
     held = rows.filter(pk=run_id, claim=claim).first()
     if held is None:
         return False
+    chat_id = held.message.chat_id
+    Chat.objects.filter(pk=chat_id).update(updated_at=timezone.now())  # and holds its row
+    scope = held.message.scope
     Message.objects.filter(pk=held.message_id).update(
         status=outcome.status,
         content=outcome.content,
         mode=outcome.mode,
         question_type=outcome.question_type,
         sources=outcome.sources,
-        scope=held.message.scope and held.message.scope | tracing.filters_of(outcome.trace),
+        scope=scope and scope | outcome.scope | tracing.filters_of(outcome.trace),
+        candidates=_offered(outcome),
+        view=outcome.view,
         usage=outcome.usage,
         error_code=outcome.error_code,
         error_params=dict(outcome.error_params),
@@ -233,10 +240,15 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
         message_id=held.message_id, defaults={"steps": dict(outcome.trace)}
     )
     Run.objects.filter(pk=run_id).update(lease_until=None, claim=None)
-    chat_id = held.message.chat_id
-    Chat.objects.filter(pk=chat_id).update(updated_at=timezone.now())
+    turn_store.record(answer=held.message, outcome=outcome)
     transaction.on_commit(lambda: chat_changed(chat_id))
     return True
+
+
+def _offered(outcome: Outcome) -> list[dict[str, Any]] | None:
+    """What a page shows of the documents that a question back offers."""
+    fields = ("slot", "document_id", "title")
+    return [{name: one[name] for name in fields} for one in outcome.candidates] or None
 
 
 def new_claim() -> UUID:

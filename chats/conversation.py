@@ -1,0 +1,71 @@
+"""What the engine knows of a conversation, read from the turn store for one question."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from chats import records
+from chats.lineage import Branch
+from chats.models import Chat, Turn
+from chats.services.turn_store import is_forgotten
+from documents.models import Document
+from rag.conversation import Conversation, Memory, Remembered
+from rag.types import QuestionType
+
+MORE_TURNS = 10
+"""Whole turns beyond the window: what a question may refer to without naming it."""
+
+
+def load(branch: Branch, *, pairs: int) -> Conversation:
+    """The conversation of a branch; `pairs` is the size of the window. Two queries."""
+    if not branch.steps:
+        return Conversation()
+    last = branch.turn_ids[-(pairs + MORE_TURNS) :]
+    rows = _rows(branch, last)
+    here = rows[last[-1]]
+    can_read = readable(branch)
+    shown = rows.get(here.shown_id) if here.shown_id else None
+    return Conversation(
+        turns=tuple(records.turn(rows[pk]) for pk in last),
+        total=len(branch.steps),
+        memory=memory(here, can_read),
+        shown=records.turn(shown) if shown and not is_forgotten(here) else None,
+        summary=records.running(rows.get(branch.summarised) if branch.summarised else None),
+        readable=can_read,
+    )
+
+
+def readable(branch: Branch) -> dict[UUID, int]:
+    """The documents of all turns that their owner may still read, and their versions."""
+    wanted = branch.document_ids
+    if not wanted:
+        return {}
+    documents = Document.objects.visible_to(branch.chat.owner).completed()
+    return dict(documents.filter(pk__in=wanted).values_list("pk", "version"))
+
+
+def memory(turn: Turn, can_read: Mapping[UUID, int]) -> Memory:
+    """What is remembered after a turn, without what cannot be read any more."""
+    stored = () if is_forgotten(turn) else turn.remembered
+    documents = [Remembered(UUID(one["document_id"]), one["title"], one["score"]) for one in stored]
+    kinds = set(QuestionType)
+    return Memory(
+        documents=tuple(one for one in documents if one.document_id in can_read),
+        last_question=turn.user_text,
+        last_answer=turn.assistant_text,
+        last_question_type=QuestionType(turn.question_type)
+        if turn.question_type in kinds
+        else None,
+    )
+
+
+def of_chat(chat: Chat, *, pairs: int) -> Conversation:
+    """That of the branch in which something was said last."""
+    return load(Branch.newest(chat), pairs=pairs)
+
+
+def _rows(branch: Branch, last: list[UUID]) -> dict[UUID, Turn]:
+    """The last turns, the one with the running summary, and the one whose documents count."""
+    wanted = [*last, *filter(None, [branch.summarised])]
+    turns = Turn.objects.told().select_related("chat")
+    head = Turn.objects.filter(pk=last[-1]).values("shown")
+    return {row.pk: row for row in turns.filter(pk__in=wanted) | turns.filter(pk__in=head)}

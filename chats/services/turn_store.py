@@ -1,0 +1,156 @@
+"""The turn store's writing end: one row for each answer that has ended."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from chats.models import Message, Turn
+from chats.services.outcome import Outcome
+from documents import names
+from documents.models import Document
+from rag.types import Topic
+
+SNIPPET = 200
+"""Characters of the best passage that a reference keeps beside the whole ones."""
+
+NEAREST = """
+    WITH RECURSIVE up AS (
+        SELECT id, parent_id FROM chats_message WHERE id = %s
+        UNION ALL
+        SELECT m.id, m.parent_id FROM chats_message m JOIN up ON m.id = up.parent_id
+         WHERE NOT EXISTS (SELECT FROM chats_turn t WHERE t.message_id = up.id)
+    )
+    SELECT t.id FROM chats_turn t JOIN up ON t.message_id = up.id
+"""
+BELOW = """
+    WITH RECURSIVE down AS (
+        SELECT id FROM chats_message WHERE parent_id = %s
+        UNION ALL
+        SELECT m.id FROM chats_message m JOIN down ON m.parent_id = down.id
+    )
+    SELECT t.id FROM chats_turn t JOIN down ON t.message_id = down.id
+"""
+
+
+def record(*, answer: Message, outcome: Outcome) -> Turn:
+    """Store the turn of an answer that ends now.
+
+    The caller holds the chat's row: the turns of a chat are written one by one.
+    """
+    question = answer.parent
+    refs = references(outcome)
+    turn = Turn(
+        chat_id=answer.chat_id,
+        message=answer,
+        parent=_nearest(answer.parent_id),
+        ts=answer.created_at,
+        user_text=question.content if question else "",
+        assistant_text=outcome.content,
+        question_type=outcome.question_type,
+        mode=outcome.mode,
+        doc_refs=refs,
+        document_ids=[ref["document_id"] for ref in refs],
+        candidates=outcome.candidates,
+        view=outcome.view,
+        forgets=outcome.forgets or (answer.scope or {}).get("topic") == Topic.NEW,
+        remembered=remembered(refs, outcome.sources or ()),
+    )
+    _follow(turn)
+    turn.save(force_insert=True)
+    _slip_in(turn)
+    return turn
+
+
+def references(outcome: Outcome) -> list[dict[str, Any]]:
+    """The documents that an answer showed, by slot, as plain `rag.conversation.DocRef`."""
+    shown: dict[str, list[Mapping[str, Any]]] = {}
+    for source in outcome.sources or ():
+        shown.setdefault(str(source["document_id"]), []).append(source)
+    known = Document.objects.in_bulk([UUID(pk) for pk in shown]) if shown else {}
+    refs = [_reference(known.get(UUID(pk)), found, outcome) for pk, found in shown.items()]
+    return sorted(refs, key=lambda ref: int(ref["slot"]))
+
+
+def _reference(
+    document: Document | None, sources: Sequence[Mapping[str, Any]], outcome: Outcome
+) -> dict[str, Any]:
+    """`document` is None where it was deleted meanwhile."""
+    best = max(sources, key=lambda source: float(source["similarity"]))
+    name = document.name if document else best["document_name"]
+    texts = {one["chunk_id"]: _passage(one, outcome.passages) for one in sources}
+    return {
+        "slot": best["slot"],
+        "document_id": str(best["document_id"]),
+        "title": names.called(name, document.metadata if document else {}),
+        "source": name,
+        "uri": f"/api/v1/documents/{best['document_id']}/file",
+        "version": document.version if document else 1,
+        "checksum": document.sha256 if document else "",
+        "chunk_ids": list(texts),
+        "passages": list(texts.values()),
+        "snippet": texts[best["chunk_id"]][:SNIPPET],
+        "retrieval_method": outcome.method,
+        "score": best["similarity"],
+    }
+
+
+def _passage(source: Mapping[str, Any], passages: Mapping[str, str]) -> str:
+    """Whole; of an answer whose worker is gone only the beginning is known."""
+    return passages.get(source["chunk_id"]) or str(source["content_preview"])
+
+
+def remembered(
+    refs: Sequence[Mapping[str, Any]], sources: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The documents of an answer, those that it cites first, each group by slot."""
+    cited = {source["slot"] for source in sources if source["cited"]}
+    order = sorted(refs, key=lambda ref: (ref["slot"] not in cited, ref["slot"]))
+    return [{name: ref[name] for name in ("document_id", "title", "score")} for ref in order]
+
+
+def _nearest(message_id: UUID | None) -> Turn | None:
+    """The turn of the message or of the next one above it that has one."""
+    found = _ids(NEAREST, message_id)
+    turns = Turn.objects.told().select_related("chat")
+    return turns.get(pk=found[0]) if found else None
+
+
+def _follow(turn: Turn) -> None:
+    """Number a turn, and take over what it does not change of the memory."""
+    before = turn.parent
+    turn.number = before.number + 1 if before else 1
+    if turn.document_ids:
+        turn.shown = turn
+        return
+    kept = None if before is None or turn.forgets or is_forgotten(before) else before
+    turn.remembered = kept.remembered if kept else []
+    turn.shown_id = kept.shown_id if kept else None
+
+
+def is_forgotten(turn: Turn) -> bool:
+    """Whether the chat's memory was cleared after the turn was asked."""
+    cleared = turn.chat.memory_cleared_at
+    return cleared is not None and turn.ts <= cleared
+
+
+def _slip_in(turn: Turn) -> None:
+    """Put a turn before those that were asked after it and have ended earlier."""
+    if not Message.objects.filter(parent_id=turn.message_id).exists():
+        return
+    below = Turn.objects.told().select_related("chat").in_bulk(_ids(BELOW, turn.message_id))
+    done: dict[UUID | None, Turn] = {turn.pk: turn}
+    for later in sorted(below.values(), key=lambda one: one.number):
+        if later.parent_id == turn.parent_id:
+            later.parent_id = turn.pk
+        later.parent = done[later.parent_id]
+        _follow(later)
+        later.save(update_fields=("parent", "number", "remembered", "shown"))
+        done[later.pk] = later
+
+
+def _ids(query: str, message_id: UUID | None) -> list[UUID]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, [message_id])
+        return [row[0] for row in cursor.fetchall()]
