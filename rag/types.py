@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
+from rag.context.plan import TokenPlan
+
 
 class Role(StrEnum):
     """Who speaks in a prompt or a chat."""
@@ -277,11 +279,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a model's stream: text, or the closing usage and reason ("stop", "length")."""
+    """A piece of a model's stream: text, or the closing usage and reason ("stop", "length").
+
+    `trimmed` is the plan of the second try, after the first was too long for the model.
+    """
 
     text: str = ""
     usage: Usage | None = None
     finish_reason: str = ""
+    trimmed: TokenPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)

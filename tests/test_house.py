@@ -37,6 +37,7 @@ ADAPTERS = {
     "openai": 3,  # chat, embeddings, and what their errors mean
     "pypdfium2": 3,  # text and boxes of PDF, pages as pictures
     "pdfplumber": 1,
+    "splintr": 1,
     "unhwp": 1,
     "docx": 1,
     "pymupdf": 1,

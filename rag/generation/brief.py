@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from rag.config import ContextRules
+from rag.context.plan import TokenPlan
 from rag.conversation import Turn
 from rag.types import HistoryMessage, Piece
 
@@ -45,8 +47,21 @@ class Brief:
     """What an exploration of the conversation and its documents noted."""
     notices: tuple[str, ...] = ()
     """Names of prompts that tell how the evidence was found: "notice_widened" and the like."""
+    widened: bool = False
+    """The evidence lies outside of the documents that the conversation was about."""
     opening: bool = False
     """The evidence is the beginning of the documents: the question asked about them as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A brief with what goes into the prompt, and how its tokens are spent.
+
+    Its evidence is the beginning of what the brief held before: what follows was not read.
+    """
+
+    brief: Brief
+    plan: TokenPlan
 
 
 class Answerer(Protocol):
@@ -55,6 +70,10 @@ class Answerer(Protocol):
     @property
     def name(self) -> str:
         """The model, or the name of the method; for traces."""
+        ...
+
+    def assemble(self, brief: Brief, rules: ContextRules) -> Assembled:
+        """What of the brief it will read. Called before `sizes` and `stream`."""
         ...
 
     def sizes(self, brief: Brief) -> Mapping[str, int]:

@@ -7,8 +7,11 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag import prompts, tokenize
+from rag.config import ContextRules
+from rag.context.assemble import measure
+from rag.context.tokens import counter
 from rag.generation import units
-from rag.generation.brief import Brief, Evidence
+from rag.generation.brief import Assembled, Brief, Evidence
 from rag.neutral import neutralise
 from rag.types import Piece
 
@@ -57,6 +60,10 @@ class ExtractiveAnswerer:
     """
 
     name = "extractive"
+
+    def assemble(self, brief: Brief, rules: ContextRules) -> Assembled:
+        """Everything: no model's window limits it."""
+        return measure(brief, counter(self.name), rules)
 
     def sizes(self, brief: Brief) -> Mapping[str, int]:
         """Characters read."""

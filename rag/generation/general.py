@@ -4,7 +4,10 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 
 from rag import prompts
-from rag.generation.brief import Brief
+from rag.config import ContextRules
+from rag.context.assemble import measure
+from rag.context.tokens import counter
+from rag.generation.brief import Assembled, Brief
 from rag.types import Piece
 
 _THANKS = re.compile(r"고마|고맙|감사|수고|thank", re.IGNORECASE)
@@ -15,6 +18,10 @@ class PlainAnswerer:
     """Says what it can without a model, and which setting gives it one."""
 
     name = "plain"
+
+    def assemble(self, brief: Brief, rules: ContextRules) -> Assembled:
+        """Everything: no model's window limits it."""
+        return measure(brief, counter(self.name), rules)
 
     def sizes(self, brief: Brief) -> Mapping[str, int]:
         """Nothing is sent anywhere."""

@@ -1,19 +1,20 @@
 """Answers by a chat model: instructions, conversation and question in messages of their own."""
 
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rag import prompts
+from rag.config import ContextRules
+from rag.context.assemble import assemble, trim
+from rag.context.tokens import PER_MESSAGE, Counter, counter
 from rag.errors import ContextOverflow
-from rag.generation.brief import Brief, Evidence
+from rag.generation import blocks
+from rag.generation.brief import Assembled, Brief
 from rag.neutral import neutralise
 from rag.ports import LLM, GenerationOptions
 from rag.types import HistoryMessage, Piece, Role
-
-KEPT_TURNS = 2
-"""Messages of the conversation that stay when the prompt was too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,15 @@ class PromptedAnswerer:
         """The model's name."""
         return self.llm.name
 
+    @property
+    def counter(self) -> Counter:
+        """Counts as the model does."""
+        return counter(self.llm.name)
+
+    def assemble(self, brief: Brief, rules: ContextRules) -> Assembled:
+        """What fits into the prompt."""
+        return assemble(brief, self.counter, rules, system=_counted_system(brief))
+
     def sizes(self, brief: Brief) -> Mapping[str, int]:
         """Characters by part."""
         turns = build(brief)
@@ -40,7 +50,7 @@ class PromptedAnswerer:
         }
 
     async def stream(self, brief: Brief) -> AsyncGenerator[Piece, None]:
-        """The model's pieces."""
+        """The model's pieces; one with the new plan before them where it was too long at first."""
         said = False
         try:
             async with aclosing(self._ask(brief)) as pieces:
@@ -50,20 +60,20 @@ class PromptedAnswerer:
         except ContextOverflow:
             if said:
                 raise
-            async with aclosing(self._ask(trimmed(brief))) as pieces:
+            less = trim(brief, self.counter, system=_counted_system(brief))
+            yield Piece(trimmed=less.plan)
+            async with aclosing(self._ask(less.brief)) as pieces:
                 async for piece in pieces:
                     yield piece
 
     async def _ask(self, brief: Brief) -> AsyncGenerator[Piece, None]:
-        async with aclosing(self.llm.stream(build(brief), self.options)) as pieces:
+        turns = build(brief)
+        async with aclosing(self.llm.stream(turns, self.options)) as pieces:
             async for piece in pieces:
+                if piece.usage and not piece.usage.estimated:
+                    counted = sum(self.counter.count(turn.content) + PER_MESSAGE for turn in turns)
+                    self.counter.learn(counted, piece.usage.prompt_tokens)
                 yield piece
-
-
-def trimmed(brief: Brief) -> Brief:
-    """Less of the conversation, and the better half of the evidence."""
-    half = (len(brief.evidence) + 1) // 2
-    return replace(brief, history=brief.history[-KEPT_TURNS:], evidence=brief.evidence[:half])
 
 
 def build(brief: Brief) -> tuple[HistoryMessage, ...]:
@@ -71,34 +81,35 @@ def build(brief: Brief) -> tuple[HistoryMessage, ...]:
 
     Nothing that a user or a document wrote stands in the system message.
     """
-    history = tuple(
+    fence = f"=== {secrets.token_hex(6)} ==="
+    history = (
         HistoryMessage(message.role, neutralise(message.content)) for message in brief.history
     )
-    question = neutralise(brief.question)
-    if not brief.evidence:
-        system = prompts.text("general", brief.language)
-        return (_system(system), *history, HistoryMessage(Role.USER, question))
-    fence = f"=== {secrets.token_hex(6)} ==="
-    asked = prompts.fill(
-        "documents_question",
-        brief.language,
-        fence=fence,
-        excerpts=_excerpts(brief.evidence),
-        question=question,
+    told = "\n\n".join(blocks.of(brief, fence))
+    asked = neutralise(brief.question)
+    if told:
+        asked = prompts.fill("question", brief.language, blocks=told, question=asked)
+    return (
+        HistoryMessage(Role.SYSTEM, system(brief, fence)),
+        *history,
+        HistoryMessage(Role.USER, asked),
     )
-    system = prompts.fill("documents", brief.language, fence=fence)
-    return (_system(system), *history, HistoryMessage(Role.USER, asked))
 
 
-def _system(text: str) -> HistoryMessage:
-    return HistoryMessage(Role.SYSTEM, text)
+def system(brief: Brief, fence: str) -> str:
+    """The instructions for what the brief holds."""
+    names = ["documents" if brief.evidence else "general"]
+    if brief.previous or brief.summary or brief.recalled or brief.findings:
+        names.append("conversation")
+    if brief.evidence and brief.widened:
+        names.append("widened")
+    if not brief.evidence and not brief.smalltalk:
+        names.append("ungrounded")
+    text = "\n".join(prompts.text(name, brief.language) for name in (*names, "safety"))
+    if not brief.evidence and "conversation" not in names:
+        return text
+    return f"{text}\n\n{prompts.fill('fence', brief.language, fence=fence)}"
 
 
-def _excerpts(evidence: Sequence[Evidence]) -> str:
-    return "\n\n".join(f"{_label(item)}\n{neutralise(item.text)}" for item in evidence)
-
-
-def _label(item: Evidence) -> str:
-    page = f", p. {item.page}" if item.page else ""
-    section = f", {item.section}" if item.section else ""
-    return f"[{item.slot}] {neutralise(item.document_name + page + section)}"
+def _counted_system(brief: Brief) -> str:
+    return system(brief, blocks.SAMPLE_FENCE)

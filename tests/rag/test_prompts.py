@@ -22,7 +22,9 @@ def brief(question="숙박비는?", *items, **fields):
     return Brief(question, fields.pop("language", "ko"), evidence=tuple(items), **fields)
 
 
-@pytest.mark.parametrize("name", ["documents", "documents_question", "general", "extractive_note"])
+@pytest.mark.parametrize(
+    "name", ["documents", "question", "general", "extractive_note", "safety", "block_previous"]
+)
 def test_every_prompt_comes_in_both_languages(name):
     assert prompts.text(name, "ko") != prompts.text(name, "en")
 
@@ -43,7 +45,7 @@ def test_roles_are_separate_messages_and_the_system_message_holds_no_document_te
 
 def test_evidence_stands_between_marks_that_no_document_can_know():
     first, second = (build(brief("q", evidence())) for _ in range(2))
-    fence = first[-1].content.splitlines()[0]
+    fence = first[-1].content.splitlines()[1]
     assert fence in first[0].content
     assert first[-1].content.count(fence) == 2
     assert fence not in second[-1].content
@@ -105,6 +107,11 @@ async def test_an_overflow_is_trimmed_once_and_asked_again():
     history = tuple(HistoryMessage(Role.USER, f"m{n}") for n in range(8))
     asked = brief("q", evidence("one"), evidence("two"), history=history)
     answerer = PromptedAnswerer(model, GenerationOptions())
-    assert [piece.text async for piece in answerer.stream(asked)] == ["ok"]
-    assert len(model.asked[1]) == 4
+    pieces = [piece async for piece in answerer.stream(asked)]
+    assert [piece.text for piece in pieces if piece.text] == ["ok"]
+    assert 2 < len(model.asked[1]) < len(model.asked[0])
+    assert "m7" in model.asked[1][-2].content
+    assert "one" in model.asked[1][-1].content
     assert "two" not in model.asked[1][-1].content
+    (plan,) = [piece.trimmed for piece in pieces if piece.trimmed]
+    assert plan.dropped["passages"] == 1

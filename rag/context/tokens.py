@@ -1,0 +1,109 @@
+"""Counting tokens: by the model's own vocabulary where it is known, else by an estimate."""
+
+import functools
+import re
+import threading
+from typing import Protocol
+
+from rag.context import vocabularies
+
+PER_MESSAGE = 4
+"""Tokens that a chat template puts around a message, about."""
+LEARNING = 0.2
+"""What the newest report weighs in the ratio of an estimate."""
+LEAST, MOST = 0.5, 2.0
+"""Bounds of that ratio."""
+
+_WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = (
+    (re.compile(r"[가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿ]"), 0.82),
+    (re.compile(r"[A-Za-z]+"), 1.08),
+    (re.compile(r"(?<=[A-Za-z]{8})[A-Za-z]"), 0.16),
+    (re.compile(r"[0-9]"), 0.97),
+    (re.compile(r"[0-9]+"), 0.57),
+    (re.compile(r"[!-/:-@\[-`{-~]"), 0.53),
+    (re.compile(r"\s{2,}|\n"), 1.31),
+    (re.compile(r"[\u3040-\u30ff\u3400-\u9fff]"), 1.95),
+    (re.compile(r"[^\s가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿA-Za-z0-9!-/:-@\[-`{-~\u3040-\u30ff\u3400-\u9fff]"), 0.89),
+)
+"""What a find of each pattern counts.
+
+Least squares over 8,200 stretches (Korean law, manuals, encyclopaedia and talk, English articles
+and code) against the mean of seven vocabularies: o200k, Qwen 3, Llama 3, Gemma 3, DeepSeek V3,
+Mistral Nemo, GLM 4. Median error on stretches left out: 5 to 7 %, GLM's Korean 12 %.
+"""
+
+
+class Counter(Protocol):
+    """Counts tokens as one model would. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """The vocabulary, or "estimate"; for traces."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Tokens of a text; any string will do."""
+        ...
+
+    def learn(self, counted: int, reported: int) -> None:
+        """A prompt that was counted here, and what the model's server says it had."""
+        ...
+
+
+class Exact:
+    """Counts with the model's own vocabulary."""
+
+    def __init__(self, vocabulary: str) -> None:
+        self.name = vocabulary
+
+    def count(self, text: str) -> int:
+        """The tokens, markers of chat templates read as plain text."""
+        plain = text.encode("utf-8", "replace").decode("utf-8")  # half a pair has no encoding
+        return len(vocabularies.load(self.name).encode_ordinary(plain))
+
+    def learn(self, counted: int, reported: int) -> None:
+        """There is nothing to learn: what a server counts beyond is its chat template."""
+
+
+class Estimate:
+    """Counts by classes of characters, corrected by what the server reports."""
+
+    name = "estimate"
+
+    def __init__(self) -> None:
+        self.ratio = 1.0
+        self._lock = threading.Lock()
+
+    def count(self, text: str) -> int:
+        """About as many tokens."""
+        return round(_estimated(text) * self.ratio)
+
+    def learn(self, counted: int, reported: int) -> None:
+        """Move the ratio towards the report's, within its bounds.
+
+        A report below them is passed over: servers that reuse a prompt's beginning leave it out.
+        """
+        if counted <= 0:
+            return
+        with self._lock:
+            seen = min(MOST, self.ratio * reported / counted)
+            if seen >= LEAST:
+                self.ratio += LEARNING * (seen - self.ratio)
+
+
+@functools.lru_cache(maxsize=32)
+def counter(model: str) -> Counter:
+    """The counter of a model, one in a process, so that what it learns stays."""
+    vocabulary = vocabularies.of_model(model)
+    return Exact(vocabulary) if vocabulary else Estimate()
+
+
+def cut(text: str, room: int, counter: Counter) -> str:
+    """The longest beginning that fits, about: never more than `room` tokens."""
+    while text and (size := counter.count(text)) > room:
+        text = text[: min(len(text) - 1, len(text) * max(room, 0) // size)]
+    return text
+
+
+def _estimated(text: str) -> float:
+    return sum(weight * len(pattern.findall(text)) for pattern, weight in _WEIGHTS)
