@@ -7,6 +7,7 @@ export class Branches {
   constructor() {
     this.messages = new Map();
     this.children = new Map();
+    this.names = new Map();
   }
 
   get(id) {
@@ -21,6 +22,7 @@ export class Branches {
   add(message) {
     const isNew = !this.messages.has(message.id);
     this.messages.set(message.id, message);
+    for (const source of message.sources ?? []) this.names.set(source.document_id, source.document_name);
     if (!isNew) return;
     const siblings = this.siblings(message);
     siblings.push(message.id);
@@ -57,6 +59,11 @@ export class Branches {
       found.push(message);
     }
     return found.reverse();
+  }
+
+  /** What a document is called that some answer showed. */
+  nameOf(documentId) {
+    return this.names.get(documentId) ?? "";
   }
 
   /** Where a message stands among its siblings: the ids, and its place from 0. */

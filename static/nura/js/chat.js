@@ -6,6 +6,7 @@ import { Composer } from "./composer.js";
 import { byId, pageData } from "./dom.js";
 import { watchFiles } from "./drop.js";
 import { setAltArrow, setEscape } from "./keys.js";
+import { Memory } from "./memory.js";
 import { Panel } from "./panel.js";
 import { Runs } from "./runs.js";
 import { Scope } from "./scope.js";
@@ -14,6 +15,7 @@ import { Socket } from "./socket.js";
 import { t } from "./strings.js";
 import { Thread } from "./thread.js";
 import { toast } from "./toast.js";
+import { explain } from "./trace.js";
 import { Uploads } from "./uploads.js";
 
 const page = pageData("page");
@@ -32,11 +34,17 @@ const scope = new Scope({
 });
 const composer = new Composer({ chatId, limit: page.content_limit, blockers });
 const panel = new Panel({ onlyThis });
+const memory = new Memory();
 const thread = new Thread({
   runs,
-  openSource: (...what) => panel.open(...what),
   nameOf: (id) => scope.documentOf(id),
-  limit: page.content_limit,
+  hooks: {
+    limit: page.content_limit,
+    openSource: (...what) => panel.open(...what),
+    explain: (message, opener) => explain(panel, message, opener, thread.hooks),
+    put: (text) => composer.put(text),
+    send: (content, documents) => blockers() || ask(content, documents),
+  },
 });
 
 function blockers() {
@@ -52,20 +60,27 @@ function onlyThis(source) {
 
 // Asking
 
-composer.addEventListener("send", ({ detail: content }) => {
+composer.addEventListener("send", ({ detail: content }) => ask(content));
+
+/** Send a question; `documents` are those it names. */
+function ask(content, documents = chosen()) {
   byId("welcome")?.remove();
   document.body.classList.remove("first-screen");
-  const ids = scope.ids;
-  const documents = ids.map((id) => scope.documentOf(id) ?? uploads.completed.find((one) => one.id === id));
   const pending = runs.ask({
     chat_id: chatId,
     parent_id: thread.parentId,
     content,
-    document_ids: ids.length ? ids : null,
+    document_ids: documents.length ? documents.map((one) => one.id) : null,
+    topic: memory.take(),
   });
-  thread.echo(pending, documents.filter(Boolean));
+  thread.echo(pending, documents);
   composer.setBusy(Boolean(blockers()));
-});
+}
+
+function chosen() {
+  const known = (id) => scope.documentOf(id) ?? uploads.completed.find((one) => one.id === id);
+  return scope.ids.map(known).filter(Boolean);
+}
 
 composer.addEventListener("stop", () => thread.runId && runs.stop(thread.runId));
 
@@ -80,14 +95,23 @@ runs.addEventListener("acknowledged", ({ detail: { pending, frame } }) => {
 
 runs.addEventListener("refused", ({ detail: { pending, error } }) => {
   thread.forget(pending);
+  memory.choose(pending.topic);
   composer.refused(pending.content, error.message ?? t("failed"));
   composer.setBusy(Boolean(blockers()));
 });
 
 thread.addEventListener("busy", () => {
   composer.setBusy(Boolean(thread.runId));
+  if (!thread.runId) memory.refresh(chatId);
   refreshChats();
 });
+
+memory.addEventListener("forgotten", () => composer.input.focus());
+scope.addEventListener("changed", coverMemory);
+
+function coverMemory() {
+  memory.cover(scope.ids.length + uploads.working.length > 0);
+}
 
 function becomeChat(id, title) {
   chatId = id;
@@ -129,6 +153,7 @@ runs.addEventListener("notice", ({ detail: frame }) => {
     if (frame.data.id === chatId) {
       if (frame.data.title) showTitle(frame.data.title);
       if (!runs.outbox.size) thread.catchUp();
+      if (!thread.runId) memory.refresh(chatId);
     }
   }
 });
@@ -137,7 +162,10 @@ runs.addEventListener("event", ({ detail: frame }) => {
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title ?? frame.data);
 });
 
-uploads.addEventListener("changed", () => composer.release());
+uploads.addEventListener("changed", () => {
+  composer.release();
+  coverMemory();
+});
 
 uploads.addEventListener("completed", refreshWelcome);
 
@@ -200,6 +228,8 @@ byId("thread").addEventListener("click", (event) => {
   if (matchMedia("(pointer: fine)").matches) composer.input.focus();
 });
 
+memory.refresh(chatId);
+coverMemory();
 if (chatId) {
   thread.load(chatId).catch((error) => toast(error.message, { kind: "toast-error", stay: 60000 }));
 }

@@ -1,8 +1,10 @@
 // An answer of the thread as elements.
 
-import { el, icon, iconButton } from "./dom.js";
+import { isBound, scopeChip } from "./answer_scope.js";
 import { sourceCards } from "./cards.js";
+import { el, icon, iconButton } from "./dom.js";
 import { thumbs } from "./feedback.js";
+import { candidateButtons, partBar } from "./offers.js";
 import { StreamedMarkdown } from "./stream.js";
 import { has, locale, longTime, pageLabel, shortTime, t, tn } from "./strings.js";
 import { Switcher } from "./switcher.js";
@@ -12,7 +14,10 @@ const BROKEN = new Set(["FAILED", "INTERRUPTED", "STOPPED"]);
 
 /** An answer: whole from the start, or growing while events arrive. */
 export class AnswerView {
-  /** `hooks`: openSource(message, source, opener, claim), regenerate(message), step(message, by). */
+  /**
+   * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), step(message, by),
+   * send(content, documents), put(text), explain(message, opener), busy(), before(message), titleOf(id).
+   */
   constructor(message, hooks) {
     this.message = message;
     this.hooks = hooks;
@@ -58,7 +63,14 @@ export class AnswerView {
     const key = `step.${data.step}`;
     if (data.step === "fallback") this.warn(t(key));
     else if (data.step === "filter") this.message.scope = { ...this.message.scope, ...data.detail };
+    else if (data.step === "scope") this.searching(data.detail ?? {});
     else if (has(key)) this.showStep(t(key));
+  }
+
+  /** The search is bound to some documents, or left them. */
+  searching({ reason, documents, widened }) {
+    const key = `step.scope.${widened ? "widened" : reason}`;
+    if (has(key)) this.showStep(tn(key, documents ?? 0));
   }
 
   /** Something that the reader must know of this answer, while it is written and after. */
@@ -91,9 +103,15 @@ export class AnswerView {
     this.root.classList.toggle("msg-broken", message.status === "FAILED");
     this.step.hidden = true;
     this.stream.finish(message.content);
-    this.foot.replaceChildren(
-      ...[this.brokenNote(), filterNote(message), sourceCards(message, this.hooks), this.actions() ?? this.switcher.root].filter(Boolean),
-    );
+    const parts = [
+      this.brokenNote(),
+      filterNote(message),
+      candidateButtons(message, this.hooks),
+      partBar(message, this.hooks),
+      message.mode === "document" ? null : sourceCards(message, this.hooks),
+      this.actions() ?? this.switcher.root,
+    ];
+    this.foot.replaceChildren(...parts.filter(Boolean));
   }
 
   brokenNote() {
@@ -121,7 +139,9 @@ export class AnswerView {
       on: { click: () => this.hooks.regenerate(this.message) },
     });
     const complete = !BROKEN.has(this.message.status);
-    const buttons = [this.switcher.root, copy, complete && again, ...thumbs(this.message)];
+    const why = iconButton("circle-help", t("why"), { data: { action: "why" }, "aria-haspopup": "dialog" });
+    why.addEventListener("click", () => this.hooks.explain(this.message, why));
+    const buttons = [this.switcher.root, copy, complete && again, complete && why, ...thumbs(this.message)];
     return el("div", { class: "msg-actions" }, this.label(), el("span", { class: "msg-buttons" }, buttons));
   }
 
@@ -132,13 +152,13 @@ export class AnswerView {
       const name = mode === "documents" || mode === "document" ? "badge badge-accent" : "badge";
       parts.push(el("span", { class: name, text: t(`mode.${mode}`) }));
     }
-    const names = namesOf(scope?.filters);
-    if (names && this.message.sources) {
+    const names = this.message.sources ? namesOf(scope?.filters) : "";
+    if (names) {
       const text = t("filter.kept", { names });
       parts.push(el("span", { class: "badge msg-kept", title: text }, icon("list-filter", "icon-s"), el("span", { text })));
-    } else if (scope?.reason && scope.document_ids?.length && has(`scope.${scope.reason}`)) {
-      parts.push(el("span", { class: "msg-scope", text: tn(`scope.${scope.reason}`, scope.document_ids.length) }));
     }
+    const chip = names && !isBound(scope) ? null : scopeChip(this.message, this.hooks);
+    if (chip) parts.push(chip);
     if (time) parts.push(el("time", { datetime: time, title: usageText(usage, time), text: shortTime(time) }));
     return el("span", { class: "msg-label" }, parts);
   }

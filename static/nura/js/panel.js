@@ -13,6 +13,8 @@ export class Panel {
   constructor(hooks) {
     this.root = byId("panel");
     this.body = byId("panel-body");
+    this.title = byId("panel-title");
+    this.sourceTitle = this.title.textContent;
     this.hooks = hooks;
     this.list = [];
     this.at = 0;
@@ -33,11 +35,26 @@ export class Panel {
     const cited = all.filter((one) => one.cited !== false);
     this.list = [...cited, ...all.filter((one) => one.cited === false)];
     this.at = Math.max(0, this.list.findIndex((one) => one.chunk_id === source.chunk_id && one.slot === source.slot));
+    this.reveal(this.sourceTitle, opener);
+    this.show(claim);
+  }
+
+  /** Show something else than a source. */
+  openPart(title, part, opener) {
+    this.list = [];
+    this.reveal(title, opener);
+    this.body.ticket = null;
+    this.body.replaceChildren(part);
+    this.body.scrollTop = 0;
+  }
+
+  reveal(title, opener) {
     if (opener) this.opener = opener;
+    this.title.textContent = title;
+    this.root.classList.toggle("panel-plain", !this.list.length);
     const wasClosed = this.root.hidden;
     this.root.hidden = false;
     document.body.classList.add("panel-open");
-    this.show(claim);
     if (wasClosed) byId("panel-close").focus({ preventScroll: true });
   }
 

@@ -2,6 +2,7 @@
 
 import { patch, remove } from "./api.js";
 import { byId, el, placeBeside } from "./dom.js";
+import { editHistory } from "./history_pairs.js";
 import { t } from "./strings.js";
 import { toast } from "./toast.js";
 
@@ -140,6 +141,7 @@ function watchMenu() {
     if (!action || !menuRow) return;
     menu.hidePopover();
     if (action === "rename") rename(menuRow);
+    else if (action === "history") editHistory(chatOf(menuRow).id);
     else removeSoon(menuRow);
   });
   menu.addEventListener("keydown", (event) => {

@@ -16,19 +16,20 @@ const ENOUGH = 20;
 
 /** Events: `busy` (detail: the run that answers here, or null). */
 export class Thread extends EventTarget {
-  /** `openSource(message, source, opener, claim)`; `nameOf(id)` gives a document; `limit` of a question's length. */
-  constructor({ runs, openSource, nameOf, limit }) {
+  /** `nameOf(id)` gives a document; `hooks` are what messages ask of the page: see `AnswerView`, `QuestionView`. */
+  constructor({ runs, nameOf, hooks }) {
     super();
     this.root = byId("thread");
     this.runs = runs;
-    this.openSource = openSource;
     this.nameOf = nameOf;
     this.hooks = {
-      limit,
-      openSource,
+      ...hooks,
       step: (message, by) => this.step(message, by),
       edit: (message, content) => this.branch(`/messages/${message.id}/edit`, { content }),
-      regenerate: (message) => this.regenerate(message),
+      regenerate: (message, topic) => this.regenerate(message, topic),
+      busy: () => Boolean(this.runId),
+      before: (message) => this.tree.path(message.parent_id),
+      titleOf: (id) => nameOf(id)?.name ?? this.tree.nameOf(id),
     };
     this.tree = new Branches();
     this.views = new Map();
@@ -173,8 +174,9 @@ export class Thread extends EventTarget {
     }
   }
 
-  regenerate(message) {
-    this.branch(`/messages/${message.id}/regenerate`).catch((error) => toast(error.message, { kind: "toast-error" }));
+  /** `topic`: how the question is bound to what was before, where the reader says so. */
+  regenerate(message, topic = "auto") {
+    this.branch(`/messages/${message.id}/regenerate`, { topic }).catch((error) => toast(error.message, { kind: "toast-error" }));
   }
 
   /** Open the last question in sight for writing anew; false where that cannot be done now. */
@@ -284,6 +286,6 @@ export class Thread extends EventTarget {
     const { message } = this.viewAt(marker);
     const passages = message.sources.filter((one) => one.slot === Number(marker.dataset.slot));
     const claim = claimBefore(marker);
-    this.openSource(message, await bestPassage(claim, passages), marker, claim);
+    this.hooks.openSource(message, await bestPassage(claim, passages), marker, claim);
   }
 }
