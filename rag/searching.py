@@ -60,7 +60,7 @@ class Searcher:
 
     def _ranked(self, made: Plan, store: PassageStore, *, reranked: bool) -> Retrieval:
         unrelated = self.config.embedding_unrelated or 0.0
-        legs = Legs(made.standalone_query, store, self.embedder, unrelated=unrelated)
+        legs = Legs(made, store, self.embedder, unrelated=unrelated)
         if reranked:
             hits = rerank.order(made, legs, self.config, self.reranker)
         else:

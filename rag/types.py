@@ -232,6 +232,11 @@ class Plan:
     """Bound to the conversation: the remembered documents come first."""
     context: Mapping[str, float] = field(default_factory=dict)
     """Lexical terms of the conversation and what they weigh beside the question's own."""
+    own_words: str = ""
+    """What is embedded of a question that was completed; empty: `standalone_query`."""
+    background: str = ""
+    """What was said before, embedded beside the question."""
+    background_weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rag import tokenize
 from rag.language import dense_weight
 from rag.ports import Embedder, PassageStore
 from rag.retrieval import bm25, similarity
-from rag.types import Hit
+from rag.types import Hit, Plan
 
 DEPTH = 30
 """Candidates that each leg brings to fusion."""
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Legs:
-    """Lazy lexical and dense candidates.
+    """Lazy lexical and dense candidates of a plan.
 
     `weight` is how far the embedder knows the question's language, 0..1; `unrelated` the cosine
     that it gives to texts that have nothing to do with each other.
     """
 
-    query: str
+    made: Plan
     store: PassageStore
     embedder: Embedder
     unrelated: float = 0.0
@@ -40,12 +40,14 @@ class Legs:
     @functools.cached_property
     def weight(self) -> float:
         """How far the dense leg counts."""
-        return dense_weight(self.query, self.embedder.languages)
+        return dense_weight(self.made.standalone_query, self.embedder.languages)
 
     @functools.cached_property
     def terms(self) -> Mapping[str, float]:
-        """The question's lexical terms."""
-        return self._timed("tokenize", lambda: tokenize.query_terms(self.query))
+        """The question's lexical terms, and those of the conversation with what they weigh."""
+        query = self.made.standalone_query
+        said = self._timed("tokenize", lambda: tokenize.query_terms(query))
+        return {**said, **self.made.context}
 
     @functools.cached_property
     def lexical(self) -> Sequence[Hit]:
@@ -69,8 +71,8 @@ class Legs:
 
     @functools.cached_property
     def vector(self) -> Sequence[float]:
-        """The question's own vector."""
-        return self._timed("embed", lambda: self.embedder.embed_query(self.query))
+        """The question's own vector, drawn towards what was said before."""
+        return self._timed("embed", self._embedded)
 
     def vectors(self, hits: Sequence[Hit]) -> Mapping[int, Sequence[float]]:
         """The vectors of passages by key, of those that have one; read once."""
@@ -93,6 +95,19 @@ class Legs:
             return self.weight if self.dense else 0.0
         vectors = self.vectors(self.lexical)
         return self.weight * sum(key in vectors for key in best) / len(best)
+
+    def _embedded(self) -> Sequence[float]:
+        import numpy as np  # here: processes that only import the engine stay small
+
+        made = self.made
+        vector = self.embedder.embed_query(made.own_words or made.standalone_query)
+        known = dense_weight(made.background, self.embedder.languages) if made.background else 0.0
+        pull = made.background_weight * known
+        if not pull:
+            return vector
+        mixed = np.asarray(vector) + pull * np.asarray(self.embedder.embed_query(made.background))
+        unit: list[float] = (mixed / (np.linalg.norm(mixed) or 1.0)).tolist()
+        return unit
 
     def _timed(self, name: str, work: Callable[[], T]) -> T:
         started = time.perf_counter()

@@ -48,6 +48,9 @@ def make(asked: Asked, scope: Scope, wishes: Wishes, *, usual_k: int) -> Plan:
         filters=dict(wishes.filters or {}),
         follows=asked.verdict.follows,
         context=asked.standalone.context,
+        own_words=asked.standalone.own_words,
+        background=asked.standalone.background,
+        background_weight=asked.standalone.weight,
     )
 
 

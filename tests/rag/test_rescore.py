@@ -6,7 +6,17 @@ from rag.retrieval import rescore
 from rag.retrieval.legs import Legs
 from rag.retrieval.memory import MemoryStore
 from rag.retrieval.proximity import best_sentences
-from rag.types import Chunk, Hit, IndexedChunk, Passage
+from rag.types import (
+    Chunk,
+    Hit,
+    IndexedChunk,
+    Passage,
+    Plan,
+    QuestionType,
+    Scope,
+    ScopeReason,
+    StrategyName,
+)
 
 
 class NumberEmbedder:
@@ -35,6 +45,18 @@ def library(*chunks):
     return store
 
 
+def asked(query):
+    scope = Scope((), ScopeReason.ALL)
+    return Plan(
+        QuestionType.SINGLE,
+        StrategyName.RRF,
+        5,
+        needs_multi_doc=False,
+        standalone_query=query,
+        scope=scope,
+    )
+
+
 def texts(hits):
     return [found.passage.text for found in hits]
 
@@ -60,7 +82,7 @@ def test_a_question_without_terms_has_no_sentence():
 def test_closeness_lifts_a_passage_that_says_the_same_in_other_words():
     same = ("holiday entitlement", (1.0, 0.0))
     store = library(("vacation days vacation", (0.0, 1.0)), same, ("vacation", (0.0, 1.0)))
-    legs = Legs("vacation days", store, NumberEmbedder("en"))
+    legs = Legs(asked("vacation days"), store, NumberEmbedder("en"))
     found = rescore.order(legs, bm25_weight=1.0)
     assert texts(found)[0] == "holiday entitlement"
     assert found[0].scores["closeness"] == pytest.approx(1.0)
@@ -68,7 +90,7 @@ def test_closeness_lifts_a_passage_that_says_the_same_in_other_words():
 
 def test_closeness_of_lexical_hits_is_read_from_their_vectors():
     store = library(("vacation days", (0.6, 0.8)), ("days", (0.0, 1.0)))
-    legs = Legs("vacation days", store, NumberEmbedder("en"), unrelated=0.2)
+    legs = Legs(asked("vacation days"), store, NumberEmbedder("en"), unrelated=0.2)
     found = rescore.order(legs, bm25_weight=1.0)
     assert found[0].scores["closeness"] == pytest.approx((0.6 - 0.2) / 0.8)
 
@@ -76,7 +98,7 @@ def test_closeness_of_lexical_hits_is_read_from_their_vectors():
 def test_where_the_embedder_does_not_know_the_language_sentences_decide():
     apart = "연차 이야기가 길다. " * 2 + "휴가 이야기도 길다."
     store = library(("연차 휴가 이야기.", None), (apart, None))
-    legs = Legs("연차 휴가", store, NumberEmbedder("en"))
+    legs = Legs(asked("연차 휴가"), store, NumberEmbedder("en"))
     found = rescore.order(legs, bm25_weight=1.0)
     assert all("sentence" in one.scores and "closeness" not in one.scores for one in found)
     assert texts(found)[0] == "연차 휴가 이야기."
@@ -84,6 +106,6 @@ def test_where_the_embedder_does_not_know_the_language_sentences_decide():
 
 def test_passages_behind_the_first_keep_their_order():
     store = library(*((f"연차 {'말 ' * n}", None) for n in range(1, 20)))
-    legs = Legs("연차", store, NumberEmbedder("en"))
+    legs = Legs(asked("연차"), store, NumberEmbedder("en"))
     found = rescore.order(legs, bm25_weight=1.0)
     assert texts(found)[rescore.DEPTH :] == texts(legs.lexical)[rescore.DEPTH :]
