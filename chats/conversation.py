@@ -1,11 +1,13 @@
 """What the engine knows of a conversation, read from the turn store for one question."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from chats import records
 from chats.lineage import Branch
-from chats.models import Chat, Turn
+from chats.models import Turn
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
 from rag.conversation import Conversation, Memory, Remembered
@@ -58,9 +60,37 @@ def memory(turn: Turn, can_read: Mapping[UUID, int]) -> Memory:
     )
 
 
-def of_chat(chat: Chat, *, pairs: int) -> Conversation:
-    """That of the branch in which something was said last."""
-    return load(Branch.newest(chat), pairs=pairs)
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a chat remembers, for people and programs; None where nothing was said yet."""
+
+    documents: tuple[Remembered, ...] = ()
+    last_question: str | None = None
+    last_answer: str | None = None
+    last_question_type: str | None = None
+    updated_at: datetime | None = None
+
+    @property
+    def document_ids(self) -> tuple[UUID, ...]:
+        """The remembered documents, best first."""
+        return tuple(one.document_id for one in self.documents)
+
+
+def session(branch: Branch) -> Session:
+    """What is remembered at the end of a branch."""
+    cleared = branch.chat.memory_cleared_at
+    if not branch.steps:
+        return Session(updated_at=cleared)
+    turns = Turn.objects.told().select_related("chat")
+    last = turns.get(pk=branch.turn_ids[-1])
+    kept = memory(last, readable(branch))
+    return Session(
+        documents=kept.documents,
+        last_question=kept.last_question,
+        last_answer=kept.last_answer,
+        last_question_type=kept.last_question_type,
+        updated_at=max(last.created_at, cleared) if cleared else last.created_at,
+    )
 
 
 def _rows(branch: Branch, last: list[UUID]) -> dict[UUID, Turn]:

@@ -61,7 +61,7 @@ class BranchHistory:
             question_type=row["question_type"],
             document_ids=tuple(row["document_ids"]),
             terms=row["terms"],
-            vector=tuple(row["vector"].to_list()) if known else None,
+            vector=tuple(row["vector"]) if known else None,
             ts=row["ts"],
         )
 

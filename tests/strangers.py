@@ -20,6 +20,8 @@ from rest_framework.test import APIClient
 from chats import connections
 from chats.models import Category, Chat, Feedback, Message, Run, Trace
 from chats.services.chats import create_chat
+from chats.services.outcome import Outcome
+from chats.services.turn_store import record
 from chats.services.turns import open_turn
 from documents import lexical, services
 from documents.models import Chunk, Document, DocumentPage
@@ -126,6 +128,8 @@ def example(operation: Operation) -> dict[str, Any]:
 
 
 def _value(shape: dict[str, Any]) -> Any:
+    if "default" in shape:
+        return shape["default"]
     if shape.get("enum"):
         return shape["enum"][0]
     if "$ref" in shape or "allOf" in shape:
@@ -195,6 +199,7 @@ def make_document(owner: User) -> Document:
 
 def finish(answer: Message) -> None:
     Message.objects.filter(pk=answer.pk).update(status="COMPLETED", content=f"{SECRET} 답")
+    record(answer=answer, outcome=Outcome(Message.Status.COMPLETED, f"{SECRET} 답"))
     Trace.objects.create(message=answer, steps={"scope": SECRET})
     Feedback.objects.create(message=answer, user=answer.chat.owner, value=1)
     Run.objects.filter(message=answer).update(enqueued_at=timezone.now())

@@ -6,6 +6,7 @@ from rest_framework.routers import SimpleRouter
 from chats.api.chats import CategoryViewSet, ChatViewSet
 from chats.api.messages import MessageViewSet, RunEventsView, RunStopView
 from chats.api.search import SearchView
+from chats.api.turns import MemoryView, TurnDocumentsView, TurnsView, TurnView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("chats", ChatViewSet, "chat")
@@ -14,6 +15,14 @@ router.register("messages", MessageViewSet, "message")
 
 urlpatterns = [
     path("", include(router.urls)),
+    path("chats/<uuid:chat_id>/memory", MemoryView.as_view(), name="chat-memory"),
+    path("chats/<uuid:chat_id>/turns", TurnsView.as_view(), name="chat-turns"),
+    path("chats/<uuid:chat_id>/turns/<int:number>", TurnView.as_view(), name="chat-turn"),
+    path(
+        "chats/<uuid:chat_id>/turns/<int:number>/documents",
+        TurnDocumentsView.as_view(),
+        name="chat-turn-documents",
+    ),
     path("runs/<uuid:run_id>/events", RunEventsView.as_view(), name="run-events"),
     path("runs/<uuid:run_id>/stop", RunStopView.as_view(), name="run-stop"),
     path("search", SearchView.as_view(), name="search"),

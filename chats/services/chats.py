@@ -62,6 +62,12 @@ def delete_chat(*, chat: Chat) -> None:
     chat_changed(chat.pk)
 
 
+def clear_memory(*, chat: Chat) -> None:
+    """Forget the documents that the chat was about; its turns stay in the store."""
+    Chat.objects.filter(pk=chat.pk).update(memory_cleared_at=timezone.now())
+    chat_changed(chat.pk)
+
+
 def restore_chat(*, chat: Chat) -> None:
     """Show a deleted chat again."""
     Chat.objects.filter(pk=chat.pk).update(deleted_at=None)

@@ -34,10 +34,12 @@ class ScriptedEngine:
     def __init__(self, *script):
         self.script = script
         self.questions = []
+        self.histories = []
         self.closed = asyncio.Event()
 
     async def answer(self, question, store, history=None):
         self.questions.append(question)
+        self.histories.append(history)
         try:
             for item in self.script:
                 if isinstance(item, Exception):
