@@ -11,6 +11,7 @@ from uuid import UUID
 from rag import prompts
 from rag.conversation import DocRef, View
 from rag.generation import plain
+from rag.ports import PassageStore
 from rag.query.references_wish import LAST
 from rag.types import Excerpt
 
@@ -19,8 +20,8 @@ PART = 3000
 LOOK = 600
 """Characters beyond `PART` in which a part may look for its end."""
 
-Read = Callable[[UUID, int, int], Excerpt | None]
-"""`PassageStore.read`: a stretch of a document from an offset, of a length."""
+Stretch = Callable[[int, int], Excerpt | None]
+"""Text from an offset, of a length in characters."""
 
 _ENDS = (
     re.compile(r"\n[ \t]*\n\s*"),
@@ -56,20 +57,20 @@ class _Part:
 
 def show(  # noqa: PLR0913 - one request, by name
     ref: DocRef,
-    *,
     readable: Mapping[UUID, int],
-    read: Read,
+    part: int,
+    store: PassageStore,
     language: str,
-    part: int = 1,
+    *,
     present: bool = False,
 ) -> Whole:
     """Part `part` of a document, the last one where there are fewer.
 
     `readable` tells the present version of every document that may be read. `present`: as it is
-    now, whatever was shown then. Raises what `read` raises.
+    now, whatever was shown then. Raises what the store raises.
     """
     version = readable.get(ref.document_id)
-    whole = None if version is None else _part(_of_store(ref.document_id, read), part)
+    whole = None if version is None else _part(_of_store(ref.document_id, store), part)
     if version is None or whole is None:
         return _made(
             ref, _snapshot(ref, part), part, language, note=_gone(ref, language), gone=True
@@ -135,11 +136,11 @@ def _snapshot(ref: DocRef, part: int) -> _Part:
     return _part(stretch, part) or _Part("", 1, 1)
 
 
-def _of_store(document_id: UUID, read: Read) -> Callable[[int, int], Excerpt | None]:
-    return lambda start, length: read(document_id, start, length)
+def _of_store(document_id: UUID, store: PassageStore) -> Stretch:
+    return lambda start, length: store.read(document_id, start, length)
 
 
-def _part(stretch: Callable[[int, int], Excerpt | None], part: int) -> _Part | None:
+def _part(stretch: Stretch, part: int) -> _Part | None:
     """The part with this number, or the last one; None where nothing can be read.
 
     Part n ends at the first end of a paragraph after n * `PART` characters, so that parts do not

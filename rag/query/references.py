@@ -7,8 +7,7 @@ is not clear is asked back, never guessed; what may well be no reference is none
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from uuid import UUID
 
 from rag import surface
@@ -18,76 +17,51 @@ from rag.query import (
     references_en,
     references_ko,
     references_pool,
+    references_reply,
     references_wish,
 )
 from rag.query.references_found import Mention, without
+from rag.query.references_meant import Reference, Unclear, asked_back, wanting
 from rag.query.references_pool import Reading, Session
-from rag.types import Mode
+
+__all__ = ["Reference", "Unclear", "resolve"]
 
 READ = 400
 """Characters at either end of a message in which a reference is looked for."""
 FAR = 20
 """A bare number above it is no place in an answer's list of documents."""
-_LETTER = re.compile(r"[^\W_]")
 _LATIN = re.compile(r"[A-Za-z]{2}")
 _LAWS = ("법", "법률", "law", "act", "statute")
 
 
-class Unclear(StrEnum):
-    """Why a reference must be asked back."""
-
-    NOTHING = "nothing"
-    OUT_OF_RANGE = "out_of_range"
-    AMBIGUOUS = "ambiguous"
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """What a question refers to.
-
-    `documents` are meant, in the order named; `rest` is the question without the reference.
-    `whole`: the document itself is to be shown, from part `part` on, `present`: as it is now.
-    `unclear`: nothing is meant for sure; `documents` are the candidates then, numbered anew.
-    `whole_session`: slots were counted over it.
-    """
-
-    documents: tuple[DocRef, ...]
-    rest: str
-    whole: bool = False
-    part: int = 1
-    unclear: Unclear | None = None
-    whole_session: bool = False
-    present: bool = False
-
-
-def resolve(text: str, conversation: Conversation, session: Session) -> Reference | None:
+def resolve(
+    text: str, conversation: Conversation, session: Session, named: Collection[UUID] = ()
+) -> Reference | None:
     """The reference in a question; None where there is none.
 
     `session` gives the documents of all answers by first appearance; it is asked only when needed.
+    `named` are documents that the user picked for this question: they settle what is unclear.
     """
-    last = conversation.last
     said = unicodedata.normalize("NFC", text)
-    asked_back = last.candidates if last and last.mode == Mode.CLARIFY else ()
-    if chosen := _chosen(said, conversation, asked_back):
+    if named and (picked := references_reply.picked(said, conversation, named, _mention)):
+        return picked
+    found = _said(said, conversation, session)
+    if found is None or not (named and found.unclear):
+        return found
+    refs = tuple(ref for ref in found.documents if ref.document_id in named)
+    return replace(found, documents=refs, unclear=None) if refs else None
+
+
+def _said(text: str, conversation: Conversation, session: Session) -> Reference | None:
+    if chosen := references_reply.chosen(text, conversation, _mention):
         return chosen
-    if last and last.view and (turned := _turned(said, conversation, session)):
+    if turned := references_reply.turned(text, conversation, session):
         return turned
-    mention = _mention(said)
+    mention = _mention(text)
     if mention is None:
-        return _titled(said, conversation)
-    made = _resolved(mention, without(said, mention.spans), conversation, session)
-    return made and _wanting(made, said)
-
-
-def settle(reference: Reference | None, document_ids: Collection[UUID]) -> Reference | None:
-    """The reference once the user has named documents along with the question.
-
-    What was unclear means those of its candidates that are named, and nothing where none is.
-    """
-    if reference is None or reference.unclear is None:
-        return reference
-    named = tuple(ref for ref in reference.documents if ref.document_id in document_ids)
-    return replace(reference, documents=named, unclear=None) if named else None
+        return _titled(text, conversation)
+    made = _resolved(mention, without(text, mention.spans), conversation, session)
+    return made and wanting(made, text)
 
 
 def _mention(text: str) -> Mention | None:
@@ -116,14 +90,14 @@ def _resolved(
     pool = references_pool.pool(mention, conversation, session)
     if not pool:
         explicit = references_pool.explicit(mention, rest, conversation)
-        return _asked_back(Unclear.NOTHING, session(), rest) if explicit else None
+        return asked_back(Unclear.NOTHING, session(), rest) if explicit else None
     if not (mention.places or mention.others):
         return _that(mention, pool, conversation, session, rest)
     if mention.kind:
         return _of_kind(mention, pool, rest)
     reads = references_pool.reading(mention, conversation)
     if reads is Reading.UNSURE:
-        return _asked_back(Unclear.AMBIGUOUS, pool, rest)
+        return asked_back(Unclear.AMBIGUOUS, pool, rest)
     return None if reads is Reading.OTHER else _at(mention, pool, rest)
 
 
@@ -141,7 +115,7 @@ def _at(mention: Mention, pool: Sequence[DocRef], rest: str) -> Reference | None
         bare = not (mention.noun or mention.session or mention.back)
         if bare and max(slots, default=0) > max(FAR, len(order)):
             return None
-        return _asked_back(Unclear.OUT_OF_RANGE, pool, rest)
+        return asked_back(Unclear.OUT_OF_RANGE, pool, rest)
     return Reference(tuple(by_slot[slot] for slot in slots), rest, whole_session=mention.session)
 
 
@@ -157,8 +131,8 @@ def _of_kind(mention: Mention, pool: Sequence[DocRef], rest: str) -> Reference |
         if ids == [ref.document_id for ref in other.documents]:
             return found
     if other and other.unclear:
-        return _asked_back(other.unclear, pool, rest)
-    return _asked_back(Unclear.AMBIGUOUS, pool, rest)
+        return asked_back(other.unclear, pool, rest)
+    return asked_back(Unclear.AMBIGUOUS, pool, rest)
 
 
 def _is_kind(title: str, kind: str) -> bool:
@@ -178,7 +152,7 @@ def _that(
         for documents in (pool, session()):
             if named := references_choice.called(mention.named, documents):
                 return _one_of(named, rest)
-        return None if mention.soft else _asked_back(Unclear.AMBIGUOUS, pool, rest)
+        return None if mention.soft else asked_back(Unclear.AMBIGUOUS, pool, rest)
     view = conversation.last.view if conversation.last else None
     if view:
         reading = [ref for ref in (*pool, *session()) if ref.document_id == view.document_id]
@@ -189,85 +163,7 @@ def _that(
 def _one_of(documents: Sequence[DocRef], rest: str) -> Reference:
     if len(documents) == 1:
         return Reference(tuple(documents), rest)
-    return _asked_back(Unclear.AMBIGUOUS, documents, rest)
-
-
-def _asked_back(why: Unclear, candidates: Sequence[DocRef], rest: str) -> Reference:
-    numbered = tuple(replace(ref, slot=slot) for slot, ref in enumerate(candidates, 1))
-    return Reference(numbered, rest, unclear=why)
-
-
-def _wanting(made: Reference, text: str) -> Reference:
-    """With what is wanted: the document itself, a part of it, or an answer from it."""
-    asked = references_wish.part(made.rest)
-    if asked and (not asked[1] or references_wish.shows(asked[1])):
-        made = replace(made, whole=True, part=asked[0])
-    elif references_wish.shows(made.rest):
-        made = replace(made, whole=True)
-    made = replace(made, present=made.whole and references_wish.present(text))
-    return made if _LETTER.search(made.rest) else replace(made, rest=text)
-
-
-def _chosen(
-    text: str, conversation: Conversation, candidates: Sequence[DocRef]
-) -> Reference | None:
-    """The answer to a question back: what was asked first, of the documents now chosen."""
-    found = references_choice.chosen(text, candidates)
-    if found is None:
-        return None
-    asked = _first_asked(conversation)
-    mention = _mention(asked)
-    rest = without(asked, mention.spans) if mention else asked
-    if not found:
-        made = _asked_back(Unclear.OUT_OF_RANGE, candidates, rest)
-    elif len(found) > 1 and not references_choice.several(text):
-        made = _asked_back(Unclear.AMBIGUOUS, found, rest)
-    else:
-        made = Reference(found, rest)
-    return _wanting(made, asked)
-
-
-def _first_asked(conversation: Conversation) -> str:
-    """The question that led to the questions back."""
-    asked = ""
-    for turn in reversed(conversation.turns):
-        if turn.mode != Mode.CLARIFY:
-            break
-        asked = unicodedata.normalize("NFC", turn.user_text)
-    return asked
-
-
-def _turned(text: str, conversation: Conversation, session: Session) -> Reference | None:
-    """Another part of the document that was shown last: "다음", "3쪽"."""
-    last = conversation.last
-    if last is None or last.view is None:
-        return None
-    part = references_wish.turned(text, last.view.part)
-    anew = part is None and references_wish.present(text) and references_wish.shows(text)
-    if part is None and not anew:
-        return None
-    key = last.view.document_id
-    shown = (ref for turn in reversed(conversation.turns) for ref in turn.doc_refs)
-    found = next((ref for ref in (*shown, *session()) if ref.document_id == key), None)
-    if found is None:
-        return None
-    return Reference(
-        (found,), text, whole=True, part=part or 1, present=anew or _present(conversation)
-    )
-
-
-def _present(conversation: Conversation) -> bool:
-    """Whether the reading that goes on began with the present version."""
-    last = conversation.last
-    for turn in reversed(conversation.turns):
-        same = turn.view and last and last.view
-        if not same or turn.view.document_id != last.view.document_id:  # type: ignore[union-attr]
-            return False
-        if references_wish.present(turn.user_text):
-            return True
-        if references_wish.turned(turn.user_text, 1) is None:
-            return False
-    return False
+    return asked_back(Unclear.AMBIGUOUS, documents, rest)
 
 
 def _titled(text: str, conversation: Conversation) -> Reference | None:
@@ -281,5 +177,5 @@ def _titled(text: str, conversation: Conversation) -> Reference | None:
         if title and at >= 0:
             rest = without(text, ((at, at + len(title)),))
             if references_wish.shows(rest):
-                return _wanting(Reference((ref,), rest), text)
+                return wanting(Reference((ref,), rest), text)
     return None

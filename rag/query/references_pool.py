@@ -35,7 +35,22 @@ def pool(mention: Mention, conversation: Conversation, session: Session) -> tupl
     last = conversation.last
     if last and last.mode == Mode.CLARIFY and last.candidates:
         return last.candidates
-    return conversation.shown.doc_refs if conversation.shown else ()
+    return _list(mention, conversation)
+
+
+def _list(mention: Mention, conversation: Conversation) -> tuple[DocRef, ...]:
+    """The documents shown last; a whole document shown since then has not taken their places."""
+    shown = conversation.shown
+    if shown is None:
+        return ()
+    if shown.mode != Mode.DOCUMENT or not mention.places:
+        return shown.doc_refs
+    for turn in reversed(conversation.turns):
+        if turn.question_type == QuestionType.RESET:
+            break
+        if turn.number < shown.number and turn.doc_refs and turn.mode != Mode.DOCUMENT:
+            return turn.doc_refs
+    return shown.doc_refs
 
 
 def _answer(number: int, conversation: Conversation) -> Turn | None:

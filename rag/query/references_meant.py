@@ -1,0 +1,55 @@
+"""What a reference means in the end: documents, what is wanted of them, or why to ask back."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rag.conversation import DocRef
+from rag.query import references_wish
+
+_LETTER = re.compile(r"[^\W_]")
+
+
+class Unclear(StrEnum):
+    """Why a reference must be asked back."""
+
+    NOTHING = "nothing"
+    OUT_OF_RANGE = "out_of_range"
+    AMBIGUOUS = "ambiguous"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a question refers to.
+
+    `documents` are meant, in the order named; `rest` is the question without the reference.
+    `whole`: the document itself is to be shown, from part `part` on, `present`: as it is now.
+    `unclear`: nothing is meant for sure; `documents` are the candidates then, numbered anew.
+    `whole_session`: slots were counted over it.
+    """
+
+    documents: tuple[DocRef, ...]
+    rest: str
+    whole: bool = False
+    part: int = 1
+    unclear: Unclear | None = None
+    whole_session: bool = False
+    present: bool = False
+
+
+def asked_back(why: Unclear, candidates: Sequence[DocRef], rest: str) -> Reference:
+    """The reference that is not clear, with its candidates numbered from 1."""
+    numbered = tuple(replace(ref, slot=slot) for slot, ref in enumerate(candidates, 1))
+    return Reference(numbered, rest, unclear=why)
+
+
+def wanting(made: Reference, text: str) -> Reference:
+    """With what is wanted: the document itself, a part of it, or an answer from it."""
+    asked = references_wish.part(made.rest)
+    if asked and (not asked[1] or references_wish.shows(asked[1])):
+        made = replace(made, whole=True, part=asked[0])
+    elif references_wish.shows(made.rest):
+        made = replace(made, whole=True)
+    made = replace(made, present=made.whole and references_wish.present(text))
+    return made if _LETTER.search(made.rest) else replace(made, rest=text)
