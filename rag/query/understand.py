@@ -125,9 +125,9 @@ def scope_told(
 
 
 def _reference(question: Question, session: Callable[[], tuple[DocRef, ...]]) -> Reference | None:
-    if not question.conversation.total:
-        return None
-    return references.resolve(question.text, question.conversation, session)
+    scope = question.scope
+    named = scope.document_ids if scope.reason is ScopeReason.EXPLICIT else ()
+    return references.resolve(question.text, question.conversation, session, named)
 
 
 def _narrowed(scope: Scope, reference: Reference | None) -> Scope:
