@@ -40,16 +40,24 @@ function asked(trace) {
   if (!question.type) return null;
   const bond = typeof question.follows === "boolean" ? t(question.follows ? "trace.follows" : "trace.alone") : "";
   const sure = bond && Number.isFinite(question.certainty) ? t("trace.certainty", { percent: percent(question.certainty) }) : "";
-  const signs = Object.keys(question.signals ?? {}).filter((name) => has(`signal.${name}`));
+  const signs = Object.entries(question.signals ?? {}).filter(([name, weight]) => weight > 0 && has(`signal.${name}`));
   return part(
     t("trace.question"),
     facts([
       [t("trace.kind"), known("kind", question.type)],
       [t("trace.bond"), [bond, sure].filter(Boolean).join(" · ")],
       [t("trace.by"), known("by", question.by)],
+      [t("trace.reference"), referred(trace.reference)],
     ]),
-    signs.length ? list(signs.map((name) => t(`signal.${name}`))) : null,
+    signs.length ? list(signs.map(([name]) => t(`signal.${name}`))) : null,
   );
+}
+
+/** The documents that the question named by their place. */
+function referred(reference) {
+  if (!reference) return "";
+  if (reference.unclear) return known("unclear", reference.unclear);
+  return (reference.documents ?? []).map(({ slot, title }) => `${t("scope.slot_number", { slot })} ${title}`).join(", ");
 }
 
 /** Where was looked, and in which words. */

@@ -1,0 +1,245 @@
+"""A conversation that remembers: what an answer was bound to, and the ways out of it."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.chat import answer, ask, chat_id, text_of
+from tests.e2e.conftest import MANUAL, NOTICE, SAMPLES
+from tests.e2e.people import Person
+from tests.e2e.test_looks import PHONE, overflow
+from tests.support import wait_until
+
+MANUAL_TITLE = MANUAL.rpartition(".")[0]
+MEMORY = "#memory"
+CHIP = "button.msg-scope"
+
+
+@pytest.fixture(scope="module")
+def talker_with_files(product):
+    """Somebody with a manual, a notice and a document of several parts."""
+    person = Person(product, "converser")
+    person.upload(SAMPLES / "ventilator-manual.md", MANUAL)
+    person.upload(SAMPLES / "care-system-notice.pdf", NOTICE)
+    person.wait_for_documents()
+    return person
+
+
+@pytest.fixture
+def page(windows, talker_with_files):
+    """A window on the first screen."""
+    window = windows(talker_with_files)
+    window.goto("/")
+    return window
+
+
+def ask_of_the_filter(page):
+    """A first question, answered from the manual."""
+    ask(page, "헤파 필터는 언제 교체하나요?")
+    first = answer(page, 0)
+    assert "6개월" in text_of(first)
+    expect(page.locator(MEMORY)).to_be_visible()
+
+
+def choose(page, topic):
+    """Answer the last question anew, otherwise bound."""
+    page.locator(CHIP).last.click()
+    page.locator(f".scope-menu [data-topic={topic}]").click()
+
+
+def test_a_follow_up_tells_that_it_kept_to_the_documents_of_before(page):
+    ask_of_the_filter(page)
+    ask(page, "그럼 그건 물로 씻어도 돼?")
+    chip = answer(page, 1).locator(CHIP)
+    expect(chip).to_contain_text("문서 안에서")
+    assert MANUAL_TITLE in chip.get_attribute("title")
+    chip.click()
+    menu = page.locator(".scope-menu")
+    expect(menu.locator(".scope-names")).to_contain_text(MANUAL_TITLE)
+    expect(menu.locator("[data-topic=same]")).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    expect(answer(page, 1).locator(CHIP)).to_contain_text("문서 안에서")
+
+
+def test_a_follow_up_can_be_widened_and_the_first_answer_stays(page):
+    ask_of_the_filter(page)
+    ask(page, "그럼 그건 물로 씻어도 돼?")
+    answer(page, 1)
+    choose(page, "wider")
+    expect(page.locator(".branches:visible")).to_have_text(["2/2"])
+    widened = answer(page, 1).locator(CHIP)
+    expect(widened).not_to_contain_text(re.compile("이 [0-9]+개 문서 안에서"))
+    widened.click()
+    expect(page.locator(".scope-menu [data-topic=wider]")).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_follow_up_can_be_made_a_new_topic(page, talker_with_files):
+    ask_of_the_filter(page)
+    ask(page, "그럼 그건 물로 씻어도 돼?")
+    answer(page, 1)
+    choose(page, "new")
+    expect(page.locator(".branches:visible")).to_have_text(["2/2"])
+    answer(page, 1)
+    scope = talker_with_files.messages(chat_id(page))[-1]["scope"]
+    assert (scope["topic"], scope["follows"], scope["reason"]) == ("new", False, "all")
+
+
+def test_the_words_searched_for_can_be_edited_into_the_next_question(page):
+    ask_of_the_filter(page)
+    ask(page, "그건 물로 씻어도 돼?")
+    answer(page, 1).locator(CHIP).click()
+    query = page.locator(".scope-query p").inner_text()
+    assert query != "그건 물로 씻어도 돼?"
+    page.locator("[data-action=edit-query]").click()
+    expect(page.locator("#composer-input")).to_have_value(query)
+    expect(page.locator("#composer-input")).to_be_focused()
+
+
+def test_the_next_question_can_leave_the_remembered_documents(page, talker_with_files):
+    ask_of_the_filter(page)
+    expect(page.locator("#memory-names")).to_contain_text(MANUAL_TITLE)
+    new = page.locator(f"{MEMORY} [data-topic=new]")
+    new.focus()
+    page.keyboard.press("Enter")
+    expect(new).to_have_attribute("aria-pressed", "true")
+    ask(page, "그건 물로 씻어도 돼?")
+    answer(page, 1)
+    expect(new).to_have_attribute("aria-pressed", "false")
+    scope = talker_with_files.messages(chat_id(page))[-1]["scope"]
+    assert (scope["topic"], scope["follows"]) == ("new", False)
+
+
+def test_a_choice_for_the_next_question_can_be_taken_back(page, talker_with_files):
+    ask_of_the_filter(page)
+    wider = page.locator(f"{MEMORY} [data-topic=wider]")
+    wider.click()
+    wider.click()
+    expect(wider).to_have_attribute("aria-pressed", "false")
+    ask(page, "그건 물로 씻어도 돼?")
+    answer(page, 1)
+    assert talker_with_files.messages(chat_id(page))[-1]["scope"]["topic"] == "auto"
+
+
+def test_the_remembered_documents_can_be_forgotten(page, talker_with_files):
+    ask_of_the_filter(page)
+    page.locator("#memory-forget").click()
+    expect(page.locator(MEMORY)).to_be_hidden()
+    expect(page.locator("#composer-input")).to_be_focused()
+    assert talker_with_files.api(f"chats/{chat_id(page)}/memory")["document_ids"] == []
+    page.reload()
+    answer(page, 0)
+    expect(page.locator(MEMORY)).to_be_hidden()
+
+
+def test_documents_that_are_chosen_outrank_the_remembered_ones(page):
+    ask_of_the_filter(page)
+    page.locator("#scope-button").click()
+    page.locator("#picker-list label", has_text=NOTICE).click()
+    page.keyboard.press("Escape")
+    expect(page.locator(MEMORY)).to_be_hidden()
+    page.locator("#scope-chips .chip-remove").click()
+    expect(page.locator(MEMORY)).to_be_visible()
+
+
+def test_a_document_is_named_by_its_number(page):
+    ask_of_the_filter(page)
+    ask(page, "이전 1번 문서를 참고해서 필터 세척 방법을 알려줘")
+    expect(answer(page, 1).locator(CHIP)).to_have_text("1번 문서에서")
+
+
+def test_a_question_back_is_answered_by_a_button(page, talker_with_files):
+    ask_of_the_filter(page)
+    question = "이전 9번 문서를 참고해서 필터 청소 방법을 알려줘"
+    ask(page, question)
+    asked_back = answer(page, 1)
+    candidates = asked_back.locator(".candidate")
+    expect(candidates.first).to_contain_text(MANUAL_TITLE)
+    expect(asked_back.locator(".prose ol")).to_be_hidden()
+    candidates.first.click()
+    expect(page.locator(".msg-question .bubble").last).to_have_text(question)
+    done = answer(page, 2)
+    expect(done.locator(".source-card").first).to_contain_text("HX-200")
+    last = talker_with_files.messages(chat_id(page))[-1]
+    assert (last["mode"], last["scope"]["reason"]) == ("documents", "explicit")
+
+
+def test_a_whole_document_is_read_part_by_part(page):
+    ask(page, "통합돌봄 정보시스템 사업 예산은 얼마인가요?")
+    answer(page, 0)
+    ask(page, "이전 1번 문서 전체 보여줘")
+    first = answer(page, 1)
+    expect(first.locator(".part-of")).to_have_text(re.compile(r"[0-9]부분 중 1번째"))
+    expect(first.locator("[data-part=previous]")).to_be_disabled()
+    first.locator("[data-part=next]").click()
+    second = answer(page, 2)
+    expect(second.locator(".part-of")).to_have_text(re.compile(r"부분 중 2번째"))
+    expect(first.locator(".part-steps")).to_be_hidden()
+    second.locator("[data-part=previous]").click()
+    again = answer(page, 3)
+    expect(again.locator(".part-of")).to_have_text(re.compile(r"부분 중 1번째"))
+    assert text_of(again) == text_of(first)
+
+
+def test_the_turns_to_remember_are_set_in_the_menu_of_a_chat(page, talker_with_files):
+    ask_of_the_filter(page)
+    chat = chat_id(page)
+    usual = talker_with_files.api(f"chats/{chat}")["history_pairs"]
+    row = page.locator(f'.side-chat[data-chat-id="{chat}"]')
+
+    def open_setting():
+        row.hover()
+        row.locator("[data-chat-menu]").click()
+        page.locator("#chat-menu [data-action=history]").click()
+        return page.locator("#history-pairs")
+
+    setting = open_setting()
+    expect(setting).to_have_value(str(usual))
+    setting.fill("101")
+    page.keyboard.press("Enter")
+    expect(setting).to_be_visible()
+    setting.fill("3")
+    page.keyboard.press("Enter")
+    expect(setting).to_be_hidden()
+    wait_until(lambda: talker_with_files.api(f"chats/{chat}")["history_pairs"] == 3)
+    expect(open_setting()).to_have_value("3")
+    page.locator("#history-usual").click()
+    wait_until(lambda: talker_with_files.api(f"chats/{chat}")["history_pairs"] == usual)
+
+
+def test_an_answer_tells_why_it_is_as_it_is(page):
+    ask_of_the_filter(page)
+    ask(page, "그건 물로 씻어도 돼?")
+    why = answer(page, 1).locator("[data-action=why]")
+    why.click()
+    panel = page.locator("#panel")
+    expect(panel.get_by_role("heading", level=2)).to_have_text("왜 이 답인가요?")
+    for heading in ("질문", "검색", "찾은 대목", "읽은 지난 대화", "프롬프트 분량", "걸린 시간"):
+        expect(panel.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+    expect(panel).to_contain_text("앞 대화에 이어지는 질문")
+    expect(panel.locator(".trace-candidates li").first).to_contain_text("HX-200")
+    assert not re.search(r"[{}\[\]]|undefined|NaN|null|[a-z]+_[a-z]+", panel.inner_text())
+    page.keyboard.press("Escape")
+    expect(panel).to_be_hidden()
+    expect(why).to_be_focused()
+    page.locator(".cite").first.click()
+    expect(panel.get_by_role("heading", level=2)).to_have_text("출처")
+    expect(page.locator("#panel-count")).to_be_visible()
+
+
+def test_a_conversation_fits_a_phone(windows, talker_with_files):
+    page = windows(talker_with_files, viewport=PHONE, has_touch=True)
+    page.goto("/")
+    ask_of_the_filter(page)
+    topics = page.locator(f"{MEMORY} .topic")
+    boxes = [topics.nth(number).bounding_box() for number in range(3)]
+    assert len({box["y"] for box in boxes}) == 1
+    assert boxes[-1]["x"] + boxes[-1]["width"] <= PHONE["width"]
+    assert page.locator("#memory-names").bounding_box()["width"] >= 40
+    ask(page, "그건 물로 씻어도 돼?")
+    answer(page, 1).locator(CHIP).tap()
+    expect(page.locator(".scope-menu [data-topic=new]")).to_be_in_viewport()
+    page.keyboard.press("Escape")
+    answer(page, 1).locator("[data-action=why]").tap()
+    expect(page.locator(".trace-part").first).to_be_visible()
+    assert overflow(page) <= 0
