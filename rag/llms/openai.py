@@ -7,39 +7,32 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import Any
 
 from rag.config import Endpoint
 from rag.errors import (
-    LLMEmptyAnswer,
     LLMError,
-    LLMInterrupted,
     LLMRateLimited,
     LLMRejected,
     LLMServerError,
     LLMTimeout,
     LLMUnreachable,
 )
+from rag.llms import calls
 from rag.llms.failures import translated
+from rag.llms.reply import Reply
 from rag.ports import GenerationOptions
-from rag.types import HistoryMessage, Piece, Usage
+from rag.tools import Choice, Tool
+from rag.types import HistoryMessage, Piece
 
 RETRIES = 2
 LONGEST_WAIT = 10.0
 """A server that asks for a longer pause than this many seconds is not waited for."""
 FIRST_PAUSE = 0.5
-GRACE = 2.0
-"""Seconds for the closing account after the model said that it is done."""
-CHARACTERS_PER_TOKEN = 10
-"""No tokeniser makes longer tokens on average.
-
-A reply beyond this ignores `max_tokens` and is cut.
-"""
 
 
 class OpenAILLM:
-    """Streams replies.
+    """Streams replies, and asks for tool calls.
 
     Retries refused connections, 429 and 5xx before the first word, nothing after it.
     """
@@ -60,7 +53,7 @@ class OpenAILLM:
         """
         deadline = time.monotonic() + self._endpoint.total_timeout
         for attempt in range(RETRIES + 1):
-            reply = _Reply(self._endpoint, options, deadline)
+            reply = Reply(self._endpoint, options, deadline)
             try:
                 async with aclosing(self._once(turns, options, reply)) as pieces:
                     async for piece in pieces:
@@ -73,14 +66,49 @@ class OpenAILLM:
             else:
                 return
 
+    async def choose(self, turns: Sequence[HistoryMessage], tools: Sequence[Tool]) -> Choice:
+        """The reply as a whole, with the tools that the model wants called.
+
+        Raises `LLMError` and nothing else: `LLMRejected` from a server that knows no tools.
+        """
+        deadline = time.monotonic() + self._endpoint.total_timeout
+        attempt = 0
+        while True:
+            try:
+                return await self._chosen(turns, tools, deadline)
+            except LLMError as error:
+                pause = 0.0 if self._adapt(error) else _pause(error, attempt)
+                if attempt == RETRIES or pause is None:
+                    raise
+            attempt += 1
+            await asyncio.sleep(pause)
+
+    async def _chosen(
+        self, turns: Sequence[HistoryMessage], tools: Sequence[Tool], deadline: float
+    ) -> Choice:
+        offered = [calls.offered(tool) for tool in tools]
+        request = self._request(turns, GenerationOptions(), tools=offered)
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                completion = await self._client().chat.completions.create(**request)
+            return calls.read(completion)
+        except LLMError:
+            raise
+        except TimeoutError:
+            raise LLMTimeout("total", phase="total") from None
+        except Exception as error:  # noqa: BLE001 - whatever the client raises, callers get LLMError
+            raise translated(error, started=False, key=self._endpoint.api_key) from None
+
     async def _once(
-        self, turns: Sequence[HistoryMessage], options: GenerationOptions, reply: "_Reply"
+        self, turns: Sequence[HistoryMessage], options: GenerationOptions, reply: Reply
     ) -> AsyncGenerator[Piece, None]:
         response: Any = None
         try:
             async with asyncio.timeout(reply.patience):
                 response = await self._client().chat.completions.create(
-                    **self._request(turns, options)
+                    **self._request(
+                        turns, options, stream=True, stream_options={"include_usage": True}
+                    )
                 )
             while (chunk := await reply.next_chunk(response)) is not None:
                 if text := reply.take(chunk):
@@ -99,16 +127,15 @@ class OpenAILLM:
                 await response.close()
 
     def _request(
-        self, turns: Sequence[HistoryMessage], options: GenerationOptions
+        self, turns: Sequence[HistoryMessage], options: GenerationOptions, **more: Any
     ) -> dict[str, Any]:
         limit = "max_completion_tokens" if "max_tokens" in self._dropped else "max_tokens"
         request: dict[str, Any] = {
             "model": self.name,
             "messages": [{"role": turn.role.value, "content": turn.content} for turn in turns],
-            "stream": True,
             limit: options.max_tokens,
             "temperature": options.temperature,
-            "stream_options": {"include_usage": True},
+            **more,
         }
         return {name: value for name, value in request.items() if name not in self._dropped}
 
@@ -147,86 +174,6 @@ class OpenAILLM:
             timeout=timeout,
             http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout),
         )
-
-
-@dataclass(slots=True)
-class _Reply:
-    """One attempt: what came, and how long to wait for more."""
-
-    endpoint: Endpoint
-    options: GenerationOptions
-    deadline: float
-    started: bool = False
-    finish_reason: str = ""
-    usage: Usage | None = None
-    characters: int = 0
-    first_token_by: float = field(default=0.0)
-    alive: bool = False
-
-    def __post_init__(self) -> None:
-        self.first_token_by = time.monotonic() + self.endpoint.first_token_timeout
-
-    @property
-    def phase(self) -> str:
-        """Which limit is running: "total", "idle" or "first_token"."""
-        if time.monotonic() >= self.deadline:
-            return "total"
-        return "idle" if self.alive else "first_token"
-
-    @property
-    def patience(self) -> float:
-        """Seconds to wait for the next thing. Thinking counts as a sign of life."""
-        now = time.monotonic()
-        limit = self.endpoint.idle_timeout if self.alive else self.first_token_by - now
-        if self.finish_reason:
-            limit = GRACE
-        return max(0.0, min(limit, self.deadline - now))
-
-    @property
-    def too_long(self) -> bool:
-        """The server ignores the token limit."""
-        return self.characters > self.options.max_tokens * CHARACTERS_PER_TOKEN
-
-    async def next_chunk(self, response: Any) -> Any | None:
-        """The next chunk; None at the end. Silence after the finish reason is an end as well."""
-        try:
-            async with asyncio.timeout(self.patience):
-                return await anext(response)
-        except StopAsyncIteration:
-            return None
-        except TimeoutError:
-            if self.finish_reason:
-                return None
-            raise
-
-    def take(self, chunk: Any) -> str:
-        """The text of a chunk; thinking, tool calls and empty deltas have none."""
-        self._count(getattr(chunk, "usage", None))
-        for choice in getattr(chunk, "choices", None) or ():
-            self.finish_reason = choice.finish_reason or self.finish_reason
-            delta = choice.delta
-            self.alive = self.alive or bool(
-                delta and (delta.content or delta.model_extra or delta.tool_calls)
-            )
-            if delta and delta.content:
-                self.started = True
-                self.characters += len(delta.content)
-                return str(delta.content)
-        return ""
-
-    def closing(self) -> Piece:
-        """The last piece. Raises when the reply broke off or holds nothing."""
-        if self.too_long:
-            return Piece(usage=self.usage, finish_reason="length")
-        if not self.finish_reason:
-            raise LLMInterrupted("no end") if self.started else LLMServerError("no reply in it")
-        if not self.started:
-            raise LLMEmptyAnswer(self.finish_reason)
-        return Piece(usage=self.usage, finish_reason=self.finish_reason)
-
-    def _count(self, usage: Any) -> None:
-        if usage is not None:
-            self.usage = Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
 
 
 def _pause(error: LLMError, attempt: int) -> float | None:

@@ -41,6 +41,17 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class Calls:
+    """A whole reply that wants tools called: pairs of name and arguments.
+
+    Arguments that are no text are sent as JSON text, as servers do.
+    """
+
+    calls: Sequence[tuple[str, Any]]
+    text: str | None = None
+
+
+@dataclass(frozen=True)
 class Failure:
     """An HTTP error (or any whole response): `body` is JSON, or text as it is."""
 
@@ -72,7 +83,7 @@ class Raw:
     headers: dict[str, str] = field(default_factory=lambda: dict(SSE))
 
 
-Behaviour = Stream | Failure | Hang | BreakOff | Raw
+Behaviour = Stream | Calls | Failure | Hang | BreakOff | Raw
 
 
 @dataclass
@@ -226,12 +237,10 @@ async def perform(behaviour: Behaviour, asked: Any, out: Responder) -> bool:
     """Carry a behaviour out; True when the response was whole."""
     match behaviour:
         case Failure(status, body, headers):
-            data = (
-                body.encode()
-                if isinstance(body, str)
-                else _json(body or {"error": {"message": "no"}})
-            )
-            await out.whole(status, {**JSON, **headers}, data)
+            await out.whole(status, {**JSON, **headers}, _body(body))
+            return True
+        case Calls(wanted, text):
+            await out.whole(200, JSON, _json(completion(text, wanted)))
             return True
         case Raw(body, part, headers):
             out.head(200, headers, length=None)
@@ -282,15 +291,24 @@ def event(text: str, finish_reason: str | None = None) -> bytes:
     )
 
 
-def completion(text: str) -> dict[str, Any]:
+def completion(text: str | None, calls: Sequence[tuple[str, Any]] = ()) -> dict[str, Any]:
     """A whole reply, not streamed."""
-    message = {"role": "assistant", "content": text}
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if calls:
+        message["tool_calls"] = [_call(number, *call) for number, call in enumerate(calls)]
+    reason = "tool_calls" if calls else "stop"
     return {
         **_CHUNK,
         "object": "chat.completion",
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
         "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},
     }
+
+
+def _call(number: int, name: str, arguments: Any) -> dict[str, Any]:
+    given = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    function = {"name": name, "arguments": given}
+    return {"id": f"call_{number}", "type": "function", "function": function}
 
 
 def embeddings(texts: str | Sequence[str], dimensions: int) -> dict[str, Any]:
@@ -312,6 +330,10 @@ def _vector(text: str, dimensions: int) -> Iterator[float]:
     for index in range(dimensions):
         digest = hashlib.sha256(f"{index}:{text}".encode()).digest()
         yield int.from_bytes(digest[:4], "big") / 2**31 - 1
+
+
+def _body(body: Any) -> bytes:
+    return body.encode() if isinstance(body, str) else _json(body or {"error": {"message": "no"}})
 
 
 def _sse(value: Any) -> bytes:
