@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from rag import indexing, morphemes, tokenize
 from rag.config import Endpoint, RagConfig
-from rag.conversation import Conversation
+from rag.conversation import Conversation, RunningSummary, Turn
 from rag.embedders.known import declared
 from rag.embedders.openai import OpenAIEmbedder
 from rag.embedders.sentence_transformers import EMBEDDED_NAME, SentenceTransformersEmbedder
@@ -14,7 +14,10 @@ from rag.generation.brief import Answerer
 from rag.generation.extractive import ExtractiveAnswerer
 from rag.generation.general import PlainAnswerer
 from rag.generation.prompted import PromptedAnswerer
+from rag.history import note
 from rag.history.memory import MemoryHistory
+from rag.history.note import Noted
+from rag.llms.light import Light
 from rag.llms.openai import OpenAILLM
 from rag.pipeline import Pipeline
 from rag.ports import LLM, Embedder, GenerationOptions, HistoryStore, PassageStore, Reranker
@@ -54,6 +57,7 @@ class Engine:
             config, self.embedder, reranker or _reranker(config.reranker_model)
         )
         documents, general = _answerers(config, llm or _llm(config.llm))
+        self.light = _light(_llm(config.light_llm))
         self.pipeline = Pipeline(config, self.searcher, documents, general)
 
     def warm(self) -> None:
@@ -102,6 +106,19 @@ class Engine:
         Closing the iterator closes the model's connection.
         """
         return self.pipeline.answer(question, store, history)
+
+    async def note(
+        self, turn: Turn, earlier: Sequence[Turn], running: RunningSummary | None
+    ) -> Noted:
+        """What is kept of a turn for later; see `rag.history.note`."""
+        return await note.note(
+            turn,
+            earlier,
+            running,
+            light=self.light,
+            embedder=self.embedder,
+            rules=self.config.context,
+        )
 
 
 @functools.lru_cache(maxsize=KEPT)
@@ -161,6 +178,10 @@ def _reranker(model: str) -> Reranker | None:
 @functools.cache
 def _llm(endpoint: Endpoint | None) -> LLM | None:
     return OpenAILLM(endpoint) if endpoint else None
+
+
+def _light(llm: LLM | None) -> Light | None:
+    return Light(llm) if llm else None
 
 
 def _answerers(config: RagConfig, llm: LLM | None) -> tuple[Answerer, Answerer]:
