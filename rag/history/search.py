@@ -22,14 +22,17 @@ from rag.retrieval.similarity import KNOWN
 LONGEST_QUERY = 2000
 TERMS = 2000
 """Occurrences of terms that are counted of one turn; an answer may be endless."""
+COSINE = 1.5
+"""What the cosine weighs beside BM25."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """A turn that a query found.
 
-    `score` orders them: the sum of `lexical`, the BM25 score, and of `cosine`, both as shares of
-    the best. `coverage` (0..1) is the share of the query's weight whose terms the turn holds.
+    `score` orders them: `lexical`, the BM25 score, and `cosine`, each as a share of the best one's,
+    summed with their weights. `coverage` (0..1) is the share of the query's weight whose terms the
+    turn holds.
     """
 
     line: TurnLine
@@ -42,11 +45,18 @@ class Found:
 class TurnIndex:
     """Turns made ready for several queries. Terms that are not stored yet are made of the lines."""
 
-    def __init__(self, lines: Sequence[TurnLine]) -> None:
+    def __init__(
+        self, lines: Sequence[TurnLine], terms: Sequence[Mapping[str, int]] | None = None
+    ) -> None:
         self.lines = tuple(lines)
-        self.terms = _terms(self.lines)
+        self.terms = _terms(self.lines) if terms is None else list(terms)
         self.frequencies = Counter(term for terms in self.terms for term in terms)
         self._bm25 = _bm25(self.terms, self.frequencies) if any(self.terms) else None
+
+    def of(self, lines: Sequence[TurnLine]) -> "TurnIndex":
+        """An index of some of its turns, in that order; nothing is analysed again."""
+        known = dict(zip((line.number for line in self.lines), self.terms, strict=True))
+        return TurnIndex(lines, [known[line.number] for line in lines])
 
     def lexical(self, terms: Mapping[str, float]) -> NDArray[np.float64]:
         """The BM25 score of every turn for weighted terms."""
@@ -68,17 +78,23 @@ class TurnIndex:
         held = (sum(weights[term] for term in weights.keys() & own) for own in self.terms)
         return np.fromiter((part / whole for part in held), float, total)
 
-    def cosines(self, vector: Sequence[float]) -> NDArray[np.float64]:
-        """The cosine of every turn with a vector; 0 for turns without one, or of another width."""
-        usable = [
-            (place, line.vector)
-            for place, line in enumerate(self.lines)
-            if line.vector is not None and len(line.vector) == len(vector)
-        ]
-        cosines = np.zeros(len(self.lines))
-        if usable:
-            places = [place for place, _ in usable]
-            cosines[places] = np.asarray([own for _, own in usable]) @ np.asarray(vector)
+    def cosines(self, vectors: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+        """The cosines of vectors (rows) with every turn (columns), 0..1.
+
+        0 for turns without a vector, or with one of another width.
+        """
+        cosines = np.zeros((len(vectors), len(self.lines)))
+        if vectors:
+            width = len(vectors[0])
+            known = [
+                (place, line.vector)
+                for place, line in enumerate(self.lines)
+                if line.vector is not None and len(line.vector) == width
+            ]
+            if known:
+                columns = [place for place, _ in known]
+                own = np.asarray([vector for _, vector in known])
+                cosines[:, columns] = np.clip(np.asarray(vectors) @ own.T, 0.0, 1.0)
         return cosines
 
 
@@ -95,8 +111,9 @@ def ranked(query: str, index: TurnIndex, embedder: Embedder | None) -> list[Foun
     """All turns that share something with a query, best first, later ones before equal ones."""
     terms = tokenize.query_terms(query[:LONGEST_QUERY])
     lexical = index.lexical(terms)
-    cosine = np.clip(index.cosines(embedded(query, embedder)), 0.0, 1.0)
-    score = shares(lexical) + shares(cosine)
+    vector = embedded(query, embedder)
+    cosine = index.cosines([vector])[0] if vector else np.zeros(len(index.lines))
+    score = shares(lexical) + COSINE * shares(cosine)
     coverage = index.coverage(terms)
     order = sorted(
         (place for place in range(len(index.lines)) if score[place] > 0),

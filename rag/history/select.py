@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,14 @@ CANDIDATES = 50
 REPLY_TOKENS = 60
 LINE = 200
 """Characters of a turn as the light model sees it."""
-SPREAD = 0.5
+SHARED = 0.5
+"""What documents weigh that the question's search found and the turn showed."""
+SPREAD = 0.7
 """Share of a turn's score that it has from turns like it: a thread is found as one."""
 SHARPNESS = 2
 """Exponent of the likeness of turns: weak likeness is chance."""
 STEPS = 8
-CLOSE = 0.8
+CLOSE = 0.7
 """A further turn is chosen when it scores at least this share of the best one."""
 COVERED = 0.3
 """Share of the question's weight that the best turn must hold, or ..."""
@@ -52,15 +55,6 @@ class Selected:
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A turn with its score, and whether it bears on the question as far as scores tell."""
-
-    line: TurnLine
-    score: float
-    chosen: bool
-
-
 async def select(  # noqa: PLR0913 - what is chosen from and with, by name
     question: str,
     lines: Sequence[TurnLine],
@@ -68,26 +62,27 @@ async def select(  # noqa: PLR0913 - what is chosen from and with, by name
     *,
     light: Light | None,
     embedder: Embedder | None,
+    documents: Collection[UUID] = (),
     limit: int = LIMIT,
 ) -> Selected:
     """Choose at most `limit` of `lines`, which hold no turn that the prompt has anyway.
 
     The light model chooses where there is one; where it fails or answers with something else, the
-    scores do. `load` is called in a thread, and only for what was chosen.
+    scores do. `load` is called in a thread, and only for what was chosen. `documents` are those
+    that the question's search found.
     """
-    candidates = await asyncio.to_thread(rank, question, lines, embedder, limit)
-    if not candidates or not question.strip():
-        return Selected()
-    numbers = tuple(one.line.number for one in candidates if one.chosen)
+    candidates, numbers = await asyncio.to_thread(
+        rank, question, lines, embedder, documents=documents, limit=limit
+    )
     method, failure = "scores", ""
-    if light is not None:
+    if light is not None and candidates:
         try:
-            numbers = await _asked(question, [one.line for one in candidates], light, limit)
+            numbers = await _asked(question, candidates, light, limit)
             method = "light_llm"
         except LLMError as error:
             failure = error.code
     turns = await asyncio.to_thread(load, numbers) if numbers else []
-    known = tuple(one.line.number for one in candidates)
+    known = tuple(line.number for line in candidates)
     return Selected(tuple(turns), numbers, method, known, failure)
 
 
@@ -95,61 +90,67 @@ def rank(
     question: str,
     lines: Sequence[TurnLine],
     embedder: Embedder | None,
+    *,
+    documents: Collection[UUID] = (),
     limit: int = LIMIT,
-) -> list[Candidate]:
-    """At most `CANDIDATES` turns, best first, of which at most `limit` are chosen by their scores.
+) -> tuple[list[TurnLine], tuple[int, ...]]:
+    """At most `CANDIDATES` turns, best first, and the numbers of those that scores choose.
 
     A turn's score is its own likeness to the question and that of the turns like it.
     """
-    if not lines:
-        return []
+    if not lines or not question.strip():
+        return [], ()
     index = TurnIndex(lines)
-    found = search.ranked(question, index, embedder)
+    found = search.ranked(question, index, embedder)[:CANDIDATES]
     if not found:
-        return []
-    places = {line.number: place for place, line in enumerate(index.lines)}
-    own = np.zeros(len(index.lines))
-    for one in found:
-        own[places[one.line.number]] = one.score
-    scores = _spread(search.shares(own), likeness(index))
-    best = max(found, key=lambda one: scores[places[one.line.number]])
+        return [], ()
+    near = index.of([one.line for one in found])
+    own = np.array([one.score for one in found])
+    own += SHARED * search.shares(_shared(near.lines, documents))
+    scores = _spread(search.shares(own), likeness(near))
+    order = [int(at) for at in np.argsort(-scores, kind="stable")]
+    candidates = [near.lines[at] for at in order]
     related = any(one.coverage >= COVERED or one.cosine >= NEAR for one in found[:limit])
-    order = sorted(range(len(own)), key=lambda at: (-scores[at], -index.lines[at].number))
-    least = CLOSE * scores[places[best.line.number]]
-    return [
-        Candidate(
-            index.lines[at],
-            float(scores[at]),
-            chosen=related and rank < limit and bool(scores[at] >= least),
-        )
-        for rank, at in enumerate(order[:CANDIDATES])
-    ]
+    if not related:
+        return candidates, ()
+    chosen = [at for at in order[:limit] if scores[at] >= CLOSE * scores[order[0]]]
+    best = int(own.argmax())
+    if best not in chosen:  # the most like of all, though in a thread of its own
+        chosen = [*chosen[: limit - 1], best]
+    return candidates, tuple(near.lines[at].number for at in chosen)
 
 
 def likeness(index: TurnIndex) -> NDArray[np.float64]:
     """How like any two turns are, 0..1: by their vectors, else by the weights of their terms."""
-    lines = index.lines
     like = _lexical_likeness(index)
-    for place, line in enumerate(lines):
-        if line.vector is not None:
-            cosines = np.clip(index.cosines(line.vector), 0.0, 1.0)
-            known = [at for at, other in enumerate(lines) if other.vector is not None]
-            like[place, known] = cosines[known]
+    vectors = [line.vector for line in index.lines if line.vector]
+    width = len(vectors[0]) if vectors else 0
+    usable = [
+        at for at, line in enumerate(index.lines) if width and len(line.vector or ()) == width
+    ]
+    cosines = index.cosines([index.lines[at].vector or () for at in usable])
+    like[np.ix_(usable, usable)] = cosines[:, usable]
     np.fill_diagonal(like, 0.0)
     return like
 
 
 def _lexical_likeness(index: TurnIndex) -> NDArray[np.float64]:
+    """Cosines of the turns' terms, weighed by TF-IDF."""
     total = len(index.lines)
     places = {term: place for place, term in enumerate(index.frequencies)}
-    rows = np.zeros((total, len(places)), dtype=np.float32)
-    for row, terms in enumerate(index.terms):
-        for term, count in terms.items():
-            weight = np.log(1 + total / index.frequencies[term])
-            rows[row, places[term]] = (1 + np.log(count)) * weight
+    rows = np.zeros((total, len(places)))
+    for row, terms in zip(rows, index.terms, strict=True):
+        row[[places[term] for term in terms]] = list(terms.values())
+    rows = np.log1p(rows) * np.log1p(total / np.array([*index.frequencies.values(), 1])[:-1])
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     rows /= np.where(lengths > 0, lengths, 1)
-    return np.asarray(rows @ rows.T, dtype=np.float64)
+    return np.asarray(rows @ rows.T)
+
+
+def _shared(lines: Sequence[TurnLine], documents: Collection[UUID]) -> NDArray[np.float64]:
+    """How many of these documents every turn showed."""
+    wanted = set(documents)
+    return np.array([float(len(wanted & set(line.document_ids))) for line in lines])
 
 
 def _spread(own: NDArray[np.float64], like: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,8 +160,8 @@ def _spread(own: NDArray[np.float64], like: NDArray[np.float64]) -> NDArray[np.f
     ways = ways / np.where(sums > 0, sums, 1)
     scores = own
     for _ in range(STEPS):
-        scores = (1 - SPREAD) * own + SPREAD * ways @ scores
-    return scores
+        scores = (1 - SPREAD) * own + SPREAD * (ways @ scores)
+    return np.asarray(scores)
 
 
 async def _asked(
