@@ -66,7 +66,7 @@ def classify(
     if rules.mode == "simple":
         return _simply(said, alone, conversation, rules, embedder)
     found = follow.signals(said, background.of(conversation), rules)
-    likely = follow.probability(found)
+    likely = follow.probability(said, found)
     weighed = replace(alone, certainty=max(likely, 1 - likely), signals=found)
     return bound(weighed, weighed.certainty) if likely >= 0.5 else weighed
 

@@ -14,10 +14,19 @@ LOOKED_AT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A message in small letters with its morphemes; None where the analyser is not there."""
+    """A message as written (`raw`), in small letters, and with its morphemes.
 
+    `morphemes` None: the analyser is not there.
+    """
+
+    raw: str
     text: str
     morphemes: Sequence[Morpheme] | None
+
+    @property
+    def korean(self) -> bool:
+        """True when there is Korean in it."""
+        return bool(surface.HANGUL.search(self.text))
 
     def places(self, word: str) -> Iterable[tuple[int, int]]:
         """Where the word or phrase stands by itself, or as a whole part of a compound."""
@@ -54,7 +63,7 @@ class Spoken:
 def spoken(text: str) -> Spoken:
     """The message as it is read: folded, composed, its beginning only."""
     clean = tokenize.normalise(text[:LOOKED_AT])
-    return Spoken(clean.lower(), tokenize.morphemes_of(clean))
+    return Spoken(clean, clean.lower(), tokenize.morphemes_of(clean))
 
 
 @functools.lru_cache(maxsize=256)
