@@ -36,7 +36,7 @@ CLOSE = 0.7
 """A further turn is chosen when it scores at least this share of the best one."""
 COVERED = 0.3
 """Share of the question's weight that the best turn must hold, or ..."""
-NEAR = 0.3
+NEAR = 0.15
 """... the cosine it must have; else the question is on something else."""
 
 
