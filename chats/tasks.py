@@ -30,3 +30,19 @@ def search(reply_to: str, request: dict[str, Any]) -> None:
 def sweep_runs() -> None:
     """End or restart runs whose worker is gone, enqueue those that nobody took."""
     released(leases.sweep)
+
+
+@shared_task(name="chats.tasks.note_turn")
+def note_turn(turn_id: str) -> None:
+    """Write the note of a turn; a second delivery finds it written."""
+    from chats import notes
+
+    loop.run(notes.write(UUID(turn_id)))
+
+
+@shared_task(name="chats.tasks.sweep_notes")
+def sweep_notes() -> None:
+    """Enqueue turns whose note did not come."""
+    from chats import notes
+
+    released(notes.sweep)

@@ -1,4 +1,4 @@
-"""Handing a run to the workers."""
+"""Handing work to the workers."""
 
 from uuid import UUID
 
@@ -14,6 +14,9 @@ from chats.notices import chat_changed
 from chats.shapes import started_data
 
 logger = structlog.get_logger()
+
+NOTE_SECONDS = 60
+"""A note that nobody took up for so long is enqueued anew by the sweeper."""
 
 
 def dispatch(run_id: UUID) -> None:
@@ -34,3 +37,13 @@ def dispatch(run_id: UUID) -> None:
     except (OperationalError, RedisError, OSError) as error:
         logger.warning("run_not_enqueued", run_id=str(run_id), error=str(error)[:200])
     chat_changed(run.message.chat_id)
+
+
+def note_later(turn_id: UUID) -> None:
+    """Enqueue the note of a turn; one that gets lost is enqueued again by the sweeper."""
+    try:
+        current_app.send_task(
+            "chats.tasks.note_turn", (str(turn_id),), retry=False, expires=NOTE_SECONDS
+        )
+    except (OperationalError, RedisError, OSError) as error:
+        logger.warning("note_not_enqueued", turn_id=str(turn_id), error=str(error)[:200])

@@ -21,7 +21,7 @@ from chats.models.chat import TITLE_CHARACTERS
 from chats.notices import chat_changed
 from chats.services import turn_store
 from chats.services.chats import create_chat, find_category, find_documents
-from chats.services.dispatch import dispatch
+from chats.services.dispatch import dispatch, note_later
 from chats.services.outcome import Outcome
 from documents.models import Document
 from rag import selection, tracing
@@ -240,8 +240,9 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
         message_id=held.message_id, defaults={"steps": dict(outcome.trace)}
     )
     Run.objects.filter(pk=run_id).update(lease_until=None, claim=None)
-    turn_store.record(answer=held.message, outcome=outcome)
+    turn = turn_store.record(answer=held.message, outcome=outcome)
     transaction.on_commit(lambda: chat_changed(chat_id))
+    transaction.on_commit(lambda: note_later(turn.pk))
     return True
 
 

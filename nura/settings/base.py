@@ -227,6 +227,8 @@ CELERY_TASK_ROUTES = {
     "documents.tasks.*": {"queue": "documents"},
     "chats.tasks.search": {"queue": "answers"},
     "chats.tasks.sweep_runs": {"queue": "answers"},
+    "chats.tasks.note_turn": {"queue": "answers"},
+    "chats.tasks.sweep_notes": {"queue": "answers"},
     "documents.tasks.sweep_ingests": {"queue": "answers"},
     "documents.tasks.warm": {"queue": "answers"},
 }
@@ -235,6 +237,11 @@ CELERY_BEAT_SCHEDULE = {
         "task": "chats.tasks.sweep_runs",
         "schedule": 5.0,
         "options": {"expires": 5.0},
+    },
+    "notes": {
+        "task": "chats.tasks.sweep_notes",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
     },
     "ingests": {
         "task": "documents.tasks.sweep_ingests",

@@ -1,0 +1,170 @@
+"""What is noted of a turn after its answer."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from chats import connections, notes, tasks
+from chats.models import Turn
+from chats.services import dispatch
+from rag.conversation import RunningSummary
+from rag.history.note import Noted
+from tests.chats.conftest import make_document
+from tests.chats.turns import again, known_after, say
+from tests.support import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class NotingEngine:
+    """Notes what a test tells it to, and keeps what it was asked for."""
+
+    def __init__(self, running=None, fails=None):
+        self.running = running
+        self.fails = fails
+        self.asked = []
+
+    async def note(self, turn, earlier, running):
+        self.asked.append((turn, tuple(earlier), running))
+        if self.fails:
+            raise self.fails
+        model = "light-model"
+        folded = self.running or running
+        return Noted(f"요약 {turn.number}", model, {"휴가": 2}, (0.5, 0.25), "model-a", folded)
+
+
+@pytest.fixture
+def plug(monkeypatch):
+    def use(**parts):
+        engine = NotingEngine(**parts)
+        monkeypatch.setattr(notes, "engine", lambda _: engine)
+        return engine
+
+    return use
+
+
+def talk(owner, count):
+    turns = [say(owner, "질문 1")]
+    while len(turns) < count:
+        turns.append(say(owner, f"질문 {len(turns) + 1}", parent=turns[-1]))
+    return turns
+
+
+def note(turn):
+    asyncio.run(notes.write(turn.pk))
+    turn.refresh_from_db()
+    return turn
+
+
+def late(*turns):
+    old = timezone.now() - timedelta(minutes=5)
+    Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(created_at=old)
+
+
+def test_a_note_is_stored_with_its_model_and_time(owner, plug):
+    plug()
+    turn = note(say(owner, "휴가는?"))
+    assert (turn.summary, turn.summary_model, turn.terms) == ("요약 1", "light-model", {"휴가": 2})
+    assert (list(turn.vector), turn.embedding) == ([0.5, 0.25], "model-a")
+    assert turn.summarised_at is not None
+    assert turn.running_through is None
+
+
+def test_a_turn_is_noted_once(owner, plug):
+    engine = plug()
+    turn = note(say(owner, "휴가는?"))
+    first = turn.summarised_at
+    assert note(turn).summarised_at == first
+    assert len(engine.asked) == 1
+
+
+def test_who_is_second_changes_nothing(owner, plug):
+    engine = plug()
+    turn = say(owner, "휴가는?")
+
+    async def both():
+        await asyncio.gather(notes.write(turn.pk), notes.write(turn.pk))
+
+    asyncio.run(both())
+    turn.refresh_from_db()
+    assert (len(engine.asked), turn.summary) == (2, "요약 1")
+
+
+def test_older_turns_of_the_branch_are_handed_over_to_be_folded(owner, plug):
+    rules = settings.RAG.context
+    turns = talk(owner, rules.summary_after + 1)
+    again(turns[2], content="anders")
+    through = rules.summary_after + 1 - rules.summary_keeps
+    engine = plug(running=RunningSummary("접은 것", through, "light-model"))
+    last = note(turns[-1])
+    _, earlier, before = engine.asked[0]
+    assert ([turn.number for turn in earlier], before) == ([*range(1, through + 1)], None)
+    assert earlier[2].assistant_text == "답"
+    assert (last.running_summary, last.running_through) == ("접은 것", through)
+    assert known_after(last).summary == RunningSummary("접은 것", through, "light-model")
+
+
+def test_a_summary_goes_on_from_the_one_before(owner, plug):
+    turns = talk(owner, settings.RAG.context.summary_after + 2)
+    before = RunningSummary("접은 것", 6, "light-model")
+    plug(running=before)
+    note(turns[-2])
+    engine = plug()
+    last = note(turns[-1])
+    _, earlier, running = engine.asked[0]
+    assert (running, [turn.number for turn in earlier]) == (before, [7])
+    assert last.running_through is None  # nothing new was folded
+
+
+def test_a_note_that_fails_is_tried_again_but_not_for_ever(owner, plug):
+    engine = plug(fails=ZeroDivisionError())
+    turn = say(owner, "휴가는?")
+    for _ in range(notes.MOST_ATTEMPTS):
+        with pytest.raises(ZeroDivisionError):
+            note(turn)
+    note(turn)
+    late(turn)
+    assert (len(engine.asked), notes.sweep()) == (notes.MOST_ATTEMPTS, 0)
+
+
+def test_the_sweeper_enqueues_what_is_late_and_nothing_else(owner, plug, monkeypatch):
+    plug()
+    noted, fresh, lost = (say(owner, f"질문 {number}") for number in range(3))
+    note(noted)
+    late(noted, lost)
+    sent = []
+    monkeypatch.setattr(notes, "note_later", sent.append)
+    assert fresh.summarised_at is None
+    assert (notes.sweep(), sent) == (1, [lost.pk])
+
+
+def test_a_turn_is_enqueued_when_it_is_closed(owner, settings):
+    turn = say(owner, "휴가는?")
+    waiting = connections.sync().lrange("answers", 0, -1)
+    assert any("chats.tasks.note_turn" in task and str(turn.pk) in task for task in waiting)
+
+
+def test_a_broker_that_is_away_does_not_matter(owner, monkeypatch):
+    def away(*_arguments, **_options):
+        raise ConnectionError
+
+    monkeypatch.setattr(dispatch.current_app, "send_task", away)
+    turn = say(owner, "휴가는?")
+    assert Turn.objects.get(pk=turn.pk).summarised_at is None
+
+
+def test_a_worker_notes_turns_by_itself(owner, answers_worker):
+    turn = say(owner, "연차 휴가는 며칠인가요?", make_document(owner), content="15일입니다.")
+    wait_until(lambda: Turn.objects.unsummarised().count() == 0)
+    turn.refresh_from_db()
+    assert "휴가" in turn.summary
+    assert (turn.summary_model, bool(turn.terms)) == ("extractive", True)
+
+
+def test_both_tasks_go_to_the_answers_queue():
+    routes = settings.CELERY_TASK_ROUTES
+    for task in (tasks.note_turn, tasks.sweep_notes):
+        assert routes[task.name]["queue"] == "answers"
