@@ -18,6 +18,7 @@ from rag.history import note
 from rag.history.memory import MemoryHistory
 from rag.history.note import Noted
 from rag.llms.light import Light
+from rag.llms.light import Light
 from rag.llms.openai import OpenAILLM
 from rag.pipeline import Pipeline
 from rag.ports import LLM, Embedder, GenerationOptions, HistoryStore, PassageStore, Reranker
@@ -39,7 +40,8 @@ class Engine:
 
     Thread-safe; models load at first use or by `warm`.
 
-    `embedder`, `llm` and `reranker` replace what the configuration names: fakes are adapters too.
+    `embedder`, `llm`, `reranker` and `light` replace what the configuration names: fakes are
+    adapters too.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Engine:
         embedder: Embedder | None = None,
         llm: LLM | None = None,
         reranker: Reranker | None = None,
+        light: Light | None = None,
     ) -> None:
         morphemes.use(config.user_dictionary)
         self.config = config
@@ -58,7 +61,8 @@ class Engine:
         )
         documents, general = _answerers(config, llm or _llm(config.llm))
         self.light = _light(_llm(config.light_llm))
-        self.pipeline = Pipeline(config, self.searcher, documents, general)
+        self.light = light or _light(config.light_llm)
+        self.pipeline = Pipeline(config, self.searcher, documents, general, self.light)
 
     def warm(self) -> None:
         """Load the morphological analyser and the embedder now. Raises `EmbedderFailed`."""
@@ -182,6 +186,11 @@ def _llm(endpoint: Endpoint | None) -> LLM | None:
 
 def _light(llm: LLM | None) -> Light | None:
     return Light(llm) if llm else None
+
+
+def _light(endpoint: Endpoint | None) -> Light | None:
+    model = _llm(endpoint)
+    return Light(model) if model else None
 
 
 def _answerers(config: RagConfig, llm: LLM | None) -> tuple[Answerer, Answerer]:

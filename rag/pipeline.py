@@ -1,50 +1,35 @@
-"""One question through the engine: retrieve, decide, answer, close; every step timed and traced."""
+"""One question through the engine: understand, retrieve, decide, recall, answer, close.
+
+Every step is timed and traced.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from rag import evidence, tracing
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, NuraError, RetrievalFailed
 from rag.events import Delta, Event, Finished, SourcesFound, Status
+from rag.generation import fixed
 from rag.generation.brief import Answerer, Brief
+from rag.generation.fixed import FixedAnswer
 from rag.grounding import MarkerFilter
 from rag.history.window import window
-from rag.language import reply_language
+from rag.llms.light import Light
 from rag.ports import HistoryStore, PassageStore
-from rag.query import understand
-from rag.query.understand import Understood
+from rag.progress import Progress, since
+from rag.query.understand import scope_told, searched, told, understand
 from rag.question import Question
+from rag.retrieval import snapshot
 from rag.retrieval.plan import Asked
 from rag.searching import Searcher
-from rag.types import HistoryMessage, Hit, Mode, QuestionType, Retrieval, Source, Usage
+from rag.types import QuestionType, Retrieval, Usage
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Turn:
-    """What is known of one question so far."""
-
-    question: Question
-    understood: Understood
-    history: tuple[HistoryMessage, ...]
-    kind: QuestionType
-    hits: tuple[Hit, ...] = ()
-    sources: tuple[Source, ...] = ()
-    usage: Usage | None = None
-    characters: int = 0
-    trace: dict[str, object] = field(default_factory=dict)
-    timings_ms: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def mode(self) -> Mode:
-        """Documents when something is shown, else general."""
-        return Mode.DOCUMENTS if self.sources else Mode.GENERAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,137 +40,199 @@ class Pipeline:
     searcher: Searcher
     documents_answerer: Answerer
     general_answerer: Answerer
+    light: Light | None = None
 
     async def answer(
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> AsyncGenerator[Event, None]:
         """The events of an answer. Raises `LLMError` only, before or after deltas."""
-        started = time.perf_counter()
-        turn = await self._begin(question, history)
-        if turn.kind is not QuestionType.SMALLTALK and question.scope.document_ids:
-            yield Status("retrieve", {"documents": len(question.scope.document_ids)})
-            await self._retrieve(turn, store)
-        if filters := tracing.filters_of(turn.trace):
-            yield Status("filter", filters)
-        if fallback := turn.trace.get("fallback"):
-            yield Status("fallback", dict(fallback) if isinstance(fallback, Mapping) else {})
-        if turn.sources:
-            yield SourcesFound(turn.sources)
-        answerer = self.documents_answerer if turn.sources else self.general_answerer
-        brief = self._brief(turn)
-        turn.trace["prompt"] = {"model": answerer.name, **answerer.sizes(brief)}
-        known = {**turn.trace, "timings_ms": dict(turn.timings_ms)}
-        yield Status("generate", {"model": answerer.name, "passages": len(brief.evidence)}, known)
-        async with aclosing(_generate(turn, answerer, brief, started)) as deltas:
-            async for delta in deltas:
-                yield delta
-        turn.timings_ms["total"] = _since(started)
-        yield _finished(turn, brief)
-
-    async def _begin(self, question: Question, store: HistoryStore) -> _Turn:
-        pairs = question.history_pairs
-        understood = await asyncio.to_thread(
-            understand.by_rules, question, store, self.config, self.searcher.embedder
+        work = await self._begin(question, history)
+        given = await asyncio.to_thread(
+            fixed.answer, question, work.understood, store, work.language
         )
-        history = window(
+        if given is not None:
+            for event in _said(work, given):
+                yield event
+            return
+        if work.searches:
+            yield Status("retrieve", {"documents": len(work.scope.document_ids)})
+            await self._retrieve(work, store)
+        for status in tracing.statuses(work.trace):
+            yield status
+        await self._recall(work, history)
+        async with aclosing(self._write(work)) as events:
+            async for event in events:
+                yield event
+
+    async def _begin(self, question: Question, history: HistoryStore) -> Progress:
+        begun = time.perf_counter()
+        understood = await understand(
+            question, history, self.config, self.searcher.embedder, self.light
+        )
+        pairs = question.history_pairs
+        messages = window(
             question.conversation.messages,
             pairs=self.config.history_pairs if pairs is None else pairs,
             characters=self.config.history_message_characters,
         )
         kind = understood.verdict.question_type
-        scope = question.scope
-        trace: dict[str, object] = {
-            "question_type": kind.value,
-            "scope": {
-                "reason": scope.reason.value,
-                "document_ids": [str(key) for key in scope.document_ids],
-            },
+        work = Progress(question, understood, messages, kind, understood.scope)
+        work.trace = told(question, understood) | {
             "history": {
-                "messages": len(history),
-                "characters": sum(len(message.content) for message in history),
+                "messages": len(messages),
+                "characters": sum(len(message.content) for message in messages),
             },
             "models": {"embedder": self.searcher.embedder.name},
         }
-        return _Turn(question, understood, history, kind, trace=trace)
+        work.took("understand", begun)
+        return work
 
-    async def _retrieve(self, turn: _Turn, store: PassageStore) -> None:
-        started = time.perf_counter()
+    async def _retrieve(self, work: Progress, store: PassageStore) -> None:
+        begun = time.perf_counter()
         try:
-            found = await asyncio.to_thread(self._search, turn, store)
+            found = await asyncio.to_thread(self._search, work, store)
         except NuraError as error:
             log.warning(
                 "retrieval failed, going on without documents: %s", error.code, exc_info=error
             )
-            turn.trace["fallback"] = {"code": error.code}
+            work.trace["fallback"] = {"code": error.code}
             return
         finally:
-            turn.timings_ms["retrieve"] = _since(started)
-        turn.kind = found.plan.question_type
-        turn.trace |= tracing.of_retrieval(found)
-        if found.gate.relevant and found.hits:
-            several = found.plan.needs_multi_doc  # each document holds but its part of the question
-            turn.hits = found.hits if several else evidence.worth_showing(found.hits)
-            turn.sources = evidence.sources(
-                turn.hits, dense=self.searcher.knows(turn.question.text)
-            )
+            work.took("retrieve", begun)
+        self._take(work, found)
 
-    def _search(self, turn: _Turn, store: PassageStore) -> Retrieval:
-        understood = turn.understood
-        memory = turn.question.conversation.memory
+    def _search(self, work: Progress, store: PassageStore) -> Retrieval:
+        understood = work.understood
+        memory = work.question.conversation.memory
         asked = Asked(understood.verdict, understood.standalone, memory)
         try:
-            scope = understood.scope
-            within = understand.searched(store, turn.question, scope)
-            return self.searcher.search(asked, scope, within)
+            within = searched(store, work.question, understood.scope)
+            return self.searcher.search(asked, understood.scope, within)
         except EmbedderFailed:
             raise
         except Exception as error:
             raise RetrievalFailed("the passage store failed") from error
 
-    def _brief(self, turn: _Turn) -> Brief:
+    def _take(self, work: Progress, found: Retrieval) -> None:
+        """Take over what was found, as far as the gate lets it through."""
+        work.kind = found.plan.question_type
+        work.scope = found.plan.scope
+        work.method = found.plan.strategy.value
+        work.trace |= tracing.of_retrieval(found)
+        work.trace["scope"] = scope_told(
+            work.question, work.understood, work.scope, widened=found.widened
+        )
+        if found.widened:
+            work.notices = (*work.notices, "notice_widened")
+        if found.gate.relevant and found.hits:
+            several = found.plan.needs_multi_doc  # each document holds but its part of the question
+            work.hits = found.hits if several else evidence.worth_showing(found.hits)
+        if kept := snapshot.hits(work.gone, self.config.top_k):
+            work.hits = (*work.hits, *kept)
+            work.notices = (*work.notices, "notice_gone")
+
+    async def _recall(self, work: Progress, history: HistoryStore) -> None:
+        begun = time.perf_counter()
+        older = work.question.conversation.total - len(work.window) // 2
+        if work.kind is QuestionType.SMALLTALK or older <= 0:
+            return
+        work.took("recall", begun)
+
+    async def _write(self, work: Progress) -> AsyncGenerator[Event, None]:
+        answerer = self.documents_answerer if work.hits else self.general_answerer
+        brief = self._assembled(work, answerer)
+        work.trace["prompt"] = {"model": answerer.name, **answerer.sizes(brief)}
+        if work.sources:
+            passages = tuple(hit.passage for hit in work.hits)
+            yield SourcesFound(work.sources, passages, work.method)
+        known = {**work.trace, "timings_ms": dict(work.timings_ms)}
+        yield Status("generate", {"model": answerer.name, "passages": len(brief.evidence)}, known)
+        async with aclosing(_generate(work, answerer, brief)) as deltas:
+            async for delta in deltas:
+                yield delta
+        yield _finished(work, usage=work.usage or tracing.estimated_usage(brief, work.characters))
+
+    def _assembled(self, work: Progress, answerer: Answerer) -> Brief:
+        """What the answerer will read; only that becomes a source."""
+        begun = time.perf_counter()
+        assembled = answerer.assemble(self._brief(work), self.config.context)
+        work.trace["token_plan"] = tracing.of_plan(assembled.plan)
+        work.hits = work.hits[: len(assembled.brief.evidence)]
+        dense = self.searcher.knows(work.question.text)
+        work.sources = evidence.sources(work.hits, dense=dense)
+        work.took("assemble", begun)
+        return assembled.brief
+
+    def _brief(self, work: Progress) -> Brief:
+        question = work.question
+        standalone = work.understood.standalone
+        follows = work.understood.verdict.follows
         return Brief(
-            question=turn.question.text,
-            language=reply_language(turn.question.text),
-            history=turn.history,
-            evidence=evidence.evidence(turn.hits),
-            documents=len(turn.question.scope.document_ids),
-            smalltalk=turn.kind is QuestionType.SMALLTALK,
-            opening=bool(turn.hits) and "opening" in turn.hits[0].scores,
+            question=question.text,
+            language=work.language,
+            history=work.window,
+            evidence=evidence.evidence(work.hits),
+            documents=len(question.scope.document_ids),
+            smalltalk=work.kind is QuestionType.SMALLTALK,
+            standalone=standalone.text if standalone.text != question.text else "",
+            previous=question.conversation.last if follows else None,
+            summary=question.conversation.summary.text if question.conversation.summary else "",
+            recalled=work.recalled,
+            findings=work.findings,
+            notices=work.notices if work.hits else (),
+            widened="notice_widened" in work.notices,
+            opening=bool(work.hits) and "opening" in work.hits[0].scores,
         )
 
 
 async def _generate(
-    turn: _Turn, answerer: Answerer, brief: Brief, started: float
+    work: Progress, answerer: Answerer, brief: Brief
 ) -> AsyncGenerator[Delta, None]:
-    markers = MarkerFilter({source.slot for source in turn.sources})
+    markers = MarkerFilter({source.slot for source in work.sources})
     begun = time.perf_counter()
     async with aclosing(answerer.stream(brief)) as pieces:
         async for piece in pieces:
-            turn.usage = piece.usage or turn.usage
+            work.usage = piece.usage or work.usage
             if piece.finish_reason:
-                turn.trace["finish_reason"] = piece.finish_reason
+                work.trace["finish_reason"] = piece.finish_reason
+            if piece.trimmed:
+                work.trace["trimmed"] = dict(piece.trimmed)
             if text := markers.feed(piece.text):
-                turn.timings_ms.setdefault("first_delta", _since(started))
-                turn.characters += len(text)
+                work.timings_ms.setdefault("first_delta", since(work.started))
+                work.characters += len(text)
                 yield Delta(text)
     if rest := markers.flush():
-        turn.characters += len(rest)
+        work.characters += len(rest)
         yield Delta(rest)
-    turn.timings_ms["generate"] = _since(begun)
-    turn.sources = evidence.mark_cited(turn.sources, markers.cited)
+    work.took("generate", begun)
+    work.sources = evidence.mark_cited(work.sources, markers.cited)
 
 
-def _finished(turn: _Turn, brief: Brief) -> Finished:
-    usage = turn.usage or tracing.estimated_usage(brief, turn.characters)
-    trace = {**turn.trace, "mode": turn.mode.value, "timings_ms": turn.timings_ms}
-    return Finished(
-        mode=turn.mode,
-        question_type=turn.kind,
-        sources=turn.sources or None,
-        usage=replace(usage),
-        trace=trace,
+def _said(work: Progress, given: FixedAnswer) -> Iterator[Event]:
+    """The events of an answer that is whole already."""
+    if given.sources:
+        work.sources = given.sources
+        yield SourcesFound(given.sources, given.passages, given.mode.value)
+    yield Status("generate", {"model": "fixed", "passages": 0}, dict(work.trace))
+    yield Delta(given.text)
+    work.trace["prompt"] = {"model": "fixed"}
+    finished = _finished(work, usage=None)
+    yield replace(
+        finished,
+        mode=given.mode,
+        trace={**finished.trace, "mode": given.mode.value},
+        candidates=given.candidates,
+        view=given.view,
     )
 
 
-def _since(started: float) -> float:
-    return round((time.perf_counter() - started) * 1000, 2)
+def _finished(work: Progress, *, usage: Usage | None) -> Finished:
+    work.took("total", work.started)
+    trace = {**work.trace, "mode": work.mode.value, "timings_ms": work.timings_ms}
+    return Finished(
+        mode=work.mode,
+        question_type=work.kind,
+        sources=work.sources or None,
+        usage=usage,
+        trace=trace,
+    )

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from rag.conversation import Turn
+from rag.conversation import DocRef, Turn
 from rag.language import reply_language
 from rag.query.understand import Understood
 from rag.question import Question
@@ -40,6 +40,17 @@ class Progress:
     def language(self) -> str:
         """The language to answer in."""
         return reply_language(self.question.text)
+
+    @property
+    def gone(self) -> tuple[DocRef, ...]:
+        """Documents that the question refers to by place and that can no longer be read."""
+        reference = self.understood.reference
+        readable = self.question.conversation.readable
+        return tuple(
+            ref
+            for ref in (reference.documents if reference else ())
+            if ref.document_id not in readable
+        )
 
     @property
     def searches(self) -> bool:

@@ -1,7 +1,9 @@
 """What an answer's trace keeps of a search, as plain JSON, and usage where no server counted it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from rag.context.plan import TokenPlan
+from rag.events import Status
 from rag.generation.brief import Brief
 from rag.types import Hit, Plan, Retrieval, Usage
 
@@ -23,12 +25,40 @@ def of_retrieval(found: Retrieval) -> dict[str, object]:
     }
 
 
+def of_plan(plan: TokenPlan) -> dict[str, object]:
+    """What each part of the prompt could take and took, and what did not fit."""
+    layers = {
+        name: {"planned": layer.planned, "used": layer.used} for name, layer in plan.layers.items()
+    }
+    return {
+        "total": plan.total,
+        "used": plan.used,
+        "layers": layers,
+        "dropped": dict(plan.dropped),
+        "counter": plan.counter,
+    }
+
+
 def filters_of(trace: Mapping[str, object]) -> dict[str, dict[str, str]]:
     """The filters in force and those dropped, as far as there are any."""
     plan = trace.get("plan")
     names = ("filters", "dropped_filters")
     found = {name: plan.get(name) for name in names} if isinstance(plan, Mapping) else {}
     return {name: dict(told) for name, told in found.items() if told}
+
+
+def statuses(trace: Mapping[str, object]) -> Iterator[Status]:
+    """What people may want to know of a search: its scope, its filters, why there is none."""
+    scope = trace.get("scope")
+    if isinstance(scope, Mapping) and scope.get("follows"):
+        ids = scope.get("document_ids")
+        found = {"documents": len(ids) if isinstance(ids, list) else 0}
+        yield Status("scope", found | {name: scope.get(name) for name in ("reason", "widened")})
+    if filters := filters_of(trace):
+        yield Status("filter", filters)
+    fallback = trace.get("fallback")
+    if isinstance(fallback, Mapping):
+        yield Status("fallback", dict(fallback))
 
 
 def estimated_usage(brief: Brief, characters: int) -> Usage:

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from rag.config import Endpoint, RagConfig
+from rag.config import ContextRules, Endpoint, RagConfig
 from rag.errors import ContextOverflow, LLMInterrupted, LLMUnreachable
 from rag.events import Delta, SourcesFound, Status
 from rag.llms.openai import OpenAILLM
@@ -147,7 +147,8 @@ async def test_general_conversation_with_a_model_gets_no_passages():
 async def test_history_reaches_the_model_cut_and_limited():
     llm = ScriptedLLM(Piece("네"))
     history = [HistoryMessage(Role.USER, "가" * 900), HistoryMessage(Role.ASSISTANT, "답")] * 12
-    await library(llm=llm).ask("숙박비 상한은?", history=history)
+    roomy = RagConfig(context=ContextRules(tokens=40_000))
+    await library(llm=llm, config=roomy).ask("출장의 숙박비 상한은 얼마인가요?", history=history)
     earlier = llm.asked[0][1:-1]
     assert len(earlier) == 20
     assert len(earlier[0].content) == 500
