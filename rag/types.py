@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
-from rag.context.plan import TokenPlan
-
 
 class Role(StrEnum):
     """Who speaks in a prompt or a chat."""
@@ -284,15 +282,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a model's stream: text, or the closing usage and reason ("stop", "length").
-
-    `trimmed` is the plan of the second try, after the first was too long for the model.
-    """
+    """Text of a model's stream, its closing usage and reason ("stop", "length"), or a new plan."""
 
     text: str = ""
     usage: Usage | None = None
     finish_reason: str = ""
-    trimmed: TokenPlan | None = None
+    trimmed: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from rag import prompts
+from rag import prompts, tracing
 from rag.config import ContextRules
 from rag.context.assemble import assemble, trim
 from rag.context.tokens import PER_MESSAGE, Counter, counter
@@ -61,7 +61,7 @@ class PromptedAnswerer:
             if said:
                 raise
             less = trim(brief, self.counter, system=_counted_system(brief))
-            yield Piece(trimmed=less.plan)
+            yield Piece(trimmed=tracing.of_plan(less.plan))
             async with aclosing(self._ask(less.brief)) as pieces:
                 async for piece in pieces:
                     yield piece

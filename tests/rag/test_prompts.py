@@ -114,4 +114,4 @@ async def test_an_overflow_is_trimmed_once_and_asked_again():
     assert "one" in model.asked[1][-1].content
     assert "two" not in model.asked[1][-1].content
     (plan,) = [piece.trimmed for piece in pieces if piece.trimmed]
-    assert plan.dropped["passages"] == 1
+    assert plan["dropped"]["passages"] == 1

@@ -139,8 +139,10 @@ async def test_a_silent_server_times_out(llm_server):
 
 
 async def test_giving_up_closes_the_connection(llm_server):
-    llm_server.script(Hang())
+    model = caller(llm_server)
+    llm_server.script(Calls([("list_turns", {})]), Hang())
+    await model.choose(ASKED, [LIST])
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2):
-            await caller(llm_server).choose(ASKED, [LIST])
-    assert await asyncio.to_thread(llm_server.chats[0].wait_closed_by_client)
+        async with asyncio.timeout(1):
+            await model.choose(ASKED, [LIST])
+    assert await asyncio.to_thread(llm_server.chats[1].wait_closed_by_client)

@@ -242,11 +242,8 @@ async def perform(behaviour: Behaviour, asked: Any, out: Responder) -> bool:
         case Calls(wanted, text):
             await out.whole(200, JSON, _json(completion(text, wanted)))
             return True
-        case Raw(body, part, headers):
-            out.head(200, headers, length=None)
-            for start in range(0, len(body), part or len(body) or 1):
-                await out.send(body[start : start + (part or len(body))])
-            await out.end()
+        case Raw():
+            await _raw(behaviour, out)
             return True
         case Stream() if not (asked or {}).get("stream"):
             await asyncio.sleep(behaviour.first_delay)
@@ -263,6 +260,14 @@ async def perform(behaviour: Behaviour, asked: Any, out: Responder) -> bool:
             if isinstance(behaviour, Hang):
                 await asyncio.Event().wait()
             return False
+
+
+async def _raw(behaviour: Raw, out: Responder) -> None:
+    body, part = behaviour.body, behaviour.part or len(behaviour.body)
+    out.head(200, behaviour.headers, length=None)
+    for start in range(0, len(body), part or 1):
+        await out.send(body[start : start + part])
+    await out.end()
 
 
 async def _stream(behaviour: Stream, out: Responder) -> None:
