@@ -23,6 +23,8 @@ NEWS = 1
 """Terms that a unit must at least hold beyond the question and its own headings."""
 HEADING = 0.5
 """What a term counts that stands in the heading above a unit only."""
+CARRIED = 0.35
+"""What a term counts that a follow-up carries over from the conversation."""
 NUMBER = 1.3
 """A unit with a figure is worth more to a question that asks for one."""
 PART = 0.2
@@ -104,8 +106,7 @@ class _Scored:
 
 def _best(brief: Brief) -> list[_Candidate]:
     """The units that hold most of the question, each with news, none twice."""
-    asked = tokenize.query_terms(brief.standalone or brief.question)
-    wanted = {term: weight for term, weight in asked.items() if weight >= 1}
+    wanted = _wanted(brief)
     candidates = _touched(list(_candidates(brief.evidence)), wanted)
     held = _terms([item.text for item in candidates])
     about = _terms([item.about for item in candidates])
@@ -117,6 +118,16 @@ def _best(brief: Brief) -> list[_Candidate]:
     ]
     scored.sort(key=lambda one: (-one.score, one.item.order))
     return sorted((one.item for one in _chosen(scored, weights)), key=lambda item: item.order)
+
+
+def _wanted(brief: Brief) -> dict[str, float]:
+    """The terms that are asked for: the question's own, and less those that it carries over."""
+    asked = tokenize.query_terms(brief.question)
+    found = {term: 1.0 for term, weight in asked.items() if weight >= 1}
+    for term, weight in tokenize.query_terms(brief.standalone).items():
+        if weight >= 1:
+            found.setdefault(term, CARRIED)
+    return found
 
 
 def _touched(candidates: list[_Candidate], wanted: Mapping[str, float]) -> list[_Candidate]:
@@ -154,8 +165,8 @@ def _weights(wanted: Mapping[str, float], held: Sequence[set[str]]) -> dict[str,
     """What each term of the question tells units apart by: little where nearly all hold it."""
     total = len(held)
     return {
-        term: math.log(1 + (total + 1) / (1 + sum(term in terms for terms in held)))
-        for term in wanted
+        term: share * math.log(1 + (total + 1) / (1 + sum(term in terms for terms in held)))
+        for term, share in wanted.items()
     }
 
 

@@ -146,7 +146,7 @@ def test_a_place_without_any_document_before_is_asked_back(talk, library):
 
 def test_a_document_that_is_gone_is_shown_as_it_was_and_that_is_said(talk, library):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
-    services.delete(document=library["출장 규정"])
+    services.delete_document(document=library["출장 규정"])
     whole = talk.say("이전 1번 문서 전체 보여줘")
     assert whole["mode"] == "document"
     assert "90,000원" in whole["content"]
