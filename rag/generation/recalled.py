@@ -22,8 +22,10 @@ CLOSE = 0.8
 OWN = 1.3
 """What the user's own words are worth beside an answer's: the question is mostly after them."""
 _QUESTION = re.compile(
-    r"[?？]\s*$|(?:나요|까요|인가요|니까|는지요?|던가요?|뭐야|누구야|언제야|어디야|얼마야|(?:알려|말해|설명해|보여)\s?"
-    r"(?:줘|주세요|줄래))[.!\s]*$|^(?:what|who|when|where|why|which|how|is|are|do|does|did|can|could|tell me)\b",
+    r"[?？]\s*$|"
+    r"(?:나요|까요|인가요|니까|는지요?|던가요?|뭐야|누구야|언제야|어디야|얼마야)[.!\s]*$|"
+    r"(?:알려|말해|설명해|보여)\s?(?:줘|주세요|줄래)[.!\s]*$|"
+    r"^(?:what|who|when|where|why|which|how|is|are|do|does|did|can|could|tell me)\b",
     re.IGNORECASE,
 )
 

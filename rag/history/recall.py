@@ -19,6 +19,7 @@ _SAID_EN = (
     r"(?:say|said|tell|told|ask|asked|mention|mentioned|decide|decided|agree|agreed|discuss|"
     r"discussed|talk|talked|suggest|suggested|recommend|recommended|state|stated|promise|promised)"
 )
+_TOLD_EN = r"(?:told|mentioned|said|discussed|talked about|agreed|decided)"
 _EARLIER_EN = r"(?:earlier|before|previously|at first|initially|at the (?:beginning|start|outset))"
 _PHRASES = (
     rf"{_EARLIER_KO}.{{0,30}}?{_SAID_KO}",
@@ -31,7 +32,7 @@ _PHRASES = (
     rf"\b{_EARLIER_EN}\b.{{0,30}}?\b{_WE_EN}\b.{{0,20}}?\b{_SAID_EN}\b",
     rf"\b{_WE_EN}\b.{{0,20}}?\b{_SAID_EN}\b.{{0,40}}?\b{_EARLIER_EN}\b",
     rf"\bdid\s{_WE_EN}\s(?:\w{{1,12}}\s)?{_SAID_EN}\b",
-    rf"\b{_WE_EN}(?:'ve| have| had)?\s(?:already\s)?(?:told|mentioned|said|discussed|talked about|agreed|decided)\b",
+    rf"\b{_WE_EN}(?:'ve| have| had)?\s(?:already\s)?{_TOLD_EN}\b",
     r"\b(?:do you |can you )?(?:remember|recall)\s(?:when|that|what|who|which|how|the|my|our)\b",
     r"\bremind me\b",
     r"\b(?:my|our|the) (?:very )?first (?:question|message)\b",
