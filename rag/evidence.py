@@ -8,10 +8,6 @@ from rag.generation.brief import Evidence
 from rag.types import Hit, Source
 
 PREVIEW = 200
-BUDGET = 12_000
-"""Characters of passages in one prompt; the first one always goes in, cut if need be."""
-
-
 WORTH = 0.2
 """A passage below that share of the best one's relevance is found, but not shown or read."""
 
@@ -64,24 +60,18 @@ def mark_cited(found: Sequence[Source], cited: Collection[int]) -> tuple[Source,
     return tuple(replace(source, cited=source.slot in cited) for source in found)
 
 
-def evidence(hits: Sequence[Hit], *, budget: int = BUDGET) -> tuple[Evidence, ...]:
-    """The passages in the order shown, as many as the budget holds."""
+def evidence(hits: Sequence[Hit]) -> tuple[Evidence, ...]:
+    """The passages in the order shown."""
     numbers = slots(hits)
-    chosen: list[Evidence] = []
-    for hit in hits:
-        text = hit.passage.text[:budget]
-        if not text:
-            break
-        budget -= len(text)
-        chosen.append(
-            Evidence(
-                slot=numbers[hit.passage.document_id],
-                document_id=hit.passage.document_id,
-                document_name=hit.passage.document_name,
-                page=hit.passage.page,
-                section=hit.passage.section,
-                text=text,
-                relevance=hit.scores.get("relevance", 0.0),
-            )
+    return tuple(
+        Evidence(
+            slot=numbers[hit.passage.document_id],
+            document_id=hit.passage.document_id,
+            document_name=hit.passage.document_name,
+            page=hit.passage.page,
+            section=hit.passage.section,
+            text=hit.passage.text,
+            relevance=hit.scores.get("relevance", 0.0),
         )
-    return tuple(chosen)
+        for hit in hits
+    )

@@ -180,7 +180,7 @@ class Pipeline:
             recalled=work.recalled,
             findings=work.findings,
             notices=work.notices if work.hits else (),
-            widened="notice_widened" in work.notices,
+            several=work.kind in {QuestionType.COMPARE, QuestionType.MULTI},
             opening=bool(work.hits) and "opening" in work.hits[0].scores,
         )
 

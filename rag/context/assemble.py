@@ -16,6 +16,10 @@ SUMMARY = 0.5
 """Of the older turns' room, what their summary may take from what was picked for the question."""
 LEAST = 48
 """Fewer tokens than that are not worth the beginning of a text."""
+FAIR = 150
+"""Tokens of a passage below which documents are left out rather than cut shorter still."""
+SLACK = 2
+"""Tokens by which a text may grow where it is joined to its label."""
 LISTED = 8
 """Documents of the previous turn that are named."""
 _ENDLESS = 10**9
@@ -133,7 +137,8 @@ class _Packing:
             return brief, 0
         used = self._block(blocks.excerpts((), brief.language, _FENCE))
         kept: list[Evidence] = []
-        for item in brief.evidence:
+        shared = self._shared(brief.evidence, room - used) if brief.several else brief.evidence
+        for item in shared:
             size = self._block(blocks.one_excerpt(item))
             if used + size > room and not kept:
                 item = self._shortened(item, room - used)  # noqa: PLW2901 - the first always goes in
@@ -207,9 +212,22 @@ class _Packing:
 
     def _shortened(self, item: Evidence, room: int) -> Evidence:
         label = self._block(blocks.one_excerpt(replace(item, text="")))
-        text = cut(item.text, max(LEAST, room - label), self.counter)
+        text = cut(item.text, max(LEAST, room - label - SLACK), self.counter)
         self._drop("characters", len(item.text) - len(text))
         return replace(item, text=text)
+
+    def _shared(self, evidence: Sequence[Evidence], room: int) -> Sequence[Evidence]:
+        """The evidence with its first passages cut evenly, so that every document is heard."""
+        number = _covering(evidence)
+        while number > 1 and room < number * FAIR:
+            number -= 1
+        first = evidence[:number]
+        most = _level([self._block(blocks.one_excerpt(item)) for item in first], room)
+        return [*(self._within(item, most) for item in first), *evidence[number:]]
+
+    def _within(self, item: Evidence, room: int) -> Evidence:
+        fits = self._block(blocks.one_excerpt(item)) <= room
+        return item if fits else self._shortened(item, room)
 
     def _block(self, text: str) -> int:
         return self.counter.count(text) + 1  # and the line between it and the next
@@ -231,3 +249,19 @@ def _before(history: Sequence[HistoryMessage], previous: Turn | None) -> tuple[H
         if rest and rest[-1].role is role and text.startswith(rest[-1].content):
             rest.pop()
     return tuple(rest)
+
+
+def _covering(evidence: Sequence[Evidence]) -> int:
+    """How many of the first passages hold one of each document."""
+    seen = {item.document_id: place for place, item in reversed([*enumerate(evidence, 1)])}
+    return max(seen.values(), default=0)
+
+
+def _level(sizes: Sequence[int], room: int) -> int:
+    """The size to which all must come down to fit together; the smaller leave theirs to others."""
+    for place, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - place)
+        if size > share:
+            return share
+        room -= size
+    return max(sizes, default=0)

@@ -13,6 +13,10 @@ LEARNING = 0.2
 """What the newest report weighs in the ratio of an estimate."""
 LEAST, MOST = 0.5, 2.0
 """Bounds of that ratio."""
+LONGEST_TOKEN = 16
+"""Characters; longer ones are runs of blanks."""
+CUTS = 6
+"""Tries at a length in proportion, before a text is halved until it fits."""
 
 _WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = (
     (re.compile(r"[가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿ]"), 0.82),
@@ -99,9 +103,16 @@ def counter(model: str) -> Counter:
 
 
 def cut(text: str, room: int, counter: Counter) -> str:
-    """The longest beginning that fits, about: never more than `room` tokens."""
-    while text and (size := counter.count(text)) > room:
-        text = text[: min(len(text) - 1, len(text) * max(room, 0) // size)]
+    """A beginning of the text that fits into `room` tokens, and fills them about."""
+    room = max(0, room)
+    text = text[: room * LONGEST_TOKEN]
+    for _ in range(CUTS):
+        size = counter.count(text)
+        if size <= room:
+            return text
+        text = text[: len(text) * room // size]
+    while text and counter.count(text) > room:
+        text = text[: len(text) // 2]
     return text
 
 

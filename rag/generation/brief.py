@@ -47,8 +47,8 @@ class Brief:
     """What an exploration of the conversation and its documents noted."""
     notices: tuple[str, ...] = ()
     """Names of prompts that tell how the evidence was found: "notice_widened" and the like."""
-    widened: bool = False
-    """The evidence lies outside of the documents that the conversation was about."""
+    several: bool = False
+    """The question is on several documents, each of which holds but its part of the answer."""
     opening: bool = False
     """The evidence is the beginning of the documents: the question asked about them as a whole."""
 

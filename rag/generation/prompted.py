@@ -14,7 +14,7 @@ from rag.generation import blocks
 from rag.generation.brief import Assembled, Brief
 from rag.neutral import neutralise
 from rag.ports import LLM, GenerationOptions
-from rag.types import HistoryMessage, Piece, Role
+from rag.types import HistoryMessage, Piece, Role, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,18 @@ class PromptedAnswerer:
 
     async def _ask(self, brief: Brief) -> AsyncGenerator[Piece, None]:
         turns = build(brief)
+        counted = sum(self.counter.count(turn.content) + PER_MESSAGE for turn in turns)
+        said: list[str] = []
+        reported: Usage | None = None
         async with aclosing(self.llm.stream(turns, self.options)) as pieces:
             async for piece in pieces:
-                if piece.usage and not piece.usage.estimated:
-                    counted = sum(self.counter.count(turn.content) + PER_MESSAGE for turn in turns)
-                    self.counter.learn(counted, piece.usage.prompt_tokens)
+                said.append(piece.text)
+                reported = piece.usage or reported
                 yield piece
+        if reported:
+            self.counter.learn(counted, reported.prompt_tokens)
+        else:
+            yield Piece(usage=Usage(counted, self.counter.count("".join(said)), estimated=True))
 
 
 def build(brief: Brief) -> tuple[HistoryMessage, ...]:
@@ -101,8 +107,7 @@ def system(brief: Brief, fence: str) -> str:
     names = ["documents" if brief.evidence else "general"]
     if brief.previous or brief.summary or brief.recalled or brief.findings:
         names.append("conversation")
-    if brief.evidence and brief.widened:
-        names.append("widened")
+    names += [notice.replace("notice_", "tell_", 1) for notice in brief.notices]
     if not brief.evidence and not brief.smalltalk:
         names.append("ungrounded")
     text = "\n".join(prompts.text(name, brief.language) for name in (*names, "safety"))
