@@ -166,16 +166,17 @@ class Pipeline:
     def _brief(self, work: Progress) -> Brief:
         question = work.question
         standalone = work.understood.standalone
-        follows = work.understood.verdict.follows
+        verdict = work.understood.verdict
+        asked = verdict.rest or question.text  # the answer to a question back is no question
         return Brief(
-            question=question.text,
+            question=asked,
             language=work.language,
             history=work.window,
             evidence=evidence.evidence(work.hits),
             documents=len(question.scope.document_ids),
             smalltalk=work.kind is QuestionType.SMALLTALK,
-            standalone=standalone.text if standalone.text != question.text else "",
-            previous=question.conversation.last if follows else None,
+            standalone=standalone.text if standalone.text != asked else "",
+            previous=question.conversation.last if verdict.follows else None,
             summary=question.conversation.summary.text if question.conversation.summary else "",
             recalled=work.recalled,
             findings=work.findings,

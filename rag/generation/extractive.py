@@ -24,7 +24,7 @@ NEWS = 1
 HEADING = 0.5
 """What a term counts that stands in the heading above a unit only."""
 CARRIED = 0.35
-"""What a term counts that a follow-up carries over from the conversation."""
+"""What the terms count together that a follow-up carries over, beside its own."""
 NUMBER = 1.3
 """A unit with a figure is worth more to a question that asks for one."""
 PART = 0.2
@@ -122,12 +122,11 @@ def _best(brief: Brief) -> list[_Candidate]:
 
 def _wanted(brief: Brief) -> dict[str, float]:
     """The terms that are asked for: the question's own, and less those that it carries over."""
-    asked = tokenize.query_terms(brief.question)
-    found = {term: 1.0 for term, weight in asked.items() if weight >= 1}
-    for term, weight in tokenize.query_terms(brief.standalone).items():
-        if weight >= 1:
-            found.setdefault(term, CARRIED)
-    return found
+    own = [t for t, weight in tokenize.query_terms(brief.question).items() if weight >= 1]
+    asked = tokenize.query_terms(brief.standalone)
+    carried = [t for t, weight in asked.items() if weight >= 1 and t not in own]
+    share = min(1.0, len(own) / max(1, len(carried))) * CARRIED if own else 1.0
+    return dict.fromkeys(carried, share) | dict.fromkeys(own, 1.0)
 
 
 def _touched(candidates: list[_Candidate], wanted: Mapping[str, float]) -> list[_Candidate]:

@@ -30,6 +30,8 @@ TALKS_OF_SELF = -0.6
 
 CHOSEN = 0.6
 """Added where the user chose the documents: the question is likely about them."""
+POINTED = 3.0
+"""Added where the question points at a document of an earlier answer: it is about that one."""
 FEW = 1.5
 """Added where there are so few documents that a chance match is rare; fades with their number."""
 FEW_DOCUMENTS = 3
@@ -48,6 +50,7 @@ class Question:
     dense_weight: float
     chosen: bool
     few: float
+    pointed: bool = False
 
     @classmethod
     def read(cls, text: str, *, terms: int, dense_weight: float, scope: Scope) -> "Question":
@@ -59,6 +62,7 @@ class Question:
             dense_weight=dense_weight,
             chosen=scope.reason is not ScopeReason.ALL,
             few=1 / max(1.0, len(scope.document_ids) / FEW_DOCUMENTS),
+            pointed=scope.reason is ScopeReason.SLOT,
         )
 
 
@@ -121,7 +125,8 @@ def _form(question: Question) -> float:
 
 
 def _prior(question: Question) -> float:
-    return max(CHOSEN if question.chosen else 0.0, FEW * question.few)
+    told = POINTED if question.pointed else CHOSEN if question.chosen else 0.0
+    return max(told, FEW * question.few)
 
 
 def _closeness(scores: Mapping[str, float]) -> float:
