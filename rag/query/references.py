@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from rag import surface
 from rag.conversation import Conversation, DocRef
 from rag.query import (
     references_choice,
@@ -22,15 +21,17 @@ from rag.query import (
 )
 from rag.query.references_found import Mention, without
 from rag.query.references_meant import Reference, Unclear, asked_back, wanting
+from rag.query.references_numbers import CIRCLED
 from rag.query.references_pool import Reading, Session
 
 __all__ = ["Reference", "Unclear", "resolve"]
 
-READ = 400
+READ = 250
 """Characters at either end of a message in which a reference is looked for."""
 FAR = 20
 """A bare number above it is no place in an answer's list of documents."""
-_LATIN = re.compile(r"[A-Za-z]{2}")
+_KOREAN = re.compile(rf"[가-힣{CIRCLED}]")
+_LATIN = re.compile(r"[A-Za-z]{2}|[#\[]\s?\d")
 _LAWS = ("법", "법률", "law", "act", "statute")
 
 
@@ -77,10 +78,9 @@ def _mention(text: str) -> Mention | None:
 
 
 def _found(text: str) -> Mention | None:
-    korean = references_ko.find(text)
-    if korean or (surface.HANGUL.search(text) and not _LATIN.search(text)):
+    if _KOREAN.search(text) and (korean := references_ko.find(text)):
         return korean
-    return references_en.find(text)
+    return references_en.find(text) if _LATIN.search(text) else None
 
 
 def _resolved(
@@ -169,7 +169,7 @@ def _one_of(documents: Sequence[DocRef], rest: str) -> Reference:
 def _titled(text: str, conversation: Conversation) -> Reference | None:
     """A whole document by its title, where it was shown: "공탁법 전문 보여줘"."""
     shown = conversation.shown.doc_refs if conversation.shown else ()
-    if not references_wish.speaks_of_whole(text) or len(text) > READ:
+    if not shown or len(text) > READ or not references_wish.speaks_of_whole(text):
         return None
     for ref in sorted(shown, key=lambda one: -len(one.title)):
         title = unicodedata.normalize("NFC", ref.title)

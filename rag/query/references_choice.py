@@ -1,7 +1,8 @@
 """The answer to a question back: "2번이요", "공탁법", "the first one", "둘 다"."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rag.conversation import DocRef
 from rag.query.names import normalised
@@ -13,7 +14,8 @@ LONGEST = 120
 _ONE = (
     rf"(?:\[?\d{{1,3}}\]?(?:\s?번(?:\s?째)?)?|[{CIRCLED}](?:\s?번)?|(?:{COUNTING})\s?번\s?[째쨰]|"
     rf"(?:첫|둘|셋|넷)\s?째|"
-    rf"(?:{SINO})\s?번|(?:맨\s?)?(?:마지막|끝)|(?:the\s+)?(?:{ORDINALS}|last)|(?:number\s+|"
+    rf"(?:{SINO})\s?번|(?:맨\s?)?(?:마지막|끝|처음|위|앞)|(?:the\s+)?(?:{ORDINALS}|last)|"
+    rf"(?:number\s+|"
     rf"no\.?\s*|\#\s?)?(?:\d{{1,3}}|{CARDINALS}))"
 )
 _NOUN = (
@@ -29,43 +31,60 @@ _TAIL = (
     r"에서|을|를|은|는|이|가)|,?\s*please)?"
 )
 _LEAD = (
-    r"\W*(?:(?:아|네|예|응|음|그럼|그냥|저는|나는|i\s+mean|i\s+meant|yes|the|ok|okay)[\s,.]+){0,3}"
+    r"\W*(?:(?:아니요?|아|네|예|응|음|그럼|그냥|저는|나는|i\s+mean|i\s+meant|yes|the|ok|"
+    r"okay)[\s,.]+){0,3}"
 )
 _CHOSEN = re.compile(
-    rf"{_LEAD}(?P<said>{_ONE}{_NOUN}?(?:\s?(?:과|와|이랑|랑|하고|및|그리고|,|and|&)\s*{_ONE}{_NOUN}?){{0,8}}){_TAIL}\W*",
+    rf"{_LEAD}(?P<said>{_ONE}{_NOUN}?(?:\s?(?:과|와|이랑|랑|하고|및|그리고|,|and|&)\s*{_ONE}{_NOUN}?){{0,8}})(?:\s(?:둘\s?다|셋\s?다|모두|다))?{_TAIL}\W*",
     re.IGNORECASE,
 )
 _EVERY = re.compile(
     rf"{_LEAD}(?:둘\s?다|두\s?개\s?다|셋\s?다|모두|전부(?:\s?다)?|다|전체|both(?:\s+of\s+them)?|all(?:\s+of\s+(?:them|those))?){_TAIL}\W*",
     re.IGNORECASE,
 )
+_AND = re.compile(r"(?:하고|이랑|랑|과|와)\s|\s?(?:,|및|그리고|\band\b)\s?", re.IGNORECASE)
 _NUMBER = re.compile(
-    rf"\d{{1,3}}|[{CIRCLED}]|(?:{COUNTING})(?=\s?번\s?[째쨰]|\s?째)|(?:{SINO})(?=\s?번)|마지막|끝|\b(?:{ORDINALS}|{CARDINALS}|last)\b",
+    rf"\d{{1,3}}|[{CIRCLED}]|(?:{COUNTING})(?=\s?번\s?[째쨰]|\s?째)|(?:{SINO})(?=\s?번)|마지막|끝|처음|위|앞|\b(?:{ORDINALS}|{CARDINALS}|last)\b",
     re.IGNORECASE,
 )
+_ORDINAL_ONE = re.compile(rf"\b({ORDINALS}|last)\s+ones?\b", re.IGNORECASE)
 _NAME = re.compile(
     rf"{_LEAD}(?P<name>.{{2,{LONGEST}}}?)(?:\s(?:문서|파일|자료|document|doc|file|one)|문서)?{_TAIL}\W*",
     re.IGNORECASE,
 )
 
 
-def chosen(text: str, candidates: Sequence[DocRef]) -> tuple[DocRef, ...] | None:
-    """The candidates that a short message chooses; () for a number that none has, else None."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The candidates chosen; none: a number that no candidate has.
+
+    `sure`: all of them are meant, and not one of them.
+    """
+
+    documents: tuple[DocRef, ...]
+    sure: bool = True
+
+
+def chosen(text: str, candidates: Sequence[DocRef]) -> Choice | None:
+    """What a short message chooses; None where it chooses nothing."""
     text = text.strip()
     if len(text) > LONGEST or not candidates:
         return None
     if _EVERY.fullmatch(text):
-        return tuple(candidates)
+        return Choice(tuple(candidates))
     if found := _CHOSEN.fullmatch(text):
-        return _numbered(found["said"], candidates)
-    found = _NAME.fullmatch(text)
-    return called(found["name"], candidates) or None if found else None
+        return Choice(_numbered(found["said"], candidates))
+    named = _NAME.fullmatch(text)
+    return _named(named["name"], candidates) if named else None
 
 
-def several(text: str) -> bool:
-    """Whether a choice means several candidates: "둘 다", "1번과 2번"."""
-    text = text.strip()
-    return bool(_EVERY.fullmatch(text) or _CHOSEN.fullmatch(text))
+def _named(name: str, candidates: Sequence[DocRef]) -> Choice | None:
+    if refs := called(name, candidates):
+        return Choice(refs, sure=len(refs) == 1)
+    parts = [called(part, candidates) for part in _AND.split(name)]
+    if all(len(refs) == 1 for refs in parts):
+        return Choice(tuple(dict.fromkeys(refs[0] for refs in parts)))
+    return None
 
 
 def called(name: str, documents: Sequence[DocRef]) -> tuple[DocRef, ...]:
@@ -96,12 +115,19 @@ def _without_particle(word: str) -> str:
 
 
 def _numbered(said: str, candidates: Sequence[DocRef]) -> tuple[DocRef, ...]:
+    said = _ORDINAL_ONE.sub(r"\1", said)
     by_slot = {ref.slot: ref for ref in candidates}
     found: list[DocRef] = []
     for match in _NUMBER.finditer(said):
         word = match[0]
-        place = max(by_slot) if word.casefold() in {"마지막", "끝", "last"} else places(word)[0]
+        place = _edge(word.casefold(), by_slot) or places(word)[0]
         if place not in by_slot:
             return ()
         found.append(by_slot[place])
     return tuple(dict.fromkeys(found))
+
+
+def _edge(word: str, slots: Iterable[int]) -> int:
+    if word in {"마지막", "끝", "last"}:
+        return max(slots)
+    return min(slots) if word in {"처음", "위", "앞"} else 0

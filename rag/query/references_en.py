@@ -2,8 +2,9 @@
 
 import re
 
-from rag.query.references_found import Mention, Span, joined
-from rag.query.references_numbers import CARDINALS, ORDINALS, places, spelled
+from rag.query.references_found import Mention, Span, first, joined
+from rag.query.references_numbers import CARDINALS, ORDINALS, spelled
+from rag.words import words
 
 _NOUN = r"(?:documents?|docs?|sources?|pdfs?|citations?|files?|references?)"
 _FORM = r"ones?|results?"
@@ -55,8 +56,8 @@ _SESSION = re.compile(
 _BEFORE = re.compile(
     r"(?:\b(?:according\s+to|based\s+on|with\s+reference\s+to|referring\s+to|looking\s+at|"
     r"with\s+respect\s+to|as\s+for|"
-    r"what\s+about|how\s+about|in|from|of|on|using|with|within|about|per|see|for|to|under|by|"
-    r"and)\s+)?"
+    r"what\s+about|how\s+about|in|from|of|on|using|with|within|about|per|for|to|under|by|"
+    r"and)\s+(?:(?:only|just)\s+)?)?"
     r"(?:\b(?:the|your|our|that|this|those|these|my)\s+)?(?:\b(?:previous|earlier|same|very|above)\s+)?$",
     re.IGNORECASE,
 )
@@ -67,7 +68,7 @@ _USERS = re.compile(
     r"had)\s+)?(?:just\s+)?(?:need|must|should|have|has|"
     r"uploaded|attached|added|sent|submit\w*|file|filed|want\s+to\s+file|signed)\b|"
     r"to\s+(?:submit|file|sign|be|provide|present|attach|"
-    r"send|upload|prepare)\b|(?:must|shall|should|needs?|has|have)\b|is\s+required|"
+    r"send|upload|prepare)\b|(?:must|shall|should)\s+be\b|is\s+required|"
     r"are\s+required|required|needed|uploaded|attached|"
     r"copies|code|types?|formats?|numbers?|names?|size|extension|upload\w*)",
     re.IGNORECASE,
@@ -89,6 +90,14 @@ _LEAD = re.compile(
     r"i|want|need|d|like|know|it|that)\b\W*){0,10}",
     re.IGNORECASE,
 )
+_VERBS = words("reference_verbs.en")
+"""What follows a number that stands for a document, and no noun that is counted."""
+_NEXT_WORD = re.compile(r"\s+([a-z]+)")
+_VERB_BEFORE = re.compile(r"\b(?:must|should|I|we|you|they)\s+$", re.IGNORECASE)
+_IN_ANSWER = re.compile(
+    r"(?:\b(?:in|from|of)\s+)?(?:your|the)\s+(?:last|previous|latest)\s+(?:answer|reply|response)\b,?\s*",
+    re.IGNORECASE,
+)
 _THAT = re.compile(
     rf"\b(?:(?P<that>that|this|the\s+same|the\s+previous|the\s+earlier|the\s+above|"
     rf"the\s+preceding|the\s+last-mentioned)|(?P<the>the))\s+"
@@ -99,6 +108,9 @@ _THAT = re.compile(
     rf"(?P<shown>\s*,?\s*{_SHOWN_BY}|\s+(?:from\s+)?(?:before|earlier|above)\b)?",
     re.IGNORECASE,
 )
+_MODIFIER = re.compile(
+    r"\b(?:whole|entire|full|original|complete|last|same|cited|relevant)\b", re.IGNORECASE
+)
 _ANTECEDENT = re.compile(
     r"\b(?:an?|my|his|her|their|any|each|every|some|our)\s+(?:[\w-]+\s+){0,3}"
     r"(?:document|file|form|certificate|contract|application|record|deed|letter|report|pdf|license|licence|permit|source)\b",
@@ -108,19 +120,18 @@ _ANTECEDENT = re.compile(
 
 def find(text: str) -> Mention | None:
     """The reference in English words; None where there is none."""
-    items = [*_SEVERAL.finditer(text), *_ORDINALS.finditer(text), *_NUMBERED.finditer(text)]
-    items.sort(key=lambda item: (item.start(), -item.end()))
     found: list[Mention] = []
+    session = _SESSION.search(text)
     end = -1
-    for item in items:
-        if item.start() >= end and (mention := _mention(text, item)):
+    for item in first((_SEVERAL, _ORDINALS, _NUMBERED), text):
+        if item.start() >= end and (mention := _mention(text, item, session)):
             found.append(mention)
             end = item.end()
     sure = [one for one in found if one.noun or one.kind]
     return joined(sure) or joined(found) or _that(text)
 
 
-def _mention(text: str, item: re.Match[str]) -> Mention | None:
+def _mention(text: str, item: re.Match[str], session: re.Match[str] | None) -> Mention | None:
     said = {
         "noun": None,
         "form": None,
@@ -131,24 +142,24 @@ def _mention(text: str, item: re.Match[str]) -> Mention | None:
     }
     start, end = item.span()
     shown = _SHOWN_AFTER.match(text, end)
-    session = _SESSION.search(text)
     if session and session.start() < end and start < session.end():
         session = None
     if not shown and (_USERS.match(text, end) or (_OF.match(text, end) and not session)):
         return None
     before = text[max(0, start - 60) : start]
     lead = _BEFORE.search(before)
-    first = start - len(lead[0]) if lead else start
+    begins = start - len(lead[0]) if lead else start
     if _NOT_THESE.search(before):
         return None
     noun = bool(said["noun"])
-    back = bool(shown or _PREVIOUS.search(before))
+    answer = _IN_ANSWER.search(text, max(0, start - 60), start)
+    back = bool(shown or answer or _PREVIOUS.search(before))
     if not (noun or back or session) and not _LEAD.fullmatch(text, 0, start):
         return None
-    if noun and item.re is _NUMBERED and _counts(text, item):
+    if item.re is _NUMBERED and (_counts(text, item) if noun else _is_label(text, end)):
         return None
-    spans: list[Span] = [(first, shown.end() if shown else end)]
-    spans += [session.span()] if session else []
+    spans: list[Span] = [(begins, shown.end() if shown else end)]
+    spans += [found.span() for found in (session, answer) if found]
     return Mention(
         spans=tuple(spans),
         places=_places(item),
@@ -161,90 +172,16 @@ def _mention(text: str, item: re.Match[str]) -> Mention | None:
 
 def _counts(text: str, item: re.Match[str]) -> bool:
     """A verb and how many: "file 3 copies", "source 2 volunteers"."""
-    singular = not item["noun"].casefold().endswith("s")
-    many = len(places(item["numbers"])) > 1 if item["numbers"][0].isdigit() else False
-    if item["noun"].casefold() not in {"file", "files", "source", "sources", "document"}:
-        return False
-    follows = re.match(r"\s+([a-z]+)", text[item.end() : item.end() + 40])
-    if follows is None or (singular and follows[1] in _AFTER_NUMBER) or many:
-        return False
-    return follows[1] not in _AFTER_NUMBER
+    if _VERB_BEFORE.search(text, 0, item.start()):
+        return True
+    follows = _NEXT_WORD.match(text, item.end())
+    return bool(follows and follows[1].endswith("s") and follows[1] not in _VERBS)
 
 
-_AFTER_NUMBER = frozenset(
-    [
-        "say",
-        "says",
-        "said",
-        "about",
-        "in",
-        "on",
-        "and",
-        "or",
-        "with",
-        "for",
-        "of",
-        "please",
-        "again",
-        "as",
-        "is",
-        "was",
-        "does",
-        "do",
-        "did",
-        "mention",
-        "mentions",
-        "contain",
-        "contains",
-        "only",
-        "instead",
-        "too",
-        "also",
-        "from",
-        "to",
-        "at",
-        "regarding,",
-        "concerning",
-        "mean",
-        "means",
-        "define",
-        "defines",
-        "state",
-        "states",
-        "cover",
-        "covers",
-        "tell",
-        "tells",
-        "give",
-        "gives",
-        "have",
-        "has",
-        "part",
-        "page",
-        "list",
-        "lists",
-        "fully",
-        "whole",
-        "whether",
-        "how",
-        "what",
-        "when",
-        "who",
-        "the",
-        "that",
-        "which",
-        "you",
-        "we",
-        "i",
-        "it",
-        "but",
-        "then",
-        "now",
-        "against",
-        "versus",
-        "vs",
-    ]
-)
+def _is_label(text: str, end: int) -> bool:
+    """Whether a bare number heads another noun: "the number 2 rule"."""
+    follows = _NEXT_WORD.match(text, end)
+    return bool(follows and follows[1] not in _VERBS)
 
 
 def _places(item: re.Match[str]) -> tuple[int, ...]:
@@ -269,7 +206,7 @@ def _spelled(word: str) -> int:
 def _that(text: str) -> Mention | None:
     for found in _THAT.finditer(text):
         before = text[: found.start()]
-        named, shown = found["named"].strip(), found["shown"]
+        named, shown = _MODIFIER.sub("", found["named"]).strip(), found["shown"]
         if not (found["that"] or shown) or _NOT_THESE.search(before + "the "[:0]):
             continue
         if _ANTECEDENT.search(before) or (not shown and _USERS.match(text, found.end())):
@@ -282,6 +219,6 @@ def _that(text: str) -> Mention | None:
             named=named,
             noun=True,
             back=bool(shown),
-            soft=this,
+            soft=this or bool(named and not shown),
         )
     return None

@@ -1,6 +1,14 @@
 """What a question says of a document's place, before it is known which documents there are."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
+
+_BEFORE_MARK = re.compile(r"\s([,.?!:;])")
+
+MOST = 12
+"""Places that are looked at in one message; more are no sentence."""
 
 Span = tuple[int, int]
 """Start and end in the text."""
@@ -33,6 +41,12 @@ class Mention:
     """All but the places."""
 
 
+def first(patterns: Sequence[re.Pattern[str]], text: str) -> list[re.Match[str]]:
+    """The first `MOST` matches of each pattern in the order of the text, longer ones first."""
+    found = [match for pattern in patterns for match in islice(pattern.finditer(text), MOST)]
+    return sorted(found, key=lambda match: (match.start(), -match.end()))
+
+
 def joined(mentions: list[Mention]) -> Mention | None:
     """All of them as one; None of none. What one of them says holds for all."""
     if not mentions:
@@ -53,4 +67,4 @@ def without(text: str, spans: tuple[Span, ...]) -> str:
     """The text without these stretches, cleaned of the marks that they leave behind."""
     for start, end in sorted(spans, reverse=True):
         text = f"{text[:start]} {text[end:]}"
-    return " ".join(text.split()).lstrip(" ,.;:·").strip()
+    return _BEFORE_MARK.sub(r"\1", " ".join(text.split())).lstrip(" ,.;:·").strip()

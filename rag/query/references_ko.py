@@ -6,7 +6,7 @@ what follows must ask something of a document. "3번 위반하면" and "2번 출
 
 import re
 
-from rag.query.references_found import Mention, Span, joined
+from rag.query.references_found import Mention, Span, first, joined
 from rag.query.references_ko_words import (
     AFTER_NOUN,
     ANSWERED,
@@ -23,24 +23,28 @@ from rag.query.references_ko_words import (
 from rag.query.references_numbers import CIRCLED, COUNTING, SINO, places, spelled
 
 _ORDINAL = (
-    r"(?<![0-9A-Za-z_.제])(?:"
+    r"(?<![0-9A-Za-z_.])(?:제\s?)?(?:"
     r"\d{1,4}\s?번?\s?(?:[~∼〜-]|부터)\s?\d{1,4}\s?번(?:까지)?(?:의)?"
     r"|\d{1,4}(?:\s?[,·&]\s?\d{1,4}){1,5}\s?번(?:\s?[째쨰])?"
     r"|\d{1,4}\s?번(?:\s?[째쨰])?)"
     rf"|[{CIRCLED}](?:\s?번(?:\s?째)?)?|\[\d{{1,3}}\](?:\s?번)?"
     rf"|(?<![가-힣])(?:{COUNTING})\s?번\s?[째쨰재]|(?<![가-힣])(?:첫|둘|셋|넷|다섯|여섯)\s?째"
 )
-_SPELLED = rf"(?<![가-힣])(?:이\s번|(?!이번)(?:{SINO})\s?번)(?!\s?째)"
+_SPELLED = (
+    rf"(?<![가-힣])(?:이\s번|(?!이번)(?:{SINO})\s?번)(?!\s?째)|(?:[Nn]o\.?\s?|"
+    rf"\#\s?)\d{{1,3}}(?:\s?번)?"
+)
 _END = r"(?<![가-힣])(?:(?:맨|제일|가장)\s?)?(?:마지막|끝)(?:\s?번째)?(?:에\s?(?:나온|있는))?"
 _HEAD = r"(?<![가-힣])(?:(?:맨|제일|가장)\s?(?:처음|위|앞|첫\s?번째)|첫)(?:의|에\s?(?:나온|있는))?"
 
 _ITEM = re.compile(
     rf"(?:(?P<ordinal>{_ORDINAL})|(?P<spelled>{_SPELLED})|(?P<end>{_END})|(?P<head>{_HEAD}))"
-    rf"(?:(?:\s?의)?\s?(?:(?P<noun>{NOUN}){AFTER_NOUN}|(?P<kind>{KIND}){AFTER_NOUN}|"
+    rf"(?:(?:\s?의)?(?:(?:로|에)\s(?:{SHOWN_BY}|있는))?\s?(?:(?P<noun>{NOUN}){AFTER_NOUN}|"
+    rf"(?P<kind>{KIND}){AFTER_NOUN}|"
     rf"(?P<form>{FORM})(?={PARTICLE}?{WORD_ENDS})))?",
 )
 _NUMBERED = re.compile(
-    rf"(?<![가-힣])(?P<noun>문서|출처|소스|자료|파일|doc|pdf)\s?"
+    rf"(?<![가-힣])(?P<noun>문서|출처|소스|자료|파일|document|doc|source|file|pdf)\s?"
     rf"(?:\#|No\.?\s?)?(?P<ordinal>\d{{1,3}}\s?번|\d{{1,3}}|[{CIRCLED}]|\[\d{{1,3}}\])"
     rf"(?={PARTICLE}?(?:[^\w가-힣]|$))",
     re.IGNORECASE,
@@ -57,7 +61,7 @@ _BACK = re.compile(
     rf"(?<![가-힣])(?:(?:{TIME})(?:의|에서|에)?|(?:네가|니가|너가|당신이|누라가)|"
     rf"마지막\s?(?=답변|대답))"
     rf"(?:\s?(?:네가|니가|너가|당신이|누라가))?(?:\s?{SHOWN_BY})?(?:\s?{ANSWERED})?"
-    r"(?:\s?(?:것|거)?\s?(?:중에서|중에|중))?(?:\s?(?:그|저))?\s?$"
+    r"(?:\s?(?:것|거)?\s?(?:중에서|중에|중))?(?:\s?(?:그|저))?\s?$|(?<![가-힣])(?:그|저|해당|이)\s$"
 )
 _ANSWER = re.compile(
     rf"(?<![가-힣])(?:(?P<number>(?:{COUNTING})\s?번\s?째|\d{{1,3}}\s?번\s?째|첫|처음|맨\s?처음)\s?"
@@ -68,7 +72,8 @@ _ANSWER = re.compile(
 _SESSION = re.compile(
     r"(?:(?:이번|이|우리)\s?)?(?:(?:세션|대화|채팅)\s?(?:전체|통틀어|내내|전부)|(?:전체|"
     r"모든)\s?(?:세션|대화|채팅)|"
-    r"(?:전체|세션|대화)\s?기준|전체(?=에서\s|\s중)|(?:지금|여태|이제)까지(?:의)?(?:\s?(?:대화|"
+    r"(?:전체|세션|대화)\s?기준|전체(?=에서\s|\s중|\s문서\s중)|(?:이|우리|이번)\s?(?:대화|세션|"
+    r"채팅)(?=에서)|(?:지금|여태|이제)까지(?:의)?(?:\s?(?:대화|"
     r"세션|답변))?|"
     rf"처음부터\s?(?:지금까지|세어|세서|따져))(?:를|"
     rf"을)?(?:\s?통틀어)?(?:\s?기준)?(?:\s?{SHOWN_BY})?"
@@ -77,7 +82,7 @@ _SESSION = re.compile(
 )
 _CUT = re.compile(rf"{PARTICLE}?(?:(?<=[를을로에에서])?{LINK}{WORD_ENDS})?(?![가-힣]),?")
 _NOT_THESE = re.compile(
-    r"\s?(?:이|가|은|는|을|를)?\s?(?:말고|빼고|제외|외에|이외|아니|아닌|대신|없이)"
+    r"\s?(?:이|가|은|는|을|를|만|에서|도)?\s?(?:말고|빼고|제외|외에|이외|아니|아닌|대신|없이)"
 )
 _OTHER = re.compile(
     rf"\W*(?:{_ORDINAL})(?:\s?(?:문서|출처|거|것))?(?:이|가)?\s?(?:말고|대신|아니라|"
@@ -86,13 +91,16 @@ _OTHER = re.compile(
 """What "1번 말고 2번" does not mean."""
 _OTHERS = re.compile(r"나머지")
 _OF_THE_USER = re.compile(
-    r"(?:올린|올렸던|업로드한|업로드했던|첨부한|첨부했던|등록한|추가한|보낸|제출한|"
-    r"작성한)\s?(?:그\s)?$"
+    r"(?<![가-힣])(?:내가\s|제가\s|우리가\s)?(?:올린|올렸던|추가한|보낸|보낼|받은|받을|"
+    r"내야\s?(?:할|하는)|낼|"
+    r"준비할|필요한|갖출|갖춰야\s?(?:할|하는)|(?:업로드|첨부|등록|제출|작성|신청|준비|발급|송부)"
+    r"(?:한|했던|할|하는|해야\s?(?:할|하는)|된|되는|받은|받을))\s?(?:그\s)?$"
 )
+"""Documents that people hand in or get, and no answer showed."""
 _HANDED_IN = re.compile(
-    r"\s?(?:을|를|은|는|의)?\s?(?:제출|업로드|올리|올려|등록|삭제|첨부|보관|보존|작성(?!자|일)|"
-    r"발급|교부|송달|양식|형식|번호|위조|폐기|열람|"
-    r"접수|공증|인증)"
+    r"\s?(?:을|를)?\s?(?:제출|업로드|올리|올려|올렸|번호|"
+    r"(?:등록|삭제|첨부|작성|발급|교부|송달|보관|폐기|접수|공증|인증)\s?"
+    r"(?:하|할|한|해|했|시\s|되|된|방법|이\s?안|가\s?안))"
 )
 _LEAD = re.compile(
     r"\W*(?:(?:그럼|그러면|그렇다면|그리고|근데|그런데|그래서|아니|아|네|예|응|음|또|이제|혹시|"
@@ -114,6 +122,7 @@ _TIMES = re.compile(
     r"(?:은|는|도)\s(?:위반|신청|연장|가능|해야|하여야|받아야|내야|반복|실시|제출|기회|출석|갱신|"
     r"허용|쉬|넘|초과|할\s수|봐)"
 )
+_READ_THERE = re.compile(rf"에서|\s?(?:을|를|만)?\s?(?:{ASKS})")
 _THAT = re.compile(
     rf"(?<![가-힣])(?P<time>(?:{TIME}|네가|니가)(?:의|에서|에)?(?:\s?(?:네가|"
     rf"니가))?(?:\s?{SHOWN_BY})?)?\s?"
@@ -131,22 +140,18 @@ _ANTECEDENT = re.compile(
 
 def find(text: str) -> Mention | None:
     """The reference in Korean words; None where there is none."""
-    found = [_mention(text, group) for group in _groups(text)]
+    session = _SESSION.search(text)
+    found = [_mention(text, group, session) for group in _groups(text)]
     numbered = [one for one in found if one is not None]
     sure = [one for one in numbered if one.noun or one.kind]
-    mention = joined(sure) or joined(numbered[:1])
-    if mention is not None:
-        return mention
-    return _that(text)
+    return joined(sure) or joined(numbered[:1]) or _that(text)
 
 
 def _groups(text: str) -> list[list[re.Match[str]]]:
     """The places named, those together that are joined: "1번과 3번 문서"."""
-    items = [*_SEVERAL.finditer(text), *_NUMBERED.finditer(text), *_ITEM.finditer(text)]
-    items.sort(key=lambda item: (item.start(), -item.end()))
     groups: list[list[re.Match[str]]] = []
     end = -1
-    for item in items:
+    for item in first((_SEVERAL, _NUMBERED, _ITEM), text):
         if item.start() < end:
             continue
         if groups and _joins(text[end : item.start()], groups[-1][-1], item):
@@ -164,7 +169,9 @@ def _joins(between: str, left: re.Match[str], right: re.Match[str]) -> bool:
     return not _said(left)["noun"] and bool(_said(right)["noun"])
 
 
-def _mention(text: str, group: list[re.Match[str]]) -> Mention | None:
+def _mention(
+    text: str, group: list[re.Match[str]], counted: re.Match[str] | None
+) -> Mention | None:
     said = [_said(item) for item in group]
     start, end = group[0].start(), group[-1].end()
     noun = bool(said[-1]["noun"])
@@ -179,18 +186,19 @@ def _mention(text: str, group: list[re.Match[str]]) -> Mention | None:
         return _all_but(text, group, noun=noun)
     if _OF_THE_USER.search(before) or ((noun or said[-1]["form"]) and _HANDED_IN.match(text, end)):
         return None
-    session, answer, back = _session(text, start), _ANSWER.search(before), _BACK.search(before)
+    answer, back = _ANSWER.search(before), _BACK.search(before)
+    session = counted.span() if counted and not counted.start() <= start < counted.end() else None
     pointed = bool(session or answer or back)
     if not noun and not _stands_alone(
         text, (start, end), said[-1], pointed=pointed, many=len(group) > 1
     ):
         return None
-    first = start - len(before)
+    offset = start - len(before)
     spans: list[Span] = [(start, _cut(text, end))]
     spans += [session] if session else []
     if other := _OTHER.search(before):
-        spans.append((first + other.start(), start))
-    spans += [(first + found.start(), start) for found in (answer, back) if found]
+        spans.append((offset + other.start(), start))
+    spans += [(offset + found.start(), start) for found in (answer, back) if found]
     return Mention(
         spans=tuple(spans),
         places=tuple(place for item in group for place in _places(item)),
@@ -232,13 +240,6 @@ def _answer(found: re.Match[str] | None) -> int | None:
         return -2
     number = found["number"].replace("맨", "").strip()
     return 1 if number in {"첫", "처음"} else places(re.sub(r"\s?번.*", "", number))[0]
-
-
-def _session(text: str, start: int) -> Span | None:
-    found = _SESSION.search(text)
-    if found is None or (start < found.end() and start >= found.start()):
-        return None
-    return found.span()
 
 
 def _all_but(text: str, group: list[re.Match[str]], *, noun: bool) -> Mention | None:
@@ -284,15 +285,16 @@ def _that(text: str) -> Mention | None:
         if _OF_THE_USER.search(f"{found['time'] or ''} {named} ") or _OF_THE_USER.search(before):
             continue
         that = (found["that"] or "").strip()
-        material = found["noun"].endswith("자료") and not found["time"]
-        if material:
+        material = found["noun"].startswith("자료") and not found["time"]
+        if material and not _READ_THERE.match(text, found.end()):
             continue
+        modifier = _MODIFIER.fullmatch(named)
         start = found.start() + len(found[0]) - len(found[0].lstrip())
         return Mention(
             spans=((start, _cut(text, found.end())),),
-            named="" if _MODIFIER.fullmatch(named) else named,
+            named="" if modifier else named,
             noun=True,
             back=bool(found["time"]) or that in {"그", "저"},
-            soft=not found["time"] and that not in {"그", "저"},
+            soft=not (found["time"] if modifier is None else found["time"] or that in {"그", "저"}),
         )
     return None

@@ -10,18 +10,19 @@ PARTICLE = (
 )
 """What may follow a noun or a number; not after a blank."""
 NOUN = (
-    r"(?:(?:참고|출처|근거|관련|인용|검색된|찾은|첨부)\s?)?(?:문서|출처|소스|자료|파일|문헌|doc|"
-    r"pdf|PDF)(?:들)?"
+    r"(?:(?:참고|출처|근거|관련|인용|검색된|찾은|첨부)\s?)?(?:(?:문서|출처|소스|자료|파일|"
+    r"문헌)(?:들)?|"
+    r"(?:[Dd]ocument|[Dd]oc|pdf|PDF|[Ff]ile|[Ss]ource)s?(?![A-Za-z]))"
 )
 """What people call a document or source that an answer showed."""
-FORM = r"거|것|건|게|걸|결과|근거|링크"
+FORM = r"거|것|건|게|걸|꺼|껀|껄|결과|근거|링크"
 """What stands for one, and for other things, too."""
 KIND = (
     r"법률|법|규칙|규정|시행령|시행규칙|보고서|보도자료|공고문|공고|통계|매뉴얼|지침|안내서|"
     r"계약서|계획서|논문"
 )
 """Kinds of documents, which may stand for one whose title says so."""
-AFTER_NOUN = rf"(?={PARTICLE}?(?:{WORD_ENDS}|(?:전체|전문|원문)))"
+AFTER_NOUN = rf"(?!\s?(?:코드|구조|형식|양식))(?={PARTICLE}?(?:{WORD_ENDS}|(?:전체|전문|원문)))"
 SHOWN_BY = (
     r"(?:말한|말해\s?준|말씀하신|말씀해\s?주신|보여\s?준|보여\s?주신|알려\s?준|알려\s?주신|찾은|"
     r"찾아\s?준|찾아\s?주신|나온|"
@@ -34,10 +35,11 @@ TIME = r"방금|아까|이전|직전|바로\s?전|조금\s?전|좀\s?전|위|앞
 """When it was."""
 ANSWERED = rf"(?:답변|대답|답|결과|목록|출처)(?:의|에서|에)?(?:\s?{SHOWN_BY})?"
 LINK = (
-    r"(?:\s?(?:참고|참조|활용|이용|인용)(?:해서|하여|해|하고|로)|\s?(?:기준|바탕|근거|기반|토대|"
+    r"(?:\s?(?:참고|참조|활용|이용|인용|확인|검토|열람)(?:해서|하여|해|하고|로)|\s?(?:기준|바탕|"
+    r"근거|기반|토대|"
     r"중심)(?:으로|로)(?:\s?(?:해서|하여|삼아))?|"
     r"\s?(?:따르면|따라|따라서|의하면|근거해서?|근거하여|나온|있는|나와\s?있는|적힌|보면|보고|"
-    r"봐서|읽고)|"
+    r"봐서|읽고|찾아서|열어서|읽어서|살펴보고)|"
     r"\s?(?:안|속|내|중)(?:에서|에)?(?:는)?)"
 )
 """What ties a document to the question, behind its particle."""

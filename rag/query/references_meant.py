@@ -8,7 +8,14 @@ from enum import StrEnum
 from rag.conversation import DocRef
 from rag.query import references_wish
 
+_LONGEST_WISH = 400
+"""Characters; a longer message holds more than a wish."""
 _LETTER = re.compile(r"[^\W_]")
+_EMPTY = re.compile(
+    r"\b(?:what(?:'s)?|how|is|are|was|in|the|a|an|it|of|on|does|do|did|says?|about|and|please|i|to|want|me)\b",
+    re.IGNORECASE,
+)
+"""Words that are nothing to look for; whatever is left of a question must hold more."""
 
 
 class Unclear(StrEnum):
@@ -46,10 +53,12 @@ def asked_back(why: Unclear, candidates: Sequence[DocRef], rest: str) -> Referen
 
 def wanting(made: Reference, text: str) -> Reference:
     """With what is wanted: the document itself, a part of it, or an answer from it."""
+    if len(made.rest) > _LONGEST_WISH:
+        return made
     asked = references_wish.part(made.rest)
     if asked and (not asked[1] or references_wish.shows(asked[1])):
         made = replace(made, whole=True, part=asked[0])
     elif references_wish.shows(made.rest):
         made = replace(made, whole=True)
     made = replace(made, present=made.whole and references_wish.present(text))
-    return made if _LETTER.search(made.rest) else replace(made, rest=text)
+    return made if _LETTER.search(_EMPTY.sub("", made.rest)) else replace(made, rest=text)

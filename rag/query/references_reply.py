@@ -33,12 +33,12 @@ def chosen(text: str, conversation: Conversation, find: Find) -> Reference | Non
         return None
     asked = _asked(conversation)[-1]
     rest = _rest(asked, find)
-    if not found:
+    if not found.documents:
         made = asked_back(Unclear.OUT_OF_RANGE, candidates, rest)
-    elif len(found) > 1 and not references_choice.several(text):
-        made = asked_back(Unclear.AMBIGUOUS, found, rest)
+    elif not found.sure:
+        made = asked_back(Unclear.AMBIGUOUS, found.documents, rest)
     else:
-        made = Reference(found, rest)
+        made = Reference(found.documents, rest)
     return wanting(made, asked)
 
 
@@ -71,6 +71,8 @@ def turned(text: str, conversation: Conversation, session: Session) -> Reference
     anew = part is None and references_wish.present(text) and references_wish.shows(text)
     if part is None and not anew:
         return None
+    if part == references_wish.LAST:
+        part = last.view.parts
     key = last.view.document_id
     found = _version_shown(key, conversation, session)
     if found is None:

@@ -11,14 +11,16 @@ _SHOW = (
     r"있나요|있을까요)|보자|부탁(?:해요?|드려요|드립니다|합니다)|"
     r"줘요?|주세요|보기|열기|열람|출력"
 )
-_ALL = r"전체|전문|원문|본문|통째로|전부|모두|다|처음부터\s?끝까지|그대로|풀텍스트"
+_ALL = r"전체|전문|원문|원본|본문|통째로|전부|모두|다|처음부터\s?끝까지|그대로|풀텍스트"
 _FILLER = (
-    r"좀|한번|한\s?번|다시|바로|먼저|그냥|내용|문서|텍스트|글|현재|최신|지금|새|버전|"
+    r"혹시|그럼|그러면|이제|일단|우선|아|네|좀|한번|한\s?번|다시|바로|먼저|그냥|내용|문서|텍스트|"
+    r"글|현재|최신|지금|새|버전|"
     r"의|을|를|은|으로|로|이|도|만|요"
 )
 _KO_SHOWN = re.compile(rf"(?:(?:{_SHOW}|{_ALL}|{_FILLER})[\s,.!?~]*){{1,10}}")
 _KO_SHOW = re.compile(rf"(?:{_SHOW})[\s.!?~]*$")
-_KO_ALL = re.compile(r"전체|전문|원문|통째|처음부터\s?끝까지|풀텍스트")
+_KO_ALL = re.compile(r"전체|전문|원문|원본|통째|처음부터\s?끝까지|풀텍스트")
+_DOCUMENT = re.compile(r"문서|파일|\b(?:document|doc|file)\b", re.IGNORECASE)
 _KO_TELL = re.compile(
     r"(?:전체|전문|원문)(?:\s?(?:내용|텍스트))?(?:을|를)?\s?(?:좀\s?)?알려\s?(?:줘요?|주세요)\W*"
 )
@@ -54,9 +56,9 @@ _EN_ALL = re.compile(
     re.IGNORECASE,
 )
 _NEXT = re.compile(
-    r"(?:(?:그|이)?\s?(?:다음|뒷|뒤)(?:\s?(?:부분|쪽|페이지|파트|내용))?(?:은|을|를|으로|"
+    r"(?:(?:그|이)?\s?(?:다음|뒷|뒤)(?:\s?(?:부분|쪽|페이지|파트|내용|거|것|장))?(?:은|을|를|으로|"
     r"도)?(?:요)?|계속(?:해서)?|이어서|더|"
-    r"next(?:\s+(?:part|page|one))?|continue|go\s+on|more|keep\s+going)"
+    r"next(?:\s+(?:part|page|one))?|continue(?:\s+reading)?|go\s+on|more|keep\s+going)"
     rf"(?:\s?(?:계속|이어서|더|좀))?(?:\s?(?:{_SHOW}|요|해\s?줘요?|해\s?주세요|please))?\W*",
     re.IGNORECASE,
 )
@@ -122,8 +124,8 @@ def turned(text: str, at: int) -> int | None:
 
 
 def speaks_of_whole(text: str) -> bool:
-    """Whether a whole text is spoken of at all."""
-    return bool(_KO_ALL.search(text) or _EN_ALL.search(text))
+    """Whether a document or its whole text is spoken of at all."""
+    return bool(_KO_ALL.search(text) or _EN_ALL.search(text) or _DOCUMENT.search(text))
 
 
 def only_wishes(rest: str) -> bool:
