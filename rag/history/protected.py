@@ -77,24 +77,43 @@ def items(own: Iterable[str], others: Iterable[str], terms: Sequence[str]) -> li
 
 def holds(summary: str, item: Item) -> bool:
     """True when the summary tells the item."""
-    if not item.grave:
-        return bool(re.search(rf"(?<![\d.]){re.escape(_loose(item.key))}", _loose(summary)))
-    if item.key.casefold() not in summary.casefold():
-        return False
-    wanted = tokenize.terms(item.text).keys()
-    return len(wanted & tokenize.terms(summary).keys()) >= HELD * len(wanted)
+    return _Told(summary).holds(item)
 
 
 def put_back(summary: str, found: Sequence[Item], language: str) -> str:
     """The summary, followed by those of `found` that it does not tell, within `KEPT` characters."""
+    told = _Told(summary)
     kept: list[str] = []
+    room = KEPT
     for item in found:
-        told = "\n".join([summary, *kept])
-        if len(told) - len(summary) + len(item.line) < KEPT and not holds(told, item):
+        if len(item.line) < room and not told.holds(item):
             kept.append(item.line)
+            told.add(item.line)
+            room -= len(item.line) + 1
     if not kept:
         return summary
     return "\n".join([summary, prompts.text("protected", language), *kept]).strip()
+
+
+class _Told:
+    """What a summary tells, read once."""
+
+    def __init__(self, text: str) -> None:
+        self._plain, self._loose, self._terms = "", "", set[str]()
+        self.add(text)
+
+    def add(self, text: str) -> None:
+        self._plain += f"\n{text.casefold()}"
+        self._loose += f"\n{_loose(text)}"
+        self._terms |= tokenize.terms(text).keys()
+
+    def holds(self, item: Item) -> bool:
+        if not item.grave:
+            return bool(re.search(rf"(?<![\d.]){re.escape(_loose(item.key))}", self._loose))
+        if item.key.casefold() not in self._plain:
+            return False
+        wanted = tokenize.terms(item.text).keys()
+        return len(wanted & self._terms) >= HELD * len(wanted)
 
 
 def split(text: str) -> tuple[str, list[str], list[str]]:

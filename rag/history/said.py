@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rag import prompts, sentences, tokenize
 from rag.conversation import Turn
 from rag.history import protected
+from rag.morphemes import Morpheme
 from rag.neutral import neutralise
 
 LINE = 160
@@ -57,7 +58,7 @@ def entities(text: str) -> list[str]:
     found = [match.group() for match in protected.FIGURE.finditer(text)]
     found += [match[1] for match in _QUOTED.finditer(text)]
     found += [match.group() for match in _NAME.finditer(text)]
-    found += [item.form for item in tokenize.morphemes_of(text) or () if item.tag == "NNP"]
+    found += _korean_names(text)
     return list(dict.fromkeys(item.strip() for item in found))
 
 
@@ -66,19 +67,38 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: max(0, length - 1)].rstrip() + "…"
 
 
+def _korean_names(text: str) -> list[str]:
+    """Nouns written together of which one is a name: the analyser cuts names that it has not."""
+    groups: list[list[Morpheme]] = []
+    for item in tokenize.morphemes_of(text) or ():
+        if not item.tag.startswith("NN"):
+            continue
+        if groups and groups[-1][-1].end == item.start:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    named = [group for group in groups if any(item.tag == "NNP" for item in group)]
+    return ["".join(item.form for item in group) for group in named]
+
+
 def _subject(asked: str, room: int) -> str:
     """The question in `room` characters; names and figures that are cut away follow in brackets."""
     if len(asked) <= room:
         return asked
     parts = sentences.split(asked)
     best = max(parts, key=lambda part: (len(entities(part)), part.endswith("?")), default=asked)
-    lost = [item for item in entities(asked) if item not in cut(best, room // 2)]
+    every = entities(asked)
+    ends = (cut(best, room // 2), f"…{best[-(room // 2) :].lstrip()}")
+    shown = max(ends, key=lambda end: sum(item in end for item in every))
+    lost = [item for item in every if item not in shown]
     kept: list[str] = []
     for item in lost:
         if sum(len(one) + 2 for one in [*kept, item]) <= room // 2:
             kept.append(item)
     held = f" ({', '.join(kept)})" if kept else ""
-    return cut(best, room - len(held)) + held
+    if shown == ends[0]:
+        shown = cut(best, room - len(held))
+    return shown + held
 
 
 def _telling(asked: str, said: str) -> str:

@@ -1,0 +1,204 @@
+"""What is kept of a turn: its line, terms, vector, and the running summary."""
+
+from uuid import uuid4
+
+import pytest
+
+from rag import prompts
+from rag.config import ContextRules
+from rag.conversation import DocRef, RunningSummary, Turn
+from rag.errors import LLMUnreachable
+from rag.history import protected, said
+from rag.history.note import EXTRACTIVE, RUNNING, note, to_fold
+from rag.llms.light import Light
+from rag.types import Piece
+from tests.rag.worlds import LetterEmbedder, ScriptedLLM
+
+RULES = ContextRules()
+
+
+def light(*pieces):
+    return Light(ScriptedLLM(*(Piece(one) if isinstance(one, str) else one for one in pieces)))
+
+
+def talk(count, said_at=None):
+    """Turns on an everyday subject; `said_at` maps numbers to what the user said instead."""
+    asked = said_at or {}
+    return [
+        Turn(
+            n,
+            asked.get(n, f"전자조달 시스템의 {n}번 화면은 어디에 쓰나요?"),
+            f"{n}번 화면은 입찰 공고를 등록하고 고치는 데 씁니다. [1]",
+        )
+        for n in range(1, count + 1)
+    ]
+
+
+async def noted(turn, earlier=(), running=None, *, model=None, embedder=None, rules=RULES):
+    return await note(
+        turn, earlier, running, light=model, embedder=embedder or LetterEmbedder(), rules=rules
+    )
+
+
+async def folded(turns, *, model=None, rules=RULES, running=None):
+    """The running summary after every one of the turns was noted in its order."""
+    for turn in turns:
+        due = to_fold(turn.number, running, rules)
+        earlier = [one for one in turns if one.number in due]
+        running = (await noted(turn, earlier, running, model=model, rules=rules)).running
+    return running
+
+
+async def test_the_light_model_writes_the_line():
+    kept = await noted(
+        Turn(1, "예산은?", "예산은 3억 원입니다."), model=light("예산 3억 원을\n확인함")
+    )
+    assert (kept.summary, kept.model) == ("예산 3억 원을 확인함", "scripted")
+
+
+async def test_the_light_model_reads_no_more_of_an_answer_than_its_first_500_characters():
+    model = light("한 줄")
+    await noted(Turn(1, "질문", "가" * 499 + "나다라"), model=model)
+    assert "나" in model.llm.last
+    assert "다" not in model.llm.last
+
+
+@pytest.mark.parametrize("reply", [LLMUnreachable("gone"), "", "  \n "])
+async def test_without_a_usable_reply_the_line_is_taken_from_the_turn(reply):
+    kept = await noted(Turn(1, "예산은 얼마인가요?", "예산은 3억 원입니다."), model=light(reply))
+    assert (kept.summary, kept.model) == ("예산은 얼마인가요? → 예산은 3억 원입니다.", EXTRACTIVE)
+
+
+async def test_a_line_is_one_line_of_at_most_160_characters():
+    long = Turn(1, "물음\n" * 200, "답입니다.\n" * 300)
+    assert (await noted(long)).summary.isprintable()
+    assert len((await noted(long)).summary) <= 160
+    assert len((await noted(long, model=light("길다 " * 200))).summary) <= 160
+
+
+def test_names_and_figures_of_a_long_question_stay_in_its_line():
+    filler = "그리고 여러 가지 사정을 함께 살펴보아야 하는데 "
+    turn = Turn(
+        1,
+        f"{filler * 4}담당자 김민수가 2026년 3월 15일까지 A-1023 계약을 확인하나요?",
+        "네, 그렇습니다.",
+    )
+    line = said.line(turn)
+    assert all(part in line for part in ("김민수", "2026년 3월 15일", "A-1023"))
+
+
+def test_the_line_takes_the_sentence_that_answers():
+    answer = "조달청이 공고하였습니다. 이 사업의 예산은 3억 원입니다. 문의는 누리집에서 받습니다."
+    assert said.line(Turn(1, "사업 예산은 얼마야?", answer)).endswith(
+        "이 사업의 예산은 3억 원입니다."
+    )
+
+
+def test_what_the_product_says_of_itself_is_not_part_of_a_turn():
+    own = prompts.text("plain_no_model", "ko")
+    assert said.line(Turn(1, "우리 담당자는 김민수야", own)) == "우리 담당자는 김민수야"
+    assert said.answer(Turn(1, "", "보증금은 5%입니다. [1]")) == "보증금은 5%입니다."
+
+
+async def test_terms_are_those_of_question_answer_and_titles():
+    ref = DocRef(1, uuid4(), "복무규정 편람", "a.pdf")
+    kept = await noted(Turn(1, "휴가는?", "연가는 15일입니다.", doc_refs=(ref,)))
+    assert {"휴가", "연가", "복무"} <= kept.terms.keys()
+
+
+async def test_only_a_language_that_the_embedder_knows_gets_a_vector():
+    embedder = LetterEmbedder()
+    english = await noted(Turn(1, "What is the budget?", "It is 3 million."), embedder=embedder)
+    korean = await noted(Turn(1, "예산은?", "3억 원입니다."), embedder=embedder)
+    assert (len(english.vector), english.embedding) == (64, "letters")
+    assert (korean.vector, korean.embedding) == (None, "")
+
+
+async def test_a_failing_embedder_costs_the_vector_only():
+    embedder = LetterEmbedder()
+    embedder.failing = True
+    kept = await noted(Turn(1, "What is the budget?", "It is 3 million."), embedder=embedder)
+    assert (kept.vector, kept.embedding) == (None, "")
+    assert kept.summary
+
+
+async def test_nothing_is_folded_up_to_the_tenth_turn():
+    assert await folded(talk(10)) is None
+
+
+async def test_from_the_eleventh_on_all_but_the_last_five_are_folded():
+    assert (await folded(talk(11))).through == 6
+    assert (await folded(talk(14))).through == 9
+
+
+async def test_turns_that_were_folded_are_not_folded_again():
+    running = RunningSummary("지금까지의 요약", 6, EXTRACTIVE)
+    assert to_fold(12, running, RULES) == range(7, 8)
+    model = light("새 요약")
+    kept = await noted(talk(12)[-1], talk(12), running, model=model)
+    assert "지금까지의 요약" in model.llm.last
+    assert "Q7:" in model.llm.last
+    assert "Q6:" not in model.llm.last
+    assert kept.running == RunningSummary("새 요약", 7, "scripted")
+
+
+async def test_a_running_summary_without_a_model_stays_bounded_and_keeps_the_latest():
+    running = await folded(talk(80))
+    body, _, _ = protected.split(running.text)
+    assert len(body) <= RUNNING
+    assert "75번 화면" in body
+    assert running.model == EXTRACTIVE
+
+
+async def test_many_turns_at_once_are_folded_in_batches():
+    model = light("요약")
+    turns = talk(50)
+    kept = await noted(turns[-1], turns[:-1], None, model=model)
+    assert kept.running.through == 45
+    assert max(len(asked[-1].content) for asked in model.llm.asked) < 30_000
+    assert len(model.llm.asked) == 1 + 3
+
+
+@pytest.mark.parametrize("reply", [LLMUnreachable("gone"), ""])
+async def test_a_failing_light_model_folds_from_the_lines(reply):
+    running = await folded(talk(12), model=light(reply))
+    assert (running.through, running.model) == (7, EXTRACTIVE)
+    assert "7번 화면" in running.text
+
+
+PROTECTED = {
+    1: "환자는 페니실린 알레르기가 있어",
+    2: "메트포르민 500mg을 하루 두 번 복용하고 있어",
+    3: "예산은 1억 2천만 원이야",
+    4: "마감은 2026년 3월 15일이야",
+    5: "계약 코드는 A-1023-77이야",
+}
+
+
+@pytest.mark.parametrize("number", PROTECTED)
+async def test_what_a_model_drops_is_put_back(number):
+    running = await folded(talk(12, PROTECTED), model=light("화면의 쓰임을 물었다."))
+    assert running.text.startswith("화면의 쓰임을 물었다.\n꼭 지킬 내용:")
+    assert PROTECTED[number] in running.text
+
+
+async def test_what_a_model_kept_is_not_said_twice():
+    kept = "환자는 페니실린 알레르기가 있어 주의한다. 예산은 1억2천만원이다."
+    running = await folded(talk(12, {1: PROTECTED[1], 3: PROTECTED[3]}), model=light(kept))
+    assert "꼭 지킬 내용" not in running.text
+
+
+@pytest.mark.parametrize("model", [None, "짧은 요약"])
+async def test_protected_words_of_the_first_turns_last_for_two_hundred_turns(model):
+    turns = talk(200, PROTECTED)
+    running = await folded(turns, model=light(model) if model else None)
+    assert all(text in running.text for text in PROTECTED.values())
+    assert len(running.text) <= RUNNING + protected.KEPT + 20
+
+
+async def test_the_settings_name_what_is_protected():
+    rules = ContextRules(protected_terms=("비밀번호 규칙",))
+    turns = talk(12, {1: "비밀번호 규칙은 열두 글자야", 2: PROTECTED[1]})
+    running = await folded(turns, model=light("요약"), rules=rules)
+    assert "비밀번호 규칙은 열두 글자야" in running.text
+    assert "페니실린" not in running.text
