@@ -98,7 +98,7 @@ def test_the_words_searched_for_can_be_edited_into_the_next_question(page):
 
 def test_the_next_question_can_leave_the_remembered_documents(page, talker_with_files):
     ask_of_the_filter(page)
-    expect(page.locator("#memory-names")).to_contain_text(MANUAL_TITLE)
+    expect(page.locator("#memory-name")).to_contain_text(MANUAL_TITLE)
     new = page.locator(f"{MEMORY} [data-topic=new]")
     new.focus()
     page.keyboard.press("Enter")
@@ -235,7 +235,7 @@ def test_a_conversation_fits_a_phone(windows, talker_with_files):
     boxes = [topics.nth(number).bounding_box() for number in range(3)]
     assert len({box["y"] for box in boxes}) == 1
     assert boxes[-1]["x"] + boxes[-1]["width"] <= PHONE["width"]
-    assert page.locator("#memory-names").bounding_box()["width"] >= 40
+    assert page.locator("#memory-name").bounding_box()["width"] >= 40
     ask(page, "그건 물로 씻어도 돼?")
     answer(page, 1).locator(CHIP).tap()
     expect(page.locator(".scope-menu [data-topic=new]")).to_be_in_viewport()

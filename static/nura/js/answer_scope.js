@@ -41,12 +41,13 @@ export function scopeWords(message, hooks) {
   return has(key) ? tn(key, scope.document_ids.length) : "";
 }
 
-/** "in document 1", as the answer before numbered them; how many, where it did not show all of them. */
+/** "in document 1", as the answer before numbered them; what it is called or how many, where it did not show them. */
 function slotWords(message, hooks) {
   const ids = message.scope.document_ids;
   const shown = hooks.before(message).findLast((one) => one.sources?.length)?.sources ?? [];
   const slots = ids.map((id) => shown.find((source) => source.document_id === id)?.slot);
-  if (!slots.every(Boolean)) return tn("scope.slot", ids.length);
+  const name = ids.length === 1 ? hooks.titleOf(ids[0]) : "";
+  if (!slots.every(Boolean)) return name ? t("scope.slot_named", { name }) : tn("scope.slot", ids.length);
   const numbers = slots.map((slot) => t("scope.slot_number", { slot }));
   return t("scope.slots", { slots: numbers.join(", ") });
 }

@@ -67,9 +67,9 @@ export class Memory extends EventTarget {
   show() {
     const [first, ...others] = this.documents.map((document) => document.title);
     this.root.hidden = this.covered || !first;
-    const names = byId("memory-names");
-    names.textContent = others.length ? tn("names.more", others.length, { name: first }) : (first ?? "");
-    names.title = [first, ...others].filter(Boolean).join("\n");
+    byId("memory-name").textContent = first ?? "";
+    byId("memory-rest").textContent = others.length ? tn("names.others", others.length) : "";
+    byId("memory-what").title = [first, ...others].filter(Boolean).join("\n");
     for (const button of this.buttons) button.setAttribute("aria-pressed", String(button.dataset.topic === this.topic));
   }
 }

@@ -60,8 +60,8 @@ export function partBar(message, hooks) {
     "nav",
     { class: "part-bar", "aria-label": name || t("mode.document") },
     el("span", { class: "part-of", text: t("part.of", view) }),
-    el("span", { class: "part-steps" }, view.parts > 1 ? [go("previous", "chevron-left"), go("next", "chevron-right")] : null),
     opener(message, hooks),
+    view.parts > 1 ? el("span", { class: "part-steps" }, go("previous", "chevron-left"), go("next", "chevron-right")) : null,
   );
 }
 
