@@ -6,7 +6,7 @@ from typing import Any
 
 _KNOWN: tuple[tuple[str, str], ...] = (
     (r"gpt-?oss", "gpt-oss"),
-    (r"gpt-?(?:4o|4\.1|4\.5|5)|chatgpt-4o|o[134](?![\w.])", "o200k_base"),
+    (r"gpt-?(?:4o|4\.1|4\.5|5)|chatgpt-4o|^o[134](?![\w.])", "o200k_base"),
     (r"gpt-?(?:4|3\.5)(?![\d.])", "cl100k_base"),
     (r"distill-qwen|qwen-?(?:2(?:\.5)?|3)(?!\.?\d)|qwq", "qwen3"),
     (r"distill-llama|llama-?3", "llama3"),
@@ -31,7 +31,7 @@ def of_model(model: str) -> str:
     """The vocabulary of a model by its name, as "Qwen/Qwen2.5-7B"; empty: not known."""
     name = model.casefold().rpartition("/")[2]
     for pattern, vocabulary in _KNOWN:
-        if re.search(rf"(?<![a-z0-9]){pattern}", name):
+        if re.search(rf"(?<![a-z0-9])(?:{pattern})", name):
             return vocabulary
     return ""
 
