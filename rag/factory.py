@@ -15,13 +15,21 @@ from rag.generation.extractive import ExtractiveAnswerer
 from rag.generation.general import PlainAnswerer
 from rag.generation.prompted import PromptedAnswerer
 from rag.history import note
+from rag.history.look_back import LookBack
 from rag.history.memory import MemoryHistory
 from rag.history.note import Noted
 from rag.llms.light import Light
-from rag.llms.light import Light
 from rag.llms.openai import OpenAILLM
 from rag.pipeline import Pipeline
-from rag.ports import LLM, Embedder, GenerationOptions, HistoryStore, PassageStore, Reranker
+from rag.ports import (
+    LLM,
+    Embedder,
+    GenerationOptions,
+    HistoryStore,
+    PassageStore,
+    Reranker,
+    ToolCaller,
+)
 from rag.query import understand
 from rag.question import Question
 from rag.rerankers.cross_encoder import CrossEncoderReranker
@@ -59,10 +67,17 @@ class Engine:
         self.searcher = Searcher(
             config, self.embedder, reranker or _reranker(config.reranker_model)
         )
-        documents, general = _answerers(config, llm or _llm(config.llm))
-        self.light = _light(_llm(config.light_llm))
-        self.light = light or _light(config.light_llm)
-        self.pipeline = Pipeline(config, self.searcher, documents, general, self.light)
+        model = llm or _llm(config.llm)
+        documents, general = _answerers(config, model)
+        self.light = light or _light(_llm(config.light_llm))
+        look_back = LookBack(
+            self.searcher,
+            config.context,
+            self.light,
+            caller=model if isinstance(model, ToolCaller) else None,
+            windowed=model is not None,
+        )
+        self.pipeline = Pipeline(config, self.searcher, documents, general, look_back, self.light)
 
     def warm(self) -> None:
         """Load the morphological analyser and the embedder now. Raises `EmbedderFailed`."""
@@ -186,11 +201,6 @@ def _llm(endpoint: Endpoint | None) -> LLM | None:
 
 def _light(llm: LLM | None) -> Light | None:
     return Light(llm) if llm else None
-
-
-def _light(endpoint: Endpoint | None) -> Light | None:
-    model = _llm(endpoint)
-    return Light(model) if model else None
 
 
 def _answerers(config: RagConfig, llm: LLM | None) -> tuple[Answerer, Answerer]:

@@ -18,6 +18,7 @@ from rag.generation import fixed
 from rag.generation.brief import Answerer, Brief
 from rag.generation.fixed import FixedAnswer
 from rag.grounding import MarkerFilter
+from rag.history.look_back import LookBack
 from rag.history.window import window
 from rag.llms.light import Light
 from rag.ports import HistoryStore, PassageStore
@@ -27,7 +28,7 @@ from rag.question import Question
 from rag.retrieval import snapshot
 from rag.retrieval.plan import Asked
 from rag.searching import Searcher
-from rag.types import QuestionType, Retrieval, Usage
+from rag.types import QuestionType, Retrieval, Role, Usage
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class Pipeline:
     searcher: Searcher
     documents_answerer: Answerer
     general_answerer: Answerer
+    look_back: LookBack
     light: Light | None = None
 
     async def answer(
@@ -59,7 +61,7 @@ class Pipeline:
             await self._retrieve(work, store)
         for status in tracing.statuses(work.trace):
             yield status
-        await self._recall(work, history)
+        await self._recall(work, history, store)
         async with aclosing(self._write(work)) as events:
             async for event in events:
                 yield event
@@ -131,12 +133,26 @@ class Pipeline:
             work.hits = (*work.hits, *kept)
             work.notices = (*work.notices, "notice_gone")
 
-    async def _recall(self, work: Progress, history: HistoryStore) -> None:
-        begun = time.perf_counter()
-        older = work.question.conversation.total - len(work.window) // 2
-        if work.kind is QuestionType.SMALLTALK or older <= 0:
+    async def _recall(self, work: Progress, history: HistoryStore, store: PassageStore) -> None:
+        """What older turns hold on the question; a store that fails is gone on without."""
+        if work.kind is QuestionType.SMALLTALK:
             return
-        work.took("recall", begun)
+        begun = time.perf_counter()
+        asked = work.understood.verdict.rest or work.question.text
+        pairs = sum(message.role is Role.USER for message in work.window)
+        total = work.question.conversation.total
+        try:
+            found = await self.look_back.look(asked, total, pairs, history, store)
+        except Exception as error:
+            log.warning("older turns could not be read", exc_info=error)
+            work.trace["history_failure"] = type(error).__name__
+            return
+        finally:
+            work.took("recall", begun)
+        work.recalled, work.findings = found.turns, found.findings
+        work.trace |= found.trace
+        if found.answers and not self.look_back.windowed:
+            work.hits = ()  # it asks for what was said, and nobody reads both
 
     async def _write(self, work: Progress) -> AsyncGenerator[Event, None]:
         answerer = self.documents_answerer if work.hits else self.general_answerer

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from rag.conversation import DocRef, Turn, TurnLine
@@ -33,6 +33,7 @@ class LLM(Protocol):
         ...
 
 
+@runtime_checkable
 class ToolCaller(Protocol):
     """A chat model that can call tools. Raises `rag.errors.LLMError` and nothing else."""
 

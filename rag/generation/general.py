@@ -1,5 +1,6 @@
 """General conversation without a model: greetings and help, and an honest sentence for the rest."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
 
@@ -7,6 +8,7 @@ from rag import prompts
 from rag.config import ContextRules
 from rag.context.assemble import measure
 from rag.context.tokens import counter
+from rag.generation import recalled
 from rag.generation.brief import Assembled, Brief
 from rag.types import Piece
 
@@ -29,9 +31,14 @@ class PlainAnswerer:
 
     async def stream(self, brief: Brief) -> AsyncGenerator[Piece, None]:
         """The fitting sentence, word by word."""
-        for piece in re.findall(r"\S+\s*", prompts.text(_which(brief), brief.language)):
+        for piece in re.findall(r"\S+\s*", await asyncio.to_thread(_text, brief)):
             yield Piece(text=piece)
         yield Piece(finish_reason="stop")
+
+
+def _text(brief: Brief) -> str:
+    said = recalled.answer(brief.question, brief.recalled, brief.language) if brief.recalled else ""
+    return said or prompts.text(_which(brief), brief.language)
 
 
 def _which(brief: Brief) -> str:
