@@ -22,16 +22,19 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class NotingEngine:
     """Notes what a test tells it to, and keeps what it was asked for."""
 
-    def __init__(self, running=None, fails=None):
+    def __init__(self, running=None, fails=None, meanwhile=()):
         self.running = running
         self.fails = fails
+        self.meanwhile = list(meanwhile)
         self.asked = []
 
     async def note(self, turn, earlier, running):
         self.asked.append((turn, tuple(earlier), running))
         if self.fails:
             raise self.fails
-        model = "light-model"
+        model = "light-model" if len(self.asked) == 1 else "another-model"
+        while self.meanwhile:
+            await self.meanwhile.pop()()
         folded = self.running or running
         return Noted(f"요약 {turn.number}", model, {"휴가": 2}, (0.5, 0.25), "model-a", folded)
 
@@ -82,15 +85,10 @@ def test_a_turn_is_noted_once(owner, plug):
 
 
 def test_who_is_second_changes_nothing(owner, plug):
-    engine = plug()
     turn = say(owner, "휴가는?")
-
-    async def both():
-        await asyncio.gather(notes.write(turn.pk), notes.write(turn.pk))
-
-    asyncio.run(both())
-    turn.refresh_from_db()
-    assert (len(engine.asked), turn.summary) == (2, "요약 1")
+    engine = plug(meanwhile=[lambda: notes.write(turn.pk)])
+    note(turn)
+    assert (len(engine.asked), turn.summary_model) == (2, "another-model")
 
 
 def test_older_turns_of_the_branch_are_handed_over_to_be_folded(owner, plug):
@@ -156,8 +154,9 @@ def test_a_broker_that_is_away_does_not_matter(owner, monkeypatch):
     assert Turn.objects.get(pk=turn.pk).summarised_at is None
 
 
-def test_a_worker_notes_turns_by_itself(owner, answers_worker):
+def test_a_worker_notes_turns_by_itself(owner, request):
     turn = say(owner, "연차 휴가는 며칠인가요?", make_document(owner), content="15일입니다.")
+    request.getfixturevalue("answers_worker")
     wait_until(lambda: Turn.objects.unsummarised().count() == 0)
     turn.refresh_from_db()
     assert "휴가" in turn.summary
