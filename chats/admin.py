@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from unfold.admin import ModelAdmin, TabularInline
 
-from chats.models import Category, Chat, Message, Run
+from chats.models import Category, Chat, Message, Run, Turn
 
 PREVIEW_CHARACTERS = 80
 
@@ -64,6 +64,30 @@ class MessageInline(ReadOnly, TabularInline):  # type: ignore[misc]
         return Truncator(message.content).chars(PREVIEW_CHARACTERS)
 
 
+class TurnInline(ReadOnly, TabularInline):  # type: ignore[misc]
+    """The turn store of a chat, all branches."""
+
+    model = Turn
+    fields = ("number", "ts", "question", "summary", "question_type", "mode", "documents")
+    readonly_fields = fields
+    extra = 0
+    per_page = 20
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Turn]:
+        """Without what only searches read."""
+        return super().get_queryset(request).defer("terms", "vector")  # type: ignore[no-any-return]
+
+    @admin.display(description=_("question"))
+    def question(self, turn: Turn) -> str:
+        """The first words."""
+        return Truncator(turn.user_text).chars(PREVIEW_CHARACTERS)
+
+    @admin.display(description=_("documents"))
+    def documents(self, turn: Turn) -> str:
+        """What the answer showed, by slot."""
+        return ", ".join(f"{ref['slot']}. {ref['title']}" for ref in turn.doc_refs) or "-"
+
+
 @admin.register(Chat)
 class ChatAdmin(ModelAdmin):  # type: ignore[misc]
     """Chats of all users, with those that their users deleted."""
@@ -75,7 +99,7 @@ class ChatAdmin(ModelAdmin):  # type: ignore[misc]
     fields = ("title", "owner", "category", "history_pairs", "deleted_at", "created_at")
     readonly_fields = ("owner", "category", "deleted_at", "created_at")
     actions = ("restore",)
-    inlines = (MessageInline,)
+    inlines = (MessageInline, TurnInline)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Chats begin with a question."""
