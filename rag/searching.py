@@ -85,6 +85,7 @@ def _asked(made: Plan, legs: Legs) -> gate.Question:
         terms=sum(weight >= 1 for weight in legs.terms.values()),
         dense_weight=legs.weight,
         scope=made.scope,
+        lacking=made.background_weight,
     )
 
 

@@ -232,6 +232,8 @@ class Plan:
     """Lexical terms of the conversation and what they weigh beside the question's own."""
     own_words: str = ""
     """What is embedded of a question that was completed; empty: `standalone_query`."""
+    completed: str = ""
+    """The question as it stands alone, for who reads it closely; empty: `standalone_query`."""
     background: str = ""
     """What was said before, embedded beside the question."""
     background_weight: float = 0.0

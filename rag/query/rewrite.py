@@ -1,14 +1,14 @@
 """From a follow-up to a question that stands alone: what it lacks is carried over."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rag import surface, tokenize
 from rag.conversation import Conversation, Turn
 from rag.query import topic
 from rag.query.classify import Verdict
-from rag.query.topic import Word
+from rag.query.topic import Said, Word
 
 CHARACTERS = 2000
 """Of a message that are read; longer ones are pasted texts and lack nothing."""
@@ -53,30 +53,30 @@ class Standalone:
 
 def standalone(text: str, conversation: Conversation, verdict: Verdict) -> Standalone:
     """The question with what it lacks from the conversation; as it is, unless it follows."""
-    turns = topic.turns(conversation) if verdict.follows else ()
+    turns = topic.before(conversation) if verdict.follows else ()
     if not turns or len(text) > CHARACTERS:
         return Standalone(text)
-    own = topic.words(text)
-    carried = topic.carried(own, turns)
-    lacks = topic.refers(text) or len(own) < ENOUGH
-    share = _share(text, own)
+    own = topic.read(text, topic.titles(conversation))
+    said = [question for _, question in turns]
+    carried = topic.carried(own, said)
+    lacks = own.refers or len(own.words) < ENOUGH
+    share = _share(own)
     return Standalone(
         text=_joined(text, carried) if lacks else text,
-        context=_context(text, own, carried, turns, share),
+        context=_context(own, carried, said, share),
         by="terms",
         own_words=text,
-        background=_background(turns[-1]),
+        background=_background(turns[-1][0]),
         weight=share,
     )
 
 
-def _share(text: str, own: list[Word]) -> float:
+def _share(own: Said) -> float:
     """What the conversation weighs beside the question, 0..1: the more, the less it says itself."""
-    said = sum(word.weight for word in own)
-    return min(1.0, LEAST + REFERS * topic.refers(text) + FEW / max(1.0, said))
+    return min(1.0, LEAST + REFERS * own.refers + FEW / max(1.0, own.weight))
 
 
-def _joined(text: str, carried: list[Word]) -> str:
+def _joined(text: str, carried: Sequence[Word]) -> str:
     """The words carried over, and the question behind them without the words that point back."""
     if not carried:
         return text
@@ -88,21 +88,33 @@ def _joined(text: str, carried: list[Word]) -> str:
 
 
 def _context(
-    text: str, own: list[Word], carried: list[Word], turns: tuple[Turn, ...], share: float
+    own: Said, carried: Sequence[Word], turns: Sequence[Said], share: float
 ) -> dict[str, float]:
-    """The terms of the turns, all of them together weighing `share` of the question's own."""
-    asked = tokenize.query_terms(text)
+    """The terms of the turns, all of them together weighing `share` of the question's own.
+
+    Where the question names nothing at all, the words carried over weigh as if it had said them.
+    """
+    asked = tokenize.query_terms(own.text)
     mass = share * sum(asked.values())
     weights: dict[str, float] = {}
     for age, turn in enumerate(reversed(turns)):
-        found = tokenize.query_terms(turn.user_text[:CHARACTERS])
+        found = _terms(turn)
         total = sum(found.values()) or 1.0
         for term, weight in found.items():
             weights[term] = weights.get(term, 0.0) + mass * ELDER**age * weight / total
-    best = sorted(weights, key=lambda term: -weights[term])
+    shown = {term for word in carried if not word.document for term in word.terms}
+    best = sorted(weights, key=lambda term: (term not in shown, -weights[term]))
     kept = [term for term in best if term not in asked][:MOST_TERMS]
-    needed = {term for word in carried for term in word.terms} if not own else set()
+    needed = shown if not own.words else ()
     return {term: 1.0 if term in needed else min(0.99, weights[term]) for term in kept}
+
+
+def _terms(said: Said) -> dict[str, float]:
+    """The terms of a question but for the names of documents: all of their passages bear them."""
+    names = {term for word in said.words if word.document for term in word.terms}
+    found = tokenize.query_terms(said.text)
+    rest = {term: weight for term, weight in found.items() if term not in names}
+    return rest or found
 
 
 def _background(last: Turn) -> str:

@@ -2,13 +2,13 @@
 
 import functools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rag import particles, stems, surface, tokenize
 from rag.conversation import Conversation, Turn
 from rag.morphemes import Morpheme
-from rag.query import anaphora, laws
+from rag.query import anaphora, filters, laws
 from rag.query.kinds import is_smalltalk
 from rag.query.spoken import spoken
 from rag.types import QuestionType
@@ -20,11 +20,13 @@ CHARACTERS = 600
 """Of an earlier question."""
 MOST = 6
 """Words that are carried over."""
+TITLES = 8
+"""Of the documents of earlier answers, that may stand in a question."""
 SIDE = 0.5
 """What a word that names a side of something ("기한") says beside one that names the thing."""
 
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR", "SL", "SH"))
-_PARTS = _NOUNS | {"NNB", "SN", "XSN", "XPN", "NNBC"}
+_PARTS = _NOUNS | {"NNB", "SN", "XSN", "XPN"}
 _ASKING = listed("asking.ko") | {stems.stem(word) for word in listed("asking.en")}
 _RELATIONAL = listed("relational.ko") | {stems.stem(word) for word in listed("relational.en")}
 _ARTICLE = re.compile(r"제\s?\d+조(?:의\s?\d+)?")
@@ -34,75 +36,124 @@ _EDGES = re.compile(r"^[^\w]+|[^\w+#%]+$")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word that says what something is about: as it is shown, its terms, what it says.
+    """A word that says what something is about: as it is shown, and its terms.
 
     `weight` is 1 for a word that names something, less for one that names a side of it ("기한").
-    `law` and `article`: the name of a law, the number of an article.
+    `document`: the name of a law or a document, `article` the number of an article.
     """
 
     shown: str
     terms: frozenset[str]
     weight: float = 1.0
-    law: bool = False
+    document: bool = False
     article: bool = False
 
     @property
     def name(self) -> bool:
         """Whether it names one thing."""
         marked = self.shown[:1].isupper() or any(sign.isdigit() for sign in self.shown)
-        return self.law or self.article or marked
+        return self.document or self.article or marked
 
 
-def turns(conversation: Conversation) -> tuple[Turn, ...]:
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A question of the conversation, in words."""
+
+    text: str
+    words: tuple[Word, ...]
+    refers: bool
+
+    @property
+    def weight(self) -> float:
+        """How much it says by itself."""
+        return sum(word.weight for word in self.words)
+
+
+def read(text: str, titles: Iterable[str] = ()) -> Said:
+    """A question in words. `titles` are names of documents that may stand in it."""
+    return _read(text, tuple(titles))
+
+
+def titles(conversation: Conversation) -> tuple[str, ...]:
+    """The distinct names of the documents that the conversation is about."""
+    remembered = [item.title for item in conversation.memory.documents]
+    shown = [ref.title for turn in conversation.turns[-TURNS:] for ref in turn.doc_refs]
+    named = [name for name in dict.fromkeys((*remembered, *shown)) if name.strip()]
+    return tuple(name for name in named[:TITLES] if filters.distinct("title", name))
+
+
+def before(conversation: Conversation) -> tuple[tuple[Turn, Said], ...]:
     """The last turns that matter, oldest first: back to one that stands alone."""
-    found: list[Turn] = []
+    names = titles(conversation)
+    found: list[tuple[Turn, Said]] = []
     for turn in reversed(conversation.turns[-TURNS:]):
         if turn.question_type == QuestionType.RESET:
             break
-        text = turn.user_text[:CHARACTERS]
-        if not text.strip() or is_smalltalk(text):
+        text = turn.user_text[:CHARACTERS].strip()
+        if not text or is_smalltalk(text):
             continue
-        found.insert(0, turn)
-        if _stands(text):
+        said = read(text, names)
+        found.insert(0, (turn, said))
+        if _stands(turn, said):
             break
     return tuple(found)
 
 
-def carried(own: Sequence[Word], before: Sequence[Turn]) -> list[Word]:
-    """The words of earlier questions that a question lacks, in the order of the conversation."""
-    known = {term for word in own for term in word.terms}
-    law, article = any(word.law for word in own), any(word.article for word in own)
+def carried(own: Said, turns: Sequence[Said]) -> list[Word]:
+    """The words of earlier questions that a question lacks, in the order of the conversation.
+
+    Of a question that was a follow-up itself only the things count, and not the side of them that
+    it asked for.
+    """
+    known = {term for word in own.words for term in word.terms}
+    document = any(word.document for word in own.words)
+    article = any(word.article for word in own.words)
     found: list[Word] = []
-    for turn in reversed(before):
-        new = []
-        for word in words(turn.user_text[:CHARACTERS]):
-            clash = (word.law and law) or (word.article and (law or article))
-            if not clash and not word.terms <= known:
+    for age, said in enumerate(reversed(turns)):
+        opening = age == len(turns) - 1
+        new: list[Word] = []
+        for word in said.words:
+            clash = (word.document and document) or (word.article and (document or article))
+            aside = word.weight < 1 and not opening
+            if not clash and not aside and not word.terms <= known:
                 new.append(word)
                 known |= word.terms
-        law, article = law or any(w.law for w in new), article or any(w.article for w in new)
+        document |= any(word.document for word in new)
+        article |= any(word.article for word in new)
         found = new + found
     best = sorted(range(len(found)), key=lambda at: (not found[at].name, at))[:MOST]
     return [found[at] for at in sorted(best)]
 
 
-def refers(text: str) -> bool:
-    """True where it points back: "그 기한", "it"."""
-    return anaphora.strength(spoken(text), 0) > 0
-
-
 @functools.lru_cache(maxsize=64)
-def _words(text: str) -> tuple[Word, ...]:
+def _read(text: str, names: tuple[str, ...]) -> Said:
     clean = tokenize.normalise(text)
     found = tokenize.morphemes_of(clean)
-    names = laws.named(clean)
-    read = (_word(clean, match, found, names) for match in _WORD.finditer(clean))
-    return tuple(word for word in read if word is not None)
+    spans = _spans(clean, names)
+    known = laws.named(clean)
+    words: list[Word] = []
+    for match in _WORD.finditer(clean):
+        inside = [name for start, end, name in spans if start <= match.start() < end]
+        if inside:
+            if not any(word.shown == inside[0] for word in words):
+                terms = frozenset(tokenize.subject_terms(inside[0]))
+                words.append(Word(inside[0], terms, document=True))
+            continue
+        word = _word(clean, match, found, known)
+        if word is not None:
+            words.append(word)
+    return Said(text, tuple(words), anaphora.points_back(spoken(text)) > 0)
 
 
-def words(text: str) -> list[Word]:
-    """The words of a text that say what it is about, in order."""
-    return list(_words(text))
+def _spans(text: str, names: Iterable[str]) -> list[tuple[int, int, str]]:
+    """Where names of documents stand, longer names first."""
+    found: list[tuple[int, int, str]] = []
+    for name in sorted(names, key=len, reverse=True):
+        shape = r"\s*".join(re.escape(part) for part in tokenize.normalise(name).split())
+        for match in re.finditer(shape, text, re.IGNORECASE):
+            if not any(start < match.end() and match.start() < end for start, end, _ in found):
+                found.append((*match.span(), name))
+    return found
 
 
 def _word(
@@ -120,7 +171,7 @@ def _word(
         shown,
         terms,
         weight=SIDE if terms <= _RELATIONAL else 1.0,
-        law=re.sub(r"[ㆍ·]+", "", shown) in names,
+        document=re.sub(r"[ㆍ·]+", "", shown) in names,
         article=bool(_ARTICLE.match(shown)),
     )
 
@@ -137,8 +188,10 @@ def _shown(text: str, match: re.Match[str], found: Sequence[Morpheme] | None) ->
     return _EDGES.sub("", text[match.start() : end])
 
 
-def _stands(text: str) -> bool:
-    said = words(text)
-    if any(word.law for word in said):
+def _stands(turn: Turn, said: Said) -> bool:
+    """Whether a turn's question said all by itself: as it was taken then, else by its words."""
+    if turn.question_type:
+        return turn.question_type == QuestionType.SINGLE
+    if any(word.document for word in said.words):
         return True
-    return not refers(text) and sum(word.weight for word in said) >= 2
+    return not said.refers and said.weight >= 2

@@ -41,7 +41,8 @@ FEW_DOCUMENTS = 3
 class Question:
     """What the gate knows of a question before it sees any passage.
 
-    `few` is 1 where there are few documents and falls to 0 with their number.
+    `few` is 1 where there are few documents and falls to 0 with their number. `told` is the share
+    (0..1) of a follow-up that the conversation tells: the remembered documents hold that.
     """
 
     terms: int
@@ -51,10 +52,17 @@ class Question:
     chosen: bool
     few: float
     pointed: bool = False
+    told: float = 0.0
 
     @classmethod
-    def read(cls, text: str, *, terms: int, dense_weight: float, scope: Scope) -> "Question":
-        """Read the form of the message; `terms` is how many lexical terms it has."""
+    def read(
+        cls, text: str, *, terms: int, dense_weight: float, scope: Scope, lacking: float = 0.0
+    ) -> "Question":
+        """Read the form of the message; `terms` is how many lexical terms it has.
+
+        `lacking` is what the conversation weighs beside it (1: as much as its own words).
+        """
+        inside = scope.reason is ScopeReason.FOLLOWUP
         return cls(
             terms=terms,
             seeks=asking.seeks(text),
@@ -63,6 +71,7 @@ class Question:
             chosen=scope.reason is not ScopeReason.ALL,
             few=1 / max(1.0, len(scope.document_ids) / FEW_DOCUMENTS),
             pointed=scope.reason is ScopeReason.SLOT,
+            told=lacking / (1 + lacking) if inside else 0.0,
         )
 
 
@@ -111,7 +120,9 @@ def probability(question: Question, evidence: Evidence) -> float:
 def _lexical(question: Question, evidence: Evidence) -> float:
     # With few passages IDF says little, and terms that none of them holds take most of the share.
     share = question.few * evidence.coverage + (1 - question.few) * evidence.share
-    held = min(evidence.coverage * question.terms, ENOUGH_TERMS)
+    share = question.told + (1 - question.told) * share
+    coverage = question.told + (1 - question.told) * evidence.coverage
+    held = min(coverage * question.terms, ENOUGH_TERMS)
     return LEXICAL_BIAS + SHARE * math.log(FAINTEST + share) + HELD_TERMS * math.log1p(held)
 
 

@@ -10,11 +10,15 @@ from rag import tokenize
 from rag.language import dense_weight
 from rag.ports import Embedder, PassageStore
 from rag.retrieval import bm25, similarity
-from rag.types import Hit, Plan
+from rag.types import Hit, Plan, ScopeReason
 
 DEPTH = 30
 """Candidates that each leg brings to fusion."""
+INSIDE = 0.3
+"""What terms of the conversation keep of their weight within the documents that it is about.
 
+All of their passages are about what was said before; the question must tell them apart.
+"""
 
 JUDGES = 10
 """Lexical candidates whose vectors tell whether the embedder knows what the documents say."""
@@ -47,7 +51,10 @@ class Legs:
         """The question's lexical terms, and those of the conversation with what they weigh."""
         query = self.made.standalone_query
         said = self._timed("tokenize", lambda: tokenize.query_terms(query))
-        return {**said, **self.made.context}
+        inside = self.made.scope.reason in (ScopeReason.FOLLOWUP, ScopeReason.SLOT)
+        share = INSIDE if inside else 1.0
+        told = self.made.context.items()
+        return {**said, **{term: w if w >= 1 else w * share for term, w in told}}
 
     @functools.cached_property
     def lexical(self) -> Sequence[Hit]:

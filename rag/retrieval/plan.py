@@ -43,7 +43,8 @@ def make(asked: Asked, scope: Scope, wishes: Wishes, *, usual_k: int) -> Plan:
         strategy=_strategy(wishes.strategy),
         top_k=round(wanted * _WIDER.get(kind, 1.0)) if wishes.top_k is None else wanted,
         needs_multi_doc=kind in _WIDER and len(scope.document_ids) > 1,
-        standalone_query=asked.standalone.text,
+        standalone_query=_searched(asked),
+        completed=asked.standalone.text,
         scope=scope,
         filters=dict(wishes.filters or {}),
         follows=asked.verdict.follows,
@@ -56,3 +57,13 @@ def make(asked: Asked, scope: Scope, wishes: Wishes, *, usual_k: int) -> Plan:
 
 def _strategy(wanted: StrategyName) -> StrategyName:
     return StrategyName.RRF if wanted is StrategyName.AUTO else wanted
+
+
+def _searched(asked: Asked) -> str:
+    """What is searched for by its words and by the names in it.
+
+    With documents to remember, a question in its own words: names carried over from the
+    conversation would keep a search beyond those documents inside of them.
+    """
+    said = asked.standalone
+    return said.own_words if said.own_words and asked.memory.documents else said.text

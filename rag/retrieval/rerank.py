@@ -34,7 +34,7 @@ def order(made: Plan, legs: Legs, config: RagConfig, reranker: Reranker | None) 
     pool = hits[: made.top_k * POOL]
     started = time.perf_counter()
     try:
-        return reranker.rerank(made.standalone_query, pool, len(pool))
+        return reranker.rerank(made.completed or made.standalone_query, pool, len(pool))
     except EngineUnavailable as error:
         log.warning("passages are not reranked: %s", error, exc_info=error)
         return hits
