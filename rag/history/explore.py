@@ -35,6 +35,8 @@ TURNS = 3
 FRESH = 2
 """Results that the model sees whole; of older ones the beginning."""
 STALE = 160
+STEPS = 12
+"""Older steps that the model is reminded of."""
 SUBCALL = 6000
 """Characters of a text that a sub-call reads."""
 SUBCALL_TOKENS = 300
@@ -253,7 +255,7 @@ class _Walk:
 
     def _messages(self) -> Sequence[HistoryMessage]:
         """The task, what was noted, and the latest results: bounded, however long it goes on."""
-        older = (cut(" ".join(one.split()), STALE) for one in self.results[:-FRESH])
+        older = (cut(" ".join(one.split()), STALE) for one in self.results[:-FRESH][-STEPS:])
         user = prompts.fill(
             "explore_state",
             self.language,
