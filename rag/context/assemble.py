@@ -161,7 +161,7 @@ class _Packing:
         rest = self._block(
             blocks.previous(replace(turn, user_text=asked, assistant_text=""), language, _FENCE)
         )
-        said = cut(turn.assistant_text, room - rest, self.counter)
+        said = cut(turn.assistant_text, room - rest - SLACK, self.counter)
         cut_off = len(turn.user_text) - len(asked) + len(turn.assistant_text) - len(said)
         self._drop("characters", cut_off)
         return replace(turn, user_text=asked, assistant_text=said)
@@ -198,7 +198,7 @@ class _Packing:
         rest = self._block(blocks.one_recalled(replace(turn, assistant_text=""), language))
         if room - rest < LEAST:
             return turn
-        said = cut(turn.assistant_text, room - rest, self.counter)
+        said = cut(turn.assistant_text, room - rest - SLACK, self.counter)
         self._drop("characters", len(turn.assistant_text) - len(said))
         return replace(turn, assistant_text=said)
 
@@ -206,7 +206,7 @@ class _Packing:
         if not brief.summary:
             return ""
         room -= self._block(blocks.summary("", brief.language, _FENCE))
-        text = cut(brief.summary, room, self.counter) if room >= LEAST else ""
+        text = cut(brief.summary, room - SLACK, self.counter) if room >= LEAST else ""
         self._drop("characters", len(brief.summary) - len(text))
         return text
 

@@ -116,5 +116,6 @@ def cut(text: str, room: int, counter: Counter) -> str:
     return text
 
 
+@functools.lru_cache(maxsize=256)  # passages and messages come again with the next question
 def _estimated(text: str) -> float:
     return sum(weight * len(pattern.findall(text)) for pattern, weight in _WEIGHTS)
