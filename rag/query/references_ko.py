@@ -6,19 +6,24 @@ what follows must ask something of a document. "3번 위반하면" and "2번 출
 
 import re
 
+from rag.query import references_ko_that
 from rag.query.references_found import Mention, Span, first, joined
 from rag.query.references_ko_words import (
     AFTER_NOUN,
     ANSWERED,
     ASKS,
     FORM,
+    HANDED_IN,
     KIND,
-    LINK,
+    NOT_THESE,
     NOUN,
+    OF_THE_USER,
     PARTICLE,
     SHOWN_BY,
     TIME,
+    WISH,
     WORD_ENDS,
+    cut,
 )
 from rag.query.references_numbers import CIRCLED, COUNTING, SINO, places, spelled
 
@@ -80,28 +85,12 @@ _SESSION = re.compile(
     rf"(?:\s?(?:모든\s?)?(?:문서|자료|출처)(?:들)?)?(?:에서|으로|의|에)?(?:\s?{SHOWN_BY})?"
     r"(?:\s?(?:것|거|문서|자료)?\s?(?:중에서|중에|중))?(?:으로)?,?"
 )
-_CUT = re.compile(rf"{PARTICLE}?(?:(?<=[를을로에에서])?{LINK}{WORD_ENDS})?(?![가-힣]),?")
-_NOT_THESE = re.compile(
-    r"\s?(?:이|가|은|는|을|를|만|에서|도)?\s?(?:말고|빼고|제외|외에|이외|아니|아닌|대신|없이)"
-)
 _OTHER = re.compile(
     rf"\W*(?:{_ORDINAL})(?:\s?(?:문서|출처|거|것))?(?:이|가)?\s?(?:말고|대신|아니라|"
     rf"아니고)\s?,?\s?$"
 )
 """What "1번 말고 2번" does not mean."""
 _OTHERS = re.compile(r"나머지")
-_OF_THE_USER = re.compile(
-    r"(?<![가-힣])(?:내가\s|제가\s|우리가\s)?(?:올린|올렸던|추가한|보낸|보낼|받은|받을|"
-    r"내야\s?(?:할|하는)|낼|"
-    r"준비할|필요한|갖출|갖춰야\s?(?:할|하는)|(?:업로드|첨부|등록|제출|작성|신청|준비|발급|송부)"
-    r"(?:한|했던|할|하는|해야\s?(?:할|하는)|된|되는|받은|받을))\s?(?:그\s)?$"
-)
-"""Documents that people hand in or get, and no answer showed."""
-_HANDED_IN = re.compile(
-    r"\s?(?:을|를)?\s?(?:제출|업로드|올리|올려|올렸|번호|"
-    r"(?:등록|삭제|첨부|작성|발급|교부|송달|보관|폐기|접수|공증|인증)\s?"
-    r"(?:하|할|한|해|했|시\s|되|된|방법|이\s?안|가\s?안))"
-)
 _LEAD = re.compile(
     r"\W*(?:(?:그럼|그러면|그렇다면|그리고|근데|그런데|그래서|아니|아|네|예|응|음|또|이제|혹시|"
     r"다시|저기|저|그|좋아|좋아요|오케이|"
@@ -114,28 +103,16 @@ _TAIL = re.compile(
     r"|(?:에서는|에서도|에서만|에서|에선|에는|에도|에|엔)(?=\W)(?!\s?(?:걸쳐|걸친|나누|나눠|한하|"
     r"한해|그치|불과|이르|달하))"
     r"|(?:은|는|도)(?:요)?(?=\W)"
-    rf"|(?:을|를|만|이|가|의|로|으로)?\s?(?:{ASKS})"
+    rf"|(?:을|를|만|이|가|의)?\s?(?:{ASKS})"
     r")"
 )
-_TOPIC = re.compile(r"(?:은|는|도)\s")
 _TIMES = re.compile(
     r"(?:은|는|도)\s(?:위반|신청|연장|가능|해야|하여야|받아야|내야|반복|실시|제출|기회|출석|갱신|"
-    r"허용|쉬|넘|초과|할\s수|봐)"
+    r"허용|쉬|넘|초과|"
+    rf"할\s수|봐)|\s?(?:더|다시|모두|함께|같이|각각)\s(?!.{{0,4}}(?:{WISH}))"
+    r"|.{0,14}(?:해야|하여야|(?<!참고)(?<!참조)하면|되면|할\s?경우|할\s?수\s|했는|했을|받으면|씩)"
 )
-_READ_THERE = re.compile(rf"에서|\s?(?:을|를|만)?\s?(?:{ASKS})")
-_THAT = re.compile(
-    rf"(?<![가-힣])(?P<time>(?:{TIME}|네가|니가)(?:의|에서|에)?(?:\s?(?:네가|"
-    rf"니가))?(?:\s?{SHOWN_BY})?)?\s?"
-    rf"(?P<that>(?<![가-힣])(?:그|이|저|해당|동)(?:\s(?!대신)|(?={NOUN}))|이번\s?)?"
-    rf"(?P<named>(?:[^\s.,?!;:]{{1,30}}\s){{0,5}}?)\s?(?P<noun>{NOUN}){AFTER_NOUN}"
-)
-_DEICTIC = re.compile(rf"(?:{TIME}|네가|니가|그|이|저|해당|동|이번)")
-_MODIFIER = re.compile(
-    rf"(?:(?:네가|니가|내가|우리가)\s?)?(?:{SHOWN_BY}|그|저|바로|같은|참고|첫)?\s?"
-)
-_ANTECEDENT = re.compile(
-    r"[가-힣]*(?:서|증|장|류|료|책|안|록|문|표|파일|첨부)(?:을|를|이|가|은|는|에|의|과|와|도)?\s"
-)
+"""What is done several times: "3번은 신청해야", "2번 더 신청하면"."""
 
 
 def find(text: str) -> Mention | None:
@@ -144,7 +121,7 @@ def find(text: str) -> Mention | None:
     found = [_mention(text, group, session) for group in _groups(text)]
     numbered = [one for one in found if one is not None]
     sure = [one for one in numbered if one.noun or one.kind]
-    return joined(sure) or joined(numbered[:1]) or _that(text)
+    return joined(sure) or joined(numbered[:1]) or references_ko_that.find(text)
 
 
 def _groups(text: str) -> list[list[re.Match[str]]]:
@@ -182,9 +159,9 @@ def _mention(
     ):
         return None
     before = text[max(0, start - 60) : start]
-    if _NOT_THESE.match(text, end):
+    if NOT_THESE.match(text, end):
         return _all_but(text, group, noun=noun)
-    if _OF_THE_USER.search(before) or ((noun or said[-1]["form"]) and _HANDED_IN.match(text, end)):
+    if OF_THE_USER.search(before) or ((noun or said[-1]["form"]) and HANDED_IN.match(text, end)):
         return None
     answer, back = _ANSWER.search(before), _BACK.search(before)
     session = counted.span() if counted and not counted.start() <= start < counted.end() else None
@@ -194,7 +171,7 @@ def _mention(
     ):
         return None
     offset = start - len(before)
-    spans: list[Span] = [(start, _cut(text, end))]
+    spans: list[Span] = [(start, cut(text, end))]
     spans += [session] if session else []
     if other := _OTHER.search(before):
         spans.append((offset + other.start(), start))
@@ -248,7 +225,7 @@ def _all_but(text: str, group: list[re.Match[str]], *, noun: bool) -> Mention | 
     if rest is None:
         return None
     numbers = tuple(place for item in group for place in _places(item))
-    span = (group[0].start(), _cut(text, rest.end()))
+    span = (group[0].start(), cut(text, rest.end()))
     return Mention((span,), numbers, noun=noun, back=True, others=True)
 
 
@@ -264,37 +241,6 @@ def _stands_alone(
         return False
     if last["kind"] or last["form"]:
         return True
-    if not pointed and _TIMES.match(text, end):
+    if not (pointed or many) and _TIMES.match(text, end):
         return False
     return bool(_TAIL.match(text, end))
-
-
-def _cut(text: str, end: int) -> int:
-    found = _CUT.match(text, end)
-    return found.end() if found else end
-
-
-def _that(text: str) -> Mention | None:
-    for found in _THAT.finditer(text):
-        if not (found["time"] or found["that"]) or _NOT_THESE.match(text, found.end()):
-            continue
-        before = text[: found.start()]
-        if _HANDED_IN.match(text, found.end()) or _ANTECEDENT.search(before):
-            continue
-        named = found["named"].strip()
-        if _OF_THE_USER.search(f"{found['time'] or ''} {named} ") or _OF_THE_USER.search(before):
-            continue
-        that = (found["that"] or "").strip()
-        material = found["noun"].startswith("자료") and not found["time"]
-        if material and not _READ_THERE.match(text, found.end()):
-            continue
-        modifier = _MODIFIER.fullmatch(named)
-        start = found.start() + len(found[0]) - len(found[0].lstrip())
-        return Mention(
-            spans=((start, _cut(text, found.end())),),
-            named="" if modifier else named,
-            noun=True,
-            back=bool(found["time"]) or that in {"그", "저"},
-            soft=not (found["time"] if modifier is None else found["time"] or that in {"그", "저"}),
-        )
-    return None

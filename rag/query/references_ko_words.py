@@ -1,5 +1,7 @@
 """Words and endings of Korean references, as pieces of patterns."""
 
+import re
+
 WORD_ENDS = r"(?![가-힣])"
 PARTICLE = (
     r"(?:이요|요|입니다|이에요|예요|이야|인데|말인데|에서는요|에서는|에서도|에서만|에서의|에서|"
@@ -43,12 +45,39 @@ LINK = (
     r"\s?(?:안|속|내|중)(?:에서|에)?(?:는)?)"
 )
 """What ties a document to the question, behind its particle."""
+WISH = (
+    r"보여|봐|볼\s|볼래|보자|열어|펼쳐|띄워|읽|출력|요약|정리|자세|상세|구체|설명|알려|말해|비교|"
+    r"번역|인용|분석|검토|확인|찾아|검색|해석|부탁|해\s?줘|해\s?주"
+)
+"""Beginnings of words that say what to do with a document."""
 ASKS = (
-    r"전체|전문|원문|본문|내용|요약|정리|자세|상세|구체|다시|좀|더|보여|봐|볼|보고|보자|열어|"
-    r"열람|펼쳐|띄워|읽|출력|설명|알려|말해|비교|참고|참조|"
-    r"기준|기반|바탕|근거|토대|중심|번역|인용|부탁|분석|검토|확인|찾아|검색|해석|제목|출처|어디|"
-    r"무슨|무엇|뭐|뭔|어떤|어떻|왜|언제|누구|맞|"
-    r"말이|말하|이요|요$|차이|다른|달라|다르|공통|같|똑같|마찬가지|둘|모두|각각|함께|같이|그대로|"
-    r"중에|중|주세요|줘|다\s|\d+\s?(?:쪽|페이지|부분)"
+    rf"{WISH}|전체|전문|원문|원본|본문|내용|다시|좀|더|참고|참조|보고|열람|주세요|줘|"
+    r"기준|기반|바탕|근거|토대|중심|제목|출처|어디|무슨|무엇|뭐|뭔|어떤|어떻|왜|언제|누구|"
+    r"맞[아나는습]|"
+    r"말이|말하|이요|요$|차이|다른|달라|다르|공통|같|똑같|마찬가지|둘|모두|각각|함께|그대로|"
+    r"중에|중(?![가-힣])(?!\s(?:한|두|세|\d))|다\s|\d+\s?(?:쪽|페이지|부분)"
 )
 """Beginnings of words that ask something of a document."""
+
+CUT = re.compile(rf"{PARTICLE}?(?:(?<=[를을로에에서])?{LINK}{WORD_ENDS})?(?![가-힣]),?")
+NOT_THESE = re.compile(
+    r"\s?(?:이|가|은|는|을|를|만|에서|도)?\s?(?:말고|빼고|제외|외에|이외|아니|아닌|대신|없이)"
+)
+OF_THE_USER = re.compile(
+    r"(?<![가-힣])(?:내가\s|제가\s|우리가\s)?(?:올린|올렸던|추가한|보낸|보낼|받은|받을|"
+    r"내야\s?(?:할|하는)|낼|"
+    r"준비할|필요한|갖출|갖춰야\s?(?:할|하는)|(?:업로드|첨부|등록|제출|작성|신청|준비|발급|송부)"
+    r"(?:한|했던|할|하는|해야\s?(?:할|하는)|된|되는|받은|받을))\s?(?:그\s)?$"
+)
+"""Documents that people hand in or get, and no answer showed."""
+HANDED_IN = re.compile(
+    r"\s?(?:을|를)?\s?(?:제출|업로드|올리|올려|올렸|번호|"
+    r"(?:등록|삭제|첨부|작성|발급|교부|송달|보관|폐기|접수|공증|인증)\s?"
+    r"(?:하|할|한|해|했|시\s|되|된|방법|이\s?안|가\s?안))"
+)
+
+
+def cut(text: str, end: int) -> int:
+    """Where a reference ends that ends here, with its particle and what ties it to the rest."""
+    found = CUT.match(text, end)
+    return found.end() if found else end

@@ -1,0 +1,403 @@
+"""Documents named by their place: in the last answer, in the session, or among those offered."""
+
+import time
+from uuid import NAMESPACE_OID, uuid5
+
+import pytest
+
+from benchmarks.quality import slots
+from rag.conversation import Conversation, DocRef, Turn, View
+from rag.query.references import Unclear, resolve
+
+TITLES = ("공탁법", "공탁금관리위원회규칙", "상표법")
+
+
+def refs(*titles) -> tuple[DocRef, ...]:
+    return tuple(
+        DocRef(slot, uuid5(NAMESPACE_OID, title), title, f"{title}.md")
+        for slot, title in enumerate(titles, 1)
+    )
+
+
+SHOWN = refs(*TITLES)
+
+
+def answered(number=1, titles=TITLES, text="회수할 수 있습니다 [1].", **fields) -> Turn:
+    values = {"mode": "documents", "question_type": "single", **fields}
+    return Turn(number, "공탁금 회수 절차는?", text, doc_refs=refs(*titles), **values)
+
+
+def chat(*turns, shown=None) -> Conversation:
+    return Conversation(turns, len(turns), shown=shown)
+
+
+FIRST = answered()
+ASKED = chat(FIRST, shown=FIRST)
+
+
+def nothing() -> tuple[DocRef, ...]:
+    return ()
+
+
+def titles(found) -> list[str]:
+    return [ref.title for ref in found.documents]
+
+
+def offered(asked="아까 그 문서 전체 보여줘", number=2) -> Turn:
+    return Turn(number, asked, "어느 문서를 말씀하시나요?", mode="clarify", candidates=SHOWN)
+
+
+def reading(part=2, parts=5, asked="1번 문서 전체 보여줘", number=2) -> Turn:
+    view = View(SHOWN[0].document_id, part, parts)
+    return Turn(number, asked, "『공탁법』", mode="document", view=view)
+
+
+# The set
+
+
+@pytest.fixture(scope="module")
+def cases():
+    found = slots.load()
+    assert len(found) >= 250
+    return found
+
+
+def test_of_the_set_99_of_100_are_understood_exactly(cases):
+    assert sum(slots.right(case, case.found()) for case in cases) / len(cases) >= 0.99
+
+
+def test_no_document_of_the_set_is_taken_to_be_meant_that_is_not(cases):
+    negatives = [case for case in cases if not case.titles]
+    assert len(negatives) > 100
+    assert not [case.text for case in cases if slots.resolves_falsely(case, case.found())]
+
+
+def test_what_is_not_clear_is_always_asked_back(cases):
+    unclear = [case for case in cases if case.unclear]
+    assert sum(case.unclear == "nothing" for case in unclear) >= 25
+    missed = [case.text for case in unclear if (case.found() or case).unclear != case.unclear]
+    assert not missed
+
+
+# Places
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("이전 1번 문서를 참고해서 알려줘", [0]),
+        ("방금 2번", [1]),
+        ("두 번째 문서", [1]),
+        ("이 번 문서에서 벌칙은?", [1]),
+        ("③ 문서 요약해줘", [2]),
+        ("[2] 문서", [1]),
+        ("문서 3에서 기한은?", [2]),
+        ("１번 문서에서 기한은?", [0]),
+        ("마지막 문서", [2]),
+        ("앞의 두 문서", [0, 1]),
+        ("마지막 두 문서 비교해줘", [1, 2]),
+        ("3번과 1번 비교해줘", [2, 0]),
+        ("1~3번 문서를 비교해줘", [0, 1, 2]),
+        ("1번 말고 2번 보여줘", [1]),
+        ("1번 빼고 나머지에서 찾아줘", [1, 2]),
+        ("doc #3", [2]),
+        ("the second one you cited", [1]),
+        ("compare documents 1 and 3", [0, 2]),
+        ("the last two sources", [1, 2]),
+        ("2nd document, please", [1]),
+    ],
+)
+def test_a_place_is_that_of_the_last_answer_with_documents(text, meant):
+    found = resolve(text, ASKED, nothing)
+    assert found.unclear is None
+    assert titles(found) == [TITLES[at] for at in meant]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("제1조", "1번 항목", "2번 출구", "질문 1번", "1번 문제 풀어줘", "3번 이상 위반하면?"),
+        *("두 번째 위반 시 벌칙은?", "2차 문서", "문서 번호 3", "첫 번째 조건은?", "1호 서식"),
+        *(
+            "3번에 걸쳐 납부하면?",
+            "한 번 더 설명해줘",
+            "방금 올린 문서 요약해줘",
+            "문서 3개 비교해줘",
+        ),
+        *("두 문서 비교해줘", "둘 다 요약해줘", "1번 문서 말고 다른 데서 찾아줘", "몇 번 문서야?"),
+        *("version 2", "the second paragraph", "step 1", "page 2", "How do I file 3 copies?"),
+        *("the first document to submit", "the number 2 rule", "the second source of income"),
+    ],
+)
+def test_what_counts_other_things_is_no_reference(text):
+    assert resolve(text, ASKED, nothing) is None
+
+
+def test_a_number_beyond_the_list_is_asked_back_with_the_list():
+    found = resolve("4번 문서에서 기한은?", ASKED, nothing)
+    assert found.unclear is Unclear.OUT_OF_RANGE
+    assert titles(found) == list(TITLES)
+
+
+def test_a_number_that_the_answer_gave_to_its_own_lines_is_asked_back():
+    turn = answered(text="1. 법인일 것\n2. 신고할 것 [1]")
+    found = resolve("2번은?", chat(turn, shown=turn), nothing)
+    assert found.unclear is Unclear.AMBIGUOUS
+    assert titles(resolve("2번 문서는?", chat(turn, shown=turn), nothing)) == [TITLES[1]]
+
+
+def test_a_number_after_a_list_without_documents_means_the_list():
+    listed = Turn(2, "요리법?", "1. 볶는다\n2. 끓인다", mode="general", question_type="single")
+    assert resolve("2번 더 자세히", chat(FIRST, listed, shown=FIRST), nothing) is None
+
+
+def test_thanks_in_between_do_not_hide_the_list():
+    thanks = Turn(2, "고마워", "천만에요.", mode="general", question_type="smalltalk")
+    assert titles(resolve("2번은?", chat(FIRST, thanks, shown=FIRST), nothing)) == [TITLES[1]]
+
+
+def test_the_whole_session_counts_only_when_it_is_said():
+    session = refs("민사소송법", *TITLES)
+    asked = []
+
+    def all_shown():
+        asked.append(1)
+        return session
+
+    assert titles(resolve("1번 문서는?", ASKED, all_shown)) == ["공탁법"]
+    assert not asked
+    found = resolve("세션 전체 기준 1번 문서는?", ASKED, all_shown)
+    assert titles(found) == ["민사소송법"]
+    assert found.whole_session
+    assert titles(resolve("document 4 of the whole conversation", ASKED, all_shown)) == ["상표법"]
+
+
+def test_an_earlier_answer_can_be_named():
+    second = answered(2, ("저작권법",))
+    conversation = chat(FIRST, second, shown=second)
+    assert titles(resolve("첫 번째 답변의 2번 문서 요약해줘", conversation, nothing)) == [TITLES[1]]
+
+
+def test_a_kind_of_document_counts_where_both_ways_of_counting_agree():
+    turn = answered(1, ("공탁법", "상표법", "채용 공고문"))
+    assert titles(resolve("두 번째 법에서 벌칙은?", chat(turn, shown=turn), nothing)) == ["상표법"]
+    mixed = answered(1, ("채용 공고문", "공탁법", "상표법"))
+    found = resolve("두 번째 법에서 벌칙은?", chat(mixed, shown=mixed), nothing)
+    assert found.unclear is Unclear.AMBIGUOUS
+
+
+# That document
+
+
+def test_that_document_is_the_only_one():
+    turn = answered(1, ("상표법",))
+    for text in ("아까 그 문서에서 기한은?", "in that document, what is the fee?"):
+        assert titles(resolve(text, chat(turn, shown=turn), nothing)) == ["상표법"]
+
+
+def test_that_document_of_several_is_asked_back():
+    found = resolve("그 문서 전체 보여줘", ASKED, nothing)
+    assert found.unclear is Unclear.AMBIGUOUS
+    assert [ref.slot for ref in found.documents] == [1, 2, 3]
+
+
+def test_part_of_a_title_tells_which_document_is_meant():
+    assert titles(resolve("아까 그 상표법 문서 보여줘", ASKED, nothing)) == ["상표법"]
+    found = resolve("아까 그 공탁 문서 보여줘", ASKED, nothing)
+    assert found.unclear is Unclear.AMBIGUOUS
+    assert titles(found) == ["공탁법", "공탁금관리위원회규칙"]
+
+
+def test_that_document_of_the_same_sentence_is_no_reference():
+    text = "계약서를 잃어버렸는데 그 문서를 재발급받을 수 있나요?"
+    assert resolve(text, ASKED, nothing) is None
+
+
+# Nothing to refer to
+
+
+def test_where_nothing_was_shown_a_place_is_asked_back():
+    for text in (
+        "이전 1번 문서 참고해서 답해줘",
+        "방금 2번",
+        "the first document",
+        "그 문서 보여줘",
+    ):
+        found = resolve(text, Conversation(), nothing)
+        assert found.unclear is Unclear.NOTHING
+        assert found.documents == ()
+
+
+def test_this_document_may_be_one_that_was_uploaded():
+    assert resolve("이 문서 요약해줘", Conversation(), nothing) is None
+
+
+def test_after_the_memory_was_cleared_the_documents_of_the_session_are_offered():
+    found = resolve("이전 1번 문서 보여줘", chat(FIRST), lambda: SHOWN)
+    assert found.unclear is Unclear.NOTHING
+    assert titles(found) == list(TITLES)
+
+
+# What is wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "1번 문서 전체 보여줘",
+            "1번 문서 전문",
+            "1번 문서의 원문을 보여 주세요",
+            "1번 문서 열어줘",
+        ),
+        *("show me the whole of document 1", "the full text of the first document, please"),
+    ],
+)
+def test_the_document_itself_is_wanted(text):
+    found = resolve(text, ASKED, nothing)
+    assert (found.whole, found.part, titles(found)) == (True, 1, ["공탁법"])
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("이전 1번 문서를 참고해서 공탁금 회수 절차를 알려줘", "공탁금 회수 절차를 알려줘"),
+        ("1번 문서에서 기한은?", "기한은?"),
+        ("1번 문서 전체 요약해줘", "전체 요약해줘"),
+        ("공탁금 회수는 1번 문서에서 어떻게 설명해?", "공탁금 회수는 어떻게 설명해?"),
+        ("According to source 1, when is it due?", "when is it due?"),
+        ("방금 2번", "방금 2번"),
+        ("What does document 2 say?", "What does document 2 say?"),
+    ],
+)
+def test_an_answer_is_wanted_and_the_rest_can_be_searched(text, rest):
+    found = resolve(text, ASKED, nothing)
+    assert not found.whole
+    assert found.rest == rest
+
+
+def test_a_part_of_a_document_is_wanted():
+    for text, part in (("1번 문서 2쪽 보여줘", 2), ("show page 3 of document 1", 3)):
+        found = resolve(text, ASKED, nothing)
+        assert (found.whole, found.part) == (True, part)
+
+
+def test_a_document_shown_can_be_opened_by_its_title():
+    found = resolve("상표법 전문 보여줘", ASKED, nothing)
+    assert (titles(found), found.whole) == (["상표법"], True)
+    assert resolve("상표법 제3조 전문 보여줘", ASKED, nothing) is None
+
+
+# Going on with a document
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        *(("다음", 3), ("계속 보여줘", 3), ("next", 3), ("이전", 1), ("go back", 1)),
+        *(("3번째 부분", 3), ("5쪽 보여줘", 5), ("part 4", 4), ("마지막 부분", 5), ("처음부터", 1)),
+    ],
+)
+def test_pages_turn_in_the_document_shown(text, part):
+    found = resolve(text, chat(FIRST, reading(), shown=FIRST), nothing)
+    assert (titles(found), found.whole, found.part) == (["공탁법"], True, part)
+
+
+def test_pages_turn_only_where_a_document_is_shown():
+    assert resolve("다음", ASKED, nothing) is None
+    conversation = chat(FIRST, reading(), shown=FIRST)
+    assert resolve("다음 회의는 언제야?", conversation, nothing) is None
+
+
+def test_the_present_version_stays_present_while_it_is_read():
+    first = reading(1, asked="1번 문서 최신 버전 보여줘")
+    conversation = chat(FIRST, first, reading(2, asked="다음", number=3), shown=FIRST)
+    assert resolve("다음", conversation, nothing).present
+    assert not resolve("다음", chat(FIRST, reading(), shown=FIRST), nothing).present
+
+
+def test_while_a_document_is_read_places_are_still_those_of_the_list():
+    view = View(SHOWN[0].document_id, 1, 5)
+    turn = answered(2, ("공탁법",), mode="document", view=view)
+    conversation = chat(FIRST, turn, shown=turn)
+    assert titles(resolve("3번 문서에서 기한은?", conversation, nothing)) == ["상표법"]
+    assert titles(resolve("그 문서에서 기한은?", conversation, nothing)) == ["공탁법"]
+
+
+# Answers to a question back
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        *(("2번", [1]), ("첫 번째요", [0]), ("상표법이요", [2]), ("the last one", [2])),
+        *(("1번하고 3번", [0, 2]), ("둘 다", [0, 1, 2]), ("공탁법하고 상표법", [0, 2])),
+    ],
+)
+def test_a_choice_answers_what_was_asked_first(text, meant):
+    found = resolve(text, chat(FIRST, offered(), shown=FIRST), nothing)
+    assert titles(found) == [TITLES[at] for at in meant]
+    assert (found.unclear, found.whole, found.rest) == (None, True, "전체 보여줘")
+
+
+def test_a_choice_that_is_none_is_asked_back_again():
+    again = offered("9번", number=3)
+    conversation = chat(FIRST, offered("그 문서에서 기한은?"), again, shown=FIRST)
+    assert resolve("7번", conversation, nothing).unclear is Unclear.OUT_OF_RANGE
+    assert resolve("2번", conversation, nothing).rest == "기한은?"
+
+
+def test_a_new_question_after_a_question_back_is_a_question():
+    conversation = chat(FIRST, offered(), shown=FIRST)
+    assert resolve("공탁법 제4조는 무슨 내용이야?", conversation, nothing) is None
+
+
+def test_a_document_picked_settles_the_question_asked_again():
+    conversation = chat(offered("이전 1번 문서 전체 보여줘", number=1))
+    picked = SHOWN[2].document_id
+    found = resolve("이전 1번 문서 전체 보여줘", conversation, nothing, [picked])
+    assert (titles(found), found.unclear, found.whole) == (["상표법"], None, True)
+
+
+def test_documents_picked_for_a_question_settle_what_is_unclear():
+    found = resolve("그 문서에서 기한은?", ASKED, nothing, [SHOWN[1].document_id])
+    assert (titles(found), found.unclear) == ([TITLES[1]], None)
+    other = uuid5(NAMESPACE_OID, "other")
+    assert resolve("그 문서에서 기한은?", ASKED, nothing, [other]) is None
+
+
+# Bounds
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            "1번 문서 ",
+            "2번과 ",
+            "[1] ",
+            "①",
+            "그 ",
+            "아까 그 ",
+            "전체 보여줘 ",
+            "첫 번째 ",
+            "1,2,",
+        ),
+        *("the second one you cited ", "document ", "show me the whole ", "and ", " ", "가", "번"),
+    ],
+)
+def test_hostile_messages_take_milliseconds(piece):
+    text = (piece * 20_000)[:20_000]
+    for conversation in (ASKED, chat(FIRST, offered(), shown=FIRST), chat(reading(number=1))):
+        for message in (text, f"{text[:200]}!", f"{text} 1번 문서"):
+            started = time.process_time()
+            resolve(message, conversation, lambda: SHOWN)
+            assert time.process_time() - started < 0.1
+
+
+def test_a_reference_is_found_at_either_end_of_a_long_message():
+    pasted = "조항을 옮겨 적습니다. " * 500
+    assert titles(resolve(f"2번 문서와 비교해줘: {pasted}", ASKED, nothing)) == [TITLES[1]]
+    found = resolve(f"{pasted}\n방금 2번 문서를 참고해서 검토해줘", ASKED, nothing)
+    assert titles(found) == [TITLES[1]]
+    assert found.rest.endswith("검토해줘")
