@@ -102,12 +102,12 @@ async def test_an_empty_question_chooses_nothing(question):
 
 
 async def test_the_light_model_chooses_by_its_numbers():
-    other = select.rank(ASKED, LINES, None)[0][-1].number
-    assert other != FACT
-    found, light = await chosen(ASKED, LONG, lines=LINES, reply=f"[{other}, {FACT}]")
-    assert (found.numbers, found.method) == ((other, FACT), "light_llm")
-    assert [one.number for one in found.turns] == [FACT, other]
-    assert "3: 우리 프로젝트 담당자는 김민수야" in light.llm.last
+    asked = "입찰 보증금 절차"
+    late, early = (one.number for one in select.rank(asked, LINES, None)[0][-2:])
+    found, light = await chosen(asked, LONG, lines=LINES, reply=f"[{late}, {early}]")
+    assert (found.numbers, found.method) == ((late, early), "light_llm")
+    assert [one.number for one in found.turns] == sorted((late, early))
+    assert f"\n{late}: {LINES[late - 1].summary}"[:100] in light.llm.last
 
 
 async def test_the_light_model_sees_at_most_fifty_lines_and_no_answers():
