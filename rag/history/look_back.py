@@ -8,9 +8,6 @@ from rag.config import ContextRules
 from rag.conversation import Turn
 from rag.generation import recalled
 from rag.history import recall
-from rag.history.environment import LINES, Environment, chunk_search
-from rag.history.explore import explore
-from rag.history.select import select
 from rag.llms.light import Light
 from rag.ports import HistoryStore, PassageStore, ToolCaller
 from rag.searching import Searcher
@@ -57,6 +54,10 @@ class LookBack:
     async def _explored(
         self, question: str, before: int, history: HistoryStore, store: PassageStore
     ) -> LookedBack:
+        # here: processes that only make an engine stay small
+        from rag.history.environment import Environment, chunk_search
+        from rag.history.explore import explore
+
         embedder = self.searcher.embedder
         passages = chunk_search(self.searcher, store)
         place = Environment(history, store, passages, embedder, before=before)
@@ -77,6 +78,9 @@ class LookBack:
         return LookedBack(found.turns, found.notes, answers, trace)
 
     async def _selected(self, question: str, before: int, history: HistoryStore) -> LookedBack:
+        from rag.history.environment import LINES
+        from rag.history.select import select
+
         lines = await asyncio.to_thread(history.list_turns, LINES, before)
         chosen = await select(
             question, lines, history.get_turns, light=self.light, embedder=self.searcher.embedder
