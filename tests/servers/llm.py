@@ -30,7 +30,8 @@ JSON = {"Content-Type": "application/json"}
 class Stream:
     """A good reply in pieces.
 
-    `delay` seconds before each but the first, `first_delay` before that.
+    `delay` seconds before each but the first, `first_delay` before that. `prompt_tokens` is what it
+    says that it read.
     """
 
     pieces: Sequence[str] = ("안녕하세요.",)
@@ -38,6 +39,7 @@ class Stream:
     first_delay: float = 0.0
     finish_reason: str = "stop"
     usage: bool = True
+    prompt_tokens: int = 11
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,8 @@ async def _stream(behaviour: Stream, out: Responder) -> None:
     await out.send(event("", finish_reason=behaviour.finish_reason))
     if behaviour.usage:
         count = len(behaviour.pieces)
-        usage = {"prompt_tokens": 11, "completion_tokens": count, "total_tokens": 11 + count}
+        read = behaviour.prompt_tokens
+        usage = {"prompt_tokens": read, "completion_tokens": count, "total_tokens": read + count}
         await out.send(_sse({**_CHUNK, "choices": [], "usage": usage}))
     await out.send(b"data: [DONE]\n\n")
     await out.end()
