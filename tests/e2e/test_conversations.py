@@ -14,12 +14,20 @@ from tests.support import wait_until
 MANUAL_TITLE = MANUAL.rpartition(".")[0]
 MEMORY = "#memory"
 CHIP = "button.msg-scope"
+RULES = "은하수 도서관 이용 규정.md"
 
 
 @pytest.fixture(scope="module")
-def talker_with_files(product):
+def talker_with_files(product, tmp_path_factory):
     """Somebody with a manual, a notice and a document of several parts."""
     person = Person(product, "converser")
+    rules = tmp_path_factory.mktemp("rules") / RULES
+    rules.write_text(
+        "# 은하수 도서관 이용 규정\n\n은하수 도서관의 대출 기간은 17일입니다.\n\n"
+        + "\n\n".join(f"{n}번 서가에는 책이 {n * 7}권 있습니다. " * 6 for n in range(1, 60)),
+        encoding="utf-8",
+    )
+    person.upload(rules)
     person.upload(SAMPLES / "ventilator-manual.md", MANUAL)
     person.upload(SAMPLES / "care-system-notice.pdf", NOTICE)
     person.wait_for_documents()
@@ -165,8 +173,8 @@ def test_a_question_back_is_answered_by_a_button(page, talker_with_files):
 
 
 def test_a_whole_document_is_read_part_by_part(page):
-    ask(page, "통합돌봄 정보시스템 사업 예산은 얼마인가요?")
-    answer(page, 0)
+    ask(page, "은하수 도서관의 대출 기간은 며칠인가요?")
+    assert "17일" in text_of(answer(page, 0))
     ask(page, "이전 1번 문서 전체 보여줘")
     first = answer(page, 1)
     expect(first.locator(".part-of")).to_have_text(re.compile(r"[0-9]부분 중 1번째"))

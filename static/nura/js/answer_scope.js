@@ -62,7 +62,9 @@ function listed(names, count) {
   return rest > 0 ? tn("names.more", rest, { name: names.join(", ") }) : names.join(", ");
 }
 
+/** The words searched for, where they are not the reader's own; a whole document and a question back need no search. */
 function rewritten(message, hooks) {
+  if (message.mode === "document" || message.mode === "clarify") return "";
   const query = message.scope.standalone_query?.trim() ?? "";
   const asked = hooks.before(message).at(-1)?.content.trim() ?? "";
   return query && query !== asked ? query : "";

@@ -8,6 +8,7 @@ import { amount, bars, facts, list, part, steps, time } from "./trace_parts.js";
 
 const CANDIDATES = 10;
 const LAYERS = ["system", "query", "recent", "long_term", "documents"];
+const TIMES = ["understand", "retrieve", "recall", "assemble", "first_delta", "generate", "total"];
 const SCORES = ["relevance", "similarity", "bm25", "share", "coverage", "rerank"];
 
 /** Open the panel with the steps of a message; `hooks` are those of its `AnswerView`. */
@@ -25,9 +26,9 @@ export async function explain(panel, message, opener, hooks) {
     searched(trace, scopeWords(message, hooks)),
     verdict(trace.gate),
     candidates(trace.candidates),
-    recalled(trace.history),
+    recalled(trace),
     explored(trace.exploration),
-    tokens(trace.token_plan),
+    tokens(trace.token_plan, Boolean(trace.trimmed)),
     times(trace.timings_ms),
   ].filter(Boolean);
   if (!found.length) found.push(el("p", { class: "note" }, icon("info"), el("span", { text: t("trace.none") })));
@@ -40,7 +41,8 @@ function asked(trace) {
   if (!question.type) return null;
   const bond = typeof question.follows === "boolean" ? t(question.follows ? "trace.follows" : "trace.alone") : "";
   const sure = bond && Number.isFinite(question.certainty) ? t("trace.certainty", { percent: percent(question.certainty) }) : "";
-  const signs = Object.entries(question.signals ?? {}).filter(([name, weight]) => weight > 0 && has(`signal.${name}`));
+  const found = Object.entries(question.signals ?? {}).filter(([name, weight]) => weight > 0 && has(`signal.${name}`));
+  const signs = [...new Set(found.map(([name]) => t(`signal.${name}`)))];
   return part(
     t("trace.question"),
     facts([
@@ -49,7 +51,7 @@ function asked(trace) {
       [t("trace.by"), known("by", question.by)],
       [t("trace.reference"), referred(trace.reference)],
     ]),
-    signs.length ? list(signs.map(([name]) => t(`signal.${name}`))) : null,
+    signs.length ? list(signs) : null,
   );
 }
 
@@ -67,8 +69,8 @@ function searched(trace, where) {
   const rows = [
     [t("trace.where"), where],
     [t("trace.widened"), trace.scope?.widened ? t("scope.widened") : ""],
-    [t("trace.words"), text ?? trace.plan?.standalone_query ?? ""],
-    [t("trace.words_by"), text ? known("by", by) : ""],
+    [t("trace.words"), trace.plan ? (text ?? trace.plan.standalone_query ?? "") : ""],
+    [t("trace.words_by"), trace.plan ? known("by", by) : ""],
     [t("trace.named"), names],
     [t("trace.strategy"), known("strategy", trace.plan?.strategy)],
     [t("trace.fallback"), trace.fallback ? t("step.fallback") : ""],
@@ -115,9 +117,10 @@ function number(value) {
 }
 
 /** What of the conversation was read. */
-function recalled(history) {
+function recalled({ history, selection, exploration }) {
   if (!history) return null;
-  const turns = (history.selected ?? []).map((one) => t("trace.turn", { number: one })).join(", ");
+  const chosen = [...(selection?.turns ?? []), ...(exploration?.turns ?? [])];
+  const turns = chosen.map((one) => t("trace.turn", { number: one })).join(", ");
   const rows = [
     [t("trace.recent"), history.messages ? tn("trace.messages", history.messages) : t("trace.no_messages")],
     [t("trace.selected"), turns],
@@ -132,7 +135,7 @@ function explored(exploration) {
   return part(t("trace.exploration"), steps(exploration.steps), stopped ? el("p", { class: "trace-rest", text: stopped }) : null);
 }
 
-function tokens(plan) {
+function tokens(plan, trimmed) {
   if (!plan?.layers) return null;
   const most = Math.max(1, ...Object.values(plan.layers).flatMap(({ planned, used }) => [planned ?? 0, used ?? 0]));
   const rows = LAYERS.filter((name) => plan.layers[name]).map((name) => {
@@ -145,12 +148,12 @@ function tokens(plan) {
     .filter(([name, count]) => count > 0 && has(`dropped.${name}`))
     .map(([name, count]) => tn(`dropped.${name}`, count));
   const counted = plan.counter ? t(plan.counter === "estimate" ? "trace.estimated" : "trace.counted") : "";
-  const total = [t("trace.total", { total: amount(plan.total ?? 0) }), counted].filter(Boolean).join(" · ");
-  return part(t("trace.tokens"), bars(rows), el("p", { class: "trace-rest", text: [total, ...dropped].join(" · ") }));
+  const total = t("trace.total", { total: amount(plan.total ?? 0) });
+  const notes = [total, counted, ...dropped, trimmed && t("trace.trimmed")].filter(Boolean);
+  return part(t("trace.tokens"), bars(rows), el("p", { class: "trace-rest", text: notes.join(" · ") }));
 }
 
 function times(timings) {
-  const rows = Object.entries(timings ?? {}).filter(([name, ms]) => has(`time.${name}`) && Number.isFinite(ms));
-  if (!rows.length) return null;
-  return part(t("trace.times"), facts(rows.map(([name, ms]) => [t(`time.${name}`), time(ms)])));
+  const rows = TIMES.filter((name) => Number.isFinite(timings?.[name])).map((name) => [t(`time.${name}`), time(timings[name])]);
+  return rows.length ? part(t("trace.times"), facts(rows)) : null;
 }
