@@ -52,6 +52,7 @@ def _document(
         store,
         language,
         present=reference.present,
+        others=reference.documents[1:],
     )
     name = shown.ref.source or shown.ref.title
     # kept as shown, so that it can be shown again when the document is gone

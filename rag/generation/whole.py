@@ -4,7 +4,7 @@ Where that version is gone, what was shown of it then stands in its place, and t
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -17,6 +17,8 @@ from rag.types import Excerpt
 
 PART = 3000
 """Characters of a part."""
+MOST = 5
+"""Further documents that are named where several were asked for."""
 LOOK = 600
 """Characters beyond `PART` in which a part may look for its end."""
 
@@ -63,12 +65,31 @@ def show(  # noqa: PLR0913 - one request, by name
     language: str,
     *,
     present: bool = False,
+    others: Sequence[DocRef] = (),
 ) -> Whole:
     """Part `part` of a document, the last one where there are fewer.
 
     `readable` tells the present version of every document that may be read. `present`: as it is
-    now, whatever was shown then. Raises what the store raises.
+    now, whatever was shown then. `others` were asked for as well: that their turn comes later is
+    said. Raises what the store raises.
     """
+    found = _shown(ref, readable, part, store, language, present=present)
+    if not others:
+        return found
+    titles = ", ".join(f"『{plain.title(one.title or one.source)}』" for one in others[:MOST])
+    later = prompts.fill("whole_others", language, titles=titles)
+    return replace(found, text=f"{found.text}\n\n{later}")
+
+
+def _shown(  # noqa: PLR0913 - one request, by name
+    ref: DocRef,
+    readable: Mapping[UUID, int],
+    part: int,
+    store: PassageStore,
+    language: str,
+    *,
+    present: bool,
+) -> Whole:
     version = readable.get(ref.document_id)
     whole = None if version is None else _part(_of_store(ref.document_id, store), part)
     if version is None or whole is None:

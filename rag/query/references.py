@@ -168,7 +168,7 @@ def _one_of(documents: Sequence[DocRef], rest: str) -> Reference:
 
 def _titled(text: str, conversation: Conversation) -> Reference | None:
     """A whole document by its title, where it was shown: "공탁법 전문 보여줘"."""
-    shown = conversation.shown.doc_refs if conversation.shown else ()
+    shown = references_pool.known(conversation)
     if not shown or len(text) > READ or not references_wish.speaks_of_whole(text):
         return None
     for ref in sorted(shown, key=lambda one: -len(one.title)):

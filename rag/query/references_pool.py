@@ -53,6 +53,18 @@ def _list(mention: Mention, conversation: Conversation) -> tuple[DocRef, ...]:
     return shown.doc_refs
 
 
+def known(conversation: Conversation) -> tuple[DocRef, ...]:
+    """The documents of the answers since the memory was cleared, latest first, each once."""
+    if conversation.shown is None:
+        return ()
+    found = list(conversation.shown.doc_refs)
+    for turn in reversed(conversation.turns):
+        if turn.question_type == QuestionType.RESET:
+            break
+        found += turn.doc_refs
+    return tuple({ref.document_id: ref for ref in reversed(found)}.values())[::-1]
+
+
 def _answer(number: int, conversation: Conversation) -> Turn | None:
     """The turn with this number; -2: the one before the last that has documents."""
     if number > 0:

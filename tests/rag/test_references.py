@@ -322,6 +322,7 @@ def test_while_a_document_is_read_places_are_still_those_of_the_list():
     conversation = chat(FIRST, turn, shown=turn)
     assert titles(resolve("3번 문서에서 기한은?", conversation, nothing)) == ["상표법"]
     assert titles(resolve("그 문서에서 기한은?", conversation, nothing)) == ["공탁법"]
+    assert titles(resolve("상표법 전문 보여줘", conversation, nothing)) == ["상표법"]
 
 
 # Answers to a question back

@@ -143,6 +143,12 @@ def test_where_an_older_version_was_not_kept_the_present_one_stands_and_that_is_
     assert "제1조" in found.text
 
 
+def test_of_several_documents_the_first_is_shown_and_the_others_are_told():
+    found = shown(Shelf("제1조 목적"), others=[ref(title="상표법"), ref(title="저작권법")])
+    assert "『상표법』, 『저작권법』" in found.text.splitlines()[-1]
+    assert "제1조" in found.text
+
+
 # Questions back
 
 
