@@ -6,7 +6,7 @@ Every step is timed and traced.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -28,7 +28,7 @@ from rag.question import Question
 from rag.retrieval import snapshot
 from rag.retrieval.plan import Asked
 from rag.searching import Searcher
-from rag.types import QuestionType, Retrieval, Role, Usage
+from rag.types import HistoryMessage, QuestionType, Retrieval, Role, Usage
 
 log = logging.getLogger(__name__)
 
@@ -80,10 +80,7 @@ class Pipeline:
         kind = understood.verdict.question_type
         work = Progress(question, understood, messages, kind, understood.scope)
         work.trace = told(question, understood) | {
-            "history": {
-                "messages": len(messages),
-                "characters": sum(len(message.content) for message in messages),
-            },
+            "history": _history(question, messages),
             "models": {"embedder": self.searcher.embedder.name},
         }
         work.took("understand", begun)
@@ -151,6 +148,8 @@ class Pipeline:
             work.took("recall", begun)
         work.recalled, work.findings = found.turns, found.findings
         work.trace |= found.trace
+        selected = [turn.number for turn in found.turns]
+        work.trace["history"] = _history(work.question, work.window) | {"selected": selected}
         if found.answers and not self.look_back.windowed:
             work.hits = ()  # it asks for what was said, and nobody reads both
 
@@ -200,6 +199,16 @@ class Pipeline:
             several=work.kind in {QuestionType.COMPARE, QuestionType.MULTI},
             opening=bool(work.hits) and "opening" in work.hits[0].scores,
         )
+
+
+def _history(question: Question, messages: Sequence[HistoryMessage]) -> dict[str, object]:
+    summary = question.conversation.summary
+    return {
+        "turns": question.conversation.total,
+        "messages": len(messages),
+        "characters": sum(len(message.content) for message in messages),
+        "summary_through": summary.through if summary else None,
+    }
 
 
 async def _generate(
