@@ -19,8 +19,8 @@ from rag.query import (
     references_reply,
     references_wish,
 )
-from rag.query.references_found import Mention, without
-from rag.query.references_meant import Reference, Unclear, asked_back, wanting
+from rag.query.references_found import Mention, with_pronoun, without
+from rag.query.references_meant import Reference, Unclear, asked_back, is_empty, wanting
 from rag.query.references_numbers import CIRCLED
 from rag.query.references_pool import Reading, Session
 
@@ -61,7 +61,10 @@ def _said(text: str, conversation: Conversation, session: Session) -> Reference 
     mention = _mention(text)
     if mention is None:
         return _titled(text, conversation)
-    made = _resolved(mention, without(text, mention.spans), conversation, session)
+    rest = without(text, mention.spans)
+    if is_empty(rest):
+        rest = with_pronoun(text, mention.spans)
+    made = _resolved(mention, rest, conversation, session)
     return made and wanting(made, text)
 
 

@@ -10,6 +10,8 @@ _BEFORE_MARK = re.compile(r"\s([,.?!:;])")
 MOST = 12
 """Places that are looked at in one message; more are no sentence."""
 
+_PREPOSITION = re.compile(r"\s*(in|about|of|from)\b", re.IGNORECASE)
+
 Span = tuple[int, int]
 """Start and end in the text."""
 
@@ -61,6 +63,15 @@ def joined(mentions: list[Mention]) -> Mention | None:
         kind=next((one.kind for one in mentions if one.kind), ""),
         others=any(one.others for one in mentions),
     )
+
+
+def with_pronoun(text: str, spans: tuple[Span, ...]) -> str:
+    """The text with "it" in place of the first stretch: "What does document 2 say?"."""
+    start, end = min(spans)
+    preposition = _PREPOSITION.match(text, start, end)
+    said = f"{preposition[1]} it" if preposition else "it"
+    later = tuple((one - end, other - end) for one, other in spans if one >= end)
+    return f"{text[:start].strip()} {said} {without(text[end:], later)}".replace(" ?", "?").strip()
 
 
 def without(text: str, spans: tuple[Span, ...]) -> str:

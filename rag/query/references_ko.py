@@ -26,6 +26,7 @@ from rag.query.references_ko_words import (
     cut,
 )
 from rag.query.references_numbers import CIRCLED, COUNTING, SINO, places, spelled
+from rag.words import words
 
 _ORDINAL = (
     r"(?<![0-9A-Za-z_.])(?:제\s?)?(?:"
@@ -97,6 +98,7 @@ _LEAD = re.compile(
     r"ok|그래|참|잠깐만?|이번엔|이번에는)\W+){0,4}\W*",
     re.IGNORECASE,
 )
+_COMPARED = re.compile(r"\s(?P<word>[가-힣]+).{1,40}?(?:비교|차이|다른\s?점|공통점|달라|다르)")
 _TAIL = re.compile(
     r"(?:"
     r"(?:이요|요|입니다|이에요|예요|번이요|이야|인가요?)?\W*$"
@@ -243,4 +245,10 @@ def _stands_alone(
         return True
     if not (pointed or many) and _TIMES.match(text, end):
         return False
-    return bool(_TAIL.match(text, end))
+    return bool(_TAIL.match(text, end)) or (many and _compares(text, end))
+
+
+def _compares(text: str, end: int) -> bool:
+    """Whether two numbers are compared in something that is not numbered itself."""
+    found = _COMPARED.match(text, end)
+    return bool(found and not found["word"].startswith(tuple(words("numbered.ko"))))

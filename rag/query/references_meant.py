@@ -51,6 +51,11 @@ def asked_back(why: Unclear, candidates: Sequence[DocRef], rest: str) -> Referen
     return Reference(numbered, rest, unclear=why)
 
 
+def is_empty(rest: str) -> bool:
+    """Whether there are words left, but none that says anything: "What does say?"."""
+    return bool(_LETTER.search(rest)) and not _LETTER.search(_EMPTY.sub("", rest))
+
+
 def wanting(made: Reference, text: str) -> Reference:
     """With what is wanted: the document itself, a part of it, or an answer from it."""
     if len(made.rest) > _LONGEST_WISH:
@@ -61,4 +66,4 @@ def wanting(made: Reference, text: str) -> Reference:
     elif references_wish.shows(made.rest):
         made = replace(made, whole=True)
     made = replace(made, present=made.whole and references_wish.present(text))
-    return made if _LETTER.search(_EMPTY.sub("", made.rest)) else replace(made, rest=text)
+    return made if _LETTER.search(made.rest) else replace(made, rest=text)

@@ -267,7 +267,9 @@ def test_the_document_itself_is_wanted(text):
         ("공탁금 회수는 1번 문서에서 어떻게 설명해?", "공탁금 회수는 어떻게 설명해?"),
         ("According to source 1, when is it due?", "when is it due?"),
         ("방금 2번", "방금 2번"),
-        ("What does document 2 say?", "What does document 2 say?"),
+        ("What does document 2 say?", "What does it say?"),
+        ("What's in the third source?", "What's in it?"),
+        ("1번과 2번 이의신청 기한 비교해줘", "이의신청 기한 비교해줘"),
     ],
 )
 def test_an_answer_is_wanted_and_the_rest_can_be_searched(text, rest):
