@@ -40,7 +40,7 @@ class Standalone:
     `text` is shown and searched; `context` are lexical terms of the conversation with what they
     weigh beside the question's own, also such as stand in `text`. `own_words` (empty: `text`) are
     embedded, and beside them with `weight` the `background`, which was said before. `by` is "" (as
-    asked), "terms" or "light_llm".
+    asked), "terms" or "light_llm"; `failed` the error code of a light model that was asked in vain.
     """
 
     text: str
@@ -49,6 +49,7 @@ class Standalone:
     own_words: str = ""
     background: str = ""
     weight: float = 0.0
+    failed: str = ""
 
 
 def standalone(text: str, conversation: Conversation, verdict: Verdict) -> Standalone:
@@ -92,13 +93,14 @@ def _context(
 ) -> dict[str, float]:
     """The terms of the turns, all of them together weighing `share` of the question's own.
 
-    Where the question names nothing at all, the words carried over weigh as if it had said them.
+    Names of documents are left out, as all of their passages bear them. Where the question names
+    nothing at all, the words carried over weigh as if it had said them.
     """
     asked = tokenize.query_terms(own.text)
     mass = share * sum(asked.values())
     weights: dict[str, float] = {}
     for age, turn in enumerate(reversed(turns)):
-        found = _terms(turn)
+        found = tokenize.query_terms(turn.rest)
         total = sum(found.values()) or 1.0
         for term, weight in found.items():
             weights[term] = weights.get(term, 0.0) + mass * ELDER**age * weight / total
@@ -107,14 +109,6 @@ def _context(
     kept = [term for term in best if term not in asked][:MOST_TERMS]
     needed = shown if not own.words else ()
     return {term: 1.0 if term in needed else min(0.99, weights[term]) for term in kept}
-
-
-def _terms(said: Said) -> dict[str, float]:
-    """The terms of a question but for the names of documents: all of their passages bear them."""
-    names = {term for word in said.words if word.document for term in word.terms}
-    found = tokenize.query_terms(said.text)
-    rest = {term: weight for term, weight in found.items() if term not in names}
-    return rest or found
 
 
 def _background(last: Turn) -> str:

@@ -57,9 +57,10 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A question of the conversation, in words."""
+    """A question of the conversation, in words; `rest` is its text without names of documents."""
 
     text: str
+    rest: str
     words: tuple[Word, ...]
     refers: bool
 
@@ -131,18 +132,22 @@ def _read(text: str, names: tuple[str, ...]) -> Said:
     found = tokenize.morphemes_of(clean)
     spans = _spans(clean, names)
     known = laws.named(clean)
-    words: list[Word] = []
+    words: dict[str, Word] = {}
+    rest: list[str] = []
     for match in _WORD.finditer(clean):
         inside = [name for start, end, name in spans if start <= match.start() < end]
-        if inside:
-            if not any(word.shown == inside[0] for word in words):
-                terms = frozenset(tokenize.subject_terms(inside[0]))
-                words.append(Word(inside[0], terms, document=True))
-            continue
-        word = _word(clean, match, found, known)
+        word = _called(inside[0]) if inside else _word(clean, match, found, known)
         if word is not None:
-            words.append(word)
-    return Said(text, tuple(words), anaphora.points_back(spoken(text)) > 0)
+            words.setdefault(word.shown, word)
+        if word is None or not word.document:
+            rest.append(match[0])
+    refers = anaphora.points_back(spoken(text)) > 0
+    return Said(text, " ".join(rest), tuple(words.values()), refers)
+
+
+def _called(name: str) -> Word:
+    """The name of a document as one word."""
+    return Word(name, frozenset(tokenize.subject_terms(name)), document=True)
 
 
 def _spans(text: str, names: Iterable[str]) -> list[tuple[int, int, str]]:

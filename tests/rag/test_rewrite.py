@@ -1,0 +1,271 @@
+"""From a follow-up to a question that stands alone, and how that is searched."""
+
+import time
+from uuid import uuid4
+
+import pytest
+
+from rag.conversation import Conversation, Memory, Remembered, Turn
+from rag.errors import LLMUnreachable
+from rag.llms.light import Light
+from rag.query import rewrite, rewrite_light
+from rag.query.classify import Verdict
+from rag.query.rewrite import Standalone, standalone
+from rag.retrieval import plan
+from rag.retrieval.plan import Asked, Wishes
+from rag.types import Piece, QuestionType, Scope, ScopeReason
+from tests.rag.worlds import Library, ScriptedLLM, engine
+
+FOLLOWS = Verdict(QuestionType.FOLLOWUP, follows=True)
+ALONE = Verdict(QuestionType.SINGLE)
+
+
+def talk(*said, titles=(), kinds=()):
+    """A conversation of questions, or of (question, answer)."""
+    pairs = [one if isinstance(one, tuple) else (one, "") for one in said]
+    turns = tuple(
+        Turn(number, question, answer, question_type=kinds[number - 1] if kinds else "")
+        for number, (question, answer) in enumerate(pairs, 1)
+    )
+    remembered = tuple(Remembered(uuid4(), title, 1.0) for title in titles)
+    return Conversation(turns, len(turns), Memory(remembered))
+
+
+def completed(text, *said, **more):
+    return standalone(text, talk(*said, **more), FOLLOWS)
+
+
+def test_a_question_that_does_not_follow_stays_as_it_is():
+    assert standalone("그 기한은?", talk("공탁법의 이의신청은?"), ALONE) == Standalone("그 기한은?")
+
+
+def test_a_first_question_stays_as_it_is_even_if_it_is_taken_for_a_follow_up():
+    assert standalone("그 기한은?", Conversation(), FOLLOWS) == Standalone("그 기한은?")
+
+
+def test_a_bare_side_gets_the_law_the_article_and_the_thing():
+    found = completed("그 기한은?", "공탁법 제4조에 따른 이의신청은 어떻게 하나요?")
+    assert found.text == "공탁법 제4조 이의신청 기한은?"
+    assert found.by == "terms"
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "expected"),
+    [
+        ("위반하면?", "공탁법 제4조의 공탁서 제출은?", "공탁법 제4조 공탁서 제출 위반하면?"),
+        ("그럼 예외는 없어?", "항공보안법의 보안검색은?", "항공보안법 보안검색 예외는 없어?"),
+        ("그건 누가 정해?", "선박안전법의 정기검사는?", "선박안전법 정기검사 누가 정해?"),
+        (
+            "Is it open to women?",
+            "How does the MLS game work?",
+            "MLS game work: Is it open to women?",
+        ),
+        ("and for foreigners?", "What is the visa fee?", "visa fee: for foreigners?"),
+    ],
+)
+def test_what_is_missing_stands_before_the_question(text, said, expected):
+    assert completed(text, said).text == expected
+
+
+def test_the_name_of_another_law_replaces_the_one_before_and_keeps_what_was_asked():
+    found = completed("부동산등기법은?", "공탁법 제4조의 공탁금 회수 기한은?")
+    assert found.text == "공탁금 회수 기한 부동산등기법은?"
+
+
+def test_a_name_of_several_words_is_carried_over_whole():
+    law = "국가를 당사자로 하는 계약에 관한 법률"
+    found = completed("그 예외는?", f"{law}에서 입찰보증금은 꼭 내야 해?", titles=[law])
+    assert found.text.startswith(law)
+
+
+def test_a_chain_of_follow_ups_goes_back_to_the_question_that_stood_alone():
+    chain = ["도커 이미지의 태그는?", "공탁법의 이의신청은?", "기한은?", "접수는 어디서?"]
+    kinds = ["single", "single", "followup", "followup"]
+    found = completed("취소는?", *chain, kinds=kinds)
+    assert "공탁법 이의신청" in found.text
+    assert "도커" not in found.text
+    assert not {"도커", "이미지", "태그"} & set(found.context)
+
+
+def test_nothing_is_carried_over_a_reset_and_small_talk_is_passed_over():
+    kinds = ["single", "reset"]
+    assert completed("기한은?", "공탁법의 이의신청은?", "초기화", kinds=kinds).text == "기한은?"
+    assert "공탁법" in completed("기한은?", "공탁법의 이의신청은?", "고마워").text
+
+
+def test_a_question_that_says_enough_keeps_its_words_and_the_conversation_weighs_little():
+    full = completed("Who elects the members of the county board?", "What is the library budget?")
+    bare = completed("Who elects it?", "What is the library budget?")
+    assert full.text == "Who elects the members of the county board?"
+    assert full.weight < 0.2 < bare.weight
+
+
+def test_a_question_without_any_subject_takes_the_one_before_as_its_own():
+    found = completed("더 자세히 설명해줘", "컨테이너 네트워크 설정은?")
+    assert found.context["컨테이너"] == found.context["네트워크"] == 1
+
+
+def test_what_the_question_says_itself_is_no_context():
+    found = completed("그 이의신청의 기한은?", "공탁법의 이의신청은?")
+    assert found.text.count("이의신청") == 1
+    assert "이의신청" not in found.context
+
+
+def test_the_last_answer_is_background_in_its_beginning_only():
+    found = completed("그 기한은?", ("공탁법의 이의신청은?", "가" * 5000))
+    assert found.background.startswith("공탁법의 이의신청은?\n가")
+    assert len(found.background) < 700
+
+
+def test_the_same_conversation_gives_the_same_question():
+    said = ["공탁법의 이의신청은?", "기한은?"]
+    assert completed("예외는?", *said) == completed("예외는?", *said)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "???", "가" * 20_000, "a " * 10_000, "제1조" * 5000, "\x00"]
+)
+def test_hostile_questions_and_conversations_are_bounded(text):
+    for question, said in ((text, "공탁법의 이의신청은?"), ("그 기한은?", text)):
+        found = standalone(question, talk((said, ""), (said, text)), FOLLOWS)
+        assert found.text.endswith(question) or len(found.text) < 5000
+        assert len(found.context) <= rewrite.MOST_TERMS
+        assert len(found.background) <= 2 * rewrite.ANSWER_CHARACTERS + 1
+
+
+def test_titles_are_no_patterns():
+    hostile = ["((((a+)+)+)+ 보고서", "[법률", ".*{9} 규정"]
+    found = completed("그 기한은?", "[법률 의 신청은?", titles=hostile)
+    assert "신청" in found.text
+
+
+def test_completing_a_question_takes_a_few_milliseconds():
+    chain = talk(*[("항공보안법의 보안검색 절차와 그 예외를 알려줘 " * 8, "답 " * 2000)] * 6)
+    standalone("그 기한은?", chain, FOLLOWS)
+    spent = []
+    for number in range(20):
+        begun = time.perf_counter()
+        standalone(f"그 {number}번째 기한은?", chain, FOLLOWS)
+        spent.append(time.perf_counter() - begun)
+    assert sorted(spent)[10] < 0.02
+
+
+# --- how it is searched
+
+
+@pytest.fixture
+def library():
+    made = Library(engine())
+    for name, thing in (("공탁법", "공탁물"), ("항공보안법", "보안검색")):
+        made.add(
+            name,
+            f"{thing} 신청의 기한은 열흘이다.",
+            f"{thing} 신청에는 수수료가 든다.",
+            "위원회는 아홉 명으로 한다.",
+            metadata={"title": name},
+        )
+    return made
+
+
+def searched(library, text, conversation, verdict=FOLLOWS):
+    asked = Asked(verdict, standalone(text, conversation, verdict), conversation.memory)
+    scope = Scope(tuple(library.ids.values()), ScopeReason.ALL)
+    return library.engine.searcher.search(asked, scope, library.store, Wishes())
+
+
+def test_a_bare_follow_up_finds_its_passage_in_the_law_talked_about(library):
+    found = searched(library, "그 기한은?", talk("항공보안법의 보안검색 신청은 어떻게 해?"))
+    assert found.hits[0].passage.text == "보안검색 신청의 기한은 열흘이다."
+    assert found.gate.relevant
+
+
+def test_the_question_itself_outweighs_what_was_said_before(library):
+    conversation = talk(("공탁법의 공탁물 신청 기한은?", "공탁물 신청의 기한은 열흘이다."))
+    found = searched(library, "수수료는?", conversation)
+    assert found.hits[0].passage.text == "공탁물 신청에는 수수료가 든다."
+
+
+def test_a_follow_up_within_remembered_documents_passes_the_gate_with_one_word(library):
+    remembered = Memory((Remembered(library.ids["공탁법"], "공탁법", 1.0),))
+    turns = (Turn(1, "공탁법의 공탁물 신청은?", "열흘이다."),)
+    found = searched(library, "그 위원회는?", Conversation(turns, 1, remembered))
+    assert found.gate.relevant
+    assert found.hits[0].passage.text == "위원회는 아홉 명으로 한다."
+    assert {hit.passage.document_name for hit in found.hits} == {"공탁법"}
+
+
+def test_carried_names_do_not_hold_a_search_in_the_remembered_documents(library):
+    turns = (Turn(1, "공탁법의 공탁물 신청 기한은?", "열흘이다."),)
+    remembered = Memory((Remembered(library.ids["공탁법"], "공탁법", 1.0),))
+    scope = Scope(tuple(library.ids.values()), ScopeReason.ALL)
+    plans = {}
+    for memory in (Memory(), remembered):
+        conversation = Conversation(turns, 1, memory)
+        asked = Asked(FOLLOWS, standalone("수수료는?", conversation, FOLLOWS), memory)
+        plans[memory] = plan.make(asked, scope, Wishes(), usual_k=4)
+    assert plans[Memory()].standalone_query == "공탁법 공탁물 신청 기한 수수료는?"
+    assert plans[remembered].standalone_query == "수수료는?"
+    assert plans[remembered].completed == plans[Memory()].standalone_query
+
+
+def test_what_was_said_before_draws_the_vector_only_in_a_language_the_embedder_knows(library):
+    embedder = library.engine.embedder
+    searched(library, "What about the fee?", talk("What does the visa office ask for?"))
+    assert embedder.embedded[-2:] == ["What about the fee?", "What does the visa office ask for?"]
+    searched(library, "What about the fee?", talk("공탁법의 이의신청은?"))
+    assert embedder.embedded[-1] == "What about the fee?"
+
+
+# --- the light model
+
+
+def light(*said):
+    return Light(ScriptedLLM(*(Piece(one) if isinstance(one, str) else one for one in said)))
+
+
+async def modelled(said, text="그 30일 기한은?", asked="공탁법의 이의신청은?"):
+    conversation = talk(asked)
+    ruled = standalone(text, conversation, FOLLOWS)
+    return ruled, await rewrite_light.by_model(text, conversation, light(said), ruled)
+
+
+async def test_the_models_question_is_searched_beside_the_words_of_the_question():
+    _, found = await modelled("공탁법 이의신청을 처리하는 30일 기한은?")
+    assert (found.text, found.by) == ("공탁법 이의신청을 처리하는 30일 기한은?", "light_llm")
+    assert found.own_words == "그 30일 기한은?"
+    assert found.context["기한"] >= 1
+    assert 0 < found.context["처리"] < 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "공탁법 이의신청 기한은?",  # the number is gone
+        "공탁법 이의신청은 60일인가, 30일 기한인가?",  # a number that nobody said
+        "30일 기한은?\n공탁법입니다.",
+        "공탁법 30일 기한 " * 60,
+        LLMUnreachable("gone"),
+    ],
+)
+async def test_a_reply_that_is_no_such_question_leaves_the_one_by_rules(said):
+    ruled, found = await modelled(said)
+    assert found.failed
+    assert (found.text, found.context, found.by) == (ruled.text, ruled.context, "terms")
+
+
+async def test_names_and_codes_of_the_question_must_stay():
+    for text, said in (
+        ("What about E-1234?", "What does the error mean?"),
+        ("How does NASA see that?", "How does the agency see the mission?"),
+        ("부동산등기법은 어때?", "등기 이의신청은 어때?"),
+    ):
+        ruled, found = await modelled(said, text)
+        assert (found.text, found.by) == (ruled.text, "terms")
+
+
+async def test_a_message_of_20000_characters_is_not_sent_to_the_model():
+    ruled = Standalone("가" * 20_000)
+    asked = light("무엇?")
+    assert await rewrite_light.by_model(ruled.text, talk("공탁법은?"), asked, ruled) is ruled
+    assert asked.llm.asked == []
