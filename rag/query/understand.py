@@ -8,7 +8,7 @@ from rag.config import RagConfig
 from rag.conversation import DocRef
 from rag.llms.light import Light
 from rag.ports import Embedder, HistoryStore, PassageStore
-from rag.query import classify_light, references, rewrite
+from rag.query import classify_light, references, rewrite, rewrite_light
 from rag.query.classify import Verdict, classify
 from rag.query.references import Reference
 from rag.query.rewrite import Standalone
@@ -43,6 +43,8 @@ async def _by_model(question: Question, ruled: Understood, light: Light) -> Unde
     text = ruled.verdict.rest
     verdict = await classify_light.by_model(text, conversation, light, ruled.verdict)
     standalone = rewrite.standalone(text, conversation, verdict)
+    if verdict.follows:
+        standalone = await rewrite_light.by_model(text, conversation, light, standalone)
     return replace(ruled, verdict=verdict, standalone=standalone)
 
 
