@@ -136,10 +136,9 @@ class Pipeline:
             return
         begun = time.perf_counter()
         asked = work.understood.verdict.rest or work.question.text
-        pairs = sum(message.role is Role.USER for message in work.window)
         total = work.question.conversation.total
         try:
-            found = await self.look_back.look(asked, total, pairs, history, store)
+            found = await self.look_back.look(asked, total, self._fitting(work), history, store)
         except Exception as error:
             log.warning("older turns could not be read", exc_info=error)
             work.trace["history_failure"] = type(error).__name__
@@ -153,8 +152,17 @@ class Pipeline:
         if found.answers and not self.look_back.windowed:
             work.hits = ()  # it asks for what was said, and nobody reads both
 
+    def _fitting(self, work: Progress) -> int:
+        """How many of the last turns go into the prompt: what does not fit must be looked for."""
+        brief = self._answerer(work).assemble(self._brief(work), self.config.context).brief
+        asked = sum(message.role is Role.USER for message in brief.history)
+        return asked + (brief.previous is not None)
+
+    def _answerer(self, work: Progress) -> Answerer:
+        return self.documents_answerer if work.hits else self.general_answerer
+
     async def _write(self, work: Progress) -> AsyncGenerator[Event, None]:
-        answerer = self.documents_answerer if work.hits else self.general_answerer
+        answerer = self._answerer(work)
         brief = self._assembled(work, answerer)
         work.trace["prompt"] = {"model": answerer.name, **answerer.sizes(brief)}
         if work.sources:
