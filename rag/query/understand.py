@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rag import tokenize
 from rag.config import RagConfig
 from rag.conversation import DocRef
 from rag.llms.light import Light
@@ -42,8 +43,8 @@ async def _by_model(question: Question, ruled: Understood, light: Light) -> Unde
     conversation = question.conversation
     text = ruled.verdict.rest
     verdict = await classify_light.by_model(text, conversation, light, ruled.verdict)
-    standalone = rewrite.standalone(text, conversation, verdict)
-    if verdict.follows:
+    standalone = _standalone(verdict, question, ruled.reference)
+    if standalone.by:
         standalone = await rewrite_light.by_model(text, conversation, light, standalone)
     return replace(ruled, verdict=verdict, standalone=standalone)
 
@@ -66,10 +67,20 @@ def by_rules(
     )
     return Understood(
         verdict=verdict,
-        standalone=rewrite.standalone(verdict.rest, question.conversation, verdict),
+        standalone=_standalone(verdict, question, reference),
         scope=_narrowed(question.scope, reference),
         reference=reference,
     )
+
+
+def _standalone(verdict: Verdict, question: Question, reference: Reference | None) -> Standalone:
+    """The question as it is searched; one that names its document lacks nothing but a subject."""
+    said = verdict.rest or question.text
+    if reference is not None and (
+        reference.unclear or reference.whole or tokenize.subject_terms(said)
+    ):
+        return Standalone(said)
+    return rewrite.standalone(said, question.conversation, verdict)
 
 
 def searched(store: PassageStore, question: Question, scope: Scope) -> PassageStore:
