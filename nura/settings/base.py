@@ -275,6 +275,12 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
+# Speech of `manage.py ask --tts`
+TTS_BASE_URL = env.url("NURA_TTS_BASE_URL", ("http", "https"))
+TTS_MODEL = env.text("NURA_TTS_MODEL")
+TTS_VOICE = env.text("NURA_TTS_VOICE", "alloy")
+TTS_API_KEY = env.text("NURA_TTS_API_KEY")
+
 # Memory of conversations
 RAG = rag.build()
 EMBEDDING_OTHER_API_KEY = env.text("NURA_EMBEDDING_OTHER_API_KEY")

@@ -1,0 +1,172 @@
+"""`manage.py ask [--user NAME] [--chat ID] [--json] [--tts] ["question"]`."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import aclosing
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.translation import get_language
+
+from chats import runs, speech
+from chats.api.requests import SendRequest
+from chats.commands import InvalidFrame
+from chats.models import Chat
+from chats.services import turns
+from chats.terminal import Terminal
+from chats.wording import sentence
+from rag.errors import NuraError
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+
+class Command(BaseCommand):
+    """Asks one question, or keeps one session until its input ends."""
+
+    help = "Ask a question, or without one keep a session at a prompt."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Who asks what, and how the answer is told."""
+        parser.add_argument("question", nargs="?")
+        parser.add_argument(
+            "--user", help="who asks; without it the only user, or an administrator"
+        )
+        parser.add_argument("--chat", help="id of a chat to go on with")
+        parser.add_argument("--json", action="store_true", help="one JSON object a question")
+        parser.add_argument("--tts", action="store_true", help="speak the answer, too")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Exit status 1 when an answer failed."""
+        chat = _chat(options["chat"])
+        user = _user(options["user"], chat)
+        chat_id = chat.pk if chat else None
+        terminal, failed = Terminal(), False
+        try:
+            for question in self._questions(options):
+                message = self._answer(terminal, user, chat_id, question, options)
+                failed = message is None or bool(message["error"])
+                chat_id = UUID(message["chat_id"]) if message else chat_id
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
+        if failed:
+            sys.exit(1)
+
+    def _answer(
+        self,
+        terminal: Terminal,
+        user: User,
+        chat_id: UUID | None,
+        question: str,
+        options: dict[str, Any],
+    ) -> dict[str, Any] | None:
+        """The answer's message; None where the question could not be asked."""
+        try:
+            turn = _open(user, chat_id, question)
+        except NuraError as error:
+            self.stderr.write(str(sentence(error.code, error.params)))
+            return None
+        message = asyncio.run(self._follow(terminal, turn.run.pk, question, options["json"]))
+        if options["tts"]:
+            self._speak(message["content"])
+        return message
+
+    def _questions(self, options: dict[str, Any]) -> Iterator[str]:
+        if options["question"] is not None:
+            yield options["question"]
+            return
+        prompted = sys.stdin.isatty()
+        while True:
+            if prompted:
+                self.stderr.write("> ", ending="")
+                self.stderr.flush()
+            line = sys.stdin.readline()
+            if not line:
+                return
+            if line.strip():
+                yield line
+
+    async def _follow(
+        self, terminal: Terminal, run_id: UUID, question: str, as_json: bool
+    ) -> dict[str, Any]:
+        """Tell the answer as it comes; its message in the end."""
+        message: dict[str, Any] = {}
+        async with aclosing(terminal.events(run_id)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if event.type == runs.DELTA and not as_json:
+                    self.stdout.write(event.data["text"], ending="")
+                    self.stdout.flush()
+                elif event.terminal:
+                    message = event.data["message"]
+        if as_json:
+            self.stdout.write(runs.dumps(_plain(message, question)))
+        else:
+            self._close(message)
+        return message
+
+    def _close(self, message: dict[str, Any]) -> None:
+        """What stands under an answer."""
+        self.stdout.write("")
+        for source in message["sources"] or ():
+            page = f", p. {source['page']}" if source["page"] else ""
+            mark = "*" if source["cited"] else " "
+            self.stdout.write(f"  [{source['slot']}]{mark} {source['document_name']}{page}")
+        if message["error"]:
+            self.stderr.write(message["error"]["detail"])
+        self.stderr.write(f"--chat {message['chat_id']}")
+
+    def _speak(self, text: str) -> None:
+        """An answer that cannot be spoken has been answered all the same."""
+        try:
+            if written := speech.say(text):
+                self.stderr.write(f"--tts: no player here; the sound is in {written}")
+        except speech.CannotSpeak as error:
+            self.stderr.write(f"--tts: {error}")
+
+
+def _plain(message: dict[str, Any], question: str) -> dict[str, Any]:
+    names = ("chat_id", "mode", "sources", "scope", "error")
+    told = {"question": question.strip(), "answer": message["content"]}
+    return {name: message[name] for name in names} | told | {"message": message}
+
+
+def _open(user: User, chat_id: UUID | None, question: str) -> turns.OpenedTurn:
+    """Raises `NuraError`, also for what no other door lets in."""
+    readable = question.encode(errors="replace").decode()
+    serializer = SendRequest(data={"content": readable, "chat_id": chat_id})
+    if not serializer.is_valid():
+        raise InvalidFrame(errors=serializer.errors)
+    language = get_language() or "ko"
+    return turns.open_turn(user=user, content=readable, chat_id=chat_id, language=language)
+
+
+def _chat(given: str | None) -> Chat | None:
+    if given is None:
+        return None
+    try:
+        found = Chat.objects.filter(deleted_at=None).select_related("owner").get(pk=UUID(given))
+    except (ValueError, Chat.DoesNotExist) as error:
+        raise CommandError(f"no such chat: {given}") from error
+    return found
+
+
+def _user(name: str | None, chat: Chat | None) -> User:
+    """As named, else the owner of the chat, else the only one or the first administrator."""
+    active = User.objects.filter(is_active=True).order_by("pk")
+    if name is not None:
+        found = active.filter(username=name).first()
+        if found is None:
+            raise CommandError(f"no such user: {name}")
+        if chat is not None and chat.owner_id != found.pk:
+            raise CommandError(f"no such chat: {chat.pk}")
+        return found
+    if chat is not None:
+        return chat.owner
+    known = list(active[:2])
+    found = known[0] if len(known) == 1 else active.filter(is_superuser=True).first()
+    if found is None:
+        raise CommandError("say who asks: --user NAME")
+    return found

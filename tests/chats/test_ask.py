@@ -1,0 +1,228 @@
+"""`manage.py ask`: beside a worker and without one."""
+
+import io
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from chats import answering, speech, terminal
+from chats.management.commands import ask
+from chats.models import Chat, Message, Turn
+from chats.services.chats import create_chat
+from rag.errors import LLMUnauthorized
+from rag.types import Mode
+from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, finished, source
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def play(monkeypatch):
+    """Nobody else is there, and the engine says what the test wants."""
+    monkeypatch.setattr(ask, "Terminal", lambda: terminal.Terminal(0.0))
+
+    def plug(*script):
+        engine = ScriptedEngine(*script)
+        monkeypatch.setattr(answering, "engine", lambda _: engine)
+        return engine
+
+    return plug
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """What a person types, a line each."""
+
+    def lines(*texts):
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{text}\n" for text in texts)))
+
+    return lines
+
+
+def run(*arguments):
+    """What the command says: on stdout, on stderr, and its exit status."""
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        call_command("ask", *arguments, stdout=out, stderr=err)
+    except SystemExit as end:
+        return out.getvalue(), err.getvalue(), end.code
+    return out.getvalue(), err.getvalue(), 0
+
+
+def test_an_answer_is_told_with_its_sources(owner, play):
+    found = (source(),)
+    play(SourcesFound(found), Delta("15일"), Delta("입니다 [1]"), finished(Mode.DOCUMENTS, found))
+    out, err, status = run("휴가는?")
+    assert out.splitlines() == ["15일입니다 [1]", "  [1]* 규정.md, p. 3"]
+    assert (status, str(Chat.objects.get().pk) in err) == (0, True)
+
+
+def test_json_is_one_object_and_nothing_else(owner, play):
+    found = (source(),)
+    play(SourcesFound(found), Delta("15일"), finished(Mode.DOCUMENTS, found))
+    out, _, _ = run("휴가는?", "--json")
+    told = json.loads(out)
+    message = Message.objects.get(role="assistant")
+    assert (told["chat_id"], told["answer"]) == (str(message.chat_id), "15일")
+    assert told["message"]["id"] == str(message.pk)
+    assert told["sources"] == told["message"]["sources"]
+    assert told["sources"][0]["slot"] == 1
+
+
+def test_a_session_is_one_chat(owner, play, typed):
+    engine = play(Delta("답"), finished())
+    typed("하나", "", "둘")
+    out, _, _ = run("--json")
+    chats = {json.loads(line)["chat_id"] for line in out.splitlines()}
+    assert (len(out.splitlines()), len(chats), Chat.objects.count()) == (2, 1, 1)
+    assert engine.questions[1].conversation.last.user_text == "하나"
+
+
+def test_a_chat_goes_on_as_its_owner(owner, stranger, play):
+    play(Delta("답"), finished())
+    chat = create_chat(owner=stranger, title="t")
+    run("질문", "--chat", str(chat.pk))
+    assert Turn.objects.get().chat == chat
+
+
+def test_a_turn_that_is_answered_here_is_noted_here(owner, play):
+    play(Delta("15일입니다."), finished())
+    run("연차 휴가는 며칠인가요?")
+    assert "휴가" in Turn.objects.get().summary
+
+
+def test_a_failed_answer_is_told_and_is_an_exit_status(owner, play):
+    play(LLMUnauthorized())
+    out, err, status = run("질문")
+    assert (status, "NURA_LLM_API_KEY" in err) == (1, True)
+    assert out.strip() == ""
+
+
+def test_a_bad_question_does_not_end_a_session(owner, play, typed):
+    play(Delta("답"), finished())
+    typed("가" * 20_001, "\udcff\u0000", "질문")
+    out, err, status = run("--json")
+    assert (len(out.splitlines()), status) == (1, 0)
+    assert err.strip()
+
+
+@pytest.mark.parametrize("superuser", [True, False])
+def test_who_asks_is_the_first_administrator_where_there_are_several(owner, play, superuser):
+    admin = User.objects.create_user("admin", is_superuser=superuser)
+    play(Delta("답"), finished())
+    if superuser:
+        run("질문")
+        assert Chat.objects.get().owner == admin
+    else:
+        with pytest.raises(CommandError, match="--user"):
+            run("질문")
+
+
+def test_users_and_chats_that_are_not_there_are_named(owner, stranger, play):
+    chat = create_chat(owner=owner, title="t")
+    with pytest.raises(CommandError, match="nobody"):
+        run("질문", "--user", "nobody")
+    for given in ("x", str(owner.pk), "00000000-0000-0000-0000-000000000000"):
+        with pytest.raises(CommandError, match="no such chat"):
+            run("질문", "--chat", given)
+    with pytest.raises(CommandError, match="no such chat"):
+        run("질문", "--user", "stranger", "--chat", str(chat.pk))
+    assert not Message.objects.exists()
+
+
+def test_a_worker_that_is_there_answers(owner, answers_worker, monkeypatch):
+    async def not_here(_run_id):
+        raise AssertionError("answered here")
+
+    monkeypatch.setattr(terminal, "answer_run", not_here)
+    out, _, status = run("안녕하세요")
+    assert (status, bool(out.strip())) == (0, True)
+    assert Message.objects.get(role="assistant").status == "COMPLETED"
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A program on the only PATH there is; it keeps what it is called with and given."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def put(name):
+        file = tmp_path / name
+        file.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/called\n/bin/cat > {tmp_path}/given\n')
+        file.chmod(0o755)
+        return tmp_path
+
+    return put
+
+
+@pytest.fixture
+def voice(settings):
+    """A speech endpoint; it keeps what it is sent."""
+    heard = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            heard.append((self.path, self.headers["Authorization"], json.loads(body)))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"RIFF")
+
+        def log_message(self, *_arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings.TTS_BASE_URL = f"http://127.0.0.1:{server.server_port}/v1"
+        settings.TTS_MODEL, settings.TTS_VOICE, settings.TTS_API_KEY = "tts-1", "alloy", "key"
+        yield heard
+        server.shutdown()
+
+
+def test_espeak_speaks_where_there_is_no_endpoint(owner, play, program):
+    folder = program("espeak-ng")
+    play(Delta("15일**입니다** [1]"), finished())
+    _, _, status = run("휴가는?", "--tts")
+    assert (folder / "given").read_text().split() == ["15일", "입니다"]
+    assert (status, (folder / "called").read_text().strip()) == (0, "-v ko --stdin")
+
+
+def test_without_any_voice_the_answer_stands_and_the_reason_is_told(owner, play, program):
+    program("something-else")
+    play(Delta("답"), finished())
+    out, err, status = run("질문", "--tts")
+    assert ("답" in out, "espeak-ng" in err, status) == (True, True, 0)
+
+
+def test_an_endpoint_speaks_and_a_player_plays(program, voice):
+    folder = program("aplay")
+    assert speech.say("안녕하세요.") == ""
+    path, key, body = voice[0]
+    assert (path, key) == ("/v1/audio/speech", "Bearer key")
+    assert (body["model"], body["voice"], body["input"]) == ("tts-1", "alloy", "안녕하세요.")
+    assert (folder / "called").read_text().startswith("-q ")
+
+
+def test_a_long_answer_is_spoken_in_pieces(program, voice):
+    program("aplay")
+    speech.say("가나다라 마바사. " * 800)
+    pieces = [body["input"] for _, _, body in voice]
+    assert max(map(len, pieces)) <= speech.PIECE
+    assert " ".join(pieces) == " ".join(["가나다라 마바사."] * 800)
+
+
+def test_a_sound_that_nothing_can_play_is_kept(program, voice):
+    program("something-else")
+    written = speech.say("안녕")
+    with Path(written).open("rb") as file:
+        assert file.read() == b"RIFF"
+
+
+def test_an_endpoint_that_is_away_cannot_speak(program, settings):
+    settings.TTS_BASE_URL, settings.TTS_MODEL = "http://127.0.0.1:9/v1", "tts-1"
+    with pytest.raises(speech.CannotSpeak):
+        speech.say("안녕")
