@@ -43,8 +43,8 @@ async def _by_model(question: Question, ruled: Understood, light: Light) -> Unde
     conversation = question.conversation
     text = ruled.verdict.rest
     verdict = await classify_light.by_model(text, conversation, light, ruled.verdict)
-    standalone = _standalone(verdict, question, ruled.reference)
-    if standalone.by:
+    standalone = _completed(verdict, question, ruled.reference)
+    if verdict.follows and not _is_complete(text, ruled.reference):
         standalone = await rewrite_light.by_model(text, conversation, light, standalone)
     return replace(ruled, verdict=verdict, standalone=standalone)
 
@@ -67,20 +67,25 @@ def by_rules(
     )
     return Understood(
         verdict=verdict,
-        standalone=_standalone(verdict, question, reference),
+        standalone=_completed(verdict, question, reference),
         scope=_narrowed(question.scope, reference),
         reference=reference,
     )
 
 
-def _standalone(verdict: Verdict, question: Question, reference: Reference | None) -> Standalone:
-    """The question as it is searched; one that names its document lacks nothing but a subject."""
+def _completed(verdict: Verdict, question: Question, reference: Reference | None) -> Standalone:
+    """The question as it is searched, with what it lacks by rules."""
     said = verdict.rest or question.text
-    if reference is not None and (
-        reference.unclear or reference.whole or tokenize.subject_terms(said)
-    ):
+    if _is_complete(said, reference):
         return Standalone(said)
     return rewrite.standalone(said, question.conversation, verdict)
+
+
+def _is_complete(said: str, reference: Reference | None) -> bool:
+    """True for a question that names its document by place and its subject, too."""
+    if reference is None:
+        return False
+    return bool(reference.unclear or reference.whole or tokenize.subject_terms(said))
 
 
 def searched(store: PassageStore, question: Question, scope: Scope) -> PassageStore:
