@@ -169,7 +169,8 @@ def test_a_question_back_is_answered_by_a_button(page, talker_with_files):
     done = answer(page, 2)
     expect(done.locator(".source-card").first).to_contain_text("HX-200")
     last = talker_with_files.messages(chat_id(page))[-1]
-    assert (last["mode"], last["scope"]["reason"]) == ("documents", "explicit")
+    shown = {source["document_id"] for source in last["sources"]}
+    assert (last["mode"], set(last["scope"]["document_ids"])) == ("documents", shown)
 
 
 def test_a_whole_document_is_read_part_by_part(page):

@@ -12,7 +12,9 @@ export class Scrolling {
     this.down = byId("to-end");
     this.scroller.addEventListener("scroll", () => this.moved(), { passive: true });
     this.down.addEventListener("click", () => this.toEnd(true));
-    new ResizeObserver(() => this.stick && this.toEnd()).observe(root);
+    const resized = new ResizeObserver(() => this.stick && this.toEnd());
+    resized.observe(root);
+    resized.observe(this.scroller); // rows come and go under it
   }
 
   moved() {

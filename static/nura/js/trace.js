@@ -26,7 +26,7 @@ export async function explain(panel, message, opener, hooks) {
     searched(trace, scopeWords(message, hooks)),
     verdict(trace.gate),
     candidates(trace.candidates),
-    recalled(trace),
+    recalled(trace.history),
     explored(trace.exploration),
     tokens(trace.token_plan, Boolean(trace.trimmed)),
     times(trace.timings_ms),
@@ -117,10 +117,9 @@ function number(value) {
 }
 
 /** What of the conversation was read. */
-function recalled({ history, selection, exploration }) {
+function recalled(history) {
   if (!history) return null;
-  const chosen = [...(selection?.turns ?? []), ...(exploration?.turns ?? [])];
-  const turns = chosen.map((one) => t("trace.turn", { number: one })).join(", ");
+  const turns = (history.selected ?? []).map((one) => t("trace.turn", { number: one })).join(", ");
   const rows = [
     [t("trace.recent"), history.messages ? tn("trace.messages", history.messages) : t("trace.no_messages")],
     [t("trace.selected"), turns],
