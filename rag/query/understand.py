@@ -14,7 +14,7 @@ from rag.query.classify import Verdict, classify
 from rag.query.references import Reference
 from rag.query.rewrite import Standalone
 from rag.question import Question
-from rag.types import QuestionType, Scope, ScopeReason
+from rag.types import QuestionType, Scope, ScopeReason, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ def by_rules(
     """What rules make of it. Reads the store only for references to the whole session."""
     reference = _reference(question, history.documents)
     text = reference.rest if reference else question.text
+    if question.topic in (Topic.WIDER, Topic.NEW):
+        reference = None  # the user leaves the documents that the question names by their place
     verdict = classify(
         text, question.conversation, config.memory, embedder=embedder, topic=question.topic
     )

@@ -192,6 +192,15 @@ def test_the_user_may_widen_narrow_or_begin_anew(talk, library):
     assert (anew["scope"]["reason"], anew["scope"]["follows"]) == ("all", False)
 
 
+def test_the_user_may_leave_a_document_named_by_its_place(talk, library):
+    talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
+    question = "이전 1번 문서를 참고해서 정산은 언제까지 하는지 알려줘"
+    assert talk.say(question)["scope"]["reason"] == "slot"
+    assert talk.say(question, topic="wider")["scope"]["reason"] == "all"
+    anew = talk.say(question, topic="new")["scope"]
+    assert (anew["reason"], anew["follows"]) == ("all", False)
+
+
 def test_a_search_with_a_chat_knows_its_memory(talk, library):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     body = {"query": "그럼 정산은 언제까지 해야 해?", "chat_id": talk.chat_id}
