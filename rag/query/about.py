@@ -19,6 +19,7 @@ _WHOLE = re.compile(
     r"\bwhat(?:'s| is| does| are)\b.*\b(?:about|say|in it|contain)\b",
     re.IGNORECASE,
 )
+_PLACE = words("place") | {stems.stem(word) for word in words("place")}
 _NAMING_NOTHING = words("whole_document.ko") | {
     stems.stem(word) for word in words("whole_document.en")
 }
@@ -27,8 +28,11 @@ _NAMING_NOTHING = words("whole_document.ko") | {
 def is_about_documents(text: str, scope: Scope) -> bool:
     """True when the question asks for the documents as a whole and names nothing to search for.
 
-    Where the scope is merely everything the user has, the question must also mention documents.
+    Where the scope is merely everything the user has, the question must also mention documents;
+    where documents were named by their place ("방금 2번"), nothing else needs to be said.
     """
+    if scope.reason is ScopeReason.SLOT and scope.document_ids:
+        return all(_names_nothing(term) for term in tokenize.subject_terms(text))
     if not scope.document_ids or not (_WHOLE.search(text) or _DOCUMENT.search(text)):
         return False
     if not _WHOLE.search(text) and len(text.split()) == 1:
@@ -36,3 +40,8 @@ def is_about_documents(text: str, scope: Scope) -> bool:
     if scope.reason is ScopeReason.ALL and not _DOCUMENT.search(text):
         return False
     return tokenize.subject_terms(text) <= _NAMING_NOTHING
+
+
+def _names_nothing(term: str) -> bool:
+    """Whether a term only says which document is meant, or what to do with it."""
+    return term in _NAMING_NOTHING or term in _PLACE or term[0].isdigit()

@@ -23,6 +23,7 @@ from rag.query.references_found import Mention, with_pronoun, without
 from rag.query.references_meant import Reference, Unclear, asked_back, is_empty, wanting
 from rag.query.references_numbers import CIRCLED
 from rag.query.references_pool import Reading, Session
+from rag.types import Mode
 
 __all__ = ["Reference", "Unclear", "resolve"]
 
@@ -30,6 +31,11 @@ READ = 250
 """Characters at either end of a message in which a reference is looked for."""
 FAR = 20
 """A bare number above it is no place in an answer's list of documents."""
+_BACK = 4
+"""Turns in which the question is looked for that "2번은?" repeats."""
+_SAME_OF = re.compile(
+    r"(?:은|는|도)요?\s*[?!.]*\s*$|^\s*(?:and|what\s+about|how\s+about)\b", re.IGNORECASE
+)
 _KOREAN = re.compile(rf"[가-힣{CIRCLED}]")
 _LATIN = re.compile(r"[A-Za-z]{2}|[#\[]\s?\d")
 _LAWS = ("법", "법률", "law", "act", "statute")
@@ -61,11 +67,24 @@ def _said(text: str, conversation: Conversation, session: Session) -> Reference 
     mention = _mention(text)
     if mention is None:
         return _titled(text, conversation)
+    made = _resolved(mention, _rest(text, mention, conversation), conversation, session)
+    return made and wanting(made, text)
+
+
+def _rest(text: str, mention: Mention, conversation: Conversation) -> str:
+    """The question without the reference; "2번은?" asks of it what was asked before."""
     rest = without(text, mention.spans)
     if is_empty(rest):
-        rest = with_pronoun(text, mention.spans)
-    made = _resolved(mention, rest, conversation, session)
-    return made and wanting(made, text)
+        return with_pronoun(text, mention.spans)
+    if rest.strip("?!. ") or not _SAME_OF.search(text):
+        return rest
+    for turn in reversed(conversation.turns[-_BACK:]):
+        asked = unicodedata.normalize("NFC", turn.user_text)
+        earlier = _mention(asked)
+        before = without(asked, earlier.spans) if earlier else asked
+        if turn.mode == Mode.DOCUMENTS and before.strip("?!. "):
+            return before
+    return rest
 
 
 def _mention(text: str) -> Mention | None:

@@ -30,7 +30,8 @@ class Unclear(StrEnum):
 class Reference:
     """What a question refers to.
 
-    `documents` are meant, in the order named; `rest` is the question without the reference.
+    `documents` are meant, in the order named; `rest` is the question without the reference,
+    the one before for "2번은?", and all of it where nothing is left.
     `whole`: the document itself is to be shown, from part `part` on, `present`: as it is now.
     `unclear`: nothing is meant for sure; `documents` are the candidates then, numbered anew.
     `whole_session`: slots were counted over it.

@@ -278,6 +278,14 @@ def test_an_answer_is_wanted_and_the_rest_can_be_searched(text, rest):
     assert found.rest == rest
 
 
+@pytest.mark.parametrize("text", ["2번은?", "그 두 번째 문서에서는?", "What about the second one?"])
+def test_what_was_asked_before_is_asked_of_another_document(text):
+    first = Turn(2, "1번 문서에서 이의신청 기한은?", "7일", mode="documents", doc_refs=SHOWN)
+    again = Turn(3, "1번은?", "7일", mode="documents", doc_refs=SHOWN)
+    found = resolve(text, chat(FIRST, first, again, shown=again), nothing)
+    assert (titles(found), found.rest) == ([TITLES[1]], "이의신청 기한은?")
+
+
 def test_a_part_of_a_document_is_wanted():
     for text, part in (("1번 문서 2쪽 보여줘", 2), ("show page 3 of document 1", 3)):
         found = resolve(text, ASKED, nothing)
