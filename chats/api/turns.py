@@ -37,13 +37,13 @@ class MemoryView(APIView):
     @extend_schema(responses=MemoryShape)
     def get(self, request: Request, chat_id: UUID) -> Response:
         """The remembered documents, best first, and the last turn."""
-        branch = Branch.newest(_chat(request, chat_id))
+        branch = Branch.newest(chat_of(request, chat_id))
         return Response(MemoryShape(conversation.session(branch)).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, chat_id: UUID) -> Response:
         """Forget the documents; the turns stay."""
-        services.clear_memory(chat=_chat(request, chat_id))
+        services.clear_memory(chat=chat_of(request, chat_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
@@ -82,13 +82,14 @@ class TurnDocumentsView(APIView):
         return Response(ShownShape(turn.doc_refs, many=True).data)
 
 
-def _chat(request: Request, chat_id: UUID) -> Chat:
+def chat_of(request: Request, chat_id: UUID) -> Chat:
+    """The user's own chat. Raises `Http404`."""
     rows = Chat.objects.visible_to(asker(request)).select_related("owner")
     return get_object_or_404(rows, pk=chat_id)
 
 
 def _branch(request: Request, chat_id: UUID) -> Branch:
-    chat = _chat(request, chat_id)
+    chat = chat_of(request, chat_id)
     serializer = BranchRequest(data=request.query_params)
     serializer.is_valid(raise_exception=True)
     message_id = serializer.validated_data["message_id"]

@@ -4,6 +4,7 @@ from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
 from chats.api.chats import CategoryViewSet, ChatViewSet
+from chats.api.exports import ExportView
 from chats.api.messages import MessageViewSet, RunEventsView, RunStopView
 from chats.api.search import SearchView
 from chats.api.turns import MemoryView, TurnDocumentsView, TurnsView, TurnView
@@ -15,6 +16,7 @@ router.register("messages", MessageViewSet, "message")
 
 urlpatterns = [
     path("", include(router.urls)),
+    path("chats/<uuid:chat_id>/export", ExportView.as_view(), name="chat-export"),
     path("chats/<uuid:chat_id>/memory", MemoryView.as_view(), name="chat-memory"),
     path("chats/<uuid:chat_id>/turns", TurnsView.as_view(), name="chat-turns"),
     path("chats/<uuid:chat_id>/turns/<int:number>", TurnView.as_view(), name="chat-turn"),
