@@ -16,6 +16,8 @@ CHARACTERS = 1000
 TITLES = 8
 
 _NOUNS = frozenset(("NNG", "NNP", "XR"))
+RELATIONAL = words("relational.ko") | {stems.stem(word) for word in words("relational.en")}
+"""Nouns that name a side of something and need that something: "기한", "penalty"."""
 _ASKING = words("asking.ko") | {stems.stem(word) for word in words("asking.en")}
 
 
@@ -54,6 +56,11 @@ def content(text: str) -> frozenset[str]:
     for word in clean.split():
         found.update(term for term in surface.read(word).others if not term[0].isdigit())
     return frozenset(found - _ASKING)
+
+
+def naming(text: str) -> frozenset[str]:
+    """The nouns of a text that name something by themselves."""
+    return content(text) - RELATIONAL
 
 
 def _titles(conversation: Conversation, turns: Sequence[Turn]) -> list[str]:

@@ -4,11 +4,10 @@ import math
 import re
 
 from rag import stems
-from rag.query.background import Background, content
+from rag.query.background import RELATIONAL, Background, content
 from rag.query.spoken import Spoken
 from rag.words import words
 
-_RELATIONAL = {stems.stem(word) for word in words("relational.en")}
 _PLAIN = {stems.stem(word) for word in words("plain.en")}
 _NAME = re.compile(r"(?<=[a-z0-9,;:'\"] )[\"'(]?([A-Z][\w-]+|[A-Za-z]*\d[\w.-]*|[a-z]+[A-Z]\w*)")
 _DEFINITE = re.compile(r"\b(?:the|my|our|your)\s+(\w+)")
@@ -23,7 +22,7 @@ MOST_SHARED = 3
 def signals(said: Spoken, before: Background) -> dict[str, float]:
     """Signals by name; 0 where there is nothing of a kind."""
     terms = content(said.text)
-    own = terms - _RELATIONAL - _PLAIN
+    own = terms - RELATIONAL - _PLAIN
     names = {stems.stem(name.lower()) for name in _NAME.findall(said.raw)} - {"i"}
     return {
         "empty": float(not terms - _PLAIN),

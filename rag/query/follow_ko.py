@@ -7,11 +7,9 @@ from collections.abc import Set as AbstractSet
 
 from rag.morphemes import Morpheme
 from rag.query import asking, laws
-from rag.query.background import Background, content
+from rag.query.background import RELATIONAL, Background, content
 from rag.query.spoken import Spoken
-from rag.words import words
 
-_RELATIONAL = words("relational.ko")
 _NOUNS = frozenset(("NNG", "NNP", "SL", "XR"))
 _PREDICATES = frozenset(("VV", "VA", "XSV", "XSA", "VCN"))
 _ARTICLE = re.compile(r"제?\s?\d+\s?(?:조|항|호|장|절)(?:의\s?\d+)?")
@@ -30,7 +28,7 @@ def signals(said: Spoken, before: Background) -> dict[str, float]:
     found = said.morphemes or ()
     nouns = content(said.text)
     names = laws.named(said.text)
-    own = nouns - _RELATIONAL
+    own = nouns - RELATIONAL
     shared = nouns & before.words
     new = own - before.words
     latin = {noun for noun in nouns if _LATIN.search(noun)}
@@ -74,7 +72,7 @@ def _longest_run(found: Sequence[Morpheme]) -> int:
     """Nouns in a row, as in "체육 지도자 자격": the longest, without those that name a property."""
     longest = run = 0
     for item in found:
-        if item.tag in _NOUNS and item.form not in _RELATIONAL:
+        if item.tag in _NOUNS and item.form not in RELATIONAL:
             run += 1
             longest = max(longest, run)
         elif item.tag not in ("XSN", "XPN", "SN") and item.tag not in _NOUNS:
