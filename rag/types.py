@@ -111,10 +111,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading of a page.
-
-    It governs what follows `start` (offset in the page's text) until one of its level or above.
-    """
+    """A heading of a page, from offset `start` of its text to the next of its level or above."""
 
     start: int
     level: int
