@@ -6,7 +6,7 @@ is not clear is asked back, never guessed; what may well be no reference is none
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -50,7 +50,8 @@ def resolve(
     `named` are documents that the user picked for this question: they settle what is unclear.
     """
     said = unicodedata.normalize("NFC", text)
-    if named and (picked := references_reply.picked(said, conversation, named, _mention)):
+    rest = _rest_of(conversation)
+    if named and (picked := references_reply.picked(said, conversation, named, rest)):
         return picked
     found = _said(said, conversation, session)
     if found is None or not (named and found.unclear):
@@ -60,7 +61,7 @@ def resolve(
 
 
 def _said(text: str, conversation: Conversation, session: Session) -> Reference | None:
-    if chosen := references_reply.chosen(text, conversation, _mention):
+    if chosen := references_reply.chosen(text, conversation, _rest_of(conversation)):
         return chosen
     if turned := references_reply.turned(text, conversation, session):
         return turned
@@ -69,6 +70,16 @@ def _said(text: str, conversation: Conversation, session: Session) -> Reference 
         return _titled(text, conversation)
     made = _resolved(mention, _rest(text, mention, conversation), conversation, session)
     return made and wanting(made, text)
+
+
+def _rest_of(conversation: Conversation) -> Callable[[str], str]:
+    """Takes the reference out of a message."""
+
+    def rest(text: str) -> str:
+        mention = _mention(text)
+        return _rest(text, mention, conversation) if mention else text
+
+    return rest
 
 
 def _rest(text: str, mention: Mention, conversation: Conversation) -> str:

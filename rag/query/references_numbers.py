@@ -52,7 +52,7 @@ CARDINALS = "one|two|three|four|five|six|seven|eight|nine|ten"
 CIRCLED = "①②③④⑤⑥⑦⑧⑨⑩⑪⑫⑬⑭⑮⑯⑰⑱⑲⑳"
 
 _NUMBER = re.compile(r"\d{1,4}")
-_RANGE = re.compile(r"(\d{1,4})\s?(?:[~∼〜-]|번\s?부터)\s?(\d{1,4})")
+_RANGE = re.compile(r"(\d{1,4})\s?(?:[~∼〜-]|번\s?부터|번에서)\s?(\d{1,4})")
 _WIDEST = 20
 """Documents that one range may name."""
 

@@ -6,39 +6,38 @@ from uuid import UUID
 
 from rag.conversation import Conversation, DocRef
 from rag.query import references_choice, references_wish
-from rag.query.references_found import Mention, without
 from rag.query.references_meant import Reference, Unclear, asked_back, wanting
 from rag.query.references_pool import Session
 from rag.types import Mode
 
-Find = Callable[[str], Mention | None]
-"""Finds what a message says of places."""
+Rest = Callable[[str], str]
+"""A message without its reference."""
 
 
 def picked(
-    text: str, conversation: Conversation, named: Collection[UUID], find: Find
+    text: str, conversation: Conversation, named: Collection[UUID], rest: Rest
 ) -> Reference | None:
     """The question asked again, with the documents that were picked for it."""
     refs = tuple(ref for ref in _offered(conversation) if ref.document_id in named)
     if refs and text in _asked(conversation):
-        return wanting(Reference(refs, _rest(text, find)), text)
+        return wanting(Reference(refs, rest(text)), text)
     return None
 
 
-def chosen(text: str, conversation: Conversation, find: Find) -> Reference | None:
+def chosen(text: str, conversation: Conversation, rest: Rest) -> Reference | None:
     """The answer to a question back: what was asked first, of the documents now chosen."""
     candidates = _offered(conversation)
     found = references_choice.chosen(text, candidates) if candidates else None
     if found is None:
         return None
     asked = _asked(conversation)[-1]
-    rest = _rest(asked, find)
+    left = rest(asked)
     if not found.documents:
-        made = asked_back(Unclear.OUT_OF_RANGE, candidates, rest)
+        made = asked_back(Unclear.OUT_OF_RANGE, candidates, left)
     elif not found.sure:
-        made = asked_back(Unclear.AMBIGUOUS, found.documents, rest)
+        made = asked_back(Unclear.AMBIGUOUS, found.documents, left)
     else:
-        made = Reference(found.documents, rest)
+        made = Reference(found.documents, left)
     return wanting(made, asked)
 
 
@@ -55,11 +54,6 @@ def _asked(conversation: Conversation) -> list[str]:
             break
         asked.append(unicodedata.normalize("NFC", turn.user_text))
     return asked
-
-
-def _rest(text: str, find: Find) -> str:
-    mention = find(text)
-    return without(text, mention.spans) if mention else text
 
 
 def turned(text: str, conversation: Conversation, session: Session) -> Reference | None:

@@ -11,7 +11,7 @@ _SHOW = (
     r"있나요|있을까요)|보자|부탁(?:해요?|드려요|드립니다|합니다)|"
     r"줘요?|주세요|보기|열기|열람|출력"
 )
-_ALL = r"전체|전문|원문|원본|본문|통째로|전부|모두|다|처음부터\s?끝까지|그대로|풀텍스트"
+_ALL = r"전체|전문|원문|원본|본문|통째로|전부|모두|다|처음부터(?:\s?끝까지)?|그대로|풀텍스트"
 _FILLER = (
     r"혹시|그럼|그러면|이제|일단|우선|아|네|좀|한번|한\s?번|다시|바로|먼저|그냥|내용|문서|텍스트|"
     r"글|현재|최신|지금|새|버전|"
@@ -21,6 +21,7 @@ _KO_SHOWN = re.compile(rf"(?:(?:{_SHOW}|{_ALL}|{_FILLER})[\s,.!?~]*){{1,10}}")
 _KO_SHOW = re.compile(rf"(?:{_SHOW})[\s.!?~]*$")
 _KO_ALL = re.compile(r"전체|전문|원문|원본|통째|처음부터\s?끝까지|풀텍스트")
 _DOCUMENT = re.compile(r"문서|파일|\b(?:document|doc|file)\b", re.IGNORECASE)
+_NOT_AN_ANSWER = re.compile(r"^(?:요약|설명|정리)(?:은|이)?\s?(?:말고|아니라|아니고)\s*")
 _KO_TELL = re.compile(
     r"(?:전체|전문|원문)(?:\s?(?:내용|텍스트))?(?:을|를)?\s?(?:좀\s?)?알려\s?(?:줘요?|주세요)\W*"
 )
@@ -87,7 +88,7 @@ LAST = 1_000_000
 
 def shows(rest: str) -> bool:
     """Whether the document itself is asked for; `rest` is the question without the reference."""
-    rest = rest.strip()
+    rest = _NOT_AN_ANSWER.sub("", rest.strip())
     if _KO_TELL.fullmatch(rest):
         return True
     if _KO_SHOWN.fullmatch(rest):

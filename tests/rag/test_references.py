@@ -358,6 +358,11 @@ def test_a_choice_that_is_none_is_asked_back_again():
     assert resolve("2번", conversation, nothing).rest == "기한은?"
 
 
+def test_a_choice_after_a_number_alone_asks_what_was_asked_before():
+    conversation = chat(FIRST, offered("9번은?"), shown=FIRST)
+    assert resolve("2번이요", conversation, nothing).rest == FIRST.user_text
+
+
 def test_a_new_question_after_a_question_back_is_a_question():
     conversation = chat(FIRST, offered(), shown=FIRST)
     assert resolve("공탁법 제4조는 무슨 내용이야?", conversation, nothing) is None
