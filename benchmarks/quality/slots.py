@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+from benchmarks.quality import sets
 from rag.conversation import Conversation, DocRef, Turn, View
 from rag.query.references import Reference, resolve
 from rag.query.references_wish import LAST
 
 SET = Path(__file__).resolve().parents[2] / "tests" / "data" / "slots.jsonl"
+ALARMS = ("korquad1_dev", "ko_strategyqa", "kr_law", "ko_docs", "xquad_en", "clapnq_dev")
 ROUNDS = 5
 """Times each utterance is resolved for the clock."""
 
@@ -106,6 +108,16 @@ def measure(cases: Sequence[Case]) -> Score:
     )
 
 
+def alarms(name: str) -> tuple[int, int]:
+    """Of a set's questions, asked after an answer with three documents, how many are taken for a
+    reference, and how many there are. None of them is one.
+    """
+    after = load()[0]
+    questions = {asked.text for asked in sets.load(name).questions}
+    found = [resolve(text, after.conversation, lambda: after.session) for text in questions]
+    return sum(one is not None for one in found), len(questions)
+
+
 def _milliseconds(case: Case) -> float:
     taken: list[float] = []
     for _ in range(ROUNDS):
@@ -175,6 +187,7 @@ def main() -> None:
     """Print the figures; with --errors what went wrong in the dialogues that may be looked at."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality.slots", description=__doc__)
     parser.add_argument("--errors", action="store_true")
+    wishes = parser.parse_args()
     cases = load()
     groups = {
         "all": cases,
@@ -191,7 +204,10 @@ def main() -> None:
             f"  {one.nothing:7}  {one.negatives:9}"
             f"  {one.p50:6.3f}  {one.p99:6.3f}  {one.longest:6.3f}"
         )
-    if parser.parse_args().errors:
+    for name in ALARMS if sets.DATA.is_dir() else ():
+        taken, asked = alarms(name)
+        print(f"{name}: {taken} of {asked} questions of their own are taken for references")
+    if wishes.errors:
         for case in groups["seen"]:
             found = case.found()
             if not right(case, found):
