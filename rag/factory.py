@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from rag import indexing, morphemes, tokenize
 from rag.config import Endpoint, RagConfig
 from rag.conversation import Conversation, RunningSummary, Turn
+from rag.context import tokens
 from rag.embedders.known import declared
 from rag.embedders.openai import OpenAIEmbedder
 from rag.embedders.sentence_transformers import EMBEDDED_NAME, SentenceTransformersEmbedder
@@ -80,8 +81,9 @@ class Engine:
         self.pipeline = Pipeline(config, self.searcher, documents, general, look_back, self.light)
 
     def warm(self) -> None:
-        """Load the morphological analyser and the embedder now. Raises `EmbedderFailed`."""
+        """Load analyser, vocabulary and embedder now. Raises `EmbedderFailed`."""
         tokenize.terms("준비")
+        tokens.counter(self.pipeline.general_answerer.name).count("준비")
         self.embedder.embed_query("ready")
 
     def index(
