@@ -25,16 +25,16 @@ CANDIDATES = 50
 REPLY_TOKENS = 60
 LINE = 200
 """Characters of a turn as the light model sees it."""
-SHARED = 0.5
+SHARED = 1.0
 """What documents weigh that the question's search found and the turn showed."""
-SPREAD = 0.7
+SPREAD = 0.5
 """Share of a turn's score that it has from turns like it: a thread is found as one."""
 SHARPNESS = 2
 """Exponent of the likeness of turns: weak likeness is chance."""
 STEPS = 8
 CLOSE = 0.7
 """A further turn is chosen when it scores at least this share of the best one."""
-COVERED = 0.3
+COVERED = 0.2
 """Share of the question's weight that the best turn must hold, or ..."""
 NEAR = 0.15
 """... the cosine it must have; else the question is on something else."""
