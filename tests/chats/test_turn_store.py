@@ -1,12 +1,16 @@
 """What the turn store keeps of every answer."""
 
 import uuid
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
-from chats import answering, records
-from chats.models import Message, Turn
+from chats import answering, records, runs
+from chats.models import Message, Run, Turn
+from chats.services import leases
 from chats.services.branches import edit
+from chats.services.leases import claim_run
 from chats.services.turns import open_turn
 from rag.conversation import DocRef, View
 from rag.events import Finished
@@ -221,3 +225,25 @@ def test_a_run_that_is_not_ours_any_more_leaves_no_turn(owner):
     opened = open_turn(user=owner, content="질문")
     closed = answering.close_turn(run_id=opened.run.pk, claim=uuid.uuid4(), outcome=outcome())
     assert (closed, Turn.objects.count()) == (False, 0)
+
+
+def test_an_answer_whose_worker_is_gone_keeps_what_the_log_had_shown(owner):
+    document = make_document(owner)
+    opened = open_turn(user=owner, content="질문")
+    claim_run(run_id=opened.run.pk)
+    shown = [source(document, text="앞부분")]
+    runs.append(opened.run.pk, [runs.RunEvent(2, runs.SOURCES, shown)])
+    runs.append(opened.run.pk, [runs.RunEvent(3, runs.DELTA, {"text": "반쯤"})])
+    Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    leases.sweep()
+    turn = Turn.objects.get()
+    assert (turn.assistant_text, turn.doc_refs[0]["passages"]) == ("반쯤", ["앞부분"])
+    assert turn.message.status == "INTERRUPTED"
+
+
+def test_turns_go_with_their_chat(owner):
+    first = say(owner, "하나", make_document(owner))
+    say(owner, "둘", parent=first)
+    other = say(owner, "다른 대화")
+    first.chat.delete()
+    assert list(Turn.objects.all()) == [other]
