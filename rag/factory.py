@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from rag import indexing, morphemes, tokenize
 from rag.config import Endpoint, RagConfig
-from rag.conversation import Conversation, RunningSummary, Turn
 from rag.context import tokens
+from rag.conversation import Conversation, RunningSummary, Turn
 from rag.embedders.known import declared
 from rag.embedders.openai import OpenAIEmbedder
 from rag.embedders.sentence_transformers import EMBEDDED_NAME, SentenceTransformersEmbedder
