@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.quality import multi_turn
+
 PAGE = Path(__file__).parents[2] / "docs" / "retrieval.md"
 BEGIN, END = "<!-- quality: begin -->", "<!-- quality: end -->"
 
@@ -32,6 +34,8 @@ def tables(figures: Figures) -> Iterator[Table]:
     """All that was measured."""
     yield _quality(figures)
     yield _strategies(figures)
+    if figures.get("conversations"):
+        yield Table("Questions in conversations", multi_turn.COLUMNS, _conversations(figures))
     if "together" in figures:
         yield _together(figures)
         yield _knowing_korean(figures)
@@ -71,6 +75,10 @@ def _strategies(figures: Figures) -> Table:
     ]
     columns = ["set", "questions", *STRATEGIES]
     return Table("nDCG@5 by strategy, without filters", columns, rows)
+
+
+def _conversations(figures: Figures) -> list[list[str]]:
+    return multi_turn.rows(figures["conversations"])
 
 
 def _together(figures: Figures) -> Table:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks import report
-from benchmarks.quality import page, parts, plot, product, sets
+from benchmarks.quality import multi_turn, page, parts, plot, product, sets
 from benchmarks.quality.parts import Measured
 
 REACH = {
@@ -73,6 +73,8 @@ def _figures(
         "most_loss": MOST_LOSS,
         "sets": {one.made.name: _set(one) for one in measured},
     }
+    figures["conversations"] = multi_turn.measure(library, indexed)
+    told("questions in conversations")
     if korean:
         figures |= _korean(library, korean, told)
     return figures

@@ -68,7 +68,7 @@ def smalltalk() -> list[str]:
 
 def unanswerable() -> list[str]:
     """Questions of clapnq_dev that its passages treat, but do not answer."""
-    return [row["input"] for row in _rows("clapnq_dev/clapnq_dev_unanswerable.part.jsonl")]
+    return [row["input"] for row in rows("clapnq_dev/clapnq_dev_unanswerable.part.jsonl")]
 
 
 def _squad(name: str, path: str) -> QuestionSet:
@@ -170,9 +170,9 @@ def _clapnq() -> QuestionSet:
 
     questions = [
         Asked(row["input"], frozenset(place(passage) for passage in row["passages"]))
-        for row in _rows("clapnq_dev/clapnq_dev_answerable.part.jsonl")
+        for row in rows("clapnq_dev/clapnq_dev_answerable.part.jsonl")
     ]
-    for row in _rows("clapnq_dev/clapnq_dev_unanswerable.part.jsonl"):
+    for row in rows("clapnq_dev/clapnq_dev_unanswerable.part.jsonl"):
         for passage in row["passages"]:
             place(passage)
     units = tuple(Unit(f"{title} {at}", title, "", text) for (title, text), at in places.items())
@@ -181,7 +181,7 @@ def _clapnq() -> QuestionSet:
 
 def _mtrag(part: str) -> QuestionSet:
     """The last turns of conversations alone, on the passages of four domains as one library."""
-    corpus = _rows("mtrag/corpus.jsonl")
+    corpus = rows("mtrag/corpus.jsonl")
     places = {row["document_id"]: place for place, row in enumerate(corpus)}
     units = tuple(Unit(row["document_id"], row["title"], "", row["text"]) for row in corpus)
     right: dict[str, set[int]] = {}
@@ -198,15 +198,16 @@ def _mtrag(part: str) -> QuestionSet:
 
 def _last_turns() -> dict[str, str]:
     paths = sorted(DATA.glob("mtrag/human/*/*_lastturn.jsonl"))
-    rows = [row for path in paths for row in _rows(str(path.relative_to(DATA)))]
-    return {row["_id"]: row["text"].removeprefix("|user|:").strip() for row in rows}
+    found = [row for path in paths for row in rows(str(path.relative_to(DATA)))]
+    return {row["_id"]: row["text"].removeprefix("|user|:").strip() for row in found}
 
 
 def _tasks() -> dict[str, str]:
-    return {row["task_id"]: row["input"][-1]["text"] for row in _rows("mtrag/un/tasks.jsonl")}
+    return {row["task_id"]: row["input"][-1]["text"] for row in rows("mtrag/un/tasks.jsonl")}
 
 
-def _rows(path: str) -> list[dict[str, Any]]:
+def rows(path: str) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines below `DATA`."""
     lines = (DATA / path).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines if line]
 
