@@ -146,7 +146,8 @@ def scope_told(
 
 def _reference(question: Question, session: Callable[[], tuple[DocRef, ...]]) -> Reference | None:
     scope = question.scope
-    named = scope.document_ids if scope.reason is ScopeReason.EXPLICIT else ()
+    only = scope.reason is ScopeReason.CHAT and len(scope.document_ids) == 1
+    named = scope.document_ids if only or scope.reason is ScopeReason.EXPLICIT else ()
     return references.resolve(question.text, question.conversation, session, named)
 
 
