@@ -43,6 +43,7 @@ class Question:
 
     `few` is 1 where there are few documents and falls to 0 with their number. `told` is the share
     (0..1) of a follow-up that the conversation tells: the remembered documents hold that.
+    `lacking` is what the terms of the conversation weigh in `share` beside the question's own.
     """
 
     terms: int
@@ -53,6 +54,7 @@ class Question:
     few: float
     pointed: bool = False
     told: float = 0.0
+    lacking: float = 0.0
 
     @classmethod
     def read(
@@ -72,6 +74,7 @@ class Question:
             few=1 / max(1.0, len(scope.document_ids) / FEW_DOCUMENTS),
             pointed=scope.reason is ScopeReason.SLOT,
             told=lacking / (1 + lacking) if inside else 0.0,
+            lacking=lacking,
         )
 
 
@@ -119,7 +122,9 @@ def probability(question: Question, evidence: Evidence) -> float:
 
 def _lexical(question: Question, evidence: Evidence) -> float:
     # With few passages IDF says little, and terms that none of them holds take most of the share.
-    share = question.few * evidence.coverage + (1 - question.few) * evidence.share
+    # What no passage holds of the conversation says nothing against the question itself.
+    undiluted = min(1.0, evidence.share * (1 + question.lacking))
+    share = question.few * evidence.coverage + (1 - question.few) * undiluted
     share = question.told + (1 - question.told) * share
     coverage = question.told + (1 - question.told) * evidence.coverage
     held = min(coverage * question.terms, ENOUGH_TERMS)

@@ -11,7 +11,7 @@ from rag.llms.light import Light
 from rag.query import rewrite, rewrite_light
 from rag.query.classify import Verdict
 from rag.query.rewrite import Standalone, standalone
-from rag.retrieval import plan
+from rag.retrieval import gate, plan
 from rag.retrieval.plan import Asked, Wishes
 from rag.types import Piece, QuestionType, Scope, ScopeReason
 from tests.rag.worlds import Library, ScriptedLLM, engine
@@ -214,6 +214,29 @@ def test_what_was_said_before_draws_the_vector_only_in_a_language_the_embedder_k
     assert embedder.embedded[-2:] == ["What about the fee?", "What does the visa office ask for?"]
     searched(library, "What about the fee?", talk("공탁법의 이의신청은?"))
     assert embedder.embedded[-1] == "What about the fee?"
+
+
+def test_words_of_the_conversation_that_no_passage_holds_do_not_close_the_gate():
+    scope = Scope(tuple(uuid4() for _ in range(50)), ScopeReason.ALL)
+    text = "보안검색의 기한은 며칠인가?"
+    bare, bound = (
+        gate.Question.read(text, terms=4, dense_weight=0.0, scope=scope, lacking=lacking)
+        for lacking in (0.0, 0.25)
+    )
+    alone = gate.Evidence(share=0.5, coverage=0.8, closeness=0.0)
+    diluted = gate.Evidence(share=0.4, coverage=0.8, closeness=0.0)
+    assert gate.probability(bound, diluted) == pytest.approx(gate.probability(bare, alone))
+    assert gate.probability(bare, diluted) < gate.probability(bare, alone)
+
+
+def test_what_the_conversation_tells_counts_as_held_in_the_remembered_documents_only():
+    faint = gate.Evidence(share=0.2, coverage=0.5, closeness=0.0)
+    scores = {}
+    for reason in (ScopeReason.ALL, ScopeReason.FOLLOWUP):
+        scope = Scope((uuid4(),), reason)
+        asked = gate.Question.read("위원은?", terms=1, dense_weight=0.0, scope=scope, lacking=0.65)
+        scores[reason] = gate.probability(asked, faint)
+    assert scores[ScopeReason.FOLLOWUP] > 0.5 > scores[ScopeReason.ALL]
 
 
 # --- the light model
