@@ -9,6 +9,7 @@ from rag.conversation import Conversation
 from rag.errors import LLMError
 from rag.language import reply_language
 from rag.llms.light import BadReply, Light
+from rag.neutral import neutralise
 from rag.query.classify import Verdict, bound
 from rag.types import QuestionType, Topic
 
@@ -47,7 +48,7 @@ async def by_model(
         "classify_question",
         language,
         conversation=_told(conversation),
-        message=(rules_verdict.rest or text)[:QUESTION_CHARACTERS],
+        message=_tamed(rules_verdict.rest or text, QUESTION_CHARACTERS),
     )
     try:
         said = await light.read(prompts.text("classify", language), shown, max_tokens=TOKENS)
@@ -83,6 +84,11 @@ def _read(said: object, conversation: Conversation, rules_verdict: Verdict) -> V
 def _told(conversation: Conversation) -> str:
     """The last turns, shortened."""
     return "\n".join(
-        f"- {message.role.value}: {message.content[:CHARACTERS]}"
+        f"- {message.role.value}: {_tamed(message.content, CHARACTERS)}"
         for message in conversation.messages[-2 * TURNS :]
     )
+
+
+def _tamed(text: str, characters: int) -> str:
+    """The beginning of a text that cannot close the marks around it."""
+    return neutralise(text[:characters]).replace("<", "‹").replace(">", "›")

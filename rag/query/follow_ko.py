@@ -15,10 +15,11 @@ _PREDICATES = frozenset(("VV", "VA", "XSV", "XSA", "VCN"))
 _ARTICLE = re.compile(r"제?\s?\d+\s?(?:조|항|호|장|절)(?:의\s?\d+)?")
 _LATIN = re.compile(r"[a-z]")
 _ASKING_END = re.compile(
-    r"(?:나|냐|니|지|까|는지|은지|ᆫ지|려나|는가|은가|ᆫ가|나요|가요|죠|지요|을까|ᆯ까|ᆯ까요|을까요|래|ᆯ래|을래|습니까|ᆸ니까|는데|ᆫ데)$"
+    r"(?:면|(?<!야)지|나|냐|니|까|는지|은지|ᆫ지|려나|는가|은가|ᆫ가|나요|가요|죠|"
+    r"지요|을까|ᆯ까|ᆯ까요|을까요|래|ᆯ래|을래|습니까|ᆸ니까|는데|ᆫ데)$"
 )
 _REQUEST = re.compile(
-    r"(?:어|아|여|해|려|줘|와|워)\s?(?:줘|주세요|주십시오|주시|줄래|주라|달라|봐)|궁금|여쭙|여쭤|알고\s?싶|부탁|바랍니다|좀\W*$|만\W*$"
+    r"(?:어|아|여|해|려|줘|와|워)\s?(?:줘|주세요|주십시오|주시|줄래|주라|달라|봐)|며칠|궁금|여쭙|여쭤|알고\s?싶|부탁|바랍니다|좀\W*$|만\W*$"
 )
 MOST_RUN, MOST_SHARED = 4, 3
 
@@ -93,5 +94,5 @@ def _bare_topic(found: Sequence[Morpheme]) -> bool:
 def _asks(said: Spoken) -> bool:
     if said.text.rstrip().endswith("?") or asking.seeks(said.text) or _REQUEST.search(said.text):
         return True
-    ends = [item.form for item in said.morphemes or () if item.tag == "EF"]
+    ends = [item.form for item in said.morphemes or () if item.tag in ("EF", "EC")]
     return bool(ends and _ASKING_END.search(ends[-1]))

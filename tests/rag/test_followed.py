@@ -1,0 +1,155 @@
+"""Where a follow-up is searched: in the remembered documents, unless outside is clearly better."""
+
+from dataclasses import replace
+
+import pytest
+
+from rag.conversation import Conversation, Memory, Remembered, Turn
+from rag.query.classify import Verdict
+from rag.query.rewrite import Standalone
+from rag.retrieval.plan import Asked
+from rag.types import QuestionType, Scope, ScopeReason, Topic
+from tests.rag.worlds import Library, engine
+
+TRAVEL = (
+    "숙박비 상한은 1박 90,000원이다. 정산은 귀임 후 5일 이내에 한다. 영수증을 잃으면 사유서를 낸다."
+)
+LEAVE = "연차휴가는 매월 1일씩 생긴다. 정산은 연말에 한다. 못 쓴 휴가는 수당으로 지급한다."
+SECURITY = "보안 서약서는 입사일에 제출한다. 노트북 반출은 팀장이 승인한다."
+
+
+@pytest.fixture
+def library():
+    made = Library(engine())
+    made.add("여비 규정.md", TRAVEL, metadata={"title": "여비 규정"})
+    made.add("취업 규칙.md", LEAVE, metadata={"title": "취업 규칙"})
+    made.add("정보보안 지침.md", SECURITY, metadata={"title": "정보보안 지침"})
+    return made
+
+
+def following(text, **fields) -> Verdict:
+    """A verdict that the text follows."""
+    return Verdict(QuestionType.FOLLOWUP, follows=True, certainty=0.8, rest=text, **fields)
+
+
+def memory(library, *names) -> Memory:
+    """These documents are remembered."""
+    return Memory(tuple(Remembered(library.ids[name], name, 1.0) for name in names))
+
+
+def searched(library, text, verdict=None, *, remembered=("여비 규정.md",), scope=None):
+    """Search with these documents remembered."""
+    asked = Asked(verdict or following(text), Standalone(text), memory(library, *remembered))
+    within = scope or library.scope()
+    store = library.store.within(within.document_ids)
+    return library.engine.searcher.search(asked, within, store)
+
+
+def names(found) -> set[str]:
+    """The documents found."""
+    return {hit.passage.document_name for hit in found.hits}
+
+
+def test_a_follow_up_is_searched_within_the_remembered_documents(library):
+    found = searched(library, "정산은?")
+    assert names(found) == {"여비 규정.md"}
+    assert found.plan.scope == Scope((library.ids["여비 규정.md"],), ScopeReason.FOLLOWUP)
+    assert not found.widened
+
+
+def test_a_question_that_does_not_follow_is_searched_everywhere(library):
+    verdict = Verdict(QuestionType.SINGLE, rest="정산은?")
+    found = searched(library, "정산은?", verdict)
+    assert found.plan.scope == library.scope()
+    assert not found.widened
+
+
+def test_words_that_only_another_document_holds_widen(library):
+    found = searched(library, "노트북 반출은 팀장이 승인하나요?")
+    assert names(found) == {"정보보안 지침.md"}
+    assert found.plan.scope == library.scope()
+    assert found.widened
+
+
+def test_a_document_named_by_its_title_is_not_hidden(library):
+    found = searched(library, "취업 규칙에서 정산은 언제 하나요?")
+    assert names(found) == {"취업 규칙.md"}
+    assert found.widened
+
+
+def test_the_same_topic_never_widens(library):
+    text = "노트북 반출은 팀장이 승인하나요?"
+    found = searched(library, text, following(text, by="user", topic=Topic.SAME))
+    assert found.plan.scope.reason is ScopeReason.FOLLOWUP
+    assert not found.widened
+    assert "정보보안 지침.md" not in names(found)
+
+
+def test_the_wider_topic_is_searched_everywhere_and_still_follows(library):
+    found = searched(library, "정산은?", following("정산은?", by="user", topic=Topic.WIDER))
+    assert found.plan.scope == library.scope()
+    assert found.plan.follows
+    assert {"여비 규정.md", "취업 규칙.md"} <= names(found)
+
+
+def test_the_simple_rule_never_widens(library):
+    text = "노트북 반출은 팀장이 승인하나요?"
+    found = searched(library, text, following(text, by="simple"))
+    assert found.plan.scope.reason is ScopeReason.FOLLOWUP
+
+
+@pytest.mark.parametrize("reason", [ScopeReason.EXPLICIT, ScopeReason.SLOT])
+def test_documents_that_the_user_chose_are_searched_as_they_are(library, reason):
+    scope = replace(library.scope(), reason=reason)
+    assert searched(library, "정산은?", scope=scope).plan.scope == scope
+
+
+def test_remembered_documents_out_of_scope_are_not_searched(library):
+    scope = Scope((library.ids["취업 규칙.md"],), ScopeReason.CHAT)
+    found = searched(library, "정산은?", scope=scope)
+    assert found.plan.scope == scope
+    assert names(found) == {"취업 규칙.md"}
+
+
+def test_nothing_remembered_means_everything(library):
+    assert searched(library, "정산은?", remembered=()).plan.scope == library.scope()
+
+
+def test_an_empty_scope_stays_empty(library):
+    found = searched(library, "정산은?", scope=Scope((), ScopeReason.ALL))
+    assert found.hits == ()
+    assert found.plan.scope.document_ids == ()
+
+
+def test_several_remembered_documents_keep_their_order(library):
+    found = searched(library, "정산은?", remembered=("취업 규칙.md", "여비 규정.md"))
+    kept = (library.ids["취업 규칙.md"], library.ids["여비 규정.md"])
+    assert found.plan.scope.document_ids == kept
+
+
+def test_a_sure_answer_inside_asks_nobody_outside(library):
+    asked = []
+
+    class Watched:
+        """A store that tells when all of it is searched."""
+
+        def __getattr__(self, name):
+            if name == "bm25":
+                asked.append(name)
+            return getattr(library.store, name)
+
+    text = "그 숙박비 상한은?"
+    verdict = replace(following(text), certainty=0.97)
+    wanted = Asked(verdict, Standalone(text), memory(library, "여비 규정.md"))
+    found = library.engine.searcher.search(wanted, library.scope(), Watched())
+    assert names(found) == {"여비 규정.md"}
+    assert asked == []
+
+
+def test_a_follow_up_of_a_conversation_stays_in_its_documents(library):
+    turn = Turn(1, "출장 숙박비 상한은 얼마인가요?", "1박 90,000원입니다. [1]")
+    before = Conversation((turn,), 1, memory(library, "여비 규정.md"))
+    found = library.search("정산은 언제까지 해?", conversation=before)
+    assert found.plan.question_type is QuestionType.FOLLOWUP
+    assert found.plan.scope.reason is ScopeReason.FOLLOWUP
+    assert names(found) == {"여비 규정.md"}
