@@ -138,7 +138,10 @@ class Pipeline:
         asked = work.understood.verdict.rest or work.question.text
         total = work.question.conversation.total
         try:
-            found = await self.look_back.look(asked, total, self._fitting(work), history, store)
+            shown = {hit.passage.document_id for hit in work.hits}
+            found = await self.look_back.look(
+                asked, total, self._fitting(work), history, store, documents=shown
+            )
         except Exception as error:
             log.warning("older turns could not be read", exc_info=error)
             work.trace["history_failure"] = type(error).__name__

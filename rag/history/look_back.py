@@ -1,8 +1,9 @@
 """What older turns hold on a question: chosen by their notes, or explored where it asks so."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
+from uuid import UUID
 
 from rag.config import ContextRules
 from rag.conversation import Turn
@@ -40,16 +41,26 @@ class LookBack:
     caller: ToolCaller | None
     windowed: bool
 
-    async def look(
-        self, question: str, total: int, recent: int, history: HistoryStore, store: PassageStore
+    async def look(  # noqa: PLR0913 - the question, its place, what it found, and the stores
+        self,
+        question: str,
+        total: int,
+        recent: int,
+        history: HistoryStore,
+        store: PassageStore,
+        *,
+        documents: Collection[UUID] = (),
     ) -> LookedBack:
-        """What turns before the last `recent` of `total` hold. Raises what the stores raise."""
+        """What turns before the last `recent` of `total` hold. Raises what the stores raise.
+
+        `documents` are those that the question's search found.
+        """
         before = total + 1 - (recent if self.windowed else 0)
         if before <= 1:
             return LookedBack()
         if recall.recalls(question):
             return await self._explored(question, before, history, store)
-        return await self._selected(question, before, history)
+        return await self._selected(question, before, history, documents)
 
     async def _explored(
         self, question: str, before: int, history: HistoryStore, store: PassageStore
@@ -77,13 +88,20 @@ class LookBack:
         answers = bool(quoted) and not any(turn.doc_refs for turn in quoted)
         return LookedBack(found.turns, found.notes, answers, trace)
 
-    async def _selected(self, question: str, before: int, history: HistoryStore) -> LookedBack:
+    async def _selected(
+        self, question: str, before: int, history: HistoryStore, documents: Collection[UUID]
+    ) -> LookedBack:
         from rag.history.environment import LINES
         from rag.history.select import select
 
         lines = await asyncio.to_thread(history.list_turns, LINES, before)
         chosen = await select(
-            question, lines, history.get_turns, light=self.light, embedder=self.searcher.embedder
+            question,
+            lines,
+            history.get_turns,
+            light=self.light,
+            embedder=self.searcher.embedder,
+            documents=documents,
         )
         trace = {
             "selection": {
