@@ -13,7 +13,7 @@ from rag.query.spoken import Spoken
 from rag.words import phrases
 
 KO: Mapping[str, float] = {
-    "bias": 1.48,
+    "bias": 1.38,
     "reference": 1.54,
     "weak_reference": 0.53,
     "connective": 0.48,

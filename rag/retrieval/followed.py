@@ -22,7 +22,7 @@ FAINT = 0.15
 """The score of the gate below which nothing is found outside."""
 TIMES = 30
 """How many times the odds of inside those of outside must be, where its own words are asked."""
-CERTAIN = 0.95
+CERTAIN = 0.98
 """From that certainty of a follow-up on, what it says by itself is not looked at."""
 TELLING = 2
 """Terms from which on a question says something by itself."""
