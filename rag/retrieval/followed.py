@@ -12,7 +12,7 @@ from uuid import UUID
 from rag import tokenize
 from rag.conversation import Memory
 from rag.ports import PassageStore
-from rag.query import background, filters
+from rag.query import background, filters, siblings
 from rag.query.classify import Verdict
 from rag.types import Plan, Retrieval, Scope, ScopeReason, Topic
 
@@ -46,6 +46,9 @@ def search(
     bound = verdict.follows and verdict.topic is not Topic.WIDER
     if not bound or not remembered or scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
         return ask(made, store)
+    titles = tuple(item.title for item in memory.documents if item.document_id in allowed)
+    if family := siblings.named(verdict.rest, titles, store):
+        remembered = tuple(key for key in family if key in allowed) or remembered
     return _Followed(made, store, remembered, verdict, ask).search()
 
 
