@@ -110,8 +110,13 @@ def told(question: Question, understood: Understood) -> dict[str, object]:
             "by": verdict.by,
             "signals": {name: round(value, 3) for name, value in verdict.signals.items()},
             "topic": question.topic.value,
+            "failed": verdict.failed,
         },
-        "standalone": {"text": standalone.text, "by": standalone.by},
+        "standalone": {
+            "text": standalone.text,
+            "by": standalone.by,
+            "failed": standalone.failed,
+        },
         "scope": scope_told(question, understood, understood.scope, widened=False),
     }
     if reference is not None:
