@@ -215,3 +215,19 @@ def test_the_right_document_stays_within_the_filter(name, filtered, wrong):
     ]
     assert len(kept) >= filtered * len(questions)
     assert len(lost) <= wrong * len(questions), lost[:5]
+
+
+@pytest.mark.parametrize(
+    ("title", "short"),
+    [
+        ("고향사랑 기부금에 관한 법률", "고향사랑기부금법"),
+        ("고향사랑 기부금에 관한 법률 시행령", "고향사랑기부금법시행령"),
+        ("가정폭력범죄의 처벌 등에 관한 특례법", "가정폭력범죄의처벌특례법"),
+    ],
+)
+def test_a_law_goes_by_its_short_name_too(title, short):
+    assert called("title", title) == {normalised(title): title, short: title}
+
+
+def test_other_titles_have_one_name():
+    assert list(called("title", "검사 등에 관한 규칙")) == ["검사등에관한규칙"]
