@@ -77,6 +77,7 @@ class Engine:
             self.light,
             caller=model if isinstance(model, ToolCaller) else None,
             windowed=model is not None,
+            model=model.name if model else "",
         )
         self.pipeline = Pipeline(config, self.searcher, documents, general, look_back, self.light)
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from uuid import UUID
 
 from rag.config import ContextRules
+from rag.context.tokens import counter
 from rag.conversation import Turn
 from rag.generation import recalled
 from rag.history import recall
@@ -40,6 +41,8 @@ class LookBack:
     light: Light | None
     caller: ToolCaller | None
     windowed: bool
+    model: str = ""
+    """The name of the model that answers, for counting its tokens."""
 
     async def look(  # noqa: PLR0913 - the question, its place, what it found, and the stores
         self,
@@ -73,7 +76,12 @@ class LookBack:
         passages = chunk_search(self.searcher, store)
         place = Environment(history, store, passages, embedder, before=before)
         found = await explore(
-            question, place, caller=self.caller, light=self.light, rules=self.rules
+            question,
+            place,
+            caller=self.caller,
+            light=self.light,
+            rules=self.rules,
+            count=counter(self.model).count,
         )
         quotes = await asyncio.to_thread(recalled.quoted, question, found.turns)
         quoted = [turn for turn in found.turns if turn.number in {one.number for one in quotes}]

@@ -137,7 +137,8 @@ def scope_told(
     question: Question, understood: Understood, scope: Scope, *, widened: bool
 ) -> dict[str, object]:
     """The documents that were searched in the end and why, as plain JSON."""
-    standalone = understood.standalone.text
+    fixed = understood.reference and (understood.reference.unclear or understood.reference.whole)
+    standalone = "" if fixed else understood.standalone.text
     return {
         "reason": scope.reason.value,
         "document_ids": [str(key) for key in scope.document_ids],
