@@ -1,6 +1,6 @@
 """How well a question is found in its conversation: as asked, as a follow-up, as people rewrote it.
 
-`python -m benchmarks.quality.multi_turn` measures it alone. See docs/retrieval.md, "Conversations".
+`python -m benchmarks.quality.multi_turn` measures it alone. See docs/conversations.md.
 """
 
 import os

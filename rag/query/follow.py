@@ -1,6 +1,6 @@
 """Whether a question is bound to the conversation: what speaks for it and against it, weighed.
 
-A logistic function of what its words show, fitted on dialogues as told in docs/retrieval.md.
+A logistic function of what its words show, fitted on dialogues as told in docs/conversations.md.
 """
 
 import math
