@@ -23,6 +23,7 @@ from rag.history.window import window
 from rag.llms.light import Light
 from rag.ports import HistoryStore, PassageStore
 from rag.progress import Progress, since
+from rag.query.classify import bound
 from rag.query.understand import scope_told, searched, told, understand
 from rag.question import Question
 from rag.retrieval import snapshot
@@ -116,6 +117,10 @@ class Pipeline:
         """Take over what was found, as far as the gate lets it through."""
         work.kind = found.plan.question_type
         work.scope = found.plan.scope
+        if found.plan.follows and not work.understood.verdict.follows:  # the evidence says so
+            verdict = bound(work.understood.verdict, work.understood.verdict.certainty)
+            work.understood = replace(work.understood, verdict=verdict)
+            work.trace |= told(work.question, work.understood)
         work.method = found.plan.strategy.value
         work.trace |= tracing.of_retrieval(found)
         work.trace["scope"] = scope_told(

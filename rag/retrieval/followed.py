@@ -14,7 +14,7 @@ from rag.conversation import Memory
 from rag.ports import PassageStore
 from rag.query import background, filters, siblings
 from rag.query.classify import Verdict
-from rag.types import Plan, Retrieval, Scope, ScopeReason, Topic
+from rag.types import Plan, QuestionType, Retrieval, Scope, ScopeReason, Topic
 
 SURE = 0.97
 """From that score of the gate on, nobody looks outside: among few documents it is easily high."""
@@ -26,6 +26,8 @@ CERTAIN = 0.98
 """From that certainty of a follow-up on, what it says by itself is not looked at."""
 TELLING = 2
 """Terms from which on a question says something by itself."""
+OPEN = 0.75
+"""Up to that certainty a question that seems to stand alone may still be a follow-up."""
 DEPTH = 30
 """Passages of all documents, of which none is of a remembered one where outside is stronger."""
 
@@ -43,13 +45,32 @@ def search(
     scope = made.scope
     allowed = set(scope.document_ids)
     remembered = tuple(key for key in memory.document_ids if key in allowed)
-    bound = verdict.follows and verdict.topic is not Topic.WIDER
-    if not bound or not remembered or scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
+    if not remembered or scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
+        return ask(made, store)
+    if not verdict.follows and _undecided(verdict):
+        return _told_by_evidence(_Followed(made, store, remembered, verdict, ask))
+    if not verdict.follows or verdict.topic is Topic.WIDER:
         return ask(made, store)
     titles = tuple(item.title for item in memory.documents if item.document_id in allowed)
     if family := siblings.named(verdict.rest, titles, store):
         remembered = tuple(key for key in family if key in allowed) or remembered
     return _Followed(made, store, remembered, verdict, ask).search()
+
+
+def _undecided(verdict: Verdict) -> bool:
+    """Whether its words leave open if the question is bound to the conversation."""
+    return verdict.by == "rules" and verdict.topic is Topic.AUTO and verdict.certainty <= OPEN
+
+
+def _told_by_evidence(question: "_Followed") -> Retrieval:
+    """What all documents hold; a follow-up after all where a remembered one holds it best."""
+    whole = question.whole()
+    if not whole.hits or question.leads(whole):
+        return whole
+    made = question.made
+    single = made.question_type is QuestionType.SINGLE
+    kind = QuestionType.FOLLOWUP if single else made.question_type
+    return question.within(replace(made, question_type=kind, follows=True))
 
 
 @dataclass(slots=True)
@@ -76,6 +97,14 @@ class _Followed:
             return self._kept(inside)
         return self._widened(self._asked(self.made, self.store))
 
+    def whole(self) -> Retrieval:
+        """What all documents hold."""
+        return self._kept(self._asked(self.made, self.store))
+
+    def within(self, made: Plan) -> Retrieval:
+        """What the remembered documents hold on this plan."""
+        return self._kept(self._inside(made))
+
     def _settles(self, inside: Retrieval) -> bool:
         """True when nobody need look outside."""
         sure = inside.gate.threshold if self.verdict.certainty >= CERTAIN else SURE
@@ -95,7 +124,7 @@ class _Followed:
             return None
         whole = self._asked(alone, self.store)
         likelier = _odds(whole.gate.score) >= TIMES * _odds(found.gate.score)
-        better = likelier and whole.gate.score >= FAINT and self._leads(whole)
+        better = likelier and whole.gate.score >= FAINT and self.leads(whole)
         return replace(whole, plan=replace(whole.plan, follows=True)) if better else None
 
     def _probe(self, made: Plan) -> Retrieval:
@@ -125,7 +154,7 @@ class _Followed:
         known = set(self.remembered)
         return bool(probe.hits) and all(hit.passage.document_id not in known for hit in probe.hits)
 
-    def _leads(self, whole: Retrieval) -> bool:
+    def leads(self, whole: Retrieval) -> bool:
         """True when the best of all is in none of the remembered documents."""
         return bool(whole.hits) and whole.hits[0].passage.document_id not in self.remembered
 

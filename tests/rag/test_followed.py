@@ -153,3 +153,29 @@ def test_a_follow_up_of_a_conversation_stays_in_its_documents(library):
     assert found.plan.question_type is QuestionType.FOLLOWUP
     assert found.plan.scope.reason is ScopeReason.FOLLOWUP
     assert names(found) == {"여비 규정.md"}
+
+
+def open_to_both(text) -> Verdict:
+    """A verdict whose words decide little."""
+    return Verdict(QuestionType.SINGLE, certainty=0.6, rest=text)
+
+
+def test_what_words_leave_open_is_a_follow_up_where_a_remembered_document_holds_it_best(library):
+    question = "영수증을 잃어버리면 어떡해?"
+    found = searched(library, question, open_to_both(question))
+    assert (found.plan.follows, found.plan.question_type) == (True, QuestionType.FOLLOWUP)
+    assert found.plan.scope.reason is ScopeReason.FOLLOWUP
+    assert not found.widened
+
+
+def test_what_words_leave_open_stands_alone_where_another_document_holds_it_best(library):
+    question = "노트북 반출은 누가 승인해?"
+    found = searched(library, question, open_to_both(question))
+    assert (found.plan.follows, found.plan.scope.reason) == (False, ScopeReason.ALL)
+    assert names(found) == {"정보보안 지침.md"}
+
+
+def test_what_words_decide_is_not_asked_of_the_evidence(library):
+    question = "영수증을 잃어버리면 어떡해?"
+    sure = replace(open_to_both(question), certainty=0.9)
+    assert searched(library, question, sure).plan.scope.reason is ScopeReason.ALL
