@@ -81,7 +81,9 @@ def explicit(mention: Mention, rest: str, conversation: Conversation) -> bool:
         return True
     if _listed(conversation.last) & set(mention.places):
         return False
-    return mention.back or references_wish.only_wishes(rest)
+    # a number and nothing else may be meant for anything: "첫째"
+    wished = bool(rest.strip("?!., ")) and references_wish.only_wishes(rest)
+    return mention.back or wished
 
 
 def reading(mention: Mention, conversation: Conversation) -> Reading:
