@@ -19,6 +19,7 @@ from rag.generation.brief import Answerer, Brief
 from rag.generation.fixed import FixedAnswer
 from rag.grounding import MarkerFilter
 from rag.history.look_back import LookBack
+from rag.history.recall import recalls
 from rag.history.window import window
 from rag.llms.light import Light
 from rag.ports import HistoryStore, PassageStore
@@ -62,6 +63,8 @@ class Pipeline:
             await self._retrieve(work, store)
         for status in tracing.statuses(work.trace):
             yield status
+        if work.question.conversation.total and recalls(work.asked):
+            yield Status("explore")
         await self._recall(work, history, store)
         async with aclosing(self._write(work)) as events:
             async for event in events:
@@ -140,12 +143,11 @@ class Pipeline:
         if work.kind is QuestionType.SMALLTALK:
             return
         begun = time.perf_counter()
-        asked = work.understood.verdict.rest or work.question.text
         total = work.question.conversation.total
         try:
             shown = {hit.passage.document_id for hit in work.hits}
             found = await self.look_back.look(
-                asked, total, self._fitting(work), history, store, documents=shown
+                work.asked, total, self._fitting(work), history, store, documents=shown
             )
         except Exception as error:
             log.warning("older turns could not be read", exc_info=error)
@@ -198,15 +200,14 @@ class Pipeline:
         question = work.question
         standalone = work.understood.standalone
         verdict = work.understood.verdict
-        asked = verdict.rest or question.text  # the answer to a question back is no question
         return Brief(
-            question=asked,
+            question=work.asked,  # the answer to a question back is no question
             language=work.language,
             history=work.window,
             evidence=evidence.evidence(work.hits),
             documents=len(question.scope.document_ids),
             smalltalk=work.kind is QuestionType.SMALLTALK,
-            standalone=standalone.text if standalone.text != asked else "",
+            standalone=standalone.text if standalone.text != work.asked else "",
             previous=question.conversation.last if verdict.follows else None,
             summary=question.conversation.summary.text if question.conversation.summary else "",
             recalled=work.recalled,

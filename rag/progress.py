@@ -37,6 +37,11 @@ class Progress:
         return Mode.DOCUMENTS if self.sources else Mode.GENERAL
 
     @property
+    def asked(self) -> str:
+        """The question without words that only say what it is bound to."""
+        return self.understood.verdict.rest or self.question.text
+
+    @property
     def language(self) -> str:
         """The language to answer in."""
         return reply_language(self.question.text)
