@@ -31,7 +31,7 @@ COLUMNS = ("set", "part", "messages", "way", "nDCG@5", "right one among 4", "doc
 class Place:
     """A set in the database, and the document that each unit stands in."""
 
-    library: Library
+    shelves: Library
     made: QuestionSet
     indexed: Indexed
     documents: Mapping[int, UUID]
@@ -62,7 +62,7 @@ class Place:
 
     def search(self, text: str, conversation: Conversation) -> Retrieval:
         """As the product searches it."""
-        return self.library.engine.search(
+        return self.shelves.engine.search(
             text, self._scope(), self._store(), top_k=product.FOUND, conversation=conversation
         )
 
@@ -72,7 +72,7 @@ class Place:
             return self.search(text, conversation)
         asked = Asked(FOLLOWS, rewrite.standalone(text, conversation, FOLLOWS), conversation.memory)
         wishes = Wishes(top_k=product.FOUND)
-        return self.library.engine.searcher.search(asked, self._scope(), self._store(), wishes)
+        return self.shelves.engine.searcher.search(asked, self._scope(), self._store(), wishes)
 
     def units(self, found: Retrieval) -> list[int]:
         """The units found, best first."""
@@ -86,7 +86,7 @@ class Place:
     def _store(self) -> Any:
         from documents.store import ScopedStore
 
-        return ScopedStore(self.indexed.documents, space=self.library.space)
+        return ScopedStore(self.indexed.documents, space=self.shelves.space)
 
 
 def _as_asked(place: Place, message: Message) -> Retrieval:
