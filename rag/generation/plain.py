@@ -9,6 +9,10 @@ _LIST = re.compile(r"^([-+=:]|\d{1,9}(?=[.)]))")
 _NUMBER_END = re.compile(r"^(\d{1,9})([.)])")
 _INDENT = re.compile(r"^[ \t]+")
 _CITATION = re.compile(r"\[(\d{1,3})\]")
+_FRONT = re.compile(r"\A---[ \t]*\n(?:.*\n){0,60}?---[ \t]*(?:\n|\Z)")
+_FENCE = re.compile(r"[ \t]{0,3}(```|~~~)")
+_LIVE = re.compile(r"(\\*)([\[<])")
+"""What begins a link, a picture or HTML."""
 _FIXED = "\u00a0"
 _DEEPEST = 16
 LONGEST_TITLE = 120
@@ -20,6 +24,29 @@ def plain(text: str) -> str:
     Rows of tables stay, since a table hides nothing.
     """
     return "\n".join(_line(line) for line in neutralise(text).splitlines())
+
+
+def markdown(text: str) -> str:
+    """A document that is Markdown itself, without links, pictures, HTML and markers of a source.
+
+    What stands before its text ("---") is shown line by line, code as it is.
+    """
+    front = _FRONT.match(text)
+    head, body = (front[0], text[front.end() :]) if front else ("", text)
+    lines, fence = [], ""
+    for line in neutralise(body).splitlines():
+        mark = _FENCE.match(line)
+        lines.append(line if mark or fence else _tamed(line))
+        if mark and (not fence or mark[1] == fence):
+            fence = "" if fence else mark[1]
+    shown = "\n".join([*lines, fence] if fence else lines)  # a part may end within code
+    return f"{plain(head)}\n\n{shown}" if head else shown
+
+
+def _tamed(line: str) -> str:
+    """A line of Markdown in which nothing leads elsewhere."""
+    line = _CITATION.sub(r"(\1)", line)
+    return _LIVE.sub(lambda found: found[1] + "\\" * (1 - len(found[1]) % 2) + found[2], line)
 
 
 def title(said: str) -> str:

@@ -15,6 +15,7 @@ from rag.ports import PassageStore
 from rag.query.references_wish import LAST
 from rag.types import Excerpt
 
+MARKDOWN = (".md", ".markdown")
 PART = 3000
 """Characters of a part."""
 MOST = 5
@@ -127,7 +128,9 @@ def _made(  # noqa: PLR0913 - its parts, by name
     heading = f"**『{name}』 (v{ref.version}) {found.number}/{found.parts}**"
     beyond = found.parts < asked < LAST
     said = prompts.fill("whole_beyond", language, part=str(asked)) if beyond else ""
-    pieces = (heading, note, said, plain.plain(found.text), _end(found, language))
+    own = ref.source.casefold().endswith(MARKDOWN)
+    text = plain.markdown(found.text) if own else plain.plain(found.text)
+    pieces = (heading, note, said, text, _end(found, language))
     return Whole(
         text="\n\n".join(piece for piece in pieces if piece),
         view=View(ref.document_id, found.number, found.parts),
