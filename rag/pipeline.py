@@ -140,10 +140,10 @@ class Pipeline:
 
     async def _recall(self, work: Progress, history: HistoryStore, store: PassageStore) -> None:
         """What older turns hold on the question; a store that fails is gone on without."""
-        if work.kind is QuestionType.SMALLTALK:
+        total = work.question.conversation.total
+        if work.kind is QuestionType.SMALLTALK or not total:
             return
         begun = time.perf_counter()
-        total = work.question.conversation.total
         try:
             shown = {hit.passage.document_id for hit in work.hits}
             found = await self.look_back.look(
