@@ -27,8 +27,9 @@ from chats.stores import ReleasingStore
 from chats.writer import RunWriter
 from rag.conversation import DocRef
 from rag.errors import NuraError
-from rag.events import Delta, Event, Finished, SourcesFound, Status
+from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, Status
 from rag.factory import engine
+from rag.grounding.support import Checked
 from rag.types import Source
 
 logger = structlog.get_logger()
@@ -81,7 +82,7 @@ async def _answer(claim: Claim, loaded: Loaded, writer: RunWriter) -> None:
     if guards[1].done():
         guards[1].result()  # the lease was lost: raises RunLost
     try:
-        await _close(claim, _outcome(draft, writer.text, stopped.is_set()), writer)
+        await _close(claim, _outcome(draft, writer, stopped.is_set()), writer)
     finally:
         await _cancel(guards[1])
 
@@ -111,6 +112,10 @@ def _record(event: Event, writer: RunWriter, draft: Draft) -> None:
             writer.add(runs.SOURCES, [asdict(source) for source in event.sources])
         case Delta():
             writer.add(runs.DELTA, {"text": event.text})
+        case Reasoning():
+            writer.add(runs.REASONING, {"text": event.text})
+        case Replaced():
+            writer.add(runs.REPLACE, {"text": event.text})
         case Finished():
             draft.finished = event
             if event.usage is not None:
@@ -130,23 +135,26 @@ async def _keep_alive(claim: Claim, writer: RunWriter) -> None:
             raise RunLost
 
 
-def _outcome(draft: Draft, text: str, stopped: bool) -> Outcome:
+def _outcome(draft: Draft, writer: RunWriter, stopped: bool) -> Outcome:
     finished, found = draft.finished, draft.found
     passages = found.passages if found else ()
     shown: dict[str, Any] = {
         "passages": {passage.chunk_id: passage.text for passage in passages},
         "method": found.method if found else "",
+        "content": writer.text,
+        "reasoning": writer.reasoning,
     }
     if finished is not None:
         return Outcome(
             status=Message.Status.COMPLETED,
-            content=text,
             mode=finished.mode,
             question_type=finished.question_type,
             sources=_plain(finished.sources),
             candidates=_plain(finished.candidates) or [],
             view=runs.plain(asdict(finished.view)) if finished.view else None,
             usage=asdict(finished.usage) if finished.usage else None,
+            grounding=_plain(finished.checks) or None,
+            notices=finished.notices,
             trace=runs.plain(dict(finished.trace)),
             **shown,
         )
@@ -154,7 +162,6 @@ def _outcome(draft: Draft, text: str, stopped: bool) -> Outcome:
     failed = {} if stopped else {"error_code": error.code, "error_params": runs.plain(error.params)}
     return Outcome(
         status=Message.Status.STOPPED if stopped else Message.Status.FAILED,
-        content=text,
         mode=Message.Mode.DOCUMENTS if found else "",
         question_type=str(draft.trace.get("question_type", "")),
         sources=_plain(found.sources) if found else None,
@@ -164,7 +171,7 @@ def _outcome(draft: Draft, text: str, stopped: bool) -> Outcome:
     )
 
 
-def _plain(shown: tuple[Source | DocRef, ...] | None) -> list[dict[str, Any]] | None:
+def _plain(shown: tuple[Source | DocRef | Checked, ...] | None) -> list[dict[str, Any]] | None:
     if shown is None:
         return None
     return runs.plain([asdict(one) for one in shown])  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from documents.store import ScopedStore
 from rag.config import RagConfig
 from rag.conversation import Memory
 from rag.factory import model_name
+from rag.pieces import Sampling
 from rag.question import Question
 from rag.types import Scope, ScopeReason, Topic
 
@@ -35,7 +36,8 @@ def load(run_id: UUID) -> Loaded:
     Raises `RunLost` for a run without a question.
     """
     rows = Run.objects.select_related("message__parent", "message__chat__owner")
-    message = rows.get(pk=run_id).message
+    run = rows.get(pk=run_id)
+    message = run.message
     if message.parent is None or message.scope is None:
         raise RunLost
     chat = message.parent.chat = message.chat
@@ -54,6 +56,7 @@ def load(run_id: UUID) -> Loaded:
             conversation=known,
             topic=topic,
             history_pairs=pairs,
+            sampling=Sampling(**run.sampling | {"stop": tuple(run.sampling.get("stop", ()))}),
         ),
         store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
         history=BranchHistory(branch, embedding=model_name(used.config)),

@@ -35,6 +35,10 @@ STOP_CHANNEL = "nura:stops"
 
 STARTED = "run.started"
 DELTA = "delta"
+REASONING = "reasoning"
+REPLACE = "replace"
+FLOWING = frozenset({DELTA, REASONING})
+"""Events of text that may be joined with the one before."""
 SOURCES = "sources"
 COMPLETED = "run.completed"
 STOPPED = "run.stopped"
@@ -87,8 +91,19 @@ def decode(entry_id: str, fields: Mapping[str, str]) -> RunEvent:
 
 
 def text_of(events: Sequence[RunEvent]) -> str:
-    """The joined text of all deltas."""
-    return "".join(event.data["text"] for event in events if event.type == DELTA)
+    """The answer: the joined text of all deltas, or what has replaced it."""
+    parts: list[str] = []
+    for event in events:
+        if event.type == REPLACE:
+            parts.clear()
+        if event.type in {DELTA, REPLACE}:
+            parts.append(event.data["text"])
+    return "".join(parts)
+
+
+def reasoning_of(events: Sequence[RunEvent]) -> str:
+    """What the model thought aloud."""
+    return "".join(event.data["text"] for event in events if event.type == REASONING)
 
 
 def load(run_id: UUID) -> list[RunEvent]:

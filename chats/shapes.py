@@ -9,7 +9,8 @@ from rest_framework import serializers
 
 from chats import runs
 from chats.models import Category, Chat, Message, Run
-from chats.wording import sentence
+from chats.wording import notice, sentence
+from rag.grounding.support import Verdict
 from rag.types import Topic
 
 
@@ -130,6 +131,16 @@ class ViewShape(serializers.Serializer[Any]):
     parts = serializers.IntegerField()
 
 
+class CheckedShape(serializers.Serializer[Any]):
+    """A sentence of the answer against its evidence; offsets count code points of `content`."""
+
+    start = serializers.IntegerField()
+    end = serializers.IntegerField()
+    verdict = serializers.ChoiceField(choices=[verdict.value for verdict in Verdict])
+    slots = serializers.ListField(child=serializers.IntegerField())
+    reasons = serializers.ListField(child=serializers.CharField())
+
+
 class FeedbackShape(serializers.Serializer[Any]):
     """A verdict on an answer: 1 or -1."""
 
@@ -151,6 +162,8 @@ class MessageShape(serializers.ModelSerializer[Message]):
     scope = ScopeShape(read_only=True, allow_null=True)
     candidates = CandidateShape(many=True, read_only=True, allow_null=True)
     view = ViewShape(read_only=True, allow_null=True)
+    grounding = CheckedShape(many=True, read_only=True, allow_null=True)
+    notices = serializers.SerializerMethodField()
 
     class Meta:
         """Fields of the contract."""
@@ -171,6 +184,9 @@ class MessageShape(serializers.ModelSerializer[Message]):
             "candidates",
             "view",
             "usage",
+            "reasoning",
+            "grounding",
+            "notices",
             "document_ids",
             "feedback",
             "run_id",
@@ -189,6 +205,11 @@ class MessageShape(serializers.ModelSerializer[Message]):
             return None
         detail = sentence(message.error_code, message.error_params)
         return {"code": message.error_code, "detail": detail}
+
+    @extend_schema_field(ErrorShape(many=True))
+    def get_notices(self, message: Message) -> list[dict[str, str]]:
+        """What the reader should know of the answer, code and sentence each."""
+        return [{"code": code, "detail": notice(code)} for code in message.notices]
 
     @extend_schema_field(serializers.UUIDField(allow_null=True))
     def get_run_id(self, message: Message) -> str | None:

@@ -18,6 +18,14 @@ def answer_message(run_id: str) -> None:
     loop.run(answer_run(UUID(run_id)))
 
 
+@shared_task(name="chats.tasks.complete")
+def complete(run_id: str, request: dict[str, Any]) -> None:
+    """Answer a request of the gateway that is stored nowhere."""
+    from chats import stateless
+
+    loop.run(stateless.answer(UUID(run_id), request))
+
+
 @shared_task(name="chats.tasks.search")
 def search(reply_to: str, request: dict[str, Any]) -> None:
     """Search for a web process that waits at `reply_to`."""

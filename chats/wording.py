@@ -54,6 +54,25 @@ SENTENCES = {
 }
 
 
+NOTICES = {
+    "answer_cut": _(
+        "The answer reached the limit of tokens and ends here. The administrator can raise NURA_LLM_MAX_TOKENS."
+    ),
+    "embedder_failed": _(
+        "The documents could not be searched; this answer is from general knowledge."
+    ),
+    "retrieval_failed": _(
+        "The documents could not be searched; this answer is from general knowledge."
+    ),
+}
+"""What a reader should know of an answer that came about all the same."""
+
+
+def notice(code: str) -> str:
+    """The sentence of a notice."""
+    return str(NOTICES[code]) if code in NOTICES else sentence(code)
+
+
 def sentence(code: str, params: Mapping[str, object] | None = None) -> str:
     """The sentence of a code; codes of documents and search come from `documents.wording`."""
     if code in SENTENCES:

@@ -48,12 +48,17 @@ class RunWriter:
         """The answer so far."""
         return runs.text_of(self.events)
 
+    @property
+    def reasoning(self) -> str:
+        """What the model thought aloud so far."""
+        return runs.reasoning_of(self.events)
+
     def add(self, kind: str, data: Any) -> None:
         """Append an event; a delta joins an unsent one before it."""
         last = self.events[-1] if len(self.events) > self._sealed else None
-        if kind == runs.DELTA and last is not None and last.type == runs.DELTA:
+        if kind in runs.FLOWING and last is not None and last.type == kind:
             text = last.data["text"] + data["text"]
-            self.events[-1] = RunEvent(last.seq, runs.DELTA, {"text": text})
+            self.events[-1] = RunEvent(last.seq, kind, {"text": text})
         else:
             self.events.append(RunEvent(len(self.events) + 1, kind, runs.plain(data)))
         if kind == runs.DELTA and not self._speaking:

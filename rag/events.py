@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rag.conversation import DocRef, View
-from rag.types import Mode, Passage, QuestionType, Source, Usage
+from rag.grounding.support import Checked
+from rag.pieces import Usage
+from rag.types import Mode, Passage, QuestionType, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,26 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
+class Reasoning:
+    """More of what the model thinks aloud; no part of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The answer so far gives way to this one."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The answer is whole. `sources` is None in general mode. `trace` is plain JSON.
 
     `candidates` are the documents that a question back offers, `view` the stretch of a whole
-    document that was shown.
+    document that was shown, `checks` what the evidence says of each sentence, `notices` codes of
+    what the reader should know: "embedder_failed", "retrieval_failed", "answer_cut".
     """
 
     mode: Mode
@@ -50,6 +67,8 @@ class Finished:
     trace: Mapping[str, object]
     candidates: tuple[DocRef, ...] = ()
     view: View | None = None
+    checks: tuple[Checked, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
-Event = Status | SourcesFound | Delta | Finished
+Event = Status | SourcesFound | Reasoning | Delta | Replaced | Finished

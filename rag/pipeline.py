@@ -10,27 +10,27 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from rag import evidence, tracing
+from rag import evidence, tracing, writing
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, NuraError, RetrievalFailed
 from rag.events import Delta, Event, Finished, SourcesFound, Status
 from rag.generation import fixed
 from rag.generation.brief import Answerer, Brief
 from rag.generation.fixed import FixedAnswer
-from rag.grounding import MarkerFilter
 from rag.history.look_back import LookBack
 from rag.history.recall import recalls
 from rag.history.window import window
 from rag.llms.light import Light
+from rag.pieces import Usage
 from rag.ports import HistoryStore, PassageStore
-from rag.progress import Progress, since
+from rag.progress import Progress
 from rag.query.classify import bound
 from rag.query.understand import scope_told, searched, told, understand
 from rag.question import Question
 from rag.retrieval import snapshot
 from rag.retrieval.plan import Asked
 from rag.searching import Searcher
-from rag.types import HistoryMessage, QuestionType, Retrieval, Role, Usage
+from rag.types import HistoryMessage, QuestionType, Retrieval, Role
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +99,7 @@ class Pipeline:
                 "retrieval failed, going on without documents: %s", error.code, exc_info=error
             )
             work.trace["fallback"] = {"code": error.code}
+            work.told = (*work.told, error.code)
             return
         finally:
             work.took("retrieve", begun)
@@ -180,10 +181,11 @@ class Pipeline:
             yield SourcesFound(work.sources, passages, work.method)
         known = {**work.trace, "timings_ms": dict(work.timings_ms)}
         yield Status("generate", {"model": answerer.name, "passages": len(brief.evidence)}, known)
-        async with aclosing(_generate(work, answerer, brief)) as deltas:
-            async for delta in deltas:
-                yield delta
-        yield _finished(work, usage=work.usage or tracing.estimated_usage(brief, work.characters))
+        async with aclosing(writing.write(work, answerer, brief)) as events:
+            async for event in events:
+                yield event
+        await writing.check(work, brief)
+        yield _finished(work, usage=work.usage or tracing.estimated_usage(brief, len(work.text)))
 
     def _assembled(self, work: Progress, answerer: Answerer) -> Brief:
         """What the answerer will read; only that becomes a source."""
@@ -215,6 +217,7 @@ class Pipeline:
             notices=work.notices if work.hits else (),
             several=work.kind in {QuestionType.COMPARE, QuestionType.MULTI},
             opening=bool(work.hits) and "opening" in work.hits[0].scores,
+            sampling=question.sampling,
         )
 
 
@@ -226,29 +229,6 @@ def _history(question: Question, messages: Sequence[HistoryMessage]) -> dict[str
         "characters": sum(len(message.content) for message in messages),
         "summary_through": summary.through if summary else None,
     }
-
-
-async def _generate(
-    work: Progress, answerer: Answerer, brief: Brief
-) -> AsyncGenerator[Delta, None]:
-    markers = MarkerFilter({source.slot for source in work.sources})
-    begun = time.perf_counter()
-    async with aclosing(answerer.stream(brief)) as pieces:
-        async for piece in pieces:
-            work.usage = piece.usage or work.usage
-            if piece.finish_reason:
-                work.trace["finish_reason"] = piece.finish_reason
-            if piece.trimmed:
-                work.trace["trimmed"] = dict(piece.trimmed)
-            if text := markers.feed(piece.text):
-                work.timings_ms.setdefault("first_delta", since(work.started))
-                work.characters += len(text)
-                yield Delta(text)
-    if rest := markers.flush():
-        work.characters += len(rest)
-        yield Delta(rest)
-    work.took("generate", begun)
-    work.sources = evidence.mark_cited(work.sources, markers.cited)
 
 
 def _said(work: Progress, given: FixedAnswer) -> Iterator[Event]:
@@ -278,4 +258,6 @@ def _finished(work: Progress, *, usage: Usage | None) -> Finished:
         sources=work.sources or None,
         usage=usage,
         trace=trace,
+        checks=work.checks,
+        notices=work.told,
     )

@@ -6,8 +6,9 @@ from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from rag.conversation import DocRef, Turn, TurnLine
+from rag.pieces import Piece, Sampling
 from rag.tools import Choice, Tool
-from rag.types import Excerpt, HistoryMessage, Hit, Named, Passage, Piece
+from rag.types import Excerpt, HistoryMessage, Hit, Named, Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,18 @@ class GenerationOptions:
 
     temperature: float = 0.0
     max_tokens: int = 1000
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+    def wished(self, sampling: Sampling) -> "GenerationOptions":
+        """These options with a caller's wishes; the limit can only be lowered."""
+        given = sampling.temperature
+        return GenerationOptions(
+            temperature=self.temperature if given is None else given,
+            max_tokens=min(self.max_tokens, sampling.max_tokens or self.max_tokens),
+            stop=sampling.stop or self.stop,
+            seed=self.seed if sampling.seed is None else sampling.seed,
+        )
 
 
 class LLM(Protocol):

@@ -4,10 +4,12 @@ import time
 from dataclasses import dataclass, field
 
 from rag.conversation import DocRef, Turn
+from rag.grounding.support import Checked
 from rag.language import reply_language
+from rag.pieces import Usage
 from rag.query.understand import Understood
 from rag.question import Question
-from rag.types import HistoryMessage, Hit, Mode, QuestionType, Scope, Source, Usage
+from rag.types import HistoryMessage, Hit, Mode, QuestionType, Scope, Source
 
 
 @dataclass(slots=True)
@@ -26,7 +28,11 @@ class Progress:
     notices: tuple[str, ...] = ()
     method: str = ""
     usage: Usage | None = None
-    characters: int = 0
+    text: str = ""
+    """The answer, once it is whole."""
+    checks: tuple[Checked, ...] = ()
+    told: tuple[str, ...] = ()
+    """Codes of what the reader should know: see `rag.events.Finished`."""
     trace: dict[str, object] = field(default_factory=dict)
     timings_ms: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
@@ -61,6 +67,11 @@ class Progress:
     def searches(self) -> bool:
         """Whether documents are looked at."""
         return self.kind is not QuestionType.SMALLTALK and bool(self.scope.document_ids)
+
+    @staticmethod
+    def now() -> float:
+        """A point in time for `took`."""
+        return time.perf_counter()
 
     def took(self, step: str, begun: float) -> None:
         """Note the time that a step took since `begun`."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from rag.conversation import Conversation
+from rag.pieces import Sampling
 from rag.types import Scope, Topic
 
 
@@ -19,3 +20,4 @@ class Question:
     topic: Topic = Topic.AUTO
     history_pairs: int | None = None
     """Pairs of the history that may be read; None: as configured."""
+    sampling: Sampling = field(default_factory=Sampling)

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from rag.context.plan import TokenPlan
 from rag.events import Status
 from rag.generation.brief import Brief
-from rag.types import Hit, Plan, Retrieval, Usage
+from rag.pieces import Usage
+from rag.types import Hit, Plan, Retrieval
 
 CHARACTERS_PER_TOKEN = 2.5
 """Between Korean (about 1.5) and English (about 4) with usual tokenisers."""

@@ -271,25 +271,6 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens as the model's server counted them, or as we estimated them."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    estimated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Text of a model's stream, its closing usage and reason ("stop", "length"), or a new plan."""
-
-    text: str = ""
-    usage: Usage | None = None
-    finish_reason: str = ""
-    trimmed: Mapping[str, object] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Excerpt:
     """A stretch of a document's text from offset `start`; `total` characters in all."""
 

@@ -82,6 +82,8 @@ class ChatQuerySet(models.QuerySet["Chat"]):
 class Chat(models.Model):
     """A conversation. Deletion is soft: `deleted_at` hides it from everybody but the admin.
 
+    `external_id` is what a program that speaks to the gateway calls it.
+
     Turns asked up to `memory_cleared_at` stay in the store; no document of theirs is remembered.
     """
 
@@ -102,6 +104,9 @@ class Chat(models.Model):
         null=True, blank=True, verbose_name=_("remembered pairs")
     )
     documents = models.ManyToManyField(Document, through="ChatDocument", related_name="chats")
+    external_id = models.CharField(
+        max_length=200, blank=True, default="", verbose_name=_("id in another program")
+    )
     memory_cleared_at = models.DateTimeField(null=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, verbose_name=_("deleted at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
@@ -116,6 +121,13 @@ class Chat(models.Model):
         verbose_name_plural = _("chats")
         ordering = ("-updated_at", "id")
         indexes = (models.Index(fields=("owner", "-updated_at")),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("owner", "external_id"),
+                condition=~Q(external_id=""),
+                name="one_chat_an_external_id",
+            ),
+        )
 
     def __str__(self) -> str:
         return self.title

@@ -32,7 +32,9 @@ class Message(models.Model):
     `sources` is the snapshot of the evidence as shown (null unless the mode is documents or
     document), so it outlives the documents. `scope` is `{document_ids, reason, topic?, follows?,
     widened?, standalone_query?, filters?, dropped_filters?}`. `candidates` are the documents that
-    a question back offers, `view` the stretch of a whole document that is shown.
+    a question back offers, `view` the stretch of a whole document that is shown. `reasoning` is
+    what the model thought aloud, `grounding` a list of `rag.grounding.support.Checked`, `notices`
+    are codes.
     """
 
     class Role(models.TextChoices):
@@ -91,6 +93,9 @@ class Message(models.Model):
     candidates = models.JSONField(null=True, blank=True, verbose_name=_("candidates"))
     view = models.JSONField(null=True, blank=True, verbose_name=_("part shown"))
     usage = models.JSONField(null=True, blank=True, verbose_name=_("usage"))
+    reasoning = models.TextField(blank=True, default="", verbose_name=_("reasoning"))
+    grounding = models.JSONField(null=True, blank=True, verbose_name=_("grounding"))
+    notices = models.JSONField(default=list, blank=True, verbose_name=_("notices"))
     documents = models.ManyToManyField(Document, through="MessageDocument", related_name="+")
     created_at = models.DateTimeField(verbose_name=_("created at"))
 

@@ -34,7 +34,8 @@ class Run(models.Model):
     """The work of answering one assistant message; its state is the message's `status`.
 
     A worker holds it by `claim` until `lease_until` and renews that while it lives. `client_id` is
-    the sender's own id of the message: the same one twice is the same run.
+    the sender's own id of the message: the same one twice is the same run. `sampling` is a
+    `rag.pieces.Sampling` as far as the sender wished for something.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -50,6 +51,7 @@ class Run(models.Model):
     language = models.CharField(max_length=8, default="ko", verbose_name=_("language"))
     claim = models.UUIDField(null=True, blank=True, verbose_name=_("claim"))
     lease_until = models.DateTimeField(null=True, blank=True, verbose_name=_("held until"))
+    sampling = models.JSONField(default=dict, blank=True, verbose_name=_("wishes"))
     attempts = models.PositiveSmallIntegerField(default=0, verbose_name=_("attempts"))
     enqueued_at = models.DateTimeField(verbose_name=_("queued at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))

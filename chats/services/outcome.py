@@ -1,6 +1,6 @@
 """How an answer ended: what an answers worker hands over to be stored."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,9 @@ class Outcome:
     candidates: list[dict[str, Any]] = field(default_factory=list)
     view: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
+    reasoning: str = ""
+    grounding: list[dict[str, Any]] | None = None
+    notices: Collection[str] = ()
     error_code: str = ""
     error_params: Mapping[str, object] = field(default_factory=dict)
     trace: Mapping[str, object] = field(default_factory=dict)

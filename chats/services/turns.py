@@ -5,7 +5,7 @@ What lies between is a run.
 
 import unicodedata
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -25,9 +25,12 @@ from chats.services.dispatch import dispatch, note_later
 from chats.services.outcome import Outcome
 from documents.models import Document
 from rag import selection, tracing
+from rag.pieces import Sampling
 from rag.types import Scope, Topic
 
 logger = structlog.get_logger()
+
+NO_WISHES = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     client_id: str = "",
     language: str = "ko",
     topic: str = Topic.AUTO,
+    sampling: Sampling = NO_WISHES,
 ) -> OpenedTurn:
     """Store the question and an empty answer, and hand the run to a worker when that is committed.
 
@@ -74,6 +78,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
                 client_id=client_id,
                 language=language,
                 topic=topic,
+                sampling=sampling,
             )
             return OpenedTurn(run, question, answer, created=True)
     except IntegrityError:
@@ -143,13 +148,14 @@ def store_question(
     return question
 
 
-def open_answer(
+def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by name
     *,
     chat: Chat,
     user_message: Message,
     language: str,
     client_id: str = "",
     topic: str = Topic.AUTO,
+    sampling: Sampling = NO_WISHES,
 ) -> tuple[Message, Run]:
     """An empty answer to `user_message` with its run, dispatched on commit."""
     scope = select_scope(chat=chat, user_message=user_message)
@@ -174,6 +180,7 @@ def open_answer(
         client_id=client_id,
         language=language,
         enqueued_at=now,
+        sampling={} if sampling == NO_WISHES else asdict(sampling),
     )
     transaction.on_commit(lambda: dispatch(run.pk))
     return assistant_message, run
@@ -233,6 +240,9 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
         candidates=_offered(outcome),
         view=outcome.view,
         usage=outcome.usage,
+        reasoning=outcome.reasoning,
+        grounding=outcome.grounding,
+        notices=[*outcome.notices],
         error_code=outcome.error_code,
         error_params=dict(outcome.error_params),
     )

@@ -226,6 +226,7 @@ CELERY_TASK_ROUTES = {
     "chats.tasks.answer_message": {"queue": "answers"},
     "documents.tasks.*": {"queue": "documents"},
     "chats.tasks.search": {"queue": "answers"},
+    "chats.tasks.complete": {"queue": "answers"},
     "chats.tasks.sweep_runs": {"queue": "answers"},
     "chats.tasks.note_turn": {"queue": "answers"},
     "chats.tasks.sweep_notes": {"queue": "answers"},

@@ -1,14 +1,15 @@
 """What an answerer gets, and what every answerer is."""
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
 from rag.config import ContextRules
 from rag.context.plan import TokenPlan
 from rag.conversation import Turn
-from rag.types import HistoryMessage, Piece
+from rag.pieces import Piece, Sampling
+from rag.types import HistoryMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Brief:
     """The question is on several documents, each of which holds but its part of the answer."""
     opening: bool = False
     """The evidence is the beginning of the documents: the question asked about them as a whole."""
+    sampling: Sampling = field(default_factory=Sampling)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from rag.context.tokens import counter
 from rag.generation import units
 from rag.generation.brief import Assembled, Brief, Evidence
 from rag.neutral import neutralise
-from rag.types import Piece
+from rag.pieces import Piece
 
 MOST = 4
 LONGEST = 400

@@ -10,7 +10,7 @@ from rag.context.assemble import measure
 from rag.context.tokens import counter
 from rag.generation import recalled
 from rag.generation.brief import Assembled, Brief
-from rag.types import Piece
+from rag.pieces import Piece
 
 _THANKS = re.compile(r"고마|고맙|감사|수고|thank", re.IGNORECASE)
 _HELP = re.compile(r"도와|도움|할\s?수|누구|help|who|can you do", re.IGNORECASE)

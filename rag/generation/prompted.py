@@ -13,8 +13,9 @@ from rag.errors import ContextOverflow
 from rag.generation import blocks
 from rag.generation.brief import Assembled, Brief
 from rag.neutral import neutralise
+from rag.pieces import Piece, Usage
 from rag.ports import LLM, GenerationOptions
-from rag.types import HistoryMessage, Piece, Role, Usage
+from rag.types import HistoryMessage, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class PromptedAnswerer:
         counted = sum(self.counter.count(turn.content) + PER_MESSAGE for turn in turns)
         said: list[str] = []
         reported: Usage | None = None
-        async with aclosing(self.llm.stream(turns, self.options)) as pieces:
+        async with aclosing(self.llm.stream(turns, self.options.wished(brief.sampling))) as pieces:
             async for piece in pieces:
                 said.append(piece.text)
                 reported = piece.usage or reported

@@ -21,9 +21,10 @@ from rag.errors import (
 from rag.llms import calls
 from rag.llms.failures import translated
 from rag.llms.reply import Reply
+from rag.pieces import Piece
 from rag.ports import GenerationOptions
 from rag.tools import Choice, Tool
-from rag.types import HistoryMessage, Piece
+from rag.types import HistoryMessage
 
 RETRIES = 2
 LONGEST_WAIT = 10.0
@@ -135,6 +136,7 @@ class OpenAILLM:
             "messages": [{"role": turn.role.value, "content": turn.content} for turn in turns],
             limit: options.max_tokens,
             "temperature": options.temperature,
+            **_wishes(options),
             **more,
         }
         return {name: value for name, value in request.items() if name not in self._dropped}
@@ -174,6 +176,11 @@ class OpenAILLM:
             timeout=timeout,
             http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout),
         )
+
+
+def _wishes(options: GenerationOptions) -> dict[str, Any]:
+    wished = {"stop": list(options.stop), "seed": options.seed}
+    return {name: value for name, value in wished.items() if value not in (None, [])}
 
 
 def _pause(error: LLMError, attempt: int) -> float | None:

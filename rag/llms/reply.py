@@ -7,8 +7,8 @@ from typing import Any
 
 from rag.config import Endpoint
 from rag.errors import LLMEmptyAnswer, LLMInterrupted, LLMServerError
+from rag.pieces import Piece, Usage
 from rag.ports import GenerationOptions
-from rag.types import Piece, Usage
 
 GRACE = 2.0
 """Seconds for the closing account after the model said that it is done."""

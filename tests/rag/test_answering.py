@@ -12,7 +12,8 @@ from rag.errors import ContextOverflow, LLMInterrupted, LLMUnreachable
 from rag.events import Delta, SourcesFound, Status
 from rag.llms.openai import OpenAILLM
 from rag.question import Question
-from rag.types import HistoryMessage, Mode, Piece, QuestionType, Role, ScopeReason, Usage
+from rag.pieces import Piece, Usage
+from rag.types import HistoryMessage, Mode, QuestionType, Role, ScopeReason
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 from tests.servers.llm import Stream
 

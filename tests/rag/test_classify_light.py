@@ -10,7 +10,8 @@ from rag.errors import LLMUnreachable
 from rag.llms.light import Light
 from rag.query.classify import Verdict
 from rag.query.classify_light import by_model
-from rag.types import Piece, QuestionType, Topic
+from rag.pieces import Piece
+from rag.types import QuestionType, Topic
 from tests.rag.worlds import ScriptedLLM
 
 BEFORE = Conversation(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag.grounding import MarkerFilter
+from rag.grounding.markers import MarkerFilter
 
 
 def passed(text, slots=(1, 2), step=0):

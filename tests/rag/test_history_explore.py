@@ -15,7 +15,7 @@ from rag.history.explore import NOTE, explore
 from rag.history.memory import MemoryHistory
 from rag.llms.light import Light
 from rag.tools import Choice, ToolCall
-from rag.types import Piece
+from rag.pieces import Piece
 from tests.rag import worlds
 
 RULES = ContextRules()

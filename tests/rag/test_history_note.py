@@ -11,7 +11,7 @@ from rag.errors import LLMUnreachable
 from rag.history import protected, said
 from rag.history.note import EXTRACTIVE, RUNNING, note, to_fold
 from rag.llms.light import Light
-from rag.types import Piece
+from rag.pieces import Piece
 from tests.rag.worlds import LetterEmbedder, ScriptedLLM
 
 RULES = ContextRules()

@@ -11,7 +11,7 @@ from rag.errors import LLMUnreachable
 from rag.history import note, said, search, select
 from rag.history.memory import MemoryHistory
 from rag.llms.light import Light
-from rag.types import Piece
+from rag.pieces import Piece
 from tests.rag.worlds import LetterEmbedder, ScriptedLLM
 
 SUBJECTS = (

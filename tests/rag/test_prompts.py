@@ -12,7 +12,8 @@ from rag.generation.brief import Brief, Evidence
 from rag.generation.prompted import PromptedAnswerer, build
 from rag.neutral import neutralise
 from rag.ports import GenerationOptions
-from rag.types import HistoryMessage, Piece, Role
+from rag.pieces import Piece
+from rag.types import HistoryMessage, Role
 from tests.rag.worlds import ScriptedLLM
 
 TRAPS = "{x} {{x}} {{fence}} {{question}} %s ${HOME} %(name)s \\1"
@@ -249,7 +250,7 @@ class Overflowing:
 
     async def stream(self, turns, options):
         from rag.errors import ContextOverflow
-        from rag.types import Piece
+        from rag.pieces import Piece
 
         self.asked.append(turns)
         if len(self.asked) == 1:

@@ -13,7 +13,8 @@ from rag.query.classify import Verdict
 from rag.query.rewrite import Standalone, standalone
 from rag.retrieval import gate, plan
 from rag.retrieval.plan import Asked, Wishes
-from rag.types import Piece, QuestionType, Scope, ScopeReason
+from rag.pieces import Piece
+from rag.types import QuestionType, Scope, ScopeReason
 from tests.rag.worlds import Library, ScriptedLLM, engine
 
 FOLLOWS = Verdict(QuestionType.FOLLOWUP, follows=True)

@@ -1,0 +1,68 @@
+"""Writing an answer from its brief: what the model says, with its markers checked as it streams."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from rag import evidence
+from rag.events import Delta, Reasoning
+from rag.generation.brief import Answerer, Brief
+from rag.grounding import support
+from rag.grounding.markers import MarkerFilter
+from rag.pieces import Piece
+from rag.progress import Progress, since
+
+CUT = "answer_cut"
+"""The notice of an answer that ended at its limit of tokens."""
+
+
+async def write(
+    work: Progress, answerer: Answerer, brief: Brief
+) -> AsyncGenerator[Reasoning | Delta, None]:
+    """The answer as it comes; `work` holds its text, its checks and what it cites at the end."""
+    markers = MarkerFilter({source.slot for source in work.sources})
+    said: list[str] = []
+    async with aclosing(_said(work, answerer, brief, markers)) as events:
+        async for event in events:
+            if isinstance(event, Delta):
+                work.timings_ms.setdefault("first_delta", since(work.started))
+                said.append(event.text)
+            yield event
+    work.text = "".join(said)
+    work.sources = evidence.mark_cited(work.sources, markers.cited)
+
+
+async def check(work: Progress, brief: Brief) -> None:
+    """Hold the sentences of the answer against its evidence."""
+    if not work.sources:
+        return
+    begun = work.now()
+    read = brief.evidence
+    work.checks = await asyncio.to_thread(support.check, work.text, read)
+    work.took("check", begun)
+
+
+async def _said(
+    work: Progress, answerer: Answerer, brief: Brief, markers: MarkerFilter
+) -> AsyncGenerator[Reasoning | Delta, None]:
+    begun = work.now()
+    async with aclosing(answerer.stream(brief)) as pieces:
+        async for piece in pieces:
+            _note(work, piece)
+            if piece.reasoning:
+                yield Reasoning(piece.reasoning)
+            if text := markers.feed(piece.text):
+                yield Delta(text)
+    if rest := markers.flush():
+        yield Delta(rest)
+    work.took("generate", begun)
+
+
+def _note(work: Progress, piece: Piece) -> None:
+    work.usage = piece.usage or work.usage
+    if piece.finish_reason:
+        work.trace["finish_reason"] = piece.finish_reason
+    if piece.finish_reason == "length":
+        work.told = (*work.told, CUT)
+    if piece.trimmed:
+        work.trace["trimmed"] = dict(piece.trimmed)
