@@ -21,10 +21,10 @@ class Piece:
     """
 
     text: str = ""
-    reasoning: str = ""
     usage: Usage | None = None
     finish_reason: str = ""
     trimmed: Mapping[str, object] | None = None
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
