@@ -53,6 +53,16 @@ class ContextRules:
 
 
 @dataclass(frozen=True, slots=True)
+class StyleRules:
+    """How finished answers are rewritten by the light model."""
+
+    text: str = ""
+    """The rules, a line each; empty: those of `rag/prompts/style_rules`."""
+    seconds: float = 20.0
+    """After that the draft stays."""
+
+
+@dataclass(frozen=True, slots=True)
 class RagConfig:
     """All that decides how documents are cut, found and answered from. Sizes in characters."""
 
@@ -86,3 +96,5 @@ class RagConfig:
     history_message_characters: int = 500
     memory: MemoryRules = field(default_factory=MemoryRules)
     context: ContextRules = field(default_factory=ContextRules)
+    style: StyleRules | None = None
+    """None: answers stay as they were written."""

@@ -15,6 +15,7 @@ from rag.generation.brief import Answerer
 from rag.generation.extractive import ExtractiveAnswerer
 from rag.generation.general import PlainAnswerer
 from rag.generation.prompted import PromptedAnswerer
+from rag.generation.style import Stylist
 from rag.history import note
 from rag.history.look_back import LookBack
 from rag.history.memory import MemoryHistory
@@ -79,7 +80,12 @@ class Engine:
             windowed=model is not None,
             model=model.name if model else "",
         )
-        self.pipeline = Pipeline(config, self.searcher, documents, general, look_back, self.light)
+        stylist = (
+            Stylist(self.light, config.style) if self.light and config.style and model else None
+        )
+        self.pipeline = Pipeline(
+            config, self.searcher, documents, general, look_back, self.light, stylist
+        )
 
     def warm(self) -> None:
         """Load analyser, vocabulary and embedder now. Raises `EmbedderFailed`."""

@@ -17,6 +17,7 @@ from rag.events import Delta, Event, Finished, SourcesFound, Status
 from rag.generation import fixed
 from rag.generation.brief import Answerer, Brief
 from rag.generation.fixed import FixedAnswer
+from rag.generation.style import Stylist
 from rag.history.look_back import LookBack
 from rag.history.recall import recalls
 from rag.history.window import window
@@ -45,6 +46,7 @@ class Pipeline:
     general_answerer: Answerer
     look_back: LookBack
     light: Light | None = None
+    stylist: Stylist | None = None
 
     async def answer(
         self, question: Question, store: PassageStore, history: HistoryStore
@@ -185,6 +187,9 @@ class Pipeline:
             async for event in events:
                 yield event
         await writing.check(work, brief)
+        if self.stylist:
+            async for polished in writing.polish(work, brief, self.stylist):
+                yield polished
         yield _finished(work, usage=work.usage or tracing.estimated_usage(brief, len(work.text)))
 
     def _assembled(self, work: Progress, answerer: Answerer) -> Brief:

@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from rag import evidence
-from rag.events import Delta, Reasoning
+from rag.events import Delta, Reasoning, Replaced, Status
 from rag.generation.brief import Answerer, Brief
+from rag.generation.style import Stylist
 from rag.grounding import support
 from rag.grounding.markers import MarkerFilter
 from rag.pieces import Piece
@@ -40,6 +41,23 @@ async def check(work: Progress, brief: Brief) -> None:
     read = brief.evidence
     work.checks = await asyncio.to_thread(support.check, work.text, read)
     work.took("check", begun)
+
+
+async def polish(
+    work: Progress, brief: Brief, stylist: Stylist
+) -> AsyncGenerator[Status | Replaced, None]:
+    """The whole answer in better words, where nothing of it gets lost."""
+    if CUT in work.told:
+        return
+    begun = work.now()
+    yield Status("style", {"model": stylist.light.name})
+    slots = {source.slot for source in work.sources}
+    styled = await stylist.rewrite(work.text, brief, slots, work.checks)
+    work.took("style", begun)
+    work.trace["style"] = {"model": stylist.light.name, "draft_kept": styled.reason}
+    if styled.text and styled.text != work.text:
+        work.text, work.checks = styled.text, styled.checks
+        yield Replaced(styled.text)
 
 
 async def _said(

@@ -6,7 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from nura.settings import env
 from rag import dictionary
-from rag.config import ContextRules, Endpoint, MemoryRules, RagConfig
+from rag.config import ContextRules, Endpoint, MemoryRules, RagConfig, StyleRules
 
 HTTP = ("http", "https")
 
@@ -33,6 +33,7 @@ def build() -> RagConfig:
         history_pairs=env.integer("MAX_CONVERSATION_HISTORY", 10, most=100),
         memory=_memory(),
         context=_context(),
+        style=_style(),
     )
 
 
@@ -57,6 +58,16 @@ def _context() -> ContextRules:
         explore_tokens=env.integer("NURA_EXPLORE_TOKENS", 6000, least=100, most=1_000_000),
         explore_seconds=env.decimal("NURA_EXPLORE_SECONDS", 20.0, least=0.1, most=600.0),
     )
+
+
+def _style() -> StyleRules | None:
+    """None unless it is asked for; it needs a light model."""
+    text, seconds = env.text("NURA_STYLE_RULES"), env.decimal("NURA_STYLE_SECONDS", 20.0, least=0.1)
+    if not env.flag("NURA_STYLE_REWRITE", default=False):
+        return None
+    if not env.text("NURA_LIGHT_LLM_MODEL"):
+        raise ImproperlyConfigured("NURA_STYLE_REWRITE needs a light model: NURA_LIGHT_LLM_MODEL")
+    return StyleRules(text, seconds)
 
 
 def _endpoint(prefix: str, fallback: str = "") -> Endpoint | None:
