@@ -221,12 +221,16 @@ class MessageShape(serializers.ModelSerializer[Message]):
     @extend_schema_field(FeedbackShape(allow_null=True))
     def get_feedback(self, message: Message) -> dict[str, Any] | None:
         """What the owner of the chat said of the answer."""
+        if message.role == Message.Role.USER or message.status == Message.Status.STREAMING:
+            return None
         given = next(iter(message.feedback.all()), None)
         return None if given is None else {"value": given.value, "reason": given.reason}
 
     @extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
     def get_document_ids(self, message: Message) -> list[str]:
         """Documents that the user named for this message."""
+        if message.role == Message.Role.ASSISTANT:
+            return []
         return [str(link.document_id) for link in message.document_links.all() if link.document_id]
 
 

@@ -19,23 +19,28 @@ NOTE_SECONDS = 60
 """A note that nobody took up for so long is enqueued anew by the sweeper."""
 
 
-def dispatch(run_id: UUID) -> None:
-    """Begin the log and enqueue the work.
+def dispatch_again(run_id: UUID) -> None:
+    """Enqueue a run that nobody took, or whose worker is gone."""
+    run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
+    Run.objects.filter(pk=run_id).update(enqueued_at=timezone.now())
+    dispatch(run)
+
+
+def dispatch(run: Run) -> None:
+    """Begin the log and enqueue the work of a run whose messages are at hand.
 
     A broker that is away is no error: the sweeper enqueues the run later.
     """
-    run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
-    Run.objects.filter(pk=run_id).update(enqueued_at=timezone.now())
     try:
-        runs.append(run_id, [runs.RunEvent(1, runs.STARTED, started_data(run))])
+        runs.append(run.pk, [runs.RunEvent(1, runs.STARTED, started_data(run))])
     except ResponseError:
         pass  # the log has begun: this run is dispatched again
     except RedisError as error:
-        logger.warning("run_log_not_begun", run_id=str(run_id), error=str(error)[:200])
+        logger.warning("run_log_not_begun", run_id=str(run.pk), error=str(error)[:200])
     try:
-        current_app.send_task("chats.tasks.answer_message", (str(run_id),), retry=False)
+        current_app.send_task("chats.tasks.answer_message", (str(run.pk),), retry=False)
     except (OperationalError, RedisError, OSError) as error:
-        logger.warning("run_not_enqueued", run_id=str(run_id), error=str(error)[:200])
+        logger.warning("run_not_enqueued", run_id=str(run.pk), error=str(error)[:200])
     chat_changed(run.message.chat_id)
 
 

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from chats import runs
 from chats.models import Message, Run
-from chats.services.dispatch import dispatch
+from chats.services.dispatch import dispatch_again
 from chats.services.outcome import Outcome
 from chats.services.turns import close_turn, new_claim
 from chats.shapes import started_data, terminal_event
@@ -72,7 +72,7 @@ def sweep() -> int:
     for run_id in lost:
         recover(run_id=run_id)
     for run_id in waiting:
-        dispatch(run_id)
+        dispatch_again(run_id)
     return len(lost) + len(waiting)
 
 
@@ -94,7 +94,7 @@ def recover(*, run_id: UUID) -> None:
     said, stopped = _said(run_id, run.message.content)
     if not said and not stopped and run.attempts < MAX_ATTEMPTS:
         Run.objects.filter(pk=run_id, claim=claim.token).update(claim=None, lease_until=None)
-        dispatch(run_id)
+        dispatch_again(run_id)
         return
     status = Message.Status.STOPPED if stopped else Message.Status.INTERRUPTED
     sources = _evidence(run_id)

@@ -70,7 +70,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
         with transaction.atomic():
             documents = find_documents(owner=user, document_ids=document_ids)
             chat = _chat(user, chat_id, text, documents, category_id)
-            parent = _parent(chat, parent_id)
+            parent = _parent(chat, parent_id) if chat_id else None
             question = store_question(chat=chat, parent=parent, content=text, documents=documents)
             answer, run = open_answer(
                 chat=chat,
@@ -182,7 +182,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         enqueued_at=now,
         sampling={} if sampling == NO_WISHES else asdict(sampling),
     )
-    transaction.on_commit(lambda: dispatch(run.pk))
+    transaction.on_commit(lambda: dispatch(run))
     return assistant_message, run
 
 
@@ -202,14 +202,13 @@ def select_scope(*, chat: Chat, user_message: Message) -> Scope:
 
     COMPLETED ones.
     """
-    named = Document.objects.filter(message_links__message=user_message)
-    linked = Document.objects.filter(chat_links__chat=chat)
-    return selection.select(
-        _completed(named, chat) if user_message.document_links.exists() else None,
-        _completed(linked, chat),
-        _completed(Document.objects.all(), chat),
-        chat_named=chat.document_links.exists(),
-    )
+    if user_message.document_links.exists():
+        named = Document.objects.filter(message_links__message=user_message)
+        return selection.select(_completed(named, chat), (), ())
+    if chat.document_links.exists():
+        linked = Document.objects.filter(chat_links__chat=chat)
+        return selection.select(None, _completed(linked, chat), (), chat_named=True)
+    return selection.select(None, (), _completed(Document.objects.all(), chat))
 
 
 def _completed(documents: Any, chat: Chat) -> list[UUID]:
