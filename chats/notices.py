@@ -10,7 +10,6 @@ from chats.models import Chat
 from chats.shapes import ChatShape
 from documents import notices
 
-
 logger = logging.getLogger(__name__)
 
 _post = ThreadPoolExecutor(1, thread_name_prefix="notices")
