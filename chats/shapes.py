@@ -221,7 +221,7 @@ class MessageShape(serializers.ModelSerializer[Message]):
     @extend_schema_field(FeedbackShape(allow_null=True))
     def get_feedback(self, message: Message) -> dict[str, Any] | None:
         """What the owner of the chat said of the answer."""
-        if message.role == Message.Role.USER or message.status == Message.Status.STREAMING:
+        if message.role == Message.Role.USER:
             return None
         given = next(iter(message.feedback.all()), None)
         return None if given is None else {"value": given.value, "reason": given.reason}

@@ -70,7 +70,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
         with transaction.atomic():
             documents = find_documents(owner=user, document_ids=document_ids)
             chat = _chat(user, chat_id, text, documents, category_id)
-            parent = _parent(chat, parent_id) if chat_id else None
+            parent = _parent(chat, parent_id) if chat_id or parent_id else None
             question = store_question(chat=chat, parent=parent, content=text, documents=documents)
             answer, run = open_answer(
                 chat=chat,
