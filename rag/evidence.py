@@ -72,6 +72,7 @@ def evidence(hits: Sequence[Hit]) -> tuple[Evidence, ...]:
             section=hit.passage.section,
             text=hit.passage.text,
             relevance=hit.scores.get("relevance", 0.0),
+            index=hit.passage.index,
         )
         for hit in hits
     )

@@ -23,6 +23,8 @@ class Evidence:
     section: str
     text: str
     relevance: float
+    index: int = 0
+    """The passage's number within its document."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,30 @@
+"""Sentences of a paragraph that can be quoted: none that ends within brackets or behind "No."."""
+
+import re
+
+from rag import sentences
+
+LONGEST_JOINED = 600
+"""Characters after which an open bracket is held to be a mistake."""
+_PAIRS = (("(", ")"), ("「", "」"), ("『", "』"), ("“", "”"), ("[", "]"))
+_SHORTENED = re.compile(
+    r"\b(?:Vol|pp?|Sec|Art|Co|Corp|Gov|Sen|Rep|Prof|Sr|Jr|Gen|Rev|vs|a\.m|p\.m|U\.S|[A-Z]\.[A-Z])\.$"
+)
+_ONLY_DATE = re.compile(r"\d{1,4}\.$")
+
+
+def split(paragraph: str) -> list[str]:
+    """The sentences, in order, on one line each."""
+    found: list[str] = []
+    for part in sentences.split(paragraph):
+        if found and _open(found[-1]) and len(found[-1]) < LONGEST_JOINED:
+            found[-1] = f"{found[-1]} {part}"
+        else:
+            found.append(part)
+    return found
+
+
+def _open(text: str) -> bool:
+    if _SHORTENED.search(text) or _ONLY_DATE.search(text):
+        return True
+    return any(text.count(left) > text.count(right) for left, right in _PAIRS)
