@@ -16,7 +16,11 @@ def model():
 @pytest.fixture(scope="package")
 def product(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "var"
-    environment = {"NURA_LLM_BASE_URL": model.url, "NURA_LLM_MODEL": "stand-in"}
+    environment = {
+        "NURA_LLM_BASE_URL": model.url,
+        "NURA_LLM_MODEL": "stand-in",
+        "NURA_LLM_MAX_TOKENS": "20000",
+    }
     with Product(folder, **environment) as running:
         yield running
 
