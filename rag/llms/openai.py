@@ -2,9 +2,7 @@
 
 import asyncio
 import random
-import threading
 import time
-import weakref
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -19,6 +17,7 @@ from rag.errors import (
     LLMUnreachable,
 )
 from rag.llms import calls
+from rag.llms.clients import Clients
 from rag.llms.failures import translated
 from rag.llms.reply import Reply
 from rag.pieces import Piece
@@ -41,8 +40,7 @@ class OpenAILLM:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self.name = endpoint.model
-        self._clients: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self._clients = Clients(endpoint)
         self._dropped: frozenset[str] = frozenset()
 
     async def stream(
@@ -91,7 +89,7 @@ class OpenAILLM:
         request = self._request(turns, GenerationOptions(), tools=offered)
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                completion = await self._client().chat.completions.create(**request)
+                completion = await self._clients.get().chat.completions.create(**request)
             return calls.read(completion)
         except LLMError:
             raise
@@ -103,20 +101,21 @@ class OpenAILLM:
     async def _once(
         self, turns: Sequence[HistoryMessage], options: GenerationOptions, reply: Reply
     ) -> AsyncGenerator[Piece, None]:
-        response: Any = None
+        """One attempt. The client's own reading of the stream is left aside: see `rag.llms.sse`."""
+        stream: Any = None
         try:
             async with asyncio.timeout(reply.patience):
-                response = await self._client().chat.completions.create(
+                stream = await self._clients.get().chat.completions.create(
                     **self._request(
                         turns, options, stream=True, stream_options={"include_usage": True}
                     )
                 )
-            while (chunk := await reply.next_chunk(response)) is not None:
-                if text := reply.take(chunk):
-                    yield Piece(text=text)
-                if reply.too_long:
-                    break
-            yield reply.closing()
+            body = stream.response.aiter_bytes()
+            while not reply.too_long and (part := await reply.next_part(body)) is not None:
+                for piece in reply.take(part):
+                    yield piece
+            for piece in reply.close():
+                yield piece
         except LLMError:
             raise
         except TimeoutError:
@@ -124,8 +123,8 @@ class OpenAILLM:
         except Exception as error:  # noqa: BLE001 - whatever the client raises, callers get LLMError
             raise translated(error, started=reply.started, key=self._endpoint.api_key) from None
         finally:
-            if response is not None:
-                await response.close()
+            if stream is not None:
+                await stream.response.aclose()
 
     def _request(
         self, turns: Sequence[HistoryMessage], options: GenerationOptions, **more: Any
@@ -155,27 +154,6 @@ class OpenAILLM:
         }
         self._dropped |= named
         return bool(named)
-
-    def _client(self) -> Any:
-        """One client per event loop: its connections belong to the loop that opened them."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            client = self._clients.get(loop)
-            if client is None:
-                client = self._clients[loop] = self._connect()
-            return client
-
-    def _connect(self) -> Any:
-        import openai
-
-        timeout = openai.Timeout(None, connect=self._endpoint.connect_timeout)
-        return openai.AsyncOpenAI(
-            base_url=self._endpoint.base_url,
-            api_key=self._endpoint.api_key or "none",
-            max_retries=0,
-            timeout=timeout,
-            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout),
-        )
 
 
 def _wishes(options: GenerationOptions) -> dict[str, Any]:

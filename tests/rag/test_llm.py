@@ -138,7 +138,7 @@ async def test_a_late_first_token_times_out_and_hangs_up(llm_server):
     with pytest.raises(errors.LLMTimeout) as caught:
         await collect(llm(llm_server, first_token_timeout=0.2))
     assert caught.value.params["phase"] == "first_token"
-    assert llm_server.chats[0].wait_closed_by_client()
+    assert await asyncio.to_thread(llm_server.chats[0].wait_closed_by_client)
     assert len(llm_server.chats) == 1
 
 
