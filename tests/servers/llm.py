@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Self
 
 from tests.servers.wire import HttpRequest, Responder, read_request
@@ -78,10 +79,11 @@ class BreakOff:
 
 @dataclass(frozen=True)
 class Raw:
-    """A body byte by byte as given, cut into parts of `part` bytes (0: whole)."""
+    """A body byte by byte as given, cut into parts of `part` bytes (0: whole) or at `cuts`."""
 
     body: bytes
     part: int = 0
+    cuts: Sequence[int] = ()
     headers: dict[str, str] = field(default_factory=lambda: dict(SSE))
 
 
@@ -266,9 +268,10 @@ async def perform(behaviour: Behaviour, asked: Any, out: Responder) -> bool:
 
 async def _raw(behaviour: Raw, out: Responder) -> None:
     body, part = behaviour.body, behaviour.part or len(behaviour.body)
+    places = behaviour.cuts or range(part, len(body), part or 1)
     out.head(200, behaviour.headers, length=None)
-    for start in range(0, len(body), part or 1):
-        await out.send(body[start : start + part])
+    for start, end in pairwise((0, *places, len(body))):
+        await out.send(body[start:end])
     await out.end()
 
 
