@@ -43,6 +43,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
             "documents_total": completed.count(),
             "content_limit": CONTENT_CHARACTERS,
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
+            "speech": bool(settings.TTS_BASE_URL and settings.TTS_MODEL),
         },
     }
     return render(request, "chat.html", context)

@@ -268,6 +268,7 @@ CONTENT_SECURITY_POLICY = {
         "style-src": [SELF, NONCE],
         "img-src": [SELF, "data:"],
         "font-src": [SELF],
+        "media-src": [SELF, "blob:"],  # an answer that the server reads aloud
         "connect-src": [SELF],
         "object-src": [NONE],
         "base-uri": [NONE],

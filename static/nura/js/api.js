@@ -29,9 +29,10 @@ export function signedOut(status) {
   return status === 401;
 }
 
-async function request(method, path, body, options = {}) {
+/** The response to a request; throws what the server says where it is no success. */
+async function send(method, path, body, options = {}) {
   const headers = {
-    Accept: "application/json",
+    Accept: "application/json, */*;q=0.5",
     "Accept-Language": document.documentElement.lang,
     "X-CSRFToken": csrfToken(),
   };
@@ -49,16 +50,28 @@ async function request(method, path, body, options = {}) {
     if (error.name === "AbortError") throw error;
     throw problem(0);
   }
+  if (!response.ok) throw problem(response.status, await jsonOf(response));
+  return response;
+}
+
+async function jsonOf(response) {
   const isJson = (response.headers.get("content-type") ?? "").includes("json");
-  const data = isJson ? await response.json().catch(() => null) : null;
-  if (!response.ok) throw problem(response.status, data);
-  return data;
+  return isJson ? response.json().catch(() => null) : null;
+}
+
+async function request(...what) {
+  return jsonOf(await send(...what));
 }
 
 export const get = (path, options) => request("GET", path, undefined, options);
 export const post = (path, body = {}, options = {}) => request("POST", path, body, options);
 export const patch = (path, body) => request("PATCH", path, body);
 export const remove = (path, options) => request("DELETE", path, undefined, options);
+
+/** What the server answers as it is: a picture, a sound. */
+export async function postForBlob(path, body = {}, options = {}) {
+  return (await send("POST", path, body, options)).blob();
+}
 
 export function query(values) {
   const entries = Object.entries(values).filter(([, value]) => value !== undefined && value !== "");

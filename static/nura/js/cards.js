@@ -1,6 +1,7 @@
 // The sources under an answer, and the small card that a marker shows when pointed at.
 
-import { byId, el, icon, placeBeside } from "./dom.js";
+import { el, icon } from "./dom.js";
+import { hoverCard } from "./hover_card.js";
 import { pageLabel, percent, t, tn } from "./strings.js";
 
 /** Passages by their slot: one group a document, as the markers count them. */
@@ -27,6 +28,7 @@ export function sourceCards(message, hooks) {
   const section = el(
     "section",
     { class: "cards", "aria-label": t("sources") },
+    cited.length ? null : el("p", { class: "cards-none", text: t("none_cited") }),
     el("ul", { class: "card-list" }, shown.map((group) => card(group, message, hooks))),
   );
   if (cited.length && reviewed.length) section.append(more(reviewed, message, hooks));
@@ -66,34 +68,17 @@ function card(group, message, hooks) {
   return el("li", {}, button);
 }
 
-let hideTimer = null;
-
 /** Show what a marker stands for while it is pointed at or has the focus. */
 export function watchMarkers(root, sourcesOf) {
-  const card = el("div", { class: "hover-card", popover: "manual", id: "hover-card", role: "tooltip" });
-  document.body.append(card);
-  const show = (marker) => {
+  const show = (card, marker) => {
     const source = sourcesOf(marker)?.find((one) => one.slot === Number(marker.dataset.slot));
-    if (!source) return;
-    clearTimeout(hideTimer);
+    if (!source) return false;
     fill(card, source);
-    if (!card.matches(":popover-open")) card.showPopover();
-    placeBeside(card, marker, { above: true, centred: true });
     marker.setAttribute("aria-describedby", card.id);
+    return true;
   };
-  const hide = () => {
-    hideTimer = setTimeout(() => card.matches(":popover-open") && card.hidePopover(), 120);
-  };
-  const onMarker = (run) => (event) => {
-    const marker = event.target.closest?.(".cite");
-    if (marker) run(marker);
-  };
-  root.addEventListener("mouseover", onMarker(show));
-  root.addEventListener("focusin", onMarker(show));
-  root.addEventListener("mouseout", onMarker(hide));
-  root.addEventListener("focusout", onMarker(hide));
-  root.addEventListener("click", onMarker(hide));
-  byId("scroller")?.addEventListener("scroll", hide, { passive: true });
+  const { hide } = hoverCard(root, ".cite", { id: "hover-card", fill: show });
+  root.addEventListener("click", (event) => event.target.closest(".cite") && hide());
 }
 
 function fill(card, source) {

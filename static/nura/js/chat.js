@@ -8,6 +8,7 @@ import { watchFiles } from "./drop.js";
 import { setAltArrow, setEscape } from "./keys.js";
 import { Memory } from "./memory.js";
 import { Panel } from "./panel.js";
+import { stopReading } from "./read_aloud.js";
 import { Runs } from "./runs.js";
 import { Scope } from "./scope.js";
 import { refreshChats } from "./sidebar.js";
@@ -41,7 +42,7 @@ const thread = new Thread({
   hooks: {
     limit: page.content_limit,
     openSource: (...what) => panel.open(...what),
-    explain: (message, opener) => explain(panel, message, opener, thread.hooks),
+    explain: (message, opener, part) => explain(panel, message, opener, thread.hooks, part),
     put: (text) => composer.put(text),
     send: (content, documents) => blockers() || ask(content, documents),
   },
@@ -211,7 +212,7 @@ watchFiles({
 setEscape(() => {
   if (panel.isOpen) panel.close();
   else if (thread.runId) runs.stop(thread.runId);
-  else return false;
+  else return stopReading();
   return true;
 });
 setAltArrow((step) => panel.isOpen && (panel.go(step), true));

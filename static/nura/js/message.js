@@ -1,12 +1,16 @@
 // An answer of the thread as elements.
 
-import { isBound, scopeChip } from "./answer_scope.js";
 import { sourceCards } from "./cards.js";
 import { el, icon, iconButton } from "./dom.js";
+import { checksLine, markDoubts } from "./doubts.js";
 import { thumbs } from "./feedback.js";
+import { filterNote, label } from "./label.js";
+import { comesFirst, notes } from "./notices.js";
 import { candidateButtons, partBar } from "./offers.js";
+import { readAloud } from "./read_aloud.js";
+import { Reasoning } from "./reasoning.js";
 import { StreamedMarkdown } from "./stream.js";
-import { has, locale, longTime, pageLabel, shortTime, t, tn } from "./strings.js";
+import { has, pageLabel, t, tn } from "./strings.js";
 import { Switcher } from "./switcher.js";
 import { copyText } from "./toast.js";
 
@@ -16,12 +20,14 @@ const BROKEN = new Set(["FAILED", "INTERRUPTED", "STOPPED"]);
 export class AnswerView {
   /**
    * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), step(message, by),
-   * send(content, documents), put(text), explain(message, opener), busy(), before(message), titleOf(id).
+   * send(content, documents), put(text), explain(message, opener, part), busy(), before(message), titleOf(id),
+   * hold(anchor, change).
    */
   constructor(message, hooks) {
     this.message = message;
     this.hooks = hooks;
     this.switcher = new Switcher((by) => hooks.step(this.message, by));
+    this.reasoning = new Reasoning(hooks.hold);
     this.step = el("p", { class: "msg-step" });
     this.notice = el("div", { class: "msg-notice" });
     this.body = el("div", { class: "prose" });
@@ -31,6 +37,7 @@ export class AnswerView {
       { class: "msg msg-answer", data: { messageId: message.id } },
       el("h3", { class: "visually-hidden", text: t("answer") }),
       this.notice,
+      this.reasoning.root,
       this.step,
       this.body,
       this.foot,
@@ -51,6 +58,7 @@ export class AnswerView {
   restart() {
     this.message.sources = null;
     this.stream.reset();
+    this.reasoning.reset();
     this.begin();
   }
 
@@ -61,7 +69,7 @@ export class AnswerView {
 
   status(data) {
     const key = `step.${data.step}`;
-    if (data.step === "fallback") this.warn(t(key));
+    if (data.step === "fallback") this.tell([{ code: data.detail?.code, detail: t(key) }]);
     else if (data.step === "filter") this.message.scope = { ...this.message.scope, ...data.detail };
     else if (data.step === "scope") this.searching(data.detail ?? {});
     else if (has(key)) this.showStep(t(key));
@@ -74,10 +82,8 @@ export class AnswerView {
   }
 
   /** Something that the reader must know of this answer, while it is written and after. */
-  warn(text) {
-    this.notice.replaceChildren(
-      el("p", { class: "note note-warning", role: "status" }, icon("triangle-alert"), el("span", { text })),
-    );
+  tell(notices) {
+    this.notice.replaceChildren(...notes(notices));
   }
 
   sources(sources) {
@@ -86,14 +92,29 @@ export class AnswerView {
     this.showStep(tn("step.found", documents));
   }
 
+  /** More of what the model thinks; its line takes the place of the step. */
+  think(text) {
+    const live = !this.stream.text;
+    this.reasoning.append(text, live);
+    if (live && !this.reasoning.root.hidden) this.step.hidden = true;
+  }
+
   append(text) {
-    if (!this.stream.text) this.showStep(t("step.generate"));
+    if (!this.stream.text) {
+      this.reasoning.settle();
+      this.showStep(t("step.generate"));
+    }
     this.stream.append(text);
   }
 
+  /** Other words for the answer so far, drawn at once: nothing in sight goes away in between. */
   replace(text) {
     this.stream.reset();
     this.stream.append(text);
+    this.stream.cancel();
+    this.stream.draw();
+    this.body.classList.add("replaced");
+    this.showStep(t("step.styled"));
   }
 
   /** The message as it stays: text, label, sources, actions. */
@@ -102,9 +123,15 @@ export class AnswerView {
     this.root.removeAttribute("aria-busy");
     this.root.classList.toggle("msg-broken", message.status === "FAILED");
     this.step.hidden = true;
+    this.reasoning.complete(message.reasoning ?? "");
     this.stream.finish(message.content);
+    markDoubts(this.body, message);
+    const notices = message.notices ?? [];
+    this.tell(notices.filter(comesFirst));
     const parts = [
+      ...notes(notices.filter((one) => !comesFirst(one))),
       this.brokenNote(),
+      checksLine(message, this.hooks),
       filterNote(message),
       candidateButtons(message, this.hooks),
       partBar(message, this.hooks),
@@ -141,26 +168,9 @@ export class AnswerView {
     const complete = !BROKEN.has(this.message.status);
     const why = iconButton("circle-help", t("why"), { data: { action: "why" }, "aria-haspopup": "dialog" });
     why.addEventListener("click", () => this.hooks.explain(this.message, why));
-    const buttons = [this.switcher.root, copy, complete && again, complete && why, ...thumbs(this.message)];
-    return el("div", { class: "msg-actions" }, this.label(), el("span", { class: "msg-buttons" }, buttons));
-  }
-
-  label() {
-    const { mode, scope, usage, created_at: time, status } = this.message;
-    const parts = [];
-    if (mode && status === "COMPLETED") {
-      const name = mode === "documents" || mode === "document" ? "badge badge-accent" : "badge";
-      parts.push(el("span", { class: name, text: t(`mode.${mode}`) }));
-    }
-    const names = this.message.sources ? namesOf(scope?.filters) : "";
-    if (names) {
-      const text = t("filter.kept", { names });
-      parts.push(el("span", { class: "badge msg-kept", title: text }, icon("list-filter", "icon-s"), el("span", { text })));
-    }
-    const chip = names && !isBound(scope) ? null : scopeChip(this.message, this.hooks);
-    if (chip) parts.push(chip);
-    if (time) parts.push(el("time", { datetime: time, title: usageText(usage, time), text: shortTime(time) }));
-    return el("span", { class: "msg-label" }, parts);
+    const aloud = readAloud(this.message);
+    const buttons = [this.switcher.root, copy, aloud, complete && again, complete && why, ...thumbs(this.message)];
+    return el("div", { class: "msg-actions" }, label(this.message, this.hooks), el("span", { class: "msg-buttons" }, buttons));
   }
 
   /** The answer as text, with what its markers stand for. */
@@ -173,25 +183,4 @@ export class AnswerView {
       });
     return lines.length ? `${this.message.content}\n\n${t("sources")}\n${lines.join("\n")}` : this.message.content;
   }
-}
-
-/** Names that the question gave, as they are read: field -> "one | another". */
-function namesOf(filters) {
-  return Object.values(filters ?? {})
-    .flatMap((names) => names.split(" | "))
-    .map((name) => t("filter.name", { name }))
-    .join(", ");
-}
-
-/** Says that the document named holds nothing and others were searched. */
-function filterNote({ scope, sources }) {
-  const names = namesOf(scope?.dropped_filters);
-  if (!names || !sources) return null;
-  return el("p", { class: "msg-dropped" }, icon("info", "icon-s"), el("span", { text: t("filter.dropped", { names }) }));
-}
-
-function usageText(usage, time) {
-  const tokens = usage?.total_tokens ?? (usage?.prompt_tokens ?? 0) + (usage?.completion_tokens ?? 0);
-  const spoken = tokens ? tn("tokens", tokens) : "";
-  return [longTime(time, locale), spoken].filter(Boolean).join(" · ");
 }

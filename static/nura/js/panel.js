@@ -1,6 +1,7 @@
 // The panel on the right: one source at a time, with the page or the text it stands in.
 
 import { byId, el, icon } from "./dom.js";
+import { sourceTabs } from "./panel_sources.js";
 import { drawSource } from "./passage.js";
 import { t } from "./strings.js";
 
@@ -79,6 +80,7 @@ export class Panel {
     byId("panel-count").textContent = `${this.at + 1} / ${this.list.length}`;
     byId("panel-previous").disabled = this.at === 0;
     byId("panel-next").disabled = this.at === this.list.length - 1;
+    byId("panel-sources").replaceChildren(...sourceTabs(this.list, source, (step) => this.go(step)));
     const only = el(
       "button",
       { type: "button", class: "button", on: { click: () => this.hooks.onlyThis(source) } },

@@ -5,9 +5,11 @@ import { Backlog } from "./backlog.js";
 import { Branches } from "./branches.js";
 import { watchMarkers } from "./cards.js";
 import { announce, byId, el, place } from "./dom.js";
+import { watchDoubts } from "./doubts.js";
 import { bestPassage, claimBefore } from "./match.js";
 import { AnswerView } from "./message.js";
 import { QuestionView } from "./question.js";
+import { stopReading } from "./read_aloud.js";
 import { Scrolling } from "./scrolling.js";
 import { t } from "./strings.js";
 import { copyText, toast } from "./toast.js";
@@ -28,6 +30,7 @@ export class Thread extends EventTarget {
       edit: (message, content) => this.branch(`/messages/${message.id}/edit`, { content }),
       regenerate: (message, topic) => this.regenerate(message, topic),
       busy: () => Boolean(this.runId),
+      hold: (anchor, change) => this.scrolling.hold(anchor, change),
       before: (message) => this.tree.path(message.parent_id),
       titleOf: (id) => nameOf(id)?.name ?? this.tree.nameOf(id),
     };
@@ -39,6 +42,7 @@ export class Thread extends EventTarget {
     this.scrolling = new Scrolling(this.root);
     this.root.addEventListener("click", (event) => this.clicked(event));
     watchMarkers(this.root, (marker) => this.viewAt(marker)?.message.sources);
+    watchDoubts(this.root, (mark) => this.viewAt(mark)?.message);
     runs.addEventListener("event", ({ detail }) => this.receive(detail));
     runs.addEventListener("lost", ({ detail }) => this.refresh(detail.runId));
     runs.addEventListener("silent", ({ detail }) => this.refresh(detail.runId, true));
@@ -152,6 +156,7 @@ export class Thread extends EventTarget {
     const { ids, index } = this.tree.place(message);
     const next = this.tree.get(ids[index + by]);
     if (!next) return;
+    stopReading();
     this.scrolling.hold(this.view(message).switcher.root, () => {
       this.leaf = this.tree.newest(next.id);
       this.show();
@@ -215,6 +220,7 @@ export class Thread extends EventTarget {
   // Events of runs
 
   begin(runId, answer) {
+    stopReading();
     this.byRun.set(runId, answer);
     this.announceBusy();
   }
@@ -231,6 +237,7 @@ export class Thread extends EventTarget {
     if (!answer) return undefined;
     if (type === "status") answer.status(data);
     else if (type === "sources") answer.sources(data);
+    else if (type === "reasoning") answer.think(data.text);
     else if (type === "delta") answer.append(data.text);
     else if (type === "replace") answer.replace(data.text);
     else if (data?.message && type.startsWith("run.")) this.ended(runId, data.message);

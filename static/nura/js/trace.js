@@ -4,15 +4,16 @@ import { get } from "./api.js";
 import { scopeWords } from "./answer_scope.js";
 import { el, icon } from "./dom.js";
 import { has, locale, pageLabel, percent, t, tn } from "./strings.js";
+import { checksPart, stylePart } from "./trace_checks.js";
 import { amount, bars, facts, list, part, steps, time } from "./trace_parts.js";
 
 const CANDIDATES = 10;
 const LAYERS = ["system", "query", "recent", "long_term", "documents"];
-const TIMES = ["understand", "retrieve", "recall", "assemble", "first_delta", "generate", "total"];
+const TIMES = ["understand", "retrieve", "recall", "assemble", "first_delta", "generate", "check", "style", "total"];
 const SCORES = ["relevance", "similarity", "bm25", "share", "coverage", "rerank"];
 
-/** Open the panel with the steps of a message; `hooks` are those of its `AnswerView`. */
-export async function explain(panel, message, opener, hooks) {
+/** Open the panel with the steps of a message, at one of its parts; `hooks` are those of its `AnswerView`. */
+export async function explain(panel, message, opener, hooks, at = "") {
   const root = el("div", { class: "trace", "aria-busy": "true" }, el("div", { class: "skeleton" }));
   panel.openPart(t("why"), root, opener);
   const trace = await get(`/messages/${message.id}/trace`).catch((error) => error);
@@ -26,6 +27,8 @@ export async function explain(panel, message, opener, hooks) {
     searched(trace, scopeWords(message, hooks)),
     verdict(trace.gate),
     candidates(trace.candidates),
+    checksPart(message),
+    stylePart(trace.style),
     recalled(trace.history),
     explored(trace.exploration),
     tokens(trace.token_plan, Boolean(trace.trimmed)),
@@ -33,6 +36,7 @@ export async function explain(panel, message, opener, hooks) {
   ].filter(Boolean);
   if (!found.length) found.push(el("p", { class: "note" }, icon("info"), el("span", { text: t("trace.none") })));
   root.replaceChildren(...found);
+  if (at) root.querySelector(`[data-part="${at}"]`)?.scrollIntoView({ block: "start" });
 }
 
 /** What kind of question it was taken for, and why. */

@@ -1,0 +1,28 @@
+"""Fields of stored messages, written past the product: what some engine would have stored."""
+
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from nura.embedded.locations import socket_dir
+from tests.support import Product
+
+
+def store(product: Product, message_id: str, **fields: Any) -> None:
+    """Set columns of a message; lists become JSON."""
+    values = [Jsonb(value) if isinstance(value, list) else value for value in fields.values()]
+    columns = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in fields)
+    command = sql.SQL("UPDATE chats_message SET {} WHERE id = %s").format(columns)
+    where = {"host": str(socket_dir(product.data_dir)), "dbname": "nura", "user": "nura"}
+    with psycopg.connect(**where) as connection:
+        changed = connection.execute(command, [*values, message_id]).rowcount
+    assert changed == 1
+
+
+def checked(content: str, sentence: str, verdict: str, *reasons: str) -> dict[str, Any]:
+    """A sentence of an answer as it was held against the evidence; offsets in code points."""
+    start = content.index(sentence)
+    end = start + len(sentence)
+    return {"start": start, "end": end, "verdict": verdict, "slots": [1], "reasons": [*reasons]}
