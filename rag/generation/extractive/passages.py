@@ -1,10 +1,8 @@
 """The evidence as it is read: in the order of the documents, neighbours joined, in blocks."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from rag.generation.brief import Evidence
 from rag.generation.extractive import reading
@@ -41,9 +39,7 @@ def read(evidence: Sequence[Evidence]) -> list[Passage]:
 
 def _passage(item: Evidence) -> Passage:
     blocks = tuple(reading.read(neutralise(item.text)))
-    return Passage(
-        item.slot, item.document_name, item.section, item.relevance, item.page, blocks
-    )
+    return Passage(item.slot, item.document_name, item.section, item.relevance, item.page, blocks)
 
 
 def _joined(ordered: Sequence[Evidence]) -> Iterator[Evidence]:
@@ -69,9 +65,7 @@ def _together(left: Evidence, right: Evidence) -> Evidence | None:
     text = left.text + right.text[shared:]
     relevance = max(left.relevance, right.relevance)
     section = left.section if left.section == right.section else ""
-    return replace(
-        left, text=text, index=right.index, relevance=relevance, section=section
-    )
+    return replace(left, text=text, index=right.index, relevance=relevance, section=section)
 
 
 def _shared(left: str, right: str) -> int:

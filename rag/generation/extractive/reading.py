@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rag.generation.extractive import tables
+from rag.generation.extractive.furniture import is_nothing
 from rag.generation.extractive.lines import Line, continues, lines_of, width
 from rag.generation.extractive.sentences import split
 from rag.generation.extractive.tables import Table
@@ -47,7 +48,13 @@ class Block:
     @property
     def announces(self) -> bool:
         """Whether it says that a list follows."""
-        return bool(self.sentences) and bool(_ANNOUNCES.search(self.sentences[-1]))
+        said = [one for one in self.sentences if not is_nothing(one)]
+        return bool(said) and bool(_ANNOUNCES.search(said[-1]))
+
+    @property
+    def is_label(self) -> bool:
+        """Whether it may be the name of what stands below it."""
+        return len(self.text) <= LONGEST_LABEL and not _ENDED.search(self.text)
 
 
 def read(text: str) -> list[Block]:
@@ -83,7 +90,7 @@ class _Reader:
 
     def _table(self, run: Sequence[Line]) -> None:
         before = self.blocks[-1] if self.blocks else None
-        named = before is not None and before.heading == self.heading and _is_label(before)
+        named = before is not None and before.heading == self.heading and before.is_label
         label = before.text if named and before is not None else ""
         table = tables.read([line.raw for line in run])
         if table.rows:
@@ -121,7 +128,7 @@ class _Reader:
         before = self.blocks[-1] if self.blocks else None
         if before is None or before.heading != self.heading or before.table or before.mark:
             return None
-        return len(self.blocks) - 1 if before.announces or _is_label(before) else None
+        return len(self.blocks) - 1 if before.announces or before.is_label else None
 
     def _entry_of(self, sentences: Sequence[str]) -> int | None:
         """The paragraph with a colon that an unmarked short line stands under."""
@@ -134,8 +141,17 @@ class _Reader:
         return len(self.blocks) - 1 if before.text.endswith((":", "：")) else before.parent
 
 
-def _is_label(block: Block) -> bool:
-    return len(block.text) <= LONGEST_LABEL and not _ENDED.search(block.text)
+def told(block: Block) -> list[str]:
+    """The sentences of a block with its mark, or its rows in words."""
+    if block.table:
+        return [tables.told(block.table, row) for row in block.table.rows]
+    first, *rest = block.sentences
+    return [f"{block.mark} {first}" if is_told(block.mark) else first, *rest]
+
+
+def is_told(mark: str) -> bool:
+    """Whether a mark says where an item stands: a bullet does not."""
+    return any(letter.isalnum() for letter in mark) and mark != "ㅇ"
 
 
 def _runs(lines: Sequence[Line]) -> Iterator[list[Line]]:

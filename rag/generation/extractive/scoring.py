@@ -2,13 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag import tokenize
-from rag.generation.extractive import furniture, tables
+from rag.generation.extractive import furniture, reading
 from rag.generation.extractive.passages import Passage
-from rag.generation.extractive.reading import Block
 from rag.generation.extractive.wants import Wants, letters
 
 NEWS = 1
@@ -75,9 +74,11 @@ class Scores:
 
 def score(passages: Sequence[Passage], wants: Wants) -> Scores:
     """Score every unit that says something beyond the question."""
-    units = _touched(list(units_of(passages)), passages, wants.terms)
-    held = _terms([unit.text for unit in units])
-    about = _terms([_about(passages[unit.passage], unit) for unit in units])
+    units = _touched(list(units_of(passages)), wants.terms)
+    heads = [_about(passages[unit.passage], unit) for unit in units]
+    terms = _terms({unit.text for unit in units}.union(*heads))
+    held = [terms[unit.text] for unit in units]
+    about = [set[str]().union(*(terms[one] for one in head)) for head in heads]
     weights = _weights(wants.terms, [own | above for own, above in zip(held, about, strict=True)])
     scored = [
         _scored(unit, passages, wants, own, above, weights)
@@ -102,40 +103,32 @@ def units_of(passages: Sequence[Passage]) -> Iterator[Unit]:
 
 def _of_passage(place: int, passage: Passage) -> Iterator[Unit]:
     for number, block in enumerate(passage.blocks):
-        for part, text in enumerate(parts(block)):
+        for part, text in enumerate(reading.told(block)):
             if not (_COMMAND.search(text) or furniture.is_nothing(text)):
                 yield Unit(place, number, part, text)
 
 
-def parts(block: Block) -> Sequence[str]:
-    """The sentences of a block, or its rows in words."""
-    table = block.table
-    return [tables.told(table, row) for row in table.rows] if table else block.sentences
-
-
-def _about(passage: Passage, unit: Unit) -> str:
+def _about(passage: Passage, unit: Unit) -> list[str]:
     """What stands above a unit: its document, its headings, and what announces it."""
     block = passage.blocks[unit.block]
-    above, at = [], block.parent
+    above = [passage.name, passage.section, block.heading, block.label]
+    at = block.parent
     while at is not None:
-        above.append(passage.blocks[at].text)
+        above += passage.blocks[at].sentences
         at = passage.blocks[at].parent
-    return " ".join((passage.name, passage.section, block.heading, block.label, *above))
+    return above
 
 
-def _touched(
-    units: list[Unit], passages: Sequence[Passage], wanted: Mapping[str, float]
-) -> list[Unit]:
-    """The units in or above which some term of the question stands: the others need no reading."""
+def _touched(units: list[Unit], wanted: Mapping[str, float]) -> list[Unit]:
+    """The units in whose letters some term of the question stands: the others need no reading."""
     touched = [unit for unit in units if any(term in unit.text.casefold() for term in wanted)]
     return touched or units
 
 
-def _terms(texts: Sequence[str]) -> list[set[str]]:
-    """The terms of each text; equal texts are read once."""
-    different = list(dict.fromkeys(texts))
-    found = dict(zip(different, map(set, tokenize.terms_of_all(different)), strict=True))
-    return [found[text] for text in texts]
+def _terms(texts: Iterable[str]) -> dict[str, set[str]]:
+    """The terms of each text."""
+    ordered = sorted(texts)
+    return dict(zip(ordered, map(set, tokenize.terms_of_all(ordered)), strict=True))
 
 
 def _weights(wanted: Mapping[str, float], held: Sequence[set[str]]) -> dict[str, float]:
@@ -174,14 +167,17 @@ def _worth(text: str, wants: Wants) -> float:
         said = letters(text)
         if any(f"{wants.defined}{end}" in said for end in ("이란", "란", "이라함은", "라함은")):
             return worth * DEFINES
-        subject = re.match(rf"(?:an?|the)?{re.escape(wants.defined)}(?:은|는|is|are|was|means|refers)", said)
+        subject = re.match(
+            rf"(?:an?|the)?{re.escape(wants.defined)}(?:은|는|is|are|was|means|refers)", said
+        )
         return worth * EXPLAINS if subject else worth
     return worth
 
 
 def _broken(unit: Unit, passage: Passage) -> bool:
     """Whether a unit seems to begin before its passage, or to go on behind it."""
-    if unit.block == 0 and unit.part == 0 and _MIDDLE.search(unit.text):
+    begun = unit.block == 0 and unit.part == 0 and _MIDDLE.search(unit.text)
+    if begun or unit.text.endswith((",", "，")):
         return True
     last = passage.blocks[-1]
     at_end = unit.block == len(passage.blocks) - 1 and unit.part == len(last.sentences) - 1

@@ -1,12 +1,14 @@
-"""Text of a document without its Markdown marks, and any text as Markdown that shows it as it is."""
+"""Text of a document without its Markdown marks, and any text as Markdown that shows it as is."""
 
 import re
 
 _STRESS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
-_SLANT = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![\w*])")
+_SLANT = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*\n]+?)(?<=[^\s*])\*(?![A-Za-z\d*])")
 _PICTURE = re.compile(r"!\[([^\]\n]*)\]\([^)\n]*\)")
 _LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\((?:[^()\n]|\([^()\n]*\))*\)")
-_TAG = re.compile(r"</?(?:br|sup|sub|b|i|u|em|strong|span|p|small|kbd)(?:\s[^<>\n]{0,200})?/?>", re.I)
+_TAG = re.compile(
+    r"</?(?:br|sup|sub|b|i|u|em|strong|span|p|small|kbd)(?:\s[^<>\n]{0,200})?/?>", re.IGNORECASE
+)
 _COMMENT = re.compile(r"<!--.*?-->|\s*\{/\*.*?\*/\}", re.DOTALL)
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _CODE = re.compile(r"(`+)(.+?)\1")

@@ -10,20 +10,38 @@ from rag.words import phrases
 
 CARRIED = 0.35
 """What the terms count together that a follow-up carries over, beside its own."""
-_COUNT = re.compile(r"얼마|몇|한도|상한|금액|how (?:many|much|long|often|far|old|tall)", re.I)
-_TIME = re.compile(
-    r"언제|며칠|기한|기간|날짜|일정|마감|연도|시기|when\b|what (?:year|date|day|month)|deadline|"
-    r"몇\s?(?:년|월|일|시)",
-    re.I,
+_COUNTED = re.compile(
+    r"몇\s?(명|개|건|년|달|일|시|분|회|번|쪽|대|곳|호|살|세|주|층|장|권|퍼센트|%|원|가지|점|배)"
 )
-_FIGURE = re.compile(r"\d|(?:[한두세네]|다섯|여섯|일곱|여덟|아홉|열)\s?(?:명|개|번|차례|가지|달|해)")
+_MONEY = re.compile(r"얼마(?!나)|금액|예산|비용|가격|요금|how much|\bprice\b|\bcost", re.IGNORECASE)
+_MANY = re.compile(
+    r"얼마나|몇|한도|상한|how (?:many|long|often|far|old|tall|large|big|high)", re.IGNORECASE
+)
+_TIME = re.compile(
+    r"언제|며칠|기한|기간|날짜|일정|마감|연도|시기|\bwhen\b|what (?:year|date|day|month)|deadline",
+    re.IGNORECASE,
+)
+_FIGURE = re.compile(
+    r"(?<![제\d,.])\d[\d,.]*(?![\d,.]*\s?(?:조|항|호)(?!\s?\d*\s?원))|"
+    r"(?:[한두세네]|다섯|여섯|일곱|여덟|아홉|열)\s?(?:명|개|번|차례|가지|달|해)|"
+    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|hundred|thousand|"
+    r"million|billion|dozen|half|third|quarter)s?\b",
+    re.IGNORECASE,
+)
+_SUM = re.compile(
+    r"\d[\d,.]*\s?(?:[십백천만억조]+\s?)*(?:원|달러|엔|유로|위안|%|퍼센트)|[$€£¥₩]\s?\d|"
+    r"\d[\d,.]*\s?(?:hundred|thousand|million|billion|trillion|percent|dollars|euros|pounds)",
+    re.IGNORECASE,
+)
 _WHEN = re.compile(
     r"\d\s?(?:년|월|일|시|분|세기|주|개월|년대)|\b1\d{3}\b|\b20\d\d\b|\b\d{1,2}[./-]\d{1,2}\b|"
     r"\b(?:January|February|March|April|May|June|July|August|September|October|November|December|"
     r"century|days?|weeks?|months?|years?|hours?|minutes?)\b|지체\s?없이|즉시|당일"
 )
-_WHO = re.compile(r"^\W*(?:who|whom|whose)\b|\bwho\b", re.I)
-_NAME = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]+(?:\s(?:[A-Z]\.\s)?(?:(?:of|the|de|van)\s)?[A-Z])")
+_WHO = re.compile(r"^\W*(?:who|whom|whose)\b|\bwho\b", re.IGNORECASE)
+_NAME = re.compile(
+    r"(?<!^)(?<![.!?] )\b[A-Z][a-z]+(?:\s(?:[A-Z]\.\s)?(?:(?:of|the|de|van)\s)?[A-Z])"
+)
 _DEFINED = re.compile(
     r"^\W*(?P<ko>.{1,60}?)(?:(?:이)?란|(?:이)?라는?\s?(?:것은|말은|게|건))\s*(?:무엇|뭐|뭔|무슨)?\S*\W*$|"
     r"^\W*(?P<is>.{1,60}?)(?:은|는|이|가)?\s(?:무엇(?:인가|입니까|을 말)|뭐(?:야|예요|죠|지|에요|임)|"
@@ -81,11 +99,10 @@ def _phrases(name: str) -> re.Pattern[str]:
 
 
 def _value(asked: str) -> re.Pattern[str] | None:
-    if _TIME.search(asked):
-        return _WHEN
-    if _COUNT.search(asked):
-        return _FIGURE
-    return _NAME if _WHO.search(asked) else None
+    if found := _COUNTED.search(asked):
+        return re.compile(rf"(?<![제\d])[\d,.]*\d\s?(?:여\s?)?{re.escape(found[1])}")
+    kinds = ((_TIME, _WHEN), (_MONEY, _SUM), (_MANY, _FIGURE), (_WHO, _NAME))
+    return next((value for asks, value in kinds if asks.search(asked)), None)
 
 
 def _defined(asked: str) -> str:
