@@ -1,9 +1,175 @@
-"""Answers that are stored nowhere: requests of the gateway without a chat, and its odd jobs."""
+"""Work of the gateway that is stored nowhere: an answers worker's side.
 
+A question without a chat, an odd job of a client, texts to embed. What comes of it goes to a run's
+log that a web process reads while it is written, and that is gone soon after.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
+import structlog
+from django.contrib.auth.models import User
+from django.utils.translation import override
+
+from chats import connections, runs, stops
+from chats.calls import in_database
+from chats.errors import NotFound
+from chats.gateway import jobs, vectors
+from chats.stores import ReleasingStore
+from chats.wording import notice, sentence
+from chats.writer import RunWriter
+from documents import spaces
+from documents.models import Document
+from documents.store import ScopedStore
+from rag.config import RagConfig
+from rag.conversation import of_messages
+from rag.errors import NuraError
+from rag.events import Delta, Finished, Reasoning, Replaced
+from rag.factory import engine
+from rag.history.memory import MemoryHistory
+from rag.pieces import Sampling
+from rag.question import Question
+from rag.types import HistoryMessage, Role, Scope, ScopeReason
+
+logger = structlog.get_logger()
+
+ALIVE = "alive"
+"""The event that says that the worker lives; it holds nothing."""
+BEAT_SECONDS = 3.0
+KEPT_SECONDS = 60
+"""A log that nobody reads to its end is gone after that."""
+
+Say = Callable[[str, Any], None]
+"""Writes an event."""
+
 
 async def answer(run_id: UUID, request: dict[str, Any]) -> None:
-    """Answer a request into the log of `run_id`, and nowhere else."""
-    raise NotImplementedError
+    """Do the work into the log of `run_id`, and nowhere else; a second delivery does nothing."""
+    redis = connections.asynchronous()
+    taken = f"{runs.key(run_id)}:taken"
+    if not await redis.set(taken, "1", nx=True, ex=runs.CLOSED_SECONDS):
+        return
+    writer = RunWriter(run_id)
+    await writer.open()
+    try:
+        with structlog.contextvars.bound_contextvars(run_id=str(run_id)):
+            kind, data = await _ended(run_id, request, writer)
+        writer.add(kind, data)
+        await writer.close()
+        await redis.expire(runs.key(run_id), KEPT_SECONDS)
+    finally:
+        await writer.abandon()
+
+
+async def _ended(
+    run_id: UUID, request: dict[str, Any], writer: RunWriter
+) -> tuple[str, dict[str, Any]]:
+    """Work until it is done or a stop is asked for; the last event."""
+    writer.add(ALIVE, {})
+    async with stops.watch(run_id) as stopped:
+        work = asyncio.create_task(_worked(request, writer.add))
+        others = [asyncio.create_task(stopped.wait()), asyncio.create_task(_beat(writer))]
+        try:
+            await asyncio.wait([work, others[0]], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, *others):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+    return (runs.STOPPED, {}) if work.cancelled() else work.result()
+
+
+async def _beat(writer: RunWriter) -> None:
+    while True:
+        await asyncio.sleep(BEAT_SECONDS)
+        writer.add(ALIVE, {})
+
+
+async def _worked(request: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
+    try:
+        return runs.COMPLETED, await WORK[request["kind"]](request, say)
+    except NuraError as error:
+        logger.warning("stateless_work_failed", code=error.code, error=str(error)[:300])
+        return runs.ERROR, failed(error, request["language"])
+    except Exception:  # whatever it was: the reader must know that it ended
+        logger.exception("stateless_work_failed")
+        return runs.ERROR, failed(NuraError(), request["language"])
+
+
+def failed(error: NuraError, language: str) -> dict[str, Any]:
+    """Data of the last event of work that failed."""
+    with override(language):
+        detail = sentence(error.code, error.params)
+    return {"code": error.code, "detail": detail, "status": error.status}
+
+
+async def _question(request: dict[str, Any], say: Say) -> dict[str, Any]:
+    """Answer a question whose history came with it."""
+    question, store, config = await in_database(_load, request)
+    finished: Finished | None = None
+    said: list[str] = []
+    thought: list[str] = []
+    history = MemoryHistory(question.conversation.turns)
+    async with aclosing(engine(config).answer(question, store, history)) as events:
+        async for event in events:
+            match event:
+                case Delta():
+                    said.append(event.text)
+                    say(runs.DELTA, {"text": event.text})
+                case Reasoning():
+                    thought.append(event.text)
+                    say(runs.REASONING, {"text": event.text})
+                case Replaced():
+                    said = [event.text]
+                    say(runs.REPLACE, {"text": event.text})
+                case Finished():
+                    finished = event
+    told = _told(finished, request["language"]) if finished else {}
+    return {"message": {"content": "".join(said), "reasoning": "".join(thought), **told}}
+
+
+def _told(finished: Finished, language: str) -> dict[str, Any]:
+    """What a message of ours tells of an answer."""
+    sources = finished.sources
+    with override(language):
+        notices = [{"code": code, "detail": notice(code)} for code in finished.notices]
+    return {
+        "mode": finished.mode,
+        "sources": None if sources is None else [asdict(one) for one in sources],
+        "usage": asdict(finished.usage) if finished.usage else None,
+        "notices": notices,
+    }
+
+
+def _load(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConfig]:
+    """The question over those of its documents that its user may still read.
+
+    Raises `NotFound` when the user is gone.
+    """
+    user = User.objects.filter(pk=request["user_id"], is_active=True).first()
+    if user is None:
+        raise NotFound
+    used = spaces.in_use()
+    rows = Document.objects.visible_to(user).completed().filter(pk__in=request["document_ids"])
+    ids = tuple(rows.order_by("created_at", "id").values_list("pk", flat=True))
+    wished = request["sampling"]
+    told = [HistoryMessage(Role(one["role"]), one["content"]) for one in request["history"]]
+    question = Question(
+        text=request["question"],
+        scope=Scope(ids, ScopeReason(request["reason"])),
+        conversation=of_messages(told),
+        sampling=Sampling(**wished | {"stop": tuple(wished["stop"])}),
+    )
+    return question, ReleasingStore(ScopedStore(ids, space=used.space)), used.config
+
+
+WORK: Mapping[str, Callable[[dict[str, Any], Say], Awaitable[dict[str, Any]]]] = {
+    "question": _question,
+    "job": jobs.work,
+    "embed": vectors.work,
+}
+"""What can be asked for, by the `kind` of a request."""

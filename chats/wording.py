@@ -48,6 +48,17 @@ SENTENCES = {
     "engine_unavailable": _(
         "A part of the search engine is missing. The administrator should run manage.py doctor."
     ),
+    "model_not_found": _(
+        "This model does not exist, or it is not yours. GET /v1/models lists yours."
+    ),
+    "no_question": _("There is no question: send a message of the role user that holds text."),
+    "text_too_long": _(
+        "A text has more than 20,000 characters. Shorten it, or upload it as a document."
+    ),
+    "one_answer_only": _("There is one answer to a question: send n as 1, or leave it out."),
+    "wrong_chat_id": _("The id of the chat must be text of at most 200 visible characters."),
+    "wrong_input": _("input must be a text that is not blank, or a list of 1 to 256 such texts."),
+    "wrong_dimensions": _("The model's vectors have another number of dimensions: leave it out."),
     "llm_context_overflow": _(
         "The conversation is longer than the language model can read. Start a new chat or choose fewer documents."
     ),

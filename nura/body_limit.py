@@ -45,7 +45,7 @@ class BodyLimit:
             await send(message)
 
         if _declared(scope) > limit:
-            await _refuse(RequestDataTooBig(), send)
+            await _refuse(RequestDataTooBig(), scope["path"], send)
             return
         try:
             await self._application(scope, counted, noted)
@@ -53,7 +53,7 @@ class BodyLimit:
             if started:
                 raise
             await _drain(receive)
-            await _refuse(error, send)
+            await _refuse(error, scope["path"], send)
 
 
 def _limit(scope: Message) -> int:
@@ -77,8 +77,8 @@ async def _drain(receive: Receive) -> None:
             return
 
 
-async def _refuse(error: RequestDataTooBig, send: Send) -> None:
-    response = await sync_to_async(lambda: problem_of(error).response())()
+async def _refuse(error: RequestDataTooBig, path: str, send: Send) -> None:
+    response = await sync_to_async(lambda: problem_of(error).response_at(path))()
     headers = [(k.encode(), v.encode()) for k, v in response.items()]
     headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})

@@ -16,11 +16,13 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, Unread
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from ninja import errors as ninja_errors
 from rest_framework import exceptions as drf_errors
 from rest_framework.views import set_rollback
 
+from chats.gateway.errors import error_body, first_wrong
 from chats.wording import sentence
-from nura.language import is_api
+from nura.language import is_api, is_gateway
 from rag.errors import NuraError
 
 logger = logging.getLogger("nura.errors")
@@ -82,6 +84,7 @@ class Problem:
     errors: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     instance: str = ""
+    param: str | None = None
 
     def body(self) -> dict[str, Any]:
         """The JSON members, in the request's language."""
@@ -104,6 +107,17 @@ class Problem:
             headers=dict(self.headers),
             json_dumps_params={"ensure_ascii": False},
         )
+
+    def response_at(self, path: str) -> HttpResponse:
+        """The answer for a program that asked at this path: the gateway's expect OpenAI's shape."""
+        if not is_gateway(path):
+            return self.response()
+        headers = dict(self.headers)
+        if "WWW-Authenticate" in headers:
+            headers["WWW-Authenticate"] = "Bearer"
+        body = error_body(self.status, self.code, self.body()["detail"], self.param)
+        told = {"ensure_ascii": False}
+        return JsonResponse(body, status=self.status, headers=headers, json_dumps_params=told)
 
 
 def problem_of(error: BaseException) -> Problem:
@@ -157,7 +171,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
 
 def _answer(request: HttpRequest, problem: Problem) -> HttpResponse:
     if is_api(request.path):
-        return problem.response()
+        return problem.response_at(request.path)
     # Without the request from 500 on: its session or user may be what cannot be read.
     page = render_to_string(
         [PAGES.get(problem.code, f"{problem.status}.html"), "errors/error.html"],
@@ -182,7 +196,9 @@ def _nura(error: NuraError) -> Problem:
     if error.status == 401:
         headers["WWW-Authenticate"] = "Token"
     detail = DETAILS[error.code] if error.code in DETAILS else sentence(error.code, error.params)
-    return Problem(error.status, error.code, str(detail), headers=headers)
+    param = error.params.get("param")
+    shown = None if param is None else str(param)
+    return Problem(error.status, error.code, str(detail), headers=headers, param=shown)
 
 
 def _invalid(error: drf_errors.ValidationError) -> Problem:
@@ -190,6 +206,12 @@ def _invalid(error: drf_errors.ValidationError) -> Problem:
     errors = details if isinstance(details, dict) else {"non_field_errors": details}
     detail = _("Please check: %(fields)s.") % {"fields": ", ".join(map(str, errors))}
     return Problem(400, "invalid", detail, errors=errors)
+
+
+def _invalid_body(error: ninja_errors.ValidationError) -> Problem:
+    """The gateway's: its clients learn of the first field that is wrong."""
+    param, told = first_wrong(error.errors)
+    return Problem(400, "invalid", _("Please check: %(fields)s.") % {"fields": told}, param=param)
 
 
 def _django_invalid(error: django_errors.ValidationError) -> Problem:
@@ -252,6 +274,8 @@ _MAPPING: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Any
     ((Http404, drf_errors.NotFound, django_errors.ObjectDoesNotExist), lambda _error: _NOT_FOUND),
     (django_errors.PermissionDenied, lambda _error: _NOT_FOUND),
     (drf_errors.PermissionDenied, _denied),
+    (ninja_errors.ValidationError, _invalid_body),
+    (ninja_errors.HttpError, _always(400, "malformed")),  # a body that is no JSON
     ((drf_errors.NotAuthenticated, drf_errors.AuthenticationFailed), _unauthorized),
     (drf_errors.Throttled, _throttled),
     (drf_errors.ParseError, _always(400, "malformed")),

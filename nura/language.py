@@ -14,12 +14,18 @@ from django.utils.translation.trans_real import parse_accept_lang_header
 GetResponse = Callable[[HttpRequest], Any]
 """The next layer: gives a response, or an awaitable of one under ASGI."""
 
-API_PREFIXES = ("/api/", "/v1/", "/ws/")
+GATEWAY_PREFIX = "/v1/"
+API_PREFIXES = ("/api/", GATEWAY_PREFIX, "/ws/")
 
 
 def is_api(path: str) -> bool:
     """Whether programs, not people, read what stands at this path."""
     return path.startswith(API_PREFIXES)
+
+
+def is_gateway(path: str) -> bool:
+    """Whether these programs speak OpenAI's protocol."""
+    return path.startswith(GATEWAY_PREFIX)
 
 
 def from_header(accepted: str) -> str:

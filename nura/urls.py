@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from nura import health, metrics
+from nura import gateway, health, metrics
 
 handler400 = "nura.errors.bad_request"
 handler403 = "nura.errors.permission_denied"
@@ -27,6 +27,7 @@ urlpatterns = [
     path("i18n/", include("django.conf.urls.i18n")),
     path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("v1/", gateway.api.urls),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
     path("healthz", health.healthz),
     path("readyz", health.readyz),

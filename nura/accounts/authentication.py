@@ -1,10 +1,15 @@
 """API keys in requests."""
 
 from django.contrib.auth.models import User
+from django.http import HttpRequest
 from drf_spectacular.contrib.knox_auth_token import KnoxTokenScheme
 from knox.auth import TokenAuthentication
 from knox.models import AuthToken
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
+
+from chats.calls import in_database
+
+GATEWAY_SCHEMES = ("bearer", "token")
 
 
 class KeyAuthentication(TokenAuthentication):  # type: ignore[misc]
@@ -16,6 +21,26 @@ class KeyAuthentication(TokenAuthentication):  # type: ignore[misc]
             raise AuthenticationFailed
         owner_and_key: tuple[User, AuthToken] = super().authenticate_credentials(token)
         return owner_and_key
+
+
+async def gateway_user(request: HttpRequest) -> User:
+    """The owner of the key in a request to the gateway; a session is none there.
+
+    Raises `NotAuthenticated`, `AuthenticationFailed`.
+    """
+    key = _gateway_key(request)
+    if not key:
+        raise NotAuthenticated
+    user, _key = await in_database(KeyAuthentication().authenticate_credentials, key.encode())
+    return user
+
+
+def _gateway_key(request: HttpRequest) -> str:
+    """The key by itself, else behind its scheme: proxies may take `Authorization` for their own."""
+    if key := request.headers.get("x-api-key", "").strip():
+        return key
+    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+    return key.strip() if scheme.lower() in GATEWAY_SCHEMES else ""
 
 
 class KeyScheme(KnoxTokenScheme):  # type: ignore[no-untyped-call]

@@ -1,0 +1,1 @@
+"""The gateway: conversations for programs that speak OpenAI's protocol. See docs/gateway.md."""

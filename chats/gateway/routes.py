@@ -1,0 +1,109 @@
+"""The routes under `/v1`. Views hold no database connection while they wait."""
+
+import asyncio
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest, JsonResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from ninja import Router
+from rest_framework.exceptions import MethodNotAllowed
+
+from chats import runs
+from chats.calls import in_database
+from chats.gateway import catalogue, completions, streaming, unstored, vectors
+from chats.gateway.completions import Opened
+from chats.gateway.replies import Failed, Reply
+from chats.gateway.requests import ChatRequest, EmbeddingsRequest
+
+router = Router()
+METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
+
+
+@router.get("/models")
+async def models(request: HttpRequest) -> HttpResponseBase:
+    """What the key's owner may ask."""
+    return _json(await in_database(catalogue.listed, _asker(request)))
+
+
+@router.get("/models/{path:model}")
+async def model(request: HttpRequest, model: str) -> HttpResponseBase:
+    """One model."""
+    found = await in_database(catalogue.find, _asker(request), model)
+    return _json(catalogue.described(found))
+
+
+@router.post("/chat/completions")
+async def chat_completions(request: HttpRequest, body: ChatRequest) -> HttpResponseBase:
+    """Answer the last message of the user, whole or as a stream."""
+    opening = asyncio.ensure_future(
+        in_database(completions.begin, _asker(request), request.headers, body)
+    )
+    try:
+        opened = await asyncio.shield(opening)
+    except asyncio.CancelledError:  # hung up while the question is being stored
+        opening.add_done_callback(_stop_opened)
+        raise
+    return await (_streamed(opened, body) if body.stream else _whole(opened))
+
+
+@router.post("/embeddings")
+async def embeddings(
+    request: HttpRequest,  # noqa: ARG001 - ninja passes it by this name
+    body: EmbeddingsRequest,
+) -> HttpResponseBase:
+    """The vectors of texts."""
+    texts = vectors.texts_of(body)
+    name = await in_database(vectors.checked_model, body.model)
+    run_id = await asyncio.to_thread(unstored.begin, "embed", {"texts": texts})
+    event = await streaming.last_event(Opened(run_id, name))
+    if event.type == runs.ERROR:
+        return _failed(Failed.of(event.data))
+    return _json(vectors.shown(body, name, event.data))
+
+
+async def refused(request: HttpRequest) -> HttpResponseBase:
+    """Another method than the address takes."""
+    raise MethodNotAllowed(request.method or "")
+
+
+for address in ("/models", "/models/{path:model}", "/chat/completions", "/embeddings"):
+    router.add_api_operation(address, METHODS, refused, include_in_schema=False)
+
+
+async def _whole(opened: Opened) -> HttpResponseBase:
+    event = await streaming.last_event(opened)
+    if event.type == runs.ERROR:
+        return _failed(Failed.of(event.data))
+    return _json(Reply(opened).whole(event.data.get("message", {})))
+
+
+async def _streamed(opened: Opened, body: ChatRequest) -> HttpResponseBase:
+    stream = streaming.Stream(opened, usage=body.told_usage)
+    if failed := await stream.begun():
+        return _failed(failed)
+    response = StreamingHttpResponse(
+        stream.frames(), content_type="text/event-stream; charset=utf-8"
+    )
+    response["Cache-Control"] = "no-cache, no-transform"
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+def _stop_opened(opening: "asyncio.Future[Opened]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        streaming.stop_soon(opening.result().run_id)
+
+
+def _asker(request: HttpRequest) -> User:
+    """Whom the key belongs to."""
+    user: User = request.auth  # type: ignore[attr-defined]
+    return user
+
+
+def _failed(failed: Failed) -> HttpResponseBase:
+    return _json(failed.body, failed.status)
+
+
+def _json(data: Any, status: int = 200) -> HttpResponseBase:
+    return JsonResponse(data, status=status, json_dumps_params={"ensure_ascii": False})

@@ -1,0 +1,23 @@
+"""The gateway mounted: its routes behind API keys, its errors in OpenAI's shape."""
+
+from django.http import HttpRequest, HttpResponse
+from ninja import NinjaAPI
+
+from chats.gateway.routes import router
+from nura.accounts.authentication import gateway_user
+from nura.errors import problem_of
+
+api = NinjaAPI(
+    title="Nura",
+    version="1",
+    urls_namespace="gateway",
+    openapi_url=None,  # its clients know the protocol; docs/gateway.md tells what is ours
+    auth=gateway_user,
+)
+api.add_router("", router)
+
+
+@api.exception_handler(Exception)
+def failed(request: HttpRequest, error: Exception) -> HttpResponse:
+    """Any error of a view, before the first byte of its answer."""
+    return problem_of(error).response_at(request.path)

@@ -1,0 +1,58 @@
+"""A live web process, a key, documents, a worker with the real engine, and OpenAI's own client."""
+
+import pytest
+from knox.models import AuthToken
+from openai import OpenAI
+
+from tests.chats import talking
+from tests.servers import asgi
+
+
+@pytest.fixture(autouse=True)
+def _own_files(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path / "files"
+    settings.DATA_DIR = tmp_path
+
+
+@pytest.fixture
+def web(transactional_db):
+    with asgi.running() as server:
+        yield server
+
+
+@pytest.fixture
+def base_url(web):
+    return f"{web.url}/v1"
+
+
+@pytest.fixture
+def key(owner):
+    return AuthToken.objects.create(owner)[1]
+
+
+@pytest.fixture
+def client(base_url, key):
+    """No retries: a test wants the first answer."""
+    with OpenAI(base_url=base_url, api_key=key, max_retries=0, timeout=60) as one:
+        yield one
+
+
+@pytest.fixture
+def travel(owner):
+    return talking.add_document(owner, "출장 규정.md", talking.TRAVEL)
+
+
+@pytest.fixture
+def leave(owner):
+    return talking.add_document(owner, "휴가 규정.md", talking.LEAVE)
+
+
+@pytest.fixture
+def model(settings, llm_server):
+    """A chat model behind the engine."""
+    from dataclasses import replace
+
+    from rag.config import Endpoint
+
+    settings.RAG = replace(settings.RAG, llm=Endpoint(llm_server.url, "stand-in"))
+    return llm_server
