@@ -1,0 +1,144 @@
+"""An OpenAI-compatible server that is not ours: `transformers serve` with a small model on a CPU.
+
+The model is real, its weights are made here: each word has one successor, so that what it will say
+is known word for word. A question's last word is what the answer goes on from.
+"""
+
+import contextlib
+import http.client
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support import free_port, wait_until
+
+ANSWER = "연차 휴가는 해마다 15일 입니다."
+THOUGHT = "규정을 찾아 본다"
+THOUGHT_OVER = "반차는 반나절 입니다."
+ENDLESS = ("계속", "하나", "둘", "셋")
+CALL = '{"name":"search","arguments":{"query":"출장비"}}'
+CHAINS = (
+    ("며칠?", *ANSWER.split()),
+    ("생각해", "<think>", *THOUGHT.split(), "</think>", *THOUGHT_OVER.split()),
+    ("찾아줘", "<tool_call>", CALL, "</tool_call>"),
+)
+END = "<|end|>"
+PROBE = "abcdef"
+"""A word that the server's search for stop words wants every vocabulary to hold."""
+CONTEXT = 32_768
+"""Tokens that the model can read and write: minutes of writing."""
+WIDTH = 64
+TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+PARTS = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": [chain[0] for chain in (*CHAINS, ENDLESS)],
+    "fields": {
+        "reasoning_content": {"open": "<think>", "close": "</think>", "content": "text"},
+        "tool_calls": {
+            "open_pattern": r"\s*<tool_call>",
+            "close": "</tool_call>",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
+        },
+        "content": {"close_pattern": r"\s*<\|end\|>", "content": "text"},
+    },
+}
+"""How the server tells thoughts and calls from the answer."""
+
+
+def successors() -> dict[str, str]:
+    """The word that follows each word."""
+    pairs = [pair for chain in CHAINS for pair in zip(chain, (*chain[1:], END), strict=True)]
+    pairs += zip(ENDLESS, (*ENDLESS[1:], ENDLESS[1]), strict=True)
+    assert len(dict(pairs)) == len(set(pairs)), "a word with two successors"
+    return dict(pairs)
+
+
+def make_model(folder: Path) -> None:
+    """Write model, tokenizer and chat template."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    following = successors()
+    words = ["<unk>", END, PROBE, *following]
+    number = {word: place for place, word in enumerate(words)}
+    config = GPT2Config(
+        vocab_size=len(words),
+        n_positions=CONTEXT,
+        n_embd=WIDTH,
+        n_layer=1,
+        n_head=1,
+        eos_token_id=number[END],
+        bos_token_id=None,
+        pad_token_id=number[END],
+        tie_word_embeddings=False,
+    )
+    torch.manual_seed(1)
+    model = GPT2LMHeadModel(config)
+    with torch.no_grad():
+        block, said = model.transformer.h[0], model.transformer.wte.weight
+        for passive in (block.attn.c_proj, block.mlp.c_proj):
+            passive.weight.zero_()
+        model.transformer.wpe.weight.zero_()
+        torch.nn.init.normal_(said)
+        model.lm_head.weight.zero_()
+        for word, follower in following.items():
+            model.lm_head.weight[number[follower]] += said[number[word]]
+    model.save_pretrained(folder)
+    make_tokenizer(number).save_pretrained(folder)
+
+
+def make_tokenizer(number: dict[str, int]):
+    """Words between blanks."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordLevel(number, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="<unk>",
+        eos_token=END,
+        pad_token=END,
+        chat_template=TEMPLATE,
+        response_template=PARTS,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def ready(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Whether it serves. Raises `AssertionError` when it has ended."""
+    assert process.poll() is None, "the server ended"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[tuple[str, str]]:
+    """Make a model in the folder and serve it: the base URL, with /v1, and the model's name."""
+    model, port = folder / "model", free_port()
+    make_model(model)
+    options = ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [Path(sys.executable).with_name("transformers"), "serve", model, *options],
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_until(lambda: ready(process, port), timeout=120, step=0.1)
+        yield f"http://127.0.0.1:{port}/v1", str(model)
+    finally:
+        process.kill()
+        process.wait()
