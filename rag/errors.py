@@ -59,8 +59,19 @@ class LLMUnreachable(LLMError):
     retryable = True
 
 
+class LLMUnavailable(LLMError):
+    """The endpoint did not answer the last calls and is left alone for `retry_after` seconds."""
+
+    code = "llm_unavailable"
+    retryable = True
+    status = 503
+
+
 class LLMTimeout(LLMError):
-    """Connected, but nothing (more) came within the time limit."""
+    """Connected, but nothing (more) came within a time limit.
+
+    `phase` names it: "first_token", "idle" or "total".
+    """
 
     code = "llm_timeout"
     retryable = True
@@ -105,7 +116,10 @@ class ContextOverflow(LLMError):
 
 
 class LLMEmptyAnswer(LLMError):
-    """The model ended its reply without a word."""
+    """The model ended its reply without a word, though it may have thought aloud.
+
+    `reason` is its own: "length" where thinking took all tokens.
+    """
 
     code = "llm_empty_answer"
     retryable = True

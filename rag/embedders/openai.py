@@ -4,10 +4,12 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from rag import breaker
 from rag.config import Endpoint
 from rag.embedders.checks import unit_vectors
 from rag.embedders.known import ENGLISH, declared
-from rag.errors import EmbedderFailed
+from rag.errors import EmbedderFailed, LLMUnavailable
+from rag.llms.failures import translated
 
 BATCH = 64
 RETRIES = 2
@@ -52,9 +54,15 @@ class OpenAIEmbedder:
         return [vector for batch in batches for vector in self._checked(batch)]
 
     def embed_query(self, text: str) -> list[float]:
-        """The unit vector of a question."""
-        seconds = min(QUERY_SECONDS, self._endpoint.idle_timeout)
-        limits = {"timeout": seconds, "max_retries": QUERY_RETRIES}
+        """The unit vector of a question; fails at once while the endpoint is left alone.
+
+        Documents are embedded all the same: nobody waits for them, and they would fail for good.
+        """
+        try:
+            breaker.of(self._endpoint).enter()
+        except LLMUnavailable as error:
+            raise EmbedderFailed(f"{self.name} does not answer", reason="endpoint") from error
+        limits = {"timeout": self._query_timeout(), "max_retries": QUERY_RETRIES}
         return self._checked([self._declared.query_prefix + text], **limits)[0]
 
     def _checked(self, texts: list[str], **limits: Any) -> list[list[float]]:
@@ -70,11 +78,21 @@ class OpenAIEmbedder:
             client = self._connected().with_options(**limits)
             reply = client.embeddings.create(model=self.name, input=texts, encoding_format="float")
             rows = sorted(reply.data or (), key=lambda row: row.index or 0)
-            return [[float(value) for value in row.embedding] for row in rows]
+            vectors = [[float(value) for value in row.embedding] for row in rows]
         except (openai.OpenAIError, AttributeError, TypeError, ValueError) as error:
+            breaker.of(self._endpoint).failed(translated(error, started=False))
             # the endpoint's own words may hold the key or a page of HTML: they stay in the chained
             # exception
             raise EmbedderFailed(f"{self.name} did not embed", reason="endpoint") from error
+        breaker.of(self._endpoint).well()
+        return vectors
+
+    def _query_timeout(self) -> Any:
+        """Somebody waits: all tries to connect together take no longer than one may elsewhere."""
+        import openai
+
+        seconds = min(QUERY_SECONDS, self._endpoint.idle_timeout)
+        return openai.Timeout(seconds, connect=self._endpoint.connect_timeout / (1 + QUERY_RETRIES))
 
     def _connected(self) -> Any:
         with self._lock:

@@ -1,22 +1,17 @@
 """Chat models behind an OpenAI-compatible endpoint: OpenAI, vLLM, Ollama, llama.cpp and others."""
 
 import asyncio
-import random
+import itertools
+import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from rag import breaker
 from rag.config import Endpoint
-from rag.errors import (
-    LLMError,
-    LLMRateLimited,
-    LLMRejected,
-    LLMServerError,
-    LLMTimeout,
-    LLMUnreachable,
-)
-from rag.llms import calls
+from rag.errors import LLMError, LLMRejected, LLMTimeout, LLMUnavailable
+from rag.llms import calls, retries
 from rag.llms.clients import Clients
 from rag.llms.failures import translated
 from rag.llms.reply import Reply
@@ -25,10 +20,8 @@ from rag.ports import GenerationOptions
 from rag.tools import Choice, Tool
 from rag.types import HistoryMessage
 
-RETRIES = 2
-LONGEST_WAIT = 10.0
-"""A server that asks for a longer pause than this many seconds is not waited for."""
-FIRST_PAUSE = 0.5
+OPTIONAL = ("max_tokens", "temperature", "stream_options", "stop", "seed")
+"""Parameters that a server or a model may refuse; a reply without them is better than none."""
 
 
 class OpenAILLM:
@@ -51,19 +44,24 @@ class OpenAILLM:
         Raises `LLMError` and nothing else.
         """
         deadline = time.monotonic() + self._endpoint.total_timeout
-        for attempt in range(RETRIES + 1):
+        for attempt in itertools.count():
             reply = Reply(self._endpoint, options, deadline)
+            heard = False
             try:
+                self._breaker.enter()
                 async with aclosing(self._once(turns, options, reply)) as pieces:
                     async for piece in pieces:
+                        if not heard:
+                            heard = True
+                            self._breaker.well()
                         yield piece
             except LLMError as error:
-                pause = 0.0 if self._adapt(error) else _pause(error, attempt)
-                if reply.started or attempt == RETRIES or pause is None:
+                pause = None if reply.started else self._pause(error, attempt, deadline)
+                if pause is None:
                     raise
-                await asyncio.sleep(pause)
             else:
                 return
+            await asyncio.sleep(pause)
 
     async def choose(self, turns: Sequence[HistoryMessage], tools: Sequence[Tool]) -> Choice:
         """The reply as a whole, with the tools that the model wants called.
@@ -71,16 +69,19 @@ class OpenAILLM:
         Raises `LLMError` and nothing else: `LLMRejected` from a server that knows no tools.
         """
         deadline = time.monotonic() + self._endpoint.total_timeout
-        attempt = 0
-        while True:
+        for attempt in itertools.count():
             try:
-                return await self._chosen(turns, tools, deadline)
+                self._breaker.enter()
+                choice = await self._chosen(turns, tools, deadline)
             except LLMError as error:
-                pause = 0.0 if self._adapt(error) else _pause(error, attempt)
-                if attempt == RETRIES or pause is None:
+                pause = self._pause(error, attempt, deadline)
+                if pause is None:
                     raise
-            attempt += 1
+            else:
+                self._breaker.well()
+                return choice
             await asyncio.sleep(pause)
+        raise AssertionError("counting never ends")
 
     async def _chosen(
         self, turns: Sequence[HistoryMessage], tools: Sequence[Tool], deadline: float
@@ -140,6 +141,20 @@ class OpenAILLM:
         }
         return {name: value for name, value in request.items() if name not in self._dropped}
 
+    @property
+    def _breaker(self) -> breaker.Breaker:
+        return breaker.of(self._endpoint)
+
+    def _pause(self, error: LLMError, attempt: int, deadline: float) -> float | None:
+        """Tell the breaker of a failure. Seconds before another try; None: there is none."""
+        if isinstance(error, LLMUnavailable):
+            return None
+        self._breaker.failed(error)
+        if self._adapt(error):
+            return 0.0
+        pause = None if self._breaker.shut else retries.pause(error, attempt)
+        return pause if pause is not None and time.monotonic() + pause < deadline else None
+
     def _adapt(self, error: LLMError) -> bool:
         """Leave out a parameter that this server or model refuses by name.
 
@@ -147,26 +162,12 @@ class OpenAILLM:
         """
         if not isinstance(error, LLMRejected):
             return False
-        named = {
-            name
-            for name in ("max_tokens", "temperature", "stream_options")
-            if f"'{name}'" in str(error) and name not in self._dropped
-        }
-        self._dropped |= named
-        return bool(named)
+        named = {name for name in OPTIONAL if re.search(rf"\b{name}\b", str(error))}
+        fresh = named - self._dropped
+        self._dropped |= fresh
+        return bool(fresh)
 
 
 def _wishes(options: GenerationOptions) -> dict[str, Any]:
     wished = {"stop": list(options.stop), "seed": options.seed}
     return {name: value for name, value in wished.items() if value not in (None, [])}
-
-
-def _pause(error: LLMError, attempt: int) -> float | None:
-    """Seconds before another try, with jitter; None when another try makes no sense."""
-    if not isinstance(error, LLMUnreachable | LLMRateLimited | LLMServerError):
-        return None
-    if error.params.get("final"):
-        return None
-    asked = error.params.get("retry_after")
-    base = float(asked) if isinstance(asked, int | float) else FIRST_PAUSE * 2**attempt
-    return base + random.uniform(0, FIRST_PAUSE) if base <= LONGEST_WAIT else None  # noqa: S311

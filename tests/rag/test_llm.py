@@ -8,8 +8,7 @@ import pytest
 
 from rag import errors
 from rag.config import Endpoint
-from rag.llms import openai as adapter
-from rag.llms import reply
+from rag.llms import reply, retries
 from rag.llms.failures import retry_after
 from rag.llms.openai import OpenAILLM
 from rag.ports import GenerationOptions
@@ -22,7 +21,7 @@ OK = "안녕하세요. 숙박비 상한은 1박 90,000원입니다 [1]."
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr(adapter, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(reply, "GRACE", 0.2)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from rag import errors
 from rag.config import Endpoint
-from rag.llms import openai as adapter
+from rag.llms import retries
 from rag.llms.openai import OpenAILLM
 from rag.ports import ToolCaller
 from rag.tools import Choice, Tool, ToolCall
@@ -22,7 +22,7 @@ LIST = Tool("list_turns", "List the turns.")
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr(adapter, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
 
 
 def caller(server, **limits) -> ToolCaller:

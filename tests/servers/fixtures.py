@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rag import breaker
 from tests.servers.llm import LLMServer
 
 
@@ -20,4 +21,5 @@ def llm_server(_llm_server: LLMServer) -> LLMServer:
     See `tests.servers.llm`.
     """
     _llm_server.reset()
+    breaker.forget()
     return _llm_server
