@@ -4,7 +4,14 @@ import pytest
 
 from tests.product.client import Client
 from tests.servers.llm import LLMServer
-from tests.support import Product
+from tests.support import DATA, Product
+
+
+@pytest.fixture
+def shared_data():
+    if not DATA.exists():
+        pytest.skip(f"{DATA} is not on this machine")
+    return DATA
 
 
 @pytest.fixture(scope="package")
