@@ -67,7 +67,13 @@ async def refused(request: HttpRequest) -> HttpResponseBase:
     raise MethodNotAllowed(request.method or "")
 
 
-for address in ("/models", "/models/{path:model}", "/chat/completions", "/embeddings"):
+@router.api_operation(METHODS, "/models/{path:model}", include_in_schema=False)
+async def refused_for_one(request: HttpRequest, model: str) -> HttpResponseBase:  # noqa: ARG001
+    """Another method than a model takes."""
+    return await refused(request)
+
+
+for address in ("/models", "/chat/completions", "/embeddings"):
     router.add_api_operation(address, METHODS, refused, include_in_schema=False)
 
 

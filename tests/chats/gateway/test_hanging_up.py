@@ -1,0 +1,52 @@
+"""A client that hangs up wants no more: the run ends, and the model's connection with it."""
+
+import socket
+
+import httpx
+import pytest
+
+from chats.models import Message
+from tests.chats.gateway.wire import asked, program
+from tests.servers.llm import Hang
+from tests.support import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CHATS = [{}, {"X-Chat-Id": "eins"}]
+
+
+def hang_up_after_words(http, body, headers):
+    with http.stream("POST", "/chat/completions", json=body, headers=headers) as response:
+        assert response.status_code == 200
+        for line in response.iter_lines():
+            if "안녕" in line:
+                return
+
+
+@pytest.mark.parametrize("headers", CHATS, ids=["unstored", "chat"])
+def test_the_model_is_left_when_the_client_of_a_stream_hangs_up(
+    web, key, model, answers_worker, headers
+):
+    model.script(Hang(after=("안녕",)))
+    with program(web, key) as http:
+        hang_up_after_words(http, asked("안녕", stream=True), headers)
+        wait_until(lambda: model.chats[0].wait_closed_by_client())
+
+
+@pytest.mark.parametrize("headers", CHATS, ids=["unstored", "chat"])
+def test_the_model_is_left_when_the_client_of_a_whole_answer_hangs_up(
+    web, key, model, answers_worker, headers
+):
+    model.script(Hang(after=("안녕",)))
+    with program(web, key) as http, pytest.raises(httpx.ReadTimeout):
+        http.post("/chat/completions", json=asked("안녕"), headers=headers, timeout=3)
+    wait_until(lambda: model.chats)
+    assert model.chats[0].wait_closed_by_client()
+
+
+def test_what_was_said_until_then_is_kept_in_the_chat(web, key, model, answers_worker):
+    model.script(Hang(after=("안녕",)))
+    with program(web, key) as http:
+        hang_up_after_words(http, asked("안녕", stream=True), CHATS[1])
+    stopped = Message.objects.filter(status=Message.Status.STOPPED)
+    assert wait_until(stopped.first).content == "안녕"
