@@ -1,10 +1,18 @@
 """Each sentence of an answer against the passages that it cites."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from rag.generation.brief import Evidence
+from rag.grounding import against, claims, plain, spans
+from rag.grounding.holding import Held, hold
+from rag.grounding.index import build
+
+LONGEST_ANSWER = 20_000
+"""Characters of an answer that are looked at; what follows is not checked."""
+FEWEST = 2
+"""Words that a sentence without figures and names must have to claim something."""
 
 
 class Verdict(StrEnum):
@@ -35,5 +43,26 @@ def check(answer: str, evidence: Sequence[Evidence]) -> tuple[Checked, ...]:
 
     One that cites is held against the passages of its slots, one that does not against all.
     """
-    del answer, evidence
-    return ()
+    found = spans.split(answer[:LONGEST_ANSWER])
+    index = build(evidence)
+    open_ = [span for span in found if not plain.claims_nothing(span)]
+    held = [item for claim in claims.read(open_) if _claims(item := hold(claim, index))]
+    units = against.read(held)
+    reasons = {
+        item.claim.span: tuple(dict.fromkeys(against.reasons(item, index, units))) for item in held
+    }
+    return tuple(_checked(span, reasons.get(span)) for span in found)
+
+
+def _claims(held: Held) -> bool:
+    """Whether there is enough in a sentence to be checked."""
+    claim = held.claim
+    told = bool(claim.figures or claim.dates or claim.names)
+    return told or (len(held.terms) >= FEWEST and not held.foreign)
+
+
+def _checked(span: spans.Span, reasons: tuple[str, ...] | None) -> Checked:
+    verdict = Verdict.UNSUPPORTED if reasons else Verdict.SUPPORTED
+    if reasons is None:
+        verdict = Verdict.PLAIN
+    return Checked(span.start, span.end, verdict, span.slots, reasons or ())

@@ -1,0 +1,1 @@
+"""Whether sentences without support are seen: planted ones, true ones, and what checking costs."""

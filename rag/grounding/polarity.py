@@ -1,0 +1,146 @@
+"""Which words of a sentence stand affirmed and which denied."""
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rag import stems
+from rag.morphemes import Morpheme
+from rag.words import phrases, words
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """Words, or pairs of opposites, each with the signs it has in a sentence; and its denials."""
+
+    words: Mapping[str, frozenset[bool]]
+    denials: int = 0
+
+
+_NOUNS = frozenset(("NNG", "NNP", "XR"))
+_EMPTY = words("empty_verbs.ko")
+_NEGATORS = words("negators.en")
+_STOP = words("stop.en")
+_WORD = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)?|[.,;:!?()]")
+_REACH = 4
+"""Words behind an English "not" in which the denied one stands."""
+_DENYING = frozenset(("않", "못하", "말", "아니하"))
+_SHORT = frozenset(("안", "못"))
+_PREFIXES = frozenset(("불", "비", "미", "무", "부"))
+
+
+def korean(found: Sequence[Morpheme]) -> Signs:
+    """The signs of nouns, verbs and adjectives in the morphemes of a sentence."""
+    signs: list[tuple[str, bool]] = []
+    denials = 0
+    coming = prefixed = False  # "안", "못" deny the verb to come, "불", "미" the noun
+    for place, item in enumerate(found):
+        following = found[place + 1].form if place + 1 < len(found) else ""
+        if item.tag == "XPN" and item.form in _PREFIXES:
+            prefixed = True
+        elif item.tag == "MAG" and item.form in _SHORT and following != "되":
+            coming, denials = True, denials + 1
+        elif _denies(item, found[place - 1] if place else None):
+            _deny(signs)
+            denials += 1
+        elif word := _content(item):
+            acts = item.tag in ("VV", "VA")
+            signs.append((word, not (prefixed or (coming and acts))))
+            prefixed, coming = False, coming and not acts
+        elif item.tag in ("XSV", "XSA") and coming:
+            _deny(signs)
+            coming = False
+    return Signs(_collected(signs, "ko"), denials)
+
+
+def english(text: str) -> Signs:
+    """The signs of the Latin words of a sentence."""
+    signs: list[tuple[str, bool]] = []
+    reach = denials = 0
+    for match in _WORD.finditer(text):
+        word = match[0].lower().replace("’", "").replace("'", "")
+        if not word.isalpha():
+            reach = 0
+        elif word in _NEGATORS:
+            reach, denials = _REACH, denials + 1
+        elif word in _pairs("en") or (word not in _STOP and len(word) > 2):
+            signs.append((word, reach == 0))
+            reach = 0
+        else:
+            reach = max(0, reach - 1)
+    return Signs(_collected(signs, "en"), denials)
+
+
+def turned(mine: Signs, its: Signs) -> set[str]:
+    """The words of both sentences that have a sign in mine which they have not in the other."""
+    other = its.words
+    return {word for word, found in mine.words.items() if word in other and found - other[word]}
+
+
+def joined(several: Sequence[Signs]) -> Signs:
+    """What several sentences say together."""
+    words: dict[str, frozenset[bool]] = {}
+    for signs in several:
+        for word, found in signs.words.items():
+            words[word] = words.get(word, frozenset()) | found
+    return Signs(words, sum(signs.denials for signs in several))
+
+
+def _denies(item: Morpheme, before: Morpheme | None) -> bool:
+    """A word that turns the one before it: 않, 못하, 아니, and 없 behind 수."""
+    if item.tag in ("VX", "VCN"):
+        return item.tag == "VCN" or item.form in _DENYING
+    if item.form in ("아니", *_SHORT):
+        return item.form in _SHORT or (before is not None and before.form == "지")
+    return item.tag == "VA" and item.form == "없" and before is not None and before.form == "수"
+
+
+def _deny(signs: list[tuple[str, bool]]) -> None:
+    if signs:
+        word, sign = signs[-1]
+        signs[-1] = (word, not sign)
+
+
+def _content(item: Morpheme) -> str:
+    if item.tag in _NOUNS:
+        return item.form if len(item.form) > 1 or item.form in _pairs("ko") else ""
+    if item.tag in ("VV", "VA"):
+        known = item.form in _pairs("ko")
+        return item.form if known or item.form not in _EMPTY else ""
+    return item.form if item.tag in ("MAG", "MM") and item.form in _pairs("ko") else ""
+
+
+def _collected(signs: Iterable[tuple[str, bool]], language: str) -> Signs:
+    found: dict[str, set[bool]] = {}
+    for word, sign in signs:
+        name, side = _pairs(language).get(word) or (_plain(word, language), True)
+        found.setdefault(name, set()).add(sign is side)
+    return {name: frozenset(both) for name, both in found.items()}
+
+
+def _plain(word: str, language: str) -> str:
+    return stems.stem(word) if language == "en" else word
+
+
+@functools.cache
+def _pairs(language: str) -> Mapping[str, tuple[str, bool]]:
+    """Each word that has an opposite: the first word of its pair, and whether it is on its side."""
+    found: dict[str, tuple[str, bool]] = {}
+    for line in phrases(f"opposites.{language}"):
+        left, _, right = (side.split() for side in line.partition(" | "))
+        name = f"{left[0]}/{right[0]}"
+        for side, names in ((True, left), (False, right)):
+            for word in names:
+                found.update((form, (name, side)) for form in _forms(word, language))
+    return found
+
+
+def _forms(word: str, language: str) -> Iterator[str]:
+    yield word
+    if language == "en":
+        base = word.removesuffix("e")
+        yield from (f"{word}s", f"{base}ed", f"{base}ing", f"{base}es")
+        if word.endswith("y"):
+            yield from (f"{word[:-1]}ies", f"{word[:-1]}ied")
+        yield f"{word}{word[-1]}ed"
