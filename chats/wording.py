@@ -30,7 +30,19 @@ SENTENCES = {
     "llm_unreachable": _(
         "The language model cannot be reached. Check that its server runs and that NURA_LLM_BASE_URL is right."
     ),
+    "llm_unavailable": _(
+        "The language model did not answer the last questions and is left alone for a few seconds. Ask again in a moment; if it stays, the administrator should check that its server runs (manage.py doctor)."
+    ),
     "llm_timeout": _("The language model did not answer in time. Try again in a moment."),
+    "llm_timeout.first_token": _(
+        "The language model did not begin to answer in time. Try again in a moment; if it is only slow, the administrator can raise NURA_LLM_TIMEOUT."
+    ),
+    "llm_timeout.idle": _(
+        "The language model fell silent in the middle. What had been written is kept; ask again."
+    ),
+    "llm_timeout.total": _(
+        "The language model needed longer than an answer may take. What had been written is kept; ask for less, or the administrator can raise NURA_LLM_TOTAL_TIMEOUT."
+    ),
     "llm_unauthorized": _(
         "The language model refused our key. The administrator should check NURA_LLM_API_KEY."
     ),
@@ -45,6 +57,17 @@ SENTENCES = {
         "The language model broke off in the middle. What had been written is kept; ask again."
     ),
     "llm_empty_answer": _("The language model sent an empty answer. Ask again, or in other words."),
+    "llm_empty_answer.length": _(
+        "The language model used all its tokens for thinking and did not get to an answer. Ask again; if it stays, the administrator should raise NURA_LLM_MAX_TOKENS."
+    ),
+    "speech_not_configured": _(
+        "Nothing here can speak. The administrator can set NURA_TTS_BASE_URL and NURA_TTS_MODEL."
+    ),
+    "speech_failed": _(
+        "The speech service did not answer as it should. Try again; if it stays, tell your administrator."
+    ),
+    "speech_too_long": _("This answer is too long to be spoken in this format."),
+    "nothing_to_say": _("Only an answer with text in it can be spoken."),
     "engine_unavailable": _(
         "A part of the search engine is missing. The administrator should run manage.py doctor."
     ),
@@ -85,7 +108,12 @@ def notice(code: str) -> str:
 
 
 def sentence(code: str, params: Mapping[str, object] | None = None) -> str:
-    """The sentence of a code; codes of documents and search come from `documents.wording`."""
-    if code in SENTENCES:
-        return str(SENTENCES[code])
-    return documents_wording.sentence(code, params or {})
+    """The sentence of a code; codes of documents and search come from `documents.wording`.
+
+    Some codes have sentences of their own for the phase or the reason in `params`.
+    """
+    known = params or {}
+    for name in (f"{code}.{known.get('phase') or known.get('reason')}", code):
+        if name in SENTENCES:
+            return str(SENTENCES[name])
+    return documents_wording.sentence(code, known)

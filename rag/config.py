@@ -15,8 +15,11 @@ class Endpoint:
     api_key: str = ""
     connect_timeout: float = 5.0
     first_token_timeout: float = 30.0
+    """From the request to the first token, be it of the thinking."""
     idle_timeout: float = 60.0
+    """From one part of the reply to the next."""
     total_timeout: float = 300.0
+    """Of the reply with all tries."""
 
 
 @dataclass(frozen=True, slots=True)

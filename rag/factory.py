@@ -1,7 +1,9 @@
 """One engine per process and configuration: the facade that the floors above use."""
 
 import functools
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from rag import indexing, morphemes, tokenize
 from rag.config import Endpoint, RagConfig
@@ -71,7 +73,7 @@ class Engine:
         )
         model = llm or _llm(config.llm)
         documents, general = _answerers(config, model)
-        self.light = light or _light(_llm(config.light_llm))
+        self.light = light or _light(config.light_llm)
         look_back = LookBack(
             self.searcher,
             config.context,
@@ -208,8 +210,12 @@ def _llm(endpoint: Endpoint | None) -> LLM | None:
     return OpenAILLM(endpoint) if endpoint else None
 
 
-def _light(llm: LLM | None) -> Light | None:
-    return Light(llm) if llm else None
+@functools.cache
+def _light(endpoint: Endpoint | None) -> Light | None:
+    """The limit of a whole call is `Light`'s: whoever has time can ask it to be patient."""
+    if endpoint is None:
+        return None
+    return Light(OpenAILLM(replace(endpoint, total_timeout=math.inf)), endpoint.total_timeout)
 
 
 def _answerers(config: RagConfig, llm: LLM | None) -> tuple[Answerer, Answerer]:

@@ -1,5 +1,6 @@
 """Builds the one frozen configuration of the engine from the environment."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -7,16 +8,19 @@ from django.core.exceptions import ImproperlyConfigured
 from nura.settings import env
 from rag import dictionary
 from rag.config import ContextRules, Endpoint, MemoryRules, RagConfig, StyleRules
+from rag.llms import light
 
 HTTP = ("http", "https")
+OPENAI = "https://api.openai.com/v1"
+LIGHT_CONNECT_SECONDS = 2.0
 
 
 def build() -> RagConfig:
     """The engine's configuration. Raises `ImproperlyConfigured` naming the variable."""
     size = env.integer("NURA_CHUNK_SIZE", 1000, least=100, most=20_000)
     return RagConfig(
-        llm=_endpoint("NURA_LLM"),
-        light_llm=_endpoint("NURA_LIGHT_LLM", fallback="NURA_LLM"),
+        llm=_llm(),
+        light_llm=_light_llm(),
         temperature=env.decimal("NURA_LLM_TEMPERATURE", 0.0, most=2.0),
         max_tokens=env.integer("NURA_LLM_MAX_TOKENS", 1000, least=1, most=1_000_000),
         embedding_model=env.text("NURA_EMBEDDING_MODEL"),
@@ -70,22 +74,47 @@ def _style() -> StyleRules | None:
     return StyleRules(text, seconds)
 
 
-def _endpoint(prefix: str, fallback: str = "") -> Endpoint | None:
-    model = env.text(f"{prefix}_MODEL")
-    base_url = env.url(f"{prefix}_BASE_URL", HTTP) or (
-        env.url(f"{fallback}_BASE_URL", HTTP) if fallback else ""
-    )
-    api_key = env.text(f"{prefix}_API_KEY") or (env.text(f"{fallback}_API_KEY") if fallback else "")
-    if fallback and not model:
-        return None
+def _llm() -> Endpoint | None:
+    base_url = env.url("NURA_LLM_BASE_URL", HTTP)
+    api_key, model = env.text("NURA_LLM_API_KEY"), env.text("NURA_LLM_MODEL")
     if not (model or base_url or api_key):
         return None
-    return Endpoint(
-        base_url=base_url or "https://api.openai.com/v1",
-        model=model or "gpt-4o-mini",
-        api_key=api_key,
-        first_token_timeout=env.decimal("NURA_LLM_TIMEOUT", 30.0, least=0.1),
+    return _timed("NURA_LLM", Endpoint(base_url or OPENAI, model or "gpt-4o-mini", api_key))
+
+
+def _light_llm() -> Endpoint | None:
+    """Address and key of the main model where it has none of its own; never its patience."""
+    model = env.text("NURA_LIGHT_LLM_MODEL")
+    if not model:
+        return None
+    seconds = env.decimal("NURA_LIGHT_LLM_TOTAL_TIMEOUT", light.SECONDS, least=0.1)
+    endpoint = Endpoint(
+        base_url=env.url("NURA_LIGHT_LLM_BASE_URL", HTTP)
+        or env.url("NURA_LLM_BASE_URL", HTTP)
+        or OPENAI,
+        model=model,
+        api_key=env.text("NURA_LIGHT_LLM_API_KEY") or env.text("NURA_LLM_API_KEY"),
+        connect_timeout=min(LIGHT_CONNECT_SECONDS, seconds),
+        first_token_timeout=seconds,
+        idle_timeout=seconds,
+        total_timeout=seconds,
     )
+    return _timed("NURA_LIGHT_LLM", endpoint)
+
+
+def _timed(prefix: str, endpoint: Endpoint) -> Endpoint:
+    """The endpoint with the limits of time that the environment gives, else with its own."""
+    return replace(
+        endpoint,
+        connect_timeout=_seconds(f"{prefix}_CONNECT_TIMEOUT", endpoint.connect_timeout),
+        first_token_timeout=_seconds(f"{prefix}_TIMEOUT", endpoint.first_token_timeout),
+        idle_timeout=_seconds(f"{prefix}_IDLE_TIMEOUT", endpoint.idle_timeout),
+        total_timeout=_seconds(f"{prefix}_TOTAL_TIMEOUT", endpoint.total_timeout),
+    )
+
+
+def _seconds(name: str, usual: float) -> float:
+    return env.decimal(name, usual, least=0.1)
 
 
 def _user_dictionary() -> str:

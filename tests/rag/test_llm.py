@@ -133,9 +133,9 @@ async def test_a_refused_connection_is_unreachable():
 
 
 async def test_a_late_first_token_times_out_and_hangs_up(llm_server):
-    llm_server.script(Stream(["late"], first_delay=5))
+    llm_server.script(Stream(["late"], first_delay=60))
     with pytest.raises(errors.LLMTimeout) as caught:
-        await collect(llm(llm_server, first_token_timeout=0.2))
+        await collect(llm(llm_server, first_token_timeout=1.0))
     assert caught.value.params["phase"] == "first_token"
     assert await asyncio.to_thread(llm_server.chats[0].wait_closed_by_client)
     assert len(llm_server.chats) == 1
@@ -144,7 +144,7 @@ async def test_a_late_first_token_times_out_and_hangs_up(llm_server):
 async def test_silence_before_any_header_times_out(llm_server):
     llm_server.script(Hang())
     with pytest.raises(errors.LLMTimeout):
-        await collect(llm(llm_server, first_token_timeout=0.2))
+        await collect(llm(llm_server, first_token_timeout=1.0))
 
 
 async def test_silence_in_the_middle_keeps_what_came(llm_server):
@@ -191,7 +191,7 @@ async def test_closing_the_iterator_closes_the_connection(llm_server):
     started = time.monotonic()
     await stream.aclose()
     assert await asyncio.to_thread(llm_server.chats[0].wait_closed_by_client)
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 1
 
 
 async def test_a_refused_parameter_is_left_out(llm_server):
