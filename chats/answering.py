@@ -13,7 +13,7 @@ from uuid import UUID
 import structlog
 from django.db import Error as DatabaseError
 
-from chats import questions, runs, stops
+from chats import keeping, questions, runs, stops
 from chats.calls import in_database
 from chats.errors import RunLost
 from chats.models import Message, Run
@@ -51,18 +51,21 @@ class Draft:
 
 
 async def answer_run(run_id: UUID) -> None:
-    """Answer the run if nobody else does."""
+    """Answer the run if nobody else does. Cancelled it settles what becomes of the run."""
     claim = await in_database(leases.claim_run, run_id=run_id)
     if claim is None:
         return
     with structlog.contextvars.bound_contextvars(run_id=str(run_id)):
         writer = RunWriter(run_id)
-        await writer.open()
         try:
+            await writer.open()
             loaded = await in_database(questions.load, run_id)
             await _answer(claim, loaded, writer)
         except RunLost:
             logger.warning("run_lost")
+        except asyncio.CancelledError:
+            await in_database(leases.leave, claim=claim, content=writer.text)
+            raise
         finally:
             await writer.abandon()
 
@@ -71,20 +74,16 @@ async def _answer(claim: Claim, loaded: Loaded, writer: RunWriter) -> None:
     draft = Draft()
     work = asyncio.create_task(_consume(loaded, writer, draft))
     async with stops.watch(claim.run_id) as stopped:
-        guards = [
-            asyncio.create_task(stopped.wait()),
-            asyncio.create_task(_keep_alive(claim, writer)),
-        ]
-        try:
-            await asyncio.wait([work, *guards], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await _cancel(work, guards[0])
-    if guards[1].done():
-        guards[1].result()  # the lease was lost: raises RunLost
-    try:
-        await _close(claim, _outcome(draft, writer, stopped.is_set()), writer)
-    finally:
-        await _cancel(guards[1])
+        stop = asyncio.create_task(stopped.wait())
+        with keeping.held(claim, writer) as lost:
+            try:
+                ends: list[asyncio.Future[Any]] = [work, stop, lost]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _cancel(work, stop)
+            if lost.done():
+                lost.result()  # raises RunLost
+            await _close(claim, _outcome(draft, writer, stopped.is_set()), writer)
 
 
 async def _consume(loaded: Loaded, writer: RunWriter, draft: Draft) -> None:
@@ -104,14 +103,14 @@ async def _consume(loaded: Loaded, writer: RunWriter, draft: Draft) -> None:
 
 def _record(event: Event, writer: RunWriter, draft: Draft) -> None:
     match event:
+        case Delta():
+            writer.add(runs.DELTA, {"text": event.text})
         case Status():
             draft.trace = {**draft.trace, **event.trace}
             writer.add("status", {"step": event.step, "detail": dict(event.detail)})
         case SourcesFound():
             draft.found = event
             writer.add(runs.SOURCES, [asdict(source) for source in event.sources])
-        case Delta():
-            writer.add(runs.DELTA, {"text": event.text})
         case Reasoning():
             writer.add(runs.REASONING, {"text": event.text})
         case Replaced():
@@ -120,19 +119,6 @@ def _record(event: Event, writer: RunWriter, draft: Draft) -> None:
             draft.finished = event
             if event.usage is not None:
                 writer.add("usage", asdict(event.usage))
-
-
-async def _keep_alive(claim: Claim, writer: RunWriter) -> None:
-    """Renew the lease until cancelled. Raises `RunLost`; a database that is away is waited for."""
-    while True:
-        await asyncio.sleep(leases.HEARTBEAT_SECONDS)
-        try:
-            held = await in_database(leases.renew, claim=claim, content=writer.text)
-        except DatabaseError as error:
-            logger.warning("lease_not_renewed", error=str(error)[:200])
-            continue
-        if not held:
-            raise RunLost
 
 
 def _outcome(draft: Draft, writer: RunWriter, stopped: bool) -> Outcome:

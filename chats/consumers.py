@@ -16,6 +16,7 @@ from django.utils import translation
 
 from chats import access, commands, follow
 from chats.calls import in_database
+from chats.frames import Framer
 from chats.limits import FrameLimit
 from chats.runs import dumps
 from chats.shapes import envelope
@@ -112,10 +113,10 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.relays[str(run_id)] = asyncio.create_task(self._follow(run_id, chat_id, after_seq))
 
     async def _follow(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
-        ids = {"chat_id": str(chat_id), "run_id": str(run_id)}
+        framer = Framer(chat_id, run_id)
         async for event in follow.follow(run_id, after_seq):
             if event is not None:
-                await self._send(envelope(event.type, event.data, **ids, seq=event.seq))
+                await self.send(text_data=framer.frame(event))
         if self.relays.get(str(run_id)) is asyncio.current_task():
             del self.relays[str(run_id)]
 

@@ -80,4 +80,4 @@ def _end(run_id: UUID, last: int) -> tuple[bool, RunEvent | None]:
 
 def _has_heard_the_end(run_id: UUID, last: int) -> bool:
     events = runs.load(run_id)
-    return bool(events) and events[-1].terminal and events[-1].seq <= last
+    return bool(events) and events[-1].terminal and events[-1].seq == last

@@ -8,17 +8,16 @@ the database by `repair`.
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from json.encoder import encode_basestring
+from typing import Any, Self
 from uuid import UUID
 
 import structlog
 from django.core.serializers.json import DjangoJSONEncoder
 from redis.exceptions import RedisError, ResponseError
 
-from chats import connections
+from chats import connections, relay
 from chats.errors import Unavailable
 
 logger = structlog.get_logger()
@@ -29,8 +28,6 @@ CLOSED_SECONDS = 3600
 """... and that long after its end; then clients fetch the message instead."""
 IDLE_SECONDS = 2.0
 """A reader that saw nothing for so long looks whether the run has ended without a word."""
-HANGING_SECONDS = 3.0
-"""A Redis that is so late with an answer hangs."""
 STOP_CHANNEL = "nura:stops"
 
 STARTED = "run.started"
@@ -46,18 +43,48 @@ ERROR = "run.error"
 TERMINAL = frozenset({COMPLETED, STOPPED, ERROR})
 
 
-@dataclass(frozen=True, slots=True)
 class RunEvent:
-    """One event of a run; `seq` counts from 1 without a gap."""
+    """One event of a run; `seq` counts from 1 without a gap.
 
-    seq: int
-    type: str
-    data: Any
+    It holds its data as JSON: most events are handed on without being looked into.
+    """
+
+    __slots__ = ("encoded", "seq", "type")
+
+    def __init__(self, seq: int, kind: str, data: Any) -> None:
+        self.seq = seq
+        self.type = kind
+        self.encoded = dumps(data)
+
+    @classmethod
+    def stored(cls, seq: int, kind: str, encoded: str) -> Self:
+        """An event whose data is JSON already."""
+        event = cls.__new__(cls)
+        event.seq, event.type, event.encoded = seq, kind, encoded
+        return event
+
+    @property
+    def data(self) -> Any:
+        """What JSON makes of the data; read anew on each call."""
+        return json.loads(self.encoded)
 
     @property
     def terminal(self) -> bool:
         """True for the last event of a run."""
         return self.type in TERMINAL
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RunEvent):
+            return NotImplemented
+        if (self.seq, self.type) != (other.seq, other.type):
+            return False
+        return self.encoded == other.encoded or self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash((self.seq, self.type))
+
+    def __repr__(self) -> str:
+        return f"RunEvent({self.seq}, {self.type!r}, {self.encoded})"
 
 
 def key(run_id: UUID) -> str:
@@ -80,14 +107,23 @@ def plain(data: Any) -> Any:
     return json.loads(dumps(data))
 
 
+def text_json(text: str) -> str:
+    """Data of an event of text, as `dumps` would write it."""
+    return f'{{"text": {encode_basestring(text)}}}'
+
+
 def encode(event: RunEvent) -> dict[str, str]:
     """The event as fields of a stream entry."""
-    return {"type": event.type, "data": dumps(event.data)}
+    return {"type": event.type, "data": event.encoded}
 
 
 def decode(entry_id: str, fields: Mapping[str, str]) -> RunEvent:
     """The event of a stream entry."""
-    return RunEvent(int(entry_id.partition("-")[0]), fields["type"], json.loads(fields["data"]))
+    return _event(int(entry_id.partition("-")[0]), fields)
+
+
+def _event(seq: int, fields: Mapping[str, str]) -> RunEvent:
+    return RunEvent.stored(seq, fields["type"], fields["data"])
 
 
 def text_of(events: Sequence[RunEvent]) -> str:
@@ -175,24 +211,10 @@ async def read(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | Non
 
     The caller decides on None whether to go on; a Redis that is away for a while only delays.
     """
-    redis = connections.asynchronous()
-    while True:
-        started = time.monotonic()
-        try:
-            async with asyncio.timeout(IDLE_SECONDS + HANGING_SECONDS):
-                answer = await redis.xread(
-                    {key(run_id): f"{after_seq}-0"}, count=500, block=int(IDLE_SECONDS * 1000)
-                )
-        except (RedisError, OSError) as error:  # a time-out is an OSError too
-            logger.warning("run_log_unreadable", run_id=str(run_id), error=type(error).__name__)
-            await asyncio.sleep(max(0.0, 0.5 - (time.monotonic() - started)))
-            yield None
-            continue
-        for entry in answer[0][1] if answer else ():
-            event = decode(*entry)
-            after_seq = event.seq
+    with relay.following(key(run_id), after_seq) as follower:
+        while True:
+            entry = await follower.next(IDLE_SECONDS)
+            event = None if entry is None else _event(*entry)
             yield event
-            if event.terminal:
+            if event is not None and event.terminal:
                 return
-        if not answer:
-            yield None

@@ -1,9 +1,11 @@
 """Work for the answers queue."""
 
+from collections.abc import Coroutine
 from typing import Any
 from uuid import UUID
 
 from celery import shared_task
+from celery.exceptions import Reject
 
 from chats import asked, loop
 from chats.calls import released
@@ -15,7 +17,7 @@ def answer_message(run_id: str) -> None:
     """Answer one run; a second delivery finds it claimed and leaves."""
     from chats.answering import answer_run
 
-    loop.run(answer_run(UUID(run_id)))
+    _hand_over(answer_run(UUID(run_id)))
 
 
 @shared_task(name="chats.tasks.complete")
@@ -23,7 +25,13 @@ def complete(run_id: str, request: dict[str, Any]) -> None:
     """Answer a request of the gateway that is stored nowhere."""
     from chats import stateless
 
-    loop.run(stateless.answer(UUID(run_id), request))
+    _hand_over(stateless.answer(UUID(run_id), request))
+
+
+def _hand_over(work: Coroutine[Any, Any, None]) -> None:
+    """Leave work to the loop. A worker that ends gives it back to the queue."""
+    if not loop.hand_over(work):
+        raise Reject("the worker ends", requeue=True)
 
 
 @shared_task(name="chats.tasks.search")

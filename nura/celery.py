@@ -55,7 +55,7 @@ def _beating(sender: Any, **_: Any) -> None:
 
 @signals.worker_shutdown.connect
 def _end_the_loop(**_: Any) -> None:
-    """All runs have ended by now; what still listens for them ends too."""
+    """Runs that are under way get the rest of their time; what then is left settles its end."""
     from chats import loop
 
     loop.close()
@@ -63,8 +63,12 @@ def _end_the_loop(**_: Any) -> None:
 
 @signals.worker_shutting_down.connect
 def _leaving(sender: str, **_: Any) -> None:
+    from django.conf import settings
+
+    from chats import loop
     from nura.health import heartbeat_key
 
+    loop.leave(settings.SHUTDOWN_SECONDS)
     try:
         _redis().delete(heartbeat_key(_worker(sender)))
     except RedisError:

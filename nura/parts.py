@@ -22,6 +22,8 @@ TASKS_PER_CHILD = 200
 
 WORKER_PATIENCE = 8.0
 """Seconds for running tasks at a stop. What is cut off is taken up again by its lease."""
+SETTLING_SECONDS = 6.0
+"""So long an answers worker has besides to settle what becomes of runs that it cuts off."""
 
 
 def services() -> list[Part]:
@@ -50,7 +52,10 @@ def workers() -> list[Part]:
     answers = ("-n", "answers@%h", "-Q", "answers", "--pool", "threads")
     documents = ("-n", "documents@%h", "-Q", "documents", "--pool", "prefork")
     return [
-        _celery("answers", *WORKER, *answers, "--concurrency", str(ANSWER_THREADS)),
+        _celery(
+            *("answers", *WORKER, *answers, "--concurrency", str(ANSWER_THREADS)),
+            patience=settings.SHUTDOWN_SECONDS + SETTLING_SECONDS,
+        ),
         _celery(
             *("documents", *WORKER, *documents, "--concurrency", concurrency),
             *("--max-tasks-per-child", str(TASKS_PER_CHILD)),
@@ -76,7 +81,7 @@ def _python(name: str, *arguments: str, listener: socket.socket) -> Part:
     return Part(name, lambda: launch, patience=6.0)
 
 
-def _celery(name: str, *command: str) -> Part:
+def _celery(name: str, *command: str, patience: float = WORKER_PATIENCE) -> Part:
     launch = spawn.Launch(
         name=name,
         command=command,
@@ -84,7 +89,7 @@ def _celery(name: str, *command: str) -> Part:
         stop_signal=signal.SIGTERM,
         environment=_environment(name),
     )
-    return Part(name, lambda: launch, patience=WORKER_PATIENCE)
+    return Part(name, lambda: launch, patience=patience)
 
 
 def _environment(name: str) -> dict[str, str]:

@@ -23,9 +23,10 @@ from rest_framework.views import APIView
 from chats import follow, runs
 from chats.api.asker import asker
 from chats.api.requests import EditRequest, FeedbackRequest, RegenerateRequest, SendRequest
+from chats.frames import Framer
 from chats.models import Feedback, Message, Run, Trace
 from chats.services import branches, turns
-from chats.shapes import MessageShape, envelope
+from chats.shapes import MessageShape
 
 TURN = inline_serializer(
     "Turn",
@@ -189,13 +190,13 @@ def _after(request: Request) -> int:
 
 
 async def _server_sent(run_id: UUID, chat_id: UUID, after_seq: int) -> AsyncIterator[bytes]:
+    framer = Framer(chat_id, run_id)
     yield b": nura\n\n"
     async for event in follow.follow(run_id, after_seq):
         if event is None:
             yield b": still here\n\n"
             continue
-        ids = {"chat_id": str(chat_id), "run_id": str(run_id), "seq": event.seq}
-        frame = runs.dumps(envelope(event.type, event.data, **ids))
+        frame = framer.frame(event)
         yield f"id: {event.seq}\nevent: {event.type}\ndata: {frame}\n\n".encode()
 
 

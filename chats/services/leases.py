@@ -1,5 +1,6 @@
 """Who holds a run: claims, heartbeats, and what becomes of a run whose worker is gone."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -48,15 +49,29 @@ def claim_run(*, run_id: UUID, attempt: int = 1) -> Claim | None:
 
 
 @transaction.atomic
-def renew(*, claim: Claim, content: str) -> bool:
-    """Prolong the lease and keep the text so far; False when the run is no longer ours."""
-    held = Run.objects.open().filter(pk=claim.run_id, claim=claim.token)
-    if not held.update(lease_until=timezone.now() + LEASE):
-        return False
-    Message.objects.filter(run__pk=claim.run_id, status=Message.Status.STREAMING).update(
-        content=content
-    )
-    return True
+def renew(*, texts: Mapping[Claim, str | None]) -> set[Claim]:
+    """Prolong leases and keep the texts so far, where given; the claims that still hold."""
+    runs_held = [claim.run_id for claim in texts]
+    tokens = [claim.token for claim in texts]
+    held = Run.objects.open().filter(pk__in=runs_held, claim__in=tokens)
+    held.update(lease_until=timezone.now() + LEASE)
+    messages = dict(held.values_list("claim", "message_id"))
+    ours = {claim for claim in texts if claim.token in messages}
+    said = [
+        Message(pk=messages[claim.token], content=text)
+        for claim, text in texts.items()
+        if claim in ours and text is not None
+    ]
+    streaming = Message.objects.filter(status=Message.Status.STREAMING)
+    streaming.bulk_update(said, ["content"], batch_size=100)
+    return ours
+
+
+def leave(*, claim: Claim, content: str) -> None:
+    """Give up a run in the middle: its text is kept, and what becomes of it is settled now."""
+    if renew(texts={claim: content}):
+        Run.objects.filter(pk=claim.run_id, claim=claim.token).update(lease_until=timezone.now())
+        recover(run_id=claim.run_id)
 
 
 def sweep() -> int:

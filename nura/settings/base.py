@@ -27,6 +27,7 @@ EMBEDDED_REDIS = not env.text("REDIS_URL")
 
 WEB_WORKERS = env.integer("NURA_WEB_WORKERS", 1, least=1, most=64)
 DOCUMENT_WORKERS = env.integer("NURA_DOCUMENT_WORKERS", 1, least=1, most=256)
+SHUTDOWN_SECONDS = env.decimal("NURA_SHUTDOWN_SECONDS", 8.0, least=0.0, most=3600.0)
 
 LOG_FORMAT = env.choice("NURA_LOG_FORMAT", "text", ("text", "json"))
 LOGGING = logs.config(LOG_FORMAT, env.choice("NURA_LOG_LEVEL", "INFO", logs.LEVELS))

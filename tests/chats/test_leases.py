@@ -21,7 +21,7 @@ def turn(owner):
 def die(turn, content=""):
     """The worker took the run, perhaps kept some text, and has not been heard of since."""
     claim = leases.claim_run(run_id=turn.run.pk)
-    leases.renew(claim=claim, content=content)
+    leases.renew(texts={claim: content})
     past = timezone.now() - timedelta(seconds=1)
     Run.objects.filter(pk=turn.run.pk).update(lease_until=past)
 
