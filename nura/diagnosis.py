@@ -2,12 +2,13 @@
 
 import hashlib
 import importlib.util
+import json
 import shutil
 import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +30,8 @@ MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
 """Of the official all-MiniLM-L6-v2 `model.safetensors`."""
 
 LLM_SECONDS = 3.0
+LONGEST_LIST = 2**20
+FEW = 5
 LITTLE_DISK = 1024**3
 NO_DISK = 100 * 1024**2
 
@@ -58,7 +61,7 @@ def examine() -> Iterator[Finding]:
     yield from workers()
     yield llm("LLM", settings.RAG.llm)
     if settings.RAG.light_llm:
-        yield llm("light LLM", settings.RAG.light_llm)
+        yield light_llm(settings.RAG.light_llm)
     yield embedder()
     yield from embedding_space()
     yield morphemes()
@@ -138,11 +141,14 @@ def workers() -> Iterator[Finding]:
 
 
 def llm(name: str, endpoint: Endpoint | None) -> Finding:
-    """Whether the endpoint lists its models; none configured is the extractive answerer."""
+    """Whether the endpoint has the model; none configured is the extractive answerer."""
     if endpoint is None:
         return Finding(name, State.OK, "none configured: answers are extracts of the documents")
     where = f"{endpoint.model} at {_without_secrets(endpoint.base_url)}"
-    status = _models_status(endpoint)
+    status, models = _models(endpoint)
+    if status == 200 and models and not {endpoint.model, f"{endpoint.model}:latest"} & set(models):
+        known = ", ".join(models[:FEW])
+        return Finding(name, State.WARN, f"{where}: its list has no such model, but {known}")
     if status == 200:
         return Finding(name, State.OK, where)
     if status in {401, 403}:
@@ -150,6 +156,12 @@ def llm(name: str, endpoint: Endpoint | None) -> Finding:
     if status:
         return Finding(name, State.WARN, f"{where}: HTTP {status} for its list of models")
     return Finding(name, State.FAIL, f"{where}: not reachable within {LLM_SECONDS:g} s")
+
+
+def light_llm(endpoint: Endpoint) -> Finding:
+    """As `llm`; rules stand in for it, so that nothing of it keeps the product from serving."""
+    found = llm("light LLM", endpoint)
+    return replace(found, state=State.WARN) if found.state is State.FAIL else found
 
 
 def embedder() -> Finding:
@@ -203,18 +215,26 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Refuse."""
 
 
-def _models_status(endpoint: Endpoint) -> int:
+def _models(endpoint: Endpoint) -> tuple[int, list[str]]:
+    """The status (0: nobody answers) and the models that the endpoint lists, if it does."""
     request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
         f"{endpoint.base_url.rstrip('/')}/models",
         headers={"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {},
     )
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=LLM_SECONDS) as answer:
-            return int(answer.status)
+            return int(answer.status), _names(answer.read(LONGEST_LIST))
     except urllib.error.HTTPError as error:
-        return error.code
+        return error.code, []
     except (OSError, ValueError):
-        return 0
+        return 0, []
+
+
+def _names(body: bytes) -> list[str]:
+    try:
+        return [str(model["id"]) for model in json.loads(body)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return []
 
 
 def _without_secrets(url: str) -> str:

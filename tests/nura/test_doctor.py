@@ -1,3 +1,4 @@
+import json
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,7 +27,7 @@ def endpoint():
             if location := answers.get("location"):
                 self.send_header("Location", location)
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(json.dumps(answers.get("body", {})).encode())
 
         def log_message(self, *_):
             pass
@@ -57,6 +58,33 @@ def test_what_a_model_server_answers_is_judged(endpoint, status, state):
     finding = diagnosis.llm("LLM", server)
     assert finding.state == state
     assert KEY not in finding.detail
+
+
+@pytest.mark.parametrize("model", ["m", "m:latest"])
+def test_a_model_on_the_list_is_fine(endpoint, model):
+    server, answers = endpoint
+    answers["body"] = {"data": [{"id": "other"}, {"id": model}]}
+    assert diagnosis.llm("LLM", server).state is State.OK
+
+
+def test_a_model_that_is_not_on_the_list_is_a_warning_that_names_others(endpoint):
+    server, answers = endpoint
+    answers["body"] = {"data": [{"id": "qwen3:8b"}]}
+    finding = diagnosis.llm("LLM", server)
+    assert finding.state is State.WARN
+    assert "qwen3:8b" in finding.detail
+
+
+@pytest.mark.parametrize("body", [[], {"data": None}, {"data": [None]}, "models"])
+def test_a_list_of_another_shape_is_no_fault(endpoint, body):
+    server, answers = endpoint
+    answers["body"] = body
+    assert diagnosis.llm("LLM", server).state is State.OK
+
+
+def test_a_dead_light_model_does_not_keep_the_product_from_serving():
+    finding = diagnosis.light_llm(Endpoint("http://127.0.0.1:9/v1", "m"))
+    assert finding.state is State.WARN
 
 
 def test_a_redirect_does_not_take_the_key_elsewhere(endpoint):
