@@ -47,7 +47,8 @@ TITLES = {
     422: gettext_lazy("Cannot be processed"),
     429: gettext_lazy("Too many requests"),
     500: gettext_lazy("Internal error"),
-    502: gettext_lazy("The language model failed"),
+    501: gettext_lazy("Not set up here"),
+    502: gettext_lazy("A service that Nura asks has failed"),
     503: gettext_lazy("Not available just now"),
     507: gettext_lazy("No room left"),
 }

@@ -7,6 +7,7 @@ from chats.api.chats import CategoryViewSet, ChatViewSet
 from chats.api.exports import ExportView
 from chats.api.messages import MessageViewSet, RunEventsView, RunStopView
 from chats.api.search import SearchView
+from chats.api.speech import SpeechView
 from chats.api.turns import MemoryView, TurnDocumentsView, TurnsView, TurnView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
@@ -25,6 +26,7 @@ urlpatterns = [
         TurnDocumentsView.as_view(),
         name="chat-turn-documents",
     ),
+    path("messages/<uuid:message_id>/speech", SpeechView.as_view(), name="message-speech"),
     path("runs/<uuid:run_id>/events", RunEventsView.as_view(), name="run-events"),
     path("runs/<uuid:run_id>/stop", RunStopView.as_view(), name="run-stop"),
     path("search", SearchView.as_view(), name="search"),

@@ -9,6 +9,7 @@ from rest_framework.test import APIClient
 from chats import connections
 from documents.models import Document
 from tests.servers.fixtures import _llm_server, llm_server  # noqa: F401
+from tests.servers.speech import speech_server  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +50,17 @@ def make_document(owner, name="규정.md", status="COMPLETED"):
         sha256="0" * 64,
         status=status,
     )
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """A program on the only PATH there is; it keeps what it is called with and given."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def put(name):
+        file = tmp_path / name
+        file.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/called\n/bin/cat > {tmp_path}/given\n')
+        file.chmod(0o755)
+        return tmp_path
+
+    return put

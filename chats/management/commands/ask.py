@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import get_language
 
-from chats import runs, speech
+from chats import player, runs
 from chats.api.requests import SendRequest
 from chats.commands import InvalidFrame
 from chats.models import Chat
@@ -121,9 +121,9 @@ class Command(BaseCommand):
     def _speak(self, text: str) -> None:
         """An answer that cannot be spoken has been answered all the same."""
         try:
-            if written := speech.say(text):
+            if written := player.say(text):
                 self.stderr.write(f"--tts: no player here; the sound is in {written}")
-        except speech.CannotSpeak as error:
+        except player.CannotSpeak as error:
             self.stderr.write(f"--tts: {error}")
 
 

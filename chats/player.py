@@ -1,0 +1,64 @@
+"""Answers spoken on this machine: by the speech endpoint, else by espeak-ng where it is there."""
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from chats import speech
+from chats.spoken import pieces, spoken
+from rag.language import reply_language
+
+SECONDS = 120
+PLAYERS = (
+    ("paplay",),
+    ("aplay", "-q"),
+    ("afplay",),
+    ("ffplay", "-nodisp", "-autoexit", "-loglevel", "quiet"),
+)
+
+
+class CannotSpeak(Exception):
+    """Nothing was spoken; the text says why, and what would help."""
+
+
+def say(text: str) -> str:
+    """Speak an answer; where it was written to when nothing here can play it, else empty.
+
+    Raises `CannotSpeak`.
+    """
+    words = spoken(text)
+    if not words:
+        return ""
+    if speech.configured():
+        try:
+            sounds = (speech.sound(piece) for piece in pieces(words, speech.PIECE))
+            return " ".join(filter(None, map(_play, sounds)))
+        except speech.SpeechFailed as error:
+            raise CannotSpeak(str(error)) from error
+    if program := shutil.which("espeak-ng"):
+        _run([program, "-v", reply_language(words), "--stdin"], words.encode())
+        return ""
+    raise CannotSpeak("set NURA_TTS_BASE_URL and NURA_TTS_MODEL, or install espeak-ng")
+
+
+def _play(sound: speech.Sound) -> str:
+    with tempfile.NamedTemporaryFile(prefix="nura-", suffix=".wav", delete=False) as file:
+        file.write(sound.data)
+    for name, *options in PLAYERS:
+        if program := shutil.which(name):
+            try:
+                _run([program, *options, file.name])
+            finally:
+                Path(file.name).unlink()
+            return ""
+    return file.name
+
+
+def _run(command: list[str], given: bytes = b"") -> None:
+    try:
+        subprocess.run(
+            command, input=given, capture_output=True, check=True, timeout=SECONDS + len(given)
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotSpeak(f"{Path(command[0]).name} failed: {error}") from error

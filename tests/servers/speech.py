@@ -1,0 +1,118 @@
+"""A stand-in for an OpenAI-compatible `/audio/speech` endpoint, over real sockets."""
+
+import io
+import json
+import threading
+import wave
+from collections import deque
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+RATE = 8000
+SAMPLES_A_CHARACTER = 10
+
+
+def wav(samples, *, rate=RATE):
+    """Silence in 16 bits."""
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((1, 2, rate, 0, "NONE", ""))
+        file.writeframes(b"\0\0" * samples)
+    return out.getvalue()
+
+
+def streamed(sound):
+    """A WAV file as servers send it that do not know its end when they begin."""
+    return sound[:4] + b"\xff" * 4 + sound[8:40] + b"\xff" * 4 + sound[44:]
+
+
+def samples_of(sound):
+    """How many samples the header tells."""
+    with wave.open(io.BytesIO(sound), "rb") as file:
+        return file.getnframes()
+
+
+@dataclass
+class Reply:
+    """What a request meets; `hold` keeps the second half of the body until it is set."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict = field(default_factory=lambda: {"Content-Type": "audio/wav"})
+    hold: threading.Event | None = None
+
+
+class SpeechServer:
+    """Speaks ten samples a character, unless `replies` has something else for the next requests.
+
+    `heard` has each request's path, headers and JSON.
+    """
+
+    def __init__(self):
+        self.heard = []
+        self.replies = deque()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        """The base URL, with /v1."""
+        return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    @property
+    def inputs(self):
+        """The texts that were to be spoken."""
+        return [body["input"] for _, _, body in self.heard]
+
+    def close(self):
+        """Stop."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def reply(self, asked):
+        """What this request meets."""
+        if self.replies:
+            return self.replies.popleft()
+        if asked["response_format"] == "mp3":
+            return Reply(body=b"ID3", headers={"Content-Type": "audio/mpeg"})
+        return Reply(body=wav(SAMPLES_A_CHARACTER * len(asked["input"])))
+
+    def _handler(self):
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.heard.append((self.path, self.headers, asked))
+                reply = server.reply(asked)
+                self.send_response(reply.status)
+                for name, value in reply.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                half = len(reply.body) // 2
+                self.wfile.write(reply.body[:half])
+                if reply.hold:
+                    reply.hold.wait(30)
+                self.wfile.write(reply.body[half:])
+
+            def do_GET(self):
+                server.heard.append((self.path, self.headers, {"input": ""}))
+                self.send_error(404)
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
+
+
+@pytest.fixture
+def speech_server(settings):
+    """The endpoint, set up."""
+    server = SpeechServer()
+    settings.TTS_BASE_URL, settings.TTS_MODEL = server.url, "tts-1"
+    settings.TTS_VOICE, settings.TTS_API_KEY = "alloy", "key-of-the-voice"
+    yield server
+    server.close()
