@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rag.errors import LLMEmptyAnswer, LLMServerError
+from rag.llms.failures import told
+from rag.llms.thinking import Thinking
 from rag.tools import Choice, Tool, ToolCall
 
 NO_PARAMETERS: Mapping[str, object] = {"type": "object", "properties": {}}
@@ -20,18 +22,23 @@ def offered(tool: Tool) -> dict[str, object]:
     return {"type": "function", "function": function}
 
 
-def read(completion: Any) -> Choice:
+def read(completion: Any, key: str = "") -> Choice:
     """The text and the calls of a whole reply.
 
-    Raises `LLMServerError` where there is no reply in it, `LLMEmptyAnswer` where it says nothing.
+    Raises `LLMServerError` where there is no reply in it, `LLMEmptyAnswer` where it says nothing,
+    and what an error in its place means.
     """
+    if wrong := getattr(completion, "error", None):
+        raise told(wrong, started=False, key=key)
     choices = completion.choices
     message = choices[0].message if choices else None
     if message is None:
         raise LLMServerError("no reply in it")
-    chosen = Choice(str(message.content or "").strip(), tuple(_calls(message.tool_calls)))
+    _, said = Thinking().feed(str(message.content or ""))
+    chosen = Choice(said.strip(), tuple(_calls(message.tool_calls)))
     if not chosen.text and not chosen.calls:
-        raise LLMEmptyAnswer(str(choices[0].finish_reason))
+        reason = str(choices[0].finish_reason)
+        raise LLMEmptyAnswer(reason, reason=reason)
     return chosen
 
 

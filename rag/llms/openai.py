@@ -91,7 +91,7 @@ class OpenAILLM:
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 completion = await self._clients.get().chat.completions.create(**request)
-            return calls.read(completion)
+            return calls.read(completion, self._endpoint.api_key)
         except LLMError:
             raise
         except TimeoutError:

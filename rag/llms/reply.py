@@ -89,7 +89,7 @@ class Reply:
         """What is left, then the last piece. Raises when the reply broke off or holds nothing."""
         if not self.too_long:
             yield from self._pieces(self._decoder.close())
-            yield from self._shown(*self._thinking.close())
+            yield from _shown(*self._marked(*self._thinking.close()))
         if self.too_long:
             self.finish_reason = "length"
         elif self._done:
@@ -112,17 +112,14 @@ class Reply:
             thought, said = thought + more[0], said + more[1]
             if self._done or self.too_long:
                 break
-        yield from self._shown(thought, said)
+        yield from _shown(thought, said)
         if failure is not None:
             raise failure
 
-    def _shown(self, thought: str, said: str) -> Iterator[Piece]:
+    def _marked(self, thought: str, said: str) -> tuple[str, str]:
         self.started = self.started or bool(thought or said)
         self._answered = self._answered or bool(said)
-        if thought:
-            yield Piece(reasoning=thought)
-        if said:
-            yield Piece(text=said)
+        return thought, said
 
     def _read(self, event: Event) -> tuple[str, str]:
         """The thinking and the answer in an event; most events that are neither hold nothing."""
@@ -148,4 +145,11 @@ class Reply:
         if said:
             more, said = self._thinking.feed(said)
             thought += more
-        return thought, said
+        return self._marked(thought, said)
+
+
+def _shown(thought: str, said: str) -> Iterator[Piece]:
+    if thought:
+        yield Piece(reasoning=thought)
+    if said:
+        yield Piece(text=said)
