@@ -225,7 +225,7 @@ document.addEventListener("click", (event) => {
   if (example) composer.put(example.textContent.trim());
 });
 byId("thread").addEventListener("click", (event) => {
-  if (event.target.closest("a, button, input, form, .prose") || getSelection().toString()) return;
+  if (event.target.closest("a, button, input, form, .prose, .reasoning") || getSelection().toString()) return;
   if (matchMedia("(pointer: fine)").matches) composer.input.focus();
 });
 

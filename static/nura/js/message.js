@@ -57,7 +57,7 @@ export class AnswerView {
   /** Start over: the log will be played again from its beginning. */
   restart() {
     this.message.sources = null;
-    this.stream.reset();
+    this.clear();
     this.reasoning.reset();
     this.begin();
   }
@@ -109,12 +109,17 @@ export class AnswerView {
 
   /** Other words for the answer so far, drawn at once: nothing in sight goes away in between. */
   replace(text) {
-    this.stream.reset();
+    this.clear();
     this.stream.append(text);
     this.stream.cancel();
     this.stream.draw();
     this.body.classList.add("replaced");
     this.showStep(t("step.styled"));
+  }
+
+  clear() {
+    this.stream.cancel();
+    this.stream.reset();
   }
 
   /** The message as it stays: text, label, sources, actions. */

@@ -37,6 +37,8 @@ export class Scrolling {
     this.stick = false;
     const after = change() ?? anchor;
     this.scroller.scrollTop += after.getBoundingClientRect().top - before;
-    this.before = this.scroller.scrollTop;
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+    this.stick = scrollHeight - clientHeight - scrollTop < 4;
+    this.before = scrollTop;
   }
 }

@@ -33,6 +33,8 @@ export function languageOf(text, usual) {
 /** The lines of what the reader sees, a row of a table being one. */
 function linesOf(fragment) {
   for (const code of fragment.querySelectorAll("pre:not(.plain-text)")) code.remove();
+  const texts = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replace(/\s+/g, " ");
   for (const cell of fragment.querySelectorAll("td + td, th + th")) cell.before(", ");
   for (const block of fragment.querySelectorAll(BLOCKS)) {
     block.before("\n");

@@ -1,0 +1,156 @@
+"""Sentences that the evidence does not confirm: marked softly, explained, listed in the steps."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.chat import answer, ask, chat_id, text_of
+from tests.e2e.stored import checked, store
+from tests.servers.llm import Stream
+
+NUMBER = "**프리필터**는 9,000시간마다 [설명서](https://example.com/a) 대로 바꿉니다 [1]."
+ROW = "| 보증 | 7년 [1] |"
+TWICE = "교체는 기사가 합니다."
+CONTENT = (
+    f"😀👍🏽 헤파 필터는 6개월마다 교체합니다 [1]. {NUMBER} 무엇이 더 궁금하신가요?\n\n"
+    f"- {TWICE}\n- 필터는 물로 씻지 않습니다 [1]\n- {TWICE}\n\n"
+    f"| 항목 | 값 |\n|---|---|\n{ROW}\n\n```python\nx = 9000\n```"
+)
+SOURCE = {
+    "slot": 1,
+    "document_id": "00000000-0000-4000-8000-000000000000",
+    "document_name": "설명서.md",
+    "chunk_id": "00000000-0000-4000-8000-000000000000_0",
+    "page": None,
+    "similarity": 0.9,
+    "content_preview": "헤파 필터는 6개월마다 교체합니다.",
+    "section": "",
+    "cited": True,
+    "boxes": [],
+}
+
+
+def second(sentence):
+    """The check of the second time that a sentence stands in the answer."""
+    start = CONTENT.rindex(sentence)
+    return checked(CONTENT, sentence, "unsupported", "overlap") | {
+        "start": start,
+        "end": start + len(sentence),
+    }
+
+
+CHECKS = [
+    checked(CONTENT, "😀👍🏽 헤파 필터는 6개월마다 교체합니다 [1].", "supported"),
+    checked(CONTENT, NUMBER, "unsupported", "number", "negation"),
+    checked(CONTENT, "무엇이 더 궁금하신가요?", "plain"),
+    checked(CONTENT, TWICE, "supported"),
+    checked(CONTENT, "필터는 물로 씻지 않습니다 [1]", "supported"),
+    second(TWICE),
+    checked(CONTENT, ROW, "unsupported", "a reason of a later version"),
+]
+
+
+def show(page, person, llm, **fields):
+    """An answer with these fields stored."""
+    llm.default = Stream(["."])
+    ask(page, "확인할 질문")
+    answer(page)
+    message = person.messages(chat_id(page))[-1]
+    store(person.product, message["id"], **fields)
+    page.reload()
+    return answer(page)
+
+
+@pytest.fixture
+def doubted(talk, talker, llm):
+    """An answer of which three sentences were not confirmed."""
+    return show(talk, talker, llm, content=CONTENT, sources=[SOURCE], grounding=CHECKS)
+
+
+def marked(found, number):
+    """The words that carry the mark of a sentence."""
+    return "".join(found.locator(f'.doubt[data-check="{number}"]').all_text_contents())
+
+
+def test_exactly_the_words_of_doubtful_sentences_are_marked(doubted):
+    numbers = doubted.locator(".doubt").evaluate_all("(all) => all.map((one) => one.dataset.check)")
+    assert set(numbers) == {"1", "5", "6"}
+    assert marked(doubted, 1) == "프리필터는 9,000시간마다 설명서 대로 바꿉니다"
+    assert marked(doubted, 6) == "보증7년"
+
+
+def test_of_a_sentence_that_stands_twice_the_right_one_is_marked(doubted):
+    items = doubted.locator(".prose li")
+    expect(items.nth(0).locator(".doubt")).to_have_count(0)
+    expect(items.nth(2).locator(".doubt")).to_have_count(1)
+
+
+def test_a_mark_adds_nothing_to_the_text_and_takes_no_marker_away(doubted):
+    assert "대로 바꿉니다 1. 무엇이" in " ".join(text_of(doubted).split())
+    expect(doubted.locator(".prose .cite")).to_have_count(4)
+
+
+def test_a_mark_says_why_when_pointed_at(talk, doubted):
+    doubted.locator('.doubt[data-check="1"]').last.hover()
+    card = talk.locator("#doubt-card")
+    expect(card).to_be_visible()
+    expect(card.locator(".hover-why")).to_have_count(2)
+    talk.mouse.move(5, 5)
+    expect(card).to_be_hidden()
+
+
+def test_a_mark_is_reached_read_and_left_with_the_keyboard(talk, doubted):
+    sign = doubted.locator('button.doubt-sign[data-check="1"]')
+    sign.focus()
+    card = talk.locator("#doubt-card")
+    expect(card).to_be_visible()
+    label = sign.get_attribute("aria-label")
+    for words in card.locator(".hover-why").all_text_contents():
+        assert words in label
+    talk.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    expect(sign).to_be_focused()
+
+
+def test_a_reason_that_the_page_does_not_know_still_gets_words(talk, doubted):
+    doubted.locator('.doubt-sign[data-check="6"]').focus()
+    assert len(talk.locator("#doubt-card .hover-why").inner_text()) > 10
+
+
+def test_the_summary_counts_claims_and_opens_the_sentences(talk, doubted):
+    line = doubted.locator(".msg-checks")
+    assert {"3", "6"} <= set(line.inner_text().replace("개", " ").split())
+    line.get_by_role("button").click()
+    rows = talk.locator("#panel .trace-checks li")
+    expect(rows).to_have_count(len(CHECKS))
+    expect(rows.first).to_be_in_viewport()
+    expect(talk.locator("#panel .check-unsupported")).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text("프리필터는 9,000시간마다 설명서 대로 바꿉니다.")
+
+
+def test_an_answer_that_is_confirmed_is_left_alone(talk, talker, llm):
+    content = "헤파 필터는 6개월마다 교체합니다 [1]."
+    checks = [checked(content, content, "supported")]
+    done = show(talk, talker, llm, content=content, sources=[SOURCE], grounding=checks)
+    expect(done.locator(".prose .cite")).to_have_count(1)
+    expect(done.locator(".msg-checks, .doubt, .doubt-sign")).to_have_count(0)
+
+
+def test_cited_sources_and_those_only_looked_at_stand_apart(talk, talker, llm):
+    other = SOURCE | {"slot": 2, "chunk_id": "x_1", "document_name": "공고.md", "cited": False}
+    done = show(talk, talker, llm, content="6개월입니다 [1].", sources=[other, SOURCE])
+    cards = done.locator(".source-card:visible")
+    expect(cards).to_have_count(1)
+    expect(cards).to_contain_text("설명서.md")
+    cards.click()
+    groups = talk.locator("#panel-sources .panel-group")
+    expect(groups).to_have_count(2)
+    expect(groups.nth(0).locator(".panel-tab[aria-current=true]")).to_have_text("1")
+    groups.nth(1).locator(".panel-tab").click()
+    expect(talk.locator("#panel .passage-head")).to_contain_text("공고.md")
+    expect(groups.nth(1).locator(".panel-tab[aria-current=true]")).to_have_text("2")
+
+
+def test_sources_of_which_none_is_cited_are_said_to_be_looked_at(talk, talker, llm):
+    done = show(talk, talker, llm, content="모릅니다.", sources=[SOURCE | {"cited": False}])
+    expect(done.locator(".cards-none")).to_be_visible()
+    expect(done.locator(".source-card")).to_be_visible()
