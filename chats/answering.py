@@ -58,9 +58,10 @@ async def answer_run(run_id: UUID) -> None:
     with structlog.contextvars.bound_contextvars(run_id=str(run_id)):
         writer = RunWriter(run_id)
         try:
-            await writer.open()
-            loaded = await in_database(questions.load, run_id)
-            await _answer(claim, loaded, writer)
+            with keeping.held(claim, writer) as lost:
+                await writer.open()
+                loaded = await in_database(questions.load, run_id)
+                await _answer(claim, loaded, writer, lost)
         except RunLost:
             logger.warning("run_lost")
         except asyncio.CancelledError:
@@ -70,20 +71,21 @@ async def answer_run(run_id: UUID) -> None:
             await writer.abandon()
 
 
-async def _answer(claim: Claim, loaded: Loaded, writer: RunWriter) -> None:
+async def _answer(
+    claim: Claim, loaded: Loaded, writer: RunWriter, lost: asyncio.Future[None]
+) -> None:
     draft = Draft()
     work = asyncio.create_task(_consume(loaded, writer, draft))
     async with stops.watch(claim.run_id) as stopped:
         stop = asyncio.create_task(stopped.wait())
-        with keeping.held(claim, writer) as lost:
-            try:
-                ends: list[asyncio.Future[Any]] = [work, stop, lost]
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                await _cancel(work, stop)
-            if lost.done():
-                lost.result()  # raises RunLost
-            await _close(claim, _outcome(draft, writer, stopped.is_set()), writer)
+        ends: list[asyncio.Future[Any]] = [work, stop, lost]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _cancel(work, stop)
+    if lost.done():
+        lost.result()  # raises RunLost
+    await _close(claim, _outcome(draft, writer, stopped.is_set()), writer)
 
 
 async def _consume(loaded: Loaded, writer: RunWriter, draft: Draft) -> None:

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import Context
+from functools import partial
 from itertools import count
 from weakref import WeakKeyDictionary
 
 import structlog
 from django.db import Error as DatabaseError
 
-from chats.calls import in_database
+from chats.calls import released
 from chats.errors import RunLost
 from chats.services import leases
 from chats.services.leases import Claim
@@ -47,6 +49,8 @@ class Keeper:
     def __init__(self) -> None:
         self.held: dict[Claim, Held] = {}
         self.turns = count()
+        # A thread of its own: leases end where they wait for everything else that is to be done.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
         # A context of its own: it serves all runs, not only the one that came first.
         self._task = asyncio.create_task(self._run(), context=Context())
 
@@ -60,7 +64,9 @@ class Keeper:
         """A database that is away is waited for."""
         texts = {one.claim: one.unsaved(turn) for one in held}
         try:
-            ours = await in_database(leases.renew, texts=texts)
+            ours = await asyncio.get_running_loop().run_in_executor(
+                self._thread, partial(released, leases.renew, texts=texts)
+            )
         except DatabaseError as error:
             logger.warning("leases_not_renewed", runs=len(held), error=str(error)[:200])
             return

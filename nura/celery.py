@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import Celery, signals
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+from kombu.transport.redis import QoS
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -24,6 +25,10 @@ app.autodiscover_tasks()
 warnings.filterwarnings("ignore", category=SecurityWarning)
 # Said on every lost connection; what is cut off is taken up by its lease, so nothing is cancelled.
 warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
+
+# Giving tasks back to a Redis that has just restarted ends the worker with an error. Nothing is
+# lost without: the sweepers find by their leases what nobody works on.
+QoS.restore_at_shutdown = False
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +61,11 @@ def _beating(sender: Any, **_: Any) -> None:
 @signals.worker_shutdown.connect
 def _end_the_loop(**_: Any) -> None:
     """Runs that are under way get the rest of their time; what then is left settles its end."""
+    from django.conf import settings
+
     from chats import loop
 
+    loop.leave(settings.SHUTDOWN_SECONDS)
     loop.close()
 
 
