@@ -6,7 +6,7 @@ import pytest
 
 from nura.embedded import session
 
-pytest_plugins = ["tests.servers.embeddings", "tests.servers.worker"]
+pytest_plugins = ["tests.servers.embeddings", "tests.servers.speech", "tests.servers.worker"]
 
 LIGHT = ("tests/rag/", "tests/documents/parsers/", "tests/e2e/")
 """Folders of tests that need no database: they alone start nothing."""

@@ -34,12 +34,9 @@ WITH_ID_IN_BODY = [(one, field) for one in ALL for field in one.id_fields]
 MAKING = {"POST /api/v1/auth/token", "POST /api/v1/categories", "POST /api/v1/documents"}
 """Routes that name no object at all."""
 
-# The OpenAI-compatible routes under `/v1` come with a schema of their own: add its operations to
-# ALL, and the forms of a model's name (`nura/<id>`) to FIELDS.
-
 
 @pytest.fixture(autouse=True)
-def _own_place(settings, tmp_path):
+def _own_place(settings, tmp_path, speech_server):
     settings.MEDIA_ROOT = tmp_path / "files"
     settings.DATA_DIR = tmp_path
     connections.sync().flushdb()
@@ -61,6 +58,13 @@ def world(owner):
     return strangers.make_world(owner)
 
 
+def each(operations):
+    """Parameters; what a view asks of the database in another thread must have been committed."""
+    committed = pytest.mark.django_db(transaction=True)
+    rows = [one if isinstance(one, tuple) else (one,) for one in operations]
+    return [pytest.param(*row, marks=committed if row[0].of_gateway else ()) for row in rows]
+
+
 def named(value):
     return str(value) if isinstance(value, strangers.Operation) else None
 
@@ -72,13 +76,13 @@ def test_every_route_is_of_a_known_kind():
     assert len(WITH_ID) >= 18
 
 
-@pytest.mark.parametrize("operation", WITH_ID, ids=named)
+@pytest.mark.parametrize("operation", each(WITH_ID), ids=named)
 def test_the_owner_is_served_where_a_stranger_is_not(operation, owner, world):
     response = call(client_of(owner), operation, world)
     assert response.status_code < 300 or response.json()["code"] == "document_not_processing"
 
 
-@pytest.mark.parametrize("operation", WITH_ID, ids=named)
+@pytest.mark.parametrize("operation", each(WITH_ID), ids=named)
 def test_a_stranger_gets_the_404_of_a_made_up_id_and_changes_nothing(operation, stranger, world):
     client = client_of(stranger)
     before = everything()
@@ -88,7 +92,7 @@ def test_a_stranger_gets_the_404_of_a_made_up_id_and_changes_nothing(operation, 
     assert said(foreign) == said(call(client, operation, strangers.made_up(world)))
 
 
-@pytest.mark.parametrize(("operation", "field"), WITH_ID_IN_BODY, ids=named)
+@pytest.mark.parametrize(("operation", "field"), each(WITH_ID_IN_BODY), ids=named)
 def test_a_foreign_id_in_a_body_is_a_made_up_one(operation, field, stranger, owner, world):
     client = client_of(stranger)
     own = strangers.make_world(stranger) if operation.has_id else world
@@ -101,7 +105,7 @@ def test_a_foreign_id_in_a_body_is_a_made_up_one(operation, field, stranger, own
     assert said(foreign) == said(call(client, operation, own, unknown))
 
 
-@pytest.mark.parametrize(("operation", "field"), WITH_ID_IN_BODY, ids=named)
+@pytest.mark.parametrize(("operation", "field"), each(WITH_ID_IN_BODY), ids=named)
 def test_one_foreign_id_among_own_ones_refuses_them_all(operation, field, stranger, world):
     if field != "document_ids":
         pytest.skip("names one object")
@@ -116,7 +120,7 @@ def test_one_foreign_id_among_own_ones_refuses_them_all(operation, field, strang
     }
 
 
-@pytest.mark.parametrize("operation", LISTS, ids=named)
+@pytest.mark.parametrize("operation", each(LISTS), ids=named)
 def test_a_list_holds_nothing_of_another_user(operation, stranger, world):
     client = client_of(stranger)
     for query in ("", f"?q={SECRET}", "?page_size=1000", "?status=COMPLETED"):
@@ -128,7 +132,7 @@ def test_a_list_holds_nothing_of_another_user(operation, stranger, world):
         assert response.json().get("count", 0) == 0
 
 
-@pytest.mark.parametrize("operation", ALL, ids=named)
+@pytest.mark.parametrize("operation", each(ALL), ids=named)
 def test_without_a_key_nothing_is_told_and_nothing_changes(operation, world):
     if operation.public:
         pytest.skip("open to everybody")
@@ -193,7 +197,7 @@ FIXED = {
 WRITING = [one for one in ALL if one.body and "file" not in one.body["properties"]]
 
 
-@pytest.mark.parametrize("operation", WRITING, ids=named)
+@pytest.mark.parametrize("operation", each(WRITING), ids=named)
 def test_fields_that_are_not_the_clients_are_ignored_or_refused(
     operation, owner, stranger, world, answers_worker
 ):

@@ -9,7 +9,6 @@ from rest_framework.test import APIClient
 from chats import connections
 from documents.models import Document
 from tests.servers.fixtures import _llm_server, llm_server  # noqa: F401
-from tests.servers.speech import speech_server  # noqa: F401
 
 
 @pytest.fixture(autouse=True)
