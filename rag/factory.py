@@ -22,6 +22,7 @@ from rag.history import note
 from rag.history.look_back import LookBack
 from rag.history.memory import MemoryHistory
 from rag.history.note import Noted
+from rag.llms import clients
 from rag.llms.light import Light
 from rag.llms.openai import OpenAILLM
 from rag.pipeline import Pipeline
@@ -90,10 +91,15 @@ class Engine:
         )
 
     def warm(self) -> None:
-        """Load analyser, vocabulary and embedder now. Raises `EmbedderFailed`."""
+        """Load analyser, vocabulary, embedder and the model's client now.
+
+        Raises `EmbedderFailed`.
+        """
         tokenize.terms("준비")
         tokens.counter(self.pipeline.general_answerer.name).count("준비")
         self.embedder.embed_query("ready")
+        if self.config.llm:
+            clients.warm()
 
     def index(
         self, chunks: Sequence[Chunk], title: str, on_progress: Callable[[int, int], None]

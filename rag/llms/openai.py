@@ -11,8 +11,7 @@ from typing import Any
 from rag import breaker
 from rag.config import Endpoint
 from rag.errors import LLMError, LLMRejected, LLMTimeout, LLMUnavailable
-from rag.llms import calls, retries
-from rag.llms.clients import Clients
+from rag.llms import calls, clients, retries
 from rag.llms.failures import translated
 from rag.llms.reply import Reply
 from rag.pieces import Piece
@@ -33,7 +32,6 @@ class OpenAILLM:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self.name = endpoint.model
-        self._clients = Clients(endpoint)
         self._dropped: frozenset[str] = frozenset()
 
     async def stream(
@@ -90,7 +88,7 @@ class OpenAILLM:
         request = self._request(turns, GenerationOptions(), tools=offered)
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                completion = await self._clients.get().chat.completions.create(**request)
+                completion = await clients.of(self._endpoint).chat.completions.create(**request)
             return calls.read(completion, self._endpoint.api_key)
         except LLMError:
             raise
@@ -106,7 +104,7 @@ class OpenAILLM:
         stream: Any = None
         try:
             async with asyncio.timeout(reply.patience):
-                stream = await self._clients.get().chat.completions.create(
+                stream = await clients.of(self._endpoint).chat.completions.create(
                     **self._request(
                         turns, options, stream=True, stream_options={"include_usage": True}
                     )

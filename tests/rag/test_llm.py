@@ -1,7 +1,6 @@
 """The chat-model adapter against a real HTTP server."""
 
 import asyncio
-import json
 import time
 
 import pytest
@@ -13,7 +12,7 @@ from rag.llms.failures import retry_after
 from rag.llms.openai import OpenAILLM
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Role
-from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream, event
+from tests.servers.llm import BreakOff, Failure, Hang, Stream
 
 TURNS = (HistoryMessage(Role.SYSTEM, "be kind"), HistoryMessage(Role.USER, "안녕"))
 OK = "안녕하세요. 숙박비 상한은 1박 90,000원입니다 [1]."
@@ -88,20 +87,6 @@ async def test_each_status_becomes_its_error_after_its_tries(
     assert len(llm_server.chats) == tries
     assert "sk-secret" not in str(caught.value)
     assert "html" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "This model's maximum context length is 8192 tokens. However, you sent 9001 tokens.",
-        "the request exceeds the available context size",
-        "Input is too long: prompt is too long for max_model_len",
-    ],
-)
-async def test_context_overflow_is_told_apart_in_its_forms(llm_server, message):
-    llm_server.script(Failure(400, {"object": "error", "message": message, "code": 400}))
-    with pytest.raises(errors.ContextOverflow):
-        await collect(llm(llm_server))
 
 
 async def test_a_busy_server_is_asked_again_after_the_pause_it_wants(llm_server):
@@ -199,50 +184,6 @@ async def test_a_refused_parameter_is_left_out(llm_server):
     llm_server.script(Failure(400, {"error": {"message": refusal}}), Stream(["됨"]))
     assert text_of(await collect(llm(llm_server))) == "됨"
     assert "max_completion_tokens" in llm_server.chats[1].json
-
-
-async def test_an_error_body_under_200_is_a_server_error(llm_server):
-    llm_server.default = Raw(
-        json.dumps({"error": {"message": "boom"}}).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    with pytest.raises(errors.LLMServerError):
-        await collect(llm(llm_server))
-
-
-async def test_null_choices_are_passed_over(llm_server):
-    body = b'data: {"choices": null}\n\ndata: {"choices": [{"index": 0, "delta": null}]}\n\n'
-    body += event("네") + event("", finish_reason="stop")
-    llm_server.script(Raw(body))
-    assert text_of(await collect(llm(llm_server))) == "네"
-
-
-@pytest.mark.parametrize("part", [0, 1, 7])
-@pytest.mark.parametrize(
-    ("name", "expected", "error"),
-    [
-        ("sse-ok", OK, None),
-        ("sse-no-done", OK, None),
-        ("sse-length", OK, None),
-        ("sse-reasoning-and-tools", OK, None),
-        ("sse-empty-answer", "", errors.LLMEmptyAnswer),
-        ("sse-cut-mid-stream", "안녕하세요. 숙박비 상한은 ", errors.LLMInterrupted),
-        ("sse-error-object-mid-stream", "안녕", errors.LLMServerError),
-        ("sse-malformed-json-chunk", "안녕하세요. 숙박비 ", errors.LLMInterrupted),
-    ],
-)
-async def test_hostile_bodies_end_as_they_should(
-    llm_server, shared_data, name, expected, error, part
-):
-    body = (shared_data / "bad-inputs" / "llm" / f"{name}.txt").read_bytes()
-    llm_server.script(Raw(body, part=part))
-    pieces = []
-    if error is None:
-        await collect(llm(llm_server), into=pieces)
-    else:
-        with pytest.raises(error):
-            await collect(llm(llm_server), into=pieces)
-    assert text_of(pieces) == expected
 
 
 def test_one_adapter_serves_several_event_loops(llm_server):
