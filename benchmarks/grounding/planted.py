@@ -11,6 +11,7 @@ from rag.generation.brief import Evidence
 
 SHOWN = 4
 """Passages of an answer."""
+ALL_BUT = 0.9
 _SPACE = UUID(int=5)
 
 
@@ -66,11 +67,15 @@ class _Made:
 
     def wrong_markers(self) -> Iterator[Case]:
         for kind, pool in (("marker_near", self.same), ("marker_far", self.far)):
-            pool = [other for other in pool if self.sentence not in other.text]
+            pool = [other for other in pool if not _says(other, self.sentence)]
             if pool:
                 yield self._case(kind, self.sentence, cited=pool[0])
-        shown = " ".join(item.text for item in (self.passage, *self.same[:2], *self.far))
-        unseen = [text for text in sentences_of(self.same[2:]) if text not in shown]
+        shown = (self.passage, *self.same[:2], *self.far)
+        unseen = [
+            text
+            for text in sentences_of(self.same[2:])
+            if not any(_says(item, text) for item in shown)
+        ]
         if unseen:
             yield self._case("invented", self.passage.chance("unseen").choice(unseen), wrong=True)
 
@@ -105,7 +110,11 @@ class _Made:
         self, kind: str, sentence: str, *, cited: Passage | None = None, wrong: bool = False
     ) -> Case:
         shown = [self.passage, *self.same[:2], *self.far]
-        shown = shown[:SHOWN] if cited is None or cited in shown[:SHOWN] else [*shown[: SHOWN - 1], cited]
+        shown = (
+            shown[:SHOWN]
+            if cited is None or cited in shown[:SHOWN]
+            else [*shown[: SHOWN - 1], cited]
+        )
         self.passage.chance(kind).shuffle(shown)
         slot = shown.index(cited or self.passage) + 1
         return Case(
@@ -114,8 +123,14 @@ class _Made:
             cited is None and not wrong,
             self.passage.blind,
             f"{sentence} [{slot}]",
-            tuple(_evidence(place, item) for place, item in enumerate(shown, 1)),
+            tuple(evidence(place, item) for place, item in enumerate(shown, 1)),
         )
+
+
+def _says(passage: Passage, sentence: str) -> bool:
+    """Whether a passage has nearly all words of a sentence: then its marker would not be wrong."""
+    words = set(sentence.split())
+    return len(words & set(passage.text.split())) >= ALL_BUT * len(words)
 
 
 def _is_name(asked: Asked) -> bool:
@@ -129,6 +144,7 @@ def _joined(pair: list[str], language: str) -> str:
     return f"{first.rstrip('. ')}, 그리고 {second}"
 
 
-def _evidence(slot: int, passage: Passage) -> Evidence:
+def evidence(slot: int, passage: Passage) -> Evidence:
+    """The passage as an answerer sees it."""
     name = uuid5(_SPACE, passage.key)
     return Evidence(slot, name, passage.topic, None, "", passage.text, 0.5)

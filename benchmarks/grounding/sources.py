@@ -14,7 +14,7 @@ from rag import sentences as prose
 SHORTEST, LONGEST = 150, 1800
 """Characters of a passage."""
 SENTENCE = (25, 260)
-_MESSY = re.compile(r"https?:|\]\(|\d\\?\.$|^\W*\w+\W*$")
+_MESSY = re.compile(r"https?:|\]\(|\d\\?\.(?:\s|$)|//|^\W*\w+\W*$")
 """Addresses, and numbers of lists that ended up in the sentence before."""
 
 
@@ -52,7 +52,10 @@ class Passage:
         return [
             text
             for text in prose.split(self.text)
-            if low <= len(text) <= high and text[-1:] in ".다" and text[0] not in "|`<{[" and not _MESSY.search(text)
+            if low <= len(text) <= high
+            and text[-1:] in ".다"
+            and text[0] not in "|`<{["
+            and not _MESSY.search(text)
         ]
 
     def chance(self, purpose: str) -> random.Random:
@@ -95,7 +98,9 @@ def _squad(name: str, language: str, path: str) -> Library:
     for article in json.loads((sets.DATA / path).read_text(encoding="utf-8"))["data"]:
         for paragraph in article["paragraphs"]:
             asked = tuple(
-                Asked(item["question"], item["answers"][0]["text"], item["answers"][0]["answer_start"])
+                Asked(
+                    item["question"], item["answers"][0]["text"], item["answers"][0]["answer_start"]
+                )
                 for item in paragraph["qas"]
             )
             library.add(Passage(article["title"].replace("_", " "), paragraph["context"], asked))
@@ -121,7 +126,9 @@ def _units(name: str, language: str) -> Library:
 def others(library: Library, passage: Passage, *, same: bool) -> list[Passage]:
     """Other passages of the same topic, or of other topics, in an order of chance."""
     found: Sequence[Passage] = library.topics[passage.topic] if same else library.passages
-    left = [other for other in found if other is not passage and (other.topic == passage.topic) is same]
+    left = [
+        other for other in found if other is not passage and (other.topic == passage.topic) is same
+    ]
     chance = passage.chance(f"others {same}")
     return chance.sample(left, min(len(left), 6))
 

@@ -17,8 +17,18 @@ _WORDS_KO = (
 _WORDS_EN = (
     *(("However, ", ""), ("Also, ", ""), ("In addition, ", ""), ("Therefore, ", "")),
     *((" approximately ", " about "), (" such as ", " like "), (" in order to ", " to ")),
-    *((" began ", " started "), (" also ", " "), (" is not ", " isn't "), (" as well as ", " and ")),
-    *((" because ", " since "), (" although ", " though "), (" which ", " that "), (" many ", " a lot of ")),
+    *(
+        (" began ", " started "),
+        (" also ", " "),
+        (" is not ", " isn't "),
+        (" as well as ", " and "),
+    ),
+    *(
+        (" because ", " since "),
+        (" although ", " though "),
+        (" which ", " that "),
+        (" many ", " a lot of "),
+    ),
 )
 _BRACKETS = re.compile(r"\s?\([^()]*\)")
 _CLAUSE = re.compile(r"^[^,]{4,60},\s+(?=\S.{25})")
@@ -53,9 +63,15 @@ def reordered(text: str, language: str, _: random.Random) -> Rewrite:
     """What led the sentence at its end; in Korean its first two parts the other way round."""
     if language == "en":
         match = _LEADING.match(text)
-        return f"{match[2][:1].upper()}{match[2][1:]} {match[1][:1].lower()}{match[1][1:]}." if match else None
+        return (
+            f"{match[2][:1].upper()}{match[2][1:]} {match[1][:1].lower()}{match[1][1:]}."
+            if match
+            else None
+        )
     words = text.split()
-    ends = [at for at, word in enumerate(words[:6]) if re.search(r"(?:은|는|에서|에|으로|이|가)$", word)]
+    ends = [
+        at for at, word in enumerate(words[:6]) if re.search(r"(?:은|는|에서|에|으로|이|가)$", word)
+    ]
     if len(ends) < 2 or len(words) < 6:
         return None
     first, second = ends[0] + 1, ends[1] + 1
@@ -70,7 +86,9 @@ def refigured(text: str, language: str, _: random.Random) -> Rewrite:
     new = re.sub(r"(?<![\d,.])(\d{1,2})만 ?(원|명)", r"\g<1>0,000\2", new)
     new = new.replace("퍼센트", "%").replace(" percent", "%")
     for word, digit in _COUNTS.items():
-        new = re.sub(rf"(?<![가-힣\w]){word}(?=\s?(?:가지|번|명|개|years|people|times|days))", digit, new)
+        new = re.sub(
+            rf"(?<![가-힣\w]){word}(?=\s?(?:가지|번|명|개|years|people|times|days))", digit, new
+        )
     return new if new != text else None
 
 
@@ -78,15 +96,22 @@ def answered(question: str, answer: str, language: str) -> Rewrite:
     """The question with its answer as one statement."""
     if language == "en":
         match = re.match(r"(Who|What) (was|is|did|are|were) (.{8,})\?$", question)
-        return f"{match[3][:1].upper()}{match[3][1:]} {match[2]} {answer}." if match and match[2] != "did" else None
-    match = re.match(r"(.{10,}(?:은|는))\s?(?:무엇인가|누구인가|어디인가|언제인가|몇\s?\S+인가|무엇|누구|어디|언제)?\??$", question)
+        return (
+            f"{match[3][:1].upper()}{match[3][1:]} {match[2]} {answer}."
+            if match and match[2] != "did"
+            else None
+        )
+    match = re.match(
+        r"(.{10,}(?:은|는))\s?(?:무엇인가|누구인가|어디인가|언제인가|몇\s?\S+인가|무엇|누구|어디|언제)?\??$",
+        question,
+    )
     return f"{match[1]} {answer}입니다." if match else None
 
 
 def polite(text: str) -> str:
     """한다 as 합니다."""
     match = _ENDED.search(text)
-    if not match:
+    if not match or text.rstrip(".").endswith("니다"):
         return text
     head, last = text[: match.start()], match[1]
     final = (ord(last) - ord("가")) % _FINALS

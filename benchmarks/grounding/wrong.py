@@ -6,23 +6,46 @@ import re
 Rewrite = str | None
 """None: the rule does not fit the sentence."""
 
-_FIGURE = re.compile(r"(?<![\d.,\w])\d{1,3}(?:,\d{3})+(?![\d.,])|(?<![\d.,A-Za-z-])\d{1,6}(?:\.\d)?(?![\d.,]*\d)")
+_FIGURE = re.compile(
+    r"(?<![\d.,\w])\d{1,3}(?:,\d{3})+(?![\d.,])|(?<![\d.,A-Za-z-])\d{1,6}(?:\.\d)?(?![\d.,]*\d)"
+)
 _DATE = re.compile(
     r"(?<!\d)(?P<year>1\d{3}|20\d\d)(?=년| |\.|,)|(?<!\d)(?P<month>\d{1,2})(?=월)|(?<=월 )(?P<day>\d{1,2})(?=일)"
     r"|\b(?P<name>January|February|March|April|June|July|August|September|October|November|December)\b"
 )
-_MONTHS = "January February March April June July August September October November December".split()
-_DENY_KO = (
-    (r"할 수 있다\.$", "할 수 없다."), (r"([가-힣]) 수 있다\.$", r"\1 수 없다."), (r"수 없다\.$", "수 있다."),
-    (r"하여야 한다\.$", "하지 아니하여도 된다."), (r"해야 한다\.$", "하지 않아도 된다."),
-    (r"지 아니한다\.$", None), (r"지 않는다\.$", None), (r"한다\.$", "하지 않는다."), (r"된다\.$", "되지 않는다."),
-    (r"하였다\.$", "하지 않았다."), (r"했다\.$", "하지 않았다."), (r"되었다\.$", "되지 않았다."), (r"됐다\.$", "되지 않았다."),
-    (r"있었다\.$", "없었다."), (r"있다\.$", "없다."), (r"없다\.$", "있다."), (r"입니다\.$", "이 아닙니다."),
-    (r"합니다\.$", "하지 않습니다."), (r"됩니다\.$", "되지 않습니다."), (r"있습니다\.$", "없습니다."),
-    (r"이다\.$", "이 아니다."), (r"이었다\.$", "이 아니었다."),
+_MONTHS = (
+    ["January", "February", "March", "April", "June", "July", "August", "September", "October", "November", "December"]
 )
-_AUXILIARY = re.compile(r"\b(is|are|was|were|can|could|will|would|should|must|may|has|had|did|does|do)\b(?! not|n't)")
-_DENIED_EN = re.compile(r"\b(is|are|was|were|can|could|will|would|should|must|may|has|had|did|does|do) not\b")
+_DENY_KO = (
+    (r"할 수 있다\.$", "할 수 없다."),
+    (r"([가-힣]) 수 있다\.$", r"\1 수 없다."),
+    (r"수 없다\.$", "수 있다."),
+    (r"하여야 한다\.$", "하지 아니하여도 된다."),
+    (r"해야 한다\.$", "하지 않아도 된다."),
+    (r"지 아니한다\.$", None),
+    (r"지 않는다\.$", None),
+    (r"한다\.$", "하지 않는다."),
+    (r"된다\.$", "되지 않는다."),
+    (r"하였다\.$", "하지 않았다."),
+    (r"했다\.$", "하지 않았다."),
+    (r"되었다\.$", "되지 않았다."),
+    (r"됐다\.$", "되지 않았다."),
+    (r"있었다\.$", "없었다."),
+    (r"있다\.$", "없다."),
+    (r"없다\.$", "있다."),
+    (r"입니다\.$", "이 아닙니다."),
+    (r"합니다\.$", "하지 않습니다."),
+    (r"됩니다\.$", "되지 않습니다."),
+    (r"있습니다\.$", "없습니다."),
+    (r"이다\.$", "이 아니다."),
+    (r"이었다\.$", "이 아니었다."),
+)
+_AUXILIARY = re.compile(
+    r"\b(is|are|was|were|can|could|will|would|should|must|may|has|had|did|does|do)\b(?! not|n't)"
+)
+_DENIED_EN = re.compile(
+    r"\b(is|are|was|were|can|could|will|would|should|must|may|has|had|did|does|do) not\b"
+)
 _LIMITS = (
     *(("이상", "이하"), ("이하", "이상"), ("초과", "미만"), ("미만", "초과"), ("이내", "이후")),
     *(("이전", "이후"), ("이후", "이전")),
@@ -51,7 +74,13 @@ def number(text: str, passage: str, chance: random.Random) -> Rewrite:
     value = float(match[0].replace(",", ""))
     for _ in range(20):
         other = _other(value, chance)
-        told = f"{other:,.1f}" if "." in match[0] else f"{int(other):,}" if "," in match[0] else f"{int(other)}"
+        told = (
+            f"{other:,.1f}"
+            if "." in match[0]
+            else f"{int(other):,}"
+            if "," in match[0]
+            else f"{int(other)}"
+        )
         if told != match[0] and told.replace(",", "") not in passage.replace(",", ""):
             return text[: match.start()] + told + text[match.end() :]
     return None
@@ -64,7 +93,10 @@ def swapped_number(text: str, passage: str, chance: random.Random) -> Rewrite:
         if _is_date(text, match) or not unit:
             continue
         pattern = _FIGURE.pattern + re.escape(unit[0])
-        others = {re.match(r"[\d,.]*\d", o[0])[0] for o in re.finditer(f"(?:{_FIGURE.pattern}){re.escape(unit[0])}", passage)}  # type: ignore[index]
+        others = {
+            re.match(r"[\d,.]*\d", o[0])[0]
+            for o in re.finditer(f"(?:{_FIGURE.pattern}){re.escape(unit[0])}", passage)
+        }  # type: ignore[index]
         del pattern
         others = {other for other in others if other not in text}
         if others:
@@ -106,7 +138,8 @@ def denied(text: str, language: str, chance: random.Random) -> Rewrite:
 def turned(text: str, language: str, chance: random.Random) -> Rewrite:
     """A limit, direction or quantity as its opposite."""
     pairs = [
-        (old, new) for old, new in (_TURNS if language == "ko" else _TURNS_EN)
+        (old, new)
+        for old, new in (_TURNS if language == "ko" else _TURNS_EN)
         if re.search(rf"\b{old}\b" if language == "en" else old, text)
     ]
     if not pairs or "불가능" in text:
@@ -118,7 +151,11 @@ def turned(text: str, language: str, chance: random.Random) -> Rewrite:
 def _is_date(text: str, match: re.Match[str]) -> bool:
     behind = text[match.end() : match.end() + 2].strip()
     year = len(match[0]) == 4 and match[0][:2] in ("15", "16", "17", "18", "19", "20")
-    return behind[:1] in ("년", "월") or year or (behind[:1] == "일" and "월" in text[max(0, match.start() - 3) : match.start()])
+    return (
+        behind[:1] in ("년", "월")
+        or year
+        or (behind[:1] == "일" and "월" in text[max(0, match.start() - 3) : match.start()])
+    )
 
 
 def _other(value: float, chance: random.Random) -> float:

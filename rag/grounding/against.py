@@ -1,16 +1,17 @@
 """What speaks against a claim: words, figures, dates, names and signs that its passages lack."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from rag.grounding import claims, dates, figures, names, polarity, swaps
 from rag.grounding.holding import Held
-from rag.grounding.index import Index, Unit, spread
+from rag.grounding.index import Index, Unit
+from rag.morphemes import Morpheme
 
-ENOUGH_NEAR, ENOUGH_WHOLE = 0.5, 0.6
+ENOUGH_NEAR, ENOUGH_WHOLE = 0.4, 0.45
 """Shares of a claim's words that must stand close together, and anywhere in its passages."""
-BETTER_ELSEWHERE = 0.25
+BETTER_ELSEWHERE = 0.2
 """How much more of a claim a passage that it does not cite may hold."""
 ALIKE = 0.5
 """Share of its words from which on a unit is taken to tell the same matter."""
@@ -28,21 +29,33 @@ class Read:
 
 def read(held: Sequence[Held]) -> dict[int, Read]:
     """The units that these claims are compared with, by their bits; all analysed together."""
-    units = {unit.bit: unit for item in held if item.alike >= ALIKE for unit in item.nearest}
+    units = {
+        unit.bit: unit
+        for item in held
+        if item.alike >= ALIKE
+        for unit in (*item.nearest, *item.rest)
+    }
     found = claims.analysed([unit.text for unit in units.values()])
     return {
-        bit: Read(claims.signs_of(unit.text, parts), swaps.read(unit.text, parts))
+        bit: Read(_signs(unit.text, parts), swaps.read(unit.text, parts))
         for (bit, unit), parts in zip(units.items(), found, strict=True)
     }
+
+
+def _signs(text: str, found: Sequence[Morpheme] | None) -> polarity.Signs:
+    signs = claims.signs_of(text, found)
+    return polarity.loosened(signs) if polarity.excepts(text) else signs
 
 
 def reasons(held: Held, index: Index, units: Mapping[int, Read]) -> Iterator[str]:
     """Why the passages do not bear out the claim, each kind of reason perhaps several times."""
     if not held.foreign and _too_little(held):
         yield "overlap"
-    near = [unit for unit in held.nearest if unit.bit in units]
+    near = [unit for unit in (*held.nearest, *held.rest) if unit.bit in units]
     yield from _figures(held, index, near)
     told = held.told
+    if any(day not in told for day in names.weekdays(held.claim.text)):
+        yield "date"
     if names.missing(held.claim.names, told):
         yield "name"
     read = [units[unit.bit] for unit in near]
@@ -68,33 +81,27 @@ def _figures(held: Held, index: Index, near: Sequence[Unit]) -> Iterator[str]:
     for date in held.claim.dates:
         if not dates.agrees(date, told, numbers) or _other_date(date, held, near):
             yield "date"
-    every = [figure for unit in units for figure in unit.figures]
+    every = [figure for passage in held.passages for figure in passage.figures]
+    every += [figure for unit in units for figure in unit.figures]
     close = [figure for unit in near for figure in unit.figures]
     for figure in held.claim.figures:
         same = figures.tells(figure, every)
-        if not same and not figures.tells(figure, parts):
+        if not (same or figure.loose or figures.tells(figure, parts)):
             yield "number"
         elif figures.opposed(figure, figures.tells(figure, close) or same):
             yield "negation"
-        elif near and _other_figure(figure, held, index, near):
+        elif near and _other_figure(figure, held, near):
             yield "number"
 
 
-def _other_figure(
-    figure: figures.Figure, held: Held, index: Index, near: Sequence[Unit]
-) -> bool:
-    """Whether the nearest unit has another figure of the kind, and neither it nor its neighbours
-    have this one.
-    """
-    unit = near[0]
-    around = index.within(spread(1 << unit.bit))
-    if not figure.dimension or any(
-        figures.tells(figure, other.figures) for other in (*around, *near)
-    ):
+def _other_figure(figure: figures.Figure, held: Held, near: Sequence[Unit]) -> bool:
+    """Whether the nearest unit has another figure of the kind, and none that is near has this."""
+    told = (near[0], *held.rest)
+    if not figure.dimension or any(figures.tells(figure, unit.figures) for unit in told):
         return False
     return any(
         other.dimension == figure.dimension and not figures.tells(other, held.claim.figures)
-        for other in unit.figures
+        for other in near[0].figures
     )
 
 
@@ -112,9 +119,10 @@ def _meet(date: dates.Date, other: dates.Date) -> bool:
 def _denied(held: Held, units: Sequence[Read]) -> bool:
     """Whether the nearest units have a word of the claim only the other way round."""
     mine = held.claim.signs
-    if polarity.turned(mine, polarity.joined([unit.signs for unit in units])):
+    its = polarity.joined([unit.signs for unit in units])
+    if polarity.turned(mine, its):
         return True
-    odd = (mine.denials - units[0].signs.denials) % 2
+    odd = (mine.denials - units[0].signs.denials) % 2 and mine.denials != its.denials
     return bool(odd) and _nearly_same(held.claim.words, units[0].words)
 
 

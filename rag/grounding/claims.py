@@ -55,7 +55,7 @@ class Claim:
         if self.found is None:
             runs = [run for word in self.text.split() for run in surface.hangul(word)]
             return {word: 1.0 for run in runs if len(word := particles.strip(run)) > 1}
-        kept = {}
+        kept: dict[str, float] = {}
         for item in self.found:
             verb = item.tag in _VERBS and item.form not in _EMPTY_VERBS
             if (item.tag in _NOUNS or verb) and surface.HANGUL.fullmatch(item.form):

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NAME = (
-    r"(?P<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
-    r"sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+    r"(?P<name>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|"
+    r"Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b\.?"
 )
 _YEAR, _MONTH, _DAY = (
     *(r"(?P<year>[12]\d{3})", r"(?P<month>1[0-2]|0?[1-9])"),
@@ -15,7 +15,7 @@ _YEAR, _MONTH, _DAY = (
 )
 _TH, _NO_DIGIT = r"(?:st|nd|rd|th)?", r"(?!\d)"
 _FORMS = tuple(
-    re.compile(rf"(?<![\w.]){form}", re.IGNORECASE)
+    re.compile(rf"(?<![\w.]){form}")
     for form in (
         rf"{_YEAR}\s?년\s?{_MONTH}\s?월\s?{_DAY}\s?일",
         rf"{_YEAR}\s?[.]\s?{_MONTH}\s?[.]\s?{_DAY}{_NO_DIGIT}\.?",
@@ -32,7 +32,9 @@ _FORMS = tuple(
         rf"{_YEAR}\s?년(?!\s?간)",
     )
 )
-_UNTIL = re.compile(r"\s?(?:[~∼–-]|에서|and|to|부터)\s?(?P<day>3[01]|[12]\d|0?[1-9])\s?(?:일|\b(?!\s?[월.:,%]))")
+_UNTIL = re.compile(
+    r"\s?(?:[~∼–-]|에서|and|to|부터)\s?(?P<day>3[01]|[12]\d|0?[1-9])\s?(?:일|\b(?!\s?[월.:,%]))"
+)
 _CENTURY = 100
 _PIVOT = 70
 """'69 is 2069, '70 is 1970."""

@@ -8,21 +8,32 @@ from rag.words import phrases
 
 _NUMBER = re.compile(r"(?<![\d.,])(?<![A-Za-z])(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{1,9})?")
 _SCALE = re.compile(
-    r"[ ]?(?P<ko>[십백천]?[만억]|조(?=\s?(?:원|달러|\d))|[천백](?=[\s원명개달만억여]|$))"
+    r"[ ]?여?(?P<ko>[십백천]?[만억]|조(?=\s?(?:원|달러|\d))|[천백](?=[\s원명개달만억여]|$))"
     r"|[ -](?P<en>hundred|thousand|million|billion|trillion)\b",
     re.IGNORECASE,
 )
 _SCALES = {
-    **{"십": 10.0, "백": 1e2, "천": 1e3, "만": 1e4, "억": 1e8, "조": 1e12, "hundred": 1e2},
-    **{"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12},
+    "십": 10.0, "백": 1e2, "천": 1e3, "만": 1e4, "억": 1e8, "조": 1e12, "hundred": 1e2,
+    "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12,
 }
 _SPELT_KO = re.compile(
-    r"(?<![가-힣])(?P<native>두|세|네|다섯|여섯|일곱|여덟|아홉|열|스무)\s?"
+    r"(?<![가-힣])(?P<native>한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|스무)\s?"
     r"(?=가지|번|명|개|차례|달|시간|살|곳|대|사람|배|단계|종류)"
     r"|(?<![가-힣\d.,])(?P<sino>[일이삼사오육칠팔구십백천만억조]{2,16})(?=\s?원)"
 )
 _NATIVE = {
-    **{"두": 2, "세": 3, "네": 4, "다섯": 5, "여섯": 6, "일곱": 7, "여덟": 8, "아홉": 9, "열": 10},
+
+        "한": 1,
+        "두": 2,
+        "세": 3,
+        "네": 4,
+        "다섯": 5,
+        "여섯": 6,
+        "일곱": 7,
+        "여덟": 8,
+        "아홉": 9,
+        "열": 10
+    ,
     "스무": 20,
 }
 _SINO = "영일이삼사오육칠팔구"
@@ -32,19 +43,21 @@ _SPELT_EN = re.compile(
     re.IGNORECASE,
 )
 _ENGLISH = {
-    **{"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9},
-    **{"ten": 10, "eleven": 11, "twelve": 12, "twenty": 20, "thirty": 30, "forty": 40},
-    **{"fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90},
+    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "eleven": 11, "twelve": 12, "twenty": 20, "thirty": 30, "forty": 40,
+    "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
 }
-_VAGUE = re.compile(r"(?:약|대략|거의|around|about|nearly|almost|roughly|approximately|some)\s?$", re.IGNORECASE)
+_VAGUE = re.compile(
+    r"(?:약|대략|거의|around|about|nearly|almost|roughly|approximately|some)\s?$", re.IGNORECASE
+)
 _VAGUE_BEHIND = re.compile(r"\s?(?:여|가량|정도|쯤|남짓)")
 _CLOSE = 0.05
 """How far a figure that calls itself vague may be off."""
 _EXACT = 1e-9
 _AROUND = 18
 _OPPOSED = {
-    **{"ge": "gt le lt down", "gt": "ge le lt down", "le": "ge gt lt up", "lt": "ge gt le up"},
-    **{"up": "le lt down", "down": "ge gt up after", "after": "before down", "before": "after"},
+    "ge": "gt le lt down", "gt": "ge le lt down", "le": "ge gt lt up", "lt": "ge gt le up",
+    "up": "le lt down", "down": "ge gt up after", "after": "before down", "before": "after",
 }
 
 
@@ -52,6 +65,7 @@ class Figure(NamedTuple):
     """A number in the base of its dimension; "" where no known unit follows.
 
     `raw` is the number as told, `bound` the kind of limit ("ge", "lt", ...), `places` its decimals.
+    A `loose` one ("한 번") may be meant as none.
     """
 
     value: float
@@ -60,6 +74,7 @@ class Figure(NamedTuple):
     bound: str = ""
     vague: bool = False
     places: int = 0
+    loose: bool = False
 
 
 class _Part(NamedTuple):
@@ -68,6 +83,7 @@ class _Part(NamedTuple):
     value: float
     scale: float
     places: int
+    loose: bool = False
 
 
 def read(text: str) -> list[Figure]:
@@ -106,7 +122,7 @@ def _parts(text: str) -> Iterator[_Part]:
         yield _Part(match.start(), end, float(number) * scale, scale, places)
     for match in _SPELT_KO.finditer(text):
         value = float(_NATIVE[match["native"]]) if match["native"] else _sino(match["sino"])
-        yield _Part(match.start(), match.end(), value, 1, 0)
+        yield _Part(match.start(), match.end(), value, 1, 0, match["native"] == "한")
     for match in _SPELT_EN.finditer(text):
         scale, end = _scale(text, match.end())
         yield _Part(match.start(), end, _ENGLISH[match[0].lower()] * scale, scale, 0)
@@ -150,7 +166,7 @@ def _figure(text: str, part: _Part) -> Figure:
         dimension = {"$": "달러", "₩": "원", "€": "유로"}[before[-1]]
     vague = bool(loose or _VAGUE.search(before) or _VAGUE_BEHIND.match(text, end))
     bound = _bound(before, text[end : end + _AROUND])
-    return Figure(part.value * factor, dimension, part.value, bound, vague, part.places)
+    return Figure(part.value * factor, dimension, part.value, bound, vague, part.places, part.loose)
 
 
 def _bound(before: str, behind: str) -> str:
@@ -192,11 +208,16 @@ def _bounds() -> dict[str, str]:
 def _any(names: Iterable[str]) -> str:
     """Any of the names, the longest first; a Latin one ends with its word."""
     ordered = sorted(names, key=len, reverse=True)
-    return "|".join(re.escape(name) + (r"\b" if name.isascii() and name[-1].isalnum() else "") for name in ordered)
+    return "|".join(
+        re.escape(name) + (r"\b" if name.isascii() and name[-1].isalnum() else "")
+        for name in ordered
+    )
 
 
 _FACTORS = _units()
 _BOUNDS = _bounds()
 _UNIT = re.compile(rf"[ -]?({_any(_FACTORS)})(?!의\s?\d)", re.IGNORECASE)
-_BOUND_BEHIND = re.compile(rf"\s?(?:[을를]\s)?({_any(n for n in _BOUNDS if not n.isascii())})", re.IGNORECASE)
+_BOUND_BEHIND = re.compile(
+    rf"\s?(?:[을를]\s)?({_any(n for n in _BOUNDS if not n.isascii())})", re.IGNORECASE
+)
 _BOUND_BEFORE = re.compile(rf"\b({_any(_BOUNDS)})\s?(?:of )?(?:\w{{1,6}} )?[$₩€]?$", re.IGNORECASE)

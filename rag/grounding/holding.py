@@ -11,7 +11,7 @@ NEAREST = 3
 """Units that a claim is compared with word by word."""
 NEARLY = 0.85
 """Share of the best unit's score from which on others count as near."""
-PART, MOST_OF_REST = 0.2, 0.5
+PART, MOST_OF_REST = 0.1, 0.5
 """Where the best unit lacks this share of a claim, the one that holds most of that counts, too."""
 
 
@@ -20,7 +20,8 @@ class Held:
     """`whole`, `near`, `elsewhere` and `alike` are shares 0..1 of the weight of its words.
 
     What its passages hold anywhere, what a unit of them holds with its neighbours, the same of
-    passages that it does not cite, and what a unit holds alone. `nearest` are units, best first.
+    passages that it does not cite, and what a unit holds alone. `nearest` are units, best first;
+    `rest` is the one, if any, that holds most of what the best lacks.
     """
 
     claim: Claim
@@ -32,6 +33,7 @@ class Held:
     elsewhere: float
     alike: float
     nearest: tuple[Unit, ...]
+    rest: tuple[Unit, ...]
 
     @property
     def foreign(self) -> bool:
@@ -53,6 +55,7 @@ def hold(claim: Claim, index: Index) -> Held:
     within = sum(item.bits for item in passages)
     terms = tuple(claim.terms(index))
     alone = scores(terms, within, near=False)
+    near = _nearest(alone)
     return Held(
         claim=claim,
         passages=passages,
@@ -62,23 +65,27 @@ def hold(claim: Claim, index: Index) -> Held:
         near=_best(terms, within),
         elsewhere=_best(terms, sum(item.bits for item in index.passages) & ~within),
         alike=max(alone.values(), default=0.0),
-        nearest=tuple(index.units[bit] for bit in _nearest(alone, terms, within)),
+        nearest=tuple(index.units[bit] for bit in near),
+        rest=tuple(index.units[bit] for bit in _rest(near, alone, terms, within)),
     )
 
 
-def _nearest(alone: Mapping[int, float], terms: Sequence[Term], within: int) -> list[int]:
-    """The bits of the best unit, of those as good, and of the one that holds most of the rest."""
-    if not alone:
+def _nearest(alone: Mapping[int, float]) -> list[int]:
+    """The bits of the best unit and of those about as good."""
+    ordered = sorted(alone, key=lambda bit: (-alone[bit], bit))[:NEAREST]
+    return [bit for bit in ordered if alone[bit] >= NEARLY * alone[ordered[0]]]
+
+
+def _rest(
+    near: Sequence[int], alone: Mapping[int, float], terms: Sequence[Term], within: int
+) -> list[int]:
+    """The bit of the unit that holds most of what the best one lacks, if that is much."""
+    if not near or 1 - alone[near[0]] < PART:
         return []
-    ordered = sorted(alone, key=lambda bit: (-alone[bit], bit))
-    best = ordered[0]
-    near = [bit for bit in ordered[:NEAREST] if alone[bit] >= NEARLY * alone[best]]
-    rest = [term for term in terms if not term.bits >> best & 1]
-    if 1 - alone[best] >= PART and (others := scores(rest, within, near=False)):
-        second = max(others, key=lambda bit: (others[bit], -bit))
-        if others[second] >= MOST_OF_REST and second not in near:
-            near.append(second)
-    return near
+    left = [term for term in terms if not term.bits >> near[0] & 1]
+    others = scores(left, within, near=False)
+    best = max(others, key=lambda bit: (others[bit], -bit), default=-1)
+    return [best] if best >= 0 and others[best] >= MOST_OF_REST else []
 
 
 def _best(terms: Sequence[Term], within: int) -> float:

@@ -15,7 +15,7 @@ LONGEST_EVIDENCE = 60_000
 PREFIX, LONG = 5, 6
 """Latin words that share this beginning and are this long are taken for forms of one word."""
 PREFIX_WORTH = 0.8
-NOWHERE = 2
+NOWHERE = 4
 """In how many units a word that stands in none is taken to stand, for its weight."""
 
 
@@ -38,6 +38,8 @@ class Passage:
     bits: int
     about: str
     bare: str
+    figures: tuple[figures.Figure, ...]
+    """Those of its document's name and section: "제11조"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +92,20 @@ class Index:
         """Take in a passage: its units under its own name and heading."""
         first = max(self.units, default=-2) + 2
         bit, heading = first, ""
-        for bit, span in enumerate(split(text), first):
+        for bit, span in enumerate(split(text, wrapped=True), first):
             heading = span.text if span.form is Form.TITLE else heading
             self._read(span.text, bit, heading)
         bits = (2 << bit) - (1 << first)
         about = tokenize.normalise(f"{item.document_name} {item.section}")
         self._note(about, bits)
         self.passages.append(
-            Passage(item.slot, bits, names.bare(about), names.bare(f"{about} {text}"))
+            Passage(
+                item.slot,
+                bits,
+                names.bare(about),
+                names.bare(f"{about} {text}"),
+                tuple(figures.read(about)),
+            )
         )
 
     def within(self, bits: int) -> list[Unit]:

@@ -1,11 +1,38 @@
 """Markers against the evidence: `[n]` without a source never reaches the reader."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-_OPEN = re.compile(r"[ \t]*(?:\[[\d,\s]{0,16})?\Z|`+\Z")
-_TOKEN = re.compile(r"(?P<ticks>`+)|(?P<space>[ \t]*)\[(?P<numbers>\d{1,4}(?:\s*,\s*\d{1,4})*)\]")
+LONGEST_CODE = 400
+"""Characters within which code between backticks must end; else its first one stands for itself."""
+LONGEST_RANGE = 50
+"""Slots that "[1-9]" may stand for."""
+
+_GAP = r"[ \t\u200b-\u200d\u2060\ufeff]{0,3}"
+_WORDS = "출처|문서|자료|발췌문|발췌|근거|source|document|doc|excerpt|reference|ref|citation"
+_LABEL = rf"(?:(?:{_WORDS}){_GAP}[:#]?{_GAP}|\^|#)?"
+_JOINT = rf"{_GAP}(?:[,;/·、，~∼–—-]|and|및)?{_GAP}"
+_NUMBERS = rf"\d{{1,4}}(?:{_JOINT}\d{{1,4}}){{0,11}}"
+_NOTE = r"(?:†[^\]】\n]{0,30})?"
+_MARKER = re.compile(
+    rf"(?P<space>[ \t]*)(?P<two>\\?[\[【［〔](?=\\?[\[【［〔]))?\\?[\[【［〔]{_GAP}{_LABEL}{_GAP}(?P<numbers>{_NUMBERS}){_GAP}{_NOTE}"
+    r"\\?[\]】］〕](?(two)\\?[\]】］〕])",
+    re.IGNORECASE,
+)
+_LETTERS = r"[\d\s\u200b-\u200d\u2060\ufeff,;/·、，~∼–—^#:a-z가-힣-]{0,64}"
+_BEGUN = re.compile(
+    rf"[ \t]*(?:\\?[\[【［〔]?){{1,2}}(?:(?<=[\[【［〔]){_LETTERS}(?:†[^\]】\n]{{0,30}})?\\?)?\Z"
+    rf"|[ \t]*(?:\\?[\[【［〔]){{2}}{_LETTERS}(?:†[^\]】\n]{{0,30}})?\\?[\]】］〕]\\?\Z",
+    re.IGNORECASE,
+)
+_OPEN_BRACKET = re.compile(rf"[\[【［〔]{_LETTERS}\Z", re.IGNORECASE)
+_PART = re.compile(r"(\d+)(?:\s*[~∼–—-]\s*(\d+))?")
+_PLAIN = re.compile(r"[^\s\[【［〔\\`]+|\n|[\[【［〔\\]|[ \t]+|\s")
+_TICKS = re.compile(r"`+")
+_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`\n]*\n)|~{3,}(?=[^\n]*\n))[^\n]*\n")
+_FENCE_BEGUN = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|`{3,}[^`\n]{0,200}|~{3,}[^\n]{0,200})\Z")
+_REMEMBERED = 80
 
 
 @dataclass(slots=True)
@@ -14,62 +41,123 @@ class MarkerFilter:
 
     `cited` grows with valid markers.
 
-    Code (between backticks) passes as it is; "[1, 2]" becomes "[1][2]".
+    Code (between backticks) passes as it is. "[1, 2]", "[1-2]", "【1】【2】", "[^1][^2]" and the like
+    become "[1][2]". A marker never becomes a link: a blank comes before the address behind it.
+    However the text is cut into pieces, what comes out is the same.
     """
 
     slots: Collection[int]
     cited: set[int] = field(default_factory=set)
     _held: str = ""
     _fence: str = ""
-    _before: str = ""
+    _before: str = "\n"
+    _marked: bool = False
+    """Whether a marker of ours was the last thing to come out."""
 
     def feed(self, text: str) -> str:
         """What of the text so far may go out; the start of a possible marker waits for more."""
         self._held += text
-        found = _OPEN.search(self._held)
-        cut = found.start() if found else len(self._held)
-        ready, self._held = self._held[:cut], self._held[cut:]
-        return self._clean(ready)
+        return "".join(self._ready(final=False))
 
     def flush(self) -> str:
         """The rest, at the end of the stream."""
-        ready, self._held = self._held, ""
-        return self._clean(ready)
+        return "".join(self._ready(final=True))
 
-    def _clean(self, text: str) -> str:
-        out: list[str] = []
-        position = 0
-        for match in _TOKEN.finditer(text):
-            self._keep(text[position : match.start()], out)
-            self._keep(self._ticks(match) if match["ticks"] else self._marker(match), out)
-            position = match.end()
-        self._keep(text[position:], out)
-        return "".join(out)
+    def _ready(self, *, final: bool) -> Iterator[str]:
+        text, position = self._held, 0
+        while position < len(text):
+            taken = self._take(text, position, final=final)
+            if taken is None:
+                break
+            position, out = taken
+            if out:
+                self._before = (self._before + out)[-_REMEMBERED:]
+                yield out
+        self._held = text[position:]
 
-    def _keep(self, text: str, out: list[str]) -> None:
-        if text:
-            out.append(text)
-            self._before = text[-1]
+    def _take(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
+        """The end of the next stretch and what comes out for it; None where more must come."""
+        if self._fence:
+            return self._in_fence(text, position, final=final)
+        if self._before.endswith("\n"):
+            if match := _FENCE.match(text, position):
+                self._fence = match[2]
+                return match.end(), match[0]
+            if not final and _FENCE_BEGUN.match(text, position):
+                return None
+        if text[position] == "`":
+            return self._code(text, position, final=final)
+        if not final and _BEGUN.match(text, position):
+            return None
+        if match := _MARKER.match(text, position):
+            return match.end(), self._marker(match)
+        return self._plain(text, position)
 
-    def _ticks(self, match: re.Match[str]) -> str:
-        ticks = match["ticks"]
-        if not self._fence:
-            self._fence = ticks
-        elif ticks == self._fence or (len(self._fence) >= 3 and len(ticks) >= len(self._fence)):
-            self._fence = ""
-        return ticks
+    def _plain(self, text: str, position: int) -> tuple[int, str]:
+        match = _PLAIN.match(text, position)
+        out = match[0] if match else text[position]
+        end = position + len(out)
+        if self._marked and out[0] in "(:[":
+            out = f" {out}"
+        self._marked = False
+        return end, out
+
+    def _in_fence(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
+        """Lines as they are, up to the one that closes the fence."""
+        end = text.find("\n", position) + 1
+        line = text[position : end or len(text)]
+        mark = line.strip()
+        if self._before.endswith("\n") and not mark.strip(self._fence[0]):
+            if not end and not final:
+                return None  # it may be the closing line
+            if len(mark) >= len(self._fence):
+                self._fence = ""
+        self._marked = False
+        return position + len(line), line
+
+    def _code(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
+        """Code up to as many backticks as it began with; without them they stand for themselves."""
+        ticks = _TICKS.match(text, position)
+        opened = ticks.end() if ticks else position + 1
+        if opened == len(text) and not final:
+            return None
+        line = text.find("\n", opened)
+        limit = min(opened + LONGEST_CODE, line if line >= 0 else len(text))
+        for match in _TICKS.finditer(text, opened, limit):
+            if match.end() == len(text) and not final:
+                return None
+            if len(match[0]) == opened - position:
+                self._marked = False
+                return match.end(), text[position : match.end()]
+        if limit == len(text) and not final:
+            return None
+        self._marked = False
+        return opened, text[position:opened]
 
     def _marker(self, match: re.Match[str]) -> str:
-        if self._fence or self._is_subscript(match):
+        numbers = list(_numbers(match["numbers"]))
+        if self._is_subscript(match, numbers):
             return match[0]
-        numbers = [int(number) for number in match["numbers"].split(",")]
-        known = [number for number in numbers if number in self.slots]
+        known = [number for number in dict.fromkeys(numbers) if number in self.slots]
         self.cited.update(known)
-        return match["space"] + "".join(f"[{number}]" for number in known) if known else ""
+        if known:
+            self._marked = True
+            return match["space"] + "".join(f"[{number}]" for number in known)
+        # dropped inside other brackets, what is left of these could read as a marker
+        return f"({match['numbers']})" if _OPEN_BRACKET.search(self._before) else ""
 
-    def _is_subscript(self, match: re.Match[str]) -> bool:
+    def _is_subscript(self, match: re.Match[str], numbers: list[int]) -> bool:
         """`items[0]` outside code: no slot is ever 0, so it is no marker."""
-        attached = not match["space"] and (
-            self._before.isascii() and (self._before.isalnum() or self._before in "_)]")
-        )
-        return attached and match["numbers"] == "0"
+        before = self._before[-1]
+        attached = not match["space"] and before.isascii() and (before.isalnum() or before in "_)]")
+        return attached and numbers == [0]
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """The numbers of a marker, ranges written out."""
+    for match in _PART.finditer(text):
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first <= last <= first + LONGEST_RANGE:
+            yield from range(first, last + 1)
+        else:
+            yield from (first, last)

@@ -21,6 +21,9 @@ _CALENDAR = frozenset(
         *("friday", "saturday", "sunday", "jan", "feb", "aug", "sept", "sep", "oct", "nov", "dec"),
     )
 )
+_WEEKDAY = re.compile(
+    r"[월화수목금토일]요일|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day", re.IGNORECASE
+)
 _STOP = words("stop.en")
 _LONG_ENOUGH, _PREFIX = 6, 5
 
@@ -41,6 +44,11 @@ def read(text: str, found: Sequence[Morpheme] | None) -> list[str]:
     else:
         names += _capitalised(text)
     return [name for name in dict.fromkeys(names) if bare(name)]
+
+
+def weekdays(text: str) -> set[str]:
+    """The days of the week in a text, as `bare` writes them."""
+    return {match[0].lower() for match in _WEEKDAY.finditer(text)}
 
 
 def missing(names: Sequence[str], told: str) -> list[str]:

@@ -12,9 +12,13 @@ from rag.words import phrases, words
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Words, or pairs of opposites, each with the signs it has in a sentence; and its denials."""
+    """The signs that words have in a sentence, and pairs of opposites; and its denials.
+
+    Of a pair, named by its words, the sign is that of the first.
+    """
 
     words: Mapping[str, frozenset[bool]]
+    pairs: Mapping[str, frozenset[bool]]
     denials: int = 0
 
 
@@ -23,6 +27,7 @@ _EMPTY = words("empty_verbs.ko")
 _NEGATORS = words("negators.en")
 _STOP = words("stop.en")
 _WORD = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)?|[.,;:!?()]")
+_EXCEPTION = re.compile(r"\b(?:except|unless|other than)\b|제외하|외에는")
 _REACH = 4
 """Words behind an English "not" in which the denied one stands."""
 _DENYING = frozenset(("않", "못하", "말", "아니하"))
@@ -44,14 +49,14 @@ def korean(found: Sequence[Morpheme]) -> Signs:
         elif _denies(item, found[place - 1] if place else None):
             _deny(signs)
             denials += 1
-        elif word := _content(item):
+        elif (word := _content(item)) and not _can(item, found[place - 1] if place else None):
             acts = item.tag in ("VV", "VA")
             signs.append((word, not (prefixed or (coming and acts))))
             prefixed, coming = False, coming and not acts
         elif item.tag in ("XSV", "XSA") and coming:
             _deny(signs)
             coming = False
-    return Signs(_collected(signs, "ko"), denials)
+    return _collected(signs, denials, "ko")
 
 
 def english(text: str) -> Signs:
@@ -69,22 +74,48 @@ def english(text: str) -> Signs:
             reach = 0
         else:
             reach = max(0, reach - 1)
-    return Signs(_collected(signs, "en"), denials)
+    return _collected(signs, denials, "en")
 
 
-def turned(mine: Signs, its: Signs) -> set[str]:
-    """The words of both sentences that have a sign in mine which they have not in the other."""
-    other = its.words
-    return {word for word, found in mine.words.items() if word in other and found - other[word]}
+def turned(mine: Signs, its: Signs) -> bool:
+    """Whether a word has a sign in mine which it has not in the other; if not it, its opposite."""
+    if any(found - its.words.get(word, found) for word, found in mine.words.items()):
+        return True
+    return any(
+        found - its.pairs.get(pair, found)
+        for pair, found in mine.pairs.items()
+        if its.words.keys().isdisjoint(
+            mine.words.keys() & {stems.stem(word) for word in pair.split()}
+        )
+    )
+
+
+def loosened(signs: Signs) -> Signs:
+    """The same where every word may stand either way: an exception turns part of a sentence."""
+    both = frozenset((True, False))
+    return Signs(dict.fromkeys(signs.words, both), dict.fromkeys(signs.pairs, both), signs.denials)
+
+
+def excepts(text: str) -> bool:
+    """Whether a sentence makes an exception."""
+    return bool(_EXCEPTION.search(text))
 
 
 def joined(several: Sequence[Signs]) -> Signs:
     """What several sentences say together."""
-    words: dict[str, frozenset[bool]] = {}
+    return Signs(
+        _union([signs.words for signs in several]),
+        _union([signs.pairs for signs in several]),
+        sum(signs.denials for signs in several),
+    )
+
+
+def _union(several: Iterable[Mapping[str, frozenset[bool]]]) -> dict[str, frozenset[bool]]:
+    together: dict[str, frozenset[bool]] = {}
     for signs in several:
-        for word, found in signs.words.items():
-            words[word] = words.get(word, frozenset()) | found
-    return Signs(words, sum(signs.denials for signs in several))
+        for word, found in signs.items():
+            together[word] = together.get(word, frozenset()) | found
+    return together
 
 
 def _denies(item: Morpheme, before: Morpheme | None) -> bool:
@@ -94,6 +125,11 @@ def _denies(item: Morpheme, before: Morpheme | None) -> bool:
     if item.form in ("아니", *_SHORT):
         return item.form in _SHORT or (before is not None and before.form == "지")
     return item.tag == "VA" and item.form == "없" and before is not None and before.form == "수"
+
+
+def _can(item: Morpheme, before: Morpheme | None) -> bool:
+    """있 behind 수: it affirms what stands before."""
+    return item.form == "있" and before is not None and before.form == "수"
 
 
 def _deny(signs: list[tuple[str, bool]]) -> None:
@@ -111,16 +147,14 @@ def _content(item: Morpheme) -> str:
     return item.form if item.tag in ("MAG", "MM") and item.form in _pairs("ko") else ""
 
 
-def _collected(signs: Iterable[tuple[str, bool]], language: str) -> Signs:
-    found: dict[str, set[bool]] = {}
+def _collected(signs: Iterable[tuple[str, bool]], denials: int, language: str) -> Signs:
+    plain: list[dict[str, frozenset[bool]]] = []
+    paired: list[dict[str, frozenset[bool]]] = []
     for word, sign in signs:
-        name, side = _pairs(language).get(word) or (_plain(word, language), True)
-        found.setdefault(name, set()).add(sign is side)
-    return {name: frozenset(both) for name, both in found.items()}
-
-
-def _plain(word: str, language: str) -> str:
-    return stems.stem(word) if language == "en" else word
+        plain.append({stems.stem(word): frozenset([sign])})
+        if pair := _pairs(language).get(word):
+            paired.append({pair[0]: frozenset([sign is pair[1]])})
+    return Signs(_union(plain), _union(paired), denials)
 
 
 @functools.cache
@@ -129,7 +163,7 @@ def _pairs(language: str) -> Mapping[str, tuple[str, bool]]:
     found: dict[str, tuple[str, bool]] = {}
     for line in phrases(f"opposites.{language}"):
         left, _, right = (side.split() for side in line.partition(" | "))
-        name = f"{left[0]}/{right[0]}"
+        name = " ".join(left + right)
         for side, names in ((True, left), (False, right)):
             for word in names:
                 found.update((form, (name, side)) for form in _forms(word, language))

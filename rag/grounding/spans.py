@@ -8,10 +8,14 @@ from enum import Enum
 MARKER = re.compile(r"\[(\d{1,4})\]")
 _LINE = re.compile(r"[^\n]*\n?")
 _FENCE = re.compile(r"[ \t]*(```|~~~)")
-_HEADING = re.compile(r"[ \t]{0,3}#{1,6}\s|[ \t]*(?:\*\*|__)[^*_\n]{1,80}(?:\*\*|__)[ \t]*:?[ \t]*$")
+_HEADING = re.compile(
+    r"[ \t]{0,3}#{1,6}\s|[ \t]*(?:\*\*|__)[^*_\n]{1,80}(?:\*\*|__)[ \t]*:?[ \t]*$"
+)
 _RULE = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*$|[ \t]*(?:[*_=][ \t]*){3,}$")
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*(?:\[\d{1,4}\])*[ \t]*$")
-_BULLET = re.compile(r"[ \t>]*(?:[-*•·○●□■–▪▶][ \t]+|\(?(?:\d{1,3}|[가-하]|[a-z])[.)][ \t]+|[①-⑳][ \t]*)?")
+_BULLET = re.compile(
+    r"[ \t>]*(?:[-*•·○●□■–▪▶][ \t]+|\(?(?:\d{1,3}|[가-하]|[a-z])[.)][ \t]+|[①-⑳][ \t]*)?"
+)
 _MARKERS = r"(?:[ \t]*\[\d{1,4}\])*"
 _END = re.compile(
     rf"(?:[.!?。？！…]+[\"'”’」』)\]*_]{{0,4}}{_MARKERS}(?=\s|$)(?!\s+[a-z])"
@@ -51,13 +55,13 @@ class Span:
         return tuple(dict.fromkeys(int(number) for number in MARKER.findall(self.text)))
 
 
-def split(answer: str) -> list[Span]:
+def split(answer: str, *, wrapped: bool = False) -> list[Span]:
     """The sentences, list items, rows and titles, in order; a marker behind the full stop is in.
 
-    Rules between them are left out.
+    Rules between them are left out. A line ends a sentence unless the text is `wrapped`.
     """
     found: list[Span] = []
-    for start, end, form in _stretches(answer):
+    for start, end, form in _stretches(answer, wrapped=wrapped):
         cuts = _sentences(answer[:end], start) if form is Form.PROSE else [(start, end)]
         for first, last in cuts:
             _add(found, _trimmed(answer, first, last, form))
@@ -85,7 +89,7 @@ def _trimmed(answer: str, start: int, end: int, form: Form) -> Span | None:
     return Span(start, start + len(text), text, form) if text else None
 
 
-def _stretches(answer: str) -> Iterator[tuple[int, int, Form]]:
+def _stretches(answer: str, *, wrapped: bool) -> Iterator[tuple[int, int, Form]]:
     """Blocks of one form: paragraphs, items, rows, titles and code."""
     begun, fence = -1, ""
     lines = [(line.start(), line.end(), line[0].rstrip("\n")) for line in _LINE.finditer(answer)]
@@ -100,7 +104,7 @@ def _stretches(answer: str) -> Iterator[tuple[int, int, Form]]:
             fence = "" if mark and mark[1] == fence else fence or (mark[1] if mark else "")
             continue
         form = _form(line, lines[place + 1][2] if place + 1 < len(lines) else "")
-        if begun >= 0 and (form is not Form.PROSE or _begins(line)):
+        if begun >= 0 and (form is not Form.PROSE or not wrapped or _begins(line)):
             yield begun, start, Form.PROSE
             begun = -1
         if form is not Form.PROSE and line.strip() and not _RULE.match(line):
@@ -141,7 +145,9 @@ def _sentences(answer: str, start: int) -> Iterator[tuple[int, int]]:
     yield begun, len(answer)
 
 
-_FOLLOWING = re.compile(r"\s*((?:[ \t]*\[\d{1,4}\])+)(?=\s*$|\s+(?![a-z은는이가을를의에와과도로])|[.,;])")
+_FOLLOWING = re.compile(
+    r"\s*((?:[ \t]*\[\d{1,4}\])+)(?=\s*$|\s+(?![a-z은는이가을를의에와과도로])|[.,;])"
+)
 
 
 def _behind(answer: str, position: int) -> int:

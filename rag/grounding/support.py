@@ -1,6 +1,6 @@
 """Each sentence of an answer against the passages that it cites."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,7 +12,7 @@ from rag.grounding.index import build
 LONGEST_ANSWER = 20_000
 """Characters of an answer that are looked at; what follows is not checked."""
 FEWEST = 2
-"""Words that a sentence without figures and names must have to claim something."""
+"""Words that a sentence without markers, figures and names must have to claim something."""
 
 
 class Verdict(StrEnum):
@@ -57,8 +57,10 @@ def check(answer: str, evidence: Sequence[Evidence]) -> tuple[Checked, ...]:
 def _claims(held: Held) -> bool:
     """Whether there is enough in a sentence to be checked."""
     claim = held.claim
-    told = bool(claim.figures or claim.dates or claim.names)
-    return told or (len(held.terms) >= FEWEST and not held.foreign)
+    if claim.figures or claim.dates or claim.names:
+        return True
+    fewest = 1 if claim.span.slots else FEWEST
+    return len(held.terms) >= fewest and not held.foreign
 
 
 def _checked(span: spans.Span, reasons: tuple[str, ...] | None) -> Checked:

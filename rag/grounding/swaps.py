@@ -11,8 +11,8 @@ from rag.morphemes import Morpheme
 
 LIKE = 0.6
 """Share of a sentence's words that must stand in the same order in the evidence."""
-LONGEST = 5
-"""Words that a name may have."""
+LONGEST, LONGEST_THERE = 5, 8
+"""Words that a name may have, and that may stand for it in the evidence."""
 MOST = 120
 """Words of a sentence that are compared."""
 _WORD = re.compile(r"\S+")
@@ -35,7 +35,7 @@ def read(text: str, found: Sequence[Morpheme] | None) -> list[Word]:
     acting = {item.start for item in found or () if item.tag in _ACTS}
     nouns = {item.start for item in found or () if item.tag in _NOUNS}
     hangul = bool(surface.HANGUL.search(text))
-    words = []
+    words: list[Word] = []
     for match in _WORD.finditer(text):
         bare = _EDGES.sub("", match[0])
         if bare and len(words) < MOST:
@@ -62,10 +62,18 @@ def swapped(mine: Sequence[Word], its: Sequence[Word], known: str) -> bool:
     for left, right in _gaps(mine, its, blocks):
         new = [word.key for word in left if word.names and len(word.key) > 1]
         lost = [word.key for word in right if word.names and len(word.key) > 1]
-        strange = [key for key in new if key not in told and key not in known]
-        if strange and any(key not in said for key in lost):
+        strange = [key for key in new if not _has(told, key) and not _has(known, key)]
+        if strange and any(not _has(said, key) for key in lost):
             return True
     return False
+
+
+def _has(text: str, key: str) -> bool:
+    """Whether a word, or half of it, is part of a text: names are written apart and shortened."""
+    if key.isascii():
+        return key in text
+    pairs = list(surface.pairs(key))
+    return 2 * sum(pair in text for pair in pairs) >= len(pairs)
 
 
 def _gaps(
@@ -75,6 +83,6 @@ def _gaps(
     here = there = 0
     for a, b, size in blocks:
         left, right = mine[here:a], its[there:b]
-        if 0 < len(left) <= LONGEST and 0 < len(right) <= LONGEST and size:
+        if 0 < len(left) <= LONGEST and 0 < len(right) <= LONGEST_THERE and size:
             yield left, right
         here, there = a + size, b + size

@@ -1,6 +1,11 @@
 """Markers without a source never reach the reader."""
 
+import re
+import unicodedata
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rag.grounding.markers import MarkerFilter
 
@@ -26,6 +31,27 @@ CASES = [
     ("끝 공백  ", "끝 공백  ", set()),
     ("[1] 처음", "[1] 처음", {1}),
     ("빈 []과 [ ]", "빈 []과 [ ]", set()),
+    ("빈칸 [ 1 ]과 [ 7 ]", "빈칸 [1]과", {1}),
+    ("각주 [^1]와 [^7]", "각주 [1]와", {1}),
+    ("다른 괄호 【1】【7】", "다른 괄호 [1]", {1}),
+    ("다른 괄호 【2†source】 【7†source】", "다른 괄호 [2]", {2}),
+    ("전각 ［１］［７］", "전각 [1]", {1}),
+    ("범위 [1–3] [1-2] [7~9]", "범위 [1][2] [1][2]", {1, 2}),
+    ("겹침 [[1]] [[7]]", "겹침 [1]", {1}),
+    ("벗어남 \\[7\\] \\[1\\]", "벗어남 [1]", {1}),
+    ("이름 붙임 [출처 1] [문서 7] [Source 2]", "이름 붙임 [1] [2]", {1, 2}),
+    ("숨은 글자 [\u200b7] [\u200b1]", "숨은 글자 [1]", {1}),
+    ("링크 [1](http://a.b/c)", "링크 [1] (http://a.b/c)", {1}),
+    ("링크 [7](http://a.b/c)", "링크(http://a.b/c)", set()),
+    ("[1]: http://a.b/c", "[1] : http://a.b/c", {1}),
+    ("표 [표 1]과 [2024년]", "표 [표 1]과 [2024년]", set()),
+    ("홀로 ` 선 것 [7]\n다음 [7]", "홀로 ` 선 것\n다음", set()),
+    ("``a ` [7] ` b`` [7]", "``a ` [7] ` b``", set()),
+    ("말 ``` 안 [7]\n[7] 끝", "말 ``` 안\n 끝", set()),
+    ("~~~\n[7]\n```\n[7]\n~~~\n[7]", "~~~\n[7]\n```\n[7]\n~~~\n", set()),
+    ("````\n```\n[7]\n````\n[7].", "````\n```\n[7]\n````\n.", set()),
+    ("속임 [ [9]8]", "속임 [(9)8]", set()),
+    ("속임 [8[9]]", "속임 [8(9)]", set()),
 ]
 
 
@@ -44,3 +70,44 @@ def test_text_is_not_held_back_longer_than_a_marker_may_be():
     assert markers.feed("안녕하세요") == "안녕하세요"
     assert markers.feed(" [1") == ""
     assert markers.feed("]") == " [1]"
+
+
+def test_an_opened_bracket_or_backtick_holds_back_only_so_much():
+    for opened in ("[1 ", "`", "``` ", "[출처 ", "  "):
+        markers = MarkerFilter({1})
+        out = markers.feed(opened) + "".join(markers.feed("가나다라 ") for _ in range(200))
+        assert len(opened) + 1000 - len(out) < 500
+
+
+HOSTILE = st.lists(
+    st.sampled_from(
+        [*"[]【】［］^`~\\ \n-–,:(†\u200b", "1", "7", "１", "[1]", "[7]", "```", "가 ", "a", "[1](", "출처 "]
+    ),
+    max_size=30,
+).map("".join)
+READ_AS_MARKER = re.compile(r"\[\s*\^?(\d{1,4})\s*\]")
+
+
+@given(HOSTILE, st.data())
+def test_what_comes_out_does_not_depend_on_the_cuts(text, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    markers = MarkerFilter({1, 2})
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert "".join(map(markers.feed, pieces)) + markers.flush() == passed(text)[0]
+
+
+@given(HOSTILE.filter(lambda text: "`" not in text and "~" not in text))
+def test_no_marker_without_a_source_comes_out_outside_code(text):
+    out = unicodedata.normalize("NFKC", passed(text)[0].replace("\u200b", ""))
+    assert {int(number) for number in READ_AS_MARKER.findall(out)} <= {1, 2}
+
+
+@given(st.text(alphabet="가나 .,!\n()abc*_#|<>-`~\\", max_size=80))
+def test_text_without_numbers_in_brackets_comes_out_as_it_was(text):
+    assert passed(text)[0] == text
+
+
+@given(st.text(max_size=60))
+def test_letters_outside_brackets_are_never_lost(text):
+    plain = re.sub(r"[\[\]【】［］〔〕]", "", text)
+    assert passed(plain)[0] == plain

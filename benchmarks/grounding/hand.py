@@ -1,0 +1,69 @@
+"""Answers as a model would write them, each sentence with the verdict that a reader gives it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid5
+
+from rag.generation.brief import Evidence
+from rag.grounding import support
+
+DATA = Path(__file__).parents[2] / "tests" / "data"
+LANGUAGES = ("ko", "en")
+_SPACE = UUID(int=6)
+_OWN_LINE = ("#", "-", "|", "1.", "2.", "3.", "**")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An answer with its evidence; `verdicts` are of its sentences, as (start, verdict)."""
+
+    name: str
+    blind: bool
+    answer: str
+    evidence: tuple[Evidence, ...]
+    verdicts: tuple[tuple[int, str], ...]
+
+
+def load(language: str) -> Iterator[Written]:
+    """The answers of `tests/data/planted_LANGUAGE.jsonl`."""
+    lines = (DATA / f"planted_{language}.jsonl").read_text(encoding="utf-8").splitlines()
+    for row in map(json.loads, lines):
+        answer, verdicts = "", []
+        for text, verdict in row["answer"]:
+            if answer:
+                answer += (
+                    "\n" if text.startswith(_OWN_LINE) or answer.endswith((" |", ":")) else " "
+                )
+            verdicts.append((len(answer), verdict))
+            answer += text
+        evidence = tuple(
+            Evidence(
+                item["slot"],
+                uuid5(_SPACE, item["name"]),
+                item["name"],
+                None,
+                item["section"],
+                item["text"],
+                0.5,
+            )
+            for item in row["evidence"]
+        )
+        yield Written(row["id"], row["half"] == "blind", answer, evidence, tuple(verdicts))
+
+
+def found(written: Written) -> list[tuple[str, str, str]]:
+    """Of every sentence its text, the reader's verdict and ours; "" where none begins there."""
+    ends = [start for start, _ in written.verdicts[1:]] + [len(written.answer)]
+    checks = support.check(written.answer, written.evidence)
+    rows = []
+    for (start, wanted), end in zip(written.verdicts, ends, strict=True):
+        told = [item for item in checks if start <= item.start < end]
+        said = max((item.verdict for item in told), key=_weight, default="")
+        rows.append((written.answer[start:end].strip(), wanted, str(said)))
+    return rows
+
+
+def _weight(verdict: str) -> int:
+    return ("plain", "supported", "unsupported").index(verdict)

@@ -1,0 +1,135 @@
+"""How many planted faults are seen, how many true sentences are doubted, and how long it takes."""
+
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from benchmarks import report
+from benchmarks.grounding import hand, planted, sources
+from benchmarks.quality import sets
+from rag import morphemes
+from rag.grounding import support
+from rag.grounding.support import Verdict
+
+MARKERS = ("marker_near", "marker_far", "invented")
+"""Wrong citations: the sentence is not of the passage that it cites."""
+MOST = 600
+"""Cases of a library and a half."""
+SENTENCES, ROUNDS = 8, 40
+"""Of the answers that are timed: a usual answer, on four passages."""
+
+Counts = Mapping[tuple[bool, bool, str, str], tuple[int, int]]
+"""(blind, right, kind, library) -> (doubted, all)."""
+
+
+def main() -> None:
+    """Measure, print and keep."""
+    morphemes.available()
+    if not sets.available():
+        raise SystemExit("the data sets do not lie beside the project")
+    libraries = sources.load()
+    counts = _planted(libraries)
+    written = {language: _written(language) for language in hand.LANGUAGES}
+    timing = {lib.name: _timing(lib) for lib in libraries if lib.name in ("korquad1_dev", "kr_law", "xquad_en")}
+    figures = {
+        "planted": {half: _summary(counts, blind=half == "blind") for half in ("seen", "blind")},
+        "by_hand": written,
+        "milliseconds": timing,
+    }
+    report.write("grounding", figures)
+    _print(counts, figures)
+
+
+def _planted(libraries: list[sources.Library]) -> Counts:
+    counts: dict[tuple[bool, bool, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for library in libraries:
+        for case in _drawn(library):
+            checks = support.check(case.answer, case.evidence)
+            found = counts[case.blind, case.right, case.kind, case.library]
+            found[0] += any(item.verdict is Verdict.UNSUPPORTED for item in checks)
+            found[1] += 1
+    return {key: (doubted, every) for key, (doubted, every) in counts.items()}
+
+
+def _drawn(library: sources.Library) -> Iterator[planted.Case]:
+    """At most `MOST` of each half, evenly from all passages."""
+    cases = list(planted.cases(library))
+    for blind in (False, True):
+        half = [case for case in cases if case.blind is blind]
+        step = max(1, -(-len(half) // MOST))
+        yield from half[::step]
+
+
+def _summary(counts: Counts, *, blind: bool) -> dict[str, object]:
+    kinds: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for (is_blind, right, kind, _), (doubted, every) in counts.items():
+        if is_blind is not blind:
+            continue
+        names = [f"true: {kind}" if right else kind, "true" if right else "wrong words"]
+        if kind in MARKERS:
+            names[1] = "wrong citations"
+        for name in names:
+            kinds[name][0] += doubted
+            kinds[name][1] += every
+    return {
+        name: {"doubted": doubted, "cases": every, "share": round(doubted / every, 4)}
+        for name, (doubted, every) in sorted(kinds.items())
+    }
+
+
+def _written(language: str) -> dict[str, dict[str, int]]:
+    """Of each half, how often which verdict met a reader's: "supported as unsupported"."""
+    counts: dict[str, Counter[str]] = {"seen": Counter(), "blind": Counter()}
+    for written in hand.load(language):
+        for _, wanted, said in hand.found(written):
+            counts["blind" if written.blind else "seen"][f"{wanted} as {said or 'nothing'}"] += 1
+    return {half: dict(sorted(found.items())) for half, found in counts.items()}
+
+
+def _timing(library: sources.Library) -> dict[str, float]:
+    """Milliseconds of checking an answer of eight sentences on four passages."""
+    times, characters = [], []
+    topics = [topic for topic in library.topics.values() if len(topic) >= 4]
+    for topic in topics[:ROUNDS]:
+        evidence = tuple(planted.evidence(slot, item) for slot, item in enumerate(topic[:4], 1))
+        answer = _answer(topic[:4])
+        begun = time.perf_counter()
+        support.check(answer, evidence)
+        times.append((time.perf_counter() - begun) * 1000)
+        characters.append(len(answer) + sum(len(item.text) for item in evidence))
+    return report.percentiles(times) | {"characters": round(statistics.mean(characters))}
+
+
+def _answer(passages: list[sources.Passage]) -> str:
+    parts = [
+        f"{text} [{slot}]"
+        for slot, passage in enumerate(passages, 1)
+        for text in passage.sentences()[: SENTENCES // 4]
+    ]
+    return " ".join(parts)
+
+
+def _print(counts: Counts, figures: Mapping[str, Mapping[str, object]]) -> None:
+    rows = []
+    seen, blind = (_summary(counts, blind=half) for half in (False, True))
+    for name in sorted({*seen, *blind}, key=lambda name: (name.startswith("true"), name)):
+        rows.append([name, *(_cell(half.get(name)) for half in (seen, blind))])
+    report.table("Sentences doubted: planted faults, and true ones", ["", "seen", "blind"], rows)
+    rows = [
+        [f"{language} {half}: {pair}", count]
+        for language, halves in figures["by_hand"].items()
+        for half, pairs in halves.items()
+        for pair, count in pairs.items()
+    ]
+    report.table("Sentences written by hand: the reader's verdict, ours", ["", "sentences"], rows)
+    rows = [[name, *found.values()] for name, found in figures["milliseconds"].items()]
+    report.table("Milliseconds an answer", ["", "p50", "p95", "max", "characters read"], rows)
+
+
+def _cell(found: object) -> str:
+    if not isinstance(found, dict):
+        return "-"
+    return f"{found['share']:.1%} of {found['cases']}"
+
+
