@@ -14,7 +14,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.auth.models import User
 from django.utils import translation
 
-from chats import access, commands, follow
+from chats import access, commands, follow, rights
 from chats.calls import in_database
 from chats.frames import Framer
 from chats.limits import FrameLimit
@@ -25,8 +25,6 @@ from rag.errors import NuraError
 
 logger = structlog.get_logger()
 
-RECHECK_SECONDS = 4.0
-"""Rights that end are noticed within that time on open sockets."""
 CLOSE_UNAUTHENTICATED = 4401
 CLOSE_TOO_MANY = 4429
 SUBPROTOCOL = "nura.v1"
@@ -40,7 +38,6 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def connect(self) -> None:
         """Let in who has a session (from our own pages) or a token."""
         self.relays: dict[str, asyncio.Task[None]] = {}
-        self.watcher: asyncio.Task[None] | None = None
         self.limit = FrameLimit()
         user = await in_database(access.user_of, self.scope)
         offered = self.scope.get("subprotocols") or []
@@ -51,12 +48,12 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.user = user
         self.language = access.language_of(self.scope)
         await self.channel_layer.group_add(self.group, self.channel_name)
-        self.watcher = asyncio.create_task(self._watch_rights())
+        rights.watch(self.scope, self._leave)
 
     async def disconnect(self, code: int) -> None:
         """Stop relaying; the runs go on."""
-        for task in (*self.relays.values(), *([self.watcher] if self.watcher else [])):
-            task.cancel()
+        self._stop_relays()
+        rights.forget(self._leave)
         if hasattr(self, "user"):
             await self.channel_layer.group_discard(self.group, self.channel_name)
 
@@ -106,6 +103,10 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         payload = message["payload"]
         await self._send(envelope(payload["type"], payload["data"]))
 
+    def _stop_relays(self) -> None:
+        for task in self.relays.values():
+            task.cancel()
+
     def _relay(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
         before = self.relays.pop(str(run_id), None)
         if before is not None:
@@ -120,12 +121,10 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if self.relays.get(str(run_id)) is asyncio.current_task():
             del self.relays[str(run_id)]
 
-    async def _watch_rights(self) -> None:
-        while True:
-            await asyncio.sleep(RECHECK_SECONDS)
-            if await in_database(access.user_of, self.scope) is None:
-                await self.close(CLOSE_UNAUTHENTICATED)
-                return
+    async def _leave(self) -> None:
+        """The user's rights have ended: nothing more is told."""
+        self._stop_relays()
+        await self.close(CLOSE_UNAUTHENTICATED)
 
     async def _refuse(
         self, code: str, frame: dict[str, Any] | None, params: dict[str, object] | None = None
