@@ -33,10 +33,8 @@ BODIES = [
     ("sse-error-object-mid-stream", "안녕", errors.LLMServerError),
     ("sse-malformed-json-chunk", "안녕하세요. 숙박비 ", errors.LLMInterrupted),
 ]
-by_body = pytest.mark.parametrize(("name", "expected", "error"), BODIES, ids=lambda value: str(value)[:12])
-    ("name", "expected", "error"),
-    BODIES,
-    ids=lambda value: value if str(value).startswith("sse") else "",
+by_body = pytest.mark.parametrize(
+    ("name", "expected", "error"), [pytest.param(*body, id=body[0]) for body in BODIES]
 )
 
 
