@@ -1,7 +1,8 @@
 """The gateway mounted: its routes behind API keys, its errors in OpenAI's shape."""
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
+from ninja.errors import HttpError, ValidationError
 
 from chats.gateway.routes import router
 from nura.accounts.authentication import gateway_user
@@ -17,7 +18,10 @@ api = NinjaAPI(
 api.add_router("", router)
 
 
-@api.exception_handler(Exception)
 def failed(request: HttpRequest, error: Exception) -> HttpResponse:
     """Any error of a view, before the first byte of its answer."""
     return problem_of(error).response_at(request.path)
+
+
+for kind in (Exception, Http404, HttpError, ValidationError):  # ninja has own handlers for these
+    api.add_exception_handler(kind, failed)

@@ -25,6 +25,7 @@ from chats.services.turn_store import record
 from chats.services.turns import open_turn
 from documents import lexical, services
 from documents.models import Chunk, Document, DocumentPage
+from nura import gateway
 from tests.support import ROOT
 
 OURS = ("auth", "knox", "documents", "chats", "nura", "account")
@@ -37,6 +38,7 @@ COLLECTIONS = {
     "categories": "category",
     "messages": "answer",
     "runs": "run",
+    "models": "model",
 }
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
@@ -46,8 +48,11 @@ FIELDS = {
     "document_ids": "document",
     "category_id": "category",
     "parent_id": "answer",
+    "model": "model",
 }
 """What these fields of a body name."""
+EXAMPLES = {"model": "nura", "messages": [{"role": "user", "content": "휴가"}]}
+"""Values of the gateway's fields that no schema tells."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,13 @@ class Operation:
     def id_fields(self) -> list[str]:
         """Fields of the body that name objects."""
         properties = (self.body or {}).get("properties", {})
-        return [name for name, shape in properties.items() if _names_an_object(shape)]
+        named = [name for name, shape in properties.items() if _names_an_object(shape)]
+        return [*named, "model"] if "model" in properties else named
+
+    @property
+    def of_gateway(self) -> bool:
+        """Whether it is one of those under `/v1`, whose views ask the database in other threads."""
+        return self.path.startswith("/v1/")
 
     def url(self, things: "dict[str, Any]") -> str:
         """The path with ids of these things; other numbers are 1."""
@@ -88,8 +99,12 @@ class Operation:
 
 
 def operations() -> list[Operation]:
-    """All that the schema describes."""
-    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    """All that the schemas of REST and of the gateway describe."""
+    rest = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return [*_operations(rest), *_operations(gateway.api.get_openapi_schema())]
+
+
+def _operations(schema: Any) -> list[Operation]:
     return [
         Operation(
             method,
@@ -121,7 +136,7 @@ def example(operation: Operation) -> dict[str, Any]:
     properties = (operation.body or {}).get("properties", {})
     wanted = set((operation.body or {}).get("required", ())) or set(properties)
     return {
-        name: _value(shape)
+        name: EXAMPLES.get(name) or _value(shape)
         for name, shape in properties.items()
         if name in wanted and not _names_an_object(shape)
     }
@@ -163,12 +178,14 @@ def make_world(owner: User) -> dict[str, Any]:
         "question": first.user_message.pk,
         "run": second.run.pk,
         "key": AuthToken.objects.create(owner)[0].digest,
+        "model": f"nura/{document.pk}",
     }
 
 
 def made_up(things: dict[str, Any]) -> dict[str, Any]:
     """Names of things that are not there."""
-    return {name: uuid.uuid4() for name in things} | {"key": "0" * 128}
+    others = {"key": "0" * 128, "model": f"nura/{uuid.uuid4()}"}
+    return {name: uuid.uuid4() for name in things} | others
 
 
 def make_document(owner: User) -> Document:

@@ -24,7 +24,7 @@ logger = structlog.get_logger()
 
 QUEUE_SECONDS = 30.0
 """How long a worker may take to begin ..."""
-SILENT_SECONDS = 15.0
+SILENT_SECONDS = 30.0
 """... and how long it may say nothing, sign of life included, once it has begun."""
 
 

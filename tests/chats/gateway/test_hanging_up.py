@@ -1,8 +1,6 @@
 """A client that hangs up wants no more: the run ends, and the model's connection with it."""
 
-import socket
-
-import httpx
+import httpx2 as httpx
 import pytest
 
 from chats.models import Message
@@ -30,7 +28,7 @@ def test_the_model_is_left_when_the_client_of_a_stream_hangs_up(
     model.script(Hang(after=("안녕",)))
     with program(web, key) as http:
         hang_up_after_words(http, asked("안녕", stream=True), headers)
-        wait_until(lambda: model.chats[0].wait_closed_by_client())
+        wait_until(model.chats[0].wait_closed_by_client)
 
 
 @pytest.mark.parametrize("headers", CHATS, ids=["unstored", "chat"])

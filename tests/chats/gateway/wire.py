@@ -2,7 +2,7 @@
 
 import json
 
-import httpx
+import httpx2 as httpx
 
 ASKED = [{"role": "user", "content": "숙박비 상한은 얼마인가요?"}]
 
