@@ -8,12 +8,17 @@ from rag import prompts
 from rag.config import ContextRules
 from rag.context.assemble import measure
 from rag.context.tokens import counter
-from rag.generation import recalled
+from rag.generation import recalled, topics
 from rag.generation.brief import Assembled, Brief
 from rag.pieces import Piece
 
-_THANKS = re.compile(r"고마|고맙|감사|수고|thank", re.IGNORECASE)
-_HELP = re.compile(r"도와|도움|할\s?수|누구|help|who|can you do", re.IGNORECASE)
+_THANKS = re.compile(r"고마|고맙|감사|수고|땡큐|thank|thx", re.IGNORECASE)
+_BYE = re.compile(
+    r"안녕히|잘\s?(?:가|자|있어)|좋은\s?밤|\bbye\b|goodbye|good\s?night", re.IGNORECASE
+)
+_HELP = re.compile(
+    r"도와|도움말|뭘?\s?할\s?수|무엇을\s?할|누구|\bhelp\b|\bwho\b|can you do", re.IGNORECASE
+)
 
 
 class PlainAnswerer:
@@ -43,7 +48,9 @@ def _text(brief: Brief) -> str:
 
 def _which(brief: Brief) -> str:
     if not brief.smalltalk:
+        if about := topics.of(brief.question):
+            return f"plain_help_{about}"
         return "plain_no_model" if brief.documents else "plain_no_documents"
-    if _THANKS.search(brief.question):
-        return "plain_thanks"
-    return "plain_help" if _HELP.search(brief.question) else "plain_greeting"
+    kinds = ((_THANKS, "thanks"), (_BYE, "bye"), (_HELP, "help"))
+    found = (name for says, name in kinds if says.search(brief.question))
+    return f"plain_{next(found, 'greeting')}"

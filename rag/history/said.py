@@ -21,8 +21,10 @@ ENTITY = 1.5
 LATER = 0.05
 """What each further sentence of an answer counts less: answers begin with what matters."""
 _FIXED = (
-    *("extractive_note", "notice_gone", "notice_widened", "reset"),
-    *("plain_greeting", "plain_help", "plain_no_documents", "plain_no_model", "plain_thanks"),
+    *("extractive_note", "extractive_nothing", "notice_gone", "notice_widened", "reset"),
+    *("plain_bye", "plain_greeting", "plain_help", "plain_help_delete", "plain_help_files"),
+    *("plain_help_model", "plain_help_privacy", "plain_help_upload"),
+    *("plain_no_documents", "plain_no_model", "plain_thanks"),
 )
 _MARKER = re.compile(r"\s?\[\d{1,4}\]")
 _SPACE = re.compile(r"\s+")

@@ -9,6 +9,7 @@ from rag.ports import PassageStore
 from rag.query import filters
 from rag.query.about import is_about_documents
 from rag.query.filters import Filter
+from rag.retrieval import several
 from rag.types import Plan, QuestionType, Retrieval, Scope, ScopeReason
 
 SURE = 0.8
@@ -49,6 +50,8 @@ class _Filtered:
         """Inside, unless the rest of the question is found outside and not, or far less, inside."""
         question, rest = self.made.standalone_query, self._rest()
         inside = self._inside(rest)
+        if self._only_names():
+            return self._kept(several.opened(inside, self._named()))
         if inside.gate.score >= SURE:
             return self._kept(inside)
         beyond = self._asked(rest, self.made, self.store)
@@ -82,11 +85,21 @@ class _Filtered:
         named = (pk for pk in self.made.scope.document_ids if pk in self.found.document_ids)
         return Scope(tuple(named), ScopeReason.EXPLICIT)
 
+    def _only_names(self) -> bool:
+        """Whether documents are to be compared, and nothing is said of in what."""
+        compared = self.made.question_type is QuestionType.COMPARE and self.found.several
+        return compared and not tokenize.subject_terms(self.found.rest) - several.comparing()
+
     def _inside(self, query: str) -> Retrieval:
+        return self._asked(query, self._plan(), self._named())
+
+    def _plan(self) -> Plan:
         scope = self._scope()
-        several = self.found.several or (self.made.needs_multi_doc and len(scope.document_ids) > 1)
-        plan = replace(self.made, scope=scope, needs_multi_doc=several)
-        return self._asked(query, plan, self.store.within(self.found.document_ids))
+        each = self.found.several or (self.made.needs_multi_doc and len(scope.document_ids) > 1)
+        return replace(self.made, scope=scope, needs_multi_doc=each)
+
+    def _named(self) -> PassageStore:
+        return self.store.within(self.found.document_ids)
 
     def _asked(self, query: str, plan: Plan, store: PassageStore) -> Retrieval:
         answer = self.ask(replace(plan, standalone_query=query), store)
@@ -94,8 +107,8 @@ class _Filtered:
         return answer
 
     def _kept(self, inside: Retrieval) -> Retrieval:
-        several = inside.plan.needs_multi_doc
-        plan = replace(self.made, filters=self.found.values, needs_multi_doc=several)
+        each = inside.plan.needs_multi_doc
+        plan = replace(self.made, filters=self.found.values, needs_multi_doc=each)
         return replace(inside, plan=plan, timings_ms=self._timings())
 
     def _dropped(self, outside: Retrieval) -> Retrieval:

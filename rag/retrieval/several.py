@@ -1,11 +1,15 @@
 """Several documents for a question that asks about several."""
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from uuid import UUID
 
+from rag import tokenize
 from rag.ports import PassageStore
-from rag.types import Hit
+from rag.types import Hit, Retrieval
+from rag.words import phrases
 
 MOST_DOCUMENTS = 8
 """In larger scopes nobody expects each document to be heard."""
@@ -23,6 +27,19 @@ def with_all(
     heard = {hit.passage.document_id for hit in hits}
     missing = [document for document in documents if document not in heard]
     return [*hits, *(hit for one in missing for hit in store.within([one]).bm25(terms, 1))]
+
+
+@functools.cache
+def comparing() -> frozenset[str]:
+    """The terms that only say that something is compared."""
+    return frozenset(term for phrase in phrases("compare") for term in tokenize.terms(phrase))
+
+
+def opened(found: Retrieval, store: PassageStore) -> Retrieval:
+    """The same with the first passages of each document as its hits: they say what it is for."""
+    passages = store.opening(found.plan.top_k)
+    hits = tuple(Hit(passage, 1.0, {"opening": 1.0, "relevance": 1.0}) for passage in passages)
+    return replace(found, hits=hits, gate=replace(found.gate, score=1.0 if hits else 0.0))
 
 
 def spread(hits: Sequence[Hit], limit: int) -> list[Hit]:

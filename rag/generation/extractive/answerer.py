@@ -63,14 +63,21 @@ def _quotes(brief: Brief, read: Sequence[Passage], asked: Wants) -> Iterator[str
         each = choosing.of_each(scores, read, most, WORTH)
         yield from _by_document(each, read, asked, brief.language)
     elif scores.ranked:
-        chosen = choosing.best(scores)
-        if not asked.value and not asked.defined:
-            chosen.sort(key=lambda unit: unit.order)
+        chosen = _ordered(choosing.best(scores), asked)
         yield from showing.groups(pieces.pieces(chosen, read, asked), brief.language)
 
 
+def _ordered(chosen: Sequence[Unit], asked: Wants) -> list[Unit]:
+    """A value or a definition that is asked for comes first, all else as the documents have it."""
+    if asked.value:
+        return sorted(chosen, key=lambda unit: not asked.holds_value(unit.text))
+    return list(chosen) if asked.defined else sorted(chosen, key=lambda unit: unit.order)
+
+
 def _leading(read: Sequence[Passage]) -> dict[int, list[Unit]]:
-    units = choosing.leading(list(scoring.units_of(read)), read, choosing.MOST)
+    slots = len({passage.slot for passage in read})
+    most = max(choosing.MOST, OF_MANY * slots)
+    units = choosing.leading(list(scoring.units_of(read)), read, most)
     found: dict[int, list[Unit]] = {}
     for unit in sorted(units, key=lambda one: one.order):
         found.setdefault(read[unit.passage].slot, []).append(unit)

@@ -6,7 +6,7 @@ from rag.generation.extractive.passages import Passage
 from rag.generation.extractive.scoring import Scored, Scores, Unit
 
 MOST = 4
-ENOUGH = 0.6
+ENOUGH = 0.65
 """A unit is quoted when it scores at least this share of the best one."""
 PART = 0.2
 """Share of the question's weight that is a part of its own, as 예산 in "발주기관과 예산"."""

@@ -9,7 +9,7 @@ from rag.generation.extractive.visible import visible
 
 FULL = 0.75
 """A line at least so full, against the widest, was broken by the margin: the next continues it."""
-NARROW = 24
+NARROW = 32
 """Characters below which nothing can be told from a line's width."""
 WIDEST = 0.8
 """The share of lines that are no wider than the text: a few may stick out."""

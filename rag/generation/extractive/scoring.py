@@ -162,7 +162,7 @@ def _scored(  # noqa: PLR0913, PLR0917 - one unit with all that is known of it
 
 
 def _worth(text: str, wants: Wants) -> float:
-    worth = VALUE if wants.value and wants.value.search(text) else 1.0
+    worth = VALUE if wants.holds_value(text) else 1.0
     if wants.defined:
         said = letters(text)
         if any(f"{wants.defined}{end}" in said for end in ("이란", "란", "이라함은", "라함은")):

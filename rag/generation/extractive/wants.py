@@ -44,9 +44,10 @@ _NAME = re.compile(
 )
 _DEFINED = re.compile(
     r"^\W*(?P<ko>.{1,60}?)(?:(?:이)?란|(?:이)?라는?\s?(?:것은|말은|게|건))\s*(?:무엇|뭐|뭔|무슨)?\S*\W*$|"
-    r"^\W*(?P<is>.{1,60}?)(?:은|는|이|가)?\s(?:무엇(?:인가|입니까|을 말)|뭐(?:야|예요|죠|지|에요|임)|"
-    r"뭔가요|무슨\s?(?:뜻|말|의미)|어떤\s?(?:뜻|의미))\S*\W*$|"
-    r"^\W*(?P<noun>.{1,60}?)(?:의)?\s?(?:정의|뜻|의미|개념)(?:는|은|를|을|가|이)?(?:\s\S{1,8}){0,2}\W*$|"
+    r"^\W*(?P<is>.{1,60}?)(?:은|는|이|가)?\s(?:무엇(?:인가|입니까|을 말)|"
+    r"뭐(?:야|예요|죠|지|에요|임)|뭔가요|무슨\s?(?:뜻|말|의미)|어떤\s?(?:뜻|의미))\S*\W*$|"
+    r"^\W*(?P<noun>.{1,60}?)(?:의)?\s?(?:정의|뜻|의미|개념)(?:는|은|를|을|가|이)?"
+    r"(?:\s\S{1,8}){0,2}\W*$|"
     r"^\W*(?:what(?:'s| is| are)|define|what does) (?P<en>(?:an? |the )?.{1,60}?)(?: mean)?\W*$",
     re.IGNORECASE,
 )
@@ -67,6 +68,10 @@ class Wants:
     defined: str = ""
     list: bool = False
     whole: bool = False
+
+    def holds_value(self, text: str) -> bool:
+        """Whether a text holds a value of the kind that is asked for."""
+        return self.value is not None and bool(self.value.search(text))
 
 
 def read(brief: Brief) -> Wants:
