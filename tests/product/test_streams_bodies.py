@@ -10,7 +10,7 @@ from tests.product.sockets import text_of
 from tests.servers.llm import Failure, Raw, Stream, event
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.product, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.product, pytest.mark.timeout(300)]
 
 OK = "안녕하세요. 숙박비 상한은 1박 90,000원입니다 [1]."
 QUESTION = "숙박비 상한은 얼마인가요?"

@@ -14,7 +14,7 @@ from tests.product.sockets import Socket, text_of
 from tests.servers.llm import Stream
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.product, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.product, pytest.mark.timeout(300)]
 
 WORDS = [f"{number}번째 문장입니다. " for number in range(120)]
 WHOLE = "".join(WORDS)
