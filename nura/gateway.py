@@ -18,9 +18,10 @@ api = NinjaAPI(
 api.add_router("", router)
 
 
-def failed(request: HttpRequest, error: Exception) -> HttpResponse:
+def failed(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
     """Any error of a view, before the first byte of its answer."""
-    return problem_of(error).response_at(request.path)
+    told = error if isinstance(error, Exception) else error()
+    return problem_of(told).response_at(request.path)
 
 
 for kind in (Exception, Http404, HttpError, ValidationError):  # ninja has own handlers for these

@@ -54,6 +54,7 @@ async def follow(run_id: UUID) -> AsyncIterator[RunEvent | None]:
                 await _forget(run_id)
             yield event
         elif time.monotonic() - heard > patience:
+            await _forget(run_id)
             yield RunEvent(0, runs.ERROR, _lost(code))
             return
         else:

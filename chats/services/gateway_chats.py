@@ -4,6 +4,7 @@ Such a program sends all its messages with every question. What it sends says wh
 branches stored here it goes on with.
 """
 
+import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
@@ -103,7 +104,8 @@ def _answered(messages: models.QuerySet[Message], place: Place) -> Message | Non
         bare=_bare("content"), asked=_bare("parent__content")
     )
     same = answers.filter(bare=place.answer.strip())
-    return same.filter(asked=clean(place.question)).first() or same.first()
+    asked = unicodedata.normalize("NFC", place.question).strip()
+    return same.filter(asked=asked).first() or same.first()
 
 
 def _bare(field: str) -> Func:

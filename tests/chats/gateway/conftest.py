@@ -1,11 +1,22 @@
 """A live web process, a key, documents, a worker with the real engine, and OpenAI's own client."""
 
+from dataclasses import replace
+
 import pytest
+from django.conf import settings as django_settings
 from knox.models import AuthToken
 from openai import OpenAI
 
+from rag.config import Endpoint
+from rag.factory import engine
 from tests.chats import talking
 from tests.servers import asgi
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm():
+    """The models are loaded as in a worker that serves: here one process is all of them."""
+    engine(django_settings.RAG).warm()
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +61,5 @@ def leave(owner):
 @pytest.fixture
 def model(settings, llm_server):
     """A chat model behind the engine."""
-    from dataclasses import replace
-
-    from rag.config import Endpoint
-
     settings.RAG = replace(settings.RAG, llm=Endpoint(llm_server.url, "stand-in"))
     return llm_server

@@ -6,7 +6,11 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from chats import answering, stateless
+from chats.gateway import unstored
 from chats.models import Chat
+from rag.events import Replaced
+from tests.chats.engines import Delta, ScriptedEngine, finished
 from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream, event
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -153,6 +157,33 @@ def test_what_a_model_thinks_aloud_has_a_field_of_its_own(client, model, answers
     assert whole.content == text_of(chunks) == "안녕"
 
 
+@pytest.fixture(params=["unstored", "chat"])
+def rewritten(request, monkeypatch):
+    """An engine that puts its answer in other words; the headers of a request to it."""
+
+    def plug(*words):
+        engine = ScriptedEngine(Delta("가나"), *map(Replaced, words), finished())
+        monkeypatch.setattr(stateless, "engine", lambda _config: engine)
+        monkeypatch.setattr(answering, "engine", lambda _config: engine)
+        return {"X-Chat-Id": "c-1"} if request.param == "chat" else {}
+
+    return plug
+
+
+def test_a_rewritten_answer_is_whole_in_its_new_words(client, answers_worker, rewritten):
+    headers = rewritten("다라")
+    assert ask(client, extra_headers=headers).choices[0].message.content == "다라"
+    chunks = list(ask(client, stream=True, extra_headers=headers))
+    assert text_of(chunks) == "가나"
+    assert chunks[-1].replaced == "다라"
+
+
+def test_new_words_that_go_on_with_the_old_are_streamed(client, answers_worker, rewritten):
+    chunks = list(ask(client, stream=True, extra_headers=rewritten("가나다", "가나다라")))
+    assert text_of(chunks) == "가나다라"
+    assert not hasattr(chunks[-1], "replaced")
+
+
 @pytest.mark.parametrize("headers", [{}, {"X-Chat-Id": "c-1"}], ids=["unstored", "chat"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_model_that_refuses_is_an_error_before_the_answer(
@@ -206,8 +237,6 @@ def test_a_field_that_cannot_be_used_is_named(client, fields, param):
 
 
 def test_a_worker_that_never_comes_is_an_error(client, model, monkeypatch):
-    from chats.gateway import unstored
-
     monkeypatch.setattr(unstored, "QUEUE_SECONDS", 1.0)
     with pytest.raises(openai.InternalServerError) as caught:
         ask(client)
@@ -215,9 +244,6 @@ def test_a_worker_that_never_comes_is_an_error(client, model, monkeypatch):
 
 
 def test_a_worker_that_falls_silent_is_an_error(client, model, answers_worker, monkeypatch):
-    from chats import stateless
-    from chats.gateway import unstored
-
     monkeypatch.setattr(unstored, "SILENT_SECONDS", 1.0)
     monkeypatch.setattr(stateless, "BEAT_SECONDS", 60.0)
     model.script(Hang(after=["반쯤"]))
@@ -227,9 +253,6 @@ def test_a_worker_that_falls_silent_is_an_error(client, model, answers_worker, m
 
 
 def test_a_worker_that_thinks_for_long_is_waited_for(client, model, answers_worker, monkeypatch):
-    from chats import stateless
-    from chats.gateway import unstored
-
     monkeypatch.setattr(unstored, "SILENT_SECONDS", 1.5)
     monkeypatch.setattr(stateless, "BEAT_SECONDS", 0.3)
     model.script(Stream(["늦은 답"], first_delay=4.0))

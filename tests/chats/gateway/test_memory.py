@@ -199,6 +199,12 @@ def test_an_answer_that_is_not_known_leads_to_the_newest(http, numbering):
     assert questions()[-1] == ("둘", "답 1")
 
 
+def test_a_greeting_that_its_program_wrote_itself_is_no_answer_of_ours(http, numbering):
+    say(http, "하나", ("assistant", "무엇을 도와드릴까요?"))
+    say(http, "둘", ("assistant", "무엇을 도와드릴까요?"), U1, A1)
+    assert questions() == [("하나", None), ("둘", "답 1")]
+
+
 def test_a_document_as_model_is_what_its_question_reads_and_no_other(
     http, numbering, travel, leave
 ):
