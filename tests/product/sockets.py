@@ -47,6 +47,13 @@ class Socket:
         self.vanish()
         self._thread.join(10)
 
+    @staticmethod
+    def half_open(url):
+        """A TCP connection whose request stays unfinished."""
+        tcp = _connected(url, 0)
+        tcp.sendall(b"GET /ws/chat/ HTTP/1.1\r\nHost: ")
+        return tcp
+
     @property
     def close_code(self):
         """Why the server closed it; None while it is open, or where it said nothing."""
