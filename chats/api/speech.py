@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db import connection
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.renderers import BaseRenderer, JSONRenderer
@@ -45,6 +45,7 @@ class SpeechView(APIView):
 
     @extend_schema(
         request=SpeechRequest,
+        parameters=[OpenApiParameter("format", exclude=True)],
         responses={(200, kind): OpenApiTypes.BINARY for kind in speech.TYPES.values()},
     )
     def post(self, request: Request, message_id: UUID) -> HttpResponse:

@@ -13,7 +13,7 @@ from rag.tools import Tool
 from rag.types import HistoryMessage, Role
 from tests.servers import transformers_serve as server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 A_LOT = 20_000
 """Tokens that take this model more than a minute."""
 

@@ -137,7 +137,7 @@ def serving(folder: Path) -> Iterator[tuple[str, str]]:
             stderr=subprocess.STDOUT,
         )
     try:
-        wait_until(lambda: ready(process, port), timeout=120, step=0.1)
+        wait_until(lambda: ready(process, port), timeout=300, step=0.1)
         yield f"http://127.0.0.1:{port}/v1", str(model)
     finally:
         process.kill()
