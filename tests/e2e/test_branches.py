@@ -1,7 +1,5 @@
 """Answers made anew, questions in other words, verdicts: what was there stays, and one is shown."""
 
-import re
-
 from playwright.sync_api import expect
 
 from tests.e2e.chat import answer, ask, chat_id, text_of
@@ -189,21 +187,3 @@ def test_a_bad_verdict_may_have_a_reason_that_a_second_press_keeps(talk, talker,
     talk.keyboard.press("Escape")
     expect(talk.locator(".feedback")).to_have_count(0)
     assert talker.api(f"messages/{message}")["feedback"] == expected
-
-
-def test_an_answer_without_the_search_says_so_while_it_comes_and_after(windows, talker, llm):
-    talk = windows(talker)
-
-    def relay(socket):
-        server = socket.connect_to_server()
-        step = re.compile(r'("step": ?)"generate"')
-        server.on_message(lambda frame: socket.send(step.sub(r'\1"fallback"', frame)))
-
-    talk.route_web_socket("**/ws/chat/", relay)
-    talk.goto("/")
-    llm.default = Stream(["일반 ", "지식"], delay=0.5)
-    ask(talk, "검색이 안 되는 질문")
-    notice = talk.locator(".msg-answer .msg-notice .note")
-    expect(notice).to_be_visible()
-    assert text_of(answer(talk)) == "일반 지식"
-    expect(notice).to_be_visible()

@@ -135,6 +135,21 @@ def test_an_answer_that_is_confirmed_is_left_alone(talk, talker, llm):
     expect(done.locator(".msg-checks, .doubt, .doubt-sign")).to_have_count(0)
 
 
+def test_doubts_and_thoughts_fit_a_phone(windows, talker, llm):
+    page = windows(talker, viewport={"width": 375, "height": 740}, has_touch=True)
+    page.goto("/")
+    thoughts = "긴낱말이계속이어지는생각" * 40 + "\n\n```\n" + "x" * 300 + "\n```"
+    fields = {"content": CONTENT, "sources": [SOURCE], "grounding": CHECKS, "reasoning": thoughts}
+    done = show(page, talker, llm, **fields)
+    done.locator(".reasoning summary").tap()
+    expect(done.locator(".reasoning-text")).to_be_visible()
+    done.locator('.doubt-sign[data-check="1"]').tap()
+    expect(page.locator("#doubt-card")).to_be_in_viewport(ratio=1)
+    wide = "(one) => one.scrollWidth - one.clientWidth"
+    assert page.locator("html").evaluate(wide) <= 0
+    assert page.locator("#scroller").evaluate(wide) <= 0
+
+
 def test_cited_sources_and_those_only_looked_at_stand_apart(talk, talker, llm):
     other = SOURCE | {"slot": 2, "chunk_id": "x_1", "document_name": "공고.md", "cited": False}
     done = show(talk, talker, llm, content="6개월입니다 [1].", sources=[other, SOURCE])

@@ -31,7 +31,7 @@ export class Reasoning {
       event.preventDefault();
       hold(summary, () => this.toggle());
     });
-    new ResizeObserver(() => this.follow()).observe(this.text);
+    this.growth = new ResizeObserver(() => this.follow());
     this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.reset();
   }
@@ -104,6 +104,7 @@ export class Reasoning {
   toggle() {
     this.root.open = !this.root.open;
     if (!this.root.open) return;
+    this.growth.observe(this.text);
     this.drawn.reset();
     if (this.begun === null) this.drawn.finish(this.said);
     else this.drawn.append(this.said);

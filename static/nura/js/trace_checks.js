@@ -24,13 +24,13 @@ export function checksPart(message) {
 
 function row(sentence) {
   const { verdict, slots, text } = sentence;
-  const markers = (slots ?? []).map((slot) => `[${slot}]`).join("");
+  const markers = (slots ?? []).map((slot) => el("span", { class: "slot", text: String(slot) }));
   const told = verdict === "unsupported" ? reasonsOf(sentence).join(" ") : t(`verdict.${verdict}`);
   return el(
     "li",
     { class: `check-${verdict}` },
     icon(SIGNS[verdict] ?? SIGNS.plain, "icon-s"),
-    el("div", {}, el("p", { text }), el("small", { text: [told, markers].filter(Boolean).join(" ") })),
+    el("div", {}, el("p", { text }), el("small", {}, el("span", { text: told }), markers)),
   );
 }
 
