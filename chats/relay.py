@@ -71,8 +71,13 @@ class Follower:
             self._relay.look_again()
         return entry
 
-    def take(self, entries: list[Entry]) -> None:
-        """Keep what it has not had yet."""
+    def take(self, entries: list[Entry], after_seq: int) -> None:
+        """Keep what it has not had yet of all entries behind `after_seq`.
+
+        Nothing when it stands before that: it came, or became free, while they were asked for.
+        """
+        if self.full or self.seq < after_seq:
+            return
         for entry in entries:
             if entry[0] > self.seq:
                 self.seq = entry[0]
@@ -137,7 +142,9 @@ class Relay:
 
     async def _read(self) -> int:
         """Ask once and hand out what came; the number of logs asked for."""
-        asked = self._wanted()
+        wanted = self._wanted()
+        asked: dict[Any, Any] = {key: f"{seq}-0" for key, seq in wanted.items()}
+        asked[self._door] = self._knocked
         self._waits = True
         try:
             async with asyncio.timeout(BLOCK_SECONDS + HANGING_SECONDS):
@@ -152,16 +159,16 @@ class Relay:
                 continue
             found = [(_seq(entry_id), fields) for entry_id, fields in entries]
             for follower in self._followers.get(key, ()):
-                follower.take(found)
+                follower.take(found, wanted[key])
         return len(asked)
 
-    def _wanted(self) -> dict[Any, Any]:
-        """Each log from where the last of its followers stands."""
-        wanted = {self._door: self._knocked}
+    def _wanted(self) -> dict[str, int]:
+        """Where the last of each log's followers stands, of those that can take more."""
+        wanted = {}
         for key, followers in self._followers.items():
             ready = [follower.seq for follower in followers if not follower.full]
             if ready:
-                wanted[key] = f"{min(ready)}-0"
+                wanted[key] = min(ready)
         return wanted
 
 

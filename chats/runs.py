@@ -36,6 +36,7 @@ REASONING = "reasoning"
 REPLACE = "replace"
 FLOWING = frozenset({DELTA, REASONING})
 """Events of text that may be joined with the one before."""
+STATUS = "status"
 SOURCES = "sources"
 COMPLETED = "run.completed"
 STOPPED = "run.stopped"
@@ -145,6 +146,20 @@ def reasoning_of(events: Sequence[RunEvent]) -> str:
 def load(run_id: UUID) -> list[RunEvent]:
     """All events written so far."""
     return [decode(*entry) for entry in connections.sync().xrange(key(run_id))]
+
+
+def fence(run_id: UUID) -> list[RunEvent]:
+    """All events of a log, with one more at its end, so that whoever wrote it can write no more."""
+    while True:
+        events = load(run_id)
+        if not events or events[-1].terminal:
+            return events
+        mark = RunEvent(events[-1].seq + 1, STATUS, {"step": "recover", "detail": {}})
+        try:
+            append(run_id, [mark])
+        except ResponseError:
+            continue  # it has just written; the next number is free
+        return [*events, mark]
 
 
 def append(run_id: UUID, events: Sequence[RunEvent]) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -14,6 +13,7 @@ from redis.exceptions import RedisError
 
 from chats import runs
 from chats.models import Message, Run
+from chats.runs import RunEvent
 from chats.services.dispatch import dispatch_again
 from chats.services.outcome import Outcome
 from chats.services.turns import close_turn, new_claim
@@ -106,13 +106,14 @@ def recover(*, run_id: UUID) -> None:
     if claim is None:
         return
     run = Run.objects.select_related("message").get(pk=run_id)
-    said, stopped = _said(run_id, run.message.content)
+    events, stopped = _logged(run_id)
+    said = max(runs.text_of(events), run.message.content, key=len)
     if not said and not stopped and run.attempts < MAX_ATTEMPTS:
         Run.objects.filter(pk=run_id, claim=claim.token).update(claim=None, lease_until=None)
         dispatch_again(run_id)
         return
     status = Message.Status.STOPPED if stopped else Message.Status.INTERRUPTED
-    sources = _evidence(run_id)
+    sources = next((event.data for event in events if event.type == runs.SOURCES), None)
     outcome = Outcome(
         status=status,
         content=said,
@@ -124,23 +125,15 @@ def recover(*, run_id: UUID) -> None:
         finish_log(run_id=run_id)
 
 
-def _said(run_id: UUID, kept: str) -> tuple[str, bool]:
-    """The longest text known of the answer, and whether a stop was asked for."""
-    try:
-        logged = runs.text_of(runs.load(run_id))
-        stopped = runs.stop_requested(run_id)
-    except RedisError:
-        return kept, False
-    return max(logged, kept, key=len), stopped
+def _logged(run_id: UUID) -> tuple[list[RunEvent], bool]:
+    """What the log holds for good, and whether a stop was asked for.
 
-
-def _evidence(run_id: UUID) -> list[dict[str, Any]] | None:
-    """The sources that the log had announced."""
+    The worker may live and only have been too late with its sign of life.
+    """
     try:
-        events = runs.load(run_id)
+        return runs.fence(run_id), runs.stop_requested(run_id)
     except RedisError:
-        return None
-    return next((event.data for event in events if event.type == runs.SOURCES), None)
+        return [], False
 
 
 def finish_log(*, run_id: UUID) -> None:

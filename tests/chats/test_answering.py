@@ -163,6 +163,46 @@ def test_who_lost_the_run_writes_nothing_more(play, turn, monkeypatch):
     assert not runs.load(turn.run.pk)[-1].terminal
 
 
+def test_a_run_that_is_cut_off_ends_at_once_with_its_text(play, turn):
+    async def scenario():
+        talking = asyncio.Event()
+
+        async def talk():
+            talking.set()
+            await asyncio.Event().wait()
+
+        play(Delta("반쯤"), talk, finished())
+        answer = asyncio.create_task(answer_run(turn.run.pk))
+        await asyncio.wait_for(talking.wait(), 5)
+        answer.cancel()
+        await asyncio.wait([answer])
+
+    asyncio.run(scenario())
+    message = Message.objects.get(pk=turn.assistant_message.pk)
+    assert (message.status, message.content) == ("INTERRUPTED", "반쯤")
+    events = runs.load(turn.run.pk)
+    assert (events[-1].type, runs.text_of(events)) == ("run.error", "반쯤")
+
+
+def test_a_run_that_is_cut_off_before_it_spoke_is_left_to_another_worker(play, turn):
+    async def scenario():
+        begun = asyncio.Event()
+
+        async def think():
+            begun.set()
+            await asyncio.Event().wait()
+
+        play(think, finished())
+        answer = asyncio.create_task(answer_run(turn.run.pk))
+        await asyncio.wait_for(begun.wait(), 5)
+        answer.cancel()
+        await asyncio.wait([answer])
+
+    asyncio.run(scenario())
+    play(Delta("가"), finished())
+    assert run_to_its_end(turn).content == "가"
+
+
 def test_the_text_so_far_reaches_the_database_while_the_model_talks(play, turn, monkeypatch):
     monkeypatch.setattr(answering.leases, "HEARTBEAT_SECONDS", 0.05)
     seen = []

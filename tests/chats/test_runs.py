@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 from chats import connections, runs
+from chats.errors import RunLost
 from chats.writer import RunWriter
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -80,6 +81,87 @@ async def test_a_log_that_redis_forgot_is_written_again_with_the_same_numbers(ru
     events = runs.load(run_id)
     assert [event.seq for event in events] == [1, 2, 3]
     assert runs.text_of(events) == "가나"
+
+
+async def test_a_log_that_lost_its_last_entries_gets_them_again(run_id):
+    writer = RunWriter(run_id)
+    await writer.open()
+    for number, kind in enumerate(("status", "sources", "usage"), 1):
+        writer.add(kind, {"number": number})
+    await written(run_id, 3)
+    connections.sync().xdel(runs.key(run_id), "2-0", "3-0")
+    connections.sync().execute_command("XSETID", runs.key(run_id), "1-0")
+    writer.add("delta", {"text": "가"})
+    await writer.close()
+    events = runs.load(run_id)
+    assert [event.type for event in events] == ["status", "sources", "usage", "delta"]
+
+
+async def test_many_runs_are_written_side_by_side():
+    writers = [RunWriter(uuid.uuid4()) for _ in range(30)]
+    for writer in writers:
+        await writer.open()
+    for word in ("가", "나", "다"):
+        for number, writer in enumerate(writers):
+            writer.add("delta", {"text": f"{word}{number}"})
+        await asyncio.sleep(0.03)
+    for writer in writers:
+        writer.add("run.completed", {})
+    await asyncio.gather(*(writer.close() for writer in writers))
+    for number, writer in enumerate(writers):
+        text = runs.text_of(runs.load(writer.run_id))
+        assert text == writer.text == f"가{number}나{number}다{number}"
+
+
+async def test_a_log_that_somebody_else_writes_holds_up_no_other(run_id):
+    robbed, other = RunWriter(run_id), RunWriter(uuid.uuid4())
+    await robbed.open()
+    await other.open()
+    runs.append(run_id, [runs.RunEvent(1, "run.error", {"code": "interrupted"})])
+    robbed.add("delta", {"text": "가"})
+    other.add("delta", {"text": "나"})
+    await other.close()
+    assert runs.text_of(runs.load(other.run_id)) == "나"
+    with pytest.raises(RunLost):
+        await robbed.close()
+
+
+@pytest.mark.parametrize("text", ["가\0나", "가\ud83d나", "\0", "\udc00"])
+async def test_text_that_no_store_takes_is_written_without_what_is_wrong(run_id, text):
+    writer = RunWriter(run_id)
+    await writer.open()
+    writer.add("delta", {"text": text})
+    await writer.close()
+    kept = runs.text_of(runs.load(run_id))
+    assert kept == writer.text
+    assert "\0" not in kept
+    kept.encode()
+
+
+async def test_another_kind_of_text_is_another_event(run_id):
+    writer = RunWriter(run_id)
+    await writer.open()
+    for kind, text in (("reasoning", "음"), ("reasoning", "…"), ("delta", "가"), ("delta", "나")):
+        writer.add(kind, {"text": text})
+    writer.add("replace", {"text": "다"})
+    writer.add("delta", {"text": "라"})
+    await writer.close()
+    events = runs.load(run_id)
+    assert [event.type for event in events] == ["reasoning", "delta", "replace", "delta"]
+    assert (writer.text, writer.reasoning) == ("다라", "음…")
+    assert (runs.text_of(events), runs.reasoning_of(events)) == ("다라", "음…")
+
+
+async def test_a_fenced_log_takes_nothing_more_of_its_writer(run_id):
+    writer = RunWriter(run_id)
+    await writer.open()
+    writer.add("delta", {"text": "가"})
+    await written(run_id, 1)
+    assert runs.text_of(await asyncio.to_thread(runs.fence, run_id)) == "가"
+    writer.add("delta", {"text": "나"})
+    with pytest.raises(RunLost):
+        await writer.close()
+    assert runs.text_of(runs.load(run_id)) == "가"
 
 
 async def test_a_second_attempt_goes_on_where_the_first_stopped(run_id):
