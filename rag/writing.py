@@ -40,6 +40,7 @@ async def check(work: Progress, brief: Brief) -> None:
     begun = work.now()
     read = brief.evidence
     work.checks = await asyncio.to_thread(support.check, work.text, read)
+    work.trace["grounding"] = support.summary(work.checks)
     work.took("check", begun)
 
 

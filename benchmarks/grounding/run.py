@@ -31,7 +31,11 @@ def main() -> None:
     libraries = sources.load()
     counts = _planted(libraries)
     written = {language: _written(language) for language in hand.LANGUAGES}
-    timing = {lib.name: _timing(lib) for lib in libraries if lib.name in ("korquad1_dev", "kr_law", "xquad_en")}
+    timing = {
+        lib.name: _timing(lib)
+        for lib in libraries
+        if lib.name in ("korquad1_dev", "kr_law", "xquad_en")
+    }
     figures = {
         "planted": {half: _summary(counts, blind=half == "blind") for half in ("seen", "blind")},
         "by_hand": written,
@@ -131,5 +135,3 @@ def _cell(found: object) -> str:
     if not isinstance(found, dict):
         return "-"
     return f"{found['share']:.1%} of {found['cases']}"
-
-

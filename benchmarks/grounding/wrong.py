@@ -13,9 +13,19 @@ _DATE = re.compile(
     r"(?<!\d)(?P<year>1\d{3}|20\d\d)(?=년| |\.|,)|(?<!\d)(?P<month>\d{1,2})(?=월)|(?<=월 )(?P<day>\d{1,2})(?=일)"
     r"|\b(?P<name>January|February|March|April|June|July|August|September|October|November|December)\b"
 )
-_MONTHS = (
-    ["January", "February", "March", "April", "June", "July", "August", "September", "October", "November", "December"]
-)
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 _DENY_KO = (
     (r"할 수 있다\.$", "할 수 없다."),
     (r"([가-힣]) 수 있다\.$", r"\1 수 없다."),

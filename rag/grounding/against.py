@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 
 from rag.grounding import claims, dates, figures, names, polarity, swaps
 from rag.grounding.holding import Held
-from rag.grounding.index import Index, Unit
+from rag.grounding.index import Index, Told, Unit
 from rag.morphemes import Morpheme
 
 ENOUGH_NEAR, ENOUGH_WHOLE = 0.4, 0.45
@@ -15,6 +15,8 @@ BETTER_ELSEWHERE = 0.2
 """How much more of a claim a passage that it does not cite may hold."""
 ALIKE = 0.5
 """Share of its words from which on a unit is taken to tell the same matter."""
+MOST = 40
+"""Figures and dates of a sentence that are looked at."""
 SAME = 0.8
 """Share of words in the same order, either way, from which on a unit is nearly the claim."""
 
@@ -52,11 +54,11 @@ def reasons(held: Held, index: Index, units: Mapping[int, Read]) -> Iterator[str
     if not held.foreign and _too_little(held):
         yield "overlap"
     near = [unit for unit in (*held.nearest, *held.rest) if unit.bit in units]
-    yield from _figures(held, index, near)
-    told = held.told
-    if any(day not in told for day in names.weekdays(held.claim.text)):
+    told = index.within(held.within)
+    yield from _figures(held, told, near)
+    if any(day not in told.bare for day in names.weekdays(held.claim.text)):
         yield "date"
-    if names.missing(held.claim.names, told):
+    if names.missing(held.names, told.bare):
         yield "name"
     read = [units[unit.bit] for unit in near]
     if read and _denied(held, read):
@@ -73,20 +75,14 @@ def _too_little(held: Held) -> bool:
     )
 
 
-def _figures(held: Held, index: Index, near: Sequence[Unit]) -> Iterator[str]:
-    units = index.within(held.within)
-    numbers = {figure.raw for unit in units for figure in unit.figures}
-    told = {date for unit in units for date in unit.dates}
-    parts = [figures.Figure(float(part), "", float(part)) for date in told for part in date if part]
-    for date in held.claim.dates:
-        if not dates.agrees(date, told, numbers) or _other_date(date, held, near):
+def _figures(held: Held, told: Told, near: Sequence[Unit]) -> Iterator[str]:
+    for date in held.claim.dates[:MOST]:
+        if not dates.agrees(date, told.dates, told.numbers) or _other_date(date, held, near):
             yield "date"
-    every = [figure for passage in held.passages for figure in passage.figures]
-    every += [figure for unit in units for figure in unit.figures]
-    close = [figure for unit in near for figure in unit.figures]
-    for figure in held.claim.figures:
-        same = figures.tells(figure, every)
-        if not (same or figure.loose or figures.tells(figure, parts)):
+    close = [figure for unit in near for figure in unit.figures[:MOST]]
+    for figure in held.claim.figures[:MOST]:
+        same = told.figures.same(figure)
+        if not (same or figure.loose):
             yield "number"
         elif figures.opposed(figure, figures.tells(figure, close) or same):
             yield "negation"

@@ -11,6 +11,8 @@ from rag.grounding.index import Index, Term, latin_stems
 from rag.grounding.spans import MARKER, Span
 from rag.words import words
 
+LONGEST = 1000
+"""Characters of a sentence that are looked at."""
 VERB, FIGURE = 0.4, 1.0
 """What a verb and a figure weigh beside a noun."""
 _NOUNS = frozenset(("NNG", "NNP", "XR"))
@@ -32,6 +34,11 @@ class Claim:
     names: tuple[str, ...]
     signs: polarity.Signs
     words: Sequence[swaps.Word]
+
+    @property
+    def language(self) -> str:
+        """ "ko" where it holds Hangul, else "en"."""
+        return "ko" if surface.HANGUL.search(self.text) else "en"
 
     def terms(self, index: Index) -> list[Term]:
         """Its words with their weights and the units that hold them."""
@@ -71,7 +78,8 @@ def read(spans: Sequence[Span]) -> list[Claim]:
 
 
 def analysed(texts: Sequence[str]) -> list[Sequence[morphemes.Morpheme] | None]:
-    """The morphemes of every text; None where the analyser is not there."""
+    """The morphemes of every text's beginning; None where the analyser is not there."""
+    texts = [text[:LONGEST] for text in texts]
     try:
         korean = [text for text in texts if surface.HANGUL.search(text)]
         found = iter(list(morphemes.analyse(korean)) if korean else ())
@@ -103,4 +111,6 @@ def _claim(span: Span, text: str, found: Sequence[morphemes.Morpheme] | None) ->
 
 def _plain(text: str) -> str:
     """Without markers and Markdown."""
-    return _MARKUP.sub("", _LINK.sub(r"\1", MARKER.sub(" ", text))).replace("|", " ").strip()
+    return (
+        _MARKUP.sub("", _LINK.sub(r"\1", MARKER.sub(" ", text[:LONGEST]))).replace("|", " ").strip()
+    )

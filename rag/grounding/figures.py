@@ -13,8 +13,17 @@ _SCALE = re.compile(
     re.IGNORECASE,
 )
 _SCALES = {
-    "십": 10.0, "백": 1e2, "천": 1e3, "만": 1e4, "억": 1e8, "조": 1e12, "hundred": 1e2,
-    "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12,
+    "십": 10.0,
+    "백": 1e2,
+    "천": 1e3,
+    "만": 1e4,
+    "억": 1e8,
+    "조": 1e12,
+    "hundred": 1e2,
+    "thousand": 1e3,
+    "million": 1e6,
+    "billion": 1e9,
+    "trillion": 1e12,
 }
 _SPELT_KO = re.compile(
     r"(?<![가-힣])(?P<native>한|두|세|네|다섯|여섯|일곱|여덟|아홉|열|스무)\s?"
@@ -22,18 +31,16 @@ _SPELT_KO = re.compile(
     r"|(?<![가-힣\d.,])(?P<sino>[일이삼사오육칠팔구십백천만억조]{2,16})(?=\s?원)"
 )
 _NATIVE = {
-
-        "한": 1,
-        "두": 2,
-        "세": 3,
-        "네": 4,
-        "다섯": 5,
-        "여섯": 6,
-        "일곱": 7,
-        "여덟": 8,
-        "아홉": 9,
-        "열": 10
-    ,
+    "한": 1,
+    "두": 2,
+    "세": 3,
+    "네": 4,
+    "다섯": 5,
+    "여섯": 6,
+    "일곱": 7,
+    "여덟": 8,
+    "아홉": 9,
+    "열": 10,
     "스무": 20,
 }
 _SINO = "영일이삼사오육칠팔구"
@@ -43,9 +50,25 @@ _SPELT_EN = re.compile(
     re.IGNORECASE,
 )
 _ENGLISH = {
-    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
-    "ten": 10, "eleven": 11, "twelve": 12, "twenty": 20, "thirty": 30, "forty": 40,
-    "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "eleven": 11,
+    "twelve": 12,
+    "twenty": 20,
+    "thirty": 30,
+    "forty": 40,
+    "fifty": 50,
+    "sixty": 60,
+    "seventy": 70,
+    "eighty": 80,
+    "ninety": 90,
 }
 _VAGUE = re.compile(
     r"(?:약|대략|거의|around|about|nearly|almost|roughly|approximately|some)\s?$", re.IGNORECASE
@@ -54,10 +77,18 @@ _VAGUE_BEHIND = re.compile(r"\s?(?:여|가량|정도|쯤|남짓)")
 _CLOSE = 0.05
 """How far a figure that calls itself vague may be off."""
 _EXACT = 1e-9
+MOST_LOOSE = 500
+"""Figures that one is compared with where it is rounded or vague."""
 _AROUND = 18
 _OPPOSED = {
-    "ge": "gt le lt down", "gt": "ge le lt down", "le": "ge gt lt up", "lt": "ge gt le up",
-    "up": "le lt down", "down": "ge gt up after", "after": "before down", "before": "after",
+    "ge": "gt le lt down",
+    "gt": "ge le lt down",
+    "le": "ge gt lt up",
+    "lt": "ge gt le up",
+    "up": "le lt down",
+    "down": "ge gt up after",
+    "after": "before down",
+    "before": "after",
 }
 
 
@@ -89,6 +120,29 @@ class _Part(NamedTuple):
 def read(text: str) -> list[Figure]:
     """The figures of a text in order; dates should be blanked before (`rag.grounding.dates`)."""
     return [_figure(text, part) for part in _joined(text, sorted(_parts(text)))]
+
+
+class Known:
+    """Figures to look others up in, without going through all of them."""
+
+    def __init__(self, figures: Iterable[Figure]) -> None:
+        self._exact: dict[tuple[str, float], list[Figure]] = {}
+        self._loose: list[Figure] = []
+        self._some: list[Figure] = []
+        for figure in dict.fromkeys(figures):
+            for key in {("", figure.raw), (figure.dimension, figure.value)}:
+                self._exact.setdefault(key, []).append(figure)
+            if figure.vague and len(self._loose) < MOST_LOOSE:
+                self._loose.append(figure)
+            if len(self._some) < MOST_LOOSE:
+                self._some.append(figure)
+
+    def same(self, figure: Figure) -> list[Figure]:
+        """Those that are the same figure, whatever their bounds."""
+        near = self._some if figure.vague or figure.places else self._loose
+        others = self._exact.get((figure.dimension, figure.value), [])
+        others = [*others, *self._exact.get(("", figure.raw), []), *near]
+        return tells(figure, others)
 
 
 def tells(figure: Figure, others: Iterable[Figure]) -> list[Figure]:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rag import surface
 from rag.grounding.claims import Claim
 from rag.grounding.index import Index, Passage, Term, Unit, coverage, scores
 
@@ -37,15 +36,15 @@ class Held:
 
     @property
     def foreign(self) -> bool:
-        """A Korean claim on passages without Hangul: its words cannot be compared with theirs."""
-        return bool(surface.HANGUL.search(self.claim.text)) and not any(
-            surface.HANGUL.search(passage.bare) for passage in self.passages
-        )
+        """Written in another language than its passages: words cannot be compared, figures can."""
+        return all(passage.language != self.claim.language for passage in self.passages)
 
     @property
-    def told(self) -> str:
-        """All that its passages say, as names are looked for."""
-        return " ".join(passage.bare for passage in self.passages)
+    def names(self) -> list[str]:
+        """Its names that its passages could hold as they are written."""
+        if not self.foreign:
+            return list(self.claim.names)
+        return [name for name in self.claim.names if name.isascii() and self.claim.language == "ko"]
 
 
 def hold(claim: Claim, index: Index) -> Held:

@@ -4,17 +4,22 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from rag import surface, tokenize
 from rag.generation.brief import Evidence
 from rag.grounding import dates, figures, names
 from rag.grounding.spans import Form, split
+from rag.language import reply_language
 
 LONGEST_EVIDENCE = 60_000
 """Characters of all passages together that are read; a prompt holds less."""
 PREFIX, LONG = 5, 6
 """Latin words that share this beginning and are this long are taken for forms of one word."""
 PREFIX_WORTH = 0.8
+MOST_UNITS = 3000
+"""Units of all passages together that are read."""
+COMMON = 300
 NOWHERE = 4
 """In how many units a word that stands in none is taken to stand, for its weight."""
 
@@ -40,6 +45,32 @@ class Passage:
     bare: str
     figures: tuple[figures.Figure, ...]
     """Those of its document's name and section: "제11조"."""
+    language: str
+    """ "ko" or "en": what it is mostly written in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Figures and dates of several units, and what their passages say (`names.bare`)."""
+
+    figures: figures.Known
+    dates: frozenset[dates.Date]
+    numbers: frozenset[float]
+    bare: str
+
+    @classmethod
+    def of(cls, passages: Sequence[Passage], units: Sequence[Unit]) -> Self:
+        """Those of these passages and units."""
+        found = [figure for passage in passages for figure in passage.figures]
+        found += [figure for unit in units for figure in unit.figures]
+        told = frozenset(date for unit in units for date in unit.dates)
+        parts = {part for date in told for part in date if part}
+        return cls(
+            figures.Known([*found, *(figures.Figure(part, "", part) for part in parts)]),
+            told,
+            frozenset(figure.raw for figure in found),
+            " ".join(passage.bare for passage in passages),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +89,7 @@ class Index:
     passages: list[Passage] = field(default_factory=list)
     _pairs: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _words: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _told: dict[int, Told] = field(default_factory=dict)
     _numbers: dict[float, int] = field(default_factory=lambda: defaultdict(int))
 
     def hangul(self, word: str) -> Iterator[tuple[float, int]]:
@@ -92,7 +124,8 @@ class Index:
         """Take in a passage: its units under its own name and heading."""
         first = max(self.units, default=-2) + 2
         bit, heading = first, ""
-        for bit, span in enumerate(split(text, wrapped=True), first):
+        spans = split(text, wrapped=True)[: max(0, MOST_UNITS - len(self.units))]
+        for bit, span in enumerate(spans, first):
             heading = span.text if span.form is Form.TITLE else heading
             self._read(span.text, bit, heading)
         bits = (2 << bit) - (1 << first)
@@ -105,12 +138,17 @@ class Index:
                 names.bare(about),
                 names.bare(f"{about} {text}"),
                 tuple(figures.read(about)),
+                reply_language(text),
             )
         )
 
-    def within(self, bits: int) -> list[Unit]:
-        """The units at these bits, in order."""
-        return [unit for bit, unit in self.units.items() if bits >> bit & 1]
+    def within(self, bits: int) -> Told:
+        """What the units at these bits tell; remembered."""
+        if bits not in self._told:
+            passages = [item for item in self.passages if item.bits & bits]
+            units = [unit for bit, unit in self.units.items() if bits >> bit & 1]
+            self._told[bits] = Told.of(passages, units)
+        return self._told[bits]
 
     def about(self, bit: int) -> str:
         """What the unit at a bit is about: its document, section and heading, `names.bare`."""
@@ -167,13 +205,23 @@ def coverage(terms: Sequence[Term], within: int) -> float:
 
 
 def scores(terms: Sequence[Term], within: int, *, near: bool) -> Mapping[int, float]:
-    """Share of weight a unit holds, for all within that hold some; `near`: with its neighbours."""
+    """Share of weight a unit holds, for all within that hold some; `near`: with its neighbours.
+
+    Words of more than `COMMON` units tell none apart: all count as having them.
+    """
     total = sum(term.weight for term in terms)
-    found: dict[int, float] = defaultdict(float)
+    common, found = 0.0, defaultdict[int, float](float)
     for term in terms:
         bits = (spread(term.bits & within) if near else term.bits) & within
+        if bits.bit_count() > COMMON:
+            common += term.weight / total
+            found[_lowest(bits)] += 0.0
+            continue
         while bits:
-            low = bits & -bits
-            found[low.bit_length() - 1] += term.weight / total
-            bits ^= low
-    return found
+            found[_lowest(bits)] += term.weight / total
+            bits &= bits - 1
+    return {bit: share + common for bit, share in found.items()}
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1

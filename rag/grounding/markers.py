@@ -16,22 +16,23 @@ _JOINT = rf"{_GAP}(?:[,;/·、，~∼–—-]|and|및)?{_GAP}"
 _NUMBERS = rf"\d{{1,4}}(?:{_JOINT}\d{{1,4}}){{0,11}}"
 _NOTE = r"(?:†[^\]】\n]{0,30})?"
 _MARKER = re.compile(
-    rf"(?P<space>[ \t]*)(?P<two>\\?[\[【［〔](?=\\?[\[【［〔]))?\\?[\[【［〔]{_GAP}{_LABEL}{_GAP}(?P<numbers>{_NUMBERS}){_GAP}{_NOTE}"
+    rf"(?P<space>[ \t]{{0,40}})(?P<two>\\?[\[【［〔](?=\\?[\[【［〔]))?\\?[\[【［〔]{_GAP}{_LABEL}{_GAP}(?P<numbers>{_NUMBERS}){_GAP}{_NOTE}"
     r"\\?[\]】］〕](?(two)\\?[\]】］〕])",
     re.IGNORECASE,
 )
 _LETTERS = r"[\d\s\u200b-\u200d\u2060\ufeff,;/·、，~∼–—^#:a-z가-힣-]{0,64}"
 _BEGUN = re.compile(
-    rf"[ \t]*(?:\\?[\[【［〔]?){{1,2}}(?:(?<=[\[【［〔]){_LETTERS}(?:†[^\]】\n]{{0,30}})?\\?)?\Z"
-    rf"|[ \t]*(?:\\?[\[【［〔]){{2}}{_LETTERS}(?:†[^\]】\n]{{0,30}})?\\?[\]】］〕]\\?\Z",
+    rf"[ \t]{{0,40}}(?:\\?[\[【［〔]?){{1,2}}(?:(?<=[\[【［〔]){_LETTERS}(?:†[^\]】\n]{{0,30}})?\\?)?\Z"
+    rf"|[ \t]{{0,40}}(?:\\?[\[【［〔]){{2}}{_LETTERS}(?:†[^\]】\n]{{0,30}})?\\?[\]】］〕]\\?\Z",
     re.IGNORECASE,
 )
 _OPEN_BRACKET = re.compile(rf"[\[【［〔]{_LETTERS}\Z", re.IGNORECASE)
 _PART = re.compile(r"(\d+)(?:\s*[~∼–—-]\s*(\d+))?")
-_PLAIN = re.compile(r"[^\s\[【［〔\\`]+|\n|[\[【［〔\\]|[ \t]+|\s")
+_PLAIN = re.compile(r"[^\s\[【［〔\\`]+|\n|[\[【［〔\\]|\s")
+_BLANKS = re.compile(r"[ \t]+(?=[ \t]{40})")
 _TICKS = re.compile(r"`+")
-_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`\n]*\n)|~{3,}(?=[^\n]*\n))[^\n]*\n")
-_FENCE_BEGUN = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|`{3,}[^`\n]{0,200}|~{3,}[^\n]{0,200})\Z")
+_FENCE = re.compile(r"( {0,3})(`{3,40}(?=[^`\n]*\n)|~{3,40}(?=[^~\n]*\n))[^\n]*\n")
+_FENCE_BEGUN = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|`{3,40}[^`\n]{0,200}|~{3,40}[^~\n]{0,200})\Z")
 _REMEMBERED = 80
 
 
@@ -94,7 +95,7 @@ class MarkerFilter:
         return self._plain(text, position)
 
     def _plain(self, text: str, position: int) -> tuple[int, str]:
-        match = _PLAIN.match(text, position)
+        match = _BLANKS.match(text, position) or _PLAIN.match(text, position)
         out = match[0] if match else text[position]
         end = position + len(out)
         if self._marked and out[0] in "(:[":
@@ -118,7 +119,9 @@ class MarkerFilter:
     def _code(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
         """Code up to as many backticks as it began with; without them they stand for themselves."""
         ticks = _TICKS.match(text, position)
-        opened = ticks.end() if ticks else position + 1
+        opened = min(ticks.end() if ticks else position + 1, position + LONGEST_CODE)
+        if opened == position + LONGEST_CODE:
+            return opened, text[position:opened]
         if opened == len(text) and not final:
             return None
         line = text.find("\n", opened)

@@ -8,7 +8,9 @@ from rag.morphemes import Morpheme
 from rag.query import laws
 from rag.words import phrases, words
 
-_QUOTED = re.compile(r"[「『《〈“\"]([^「」『』《》〈〉“”\"\n]{2,40})[」』》〉”\"]")
+_QUOTED = re.compile(
+    r"[「『《〈]([^「」『』《》〈〉\n]{2,40})[」』》〉]|[“\"]([^“”\"\n]{2,16})[”\"]"
+)
 _LATIN = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-.&+#'’][A-Za-z0-9]+)*")
 _LONG = re.compile(r"[^\W_]{2,}")
 _HANGUL = re.compile(r"[가-힣]")
@@ -35,7 +37,9 @@ def bare(text: str) -> str:
 
 def read(text: str, found: Sequence[Morpheme] | None) -> list[str]:
     """The names of a sentence, each once, as they stand there."""
-    names = [word for match in _QUOTED.finditer(text) for word in _LONG.findall(match[1])]
+    names = [
+        word for match in _QUOTED.finditer(text) for word in _LONG.findall(match[1] or match[2])
+    ]
     if _HANGUL.search(text):
         names += [item.form for item in found or () if item.tag == "NNP" and len(item.form) > 1]
         names += [match[0] for match in _ORGANISATION.finditer(text)]

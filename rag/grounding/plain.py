@@ -1,4 +1,4 @@
-"""Sentences that claim nothing which evidence could bear out: greetings, questions, lead-ins, lack."""
+"""Sentences that claim nothing to bear out: greetings, questions, lead-ins, words of lack."""
 
 import functools
 import re

@@ -11,6 +11,10 @@ from rag.grounding.index import build
 
 LONGEST_ANSWER = 20_000
 """Characters of an answer that are looked at; what follows is not checked."""
+MOST_SENTENCES = 300
+"""Sentences of an answer that are checked."""
+MOST_TOLD = 20
+"""Doubted sentences that a trace names."""
 FEWEST = 2
 """Words that a sentence without markers, figures and names must have to claim something."""
 
@@ -45,7 +49,7 @@ def check(answer: str, evidence: Sequence[Evidence]) -> tuple[Checked, ...]:
     """
     found = spans.split(answer[:LONGEST_ANSWER])
     index = build(evidence)
-    open_ = [span for span in found if not plain.claims_nothing(span)]
+    open_ = [span for span in found if not plain.claims_nothing(span)][:MOST_SENTENCES]
     held = [item for claim in claims.read(open_) if _claims(item := hold(claim, index))]
     units = against.read(held)
     reasons = {
@@ -54,10 +58,21 @@ def check(answer: str, evidence: Sequence[Evidence]) -> tuple[Checked, ...]:
     return tuple(_checked(span, reasons.get(span)) for span in found)
 
 
+def summary(checks: Sequence[Checked]) -> dict[str, object]:
+    """How many sentences have which verdict, and the doubted ones, as plain JSON for a trace."""
+    counts = {verdict.value: sum(item.verdict is verdict for item in checks) for verdict in Verdict}
+    doubted = [
+        {"start": item.start, "end": item.end, "slots": [*item.slots], "reasons": [*item.reasons]}
+        for item in checks
+        if item.verdict is Verdict.UNSUPPORTED
+    ]
+    return {**counts, "doubted": doubted[:MOST_TOLD]}
+
+
 def _claims(held: Held) -> bool:
     """Whether there is enough in a sentence to be checked."""
     claim = held.claim
-    if claim.figures or claim.dates or claim.names:
+    if claim.figures or claim.dates or held.names:
         return True
     fewest = 1 if claim.span.slots else FEWEST
     return len(held.terms) >= fewest and not held.foreign

@@ -81,7 +81,19 @@ def test_an_opened_bracket_or_backtick_holds_back_only_so_much():
 
 HOSTILE = st.lists(
     st.sampled_from(
-        [*"[]【】［］^`~\\ \n-–,:(†\u200b", "1", "7", "１", "[1]", "[7]", "```", "가 ", "a", "[1](", "출처 "]
+        [
+            *"[]【】［］^`~\\ \n-–,:(†\u200b",
+            "1",
+            "7",
+            "１",
+            "[1]",
+            "[7]",
+            "```",
+            "가 ",
+            "a",
+            "[1](",
+            "출처 ",
+        ]
     ),
     max_size=30,
 ).map("".join)
