@@ -4,12 +4,14 @@ import argparse
 import subprocess
 import sys
 
-from benchmarks import first_delta, footprint, speed
+from benchmarks import first_delta, footprint, llm_parsing, speed
 from benchmarks.quality import run as quality
 
 ALL = {
+    "extractive": extractive,
     "first_delta": first_delta,
     "footprint": footprint,
+    "llm_parsing": llm_parsing,
     "quality": quality,
     "speed": speed,
 }
