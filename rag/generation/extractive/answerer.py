@@ -1,6 +1,7 @@
 """Answers with the passages' own sentences, lists and rows. Deterministic."""
 
 import asyncio
+import itertools
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
@@ -62,8 +63,8 @@ def _quotes(brief: Brief, read: Sequence[Passage], asked: Wants) -> Iterator[str
         most = OF_EACH if len(slots) <= FEW else OF_MANY
         each = choosing.of_each(scores, read, most, WORTH)
         yield from _by_document(each, read, asked, brief.language)
-    elif scores.ranked:
-        chosen = _ordered(choosing.best(scores), asked)
+    else:
+        chosen = _ordered(choosing.best(scores), asked) if scores.ranked else _closest(read)
         yield from showing.groups(pieces.pieces(chosen, read, asked), brief.language)
 
 
@@ -72,6 +73,13 @@ def _ordered(chosen: Sequence[Unit], asked: Wants) -> list[Unit]:
     if asked.value:
         return sorted(chosen, key=lambda unit: not asked.holds_value(unit.text))
     return list(chosen) if asked.defined else sorted(chosen, key=lambda unit: unit.order)
+
+
+def _closest(read: Sequence[Passage]) -> list[Unit]:
+    """How the most relevant passage begins: what to show where no unit tells more than another."""
+    best = max((passage.relevance for passage in read), default=0.0)
+    units = (one for one in scoring.units_of(read) if read[one.passage].relevance == best)
+    return list(itertools.islice(units, OF_MANY))
 
 
 def _leading(read: Sequence[Passage]) -> dict[int, list[Unit]]:

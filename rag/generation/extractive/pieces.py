@@ -108,7 +108,7 @@ def _complete(piece: Piece, wants: Wants) -> None:
     """The lead with as many items, or the table with as many rows, as are asked for."""
     table = piece.block.table
     if not piece.whole and not piece.items:
-        piece.parts = sorted(set(piece.parts))
+        piece.parts = sorted(piece.parts) if table else piece.parts
         return
     under = list(range(len(table.rows))) if table else _children(piece.passage, piece.place)
     chosen = sorted(set(piece.parts if table else piece.items))

@@ -10,7 +10,8 @@ _TAG = re.compile(
     r"</?(?:br|sup|sub|b|i|u|em|strong|span|p|small|kbd)(?:\s[^<>\n]{0,200})?/?>", re.IGNORECASE
 )
 _COMMENT = re.compile(r"<!--.*?-->|\s*\{/\*.*?\*/\}", re.DOTALL)
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{}~])")
+"""But for "|", which keeps cells of tables apart."""
 _CODE = re.compile(r"(`+)(.+?)\1")
 _ALIVE = re.compile(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)|~(?=~)|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
 """What Markdown would read as more than itself within a line."""

@@ -1,0 +1,76 @@
+"""General conversation without a model: small talk, help about the product, and honesty."""
+
+import pytest
+
+from benchmarks.quality import sets
+from rag.generation import topics
+from tests.rag.worlds import Library, engine, text_of
+
+ASKED = {
+    "files": (
+        "어떤 파일을 올릴 수 있어?",
+        "한글 파일도 읽을 수 있나요?",
+        "which file formats are supported?",
+    ),
+    "upload": ("문서는 어떻게 올려?", "파일 업로드 방법 알려줘", "How do I upload a document?"),
+    "delete": ("올린 문서를 삭제하려면?", "대화를 어떻게 지워?", "how can I delete my files?"),
+    "model": (
+        "언어 모델은 어디서 설정해?",
+        "너는 무슨 모델이야?",
+        "where do I set the language model?",
+    ),
+    "privacy": ("내 데이터는 어디에 저장돼?", "제 문서가 외부로 전송되나요?", "Is my data safe?"),
+}
+OTHER = (
+    "데이터 모델은 어떻게 설계하나요?",
+    "개인정보 보호법에 따른 파기 방법은?",
+    "압수한 파일은 누가 삭제하나요?",
+    "보고서는 어떤 형식으로 제출하나요?",
+    "회의록을 어디에 보관하나요?",
+    "What model of car won the race?",
+    "how do I delete a row in SQL?",
+    "where is the data of the census stored?",
+)
+
+
+async def said(text):
+    return text_of(await Library(engine()).ask(text))
+
+
+@pytest.mark.parametrize("asked", [(name, one) for name, many in ASKED.items() for one in many])
+def test_a_question_about_the_product_is_known_by_its_topic(asked):
+    name, question = asked
+    assert topics.of(question) == name
+
+
+@pytest.mark.parametrize("question", OTHER)
+def test_a_question_about_something_else_is_not_taken_for_help(question):
+    assert not topics.of(question)
+
+
+@pytest.mark.skipif(not sets.available(), reason="needs ../shared/data")
+def test_no_utterance_and_no_question_of_the_sets_is_taken_for_help():
+    asked = [one.text for name in ("korquad1_dev", "xquad_en") for one in sets.load(name).questions]
+    assert not [text for text in [*sets.smalltalk(), *asked] if topics.of(text)]
+
+
+async def test_help_names_the_settings_of_a_model_in_both_languages():
+    assert "NURA_LLM_BASE_URL" in await said("언어 모델은 어디서 설정해?")
+    assert "NURA_LLM_MODEL" in await said("How do I configure the language model?")
+
+
+async def test_help_on_files_names_every_format_that_is_read():
+    told = await said("어떤 파일을 올릴 수 있어?")
+    assert all(name in told for name in ("PDF", "DOCX", "HWP", "HWPX", "Markdown", "텍스트"))
+
+
+async def test_who_leaves_is_not_greeted():
+    assert "안녕히 가세요" in await said("안녕히 계세요")
+    assert (await said("bye")).startswith("Goodbye")
+
+
+@pytest.mark.parametrize("text", ["심심한데 노래 불러줘", "What is the tallest mountain on Mars?"])
+async def test_everything_else_hears_that_no_model_is_configured_and_where_to_set_one(text):
+    told = await said(text)
+    assert "NURA_LLM_BASE_URL" in told
+    assert "README" in told
