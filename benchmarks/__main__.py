@@ -4,7 +4,7 @@ import argparse
 import subprocess
 import sys
 
-from benchmarks import first_delta, footprint, llm_parsing, speed
+from benchmarks import first_delta, footprint, llm_parsing, speed, wire
 from benchmarks.quality import run as quality
 
 ALL = {
@@ -14,6 +14,7 @@ ALL = {
     "llm_parsing": llm_parsing,
     "quality": quality,
     "speed": speed,
+    "wire": wire,
 }
 
 
