@@ -4,7 +4,7 @@ import argparse
 import subprocess
 import sys
 
-from benchmarks import first_delta, footprint, llm_parsing, speed, wire
+from benchmarks import extractive, first_delta, footprint, llm_parsing, speed, wire
 from benchmarks.quality import run as quality
 
 ALL = {
