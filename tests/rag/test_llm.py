@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
@@ -105,10 +107,42 @@ async def test_a_pause_of_an_hour_is_not_waited_for(llm_server):
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("2", 2), ("-3", 0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("soon", None), ("", None)],
+    [
+        ("2", 2),
+        (" 0.5 ", 0.5),
+        ("-3", 0),
+        ("1e9", 1e9),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
+        ("soon", None),
+        ("inf", None),
+        ("nan", None),
+        ("Wed, 99 Oct 2015", None),
+        ("", None),
+    ],
 )
 def test_retry_after_reads_seconds_and_dates(header, seconds):
     assert retry_after(header) == seconds
+
+
+async def test_a_busy_server_may_name_the_time_at_which_to_ask_again(llm_server):
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=2.5), usegmt=True)
+    llm_server.script(Failure(429, headers={"Retry-After": soon}), Stream(["다시"]))
+    assert text_of(await collect(llm(llm_server))) == "다시"
+    first, second = llm_server.chats
+    assert second.at - first.at >= 0.5
+
+
+async def test_a_busy_server_may_name_a_time_that_is_past(llm_server):
+    past = "Wed, 21 Oct 2015 07:28:00 GMT"
+    llm_server.script(Failure(429, headers={"Retry-After": past}), Stream(["다시"]))
+    assert text_of(await collect(llm(llm_server))) == "다시"
+
+
+async def test_no_try_begins_that_could_not_end_in_time(llm_server):
+    llm_server.script(Failure(429, headers={"Retry-After": "8"}))
+    with pytest.raises(errors.LLMRateLimited):
+        await collect(llm(llm_server, total_timeout=5.0))
+    assert len(llm_server.chats) == 1
 
 
 async def test_a_refused_connection_is_unreachable():
@@ -177,6 +211,70 @@ async def test_closing_the_iterator_closes_the_connection(llm_server):
     await stream.aclose()
     assert await asyncio.to_thread(llm_server.chats[0].wait_closed_by_client)
     assert time.monotonic() - started < 1
+
+
+async def test_wishes_are_sent(llm_server):
+    await collect(llm(llm_server), options=GenerationOptions(stop=("끝",), seed=7))
+    sent = llm_server.chats[0].json
+    assert (sent["stop"], sent["seed"]) == (["끝"], 7)
+
+
+async def test_what_nobody_wishes_is_not_sent(llm_server):
+    await collect(llm(llm_server))
+    assert not {"stop", "seed"} & set(llm_server.chats[0].json)
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [
+        ("temperature", "Unsupported value: 'temperature' does not support 0 with this model."),
+        ("stop", "Unsupported parameter: 'stop' is not supported with this model."),
+        ("seed", "Unknown parameter: `seed`"),
+        ("seed", '[{"loc": ["body", "seed"], "msg": "extra fields not permitted"}]'),
+        ("stream_options", "Unrecognized request argument supplied: stream_options"),
+    ],
+)
+async def test_each_parameter_that_is_refused_by_name_is_left_out(llm_server, name, refusal):
+    model, options = llm(llm_server), GenerationOptions(stop=("끝",), seed=7)
+    llm_server.script(Failure(400, {"error": {"message": refusal}}))
+    assert text_of(await collect(model, options=options)) == "안녕하세요."
+    await collect(model, options=options)
+    first, second, later = (set(call.json) for call in llm_server.chats)
+    assert first - second == first - later == {name}
+
+
+async def test_parameters_that_are_refused_one_after_the_other_are_left_out(llm_server):
+    refused = ("max_tokens", "temperature", "stop", "seed", "stream_options")
+    llm_server.script(
+        *(Failure(400, {"error": {"message": f"unsupported: '{name}'"}}) for name in refused)
+    )
+    options = GenerationOptions(stop=("끝",), seed=7)
+    assert text_of(await collect(llm(llm_server), options=options)) == "안녕하세요."
+
+
+async def test_a_refusal_that_names_nothing_is_not_repeated(llm_server):
+    llm_server.default = Failure(400, {"error": {"message": "unsupported"}})
+    with pytest.raises(errors.LLMRejected):
+        await collect(llm(llm_server))
+    assert len(llm_server.chats) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
+@pytest.mark.parametrize("key", ["sk-secret-123", "plain+key", "0123456789abcdef"])
+async def test_the_key_is_in_no_error(llm_server, status, key):
+    words = {"message": f"no: {key}", "headers": f"Authorization: Bearer {key}", "code": key}
+    llm_server.default = Failure(status, {"error": words})
+    model = OpenAILLM(Endpoint(llm_server.url, "stand-in", api_key=key))
+    with pytest.raises(errors.LLMError) as caught:
+        await collect(model)
+    assert key not in f"{caught.value} {caught.value.params} {caught.value.__cause__}"
+
+
+async def test_a_connection_is_used_again(llm_server):
+    model = llm(llm_server)
+    for _ in range(3):
+        await collect(model)
+    assert len({call.peer for call in llm_server.chats}) == 1
 
 
 async def test_a_refused_parameter_is_left_out(llm_server):

@@ -96,6 +96,7 @@ class Call:
 
     request: HttpRequest
     at: float
+    peer: tuple[str, int]
     ended: threading.Event = field(default_factory=threading.Event)
     closed_by_client: bool = False
 
@@ -191,7 +192,7 @@ class LLMServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while request := await read_request(reader):
-                call = Call(request, time.monotonic())
+                call = Call(request, time.monotonic(), writer.get_extra_info("peername"))
                 self.calls.append(call)
                 if not await self._reply(call, reader, writer):
                     break
