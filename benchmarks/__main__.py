@@ -5,12 +5,14 @@ import subprocess
 import sys
 
 from benchmarks import extractive, first_delta, footprint, llm_parsing, speed, wire
+from benchmarks.grounding import run as grounding
 from benchmarks.quality import run as quality
 
 ALL = {
     "extractive": extractive,
     "first_delta": first_delta,
     "footprint": footprint,
+    "grounding": grounding,
     "llm_parsing": llm_parsing,
     "quality": quality,
     "speed": speed,

@@ -17,7 +17,10 @@ _SPACE = UUID(int=5)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An answer with its evidence. `right`: the evidence bears it out. `kind` is how it was made."""
+    """An answer with its evidence.
+
+    `right`: the evidence bears it out. `kind` is how it was made.
+    """
 
     library: str
     kind: str
@@ -66,8 +69,8 @@ class _Made:
             yield self._case("written", " ".join(written.split()))
 
     def wrong_markers(self) -> Iterator[Case]:
-        for kind, pool in (("marker_near", self.same), ("marker_far", self.far)):
-            pool = [other for other in pool if not _says(other, self.sentence)]
+        for kind, others_ in (("marker_near", self.same), ("marker_far", self.far)):
+            pool = [other for other in others_ if not _says(other, self.sentence)]
             if pool:
                 yield self._case(kind, self.sentence, cited=pool[0])
         shown = (self.passage, *self.same[:2], *self.far)

@@ -14,9 +14,9 @@ from rag.grounding.support import Verdict
 
 MARKERS = ("marker_near", "marker_far", "invented")
 """Wrong citations: the sentence is not of the passage that it cites."""
-MOST = 600
+MOST = 150
 """Cases of a library and a half."""
-SENTENCES, ROUNDS = 8, 40
+SENTENCES, ROUNDS = 8, 20
 """Of the answers that are timed: a usual answer, on four passages."""
 
 Counts = Mapping[tuple[bool, bool, str, str], tuple[int, int]]
@@ -115,10 +115,9 @@ def _answer(passages: list[sources.Passage]) -> str:
 
 
 def _print(counts: Counts, figures: Mapping[str, Mapping[str, object]]) -> None:
-    rows = []
     seen, blind = (_summary(counts, blind=half) for half in (False, True))
-    for name in sorted({*seen, *blind}, key=lambda name: (name.startswith("true"), name)):
-        rows.append([name, *(_cell(half.get(name)) for half in (seen, blind))])
+    names = sorted({*seen, *blind}, key=lambda name: (name.startswith("true"), name))
+    rows = [[name, *(_cell(half.get(name)) for half in (seen, blind))] for name in names]
     report.table("Sentences doubted: planted faults, and true ones", ["", "seen", "blind"], rows)
     rows = [
         [f"{language} {half}: {pair}", count]

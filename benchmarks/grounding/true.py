@@ -78,7 +78,7 @@ def reordered(text: str, language: str, _: random.Random) -> Rewrite:
     return " ".join([*words[first:second], *words[:first], *words[second:]])
 
 
-def refigured(text: str, language: str, _: random.Random) -> Rewrite:
+def refigured(text: str, _language: str, _: random.Random) -> Rewrite:
     """Figures and dates in another form."""
     new = _DATE_KO.sub(lambda match: f"{match[1]}. {match[2]}. {match[3]}.", text)
     new = _DATE_EN.sub(lambda match: f"{match[2]} {match[1]} {match[3]}", new)

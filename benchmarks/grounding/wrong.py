@@ -10,8 +10,10 @@ _FIGURE = re.compile(
     r"(?<![\d.,\w])\d{1,3}(?:,\d{3})+(?![\d.,])|(?<![\d.,A-Za-z-])\d{1,6}(?:\.\d)?(?![\d.,]*\d)"
 )
 _DATE = re.compile(
-    r"(?<!\d)(?P<year>1\d{3}|20\d\d)(?=년| |\.|,)|(?<!\d)(?P<month>\d{1,2})(?=월)|(?<=월 )(?P<day>\d{1,2})(?=일)"
-    r"|\b(?P<name>January|February|March|April|June|July|August|September|October|November|December)\b"
+    r"(?<!\d)(?P<year>1\d{3}|20\d\d)(?=년| |\.|,)|(?<!\d)(?P<month>\d{1,2})(?=월)"
+    r"|(?<=월 )(?P<day>\d{1,2})(?=일)"
+    r"|\b(?P<name>January|February|March|April|June|July|August|September|October|November|"
+    r"December)\b"
 )
 _MONTHS = [
     "January",
@@ -102,13 +104,8 @@ def swapped_number(text: str, passage: str, chance: random.Random) -> Rewrite:
         unit = re.match(r"\s?([가-힣%]|[a-z]{3,})", text[match.end() :])
         if _is_date(text, match) or not unit:
             continue
-        pattern = _FIGURE.pattern + re.escape(unit[0])
-        others = {
-            re.match(r"[\d,.]*\d", o[0])[0]
-            for o in re.finditer(f"(?:{_FIGURE.pattern}){re.escape(unit[0])}", passage)
-        }  # type: ignore[index]
-        del pattern
-        others = {other for other in others if other not in text}
+        alike = re.finditer(f"({_FIGURE.pattern}){re.escape(unit[0])}", passage)
+        others = {other[1] for other in alike if other[1] not in text}
         if others:
             return text[: match.start()] + chance.choice(sorted(others)) + text[match.end() :]
     return None
@@ -132,7 +129,7 @@ def date(text: str, passage: str, chance: random.Random) -> Rewrite:
     return None
 
 
-def denied(text: str, language: str, chance: random.Random) -> Rewrite:
+def denied(text: str, language: str, _: random.Random) -> Rewrite:
     """What is said, denied; what is denied, said."""
     if language == "en":
         if match := _DENIED_EN.search(text):

@@ -37,7 +37,7 @@ class Claim:
 
     @property
     def language(self) -> str:
-        """ "ko" where it holds Hangul, else "en"."""
+        """Korean ("ko") where it holds Hangul, else "en"."""
         return "ko" if surface.HANGUL.search(self.text) else "en"
 
     def terms(self, index: Index) -> list[Term]:
@@ -65,9 +65,9 @@ class Claim:
         kept: dict[str, float] = {}
         for item in self.found:
             verb = item.tag in _VERBS and item.form not in _EMPTY_VERBS
-            if (item.tag in _NOUNS or verb) and surface.HANGUL.fullmatch(item.form):
-                if len(item.form) > 1:
-                    kept.setdefault(item.form, VERB if verb else 1.0)
+            long = len(item.form) > 1 and surface.HANGUL.fullmatch(item.form)
+            if long and (verb or item.tag in _NOUNS):
+                kept.setdefault(item.form, VERB if verb else 1.0)
         return kept
 
 

@@ -16,19 +16,22 @@ _JOINT = rf"{_GAP}(?:[,;/·、，~∼–—-]|and|및)?{_GAP}"
 _NUMBERS = rf"\d{{1,4}}(?:{_JOINT}\d{{1,4}}){{0,11}}"
 _NOTE = r"(?:†[^\]】\n]{0,30})?"
 _MARKER = re.compile(
-    rf"(?P<space>[ \t]{{0,40}})(?P<two>\\?[\[【［〔](?=\\?[\[【［〔]))?\\?[\[【［〔]{_GAP}{_LABEL}{_GAP}(?P<numbers>{_NUMBERS}){_GAP}{_NOTE}"
+    r"(?P<space>[ \t]{0,40})(?P<two>\\?[\[【［〔](?=\\?[\[【［〔]))?\\?[\[【［〔]"
+    rf"{_GAP}{_LABEL}{_GAP}(?P<numbers>{_NUMBERS}){_GAP}{_NOTE}"
     r"\\?[\]】］〕](?(two)\\?[\]】］〕])",
     re.IGNORECASE,
 )
 _LETTERS = r"[\d\s\u200b-\u200d\u2060\ufeff,;/·、，~∼–—^#:a-z가-힣-]{0,64}"
 _BEGUN = re.compile(
-    rf"[ \t]{{0,40}}(?:\\?[\[【［〔]?){{1,2}}(?:(?<=[\[【［〔]){_LETTERS}(?:†[^\]】\n]{{0,30}})?\\?)?\Z"
-    rf"|[ \t]{{0,40}}(?:\\?[\[【［〔]){{2}}{_LETTERS}(?:†[^\]】\n]{{0,30}})?\\?[\]】］〕]\\?\Z",
+    rf"[ \t]{{0,40}}(?:\\?[\[【［〔]?){{1,2}}(?:(?<=[\[【［〔]){_LETTERS}{_NOTE}\\?)?\Z"
+    rf"|[ \t]{{0,40}}(?:\\?[\[【［〔]){{2}}{_LETTERS}{_NOTE}\\?[\]】］〕]\\?\Z",
     re.IGNORECASE,
 )
 _OPEN_BRACKET = re.compile(rf"[\[【［〔]{_LETTERS}\Z", re.IGNORECASE)
 _PART = re.compile(r"(\d+)(?:\s*[~∼–—-]\s*(\d+))?")
 _PLAIN = re.compile(r"[^\s\[【［〔\\`]+|\n|[\[【［〔\\]|\s")
+_DEFINES = re.compile(r"(?:^|\n) {0,3}(?:\[\d+\])+\Z")
+"""Markers at the beginning of a line: with a colon they would be the address of a link."""
 _BLANKS = re.compile(r"[ \t]+(?=[ \t]{40})")
 _TICKS = re.compile(r"`+")
 _FENCE = re.compile(r"( {0,3})(`{3,40}(?=[^`\n]*\n)|~{3,40}(?=[^~\n]*\n))[^\n]*\n")
@@ -42,8 +45,8 @@ class MarkerFilter:
 
     `cited` grows with valid markers.
 
-    Code (between backticks) passes as it is. "[1, 2]", "[1-2]", "【1】【2】", "[^1][^2]" and the like
-    become "[1][2]". A marker never becomes a link: a blank comes before the address behind it.
+    Code (between backticks) passes as it is. "[1, 2]", "[1-2]", "【1】【2】" and "[^1][^2]" become
+    "[1][2]". A marker never becomes a link: a blank comes before the address behind it.
     However the text is cut into pieces, what comes out is the same.
     """
 
@@ -80,16 +83,15 @@ class MarkerFilter:
         """The end of the next stretch and what comes out for it; None where more must come."""
         if self._fence:
             return self._in_fence(text, position, final=final)
-        if self._before.endswith("\n"):
-            if match := _FENCE.match(text, position):
-                self._fence = match[2]
-                return match.end(), match[0]
-            if not final and _FENCE_BEGUN.match(text, position):
-                return None
+        starts = self._before.endswith("\n")
+        if starts and (match := _FENCE.match(text, position)):
+            self._fence = match[2]
+            return match.end(), match[0]
+        begun = _BEGUN.match(text, position) or (starts and _FENCE_BEGUN.match(text, position))
+        if begun and not final:
+            return None
         if text[position] == "`":
             return self._code(text, position, final=final)
-        if not final and _BEGUN.match(text, position):
-            return None
         if match := _MARKER.match(text, position):
             return match.end(), self._marker(match)
         return self._plain(text, position)
@@ -98,7 +100,7 @@ class MarkerFilter:
         match = _BLANKS.match(text, position) or _PLAIN.match(text, position)
         out = match[0] if match else text[position]
         end = position + len(out)
-        if self._marked and out[0] in "(:[":
+        if self._marked and (out[0] in "([" or (out[0] == ":" and _DEFINES.search(self._before))):
             out = f" {out}"
         self._marked = False
         return end, out

@@ -37,9 +37,11 @@ _TELLS_EN = (
 _LACK_EN = re.compile(
     rf"\b{_THE_TEXTS}\b[^.\n]{{0,40}}\b(?:not|don't|doesn't|didn't|nothing|never)\b[^.\n]{{0,20}}"
     rf"\b{_TELLS_EN}\b"
-    rf"|\b(?:no (?:information|mention|details|answer)|not (?:{_TELLS_EN}|found|known))\b[^.\n]{{0,60}}"
+    rf"|\b(?:no (?:information|mention|details|answer)|"
+    rf"not (?:{_TELLS_EN}|found|known))\b[^.\n]{{0,60}}"
     rf"\b{_THE_TEXTS}\b"
-    rf"|\b(?:could|can|was|am|were) ?(?:not|n't)[^.\n]{{0,20}}\b(?:find|found|determine|tell|answer)\b"
+    rf"|\b(?:could|can|was|am|were) ?(?:not|n't)[^.\n]{{0,20}}"
+    rf"\b(?:find|found|determine|tell|answer)\b"
     rf"|\bcan(?:'t|not) (?:find|determine|tell|answer)\b",
     re.IGNORECASE,
 )

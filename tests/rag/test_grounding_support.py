@@ -136,7 +136,8 @@ def test_dates_decimals_and_abbreviations_end_no_sentence():
 
 def test_items_and_rows_are_checked_and_heads_are_not():
     answer = (
-        "| 항목 | 값 |\n|---|---|\n| 출장비 상한 | 90,000원 [1] |\n| 출장비 상한 | 70,000원 [1] |\n\n"
+        "| 항목 | 값 |\n|---|---|\n"
+        "| 출장비 상한 | 90,000원 [1] |\n| 출장비 상한 | 70,000원 [1] |\n\n"
         "- 연차휴가 15일 [2]\n1. 연차휴가 20일 [2]\n"
     )
     assert [item.verdict for item in judged(answer)] == [
