@@ -1,6 +1,7 @@
 """The one event loop of an answers worker: Celery's threads hand their runs to it."""
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Coroutine
@@ -13,8 +14,15 @@ import uvloop
 logger = structlog.get_logger()
 T = TypeVar("T")
 
-BLOCKING_CALLS = 32
-"""Threads for searches and database calls of all runs together."""
+BLOCKING_CALLS = 8
+"""Threads for searches and database calls of all runs together.
+
+Each of them that computes takes its turn between two steps of the loop, where tokens wait.
+"""
+SWITCH_SECONDS = 0.0005
+"""So long a thread computes on while the loop wants its turn; Python's own 5 ms are far too long
+for that, as the loop gives its turn away with every word that it sends.
+"""
 AT_ONCE = 1000
 """Runs that a worker takes; the others wait in the queue, where other workers find them."""
 
@@ -104,6 +112,7 @@ async def _cancel_all() -> None:
 def _loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if not _loops:
+            sys.setswitchinterval(SWITCH_SECONDS)
             loop = uvloop.new_event_loop()
             loop.set_default_executor(
                 ThreadPoolExecutor(BLOCKING_CALLS, thread_name_prefix="blocking")

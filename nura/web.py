@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 
 import uvicorn
 
@@ -9,6 +10,8 @@ SOCKET_FD = "NURA_SOCKET_FD"
 MESSAGE_LIMIT = 1_500_000
 """Bytes of one WebSocket message. Far more than a question may have, so that the application can
 answer a too long one with a sentence instead of a closed socket."""
+SWITCH_SECONDS = 0.0005
+"""So long a page that is made in a thread computes on while words of an answer wait."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -30,6 +33,7 @@ def main() -> None:
     listener = (
         socket.socket(fileno=int(inherited)) if inherited else listen(settings.HOST, settings.PORT)
     )
+    sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
         "nura.asgi:application",
         log_config=None,
