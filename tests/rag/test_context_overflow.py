@@ -9,7 +9,7 @@ from rag.events import SourcesFound
 from rag.llms.openai import OpenAILLM
 from rag.types import HistoryMessage, Role
 from tests.rag.worlds import Library, engine, finished, text_of
-from tests.servers.llm import Failure, Stream
+from tests.servers.llm import Failure, Raw, Stream
 
 TOO_LONG = Failure(
     400, {"error": {"message": "This model's maximum context length is 2048 tokens."}}
@@ -45,6 +45,15 @@ async def test_less_of_the_conversation_and_the_documents_is_sent_the_second_tim
     assert 2 <= len(second) < len(first)
     assert second[0] == first[0] | {"content": second[0]["content"]}
     assert second[1:-1] == first[len(first) - len(second) + 1 : -1]
+    assert len(second[-1]["content"]) < len(first[-1]["content"]) * 0.75
+
+
+async def test_a_stream_that_begins_with_an_overflow_is_asked_for_less_once(llm_server):
+    error = b'data: {"error": {"message": "exceeds the available context size", "code": 400}}\n\n'
+    llm_server.script(Raw(error), Stream(["상한은 10,000원입니다 [1]."]))
+    events = await library(llm_server).ask("숙박비 상한은?", history=HISTORY)
+    first, second = (call.json["messages"] for call in llm_server.chats)
+    assert "10,000원" in text_of(events)
     assert len(second[-1]["content"]) < len(first[-1]["content"]) * 0.75
 
 
