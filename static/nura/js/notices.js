@@ -2,11 +2,11 @@
 
 import { el, icon } from "./dom.js";
 
-const BEFORE = new Set(["embedder_failed", "retrieval_failed"]);
+const AT_THE_END = new Set(["answer_cut"]);
 
-/** Whether a notice is to be read before the answer; the others stand where the answer ends. */
+/** Whether a notice is to be read before the answer, or where the answer ends. */
 export function comesFirst({ code }) {
-  return BEFORE.has(code);
+  return !AT_THE_END.has(code);
 }
 
 /** Each sentence once, whatever its codes. */
