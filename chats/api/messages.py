@@ -1,6 +1,5 @@
 """Messages and runs over REST."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +8,8 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.middleware.gzip import re_accepts_gzip
+from django.utils.cache import patch_vary_headers
 from django.utils.translation import get_language
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
@@ -20,10 +21,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats import follow, runs
+from chats import follow, frames, runs
 from chats.api.asker import asker
 from chats.api.requests import EditRequest, FeedbackRequest, RegenerateRequest, SendRequest
-from chats.frames import Framer
 from chats.models import Feedback, Message, Run, Trace
 from chats.services import branches, turns
 from chats.shapes import MessageShape
@@ -173,10 +173,15 @@ class RunEventsView(APIView):
             Run.objects.visible_to(asker(request)).select_related("message"),
             pk=run_id,
         )
+        events = frames.server_sent(run.message.chat_id, run_id, _after(request))
+        packs = re_accepts_gzip.search(request.headers.get("Accept-Encoding", ""))
         response = StreamingHttpResponse(
-            _server_sent(run_id, run.message.chat_id, _after(request)),
+            frames.squeezed(events) if packs else events,
             content_type="text/event-stream; charset=utf-8",
         )
+        if packs:
+            response["Content-Encoding"] = "gzip"
+        patch_vary_headers(response, ("Accept-Encoding",))
         response["Cache-Control"] = "no-cache, no-transform"
         response["X-Accel-Buffering"] = "no"
         return response
@@ -187,17 +192,6 @@ def _after(request: Request) -> int:
     if not value.isascii() or not value.isdigit() or len(value) > 12:
         raise serializers.ValidationError({"after_seq": ["expected a whole number"]})
     return int(value)
-
-
-async def _server_sent(run_id: UUID, chat_id: UUID, after_seq: int) -> AsyncIterator[bytes]:
-    framer = Framer(chat_id, run_id)
-    yield b": nura\n\n"
-    async for event in follow.follow(run_id, after_seq):
-        if event is None:
-            yield b": still here\n\n"
-            continue
-        frame = framer.frame(event)
-        yield f"id: {event.seq}\nevent: {event.type}\ndata: {frame}\n\n".encode()
 
 
 class RunStopView(APIView):
