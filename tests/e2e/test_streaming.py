@@ -5,6 +5,7 @@ from urllib.parse import urlencode
 from playwright.sync_api import expect
 
 from tests.e2e.chat import answer, ask, chat_id, text_of
+from tests.product.browser import Browser
 from tests.servers.llm import BreakOff, Failure, Hang, Stream
 from tests.support import wait_until
 
@@ -24,8 +25,8 @@ def wait_for_text(page, characters):
 def test_a_reload_in_the_middle_of_an_answer_loses_no_character_and_doubles_none(talk, talker, llm):
     llm.default = SLOW
     ask(talk, "천천히 이야기해 줘")
-    for characters in (100, 900, 1800):
-        wait_for_text(talk, characters)
+    for share in (0.1, 0.5, 0.9):
+        wait_for_text(talk, share * len(WHOLE))
         assert WHOLE.startswith(shown(talk))
         talk.reload()
         expect(talk.locator(".msg-answer")).to_have_count(1)
@@ -138,3 +139,105 @@ def test_a_lost_connection_is_taken_up_again(talk, llm):
     talk.evaluate("() => new Promise((done) => setTimeout(done, 800))")
     talk.context.set_offline(False)
     assert text_of(answer(talk)) == WHOLE
+
+
+class Line:
+    """The page's connection, which can go dead without either side hearing of it, as in sleep."""
+
+    def __init__(self, page):
+        self.opened = 0
+        self.dead = set()
+        page.route_web_socket("**/ws/chat/", self._connect)
+
+    def die(self):
+        """No byte goes through what is open now."""
+        self.dead = set(range(1, self.opened + 1))
+
+    def _connect(self, page_side):
+        self.opened += 1
+        number = self.opened
+        server_side = page_side.connect_to_server()
+        for one, other in ((page_side, server_side), (server_side, page_side)):
+            one.on_message(lambda text, to=other: number in self.dead or to.send(text))
+
+
+def wake(page):
+    """What a browser says when a page comes back into sight."""
+    page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def test_a_phone_that_slept_reads_on_at_once_and_can_still_stop(windows, talker, llm):
+    phone = windows(talker)
+    line = Line(phone)
+    phone.goto("/")
+    llm.default = Stream(WORDS * 4, delay=0.05)
+    ask(phone, "잠들었다 깰게")
+    wait_for_text(phone, 200)
+    line.die()
+    before = len(shown(phone))
+    wake(phone)
+    wait_until(lambda: len(shown(phone)) > before + 100, 7)  # a dead line alone takes 8 s
+    assert line.opened == 2
+    assert "".join(WORDS * 4).startswith(shown(phone))
+    phone.locator("#composer-send.send-stop").click()
+    kept = text_of(answer(phone))
+    assert "".join(WORDS * 4).startswith(kept)
+    assert talker.messages(chat_id(phone))[-1]["status"] == "STOPPED"
+
+
+def test_an_answer_that_ended_while_the_phone_slept_is_there_on_its_return(windows, talker, llm):
+    phone = windows(talker)
+    line = Line(phone)
+    phone.goto("/")
+    llm.default = Stream(WORDS, delay=0.02)
+    ask(phone, "오래 잘게")
+    wait_for_text(phone, 100)
+    line.die()
+    chat = chat_id(phone)
+    wait_until(lambda: talker.messages(chat)[-1]["status"] == "COMPLETED")
+    assert len(shown(phone)) < len(WHOLE)
+    wake(phone)
+    assert text_of(answer(phone)) == WHOLE
+    expect(phone.locator("#composer-send.send-stop")).to_have_count(0)
+
+
+def test_after_a_reload_the_button_stops_the_answer_for_all_tabs(talk, talker, llm):
+    llm.default = SLOW
+    ask(talk, "여기서 묻고 저기서 멈출게")
+    wait_for_text(talk, 100)
+    other = talk.context.new_page()
+    other.goto(f"/c/{chat_id(talk)}")
+    talk.reload()
+    expect(talk.locator("#composer-send.send-stop")).to_be_visible()
+    other.locator("#composer-send.send-stop").click()
+    assert text_of(answer(talk)) == text_of(answer(other))
+    expect(talk.locator("#composer-send.send-stop")).to_have_count(0)
+    assert talker.messages(chat_id(talk))[-1]["status"] == "STOPPED"
+
+
+def test_f84_a_sign_out_while_an_answer_streams_keeps_the_draft(windows, product_with_model, llm):
+    product_with_model.create_user("leaver")
+    session = Browser(product_with_model.url)
+    page = windows(product=product_with_model)
+    sign_in(page, session)
+    page.goto("/")
+    llm.default = SLOW
+    ask(page, "이야기해 줘")
+    wait_for_text(page, 100)
+    chat = chat_id(page)
+    page.locator("#composer-input").press_sequentially("다음 질문의 초안")
+    session.sign_out()
+    expect(page.locator(".toast-error")).to_be_visible()
+    expect(page.locator("#composer-input")).to_have_value("다음 질문의 초안")
+    sign_in(page, session)
+    page.goto(f"/c/{chat}")
+    assert text_of(answer(page)) == WHOLE
+    expect(page.locator("#composer-input")).to_have_value("다음 질문의 초안")
+
+
+def sign_in(page, session):
+    """Give the window a fresh session of the leaver's."""
+    session.sign_in("leaver")
+    page.context.add_cookies(
+        [{"name": n, "value": v, "url": session.url} for n, v in session.cookies.items()]
+    )

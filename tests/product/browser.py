@@ -17,7 +17,12 @@ class Browser:
     @property
     def cookie(self):
         """The header that goes with a request."""
-        return "; ".join(f"{one.name}={one.value}" for one in self._jar)
+        return "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+
+    @property
+    def cookies(self):
+        """Values by name."""
+        return {one.name: one.value for one in self._jar}
 
     def sign_in(self, name, password="correct-horse-9"):
         self._post("/accounts/login/", login=name, password=password)

@@ -4,6 +4,7 @@ const FIRST_WAIT = 400;
 const LONGEST_WAIT = 15000;
 const PING_EVERY = 20000;
 const PONG_WITHIN = 8000;
+const PONG_AFTER_SLEEP = 2000;
 const TRIES_BEFORE_UNREACHABLE = 3;
 export const SIGNED_OUT = 4401;
 
@@ -16,6 +17,7 @@ export class Socket extends EventTarget {
     this.socket = null;
     this.timer = null;
     this.pongTimer = null;
+    this.signedOut = false;
     setInterval(() => this.ping(), PING_EVERY);
     addEventListener("online", () => this.wake());
     addEventListener("pageshow", (event) => event.persisted && this.wake());
@@ -57,7 +59,8 @@ export class Socket extends EventTarget {
     this.emit("down");
     if (code === SIGNED_OUT) {
       this.failures = TRIES_BEFORE_UNREACHABLE;
-      this.emit("signedout");
+      if (!this.signedOut) this.emit("signedout");
+      this.signedOut = true;
       return;
     }
     if (this.failures === TRIES_BEFORE_UNREACHABLE) this.emit("unreachable");
@@ -65,14 +68,17 @@ export class Socket extends EventTarget {
     this.timer = setTimeout(() => this.connect(), wait * (0.7 + Math.random() * 0.6));
   }
 
-  /** The page came back: see at once whether the connection still lives. */
+  /** The page came back: see at once whether the connection still lives, or whether somebody signed in elsewhere. */
   wake() {
-    if (this.timer) this.connect();
-    else this.ping();
+    if (this.timer || !this.socket) this.connect();
+    else this.ping(PONG_AFTER_SLEEP);
   }
 
-  ping() {
-    if (!this.send({ type: "ping" }) || this.pongTimer) return;
+  /** A connection that says nothing within `patience` ms is taken for dead, as after a phone's sleep. */
+  ping(patience = PONG_WITHIN) {
+    if (!this.send({ type: "ping" })) return;
+    if (this.pongTimer && patience >= PONG_WITHIN) return;
+    clearTimeout(this.pongTimer);
     const socket = this.socket;
     this.pongTimer = setTimeout(() => {
       this.pongTimer = null;
@@ -80,7 +86,7 @@ export class Socket extends EventTarget {
       socket.onclose = null;
       socket.close();
       this.closed(0);
-    }, PONG_WITHIN);
+    }, patience);
   }
 
   /** Send a frame now; false if there is no open connection. */
@@ -93,6 +99,7 @@ export class Socket extends EventTarget {
   receive(text) {
     clearTimeout(this.pongTimer);
     this.pongTimer = null;
+    this.signedOut = false;
     let frame;
     try {
       frame = JSON.parse(text);
