@@ -4,18 +4,29 @@ import argparse
 import subprocess
 import sys
 
-from benchmarks import extractive, first_delta, footprint, llm_parsing, speed, wire
+from benchmarks import (
+    extractive,
+    first_delta,
+    first_token,
+    footprint,
+    llm_parsing,
+    speed,
+    wire,
+)
 from benchmarks.grounding import run as grounding
 from benchmarks.quality import run as quality
+from benchmarks.streams import run as streams
 
 ALL = {
     "extractive": extractive,
     "first_delta": first_delta,
+    "first_token": first_token,
     "footprint": footprint,
     "grounding": grounding,
     "llm_parsing": llm_parsing,
     "quality": quality,
     "speed": speed,
+    "streams": streams,
     "wire": wire,
 }
 

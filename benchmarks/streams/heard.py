@@ -62,6 +62,7 @@ def told(heard: Heard) -> Told:
             tokens += [(sent_at(one, moment), moment) for one in _tokens(frame["data"]["text"])]
         elif frame["type"] in LAST:
             ending, stored = frame["type"], frame["data"]["message"]["content"]
+            ending += f" {frame['data'].get('code', '')}".rstrip()
     fault = _fault(numbers, tokens, text, stored, ending)
     return Told(tokens, text, fault, deltas, heard.received, begun - heard.asked_at)
 
@@ -89,7 +90,7 @@ def _fault(
     if ending != "run.completed":
         return f"ended as {ending or 'nothing'}"
     if stored != text:
-        return "the text differs from what is stored"
+        return f"{len(text)} characters came, {len(stored)} are stored"
     if any(two[0] <= one[0] for one, two in pairwise(tokens)):
         return "tokens out of order"
     return ""

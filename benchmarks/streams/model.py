@@ -1,6 +1,6 @@
 """A language model that costs next to nothing: `python -m benchmarks.streams.model RATE`.
 
-RATE is in tokens a second and stream.
+RATE is in tokens a second and stream. `RATE TOKENS` ends each reply after so many tokens.
 
 Every token is the time it was sent at, so that whoever reads it knows how long it was under way.
 All streams hang on one wheel that turns once a token; each has its place on it. Prints its port.
@@ -11,7 +11,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import uvloop
 
@@ -58,7 +58,9 @@ END = chunk({}, "stop") + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 class Wheel:
     """Sends a token to each stream at its place, once a turn."""
 
-    def __init__(self, tokens_per_second: float) -> None:
+    def __init__(self, tokens_per_second: float, tokens: int) -> None:
+        self.tokens = tokens
+        """Of each reply; 0: it goes on until told to end."""
         self.slots: list[set[Stream]] = [set() for _ in range(SLOTS)]
         self.sent = 0
         self.late = 0.0
@@ -81,11 +83,18 @@ class Wheel:
         if self.ending and number % SLOTS == 0:
             self._end_some()
         if streams:
-            self.sent += len(streams)
-            data = b"%b%b%b" % (BEFORE, stamp(time.monotonic()).encode(), AFTER)
-            for stream in streams:
-                stream.transport.write(data)
+            self.send_to(list(streams))
         loop.call_at(due + self._step, self.turn, number + 1, due + self._step)
+
+    def send_to(self, streams: Sequence["Stream"]) -> None:
+        """A token to each of these."""
+        self.sent += len(streams)
+        data = b"%b%b%b" % (BEFORE, stamp(time.monotonic()).encode(), AFTER)
+        for stream in streams:
+            stream.transport.write(data)
+            stream.sent += 1
+            if stream.sent == self.tokens:
+                stream.end()
 
     def _end_some(self) -> None:
         standing = (stream for streams in self.slots for stream in streams)
@@ -102,6 +111,7 @@ class Stream(asyncio.Protocol):
     """One connection: a request, and the reply to it."""
 
     def __init__(self, wheel: Wheel) -> None:
+        self.sent = 0
         self._wheel = wheel
         self._received = b""
         self._slot: set[Stream] | None = None
@@ -121,6 +131,7 @@ class Stream(asyncio.Protocol):
             self.transport.write(HEAD)
             self._slot = self._wheel.slots[self._wheel.place()]
             self._slot.add(self)
+            self._wheel.send_to([self])
             return
         if b"/finish" in head.partition(b"\r\n")[0]:
             self._wheel.ending = True
@@ -152,8 +163,8 @@ def _length(head: bytes) -> int:
     return 0
 
 
-async def _serve(tokens_per_second: float) -> None:
-    wheel = Wheel(tokens_per_second)
+async def _serve(tokens_per_second: float, tokens: int = 0) -> None:
+    wheel = Wheel(tokens_per_second, tokens)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Stream(wheel), "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
@@ -162,4 +173,4 @@ async def _serve(tokens_per_second: float) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(_serve(float(sys.argv[1])))
+    uvloop.run(_serve(float(sys.argv[1]), *map(int, sys.argv[2:])))

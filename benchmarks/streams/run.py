@@ -101,7 +101,7 @@ def measure(
     streams: int, *, rate: float = TOKENS_PER_SECOND, seconds: float = WINDOW_SECONDS
 ) -> Case:
     """One run with that many streams, measured once all of them flow."""
-    with _model(rate) as (model, model_port), tempfile.TemporaryDirectory() as folder:
+    with model(rate) as (writer, model_port), tempfile.TemporaryDirectory() as folder:
         endpoint = {
             "NURA_LLM_BASE_URL": f"http://127.0.0.1:{model_port}/v1",
             "NURA_LLM_MODEL": "bench",
@@ -113,7 +113,7 @@ def measure(
             bystander = Bystander(product, Person(product, "bystander"))
             with _readers(product, streams, kept) as readers:
                 _flowing(model_port, streams)
-                processes = _processes(product) | {"model": [model], "readers": [readers]}
+                processes = _processes(product) | {"model": [writer], "readers": [readers]}
                 case = _window(streams, seconds, model_port, processes, bystander)
                 _ask(model_port, "POST /finish")
                 _finished(product, streams)
@@ -122,8 +122,9 @@ def measure(
 
 
 @contextmanager
-def _model(rate: float) -> Iterator[tuple[psutil.Process, int]]:
-    command = [sys.executable, "-m", "benchmarks.streams.model", str(rate)]
+def model(rate: float, tokens: int = 0) -> Iterator[tuple[psutil.Process, int]]:
+    """The model's process and port; each reply ends after `tokens`, or when told to."""
+    command = [sys.executable, "-m", "benchmarks.streams.model", str(rate), str(tokens)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
