@@ -13,12 +13,15 @@ export function thumbs(message) {
     up.setAttribute("aria-pressed", String(message.feedback?.value === 1));
     down.setAttribute("aria-pressed", String(message.feedback?.value === -1));
   };
+  let sent = Promise.resolve();
   const give = async (value, reason = "") => {
     const before = message.feedback;
     message.feedback = { value, reason };
     show();
+    const sending = sent.then(() => post(`/messages/${message.id}/feedback`, { value, reason }));
+    sent = sending.catch(() => {}); // one after the other: what was said last is what stays
     try {
-      await post(`/messages/${message.id}/feedback`, { value, reason });
+      await sending;
       return true;
     } catch (error) {
       message.feedback = before;
