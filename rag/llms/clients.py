@@ -18,8 +18,8 @@ def warm() -> None:
 def of(endpoint: Endpoint) -> Any:
     """The endpoint's client for the running loop: its connections belong to the loop.
 
-    They end with the loop. The transport is aiohttp: it takes less than half of the processor time
-    for a chunk that the default one takes (`benchmarks/llm_parsing.py`).
+    They end with the loop. The transport is aiohttp: a chunk takes little more than half of the
+    processor time that it takes with the default one (`benchmarks/llm_parsing.py`).
     """
     loop = asyncio.get_running_loop()
     with _lock:

@@ -1,7 +1,7 @@
 """Server-sent events out of a body's bytes, however the network cut them.
 
-Own code because it runs for every token: the client's decoder and its objects cost five times as
-much (`benchmarks/llm_parsing.py`).
+Own code because it runs for every token: the client's decoder and its objects cost more than all
+the rest of a chunk (`benchmarks/llm_parsing.py`).
 """
 
 from collections.abc import Iterator
