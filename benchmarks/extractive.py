@@ -192,7 +192,13 @@ def pairs(engine: Engine) -> dict[str, float]:
         question = COMPARED[number % len(COMPARED)].format(*pair)
         scope = Scope(library.documents, ScopeReason.ALL)
         found = engine.search(question, scope, library.store)
-        brief = Brief(question, "ko", evidence=evidence.evidence(found.hits), several=True)
+        brief = Brief(
+            question,
+            "ko",
+            evidence=evidence.evidence(found.hits),
+            several=True,
+            opening=bool(found.hits) and "opening" in found.hits[0].scores,
+        )
         names = {item.slot: item.document_name for item in brief.evidence}
         cited = {names[int(slot)] for slot in re.findall(r"\[(\d+)\]", answer(brief))}
         both = {f"{title}.md" for title in pair}

@@ -19,6 +19,8 @@ from rag.pieces import Piece
 OF_EACH, OF_MANY = 3, 2
 """Units of each document where several are asked about: of up to three, and of more."""
 FEW = 3
+PAIR = 2
+"""Of two documents neither is left out."""
 WORTH = 0.3
 """A document is left out whose best unit scores less than that share of the best of all."""
 
@@ -61,10 +63,15 @@ def _quotes(brief: Brief, read: Sequence[Passage], asked: Wants) -> Iterator[str
     slots = {passage.slot for passage in read}
     if brief.several and len(slots) > 1:
         most = OF_EACH if len(slots) <= FEW else OF_MANY
-        each = choosing.of_each(scores, read, most, WORTH)
+        least = WORTH if len(slots) > PAIR else 0.0
+        each = choosing.of_each(scores, read, most, least)
+        if not least:
+            missing = slots - each.keys()
+            each |= {slot: _closest(_only(read, slot), read) for slot in sorted(missing)}
+        each = {slot: each[slot] for slot in sorted(each) if each[slot]}
         yield from _by_document(each, read, asked, brief.language)
     else:
-        chosen = _ordered(choosing.best(scores), asked) if scores.ranked else _closest(read)
+        chosen = _ordered(choosing.best(scores), asked) if scores.ranked else _closest(read, read)
         yield from showing.groups(pieces.pieces(chosen, read, asked), brief.language)
 
 
@@ -75,10 +82,14 @@ def _ordered(chosen: Sequence[Unit], asked: Wants) -> list[Unit]:
     return list(chosen) if asked.defined else sorted(chosen, key=lambda unit: unit.order)
 
 
-def _closest(read: Sequence[Passage]) -> list[Unit]:
-    """How the most relevant passage begins: what to show where no unit tells more than another."""
-    best = max((passage.relevance for passage in read), default=0.0)
-    units = (one for one in scoring.units_of(read) if read[one.passage].relevance == best)
+def _only(read: Sequence[Passage], slot: int) -> list[Passage]:
+    return [passage for passage in read if passage.slot == slot]
+
+
+def _closest(among: Sequence[Passage], read: Sequence[Passage]) -> list[Unit]:
+    """How the most relevant of some passages begins: for where no unit tells more."""
+    best = max(among, key=lambda passage: passage.relevance, default=None)
+    units = (one for one in scoring.units_of(read) if read[one.passage] is best)
     return list(itertools.islice(units, OF_MANY))
 
 
