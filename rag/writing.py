@@ -1,6 +1,7 @@
 """Writing an answer from its brief: what the model says, with its markers checked as it streams."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -12,6 +13,8 @@ from rag.grounding import support
 from rag.grounding.markers import MarkerFilter
 from rag.pieces import Piece
 from rag.progress import Progress, since
+
+log = logging.getLogger(__name__)
 
 CUT = "answer_cut"
 """The notice of an answer that ended at its limit of tokens."""
@@ -39,8 +42,12 @@ async def check(work: Progress, brief: Brief) -> None:
         return
     begun = work.now()
     read = brief.evidence
-    work.checks = await asyncio.to_thread(support.check, work.text, read)
-    work.trace["grounding"] = support.summary(work.checks)
+    try:
+        work.checks = await asyncio.to_thread(support.check, work.text, read)
+        work.trace["grounding"] = support.summary(work.checks)
+    except Exception as error:  # a whole answer must not fail for what is said about it
+        log.exception("an answer could not be checked")
+        work.trace["grounding"] = {"failure": type(error).__name__}
     work.took("check", begun)
 
 
@@ -58,6 +65,7 @@ async def polish(
     work.trace["style"] = {"model": stylist.light.name, "draft_kept": styled.reason}
     if styled.text and styled.text != work.text:
         work.text, work.checks = styled.text, styled.checks
+        work.trace["grounding"] = support.summary(work.checks)
         yield Replaced(styled.text)
 
 
