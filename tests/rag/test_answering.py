@@ -11,8 +11,8 @@ from rag.config import ContextRules, Endpoint, RagConfig
 from rag.errors import ContextOverflow, LLMInterrupted, LLMUnreachable
 from rag.events import Delta, SourcesFound, Status
 from rag.llms.openai import OpenAILLM
-from rag.question import Question
 from rag.pieces import Piece, Usage
+from rag.question import Question
 from rag.types import HistoryMessage, Mode, QuestionType, Role, ScopeReason
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 from tests.servers.llm import Stream

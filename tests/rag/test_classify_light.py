@@ -8,9 +8,9 @@ import pytest
 from rag.conversation import Conversation, Memory, Turn
 from rag.errors import LLMUnreachable
 from rag.llms.light import Light
+from rag.pieces import Piece
 from rag.query.classify import Verdict
 from rag.query.classify_light import by_model
-from rag.pieces import Piece
 from rag.types import QuestionType, Topic
 from tests.rag.worlds import ScriptedLLM
 

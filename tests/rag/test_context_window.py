@@ -2,8 +2,8 @@
 
 from rag.conversation import Conversation, Turn
 from rag.history.memory import MemoryHistory
-from rag.question import Question
 from rag.pieces import Piece
+from rag.question import Question
 from tests.rag.worlds import Library, ScriptedLLM, engine
 
 LONG = "회의실 예약과 주차 등록, 출입증 발급 절차를 차례로 설명드리겠습니다. " * 12

@@ -14,8 +14,8 @@ from rag.history.environment import Environment, chunk_search
 from rag.history.explore import NOTE, explore
 from rag.history.memory import MemoryHistory
 from rag.llms.light import Light
-from rag.tools import Choice, ToolCall
 from rag.pieces import Piece
+from rag.tools import Choice, ToolCall
 from tests.rag import worlds
 
 RULES = ContextRules()

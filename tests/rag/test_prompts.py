@@ -11,8 +11,8 @@ from rag.conversation import DocRef, Turn
 from rag.generation.brief import Brief, Evidence
 from rag.generation.prompted import PromptedAnswerer, build
 from rag.neutral import neutralise
-from rag.ports import GenerationOptions
 from rag.pieces import Piece
+from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Role
 from tests.rag.worlds import ScriptedLLM
 

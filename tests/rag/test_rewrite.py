@@ -8,12 +8,12 @@ import pytest
 from rag.conversation import Conversation, Memory, Remembered, Turn
 from rag.errors import LLMUnreachable
 from rag.llms.light import Light
+from rag.pieces import Piece
 from rag.query import rewrite, rewrite_light
 from rag.query.classify import Verdict
 from rag.query.rewrite import Standalone, standalone
 from rag.retrieval import gate, plan
 from rag.retrieval.plan import Asked, Wishes
-from rag.pieces import Piece
 from rag.types import QuestionType, Scope, ScopeReason
 from tests.rag.worlds import Library, ScriptedLLM, engine
 
