@@ -26,6 +26,12 @@ TIMES = 50
 """Stops, and resumes."""
 RESUMED_AT = 1_000
 """Tokens after which a client comes back."""
+TRANSPORTS = (
+    "WebSocket",
+    "WebSocket, deflated",
+    "server-sent events",
+    "server-sent events, gzip",
+)
 AIM = {"bytes_per_text_byte": 6.0, "stop_ms": 100.0, "resume_ms": 200.0}
 DONE_WITHIN = 500.0
 
@@ -109,27 +115,34 @@ def _carry(client: Client, tokens: int, pace: str) -> list[Carried]:
         run_id = turn["run_id"]
         for one in (plain, deflated):
             one.say("resume", run_id=run_id)
-        events = _server_sent(client, run_id)
+        with ThreadPoolExecutor(2) as pool:
+            followed = [
+                pool.submit(_server_sent, client, run_id, packed) for packed in (False, True)
+            ]
         ends = [one.wait_for_end(run_id, DONE_WITHIN) for one in (plain, deflated)]
-        wires = [plain.received - shaken[0], deflated.received - shaken[1], events]
+        wires = [
+            one.received - before for one, before in zip((plain, deflated), shaken, strict=True)
+        ]
+        wires += [one.result() for one in followed]
     text = text_of(ends[0])
     assert text == text_of(ends[1]) == client.message(turn)["content"]
     assert text.strip() == "".join(_tokens(tokens)).strip()
-    names = ("WebSocket", "WebSocket, deflated", "server-sent events")
     size = len(text.encode())
     return [
-        Carried(*one, size) for one in zip(names, (pace,) * 3, (tokens,) * 3, wires, strict=True)
+        Carried(name, pace, tokens, wire, size)
+        for name, wire in zip(TRANSPORTS, wires, strict=True)
     ]
 
 
-def _server_sent(client: Client, run_id: str) -> int:
+def _server_sent(client: Client, run_id: str, packed: bool) -> int:
     """Bytes on TCP of a run followed to its end."""
     connection = http.client.HTTPConnection(client.url.removeprefix("http://"))
     connection.connect()
     tcp = connection.sock
     tcp.sendall(
         f"GET /api/v1/runs/{run_id}/events HTTP/1.1\r\nHost: {connection.host}\r\n"
-        f"Authorization: Token {client.token}\r\nConnection: close\r\n\r\n".encode()
+        f"Authorization: Token {client.token}\r\nConnection: close\r\n"
+        f"Accept-Encoding: {'gzip' if packed else 'identity'}\r\n\r\n".encode()
     )
     received = 0
     while data := tcp.recv(65536):
