@@ -17,8 +17,8 @@ import uvloop
 
 SLOTS = 32
 """Places on the wheel: streams that stand in the same one send together."""
-TOKEN_CHARACTERS = 7
-CYCLE = 16**6
+TOKEN_CHARACTERS = 8
+CYCLE = 16**7
 """Microseconds after which tokens come again: a token may not be longer under way."""
 ENDS_A_TURN = 1
 """Streams that end with every turn of the wheel once they shall."""
@@ -41,7 +41,7 @@ def stamp(moment: float) -> str:
 
     The blank stands inside, as one at the end may be held back until the next token.
     """
-    digits = f"{int(moment * 1e6) % CYCLE:06x}"
+    digits = f"{int(moment * 1e6) % CYCLE:07x}"
     return f"{digits[:3]} {digits[3:]}"
 
 
