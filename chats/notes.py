@@ -1,9 +1,11 @@
 """The note of a turn: a line, its terms and vector, and the running summary; after its answer."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from django.db.models import F
 from django.utils import timezone
@@ -36,12 +38,22 @@ class Work:
     config: RagConfig
 
 
+TOGETHER = 4
+"""Notes that are written at the same time: answers that stream meanwhile need the processor."""
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def _in_turn() -> asyncio.Semaphore:
+    return _turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(TOGETHER))
+
+
 async def write(turn_id: UUID) -> None:
     """Note a turn that has no note. Raises what the database raises; the sweeper tries again."""
-    work = await in_database(_take, turn_id)
-    if work is not None:
-        noted = await engine(work.config).note(work.turn, work.earlier, work.running)
-        await in_database(_keep, turn_id, noted, work.running)
+    async with _in_turn():
+        work = await in_database(_take, turn_id)
+        if work is not None:
+            noted = await engine(work.config).note(work.turn, work.earlier, work.running)
+            await in_database(_keep, turn_id, noted, work.running)
 
 
 def sweep() -> int:

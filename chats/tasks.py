@@ -53,7 +53,7 @@ def note_turn(turn_id: str) -> None:
     """Write the note of a turn; a second delivery finds it written."""
     from chats import notes
 
-    loop.run(notes.write(UUID(turn_id)))
+    _hand_over(notes.write(UUID(turn_id)))
 
 
 @shared_task(name="chats.tasks.sweep_notes")

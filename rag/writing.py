@@ -12,7 +12,7 @@ from rag.generation.style import Stylist
 from rag.grounding import support
 from rag.grounding.markers import MarkerFilter
 from rag.pieces import Piece
-from rag.progress import Progress, since
+from rag.progress import Progress
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,8 @@ async def write(
     async with aclosing(_said(work, answerer, brief, markers)) as events:
         async for event in events:
             if isinstance(event, Delta):
-                work.timings_ms.setdefault("first_delta", since(work.started))
+                if not said:
+                    work.took("first_delta", work.started)
                 said.append(event.text)
             yield event
     work.text = "".join(said)

@@ -19,6 +19,8 @@ from benchmarks.streams.heard import Heard
 QUESTION = "바다에 대한 긴 이야기를 하나 들려주세요."
 PING, PONG, TEXT = 0x9, 0xA, 0x1
 DEFLATED = 0x40
+QUIET_SECONDS = 10.0
+"""All has been said when no socket says anything for so long."""
 MASK = b"\0\0\0\0"
 """It hides nothing, but costs nothing either."""
 
@@ -106,6 +108,9 @@ async def _read(port: int, per_second: float) -> list[Heard]:
         readers.append(reader)
         await asyncio.sleep(due - loop.time())
     await asyncio.to_thread(sys.stdin.read)
+    heard = -1
+    while heard != (heard := sum(len(reader.heard.frames) for reader in readers)):
+        await asyncio.sleep(QUIET_SECONDS)
     return [reader.heard for reader in readers]
 
 

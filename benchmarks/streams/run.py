@@ -146,7 +146,7 @@ def _readers(product: Product, streams: int, kept: Path) -> Iterator[psutil.Proc
             yield psutil.Process(process.pid)
         finally:
             process.stdin.close()
-            process.wait(60)
+            process.wait(180)
 
 
 def _ask(port: int, request: str) -> dict[str, Any]:

@@ -30,6 +30,8 @@ _BEGUN = re.compile(
 _OPEN_BRACKET = re.compile(rf"[\[【［〔]{_LETTERS}\Z", re.IGNORECASE)
 _PART = re.compile(r"(\d+)(?:\s*[~∼–—-]\s*(\d+))?")
 _PLAIN = re.compile(r"[^\s\[【［〔\\`]+|\n|[\[【［〔\\]|\s")
+_SPECIAL = re.compile(r"[\[【［〔\\`~]|\s\Z")
+"""What may begin a marker or code; a blank at the end may belong to it."""
 _DEFINES = re.compile(r"(?:^|\n) {0,3}(?:\[\d+\])+\Z")
 """Markers at the beginning of a line: with a colon they would be the address of a link."""
 _BLANKS = re.compile(r"[ \t]+(?=[ \t]{40})")
@@ -60,6 +62,9 @@ class MarkerFilter:
 
     def feed(self, text: str) -> str:
         """What of the text so far may go out; the start of a possible marker waits for more."""
+        if not (self._held or self._fence or self._marked or _SPECIAL.search(text)):
+            self._before = (self._before + text)[-_REMEMBERED:]
+            return text  # most tokens of an answer
         self._held += text
         return "".join(self._ready(final=False))
 
