@@ -93,8 +93,8 @@ def _sign_of_life(hostname: str) -> None:
 
 
 def _worker(hostname: str) -> str:
-    """`answers@machine` -> `answers`."""
-    return hostname.partition("@")[0]
+    """`answers@machine`, `answers2@machine` -> `answers`."""
+    return hostname.partition("@")[0].rstrip("0123456789")
 
 
 def _redis() -> "Redis":

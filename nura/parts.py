@@ -41,20 +41,24 @@ def services() -> list[Part]:
 
 def webs(listener: socket.socket) -> list[Part]:
     """The web processes; they share one listening socket, which outlives each of them."""
-    count = settings.WEB_WORKERS
-    names = ["web"] if count == 1 else [f"web{number}" for number in range(1, count + 1)]
+    names = _names("web", settings.WEB_WORKERS)
     return [_python(name, "-m", "nura.web", listener=listener) for name in names]
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
 
 
 def workers() -> list[Part]:
     """The two kinds of workers."""
     concurrency = str(settings.DOCUMENT_WORKERS)
-    answers = ("-n", "answers@%h", "-Q", "answers", "--pool", "threads")
+    answers = ("-Q", "answers", "--pool", "threads", "--concurrency", str(ANSWER_THREADS))
     documents = ("-n", "documents@%h", "-Q", "documents", "--pool", "prefork")
+    patience = settings.SHUTDOWN_SECONDS + SETTLING_SECONDS
     return [
-        _celery(
-            *("answers", *WORKER, *answers, "--concurrency", str(ANSWER_THREADS)),
-            patience=settings.SHUTDOWN_SECONDS + SETTLING_SECONDS,
+        *(
+            _celery(name, *WORKER, "-n", f"{name}@%h", *answers, patience=patience)
+            for name in _names("answers", settings.ANSWER_WORKERS)
         ),
         _celery(
             *("documents", *WORKER, *documents, "--concurrency", concurrency),

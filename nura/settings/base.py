@@ -26,6 +26,7 @@ EMBEDDED_POSTGRES = not DATABASE_URL
 EMBEDDED_REDIS = not env.text("REDIS_URL")
 
 WEB_WORKERS = env.integer("NURA_WEB_WORKERS", 1, least=1, most=64)
+ANSWER_WORKERS = env.integer("NURA_ANSWER_WORKERS", 1, least=1, most=64)
 DOCUMENT_WORKERS = env.integer("NURA_DOCUMENT_WORKERS", 1, least=1, most=256)
 SHUTDOWN_SECONDS = env.decimal("NURA_SHUTDOWN_SECONDS", 8.0, least=0.0, most=3600.0)
 
