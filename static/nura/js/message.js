@@ -118,7 +118,6 @@ export class AnswerView {
   }
 
   clear() {
-    this.stream.cancel();
     this.stream.reset();
   }
 

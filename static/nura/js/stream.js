@@ -16,12 +16,12 @@ export class StreamedMarkdown {
   }
 
   reset() {
+    this.cancel();
     this.text = "";
     this.stable = 0;
     this.env = {};
     this.cost = 0;
     this.drawnAt = 0;
-    this.frame = null;
     this.root.replaceChildren(this.tail);
   }
 
