@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid5
 
 from benchmarks.grounding import true, wrong
-from benchmarks.grounding.sources import Asked, Library, Passage, others
+from benchmarks.grounding.sources import Asked, Corpus, Passage, others
 from benchmarks.grounding.sources import sentences as sentences_of
 from rag.generation.brief import Evidence
 
@@ -22,7 +22,7 @@ class Case:
     `right`: the evidence bears it out. `kind` is how it was made.
     """
 
-    library: str
+    corpus: str
     kind: str
     right: bool
     blind: bool
@@ -30,16 +30,16 @@ class Case:
     evidence: tuple[Evidence, ...]
 
 
-def cases(library: Library) -> Iterator[Case]:
-    """Every case that the rules can make of a library; one sentence a passage."""
-    for passage in library.passages:
+def cases(corpus: Corpus) -> Iterator[Case]:
+    """Every case that the rules can make of a corpus; one sentence a passage."""
+    for passage in corpus.passages:
         found = passage.sentences()
         if not found:
             continue
         sentence = passage.chance("sentence").choice(found)
-        same = others(library, passage, same=True)
-        far = others(library, passage, same=False)
-        made = _Made(library, passage, sentence, same, far)
+        same = others(corpus, passage, same=True)
+        far = others(corpus, passage, same=False)
+        made = _Made(corpus, passage, sentence, same, far)
         yield from made.true()
         yield from made.wrong_markers()
         yield from made.wrong_words()
@@ -47,14 +47,14 @@ def cases(library: Library) -> Iterator[Case]:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    library: Library
+    corpus: Corpus
     passage: Passage
     sentence: str
     same: list[Passage]
     far: list[Passage]
 
     def true(self) -> Iterator[Case]:
-        tongue, chance = self.library.language, self.passage.chance("true")
+        tongue, chance = self.corpus.language, self.passage.chance("true")
         yield self._case("verbatim", self.sentence)
         for name in ("reworded", "shortened", "reordered", "refigured"):
             if new := getattr(true, name)(self.sentence, tongue, chance):
@@ -83,7 +83,7 @@ class _Made:
             yield self._case("invented", self.passage.chance("unseen").choice(unseen), wrong=True)
 
     def wrong_words(self) -> Iterator[Case]:
-        tongue, text = self.library.language, self.passage.text
+        tongue, text = self.corpus.language, self.passage.text
         for name in ("number", "swapped_number", "date"):
             if new := getattr(wrong, name)(self.sentence, text, self.passage.chance(name)):
                 yield self._case(name, new, wrong=True)
@@ -121,7 +121,7 @@ class _Made:
         self.passage.chance(kind).shuffle(shown)
         slot = shown.index(cited or self.passage) + 1
         return Case(
-            self.library.name,
+            self.corpus.name,
             kind,
             cited is None and not wrong,
             self.passage.blind,

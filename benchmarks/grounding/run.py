@@ -15,12 +15,12 @@ from rag.grounding.support import Verdict
 MARKERS = ("marker_near", "marker_far", "invented")
 """Wrong citations: the sentence is not of the passage that it cites."""
 MOST = 150
-"""Cases of a library and a half."""
+"""Cases of a corpus and a half."""
 SENTENCES, ROUNDS = 8, 20
 """Of the answers that are timed: a usual answer, on four passages."""
 
 Counts = Mapping[tuple[bool, bool, str, str], tuple[int, int]]
-"""(blind, right, kind, library) -> (doubted, all)."""
+"""(blind, right, kind, corpus) -> (doubted, all)."""
 
 
 def main() -> None:
@@ -28,12 +28,12 @@ def main() -> None:
     morphemes.available()
     if not sets.available():
         raise SystemExit("the data sets do not lie beside the project")
-    libraries = sources.load()
-    counts = _planted(libraries)
+    corpora = sources.load()
+    counts = _planted(corpora)
     written = {language: _written(language) for language in hand.LANGUAGES}
     timing = {
         lib.name: _timing(lib)
-        for lib in libraries
+        for lib in corpora
         if lib.name in ("korquad1_dev", "kr_law", "xquad_en")
     }
     figures = {
@@ -45,20 +45,20 @@ def main() -> None:
     _print(counts, figures)
 
 
-def _planted(libraries: list[sources.Library]) -> Counts:
+def _planted(corpora: list[sources.Corpus]) -> Counts:
     counts: dict[tuple[bool, bool, str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for library in libraries:
-        for case in _drawn(library):
+    for corpus in corpora:
+        for case in _drawn(corpus):
             checks = support.check(case.answer, case.evidence)
-            found = counts[case.blind, case.right, case.kind, case.library]
+            found = counts[case.blind, case.right, case.kind, case.corpus]
             found[0] += any(item.verdict is Verdict.UNSUPPORTED for item in checks)
             found[1] += 1
     return {key: (doubted, every) for key, (doubted, every) in counts.items()}
 
 
-def _drawn(library: sources.Library) -> Iterator[planted.Case]:
+def _drawn(corpus: sources.Corpus) -> Iterator[planted.Case]:
     """At most `MOST` of each half, evenly from all passages."""
-    cases = list(planted.cases(library))
+    cases = list(planted.cases(corpus))
     for blind in (False, True):
         half = [case for case in cases if case.blind is blind]
         step = max(1, -(-len(half) // MOST))
@@ -91,10 +91,10 @@ def _written(language: str) -> dict[str, dict[str, int]]:
     return {half: dict(sorted(found.items())) for half, found in counts.items()}
 
 
-def _timing(library: sources.Library) -> dict[str, float]:
+def _timing(corpus: sources.Corpus) -> dict[str, float]:
     """Milliseconds of checking an answer of eight sentences on four passages."""
     times, characters = [], []
-    topics = [topic for topic in library.topics.values() if len(topic) >= 4]
+    topics = [topic for topic in corpus.topics.values() if len(topic) >= 4]
     for topic in topics[:ROUNDS]:
         evidence = tuple(planted.evidence(slot, item) for slot, item in enumerate(topic[:4], 1))
         answer = _answer(topic[:4])

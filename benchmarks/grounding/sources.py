@@ -64,7 +64,7 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class Corpus:
     """The passages of a data set by topic."""
 
     name: str
@@ -82,7 +82,7 @@ class Library:
             self.topics[passage.topic].append(passage)
 
 
-def load() -> list[Library]:
+def load() -> list[Corpus]:
     """Every set that holds running prose."""
     return [
         _squad("korquad1_dev", "ko", "korquad1_dev/KorQuAD_v1.0_dev.part.json"),
@@ -93,8 +93,8 @@ def load() -> list[Library]:
     ]
 
 
-def _squad(name: str, language: str, path: str) -> Library:
-    library = Library(name, language)
+def _squad(name: str, language: str, path: str) -> Corpus:
+    corpus = Corpus(name, language)
     for article in json.loads((sets.DATA / path).read_text(encoding="utf-8"))["data"]:
         for paragraph in article["paragraphs"]:
             asked = tuple(
@@ -103,29 +103,29 @@ def _squad(name: str, language: str, path: str) -> Library:
                 )
                 for item in paragraph["qas"]
             )
-            library.add(Passage(article["title"].replace("_", " "), paragraph["context"], asked))
-    return library
+            corpus.add(Passage(article["title"].replace("_", " "), paragraph["context"], asked))
+    return corpus
 
 
-def _clapnq() -> Library:
-    library = Library("clapnq_dev", "en")
+def _clapnq() -> Corpus:
+    corpus = Corpus("clapnq_dev", "en")
     for row in sets.rows("clapnq_dev/clapnq_dev_answerable.part.jsonl"):
         for passage in row["passages"]:
             answers = tuple(output["answer"] for output in row["output"])
-            library.add(Passage(passage["title"], passage["text"], (), answers))
-    return library
+            corpus.add(Passage(passage["title"], passage["text"], (), answers))
+    return corpus
 
 
-def _units(name: str, language: str) -> Library:
-    library = Library(name, language)
+def _units(name: str, language: str) -> Corpus:
+    corpus = Corpus(name, language)
     for unit in sets.load(name).units:
-        library.add(Passage(unit.title, unit.text))
-    return library
+        corpus.add(Passage(unit.title, unit.text))
+    return corpus
 
 
-def others(library: Library, passage: Passage, *, same: bool) -> list[Passage]:
+def others(corpus: Corpus, passage: Passage, *, same: bool) -> list[Passage]:
     """Other passages of the same topic, or of other topics, in an order of chance."""
-    found: Sequence[Passage] = library.topics[passage.topic] if same else library.passages
+    found: Sequence[Passage] = corpus.topics[passage.topic] if same else corpus.passages
     left = [
         other for other in found if other is not passage and (other.topic == passage.topic) is same
     ]

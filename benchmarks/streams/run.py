@@ -175,7 +175,6 @@ def _finished(product: Product, streams: int) -> None:
         return 'nura_answers{status="STREAMING"}' not in text
 
     wait_until(none_streams, 60 + streams, step=1.0)
-    time.sleep(1.0)  # for the last frames on their way
 
 
 def _processes(product: Product) -> dict[str, list[psutil.Process]]:

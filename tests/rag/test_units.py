@@ -1,6 +1,20 @@
 """What can be quoted from a passage."""
 
-from rag.generation.units import cut
+from typing import NamedTuple
+
+from rag.generation.extractive import reading
+
+
+class Unit(NamedTuple):
+    text: str
+    heading: str
+
+
+def cut(passage):
+    """What could be quoted of a passage, in order."""
+    return [
+        Unit(part, block.heading) for block in reading.read(passage) for part in reading.told(block)
+    ]
 
 
 def texts(passage):
