@@ -56,7 +56,7 @@ def load(run_id: UUID) -> Loaded:
             conversation=known,
             topic=topic,
             history_pairs=pairs,
-            sampling=Sampling(**run.sampling | {"stop": tuple(run.sampling.get("stop", ()))}),
+            sampling=Sampling.read(run.sampling),
         ),
         store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
         history=BranchHistory(branch, embedding=model_name(used.config)),

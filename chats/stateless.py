@@ -156,13 +156,12 @@ def _load(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConf
     used = spaces.in_use()
     rows = Document.objects.visible_to(user).completed().filter(pk__in=request["document_ids"])
     ids = tuple(rows.order_by("created_at", "id").values_list("pk", flat=True))
-    wished = request["sampling"]
     told = [HistoryMessage(Role(one["role"]), one["content"]) for one in request["history"]]
     question = Question(
         text=request["question"],
         scope=Scope(ids, ScopeReason(request["reason"])),
         conversation=of_messages(told),
-        sampling=Sampling(**wished | {"stop": tuple(wished["stop"])}),
+        sampling=Sampling.read(request["sampling"]),
     )
     return question, ReleasingStore(ScopedStore(ids, space=used.space)), used.config
 

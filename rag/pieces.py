@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +39,8 @@ class Sampling:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Self:
+        """From its fields as JSON keeps them; those that are missing are as configured."""
+        return cls(**{**stored, "stop": tuple(stored.get("stop", ()))})

@@ -42,7 +42,7 @@ async def work(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict
         text = plain(request["job"], asked)
         say(runs.DELTA, {"text": text})
         return {"message": {"content": text}}
-    wished = Sampling(**request["sampling"] | {"stop": tuple(request["sampling"]["stop"])})
+    wished = Sampling.read(request["sampling"])
     usual = GenerationOptions(used.config.temperature, used.config.max_tokens)
     return {"message": await _asked(llm, asked, usual.wished(wished), say)}
 

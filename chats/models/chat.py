@@ -17,6 +17,11 @@ TITLE_CHARACTERS = 50
 """A chat made by its first message is named by that many characters of it."""
 
 
+def title_of(text: str) -> str:
+    """The title of a chat that begins with this message."""
+    return " ".join(text[:TITLE_CHARACTERS].splitlines())
+
+
 class CategoryQuerySet(models.QuerySet["Category"]):
     """Filters as words that chain."""
 

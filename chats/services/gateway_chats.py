@@ -14,7 +14,7 @@ from django.db import models, transaction
 from django.db.models import F, Func, Value
 
 from chats.models import Chat, Message
-from chats.models.chat import TITLE_CHARACTERS
+from chats.models.chat import title_of
 from chats.services.chats import find_documents
 from chats.services.turns import OpenedTurn, clean, open_answer, store_question
 from documents.models import Document
@@ -51,7 +51,7 @@ def ask(  # noqa: PLR0913 - the parts of a question, by name
     The question that stands there already gets another answer. Raises `NotFound`, `EmptyMessage`.
     """
     text = clean(content)
-    chat = find_or_create(user=user, key=key, title=" ".join(text[:TITLE_CHARACTERS].splitlines()))
+    chat = find_or_create(user=user, key=key, title=title_of(text))
     chat = Chat.objects.select_for_update().get(pk=chat.pk)
     chat.save(update_fields=("updated_at",))
     documents = find_documents(owner=user, document_ids=document_ids)

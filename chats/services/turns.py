@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from chats.errors import EmptyMessage, NotFound
 from chats.models import Chat, Message, MessageDocument, Run, Trace
-from chats.models.chat import TITLE_CHARACTERS
+from chats.models.chat import title_of
 from chats.notices import chat_changed
 from chats.services import turn_store
 from chats.services.chats import create_chat, find_category, find_documents
@@ -110,8 +110,9 @@ def _chat(
 ) -> Chat:
     if chat_id is None:
         ids = [document.pk for document in documents]
-        title = " ".join(text[:TITLE_CHARACTERS].splitlines())
-        return create_chat(owner=user, title=title, document_ids=ids, category_id=category_id)
+        return create_chat(
+            owner=user, title=title_of(text), document_ids=ids, category_id=category_id
+        )
     chat = Chat.objects.owned_by(user).select_for_update().filter(pk=chat_id).first()
     if chat is None:
         raise NotFound
