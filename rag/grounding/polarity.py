@@ -122,8 +122,10 @@ def _denies(item: Morpheme, before: Morpheme | None) -> bool:
     """A word that turns the one before it: 않, 못하, 아니, and 없 behind 수."""
     if item.tag in ("VX", "VCN"):
         return item.tag == "VCN" or item.form in _DENYING
-    if item.form in ("아니", *_SHORT):
-        return item.form in _SHORT or (before is not None and before.form == "지")
+    if item.form in _SHORT:  # the adverbs; the noun in "14일 안에" denies nothing
+        return item.tag == "MAG"
+    if item.form == "아니":
+        return before is not None and before.form == "지"
     return item.tag == "VA" and item.form == "없" and before is not None and before.form == "수"
 
 
