@@ -18,7 +18,7 @@ from documents.progress import Heartbeat, Progress
 from rag import chunking
 from rag.errors import NuraError
 from rag.factory import engine
-from rag.types import Page
+from rag.pages import Page
 
 logger = logging.getLogger(__name__)
 

@@ -20,12 +20,13 @@ from documents.models import (
     DocumentPage,
     EmbeddingSpace,
 )
-from rag.types import Box, IndexedChunk, Page
+from rag.pages import Box, Page
+from rag.types import IndexedChunk
 
-PAGES = "COPY documents_documentpage (document_id, number, start, text) FROM STDIN"
+PAGES = "COPY documents_documentpage (document_id, number, start, text, margins) FROM STDIN"
 CHUNKS = (
     'COPY documents_chunk (id, document_id, owner_id, index, text, start, "end", page, page_end, '
-    "section, boxes, term_count, lexemes) FROM STDIN"
+    "section, boxes, kind, header, term_count, lexemes) FROM STDIN"
 )
 TERMS = "COPY documents_chunkterms (chunk_id, document_id, length, marks, surplus) FROM STDIN"
 EMBEDDINGS = "COPY documents_chunkembedding (chunk_id, space_id, document_id, vector) FROM STDIN"
@@ -97,7 +98,8 @@ def _keys(cursor: CursorWrapper, count: int) -> list[int]:
 
 def _page_rows(document_id: UUID, content: Content) -> Iterable[tuple[Any, ...]]:
     for page, start in zip(content.pages, content.starts, strict=True):
-        yield document_id, page.number or 1, start, _storable(page.text)
+        margins = [_storable(text) for text in page.margins]
+        yield document_id, page.number or 1, start, _storable(page.text), Jsonb(margins)
 
 
 def _chunk_rows(
@@ -117,6 +119,8 @@ def _chunk_rows(
             chunk.page_end,
             _storable(chunk.section),
             Jsonb([_box(box) for box in chunk.boxes]),
+            chunk.kind,
+            _storable(chunk.header),
             sum(terms.values()),
             lexical.tsvector({**terms, **lexical.clean(indexed.emphasis)}),
         )

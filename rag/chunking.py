@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from rag.types import Box, Chunk, Heading, Page
+from rag.pages import Box, Heading, Page
+from rag.types import Chunk
 
 SEPARATOR = "\n\n"
 """Stands between two pages in the whole text."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
+from rag.pages import Box, Kind
+
 
 class Role(StrEnum):
     """Who speaks in a prompt or a chat."""
@@ -68,17 +70,6 @@ class StrategyName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle on a page, in fractions of the page as shown; origin at the top left."""
-
-    page: int
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-
-
-@dataclass(frozen=True, slots=True)
 class Scope:
     """The documents that a question may read, and why."""
 
@@ -95,45 +86,12 @@ class HistoryMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """Where a line of a page's text stands, in page fractions.
-
-    `edges[i]`..`edges[i + 1]` spans character `start + i`.
-    `start`/`end` are offsets in the page's text; `len(edges) == end - start + 1`.
-    """
-
-    start: int
-    end: int
-    y0: float
-    y1: float
-    edges: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading of a page, from offset `start` of its text to the next of its level or above."""
-
-    start: int
-    level: int
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page as parsed. `number` counts from 1; None where the format has no pages."""
-
-    number: int | None
-    text: str
-    headings: tuple[Heading, ...] = ()
-    lines: tuple[Line, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Chunk:
     """A stretch of a document, cut for indexing. `text == document_text[start:end]`.
 
     `page`/`page_end` count from 1, None where the format has no pages. `section` is the heading
-    path ("A > B").
+    path ("A > B"). `header` are the header rows of the table that the stretch goes on with: read
+    before `text`, but no part of it.
     """
 
     index: int
@@ -144,6 +102,8 @@ class Chunk:
     page_end: int | None
     section: str
     boxes: tuple[Box, ...] = ()
+    kind: Kind = Kind.TEXT
+    header: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +133,8 @@ class Passage:
     page_end: int | None
     section: str
     boxes: tuple[Box, ...] = ()
+    kind: Kind = Kind.TEXT
+    header: str = ""
 
     @property
     def chunk_id(self) -> str:

@@ -13,7 +13,8 @@ from benchmarks.quality.sets import QuestionSet, Unit
 from benchmarks.scale import stock
 from rag import chunking
 from rag.factory import Engine
-from rag.types import Chunk, Heading, Page, Scope, ScopeReason, StrategyName
+from rag.pages import Heading, Page
+from rag.types import Chunk, Scope, ScopeReason, StrategyName
 
 THREADS = 3
 """Two cores: one thread waits for Postgres while the others compute."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from documents.parsers.errors import TooManyPages
-from rag.types import Page
+from rag.pages import Page
 
 MEGABYTE = 1 << 20
 
@@ -26,6 +26,26 @@ class Limits:
     """Most that a part may grow, once it is above `ratio_after`."""
     ratio_after: int = 10 * MEGABYTE
     characters: int = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture as found in a file. `rejected` is why it is not kept; then `data` is empty.
+
+    `width` and `height` in pixels as stored in the file; `data` is PNG or JPEG (`content_type`),
+    upright, without metadata, no larger than a vision model needs. `box` are x0, y0, x1, y1 in
+    fractions of the page as shown, None where there is no page. `digest` is equal for pictures
+    that look the same.
+    """
+
+    page: int | None
+    digest: str
+    width: int
+    height: int
+    box: tuple[float, float, float, float] | None = None
+    rejected: str = ""
+    content_type: str = ""
+    data: bytes = b""
 
 
 class Context:
@@ -58,6 +78,9 @@ class Context:
         for key, value in metadata.items():
             if value and value.strip() and key not in self.metadata:
                 self.metadata[key] = value.strip()[:500]
+
+    def picture(self, picture: Picture) -> None:
+        """Hand on a picture; those of a page come before the page."""
 
     def warn(self, code: str) -> None:
         """Say once that something was left out."""

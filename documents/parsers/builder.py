@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from documents.parsers.base import Context
 from documents.parsers.clean import clean
 from documents.parsers.errors import TooLarge
-from rag.types import Heading, Page
+from rag.pages import Heading, Page
 
 
 class PageBuilder:

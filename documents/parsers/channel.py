@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rag.types import Heading, Line, Page
+from rag.pages import Box, Heading, Kind, Line, Page, Region
 
 HEADER = struct.Struct(">IB")
 JSON, BYTES = ord("J"), ord("B")
@@ -57,13 +57,21 @@ def page_value(page: Page) -> list[object]:
         page.text,
         [[heading.start, heading.level, heading.title] for heading in page.headings],
         [[line.start, line.end, line.y0, line.y1, line.edges] for line in page.lines],
+        [_region_value(region) for region in page.regions],
+        page.margins,
     ]
+
+
+def _region_value(region: Region) -> list[object]:
+    box = region.box
+    area = [box.page, box.x0, box.y0, box.x1, box.y1] if box else None
+    return [region.start, region.end, region.kind, region.header_end, area]
 
 
 def page(value: Any) -> Page:
     """A page back from JSON. The child is not trusted: every field is checked."""
     try:
-        number, text, headings, lines = value
+        number, text, headings, lines, regions, margins = value
         if not isinstance(text, str) or not (number is None or isinstance(number, int)):
             raise BrokenFrame("not a page")
         return Page(
@@ -71,6 +79,8 @@ def page(value: Any) -> Page:
             text,
             tuple(Heading(int(start), int(level), str(title)) for start, level, title in headings),
             tuple(_line(line, len(text)) for line in lines),
+            tuple(_region(region, len(text)) for region in regions),
+            tuple(map(str, margins)),
         )
     except (ValueError, TypeError) as error:
         raise BrokenFrame("not a page") from error
@@ -82,3 +92,12 @@ def _line(value: Sequence[Any], length: int) -> Line:
     if not 0 <= start <= end <= length or len(edges) != end - start + 1:
         raise BrokenFrame("not a line")
     return Line(int(start), int(end), float(y0), float(y1), tuple(map(float, edges)))
+
+
+def _region(region: Sequence[Any], length: int) -> Region:
+    """A region inside the text."""
+    start, end, kind, header_end, area = region
+    if not 0 <= start <= end <= length or not (header_end == 0 or start <= header_end <= end):
+        raise BrokenFrame("not a region")
+    box = Box(int(area[0]), *map(float, area[1:])) if area else None
+    return Region(int(start), int(end), Kind(kind), int(header_end), box)

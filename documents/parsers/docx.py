@@ -11,7 +11,7 @@ from documents.parsers.base import Context
 from documents.parsers.builder import PageBuilder
 from documents.parsers.docx_text import Blocks, local
 from documents.parsers.errors import Corrupt
-from rag.types import Page
+from rag.pages import Page
 
 _MAIN_TYPE = re.compile(
     rb'PartName="/?([^"]+)"[^>]*ContentType="[^"]*(?:wordprocessingml\.document|'

@@ -10,7 +10,7 @@ from documents.parsers.archive import Archive, check_xml
 from documents.parsers.base import Context, Limits
 from documents.parsers.builder import PageBuilder
 from documents.parsers.errors import ArchiveBomb, Corrupt, Encrypted, UnsupportedVersion
-from rag.types import Page
+from rag.pages import Page
 
 SIGNATURE = b"HWP Document File"
 _COMPRESSED = 1

@@ -8,7 +8,7 @@ from documents.parsers import kinds
 from documents.parsers.base import Context
 from documents.parsers.clean import clean
 from documents.parsers.text import load
-from rag.types import Heading, Page
+from rag.pages import Heading, Page
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _ATX = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.+?)[ \t]*(?:#+[ \t]*)?$")

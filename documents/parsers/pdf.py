@@ -17,7 +17,7 @@ from documents.parsers.clean import clean
 from documents.parsers.errors import Corrupt, Encrypted
 from documents.parsers.pdf_geometry import Glyph, PageFrame
 from documents.parsers.pdf_lines import PageText
-from rag.types import Heading, Page
+from rag.pages import Heading, Page
 
 _MOST_BOOKMARKS = 5_000
 _PASSWORD, _SECURITY = 4, 5

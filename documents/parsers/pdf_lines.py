@@ -8,7 +8,7 @@ from typing import Self
 from documents.parsers.clean import keeps
 from documents.parsers.pdf_geometry import Glyph, PageFrame, Rect, clipped
 from documents.parsers.pdf_wrap import Mark, Row, joins
-from rag.types import Line
+from rag.pages import Line
 
 _MOST_MAPPED = 200_000
 """Characters of a page beyond which boxes are not worth their size."""

@@ -27,7 +27,7 @@ from documents.parsers.errors import (
     TooLarge,
     TooManyPages,
 )
-from rag.types import Page
+from rag.pages import Page
 
 logger = logging.getLogger(__name__)
 

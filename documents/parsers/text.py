@@ -8,7 +8,7 @@ from documents.parsers import kinds
 from documents.parsers.base import Context
 from documents.parsers.clean import clean
 from documents.parsers.errors import EncodingUnknown, TooLarge
-from rag.types import Page
+from rag.pages import Page
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),

@@ -4,7 +4,8 @@
 import json
 from typing import Any
 
-from rag.types import Box, Passage
+from rag.pages import Box
+from rag.types import Passage
 
 COLUMNS = (
     "chunk.id, chunk.document_id, document.name, chunk.index, chunk.text, "

@@ -7,7 +7,8 @@ from chats.services.turns import open_turn
 from documents import claims, labels, rows, spaces
 from rag import tokenize
 from rag.events import Finished
-from rag.types import Chunk, IndexedChunk, Mode, Page, QuestionType
+from rag.pages import Page
+from rag.types import Chunk, IndexedChunk, Mode, QuestionType
 from tests.chats.conftest import make_document
 from tests.chats.engines import Delta, SourcesFound, source
 from tests.chats.test_answering import play, run_to_its_end

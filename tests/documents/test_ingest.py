@@ -19,7 +19,7 @@ from documents.models import Chunk, ChunkEmbedding, Document, DocumentPage
 from documents.parsers.errors import Corrupt, ParserCrashed
 from documents.store import ScopedStore
 from rag.errors import EmbedderFailed
-from rag.types import Page
+from rag.pages import Page
 from tests.documents.conftest import TEXT, stored_files, upload
 from tests.support import wait_until
 

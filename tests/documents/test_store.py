@@ -11,9 +11,10 @@ from documents.models import Chunk, Document, EmbeddingSpace
 from documents.searching import bm25, database, dense
 from documents.store import ScopedStore
 from rag.errors import RetrievalFailed
+from rag.pages import Box, Page
 from rag.retrieval.bm25 import K1, REFERENCE_LENGTH, B, idf, term_weight
-from rag.types import Box, IndexedChunk, Page
 from rag.types import Chunk as RagChunk
+from rag.types import IndexedChunk
 from tests.documents.conftest import TinyEmbedder, make_row
 
 pytestmark = pytest.mark.django_db

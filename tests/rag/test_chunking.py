@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag.chunking import Split, split
-from rag.types import Heading, Line, Page
+from rag.pages import Heading, Line, Page
 
 WORDS = st.sampled_from(
     [

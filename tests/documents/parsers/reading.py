@@ -8,7 +8,7 @@ import pytest
 
 from documents.parsers import sandbox, sniff
 from documents.parsers.base import Limits
-from rag.types import Page
+from rag.pages import Page
 
 LIMITS = Limits(seconds=30)
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"

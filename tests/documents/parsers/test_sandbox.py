@@ -18,7 +18,7 @@ from documents.parsers.errors import (
     TooLarge,
     TooManyPages,
 )
-from rag.types import Heading, Line, Page
+from rag.pages import Heading, Line, Page
 from tests.documents.parsers.reading import shared
 from tests.documents.parsers.samples import Pdf
 

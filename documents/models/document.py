@@ -1,0 +1,144 @@
+"""Documents: a file of one user and where it stands."""
+
+import unicodedata
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from documents.labels import bearing
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class DocumentQuerySet(models.QuerySet["Document"]):
+    """Filters as words that chain."""
+
+    def visible_to(self, user: "User") -> Self:
+        """What this user may read."""
+        return self.filter(owner_id=user.pk)
+
+    def owned_by(self, user: "User") -> Self:
+        """What this user may change."""
+        return self.filter(owner_id=user.pk)
+
+    def completed(self) -> Self:
+        """What can be searched."""
+        return self.filter(status=Document.Status.COMPLETED)
+
+    def processing(self) -> Self:
+        """What is waiting or at work."""
+        return self.filter(status=Document.Status.PROCESSING)
+
+    def described(self, metadata: Mapping[str, str]) -> Self:
+        """Who bear all these names, or whose metadata holds these values."""
+        rows = self
+        for field, value in metadata.items():
+            rows = rows.filter(Q(metadata__contains={field: value}) | bearing(field, value))
+        return rows
+
+    def narrowed(self, status: str = "", q: str = "") -> Self:
+        """In one status, with a part of the name; blank narrows nothing."""
+        rows = self.filter(status=status) if status else self
+        text = unicodedata.normalize("NFC", q.strip())
+        return rows.filter(name__icontains=text) if text else rows
+
+
+class Document(models.Model):
+    """A file of one user and where it stands.
+
+    `lease_until` and `attempts` belong to the ingest that holds it: see `documents.claims`.
+    `warnings` are codes of what a completed ingest left out.
+
+    `stated` is what people said in `metadata`; the rest of it was read in the file. `pages_done`
+    pages were read since `started_at`. `indexed_at` is when the index that serves was written;
+    None: there is none. `seconds` tells how long each stage took, by its name.
+    """
+
+    class Status(models.TextChoices):
+        """PROCESSING -> COMPLETED | FAILED; either goes back to PROCESSING on `reprocess`."""
+
+        PROCESSING = "PROCESSING", _("Processing")
+        COMPLETED = "COMPLETED", _("Completed")
+        FAILED = "FAILED", _("Failed")
+
+    class Stage(models.TextChoices):
+        """What the ingest is doing now; DONE when it has ended, well or not."""
+
+        QUEUED = "queued", _("Queued")
+        PARSING = "parsing", _("Reading")
+        CHUNKING = "chunking", _("Splitting")
+        EMBEDDING = "embedding", _("Embedding")
+        INDEXING = "indexing", _("Indexing")
+        PAUSED = "paused", _("Paused")
+        DONE = "done", _("Done")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="documents", verbose_name=_("owner")
+    )
+    name = models.CharField(_("name"), max_length=255)
+    original_name = models.CharField(max_length=1024, verbose_name=_("original name"))
+    file = models.FileField(max_length=255, verbose_name=_("file"))
+    content_type = models.CharField(max_length=127, verbose_name=_("content type"))
+    size = models.BigIntegerField(verbose_name=_("size"))
+    sha256 = models.CharField(max_length=64, db_index=True, verbose_name=_("SHA-256"))
+    status = models.CharField(
+        _("status"), max_length=10, choices=Status.choices, default=Status.PROCESSING
+    )
+    stage = models.CharField(
+        max_length=10, choices=Stage.choices, default=Stage.QUEUED, verbose_name=_("stage")
+    )
+    progress = models.FloatField(default=0.0, verbose_name=_("progress"))
+    error_code = models.CharField(
+        max_length=64, blank=True, default="", verbose_name=_("error code")
+    )
+    error_params = models.JSONField(default=dict, blank=True, verbose_name=_("error details"))
+    warnings = models.JSONField(default=list, blank=True, verbose_name=_("warnings"))
+    page_count = models.PositiveIntegerField(null=True, blank=True, verbose_name=_("pages"))
+    chunk_count = models.PositiveIntegerField(default=0, verbose_name=_("chunks"))
+    metadata = models.JSONField(default=dict, blank=True, verbose_name=_("metadata"))
+    stated = models.JSONField(default=dict, blank=True, editable=False)
+    pages_done = models.PositiveIntegerField(default=0, editable=False)
+    started_at = models.DateTimeField(null=True, blank=True, editable=False)
+    indexed_at = models.DateTimeField(null=True, blank=True, editable=False)
+    seconds = models.JSONField(default=dict, blank=True, editable=False)
+    version = models.PositiveIntegerField(default=1, verbose_name=_("version"))
+    claim = models.UUIDField(null=True, blank=True, editable=False, verbose_name=_("claim"))
+    lease_until = models.DateTimeField(
+        null=True, blank=True, editable=False, verbose_name=_("held until")
+    )
+    attempts = models.PositiveSmallIntegerField(
+        default=0, editable=False, verbose_name=_("attempts")
+    )
+    enqueued_at = models.DateTimeField(
+        null=True, blank=True, editable=False, verbose_name=_("queued at")
+    )
+    created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
+    updated_at = models.DateTimeField(auto_now=True, verbose_name=_("changed at"))
+
+    objects = DocumentQuerySet.as_manager()
+
+    class Meta:
+        """Indexes of the lists and of the sweeper."""
+
+        verbose_name = _("document")
+        verbose_name_plural = _("documents")
+        ordering = ("-created_at", "id")
+        indexes = (
+            models.Index(fields=("owner", "-created_at")),
+            models.Index(fields=("owner", "status")),
+            models.Index(
+                fields=("lease_until",),
+                condition=Q(status="PROCESSING"),
+                name="document_processing_lease",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
