@@ -1,10 +1,19 @@
 """Routes of documents under `/api/v1/`."""
 
+from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
+from documents.api.inspection import InspectionView
 from documents.api.views import DocumentViewSet
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("documents", DocumentViewSet, basename="document")
 
-urlpatterns = router.urls
+urlpatterns = [
+    path("", include(router.urls)),
+    path(
+        "documents/<uuid:document_id>/inspection",
+        InspectionView.as_view(),
+        name="document-inspection",
+    ),
+]

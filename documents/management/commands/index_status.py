@@ -1,36 +1,67 @@
 """Shows what is indexed."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.db.models import Count, Sum
+from django.db.models import Count, QuerySet, Sum
 
-from documents.models import ChunkEmbedding, Document, EmbeddingSpace
+from documents.inspection import chunk_lengths, length_json
+from documents.management.commands.inspect_chunks import histogram
+from documents.models import Chunk, ChunkEmbedding, Document, DocumentPicture, EmbeddingSpace
 
 
 class Command(BaseCommand):
-    """Documents by status, chunks, and vectors by embedding space."""
+    """Documents by status, chunks with their lengths, pictures, and vectors by embedding space."""
 
-    help = "Show how many documents, chunks and vectors are indexed."
+    help = "Show what is indexed: documents, chunks and their lengths, pictures, vectors."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Print it."""
-        documents = Document.objects.all()
-        totals = documents.aggregate(bytes=Sum("size"), chunks=Sum("chunk_count"))
-        counts = dict(documents.order_by().values_list("status").annotate(Count("pk")))
-        self.stdout.write(f"documents: {sum(counts.values())}")
-        for status in Document.Status.values:
-            self.stdout.write(f"  {status.lower()}: {counts.get(status, 0)}")
-        self.stdout.write(f"bytes: {totals['bytes'] or 0}")
-        self.stdout.write(f"chunks: {totals['chunks'] or 0}")
-        for space in EmbeddingSpace.objects.order_by("pk"):
-            vectors = ChunkEmbedding.objects.filter(space=space).count()
-            active = "active" if space.active else "inactive"
-            languages = ", ".join(space.languages) or "none declared"
-            self.stdout.write(f"space {space} [{active}; {languages}]: {vectors} vectors")
-        self._failures(documents)
+        documents = Document.objects.order_by()
+        for part in (_documents(documents), _chunks(), _pictures(), _spaces(), _ends(documents)):
+            for line in part:
+                self.stdout.write(line)
 
-    def _failures(self, documents: Any) -> None:
-        failed = documents.filter(status=Document.Status.FAILED).order_by()
-        for code, count in failed.values_list("error_code").annotate(Count("pk")):
-            self.stdout.write(f"failed {code}: {count}")
+
+def _documents(documents: QuerySet[Document]) -> Iterator[str]:
+    totals = documents.aggregate(bytes=Sum("size"), pages=Sum("page_count"))
+    counts = dict(documents.values_list("status").annotate(Count("pk")))
+    yield f"documents: {sum(counts.values())}"
+    for status in Document.Status.values:
+        yield f"  {status.lower()}: {counts.get(status, 0)}"
+    yield f"bytes: {totals['bytes'] or 0}"
+    yield f"pages: {totals['pages'] or 0}"
+
+
+def _chunks() -> Iterator[str]:
+    chunks = Chunk.objects.order_by()
+    yield f"chunks: {chunks.count()}"
+    for kind, count in chunks.values_list("kind").annotate(Count("pk")).order_by("kind"):
+        yield f"  {kind}: {count}"
+    yield from histogram(length_json(chunk_lengths(chunks)))
+
+
+def _pictures() -> Iterator[str]:
+    pictures = DocumentPicture.objects.order_by()
+    kept = pictures.filter(rejected="")
+    described = kept.exclude(description=None).count()
+    yield f"pictures: {kept.count()} kept, {described} of them described"
+    dropped = pictures.exclude(rejected="").values_list("rejected")
+    for reason, count in dropped.annotate(Count("pk")).order_by("rejected"):
+        yield f"  dropped {reason}: {count}"
+
+
+def _spaces() -> Iterator[str]:
+    for space in EmbeddingSpace.objects.order_by("pk"):
+        vectors = ChunkEmbedding.objects.filter(space=space).count()
+        active = "active" if space.active else "inactive"
+        languages = ", ".join(space.languages) or "none declared"
+        yield f"space {space} [{active}; {languages}]: {vectors} vectors"
+
+
+def _ends(documents: QuerySet[Document]) -> Iterator[str]:
+    """Why documents failed, and how many."""
+    failed = documents.filter(status=Document.Status.FAILED)
+    for code, count in failed.values_list("error_code").annotate(Count("pk")):
+        yield f"failed {code}: {count}"
