@@ -4,8 +4,11 @@ pdfplumber's own pages read every character once more, which is twenty times slo
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import Any
 
 from documents.parsers.base import Context
@@ -94,8 +97,11 @@ def _edge(line: Rule, frame: PageFrame, width: float, height: float) -> Edge:
     place = frame.shown(
         Glyph(0, hyphen=False, left=line.left, bottom=line.bottom, right=line.right, top=line.top)
     )
-    x0, x1 = place.x0 * width, place.x1 * width
-    top, bottom = place.y0 * height, place.y1 * height
+    return _line(place.x0 * width, place.y0 * height, place.x1 * width, place.y1 * height)
+
+
+def _line(x0: float, top: float, x1: float, bottom: float) -> Edge:
+    """A line between two points of the page as shown."""
     flat = x1 - x0 > bottom - top
     return {
         "x0": x0, "x1": x1, "top": top, "bottom": bottom, "width": x1 - x0, "height": bottom - top,
@@ -108,12 +114,44 @@ def _tables(edges: list[Edge]) -> list[list[Corners]]:
     from pdfplumber import table
     from pdfplumber.utils.geometry import filter_edges
 
-    whole = table.merge_edges(filter_edges(edges, min_length=_SHORTEST), *(_TOLERANCE,) * 4)
+    whole = _merged(filter_edges(edges, min_length=_SHORTEST))
+    whole = _merged(whole + _open_sides(whole))
     whole = filter_edges(whole, min_length=_TOLERANCE)
     crossings = table.edges_to_intersections(whole, _TOLERANCE, _TOLERANCE)
     if len(crossings) > _MOST_CROSSINGS:
         raise TooManyRules
     return table.cells_to_tables(table.intersections_to_cells(crossings))
+
+
+def _merged(edges: list[Edge]) -> list[Edge]:
+    """Pieces of the same line joined."""
+    from pdfplumber.table import merge_edges
+
+    return merge_edges(edges, *(_TOLERANCE,) * 4)
+
+
+def _open_sides(edges: list[Edge]) -> list[Edge]:
+    """The sides of tables that are drawn without: rows of equal ends with a line between them."""
+    upright = [edge for edge in edges if edge["orientation"] == "v"]
+    rows: dict[tuple[int, int], list[Edge]] = defaultdict(list)
+    for edge in sorted(edges, key=itemgetter("top")):
+        if edge["orientation"] == "h":
+            rows[round(edge["x0"] / _TOLERANCE), round(edge["x1"] / _TOLERANCE)].append(edge)
+    return [
+        _line(x, row["top"], x, below["top"])
+        for row, below in chain.from_iterable(map(pairwise, rows.values()))
+        if any(_between(edge, row, below) for edge in upright)
+        for x in (row["x0"], row["x1"])
+    ]
+
+
+def _between(edge: Edge, row: Edge, below: Edge) -> bool:
+    """Whether an upright line joins two rows away from their ends."""
+    return bool(
+        row["x0"] + _TOLERANCE < edge["x0"] < row["x1"] - _TOLERANCE
+        and edge["top"] <= row["top"] + _TOLERANCE
+        and edge["bottom"] >= below["top"] - _TOLERANCE
+    )
 
 
 def _grid(cells: list[Corners], width: float, height: float) -> Grid:
