@@ -175,13 +175,20 @@ def _grid(cells: list[Corners], width: float, height: float) -> Grid:
 
 
 def _is_table(grid: Grid, width: float, height: float) -> bool:
-    """Whether it has rows and columns, and cells that text fits into."""
+    """Whether it has rows and columns, cells that text fits into, and no box for its body."""
+    if grid.rows < 2 or grid.columns < 2:
+        return False
     fitting = sum(
         (cell.rect.y1 - cell.rect.y0) * height > _LOWEST
         and (cell.rect.x1 - cell.rect.x0) * width > _NARROWEST
         for cell in grid.cells
     )
-    return grid.rows > 1 and grid.columns > 1 and fitting * 2 > len(grid.cells)
+    boxes = sum(_area(cell.rect) for cell in grid.cells if cell.column_span == grid.columns)
+    return fitting * 2 > len(grid.cells) and boxes * 2 < _area(grid.rect)
+
+
+def _area(rect: Rect) -> float:
+    return (rect.x1 - rect.x0) * (rect.y1 - rect.y0)
 
 
 def _apart(grids: Iterable[Grid]) -> list[Grid]:
