@@ -75,6 +75,17 @@ def give_back(claim: Claim) -> bool:
     return bool(again.update(**waiting()))
 
 
+def anew() -> dict[str, Any]:
+    """The values of a row that is to be processed from the beginning."""
+    return {
+        "status": Document.Status.PROCESSING,
+        "attempts": 0,
+        "error_code": "",
+        "error_params": {},
+        **waiting(),
+    }
+
+
 def waiting() -> dict[str, Any]:
     """The values of a row that waits for a worker."""
     return {

@@ -17,6 +17,13 @@ class DocumentNotProcessing(NuraError):
     status = 409
 
 
+class VersionNotFound(NuraError):
+    """The document never had that version, or it was refused and its file is gone."""
+
+    code = "version_not_found"
+    status = 404
+
+
 class FileTooLarge(NuraError):
     """The file is larger than an upload may be."""
 

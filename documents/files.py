@@ -3,13 +3,14 @@
 import errno
 import hashlib
 import logging
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 from uuid import UUID
 
 from django.conf import settings
@@ -18,7 +19,8 @@ from django.core.files.storage import default_storage
 
 from documents import names
 from documents.errors import FileTooLarge, StorageFailed, StorageFull
-from documents.models import Document
+from documents.models import Document, DocumentVersion
+from documents.parsers import sniff
 from rag.errors import NuraError
 
 logger = logging.getLogger(__name__)
@@ -30,6 +32,17 @@ NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 class Measure:
     """What a file really is: bytes counted, not believed."""
 
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """What is known of a file before it is stored; its fields are those of `Document`."""
+
+    name: str
+    original_name: str
+    content_type: str
     size: int
     sha256: str
 
@@ -47,9 +60,21 @@ def measure(content: "File[Any]") -> Measure:
     return Measure(size, digest.hexdigest())
 
 
+def examine(name: str, content: "File[Any]") -> Incoming:
+    """Measure the file and tell its kind by its content. Raises what is wrong with it."""
+    counted = measure(content)
+    original = names.original(name)
+    kind = sniff.content_type(cast("BinaryIO", content), original)
+    return Incoming(names.shown(name), original, kind, counted.size, counted.sha256)
+
+
 def store(document_id: UUID, original_name: str, content: "File[Any]") -> str:
-    """Keep the file under a name of our making; the storage's name for it comes back."""
-    name = f"documents/{document_id}/original{names.extension(original_name)}"
+    """Keep the file under a name of our making; the storage's name for it comes back.
+
+    No two files of a document have one name, whatever the storage does about that.
+    """
+    suffix = names.extension(original_name)
+    name = f"{_folder(document_id)}/original-{secrets.token_hex(4)}{suffix}"
     try:
         return default_storage.save(name, content)
     except OSError as error:
@@ -63,42 +88,57 @@ def storage_error(error: OSError) -> NuraError:
 
 
 def remove(name: str) -> None:
-    """Delete the file and its folder; a failure is only logged, as the row is gone anyway."""
+    """Delete one file; a failure is only logged, as nothing refers to the file any more."""
     try:
         default_storage.delete(name)
-        default_storage.delete(str(Path(name).parent))
     except OSError:
         logger.warning("could not remove %s", name, exc_info=True)
 
 
-def cache_folder(document_id: UUID) -> Path:
-    """Where pictures of the document's pages are kept."""
-    return Path(settings.DATA_DIR) / "cache" / "pages" / str(document_id)
+def cache_folder(document_id: UUID, sha256: str = "") -> Path:
+    """Where pictures of a document's pages are kept: those of one file, or of all its files."""
+    return Path(settings.DATA_DIR) / "cache" / "pages" / str(document_id) / sha256
 
 
-def remove_all(document_id: UUID, name: str) -> None:
-    """Delete the original and all that was made from it."""
-    remove(name)
+def remove_all(document_id: UUID) -> None:
+    """Delete all files of a document and all that was made from them."""
+    _remove_folder(_folder(document_id))
     shutil.rmtree(cache_folder(document_id), ignore_errors=True)
 
 
-@contextmanager
-def local(document: Document) -> Iterator[Path]:
-    """The original as a file on this machine, for what needs a path. Raises `StorageFailed`."""
+def _folder(document_id: UUID) -> str:
+    return f"documents/{document_id}"
+
+
+def _remove_folder(name: str) -> None:
     try:
-        with _on_disk(document) as path:
+        folders, kept = default_storage.listdir(name)
+    except FileNotFoundError:  # nothing was stored
+        return
+    for folder in folders:
+        _remove_folder(f"{name}/{folder}")
+    for file in kept:
+        remove(f"{name}/{file}")
+    remove(name)
+
+
+@contextmanager
+def local(kept: Document | DocumentVersion) -> Iterator[Path]:
+    """Its file on this machine, for what needs a path. Raises `StorageFailed`."""
+    try:
+        with _on_disk(kept) as path:
             yield path
     except FileNotFoundError as error:
         raise StorageFailed(str(error)) from error
 
 
 @contextmanager
-def _on_disk(document: Document) -> Iterator[Path]:
+def _on_disk(kept: Document | DocumentVersion) -> Iterator[Path]:
     try:
-        yield Path(document.file.path)
+        yield Path(kept.file.path)
     except NotImplementedError:  # a remote storage has no paths
-        with tempfile.NamedTemporaryFile(suffix=names.extension(document.name)) as copy:
-            with document.file.open("rb") as original:
+        with tempfile.NamedTemporaryFile(suffix=names.extension(kept.name)) as copy:
+            with kept.file.open("rb") as original:
                 shutil.copyfileobj(original, copy)
             copy.flush()
             yield Path(copy.name)

@@ -1,4 +1,4 @@
-"""What people say about a document: a JSON object of modest size."""
+"""What is known about a document: read in its file, or said by people. A modest JSON object."""
 
 import json
 import unicodedata
@@ -25,6 +25,14 @@ def cleaned(metadata: object) -> dict[str, Any]:
     if size > MOST_BYTES:
         raise InvalidMetadata("too large", limit_kb=MOST_BYTES // 1024)
     return result
+
+
+def shown(read: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds: people know better than the reader, and a key that they took away stays away.
+
+    Idempotent, so what is shown may take the place of what was read.
+    """
+    return {key: value for key, value in {**read, **stated}.items() if value is not None}
 
 
 def parsed(text: str) -> dict[str, Any]:

@@ -1,19 +1,18 @@
 """What can be done with documents. Callers have checked that the document is the user's."""
 
 import uuid
+from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any
 
 from django.core.files import File
 from django.db import transaction
-from django.db.models.functions import Now
 from django.utils import timezone
 
 from documents import claims, files, labels, names, notices, queue, rows
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing
-from documents.metadata import cleaned
+from documents.metadata import cleaned, shown
 from documents.models import Document
-from documents.parsers import sniff
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -27,36 +26,31 @@ def upload(
     metadata: dict[str, Any] | None = None,
 ) -> Document:
     """Keep the file and let a worker process it. Raises what is wrong with it."""
-    described = cleaned(metadata)
-    measure = files.measure(content)
-    original = names.original(name)
-    content_type = sniff.content_type(cast("BinaryIO", content), original)
+    stated = cleaned(metadata)
+    incoming = files.examine(name, content)
     document = Document(
         id=uuid.uuid4(),
         owner=owner,
-        name=names.shown(name),
-        original_name=original,
-        content_type=content_type,
-        size=measure.size,
-        sha256=measure.sha256,
-        metadata=described,
+        **asdict(incoming),
+        stated=stated,
+        metadata=shown({}, stated),
         enqueued_at=timezone.now(),
     )
-    document.file.name = files.store(document.pk, original, content)
-    return _created(document)
-
-
-def _created(document: Document) -> Document:
-    """Insert the row and send it to the workers; without the row the file goes, too."""
     try:
-        with transaction.atomic():
-            document.save(force_insert=True)
-            queue.enqueue_on_commit(document.pk)
-            transaction.on_commit(partial(notices.document_changed, document), robust=True)
+        document.file.name = files.store(document.pk, document.original_name, content)
+        _insert(document)
     except BaseException:
-        files.remove_all(document.pk, str(document.file.name))
+        files.remove_all(document.pk)
         raise
     return document
+
+
+def _insert(document: Document) -> None:
+    """Make the row and send it to the workers."""
+    with transaction.atomic():
+        document.save(force_insert=True)
+        queue.enqueue_on_commit(document.pk)
+        transaction.on_commit(partial(notices.document_changed, document), robust=True)
 
 
 def delete_document(*, document: Document) -> None:
@@ -65,9 +59,7 @@ def delete_document(*, document: Document) -> None:
         if not Document.objects.select_for_update().filter(pk=document.pk).exists():
             return
         rows.delete(document.pk)
-        transaction.on_commit(
-            partial(files.remove_all, document.pk, str(document.file.name)), robust=True
-        )
+        transaction.on_commit(partial(files.remove_all, document.pk), robust=True)
         transaction.on_commit(partial(notices.document_deleted, document), robust=True)
         Document.objects.filter(pk=document.pk).delete()
 
@@ -78,17 +70,8 @@ def reprocess(*, document: Document) -> None:
     Raises `DocumentBusy`.
     """
     with transaction.atomic():
-        again = (
-            Document.objects.filter(pk=document.pk)
-            .exclude(status=Document.Status.PROCESSING)
-            .update(
-                status=Document.Status.PROCESSING,
-                attempts=0,
-                error_code="",
-                error_params={},
-                **claims.waiting(),
-            )
-        )
+        ended = Document.objects.filter(pk=document.pk).exclude(status=Document.Status.PROCESSING)
+        again = ended.update(**claims.anew())
         if not again:
             raise DocumentBusy
         queue.enqueue_on_commit(document.pk)
@@ -111,19 +94,18 @@ def cancel(*, document: Document) -> None:
 def update_document(
     *, document: Document, name: str | None = None, metadata: dict[str, Any] | None = None
 ) -> None:
-    """Change what people call the document and say about it; what is None stays."""
-    changes: dict[str, Any] = {}
-    if name is not None:
-        changes["name"] = names.shown(name)
-    if metadata is not None:
-        changes["metadata"] = cleaned(metadata)
-    if changes:
-        with transaction.atomic():
-            row = Document.objects.select_for_update().filter(pk=document.pk)
-            row.update(**changes, updated_at=Now())
-            for pk, called, described in row.values_list("pk", "name", "metadata"):
-                labels.rewrite(pk, called, described)
-        _tell(document)
+    """Change what people call the document and say about it; what is None stays.
+
+    `metadata` is merged into what was said before; None as a value takes the key away for good.
+    """
+    with transaction.atomic():
+        row = Document.objects.select_for_update().get(pk=document.pk)
+        row.name = row.name if name is None else names.shown(name)
+        row.stated = cleaned(row.stated | cleaned(metadata))
+        row.metadata = shown(row.metadata, row.stated)
+        row.save(update_fields=("name", "stated", "metadata", "updated_at"))
+        labels.rewrite(row.pk, row.name, row.metadata)
+    _tell(document)
 
 
 def _tell(document: Document) -> None:

@@ -94,6 +94,7 @@ DOCUMENTS = {
         "The file could not be stored or read back. Try again; if it stays, tell your "
         "administrator."
     ),
+    "version_not_found": _("The document has no such version. Choose another one from its list."),
     "page_not_found": _("The document has no such page. Choose another one."),
     "not_renderable": _(
         "Only the pages of PDF files can be shown as pictures. Download the file to see it."
@@ -121,6 +122,10 @@ WARNINGS = {
     "part_skipped": _("A part of the file could not be read and was left out."),
     "page_unreadable": _("One or more pages could not be read and were left out."),
     "no_unicode_map": _("Some pages have fonts whose letters cannot be told; they were left out."),
+    "version_refused": _(
+        "The new version could not be used, so the one before goes on serving. See the reason in "
+        "the list of versions and upload a corrected file."
+    ),
     "characters_replaced": _("Some characters could not be read and were replaced."),
 }
 SENTENCES = FILES | DOCUMENTS | WARNINGS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from documents.labels import bearing
@@ -27,13 +28,25 @@ class DocumentQuerySet(models.QuerySet["Document"]):
         """What this user may change."""
         return self.filter(owner_id=user.pk)
 
-    def completed(self) -> Self:
-        """What can be searched."""
-        return self.filter(status=Document.Status.COMPLETED)
+    def searchable(self) -> Self:
+        """What an index serves, also while it is processed again."""
+        return self.filter(indexed_at__isnull=False)
 
     def processing(self) -> Self:
-        """What is waiting or at work."""
+        """What is waiting, paused or at work."""
         return self.filter(status=Document.Status.PROCESSING)
+
+    def paused(self) -> Self:
+        """What its owner put off."""
+        return self.processing().filter(stage=Document.Stage.PAUSED)
+
+    def waiting(self) -> Self:
+        """What a worker may take."""
+        return self.processing().filter(claim=None).exclude(stage=Document.Stage.PAUSED)
+
+    def at_work(self) -> Self:
+        """What a worker holds."""
+        return self.processing().exclude(claim=None)
 
     def described(self, metadata: Mapping[str, str]) -> Self:
         """Who bear all these names, or whose metadata holds these values."""
@@ -52,16 +65,20 @@ class DocumentQuerySet(models.QuerySet["Document"]):
 class Document(models.Model):
     """A file of one user and where it stands.
 
-    `lease_until` and `attempts` belong to the ingest that holds it: see `documents.claims`.
-    `warnings` are codes of what a completed ingest left out.
+    `claim`, `lease_until` and `attempts` belong to the ingest that holds it: see
+    `documents.claims`. `warnings` are codes of what a completed ingest left out.
 
     `stated` is what people said in `metadata`; the rest of it was read in the file. `pages_done`
     pages were read since `started_at`. `indexed_at` is when the index that serves was written;
-    None: there is none. `seconds` tells how long each stage took, by its name.
+    None: there is none. `seconds` tells how long each stage took, by its name. `received_at` is
+    when the file of this `version` came.
     """
 
     class Status(models.TextChoices):
-        """PROCESSING -> COMPLETED | FAILED; either goes back to PROCESSING on `reprocess`."""
+        """PROCESSING -> COMPLETED | FAILED; either goes back to PROCESSING on `reprocess`.
+
+        FAILED has no index: what fails over one is COMPLETED again, with a warning.
+        """
 
         PROCESSING = "PROCESSING", _("Processing")
         COMPLETED = "COMPLETED", _("Completed")
@@ -109,6 +126,7 @@ class Document(models.Model):
     indexed_at = models.DateTimeField(null=True, blank=True, editable=False)
     seconds = models.JSONField(default=dict, blank=True, editable=False)
     version = models.PositiveIntegerField(default=1, verbose_name=_("version"))
+    received_at = models.DateTimeField(default=timezone.now, editable=False)
     claim = models.UUIDField(null=True, blank=True, editable=False, verbose_name=_("claim"))
     lease_until = models.DateTimeField(
         null=True, blank=True, editable=False, verbose_name=_("held until")
@@ -133,6 +151,12 @@ class Document(models.Model):
         indexes = (
             models.Index(fields=("owner", "-created_at")),
             models.Index(fields=("owner", "status")),
+            models.Index(fields=("owner", "started_at"), name="document_last_served"),
+            models.Index(
+                fields=("owner", "created_at"),
+                condition=Q(status="PROCESSING"),
+                name="document_in_turn",
+            ),
             models.Index(
                 fields=("lease_until",),
                 condition=Q(status="PROCESSING"),
@@ -142,3 +166,8 @@ class Document(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def indexed(self) -> bool:
+        """Whether an index serves, also while the document is processed again."""
+        return self.indexed_at is not None

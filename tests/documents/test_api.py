@@ -180,7 +180,7 @@ def test_a_document_is_renamed_and_described(api, document):
         f"{URL}/{document.pk}", {"name": "../새 이름.md", "metadata": {"a": 1}}, format="json"
     )
     assert response.json()["name"] == "새 이름.md"
-    assert response.json()["metadata"] == {"a": 1}
+    assert response.json()["metadata"] == document.metadata | {"a": 1}
 
 
 @pytest.mark.parametrize(

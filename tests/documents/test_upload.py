@@ -1,4 +1,5 @@
 import json
+import re
 import unicodedata
 from pathlib import Path
 
@@ -28,7 +29,9 @@ def test_an_upload_waits_for_a_worker(owner, sent):
 
 def test_the_file_is_stored_under_a_name_of_ours(owner, sent):
     document = upload(owner, name="../../etc/비밀.md")
-    assert document.file.name == f"documents/{document.pk}/original.md"
+    folder, name = document.file.name.rsplit("/", 1)
+    assert folder == f"documents/{document.pk}"
+    assert re.fullmatch(r"original-[0-9a-f]{8}\.md", name)
     assert document.name == "비밀.md"
 
 

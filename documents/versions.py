@@ -1,0 +1,147 @@
+"""New files for a document: one to come, those gone before, those refused.
+
+A version to come is read while the old index serves. `promote` puts it in place within the
+transaction that writes its index; `refuse` leaves the document as it was.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.core.files import File
+from django.db import transaction
+from django.db.models import Max, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from documents import claims, files, notices, queue
+from documents.errors import VersionNotFound
+from documents.models import Document, DocumentPage, DocumentVersion
+
+State = DocumentVersion.State
+WARNING = "version_refused"
+BETWEEN_PAGES = "\n\n"
+"""Stands between two pages in the whole text, whose offsets the chunks count."""
+FACTS = ("name", "original_name", "file", "content_type", "size", "sha256")
+"""What a document and a version say alike of their files."""
+
+
+def receive(*, document: Document, name: str, content: "File[Any]") -> bool:
+    """Let a new file take the document's place once it has been read.
+
+    False: it holds the same bytes, so nothing changes. A file that waits to be read gives way to
+    the new one. A document without an index has nothing to go on serving: its file is replaced at
+    once. Raises what is wrong with the file.
+    """
+    incoming = files.examine(name, content)
+    if incoming.sha256 == document.sha256:
+        return False
+    stored = files.store(document.pk, incoming.original_name, content)
+    try:
+        with transaction.atomic():
+            row = Document.objects.select_for_update().get(pk=document.pk)
+            replace = _wait if row.indexed else _take
+            _remove_on_commit(replace(row, asdict(incoming) | {"file": stored}))
+            Document.objects.filter(pk=row.pk).update(**claims.anew())
+            queue.enqueue_on_commit(row.pk)
+    except BaseException:
+        files.remove(stored)
+        raise
+    document.refresh_from_db()
+    notices.document_changed(document)
+    return True
+
+
+def pending(document_id: UUID) -> DocumentVersion | None:
+    """The version that is to be read, if one is."""
+    return DocumentVersion.objects.filter(document_id=document_id, state=State.PENDING).first()
+
+
+def at(document: Document, number: int) -> Document | DocumentVersion:
+    """The document itself, or the old version of this number. Raises `VersionNotFound`."""
+    if number == document.version:
+        return document
+    old = document.versions.filter(number=number, state=State.OLD).first()
+    if old is None:
+        raise VersionNotFound(version=number)
+    return old
+
+
+def promote(document_id: UUID, version: DocumentVersion) -> None:
+    """Put the version's file in the document's place; what stood there stays as an old version.
+
+    The caller holds the row, in the transaction that writes the new index, and the pages of the
+    old one are still there.
+    """
+    document = Document.objects.get(pk=document_id)
+    pages = list(DocumentPage.objects.filter(document_id=document_id).order_by("number"))
+    DocumentVersion.objects.create(
+        document_id=document_id,
+        number=document.version,
+        state=State.OLD,
+        **{name: getattr(document, name) for name in FACTS},
+        page_count=document.page_count,
+        text=BETWEEN_PAGES.join(page.text for page in pages),
+        page_starts=[page.start for page in pages],
+        created_at=document.received_at,
+    )
+    Document.objects.filter(pk=document_id).update(
+        **{name: getattr(version, name) for name in FACTS},
+        version=version.number,
+        received_at=version.created_at,
+        updated_at=Now(),
+    )
+    version.delete()
+
+
+def refuse(held: QuerySet[Document], code: str, params: Mapping[str, object]) -> bool:
+    """End the reading of a version; the document goes on as it was, with a warning.
+
+    `held` is the document as long as it is the caller's to change, as `Claim.held` gives it. False:
+    it is not, or it reads no new version.
+    """
+    with transaction.atomic():
+        document = held.select_for_update().first()
+        version = pending(document.pk) if document else None
+        if document is None or version is None:
+            return False
+        DocumentVersion.objects.filter(pk=version.pk).update(
+            state=State.REFUSED, file="", error_code=code, error_params=claims.plain(params)
+        )
+        _remove_on_commit(str(version.file.name))
+        warnings = [*(one for one in document.warnings if one != WARNING), WARNING]
+        ended = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0, "warnings": warnings}
+        Document.objects.filter(pk=document.pk).update(**ended)
+    return True
+
+
+def _wait(document: Document, facts: dict[str, Any]) -> str:
+    """Let the file wait beside the one that serves; the name of the file that waited before."""
+    before = pending(document.pk)
+    if before:
+        before.delete()
+    DocumentVersion.objects.create(
+        document=document, number=_next(document), created_at=timezone.now(), **facts
+    )
+    return str(before.file.name) if before else ""
+
+
+def _take(document: Document, facts: dict[str, Any]) -> str:
+    """Put the file in the place of one that never served, and whose name comes back."""
+    Document.objects.filter(pk=document.pk).update(
+        version=_next(document), received_at=timezone.now(), **facts
+    )
+    return str(document.file.name)
+
+
+def _next(document: Document) -> int:
+    """The number after all that were ever given, refused ones included."""
+    last = document.versions.aggregate(last=Max("number"))["last"] or 0
+    return max(document.version, last) + 1
+
+
+def _remove_on_commit(name: str) -> None:
+    if name:
+        transaction.on_commit(partial(files.remove, name), robust=True)
