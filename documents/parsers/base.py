@@ -1,7 +1,7 @@
 """What every reader is given and gives: limits, a context, pages."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -9,6 +9,8 @@ from documents.parsers.errors import TooManyPages
 from rag.pages import Page
 
 MEGABYTE = 1 << 20
+MOST_PICTURES = 5_000
+"""Told of one document, kept or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,24 @@ class Limits:
     """Most that a part may grow, once it is above `ratio_after`."""
     ratio_after: int = 10 * MEGABYTE
     characters: int = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PictureRules:
+    """Which pictures of a document are kept. Figures of light are 0 (black) to 255 (white)."""
+
+    most: int = 20
+    """Kept of one document; 0: no picture is looked at."""
+    least_pixels: int = 10_000
+    """Width times height."""
+    most_ratio: float = 20.0
+    """Of the longer to the shorter side."""
+    least_variance: float = 30.0
+    """Of the greys."""
+    least_nonwhite: float = 0.005
+    """Share of the pixels that are not nearly white."""
+    least_edges: float = 0.5
+    """Mean strength of the edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +68,9 @@ class Picture:
     data: bytes = b""
 
 
+ALL_PICTURES = PictureRules()
+
+
 class Context:
     """One reading: its limits, and where all goes that is not a page.
 
@@ -59,9 +82,12 @@ class Context:
         content_type: str,
         limits: Limits,
         emit: Callable[[str, object], None],
+        pictures: PictureRules = ALL_PICTURES,
     ) -> None:
         self.content_type = content_type
         self.limits = limits
+        self.pictures = pictures
+        self.pictures_kept = 0
         self.metadata: dict[str, str] = {}
         self.no_text = "empty"
         self._emit = emit
@@ -81,6 +107,10 @@ class Context:
 
     def picture(self, picture: Picture) -> None:
         """Hand on a picture; those of a page come before the page."""
+        self._emit("picture", {**asdict(picture), "data": None})
+        if not picture.rejected:
+            self.pictures_kept += 1
+            self._emit("bytes", picture.data)
 
     def warn(self, code: str) -> None:
         """Say once that something was left out."""

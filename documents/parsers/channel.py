@@ -9,10 +9,14 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from documents.parsers.base import MEGABYTE, Picture
 from rag.pages import Box, Heading, Kind, Line, Page, Region
 
 HEADER = struct.Struct(">IB")
 JSON, BYTES = ord("J"), ord("B")
+DIGEST = 64
+"""Characters of a picture's digest."""
+LARGEST_PICTURE = 16 * MEGABYTE
 
 
 class BrokenFrame(Exception):
@@ -101,3 +105,30 @@ def _region(region: Sequence[Any], length: int) -> Region:
         raise BrokenFrame("not a region")
     box = Box(int(area[0]), *map(float, area[1:])) if area else None
     return Region(int(start), int(end), Kind(kind), int(header_end), box)
+
+
+def picture(value: Any, data: bytes) -> Picture:
+    """A picture back from JSON, with its bytes."""
+    try:
+        page, box = value["page"], value["box"]
+        kept = 0 < len(data) <= LARGEST_PICTURE
+        if not (page is None or isinstance(page, int)) or kept == bool(value["rejected"]):
+            raise BrokenFrame("not a picture")
+        return Picture(
+            page,
+            str(value["digest"])[:DIGEST],
+            max(0, int(value["width"])),
+            max(0, int(value["height"])),
+            _area(box) if box else None,
+            str(value["rejected"])[:20],
+            str(value["content_type"])[:40],
+            data,
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise BrokenFrame("not a picture") from error
+
+
+def _area(box: Sequence[Any]) -> tuple[float, float, float, float]:
+    """Four fractions."""
+    x0, y0, x1, y1 = map(float, box)
+    return x0, y0, x1, y1

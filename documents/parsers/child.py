@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from documents.parsers import jail, kinds, metadata, registry
-from documents.parsers.base import Context, Limits
+from documents.parsers.base import Context, Limits, PictureRules
 from documents.parsers.channel import frame, page_value
 from documents.parsers.clean import readable
 from documents.parsers.errors import (
@@ -31,7 +31,8 @@ def main() -> None:
     send = _sender()
     request = json.load(sys.stdin)
     limits = Limits(**request["limits"])
-    context = Context(request["content_type"], limits, send)
+    rules = PictureRules(**request.get("pictures", {}))
+    context = Context(request["content_type"], limits, send, rules)
     work = _draw if request["task"] == "draw" else _read
     # Loaded before the limits fall: compiled modules may still be written.
     reader = registry.parser(request["content_type"])
@@ -80,8 +81,10 @@ def _read(request: dict[str, Any], context: Context, reader: Any, send: Send) ->
             beginning += page.text[: metadata.REACH] + "\n"
             titles += [heading.title for heading in page.headings[:1]]
         send("page", page_value(page))
-    if not seen:
+    if not seen and not context.pictures_kept:
         raise NoText(kind=context.no_text)
+    if not seen:  # it may stand in the pictures; whoever looks at them decides
+        send("no_text", context.no_text)
     kind = context.content_type
     found = metadata.combined(context.metadata, beginning, titles, content_type=kind)
     send("metadata", found)

@@ -15,8 +15,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from documents.parsers.base import MEGABYTE, Limits
-from documents.parsers.channel import BrokenFrame, frames, page
+from documents.parsers.base import (
+    ALL_PICTURES,
+    MEGABYTE,
+    MOST_PICTURES,
+    Limits,
+    Picture,
+    PictureRules,
+)
+from documents.parsers.channel import BrokenFrame, frames, page, picture
 from documents.parsers.errors import (
     BY_CODE,
     EmptyFile,
@@ -152,14 +159,20 @@ class Reading:
     """An open reading: iterate over it for the pages, within a `with`.
 
     `page_total` is known early for PDF, else None. `metadata` is whole when the pages have ended.
-    `warnings` are codes: something was left out.
+    `warnings` are codes: something was left out. `pictures` are those of the page that came last.
+    `no_text` is empty, or why the pages hold none although there are pictures (see `NoText`).
     """
 
     def __init__(self, child: Child) -> None:
         self.page_total: int | None = None
         self.metadata: dict[str, str] = {}
         self.warnings: list[str] = []
+        self.pictures: list[Picture] = []
+        self.no_text = ""
         self._child = child
+        self._found: list[Picture] = []
+        self._announced: Any = None
+        self._pictures_left = MOST_PICTURES
         self._pages = self._read()
 
     def _read(self) -> Iterator[Page]:
@@ -176,6 +189,7 @@ class Reading:
                     raise TooManyPages(pages=count, limit=limits.pages)
                 if characters > limits.characters:
                     raise TooLarge(limit=limits.characters)
+                self.pictures, self._found = self._found, []
                 yield found
         except BrokenFrame as error:
             raise ParserCrashed(detail="protocol") from error
@@ -192,6 +206,23 @@ class Reading:
             self.metadata = {str(key)[:100]: str(text)[:500] for key, text in value.items()}
         elif kind == "warning" and len(self.warnings) < 100:
             self.warnings.append(str(value)[:100])
+        elif kind == "no_text":
+            self.no_text = str(value)[:20]
+        else:
+            self._note_picture(kind, value)
+
+    def _note_picture(self, kind: str, value: Any) -> None:
+        """A picture comes alone where it was rejected, else with its bytes behind it."""
+        if kind == "picture" and isinstance(value, dict):
+            self._pictures_left -= 1
+            if self._pictures_left < 0:
+                raise BrokenFrame("too many pictures")
+            self._announced = None if value.get("rejected") else value
+            if self._announced is None:
+                self._found.append(picture(value, b""))
+        elif kind == "bytes" and self._announced is not None:
+            self._found.append(picture(self._announced, value))
+            self._announced = None
 
     def __iter__(self) -> Iterator[Page]:
         return self
@@ -221,12 +252,13 @@ def read(
     name: str = "",
     limits: Limits = DEFAULT,
     *,
+    pictures: PictureRules = ALL_PICTURES,
     on_wait: Callable[[], None] = _nothing,
 ) -> Reading:
     """Start reading a document in a child of its own.
 
-    `on_wait` is called about every second while nothing comes: a heartbeat; what it raises
-    goes through.
+    `pictures` says which of them are kept. `on_wait` is called about every second while nothing
+    comes: a heartbeat; what it raises goes through.
     """
     if path.stat().st_size == 0:
         raise EmptyFile(name=name)
@@ -234,5 +266,6 @@ def read(
         "task": "read",
         "path": str(path.resolve()),
         "content_type": content_type,
+        "pictures": asdict(pictures),
     }
     return Reading(Child(request, limits, on_wait))
