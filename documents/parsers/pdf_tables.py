@@ -115,7 +115,8 @@ def _tables(edges: list[Edge]) -> list[list[Corners]]:
     from pdfplumber.utils.geometry import filter_edges
 
     whole = _merged(filter_edges(edges, min_length=_SHORTEST))
-    whole = _merged(whole + _open_sides(whole))
+    if sides := _open_sides(whole):
+        whole = _merged(whole + sides)
     whole = filter_edges(whole, min_length=_TOLERANCE)
     crossings = table.edges_to_intersections(whole, _TOLERANCE, _TOLERANCE)
     if len(crossings) > _MOST_CROSSINGS:
@@ -140,18 +141,17 @@ def _open_sides(edges: list[Edge]) -> list[Edge]:
     return [
         _line(x, row["top"], x, below["top"])
         for row, below in chain.from_iterable(map(pairwise, rows.values()))
-        if any(_between(edge, row, below) for edge in upright)
+        for joining in [[edge["x0"] for edge in upright if _joins(edge, row, below)]]
+        if any(row["x0"] + _TOLERANCE < x < row["x1"] - _TOLERANCE for x in joining)
         for x in (row["x0"], row["x1"])
+        if not any(abs(x - other) <= _TOLERANCE for other in joining)
     ]
 
 
-def _between(edge: Edge, row: Edge, below: Edge) -> bool:
-    """Whether an upright line joins two rows away from their ends."""
-    return bool(
-        row["x0"] + _TOLERANCE < edge["x0"] < row["x1"] - _TOLERANCE
-        and edge["top"] <= row["top"] + _TOLERANCE
-        and edge["bottom"] >= below["top"] - _TOLERANCE
-    )
+def _joins(edge: Edge, row: Edge, below: Edge) -> bool:
+    """Whether an upright line reaches from one row to the other."""
+    top, bottom = row["top"] + _TOLERANCE, below["top"] - _TOLERANCE
+    return bool(edge["top"] <= top and edge["bottom"] >= bottom)
 
 
 def _grid(cells: list[Corners], width: float, height: float) -> Grid:
