@@ -8,8 +8,13 @@ _END = re.compile(
 )
 _BULLET = re.compile(r"^\s*(?:[-*•·○●□■#>|]+\s+)+")
 _SPACE = re.compile(r"\s+")
+ABBREVIATIONS = (
+    *("e.g", "i.e", "etc", "vs", "Mr", "Mrs", "Ms", "Dr", "No", "Fig", "St", "Inc", "Ltd"),
+    *("approx", "cf"),
+)
+"""Words whose full stop ends no sentence."""
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|No|Fig|St|Inc|Ltd|approx|cf)|\b[A-Z]|^\s*\d+|^\s*[가-하])\.$"
+    rf"(?:\b(?:{'|'.join(map(re.escape, ABBREVIATIONS))})|\b[A-Z]|^\s*\d+|^\s*[가-하])\.$"
 )
 
 

@@ -1,12 +1,13 @@
 """Chunking: what holds for any text, and where real text is cut."""
 
+import unicodedata
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag.chunking import Split, split
-from rag.pages import Heading, Line, Page
+from rag.chunking import Split, Splitter, split
+from rag.pages import Box, Heading, Kind, Line, Page, Region
 
 WORDS = st.sampled_from(
     [
@@ -33,6 +34,18 @@ TEXTS = st.one_of(
 
 
 @st.composite
+def regions(draw: st.DrawFn, text: str) -> tuple[Region, ...]:
+    """Regions that do not overlap, of any kind; those of tables with or without a header."""
+    places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    found = []
+    for start, end in zip(places[::2], places[1::2], strict=False):
+        kind = draw(st.sampled_from(Kind))
+        header = draw(st.integers(start, end)) if kind is Kind.TABLE and draw(st.booleans()) else 0
+        found.append(Region(start, end, kind, header, Box(1, 0.1, 0.1, 0.2, 0.2)))
+    return tuple(found)
+
+
+@st.composite
 def documents(draw: st.DrawFn) -> list[Page]:
     pages = []
     for number, text in enumerate(draw(st.lists(TEXTS, max_size=4)), start=1):
@@ -40,7 +53,8 @@ def documents(draw: st.DrawFn) -> list[Page]:
         headings = tuple(
             Heading(start, draw(st.integers(1, 4)), f"제{start}조") for start in sorted(starts)
         )
-        pages.append(Page(number, text, headings))
+        found = draw(st.one_of(st.just(()), regions(text)))
+        pages.append(Page(number, text, headings, regions=found))
     return pages
 
 
@@ -56,12 +70,42 @@ def test_any_document_is_covered_by_chunks_within_their_bounds(
         assert chunk.index == index
         assert result.text[chunk.start : chunk.end] == chunk.text
         assert chunk.text.strip() == chunk.text != ""
-        assert len(chunk.text) <= size
+        assert len(chunk.header) + len(chunk.text) <= most(pages[chunk.page - 1], size)
         assert not result.text[covered : chunk.start].strip()
         assert covered - chunk.start <= overlap
         assert chunk.end > covered
         covered = chunk.end
     assert not result.text[covered:].strip()
+
+
+def most(page: Page, size: int) -> int:
+    """What a chunk of this page may hold: code may exceed the size."""
+    code = any(region.kind is Kind.CODE for region in page.regions)
+    return int(size * 1.5) if code else size
+
+
+@settings(max_examples=100, deadline=None)
+@given(pages=documents(), size=st.integers(10, 200))
+def test_pages_cut_one_by_one_give_the_chunks_of_the_whole(pages: list[Page], size: int) -> None:
+    splitter = Splitter(size=size, overlap=20)
+    found = []
+    for page in pages:
+        start = splitter.start
+        chunks = splitter.add(page)
+        assert [page.text[c.start - start : c.end - start] for c in chunks] == [
+            c.text for c in chunks
+        ]
+        found += chunks
+
+    assert tuple(found) == split(pages, size=size, overlap=20).chunks
+
+
+@settings(max_examples=100, deadline=None)
+@given(letters=st.lists(st.sampled_from(["e\u0301", "각", "ก็", "x"]), min_size=1).map("".join))
+def test_no_mark_is_cut_from_its_letter(letters: str) -> None:
+    for chunk in split([Page(1, letters * 9)], size=12, overlap=4).chunks:
+        assert unicodedata.category(chunk.text[0])[0] == "L"
+        assert chunk.text[0] not in "\u1161\u11a8"
 
 
 @settings(max_examples=100, deadline=None)
