@@ -38,7 +38,6 @@ ADAPTERS = {
     "pypdfium2": 3,  # text and boxes of PDF, pages as pictures
     "pdfplumber": 1,
     "splintr": 1,
-    "unhwp": 1,
     "docx": 1,
     "pymupdf": 1,
     "fitz": 1,

@@ -1,127 +1,86 @@
-"""HWP 5 and HWPX through unhwp, behind a look at what locks the file and at what it unpacks to."""
+"""HWP 5 and HWPX: both become one page without a number, tables as Markdown."""
 
-import re
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from documents.parsers import kinds
-from documents.parsers.archive import Archive, check_xml
-from documents.parsers.base import Context, Limits
+from documents.parsers.archive import Archive
+from documents.parsers.base import Context
 from documents.parsers.builder import PageBuilder
-from documents.parsers.errors import ArchiveBomb, Corrupt, Encrypted, UnsupportedVersion
+from documents.parsers.errors import Encrypted
+from documents.parsers.hangul import binary, owpml, records
+from documents.parsers.hangul.flow import Flow
+from documents.parsers.hangul.locks import COMPRESSED, check_hwp, check_hwpx
+from documents.parsers.hangul.numbering import Numberer
 from rag.pages import Page
 
-SIGNATURE = b"HWP Document File"
-_COMPRESSED = 1
-LOCKS = ((1, "password"), (2, "distribution"), (4, "drm"), (8, "certificate"), (10, "drm"))
-"""Bits of the FileHeader's flags. A distribution document (배포용) shows others only a notice."""
 _NOTICE = "상위 버전의 배포용 문서"
-_STREAMS = re.compile(r"^(docinfo|bodytext/section\d+)$", re.IGNORECASE)
-_HEADING = re.compile(r"^(#{1,6}) +(.*)$")
-_PICTURE = re.compile(r"!\[[^\]]*\]\([^)\n]*\)")
-_BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
+_SUMMARY = "\x05HwpSummaryInformation"
+_TITLE, _AUTHOR = 2, 4
+"""Keys of the summary's properties."""
 
 
 class HwpParser:
-    """Reads .hwp and .hwpx: one page without a number, tables as Markdown."""
+    """Reads .hwp and .hwpx. Their pages exist only when they are laid out: there is one."""
 
     types = (kinds.HWP, kinds.HWPX)
 
     def parse(self, path: Path, context: Context) -> Iterator[Page]:
-        """The whole document as one page."""
-        if context.content_type == kinds.HWPX:
-            check_hwpx(Archive(path, context.limits))
-        else:
-            check_hwp(path, context.limits)
+        """The whole document as one page. Raises `Encrypted` for what is locked, by its lock."""
+        read = _read_hwpx if context.content_type == kinds.HWPX else _read_hwp
         builder = PageBuilder(context)
-        _add(builder, _markdown(path, context))
-        yield builder.page()
+        margins = read(path, context, builder)
+        page = builder.page(margins)
+        if _NOTICE in page.text[:1000]:
+            raise Encrypted(lock="distribution")
+        yield page
 
 
-def check_hwp(path: Path, limits: Limits) -> None:
-    """Refuse locked documents by name, other versions, and streams that unpack to too much."""
+def _read_hwpx(path: Path, context: Context, builder: PageBuilder) -> list[str]:
+    """The package into the builder; its running headers and footers come back."""
+    archive = Archive(path, context.limits)
+    check_hwpx(archive)
+    context.found(owpml.properties(archive))
+    styles = owpml.Styles(owpml.tree(archive, owpml.HEADER) if owpml.HEADER in archive else None)
+    flow = Flow(builder, Numberer(styles.numberings))
+    for part in owpml.sections(archive):
+        flow.write(owpml.Section(owpml.tree(archive, part), styles.heads).paragraphs())
+    return flow.margins
+
+
+def _read_hwp(path: Path, context: Context, builder: PageBuilder) -> list[str]:
+    """The compound file into the builder; its running headers and footers come back."""
     import olefile
 
-    try:
-        with olefile.OleFileIO(path) as ole:
-            header = ole.openstream("FileHeader").read(256)
-            flags = _checked_flags(header)
-            for entry in ole.listdir(streams=True, storages=False):
-                if flags & _COMPRESSED and _STREAMS.match("/".join(entry)):
-                    _check_stream(ole.openstream(entry).read(), limits)
-    except (OSError, ValueError, IndexError, KeyError, TypeError, RecursionError) as error:
-        raise Corrupt(detail=type(error).__name__) from error
+    check_hwp(path, context.limits)
+    with olefile.OleFileIO(path) as ole:
+        stream = _streams(ole)
+        context.found(_summary(ole))
+        info = binary.DocInfo(stream(["DocInfo"]))
+        flow = Flow(builder, Numberer(info.numberings))
+        for entry in binary.sections(ole):
+            flow.write(binary.Section(stream(entry), info).paragraphs())
+    return flow.margins
 
 
-def _checked_flags(header: bytes) -> int:
-    """The flags of a FileHeader that we can read."""
-    if not header.startswith(SIGNATURE) or len(header) < 40:
-        raise Corrupt(detail="FileHeader")
-    major = header[35]
-    if major != 5:
-        raise UnsupportedVersion(found=f"HWP {major}")
-    flags = int.from_bytes(header[36:40], "little")
-    for bit, lock in LOCKS:
-        if flags >> bit & 1:
-            raise Encrypted(lock=lock)
-    return flags
+def _streams(ole: Any) -> Callable[[list[str]], list[records.Record]]:
+    """What reads the records of a stream, unpacked where the file is packed."""
+    packed = ole.openstream("FileHeader").read(40)[36] & COMPRESSED
+
+    def stream(entry: list[str]) -> list[records.Record]:
+        data = ole.openstream(entry).read()
+        return records.forest(records.inflated(data) if packed else data)
+
+    return stream
 
 
-def _check_stream(packed: bytes, limits: Limits) -> None:
-    """Inflate a stream in steps, counting."""
-    allowed = min(limits.inflated, max(limits.ratio_after, len(packed) * limits.ratio))
-    inflater, total = zlib.decompressobj(-zlib.MAX_WBITS), 0
-    try:
-        while packed and not inflater.eof:
-            total += len(inflater.decompress(packed, 1 << 20))
-            packed = inflater.unconsumed_tail
-            if total > allowed:
-                raise ArchiveBomb(limit=allowed)
-    except zlib.error as error:
-        raise Corrupt(detail="deflate") from error
-
-
-def check_hwpx(archive: Archive) -> None:
-    """Refuse encryption by name, document types, and text that unpacks to too much.
-
-    Pictures are not counted: unhwp has a limit of its own for them, and the child one of memory.
-    """
-    manifest = "META-INF/manifest.xml"
-    if manifest in archive and b"encryption-data" in archive.read(manifest):
-        raise Encrypted(lock="password")
-    for name in archive.names:
-        if name.lower().endswith((".xml", ".hpf", ".rdf")):
-            check_xml(archive, name)
-
-
-def _markdown(path: Path, context: Context) -> str:
-    """What unhwp makes of the file."""
-    import unhwp
-
-    options = unhwp.RenderOptions(escape_special_chars=False, max_heading_level=6)
-    try:
-        with unhwp.parse(str(path), render_options=options) as document:
-            context.found({"title": document.title, "author": document.author})
-            text: str = document.markdown
-    except unhwp.UnhwpError as error:
-        if error.kind in {unhwp.ErrorKind.ENCRYPTED, unhwp.ErrorKind.DISTRIBUTION_RESTRICTED}:
-            raise Encrypted(lock="password") from error
-        raise Corrupt(detail=getattr(error.kind, "name", "unhwp")) from error
-    if _NOTICE in text[:1000]:
-        raise Encrypted(lock="distribution")
-    return text
-
-
-def _add(builder: PageBuilder, markdown: str) -> None:
-    """Unhwp's Markdown as blocks: headings known as such, pictures and bold marks dropped."""
-    text = _BOLD.sub(r"\1", _PICTURE.sub("", markdown))
-    for block in re.split(r"\n\s*\n", text):
-        lines = block.strip("\n").split("\n")
-        while lines and (match := _HEADING.match(lines[0])):
-            builder.heading(len(match[1]), match[2])
-            lines.pop(0)
-        paragraph = "\n".join(lines)
-        if not paragraph.startswith("|"):
-            paragraph = paragraph.replace("<br>", "\n")
-        builder.paragraph(paragraph)
+def _summary(ole: Any) -> dict[str, str]:
+    """Title and author as the program keeps them."""
+    if not ole.exists(_SUMMARY):
+        return {}
+    kept = ole.getproperties(_SUMMARY)
+    return {
+        name: str(kept.get(key, "")).partition("\0")[0]
+        for name, key in (("title", _TITLE), ("author", _AUTHOR))
+    }
