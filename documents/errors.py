@@ -24,6 +24,27 @@ class VersionNotFound(NuraError):
     status = 404
 
 
+class QuotaDocuments(NuraError):
+    """The user keeps as many documents as he may."""
+
+    code = "quota_documents"
+    status = 403
+
+
+class QuotaBytes(NuraError):
+    """The user's files, old versions included, would take more room than they may."""
+
+    code = "quota_bytes"
+    status = 403
+
+
+class QuotaPages(NuraError):
+    """The user's documents would have more pages than they may."""
+
+    code = "quota_pages"
+    status = 403
+
+
 class FileTooLarge(NuraError):
     """The file is larger than an upload may be."""
 

@@ -95,9 +95,15 @@ def remove(name: str) -> None:
         logger.warning("could not remove %s", name, exc_info=True)
 
 
-def cache_folder(document_id: UUID, sha256: str = "") -> Path:
-    """Where pictures of a document's pages are kept: those of one file, or of all its files."""
-    return Path(settings.DATA_DIR) / "cache" / "pages" / str(document_id) / sha256
+def cache_folder(document_id: UUID) -> Path:
+    """Where pictures of a document's pages are kept, in a folder for each of its files."""
+    return Path(settings.DATA_DIR) / "cache" / "pages" / str(document_id)
+
+
+def pages_folder(kept: Document | DocumentVersion) -> Path:
+    """Where pictures of this file's pages are kept."""
+    document_id = kept.pk if isinstance(kept, Document) else kept.document_id
+    return cache_folder(document_id) / kept.sha256
 
 
 def remove_all(document_id: UUID) -> None:

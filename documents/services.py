@@ -1,6 +1,7 @@
 """What can be done with documents. Callers have checked that the document is the user's."""
 
 import uuid
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from django.core.files import File
 from django.db import transaction
 from django.utils import timezone
 
-from documents import claims, files, labels, names, notices, queue, rows
+from documents import claims, files, labels, names, notices, queue, quotas, rows, versions
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing
 from documents.metadata import cleaned, shown
 from documents.models import Document
@@ -24,33 +25,68 @@ def upload(
     name: str,
     content: "File[Any]",
     metadata: dict[str, Any] | None = None,
-) -> Document:
-    """Keep the file and let a worker process it. Raises what is wrong with it."""
+) -> tuple[Document, bool]:
+    """The document of this file, and whether it is new. A new one is sent to the workers.
+
+    The same bytes of the same user are the document that is there: what is said of it now is added
+    to it, and it is processed again if it failed. Raises what is wrong with the file.
+    """
     stated = cleaned(metadata)
     incoming = files.examine(name, content)
-    document = Document(
-        id=uuid.uuid4(),
-        owner=owner,
-        **asdict(incoming),
-        stated=stated,
-        metadata=shown({}, stated),
-        enqueued_at=timezone.now(),
-    )
+    same = _same(owner.pk, incoming.sha256)
+    if same is None:
+        document = Document(
+            id=uuid.uuid4(),
+            owner=owner,
+            **asdict(incoming),
+            stated=stated,
+            metadata=shown({}, stated),
+            enqueued_at=timezone.now(),
+        )
+        same = _created(document, content)
+    if same is None:
+        return document, True
+    _added(same, stated)
+    return same, False
+
+
+def _same(owner_id: int, sha256: str) -> Document | None:
+    """The user's document with these bytes, the oldest where there are several from before."""
+    rows = Document.objects.filter(owner_id=owner_id, sha256=sha256)
+    return rows.order_by("created_at", "id").first()
+
+
+def _created(document: Document, content: "File[Any]") -> Document | None:
+    """Store the file and make the row; another upload of the same bytes that was quicker."""
     try:
         document.file.name = files.store(document.pk, document.original_name, content)
-        _insert(document)
+        with transaction.atomic():
+            quotas.hold(document.owner_id)
+            same = _same(document.owner_id, document.sha256)
+            if same is None:
+                _insert(document)
     except BaseException:
         files.remove_all(document.pk)
         raise
-    return document
+    if same is not None:
+        files.remove_all(document.pk)
+    return same
 
 
 def _insert(document: Document) -> None:
-    """Make the row and send it to the workers."""
-    with transaction.atomic():
-        document.save(force_insert=True)
-        queue.enqueue_on_commit(document.pk)
-        transaction.on_commit(partial(notices.document_changed, document), robust=True)
+    quotas.check(document.owner_id, documents=1, size=document.size)
+    document.save(force_insert=True)
+    queue.enqueue_on_commit(document.pk)
+    transaction.on_commit(partial(notices.document_changed, document), robust=True)
+
+
+def _added(document: Document, stated: dict[str, Any]) -> None:
+    """Take over what an upload of a file that is there already says, and try again what failed."""
+    if stated:
+        update_document(document=document, metadata=stated)
+    if document.status == Document.Status.FAILED:
+        with suppress(DocumentBusy):  # the same file a third time at once
+            reprocess(document=document)
 
 
 def delete_document(*, document: Document) -> None:
@@ -81,12 +117,15 @@ def reprocess(*, document: Document) -> None:
 def cancel(*, document: Document) -> None:
     """Stop the processing; the worker notices soon. Raises `DocumentNotProcessing`.
 
-    A document that was being processed again is searched by the index that it still has.
+    A document that was being processed again, or has a new version, keeps the index that it has.
     """
     row = Document.objects.processing().filter(pk=document.pk)
     before = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0}
-    indexed = row.filter(chunk_count__gt=0).update(**before)
-    if not indexed and not row.update(**claims.ended(Document.Status.FAILED, Cancelled.code)):
+    if not (
+        versions.refuse(row, Cancelled.code, {})
+        or row.exclude(indexed_at=None).update(**before)
+        or row.update(**claims.ended(Document.Status.FAILED, Cancelled.code))
+    ):
         raise DocumentNotProcessing
     _tell(document)
 

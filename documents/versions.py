@@ -16,9 +16,9 @@ from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from documents import claims, files, notices, queue
+from documents import claims, files, notices, queue, quotas
 from documents.errors import VersionNotFound
-from documents.models import Document, DocumentPage, DocumentVersion
+from documents.models import Document, DocumentVersion
 
 State = DocumentVersion.State
 WARNING = "version_refused"
@@ -69,6 +69,14 @@ def at(document: Document, number: int) -> Document | DocumentVersion:
     return old
 
 
+def text(kept: Document | DocumentVersion) -> str:
+    """The whole text, as the offsets of chunks count it."""
+    if isinstance(kept, DocumentVersion):
+        return kept.text
+    pages = kept.pages.order_by("number").values_list("text", flat=True)
+    return BETWEEN_PAGES.join(pages)
+
+
 def promote(document_id: UUID, version: DocumentVersion) -> None:
     """Put the version's file in the document's place; what stood there stays as an old version.
 
@@ -76,15 +84,15 @@ def promote(document_id: UUID, version: DocumentVersion) -> None:
     old one are still there.
     """
     document = Document.objects.get(pk=document_id)
-    pages = list(DocumentPage.objects.filter(document_id=document_id).order_by("number"))
+    pages = document.pages.order_by("number")
     DocumentVersion.objects.create(
         document_id=document_id,
         number=document.version,
         state=State.OLD,
         **{name: getattr(document, name) for name in FACTS},
         page_count=document.page_count,
-        text=BETWEEN_PAGES.join(page.text for page in pages),
-        page_starts=[page.start for page in pages],
+        text=text(document),
+        page_starts=list(pages.values_list("start", flat=True)),
         created_at=document.received_at,
     )
     Document.objects.filter(pk=document_id).update(
@@ -122,6 +130,7 @@ def _wait(document: Document, facts: dict[str, Any]) -> str:
     before = pending(document.pk)
     if before:
         before.delete()
+    quotas.check(document.owner_id, documents=0, size=facts["size"])
     DocumentVersion.objects.create(
         document=document, number=_next(document), created_at=timezone.now(), **facts
     )
@@ -130,6 +139,7 @@ def _wait(document: Document, facts: dict[str, Any]) -> str:
 
 def _take(document: Document, facts: dict[str, Any]) -> str:
     """Put the file in the place of one that never served, and whose name comes back."""
+    quotas.check(document.owner_id, documents=0, size=facts["size"] - document.size)
     Document.objects.filter(pk=document.pk).update(
         version=_next(document), received_at=timezone.now(), **facts
     )

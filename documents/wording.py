@@ -89,6 +89,18 @@ DOCUMENTS = {
         "The metadata must be a JSON object of at most %(limit_kb)s kB. Correct it and send it "
         "again."
     ),
+    "quota_documents": _(
+        "You keep %(used)s documents, and %(limit)s are allowed. Delete some that you no longer "
+        "need and upload it again."
+    ),
+    "quota_bytes": _(
+        "Your files take %(used_mb)s MB with their old versions, and %(limit_mb)s MB are allowed; "
+        "this one needs %(need_mb)s MB. Delete some that you no longer need and upload it again."
+    ),
+    "quota_pages": _(
+        "The document has %(pages)s pages. Your documents have %(used)s already, and %(limit)s are "
+        "allowed. Delete some that you no longer need and process it again."
+    ),
     "storage_full": _("There is no room left for files. Tell your administrator."),
     "storage_failed": _(
         "The file could not be stored or read back. Try again; if it stays, tell your "

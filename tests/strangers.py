@@ -191,11 +191,16 @@ def made_up(things: dict[str, Any]) -> dict[str, Any]:
 def make_document(owner: User) -> Document:
     path = ROOT / "nura" / "samples" / "care-system-notice.pdf"
     with path.open("rb") as file:
-        document = services.upload(
+        document, _created = services.upload(
             owner=owner, name=f"{SECRET}.pdf", content=File(file), metadata={"issuer": SECRET}
         )
     Document.objects.filter(pk=document.pk).update(
-        status="COMPLETED", stage="done", progress=1.0, page_count=1, chunk_count=1
+        status="COMPLETED",
+        stage="done",
+        progress=1.0,
+        page_count=1,
+        chunk_count=1,
+        indexed_at=timezone.now(),
     )
     DocumentPage.objects.create(document=document, number=1, start=0, text=SECRET)
     terms = {SECRET: 1, "휴가": 2}

@@ -1,17 +1,20 @@
 """Originals, texts and pictures on their way out: what people uploaded never runs in our origin."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import IO, Any
 
 from django.core.files.base import File
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.utils.http import content_disposition_header
+from django.http.response import HttpResponseBase
+from django.utils.cache import get_conditional_response
+from django.utils.http import content_disposition_header, quote_etag
 
-from documents import files, rendering
+from documents import files, rendering, versions
+from documents.api import ranges
 from documents.errors import StorageFailed
-from documents.models import Document
+from documents.models import Document, DocumentVersion
 from documents.rendering import PageNotFound
 
 BLOCK = 256 * 1024
@@ -21,56 +24,95 @@ SAFE_HEADERS = {
     "Cache-Control": "private, no-cache",
 }
 
+Kept = Document | DocumentVersion
 
-def original(request: HttpRequest, document: Document) -> StreamingHttpResponse:
-    """The file as uploaded, as a download. Raises `StorageFailed`."""
+
+def original(request: HttpRequest, kept: Kept) -> HttpResponseBase:
+    """The file as uploaded, as a download; a part of it where one is asked for.
+
+    Raises `StorageFailed`.
+    """
+    disposition = content_disposition_header(True, kept.original_name)  # noqa: FBT003
+    headers = SAFE_HEADERS | {
+        "Content-Disposition": disposition or "attachment",
+        "Accept-Ranges": "bytes",
+        "ETag": quote_etag(kept.sha256),
+    }
+    if known := _known(request, headers):
+        return known
     try:
-        file = document.file.open("rb")
-    except OSError as error:
-        raise StorageFailed(str(error)) from error
-    disposition = content_disposition_header(True, document.original_name)  # noqa: FBT003
-    response = StreamingHttpResponse(
-        _blocks_async(file) if isinstance(request, ASGIRequest) else _blocks(file),
-        content_type=document.content_type,
-        headers={"Content-Disposition": disposition or "attachment", **SAFE_HEADERS},
-    )
-    response["Content-Length"] = str(document.size)
-    return response
+        asked = ranges.asked(request, size=kept.size, tag=kept.sha256)
+    except ranges.OutOfRange:
+        return HttpResponse(status=416, headers=headers | {"Content-Range": f"bytes */{kept.size}"})
+    return _streamed(request, kept, headers, asked)
 
 
-def text(document: Document) -> HttpResponse:
+def text(kept: Kept) -> HttpResponse:
     """The whole text, as its chunks' offsets count it."""
-    pages = document.pages.order_by("number").values_list("text", flat=True)
     return HttpResponse(
-        "\n\n".join(pages), content_type="text/plain; charset=utf-8", headers=SAFE_HEADERS
+        versions.text(kept), content_type="text/plain; charset=utf-8", headers=SAFE_HEADERS
     )
 
 
-def picture(document: Document, number: int) -> HttpResponse:
+def picture(request: HttpRequest, kept: Kept, number: int) -> HttpResponseBase:
     """A page as PNG, rendered once and kept.
 
     Raises `PageNotFound`, `NotRenderable` or `ParseFailed`.
     """
-    if number > (document.page_count or 0):
+    if number > (kept.page_count or 0):
         raise PageNotFound(page=number)
-    with files.local(document) as path:
-        png = rendering.page_png(
-            path, document.content_type, number, cache_dir=files.cache_folder(document.pk)
-        )
-    headers = SAFE_HEADERS | {"Cache-Control": "private, max-age=300"}
+    headers = SAFE_HEADERS | {"ETag": quote_etag(f"{kept.sha256}-{number}")}
+    if known := _known(request, headers):
+        return known
+    with files.local(kept) as path:
+        folder = files.pages_folder(kept)
+        png = rendering.page_png(path, kept.content_type, number, cache_dir=folder)
     return HttpResponse(png, content_type="image/png", headers=headers)
 
 
-def _blocks(file: "File[Any] | IO[bytes]") -> Iterator[bytes]:
+def _known(request: HttpRequest, headers: Mapping[str, str]) -> HttpResponseBase | None:
+    """The short answer to who has these bytes already, or wants them no more if they changed."""
+    bare = HttpResponse(headers=dict(headers))
+    answer: HttpResponseBase | None = get_conditional_response(
+        request, etag=headers["ETag"], response=bare
+    )
+    return None if answer is bare else answer
+
+
+def _streamed(
+    request: HttpRequest, kept: Kept, headers: Mapping[str, str], part: range | None
+) -> StreamingHttpResponse:
+    sent = range(kept.size) if part is None else part
+    try:
+        file = kept.file.open("rb")
+        file.seek(sent.start)
+    except OSError as error:
+        raise StorageFailed(str(error)) from error
+    blocks = _blocks_async if isinstance(request, ASGIRequest) else _blocks
+    response = StreamingHttpResponse(
+        blocks(file, len(sent)),
+        status=200 if part is None else 206,
+        content_type=kept.content_type,
+        headers=dict(headers),
+    )
+    response["Content-Length"] = str(len(sent))
+    if part is not None:
+        response["Content-Range"] = f"bytes {sent.start}-{sent.stop - 1}/{kept.size}"
+    return response
+
+
+def _blocks(file: "File[Any] | IO[bytes]", size: int) -> Iterator[bytes]:
     with file:
-        while block := file.read(BLOCK):
+        while block := file.read(min(BLOCK, size)):
+            size -= len(block)
             yield block
 
 
-async def _blocks_async(file: "File[Any] | IO[bytes]") -> AsyncIterator[bytes]:
+async def _blocks_async(file: "File[Any] | IO[bytes]", size: int) -> AsyncIterator[bytes]:
     """The same under ASGI, where Django would gather a plain iterator in memory first."""
     try:
-        while block := await asyncio.to_thread(file.read, BLOCK):
+        while block := await asyncio.to_thread(file.read, min(BLOCK, size)):
+            size -= len(block)
             yield block
     finally:
         file.close()

@@ -1,17 +1,22 @@
 """What comes in and goes out, validated and described for the schema."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from documents.models import Chunk, Document
+from documents.models import Chunk, Document, DocumentVersion
 from documents.names import ORIGINAL_CHARACTERS
-from documents.representation import document_json
+from documents.representation import CURRENT, document_json, version_json
 
 QUERY_CHARACTERS = 200
 METADATA_CHARACTERS = 64 * 1024
+METADATA_PREFIX = "metadata."
+MOST_FILTERS = 20
+LARGEST_NUMBER = 2**31 - 1
+VERSION_STATES = [CURRENT, *DocumentVersion.State.values]
 
 
 class DocumentErrorShape(serializers.Serializer[Any]):
@@ -32,6 +37,9 @@ class DocumentShape(serializers.Serializer[Document]):
     status = serializers.ChoiceField(choices=Document.Status.choices)
     stage = serializers.ChoiceField(choices=Document.Stage.choices)
     progress = serializers.FloatField(min_value=0, max_value=1)
+    pages_done = serializers.IntegerField()
+    seconds_left = serializers.FloatField(allow_null=True)
+    indexed = serializers.BooleanField(help_text="An index serves, also while it is processed again")
     error = DocumentErrorShape(allow_null=True)
     warnings = DocumentErrorShape(many=True)
     page_count = serializers.IntegerField(allow_null=True)
@@ -44,6 +52,33 @@ class DocumentShape(serializers.Serializer[Document]):
     def to_representation(self, instance: Document) -> dict[str, Any]:
         """The same values as in the notices."""
         return document_json(instance)
+
+
+class UnchangedShape(DocumentShape):
+    """The document that holds the bytes which were sent."""
+
+    duplicate = serializers.BooleanField()
+
+    def to_representation(self, instance: Document) -> dict[str, Any]:
+        """The document, marked."""
+        return super().to_representation(instance) | {"duplicate": True}
+
+
+class VersionShape(serializers.Serializer[Any]):
+    """One file of a document; the fields describe what `documents.representation` makes."""
+
+    number = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=VERSION_STATES)
+    name = serializers.CharField()
+    size = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    page_count = serializers.IntegerField(allow_null=True)
+    error = DocumentErrorShape(allow_null=True)
+    created_at = serializers.DateTimeField()
+
+    def to_representation(self, instance: Document | DocumentVersion) -> dict[str, Any]:
+        """Alike for the current one and the others."""
+        return version_json(instance)
 
 
 class ChunkBoxShape(serializers.Serializer[Any]):
@@ -73,10 +108,15 @@ class BinaryField(serializers.FileField):
     """A file in a form, described as one in the schema."""
 
 
-class UploadRequest(serializers.Serializer[Any]):
-    """A new document."""
+class FileRequest(serializers.Serializer[Any]):
+    """A new file for a document."""
 
     file = BinaryField(allow_empty_file=True)
+
+
+class UploadRequest(FileRequest):
+    """A new document."""
+
     metadata = serializers.CharField(
         required=False,
         allow_blank=True,
@@ -100,3 +140,26 @@ class ListQuery(serializers.Serializer[Any]):
     q = serializers.CharField(
         required=False, allow_blank=True, max_length=QUERY_CHARACTERS, help_text="Part of the name"
     )
+
+
+class VersionQuery(serializers.Serializer[Any]):
+    """Which file of a document."""
+
+    version = serializers.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=LARGEST_NUMBER,
+        help_text="Number of an old version; without it the current one",
+    )
+
+
+def metadata_query(params: Mapping[str, str]) -> dict[str, str]:
+    """Key -> value of the filters on metadata. Raises `ValidationError`."""
+    named = {name: value for name, value in params.items() if name.startswith(METADATA_PREFIX)}
+    if len(named) > MOST_FILTERS:
+        raise serializers.ValidationError({METADATA_PREFIX: [f"> {MOST_FILTERS}"]})
+    text = serializers.CharField(max_length=QUERY_CHARACTERS)
+    return {
+        text.run_validation(name.removeprefix(METADATA_PREFIX)): text.run_validation(value)
+        for name, value in named.items()
+    }

@@ -7,7 +7,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
+from drf_spectacular.utils import (
+    OpenApiParameter,
+    OpenApiResponse,
+    extend_schema,
+    extend_schema_view,
+)
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.negotiation import BaseContentNegotiation
@@ -17,21 +22,34 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from documents import metadata, services
+from documents import versions as document_versions
 from documents.api import downloads
 from documents.api.shapes import (
     ChunkShape,
     DocumentRequest,
     DocumentShape,
+    FileRequest,
     ListQuery,
+    UnchangedShape,
     UploadRequest,
+    VersionQuery,
+    VersionShape,
+    metadata_query,
 )
 from documents.api.uploads import LimitedUpload, sent_name
-from documents.models import Document
+from documents.models import Document, DocumentVersion
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 ACCEPTED = OpenApiResponse(DocumentShape, description="Accepted")
+UNCHANGED = OpenApiResponse(UnchangedShape, description="The same bytes were there already")
+BY_METADATA = OpenApiParameter(
+    "metadata.issuer",
+    description="A value of the metadata; so with any key behind `metadata.`",
+)
+UPLOADS = frozenset(("create", "replace_file"))
+"""Actions that take a file."""
 
 
 class AnyAccept(BaseContentNegotiation):
@@ -45,7 +63,7 @@ class AnyAccept(BaseContentNegotiation):
 
 
 @extend_schema_view(
-    list=extend_schema(parameters=[ListQuery], responses=DocumentShape(many=True)),
+    list=extend_schema(parameters=[ListQuery, BY_METADATA], responses=DocumentShape(many=True)),
     retrieve=extend_schema(responses=DocumentShape),
 )
 class DocumentViewSet(
@@ -68,22 +86,30 @@ class DocumentViewSet(
         return [MultiPartParser()] if self._uploads(self.request) else super().get_parsers()
 
     def get_queryset(self) -> QuerySet[Document]:
-        """What the user may read; the list narrowed by `status` and `q`, changes by ownership."""
+        """What the user may read, a list of it narrowed; what he may change."""
         if self.request.method not in {"GET", "HEAD", "OPTIONS"}:
             return Document.objects.owned_by(_asker(self.request))
         rows = Document.objects.visible_to(_asker(self.request))
-        return rows.narrowed(**_valid_query(self.request)) if self.action == "list" else rows
+        if self.action != "list":
+            return rows
+        narrowed = rows.narrowed(**_valid_query(ListQuery, self.request))
+        return narrowed.described(metadata_query(self.request.query_params))
 
-    @extend_schema(request={"multipart/form-data": UploadRequest}, responses={201: DocumentShape})
+    @extend_schema(
+        request={"multipart/form-data": UploadRequest},
+        responses={201: DocumentShape, 200: UNCHANGED},
+    )
     def create(self, request: Request) -> Response:
         """Upload a file; it is processed afterwards."""
         fields = _valid(UploadRequest, request)
-        document = services.upload(
+        document, created = services.upload(
             owner=_asker(request),
             name=sent_name(fields["file"]),
             content=fields["file"],
             metadata=metadata.parsed(fields["metadata"]),
         )
+        if not created:
+            return Response(UnchangedShape(document).data)
         return Response(DocumentShape(document).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=DocumentRequest, responses=DocumentShape)
@@ -115,17 +141,40 @@ class DocumentViewSet(
         services.cancel(document=document)
         return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
 
-    @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
+    @extend_schema(
+        parameters=[VersionQuery],
+        responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
+    )
     @action(detail=True, content_negotiation_class=AnyAccept)
     def file(self, request: Request, pk: UUID) -> HttpResponseBase:
-        """Download the original."""
-        return downloads.original(request._request, self.get_object())  # noqa: SLF001
+        """Download the original, or a part of it by a `Range`."""
+        return downloads.original(request._request, self._version(request))  # noqa: SLF001
 
-    @extend_schema(responses={(200, "text/plain"): OpenApiTypes.STR})
+    @extend_schema(
+        request={"multipart/form-data": FileRequest},
+        responses={202: ACCEPTED, 200: UNCHANGED},
+    )
+    @file.mapping.put
+    def replace_file(self, request: Request, pk: UUID) -> Response:
+        """Send a new version; the old one is searched until the new one has been read."""
+        document = self.get_object()
+        file = _valid(FileRequest, request)["file"]
+        if not document_versions.receive(document=document, name=sent_name(file), content=file):
+            return Response(UnchangedShape(document).data)
+        return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(responses=VersionShape(many=True))
+    @action(detail=True, filter_backends=[], pagination_class=None)
+    def versions(self, request: Request, pk: UUID) -> Response:
+        """List the document's files: the current one, then the others, newest first."""
+        document = self.get_object()
+        return Response(VersionShape([document, *document.versions.all()], many=True).data)
+
+    @extend_schema(parameters=[VersionQuery], responses={(200, "text/plain"): OpenApiTypes.STR})
     @action(detail=True, content_negotiation_class=AnyAccept)
     def text(self, request: Request, pk: UUID) -> HttpResponse:
         """Read the whole text."""
-        return downloads.text(self.get_object())
+        return downloads.text(self._version(request))
 
     @extend_schema(responses=ChunkShape(many=True))
     @action(detail=True, filter_backends=[])
@@ -135,15 +184,21 @@ class DocumentViewSet(
         page: Any = self.paginate_queryset(rows)  # type: ignore[arg-type] # chunks, not documents
         return self.get_paginated_response(ChunkShape(page, many=True).data)
 
-    @extend_schema(responses={(200, "image/png"): OpenApiTypes.BINARY})
+    @extend_schema(parameters=[VersionQuery], responses={(200, "image/png"): OpenApiTypes.BINARY})
     @action(detail=True, url_path="pages/<int:number>.png", content_negotiation_class=AnyAccept)
-    def page(self, request: Request, pk: UUID, number: int) -> HttpResponse:
+    def page(self, request: Request, pk: UUID, number: int) -> HttpResponseBase:
         """Show a page as a picture."""
-        return downloads.picture(self.get_object(), number)
+        return downloads.picture(request._request, self._version(request), number)  # noqa: SLF001
+
+    def _version(self, request: Request) -> Document | DocumentVersion:
+        """The version that is asked for, of a document that the user may read."""
+        document = self.get_object()
+        number = _valid_query(VersionQuery, request).get("version")
+        return document if number is None else document_versions.at(document, number)
 
     def _uploads(self, request: HttpRequest | Request | None) -> bool:
         method = (request.method or "").lower() if request else ""
-        return (self.action_map or {}).get(method) == "create"
+        return (self.action_map or {}).get(method) in UPLOADS
 
 
 def _asker(request: Request) -> "User":
@@ -157,7 +212,7 @@ def _valid(shape: type[serializers.Serializer[Any]], request: Request) -> dict[s
     return dict(serializer.validated_data)
 
 
-def _valid_query(request: Request) -> dict[str, str]:
-    query = ListQuery(data=request.query_params)
+def _valid_query(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    query = shape(data=request.query_params)
     query.is_valid(raise_exception=True)
     return dict(query.validated_data)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Self
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.lookups import Exact
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -49,10 +51,12 @@ class DocumentQuerySet(models.QuerySet["Document"]):
         return self.processing().exclude(claim=None)
 
     def described(self, metadata: Mapping[str, str]) -> Self:
-        """Who bear all these names, or whose metadata holds these values."""
+        """Who bear all these names, or whose metadata holds these values, alone or in a list."""
         rows = self
         for field, value in metadata.items():
-            rows = rows.filter(Q(metadata__contains={field: value}) | bearing(field, value))
+            alone = Exact(KeyTextTransform(field, "metadata"), value)  # numbers, too
+            listed = Q(metadata__contains={field: [value]})
+            rows = rows.filter(alone | listed | bearing(field, value))
         return rows
 
     def narrowed(self, status: str = "", q: str = "") -> Self:

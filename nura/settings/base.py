@@ -9,7 +9,7 @@ from kombu import Exchange, Queue
 
 from nura import logs
 from nura.embedded import locations
-from nura.settings import env, rag, unfold
+from nura.settings import env, pictures, rag, unfold
 from nura.settings.secrets import secret_key
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes be written with their types
@@ -195,9 +195,14 @@ STORAGES = {
     "staticfiles": {"BACKEND": "nura.staticfiles.HashedStaticFiles"},
 }
 MAX_UPLOAD_MB = env.integer("NURA_MAX_UPLOAD_MB", 200, least=1)
+QUOTA_DOCUMENTS = env.integer("NURA_QUOTA_DOCUMENTS", 0)  # of one user each; 0 is no limit
+QUOTA_MB = env.integer("NURA_QUOTA_MB", 0)
+QUOTA_PAGES = env.integer("NURA_QUOTA_PAGES", 0)
+QUOTA_MESSAGES_PER_DAY = env.integer("NURA_QUOTA_MESSAGES_PER_DAY", 0)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_PERMISSIONS = 0o600
+PICTURES = pictures.build()
 
 # Celery (read with the prefix CELERY_)
 BROKERS = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps", "pyamqp")

@@ -7,9 +7,10 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
+from django.utils import timezone
 from rest_framework.test import APIClient
 
-from documents import ingest, services, spaces
+from documents import claims, ingest, rows, services, spaces
 from documents.models import Document
 from rag.config import RagConfig
 from rag.factory import Engine
@@ -88,6 +89,7 @@ def sent(monkeypatch):
     monkeypatch.setattr(
         queue.current_app, "send_task", lambda name, args, **_: tasks.append((name, args[0]))
     )
+    monkeypatch.setattr(queue, "depth", lambda: len(tasks))
     return tasks
 
 
@@ -96,7 +98,10 @@ TEXT = "# 휴가 규정\n\n연차 휴가는 15일이다.\n\n# 출장 규정\n\n�
 
 def upload(owner, *, name="규정.md", content=TEXT, metadata=None):
     data = content.encode() if isinstance(content, str) else content
-    return services.upload(owner=owner, name=name, content=ContentFile(data), metadata=metadata)
+    document, _created = services.upload(
+        owner=owner, name=name, content=ContentFile(data), metadata=metadata
+    )
+    return document
 
 
 def make_row(owner, **fields):
@@ -111,8 +116,19 @@ def make_row(owner, **fields):
         "content_type": "text/markdown",
         "size": 10,
         "sha256": "0" * 64,
+        "indexed_at": timezone.now() if fields.get("status") == "COMPLETED" else None,
     }
     return Document.objects.create(**values | fields)
+
+
+def store_rows(pages, indexed, space, found=None):
+    """Write the index of the document that waits; what `documents.ingest` does at its end."""
+    claim = claims.take()
+    with rows.Draft(Document.objects.get(pk=claim.document_id)) as draft:
+        for page in pages:
+            draft.add_page(page, 0)
+        draft.index(indexed, space)
+        rows.replace(claim, draft, found or rows.Found(), space)
 
 
 def stored_files():

@@ -3,6 +3,7 @@ import uuid
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
+from django.utils import timezone
 
 from documents import ingest, services
 from documents.models import Document
@@ -255,7 +256,7 @@ def test_reprocess_is_202_and_409_while_at_work(api, document):
 
 def test_cancelling_a_second_processing_leaves_the_document_as_it_was(api, owner, sent):
     document = upload(owner)
-    Document.objects.update(status="COMPLETED", chunk_count=3)
+    Document.objects.update(status="COMPLETED", indexed_at=timezone.now())
     services.reprocess(document=document)
     answer = api.post(f"{URL}/{document.pk}/cancel").json()
     assert (answer["status"], answer["progress"], answer["error"]) == ("COMPLETED", 1.0, None)

@@ -1,6 +1,8 @@
 import json
 import re
+import threading
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -110,10 +112,42 @@ def test_a_full_disk_is_said_and_leaves_nothing(owner, monkeypatch):
     assert Document.objects.count() == 0
 
 
-def test_c45_the_same_file_twice_is_two_documents(owner, sent):
-    one, two = upload(owner), upload(owner)
-    assert one.sha256 == two.sha256
-    assert len({one.file.name, two.file.name}) == 2
+def test_c45_the_same_file_twice_is_one_document(owner, sent):
+    one, again = upload(owner), upload(owner, name="다른 이름.md")
+    assert again == one
+    assert len(stored_files()) == 1
+
+
+def test_what_a_second_upload_says_of_a_document_is_added(owner, sent):
+    upload(owner, metadata={"issuer": "조달청", "year": 2024})
+    document = upload(owner, metadata={"year": 2025, "title": "규정"})
+    assert document.metadata == {"issuer": "조달청", "year": 2025, "title": "규정"}
+
+
+def test_a_second_upload_of_what_failed_is_processed_again(owner, sent):
+    services.cancel(document=upload(owner))
+    assert upload(owner).status == "PROCESSING"
+
+
+def test_another_user_with_the_same_file_has_a_document_of_his_own(owner, stranger, sent):
+    assert upload(owner).pk != upload(stranger).pk
+
+
+@pytest.mark.django_db(transaction=True)
+def test_c45_two_equal_uploads_at_once_are_one_document(owner, sent):
+    together = threading.Barrier(2)
+
+    def send(_number):
+        try:
+            together.wait()
+            return upload(owner).pk
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert len(set(pool.map(send, range(2)))) == 1
+    assert Document.objects.count() == 1
+    assert len(stored_files()) == 1
 
 
 def test_a_long_name_in_decomposed_hangul_is_composed_and_keeps_its_extension(owner, sent):

@@ -136,7 +136,7 @@ def test_deleting_a_user_leaves_none_of_his_files(
     admin_client, minsu, django_capture_on_commit_callbacks
 ):
     file = ContentFile("부산 지점의 예산은 3억 원입니다.".encode(), name="예산.txt")
-    document = upload(owner=minsu, name="예산.txt", content=file, metadata=None)
+    document, _created = upload(owner=minsu, name="예산.txt", content=file, metadata=None)
     place = Path(document.file.path)
     assert place.is_file()
     address = reverse("admin:auth_user_delete", args=[minsu.pk])
