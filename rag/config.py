@@ -71,6 +71,9 @@ class RagConfig:
 
     llm: Endpoint | None = None
     light_llm: Endpoint | None = None
+    vision: Endpoint | None = None
+    """Who reads pictures of documents; only its `total_timeout` counts, for one picture."""
+    vision_max_tokens: int = 2000
     temperature: float = 0.0
     max_tokens: int = 1000
     embedding_model: str = ""

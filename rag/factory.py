@@ -34,6 +34,7 @@ from rag.ports import (
     PassageStore,
     Reranker,
     ToolCaller,
+    Vision,
 )
 from rag.query import understand
 from rag.question import Question
@@ -41,6 +42,7 @@ from rag.rerankers.cross_encoder import CrossEncoderReranker
 from rag.retrieval.plan import Asked, Wishes
 from rag.searching import Searcher
 from rag.types import Chunk, IndexedChunk, Retrieval, Scope, StrategyName
+from rag.vision.openai import OpenAIVision
 
 NO_CONVERSATION = Conversation()
 NO_HISTORY = MemoryHistory()
@@ -171,6 +173,11 @@ def model_name(config: RagConfig) -> str:
     if config.embedding_endpoint is not None:
         return config.embedding_endpoint.model
     return config.embedding_model or EMBEDDED_NAME
+
+
+def vision(config: RagConfig) -> Vision | None:
+    """Who reads pictures; None: nobody."""
+    return OpenAIVision(config.vision, config.vision_max_tokens) if config.vision else None
 
 
 def new_embedder(config: RagConfig) -> Embedder:

@@ -55,6 +55,22 @@ class ToolCaller(Protocol):
         ...
 
 
+class Vision(Protocol):
+    """A model that reads pictures. Raises `rag.errors.LLMError` and nothing else."""
+
+    @property
+    def name(self) -> str:
+        """Model name; a description is kept with it."""
+        ...
+
+    async def describe(self, picture: bytes, content_type: str, language: str) -> str:
+        """What stands in a PNG or JPEG, "" where it says nothing.
+
+        `language` ("ko", "en") is that of the describing words; writing is copied as it is.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Turns text into unit vectors of `dimensions` floats.
 

@@ -24,7 +24,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model's reply: text, calls in its order, or both."""
+    """A model's reply: text, calls in its order, or both; `cut` where the token limit ended it."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
+    cut: bool = False

@@ -246,7 +246,7 @@ class Reading:
         self._child.close()
 
 
-def read(
+def read(  # noqa: PLR0913 - the file, and by name how it is read
     path: Path,
     content_type: str,
     name: str = "",

@@ -13,6 +13,7 @@ from rag.llms import light
 HTTP = ("http", "https")
 OPENAI = "https://api.openai.com/v1"
 LIGHT_CONNECT_SECONDS = 2.0
+VISION_SECONDS = 120.0
 
 
 def build() -> RagConfig:
@@ -21,6 +22,8 @@ def build() -> RagConfig:
     return RagConfig(
         llm=_llm(),
         light_llm=_light_llm(),
+        vision=_vision(),
+        vision_max_tokens=env.integer("NURA_VISION_MAX_TOKENS", 2000, least=1, most=1_000_000),
         temperature=env.decimal("NURA_LLM_TEMPERATURE", 0.0, most=2.0),
         max_tokens=env.integer("NURA_LLM_MAX_TOKENS", 1000, least=1, most=1_000_000),
         embedding_model=env.text("NURA_EMBEDDING_MODEL"),
@@ -100,6 +103,19 @@ def _light_llm() -> Endpoint | None:
         total_timeout=seconds,
     )
     return _timed("NURA_LIGHT_LLM", endpoint)
+
+
+def _vision() -> Endpoint | None:
+    """Without an address of its own it is asked where the main model is, with that one's key."""
+    base_url, api_key = env.url("NURA_VISION_BASE_URL", HTTP), env.text("NURA_VISION_API_KEY")
+    model = env.text("NURA_VISION_MODEL")
+    seconds = _seconds("NURA_VISION_TIMEOUT", VISION_SECONDS)
+    if not model:
+        return None
+    if not base_url:
+        base_url = env.url("NURA_LLM_BASE_URL", HTTP) or OPENAI
+        api_key = api_key or env.text("NURA_LLM_API_KEY")
+    return Endpoint(base_url, model, api_key, total_timeout=seconds)
 
 
 def _timed(prefix: str, endpoint: Endpoint) -> Endpoint:

@@ -35,9 +35,9 @@ def read(completion: Any, key: str = "") -> Choice:
     if message is None:
         raise LLMServerError("no reply in it")
     _, said = Thinking().feed(str(message.content or ""))
-    chosen = Choice(said.strip(), tuple(_calls(message.tool_calls)))
+    reason = str(choices[0].finish_reason)
+    chosen = Choice(said.strip(), tuple(_calls(message.tool_calls)), cut=reason == "length")
     if not chosen.text and not chosen.calls:
-        reason = str(choices[0].finish_reason)
         raise LLMEmptyAnswer(reason, reason=reason)
     return chosen
 

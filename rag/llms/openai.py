@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import re
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -66,11 +66,21 @@ class OpenAILLM:
 
         Raises `LLMError` and nothing else: `LLMRejected` from a server that knows no tools.
         """
+        offered = [calls.offered(tool) for tool in tools]
+        return await self.whole(_messages(turns), GenerationOptions(), tools=offered)
+
+    async def whole(
+        self, messages: Sequence[Mapping[str, Any]], options: GenerationOptions, **more: Any
+    ) -> Choice:
+        """The reply as a whole to messages in the form of the wire.
+
+        Raises `LLMError` and nothing else.
+        """
         deadline = time.monotonic() + self._endpoint.total_timeout
         for attempt in itertools.count():
             try:
                 self._breaker.enter()
-                choice = await self._chosen(turns, tools, deadline)
+                choice = await self._replied(self._request(messages, options, **more), deadline)
             except LLMError as error:
                 pause = self._pause(error, attempt, deadline)
                 if pause is None:
@@ -81,11 +91,7 @@ class OpenAILLM:
             await asyncio.sleep(pause)
         raise AssertionError("counting never ends")
 
-    async def _chosen(
-        self, turns: Sequence[HistoryMessage], tools: Sequence[Tool], deadline: float
-    ) -> Choice:
-        offered = [calls.offered(tool) for tool in tools]
-        request = self._request(turns, GenerationOptions(), tools=offered)
+    async def _replied(self, request: dict[str, Any], deadline: float) -> Choice:
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 completion = await clients.of(self._endpoint).chat.completions.create(**request)
@@ -106,7 +112,10 @@ class OpenAILLM:
             async with asyncio.timeout(reply.patience):
                 stream = await clients.of(self._endpoint).chat.completions.create(
                     **self._request(
-                        turns, options, stream=True, stream_options={"include_usage": True}
+                        _messages(turns),
+                        options,
+                        stream=True,
+                        stream_options={"include_usage": True},
                     )
                 )
             body = stream.response.aiter_bytes()
@@ -126,12 +135,12 @@ class OpenAILLM:
                 await stream.response.aclose()
 
     def _request(
-        self, turns: Sequence[HistoryMessage], options: GenerationOptions, **more: Any
+        self, messages: Sequence[Mapping[str, Any]], options: GenerationOptions, **more: Any
     ) -> dict[str, Any]:
         limit = "max_completion_tokens" if "max_tokens" in self._dropped else "max_tokens"
         request: dict[str, Any] = {
             "model": self.name,
-            "messages": [{"role": turn.role.value, "content": turn.content} for turn in turns],
+            "messages": messages,
             limit: options.max_tokens,
             "temperature": options.temperature,
             **_wishes(options),
@@ -164,6 +173,10 @@ class OpenAILLM:
         fresh = named - self._dropped
         self._dropped |= fresh
         return bool(fresh)
+
+
+def _messages(turns: Sequence[HistoryMessage]) -> list[dict[str, str]]:
+    return [{"role": turn.role.value, "content": turn.content} for turn in turns]
 
 
 def _wishes(options: GenerationOptions) -> dict[str, Any]:

@@ -1,0 +1,216 @@
+"""Which pictures of a document are worth a look: each is kept, or rejected for a reason.
+
+Sizes are believed before anything is decoded and only downwards; a picture that breaks its decoder
+is lost alone. Pillow is used within these functions only.
+"""
+
+import hashlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from documents.parsers.base import MOST_PICTURES, Context, Picture
+
+LARGEST = 40_000_000
+"""Pixels of a picture, declared, beyond which it is not decoded."""
+MOST_DECODED = 300_000_000
+"""Pixels decoded of one document, so that pictures never take the time of its text."""
+LONGEST_SIDE = 1600
+"""Pixels: what vision models read without making it smaller themselves."""
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
+WHITEST = 255
+WHITE = 245
+"""Greys from here on are paper."""
+_GRID = (128, 128)
+_ALIKE = 16
+"""Two pictures look the same where no cell of the grid differs by more greys than this."""
+_FEW_COLOURS = 4096
+"""Drawings have no more; they stay sharp as PNG, photographs become JPEG."""
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A picture as it stands in the file, not yet decoded.
+
+    `key` tells its bytes from all others'; `width` and `height` are as declared. `load` decodes
+    it, upright, and may raise anything.
+    """
+
+    key: str
+    width: int
+    height: int
+    load: Callable[[], Any]
+    page: int | None = None
+    box: Box | None = None
+
+
+class Sieve:
+    """Looks at the pictures of one document in their order and hands them on with its verdict."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._rules = context.pictures
+        self._told = 0
+        self._decoded = 0
+        self._verdicts: dict[str, tuple[str, str]] = {}
+        self._looks: list[tuple[Any, str]] = []
+
+    @property
+    def full(self) -> bool:
+        """No further picture can be kept."""
+        return self._context.pictures_kept >= self._rules.most
+
+    def file(self, data: bytes) -> None:
+        """An encoded picture, out of a package."""
+        from PIL import Image
+
+        try:
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+        except Image.DecompressionBombError:
+            self._tell(Found(key_of(data), 0, 0, _nothing), "too_large")
+        except Exception:  # noqa: BLE001 - a picture that breaks its decoder is lost alone
+            self._tell(Found(key_of(data), 0, 0, _nothing), "broken")
+        else:
+            self.take(Found(key_of(data), *image.size, lambda: _upright(image)))
+
+    def take(self, found: Found, rejected: str = "") -> None:
+        """Decide on a picture, unless its reader has (`rejected`)."""
+        digest, verdict = self._verdicts.get(found.key, ("", ""))
+        rejected = rejected or verdict or self._undecoded(found)
+        if rejected:
+            self._tell(found, rejected, digest)
+        else:
+            self._look(found)
+
+    def _undecoded(self, found: Found) -> str:
+        """Why it is not decoded at all."""
+        pixels = found.width * found.height
+        shorter, longer = sorted((found.width, found.height))
+        if pixels < self._rules.least_pixels:
+            return "too_small"
+        if longer > shorter * self._rules.most_ratio:
+            return "thin"
+        if pixels > LARGEST:
+            return "too_large"
+        if self.full or self._decoded + pixels > MOST_DECODED:
+            return "too_many"
+        self._decoded += pixels
+        return ""
+
+    def _look(self, found: Found) -> None:
+        """Decode it, keep it or say why not, and remember that for its copies."""
+        try:
+            loaded = found.load()
+            opaque = not loaded.has_transparency_data or loaded.getextrema()[-1][0] == WHITEST
+            image = reduced(loaded)
+            grey = image.convert("L")
+            rejected = self._dull(grey)
+            look = grey.resize(_GRID)
+            twin = "" if rejected else self._twin(look)
+        except Exception:  # noqa: BLE001 - a picture that breaks its decoder is lost alone
+            self._tell(found, "broken")
+            return
+        digest = twin or hashlib.sha256(image.tobytes()).hexdigest()
+        rejected = rejected or ("duplicate" if twin else "")
+        if opaque:  # the same bytes may look another way behind another mask
+            self._verdicts[found.key] = digest, rejected or "duplicate"
+        if rejected:
+            self._tell(found, rejected, digest)
+            return
+        self._looks.append((look, digest))
+        self._tell(found, "", digest, *encoded(image))
+
+    def _dull(self, grey: Any) -> str:
+        """What is wrong with a picture without anything to read; empty: nothing."""
+        from PIL import ImageFilter, ImageStat
+
+        rules, counts = self._rules, grey.histogram()
+        if ImageStat.Stat(grey).var[0] < rules.least_variance:
+            return "flat"
+        if sum(counts[:WHITE]) < rules.least_nonwhite * sum(counts):
+            return "blank"
+        edges = grey.filter(ImageFilter.FIND_EDGES)
+        inner = edges.crop((1, 1, edges.width - 1, edges.height - 1))  # the rim is not filtered
+        return "smooth" if ImageStat.Stat(inner).mean[0] < rules.least_edges else ""
+
+    def _twin(self, look: Any) -> str:
+        """The digest of a kept picture that looks the same."""
+        from PIL import ImageChops
+
+        for other, digest in self._looks:
+            if ImageChops.difference(look, other).getextrema()[1] <= _ALIKE:
+                return digest
+        return ""
+
+    def _tell(
+        self,
+        found: Found,
+        rejected: str,
+        digest: str = "",
+        content_type: str = "",
+        data: bytes = b"",
+    ) -> None:
+        self._told += 1
+        if self._told > MOST_PICTURES:
+            self._context.warn("pictures_uncounted")
+            return
+        self._context.picture(
+            Picture(
+                found.page,
+                digest or found.key,
+                found.width,
+                found.height,
+                found.box,
+                rejected,
+                content_type,
+                data,
+            )
+        )
+
+
+def key_of(*parts: bytes) -> str:
+    """A key for these bytes."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def reduced(image: Any) -> Any:
+    """On white, in RGB, no side longer than `LONGEST_SIDE`, without metadata."""
+    from PIL import Image
+
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    if image.mode.startswith("I;16"):
+        image = image.point(lambda value: value / 256, "L")
+    paper = Image.new("RGB", image.size, "white")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        paper.paste(image, mask=image)
+    else:
+        paper.paste(image.convert("RGB"))
+    return paper
+
+
+def encoded(image: Any) -> tuple[str, bytes]:
+    """Content type and bytes."""
+    target = io.BytesIO()
+    if image.getcolors(_FEW_COLOURS):
+        image.save(target, "PNG")
+        return "image/png", target.getvalue()
+    image.save(target, "JPEG", quality=88)
+    return "image/jpeg", target.getvalue()
+
+
+def _upright(image: Any) -> Any:
+    """Decoded no larger than needed, turned as its EXIF says."""
+    from PIL import ImageOps
+
+    image.draft(image.mode, (LONGEST_SIDE, LONGEST_SIDE))
+    return ImageOps.exif_transpose(image)
+
+
+def _nothing() -> None:
+    """Stand for a picture that cannot be decoded."""
