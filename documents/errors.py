@@ -74,6 +74,14 @@ class StorageFailed(NuraError):
     status = 503
 
 
+class PicturesFailed(NuraError):
+    """All that the document says stands in pictures, and the vision model did not read them."""
+
+    code = "pictures_failed"
+    retryable = True
+    status = 503
+
+
 class IngestLost(NuraError):
     """The document was deleted, cancelled or claimed by another worker: stop quietly."""
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.core.files import File
+from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 
 from documents import names
@@ -77,6 +78,17 @@ def store(document_id: UUID, original_name: str, content: "File[Any]") -> str:
     name = f"{_folder(document_id)}/original-{secrets.token_hex(4)}{suffix}"
     try:
         return default_storage.save(name, content)
+    except OSError as error:
+        remove(name)
+        raise storage_error(error) from error
+
+
+def store_picture(document_id: UUID, content_type: str, data: bytes) -> str:
+    """Keep a picture found in the document; the storage's name for it comes back."""
+    suffix = content_type.removeprefix("image/")
+    name = f"{_folder(document_id)}/pictures/{secrets.token_hex(8)}.{suffix}"
+    try:
+        return default_storage.save(name, ContentFile(data))
     except OSError as error:
         remove(name)
         raise storage_error(error) from error

@@ -1,16 +1,53 @@
 """The pictures of one document while it is processed: kept, described, put into its pages."""
 
-from collections.abc import Callable, Iterator
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from documents.models import Document
-from documents.parsers.sandbox import Reading
-from rag.pages import Page
+from django.conf import settings
+from django.db import transaction
+
+from documents import files
+from documents.describing import Describer
+from documents.errors import PicturesFailed
+from documents.models import Document, DocumentPicture
+from documents.parsers.base import Picture
+from documents.parsers.clean import tidy
+from documents.parsers.errors import NoText
+from documents.parsers.sandbox import TICK, Reading
+from rag import factory
+from rag.errors import LLMError
+from rag.language import reply_language
+from rag.pages import Box, Kind, Page, Region
+
+logger = logging.getLogger(__name__)
+
+AHEAD = 8
+"""Pages that are read while the pictures of an earlier one are described."""
+SEPARATOR = "\n\n"
+ROWS_AT_ONCE = 1000
 
 
 def _nothing() -> None:
     """Wait without telling anyone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A kept picture and what the model will say of it; None: nothing needs to be asked."""
+
+    row: DocumentPicture
+    said: "Future[str] | None"
+
+    @property
+    def ready(self) -> bool:
+        return self.said is None or self.said.done()
 
 
 class Gallery:
@@ -30,8 +67,17 @@ class Gallery:
         self.warnings: list[str] = []
         self._document = document
         self._on_wait = on_wait
+        vision = factory.vision(settings.RAG)
+        self._describer = Describer(vision) if vision else None
+        self._known = _descriptions(document, self._describer.model) if self._describer else {}
+        self._rows: list[DocumentPicture] = []
+        self._said = False
+        self._written = False
+        self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        if self._describer:
+            self._open.enter_context(self._describer)
         return self
 
     def __exit__(
@@ -40,14 +86,123 @@ class Gallery:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave."""
+        self._open.close()
+        if error is not None or not self._written:
+            _remove([str(row.file) for row in self._rows if row.file])
 
     def pages(self, reading: Reading) -> Iterator[Page]:
         """The pages with what the vision model reads in their pictures behind their text.
 
-        Raises `NoText` where neither pages nor pictures hold any.
+        Raises `NoText` where neither pages nor pictures hold any, `PicturesFailed` where the model
+        might have found some.
         """
-        yield from reading
+        waiting: deque[tuple[Page, list[_Asked]]] = deque()
+        for page in reading:
+            waiting.append((page, self._taken(reading.pictures, page)))
+            while waiting and (len(waiting) > AHEAD or all(one.ready for one in waiting[0][1])):
+                yield self._described(*waiting.popleft())
+        while waiting:
+            yield self._described(*waiting.popleft())
+        if reading.no_text and not self._said:
+            if "pictures_not_described" in self.warnings:
+                raise PicturesFailed
+            raise NoText(kind=reading.no_text, vision=self._model)
 
     def write(self) -> None:
-        """Replace the rows of the document's pictures."""
+        """Replace the rows of the document's pictures; files of the old ones go on commit."""
+        old = DocumentPicture.objects.filter(document=self._document)
+        names = list(old.exclude(file="").values_list("file", flat=True))
+        old.delete()
+        DocumentPicture.objects.bulk_create(self._rows, batch_size=ROWS_AT_ONCE)
+        transaction.on_commit(partial(_remove, names), robust=True)
+        self._written = True
+
+    @property
+    def _model(self) -> str:
+        return self._describer.model if self._describer else ""
+
+    def _taken(self, pictures: Sequence[Picture], page: Page) -> list[_Asked]:
+        """Note all pictures of a page; the kept ones are stored and asked about."""
+        language = reply_language(page.text) if page.text.strip() else settings.LANGUAGE_CODE
+        return [
+            self._asked(picture, self._row(picture), language)
+            for picture in pictures
+            if not self._rejected(picture)
+        ]
+
+    def _rejected(self, picture: Picture) -> bool:
+        if picture.rejected:
+            self._row(picture)
+            if picture.rejected == "too_many" and self._describer:
+                self._warn("pictures_too_many")
+        return bool(picture.rejected)
+
+    def _row(self, picture: Picture) -> DocumentPicture:
+        row = DocumentPicture(
+            document=self._document,
+            index=len(self._rows),
+            page=picture.page,
+            digest=picture.digest,
+            width=picture.width,
+            height=picture.height,
+            box=list(picture.box) if picture.box else None,
+            rejected=picture.rejected,
+            content_type=picture.content_type,
+        )
+        self._rows.append(row)
+        return row
+
+    def _asked(self, picture: Picture, row: DocumentPicture, language: str) -> _Asked:
+        row.file.name = files.store_picture(self._document.pk, picture.content_type, picture.data)
+        known = self._known.get(picture.digest)
+        if known is not None:
+            row.description, row.model = known, self._model
+        if known is not None or self._describer is None:
+            return _Asked(row, None)
+        return _Asked(row, self._describer.describe(picture, language))
+
+    def _described(self, page: Page, pictures: Sequence[_Asked]) -> Page:
+        """The page with the descriptions, once they are there."""
+        for picture in pictures:
+            if picture.said is not None:
+                self._hear(picture.row, picture.said)
+            if picture.row.description:
+                self._said = True
+                page = _with(page, picture.row)
+        return page
+
+    def _hear(self, row: DocumentPicture, said: "Future[str]") -> None:
+        """Take the model's word; a picture of which it says nothing is left for later."""
+        while not said.done():
+            with contextlib.suppress(TimeoutError):
+                said.exception(TICK)
+            self._on_wait()
+        try:
+            row.description, row.model = tidy(said.result()), self._model
+        except LLMError as error:
+            logger.warning("picture %d of %s: %s", row.index, self._document.pk, error)
+            self._warn("pictures_not_described")
+
+    def _warn(self, code: str) -> None:
+        if code not in self.warnings:
+            self.warnings.append(code)
+
+
+def _with(page: Page, picture: DocumentPicture) -> Page:
+    """The page with a description behind its text, where the picture stands."""
+    text = page.text + SEPARATOR if page.text else ""
+    box = Box(page.number, *picture.box) if page.number and picture.box else None
+    said = str(picture.description)
+    region = Region(len(text), len(text) + len(said), Kind.PICTURE, box=box)
+    return replace(page, text=text + said, regions=(*page.regions, region))
+
+
+def _descriptions(document: Document, model: str) -> dict[str, str]:
+    """What this model has said already of the document's pictures, by their digests."""
+    rows = DocumentPicture.objects.filter(document=document, model=model, description__isnull=False)
+    return {digest: str(said) for digest, said in rows.values_list("digest", "description")}
+
+
+def _remove(names: Sequence[str]) -> None:
+    for name in names:
+        files.remove(name)
