@@ -123,6 +123,10 @@ DOCUMENTS = {
         "The embedding model did not answer. Process the document again later; if it stays, tell "
         "your administrator."
     ),
+    "pictures_failed": _(
+        "The pages are pictures, and the model that reads pictures did not answer. Process the "
+        "document again later; if it stays, tell your administrator."
+    ),
     "retrieval_failed": _("The search did not answer. Try again in a moment."),
     "engine_unavailable": _(
         "A part of the search engine is not installed. Tell your administrator to run "
@@ -138,17 +142,31 @@ WARNINGS = {
         "The new version could not be used, so the one before goes on serving. See the reason in "
         "the list of versions and upload a corrected file."
     ),
+    "pictures_not_described": _(
+        "Some pictures could not be read, because the model for pictures did not answer. Process "
+        "the document again later."
+    ),
+    "pictures_too_many": _(
+        "There are more pictures than are read of one document; the rest were left out. Split the "
+        "document if they matter."
+    ),
+    "pictures_uncounted": _("There are so many pictures that the last ones were not looked at."),
     "characters_replaced": _("Some characters could not be read and were replaced."),
 }
 SENTENCES = FILES | DOCUMENTS | WARNINGS
 
 
 def sentence(code: str, params: Mapping[str, Any] | None = None) -> str:
-    """The sentence of a code. Unknown codes get a general one; a parameter that is missing reads as "?"."""
+    """The sentence of a code. Unknown codes get a general one."""
     values = params or {}
     kind = values.get("lock") or values.get("kind")
     template = SENTENCES.get(f"{code}.{kind}") or SENTENCES.get(code, FALLBACK)
-    return str(template) % _Known(values)
+    return filled(template, values)
+
+
+def filled(template: object, params: Mapping[str, Any]) -> str:
+    """A sentence with its parameters; one that is missing reads as "?"."""
+    return str(template) % _Known(params)
 
 
 class _Known(dict[str, Any]):
