@@ -31,6 +31,13 @@ class StillAnswering(NuraError):
     status = 409
 
 
+class QuotaMessages(NuraError):
+    """The user has asked as much today as he may; `retry_after` seconds are left of the day."""
+
+    code = "quota_messages"
+    status = 429
+
+
 class Unavailable(NuraError):
     """The run log cannot be reached."""
 

@@ -14,6 +14,10 @@ SENTENCES = {
     "empty_message": _("The message is empty. Write a question and send it again."),
     "wrong_role": _("Only an answer can be written anew, and only a question can be edited."),
     "still_answering": _("The answer is still being written. Stop it or wait for its end."),
+    "quota_messages": _(
+        "You have asked %(limit)s questions today, which is as many as are allowed a day. Go on "
+        "tomorrow; if you need more, tell your administrator."
+    ),
     "unavailable": _(
         "The service that keeps running answers cannot be reached. Try again in a moment."
     ),
@@ -115,5 +119,5 @@ def sentence(code: str, params: Mapping[str, object] | None = None) -> str:
     known = params or {}
     for name in (f"{code}.{known.get('phase') or known.get('reason')}", code):
         if name in SENTENCES:
-            return str(SENTENCES[name])
+            return documents_wording.filled(SENTENCES[name], known)
     return documents_wording.sentence(code, known)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.utils.translation import get_language
 
 from chats import follow
@@ -15,7 +16,7 @@ from chats.gateway.errors import OneAnswerOnly
 from chats.gateway.requests import ChatRequest
 from chats.gateway.spoken import Spoken
 from chats.runs import RunEvent
-from chats.services import gateway_chats
+from chats.services import allowance, gateway_chats
 from chats.services.gateway_chats import Place
 from rag.types import Role, ScopeReason
 
@@ -45,7 +46,7 @@ def begin(user: User, headers: Mapping[str, str], body: ChatRequest) -> Opened:
     """Begin the answer to a request.
 
     Raises `ModelNotFound`, `NoQuestion`, `TooLong`, `OneAnswerOnly`, `WrongChatId`, `EmptyMessage`,
-    `Unavailable`.
+    `QuotaMessages`, `Unavailable`.
     """
     if (body.n or 1) != 1:
         raise OneAnswerOnly
@@ -74,17 +75,17 @@ def _in_chat(user: User, model: Model, said: Spoken, body: ChatRequest, key: Cha
 
 
 def _unstored(user: User, model: Model, said: Spoken, body: ChatRequest) -> UUID:
-    return unstored.begin(
-        "question",
-        {
-            "user_id": user.pk,
-            "question": said.question,
-            "history": [{"role": one.role, "content": one.content} for one in said.history],
-            "document_ids": [str(pk) for pk in model.scope.document_ids],
-            "reason": model.scope.reason,
-            "sampling": asdict(body.sampling),
-        },
-    )
+    request = {
+        "user_id": user.pk,
+        "question": said.question,
+        "history": [{"role": one.role, "content": one.content} for one in said.history],
+        "document_ids": [str(pk) for pk in model.scope.document_ids],
+        "reason": model.scope.reason,
+        "sampling": asdict(body.sampling),
+    }
+    with transaction.atomic():  # a question that no worker can be given is not counted
+        allowance.spend(user.pk)
+        return unstored.begin("question", request)
 
 
 def _job(job: str, body: ChatRequest) -> UUID:

@@ -1,6 +1,7 @@
 """Tables of the conversations."""
 
 from chats.models.chat import Category, Chat, ChatDocument
+from chats.models.daily import DailyMessages
 from chats.models.message import Feedback, Message, MessageDocument, Trace
 from chats.models.run import Run
 from chats.models.turn import Turn
@@ -9,6 +10,7 @@ __all__ = [
     "Category",
     "Chat",
     "ChatDocument",
+    "DailyMessages",
     "Feedback",
     "Message",
     "MessageDocument",

@@ -19,7 +19,7 @@ from chats.errors import EmptyMessage, NotFound
 from chats.models import Chat, Message, MessageDocument, Run, Trace
 from chats.models.chat import title_of
 from chats.notices import chat_changed
-from chats.services import turn_store
+from chats.services import allowance, turn_store
 from chats.services.chats import create_chat, find_category, find_documents
 from chats.services.dispatch import dispatch, note_later
 from chats.services.outcome import Outcome
@@ -61,7 +61,8 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
 ) -> OpenedTurn:
     """Store the question and an empty answer, and hand the run to a worker when that is committed.
 
-    The same `client_id` again gives the run that it began. Raises `NotFound`, `EmptyMessage`.
+    The same `client_id` again gives the run that it began. Raises `NotFound`,
+    `EmptyMessage`, `QuotaMessages`.
     """
     text = clean(content)
     if client_id and (known := _known(user, client_id)):
@@ -158,7 +159,11 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     topic: str = Topic.AUTO,
     sampling: Sampling = NO_WISHES,
 ) -> tuple[Message, Run]:
-    """An empty answer to `user_message` with its run, dispatched on commit."""
+    """An empty answer to `user_message` with its run, dispatched on commit.
+
+    Raises `QuotaMessages`.
+    """
+    allowance.spend(chat.owner_id)
     scope = select_scope(chat=chat, user_message=user_message)
     wished = {} if topic == Topic.AUTO else {"topic": str(topic)}
     now = timezone.now()
@@ -201,19 +206,19 @@ def clean(content: str) -> str:
 def select_scope(*, chat: Chat, user_message: Message) -> Scope:
     """The documents of a question: named by its message, else the chat's, else all of the owner's.
 
-    COMPLETED ones.
+    Those that an index serves.
     """
     if user_message.document_links.exists():
         named = Document.objects.filter(message_links__message=user_message)
-        return selection.select(_completed(named, chat), (), ())
+        return selection.select(_searchable(named, chat), (), ())
     if chat.document_links.exists():
         linked = Document.objects.filter(chat_links__chat=chat)
-        return selection.select(None, _completed(linked, chat), (), chat_named=True)
-    return selection.select(None, (), _completed(Document.objects.all(), chat))
+        return selection.select(None, _searchable(linked, chat), (), chat_named=True)
+    return selection.select(None, (), _searchable(Document.objects.all(), chat))
 
 
-def _completed(documents: Any, chat: Chat) -> list[UUID]:
-    rows = documents.visible_to(chat.owner).completed().order_by("created_at", "id")
+def _searchable(documents: Any, chat: Chat) -> list[UUID]:
+    rows = documents.visible_to(chat.owner).searchable().order_by("created_at", "id")
     return list(rows.values_list("pk", flat=True))
 
 

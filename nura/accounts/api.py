@@ -41,6 +41,7 @@ class UsageSerializer(serializers.Serializer[Any]):
 
     documents = serializers.IntegerField()
     bytes = serializers.IntegerField()
+    pages = serializers.IntegerField()
     messages_today = serializers.IntegerField()
 
 

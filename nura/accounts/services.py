@@ -1,17 +1,18 @@
 """API keys and usage of one user."""
 
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import QuerySet
 from django.utils import timezone
 from knox.models import AuthToken
 
-from chats.models import Message
+from chats.services import allowance
+from documents import quotas
 from documents.models import Document
 from documents.services import delete_document
 
@@ -25,6 +26,7 @@ class Usage:
 
     documents: int
     bytes: int
+    pages: int
     messages_today: int
 
 
@@ -69,11 +71,8 @@ def delete_user(*, user: User) -> None:
 
 def usage(*, user: User) -> Usage:
     """Counted now from the rows."""
-    stored = Document.objects.owned_by(user).aggregate(count=Count("pk"), bytes=Sum("size"))
-    asked = Message.objects.filter(
-        chat__owner=user, role=Message.Role.USER, created_at__gte=_start_of_day()
-    )
-    return Usage(stored["count"], stored["bytes"] or 0, asked.count())
+    kept = quotas.kept(user.pk)
+    return Usage(kept.documents, kept.bytes, kept.pages, allowance.spent(user.pk))
 
 
 def account(*, user: User) -> dict[str, Any]:
@@ -90,12 +89,9 @@ def account(*, user: User) -> dict[str, Any]:
 def limits() -> dict[str, int | None]:
     """The limits of every user; None where there is none."""
     return {
-        "documents": None,
-        "bytes": None,
-        "messages_today": None,
-        "upload_bytes": settings.MAX_UPLOAD_MB * 1024 * 1024,
+        "documents": settings.QUOTA_DOCUMENTS or None,
+        "bytes": settings.QUOTA_MB * quotas.MEGABYTE or None,
+        "pages": settings.QUOTA_PAGES or None,
+        "messages_today": settings.QUOTA_MESSAGES_PER_DAY or None,
+        "upload_bytes": settings.MAX_UPLOAD_MB * quotas.MEGABYTE,
     }
-
-
-def _start_of_day() -> datetime:
-    return timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)

@@ -2,10 +2,10 @@
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 from knox.models import AuthToken
 
-from chats.models import Chat, Message
+from chats.services.chats import delete_chat
+from chats.services.turns import open_turn
 from documents.models import Document
 from tests.nura.accounts.conftest import PASSWORD
 
@@ -79,24 +79,36 @@ def test_a_wrong_key_is_401(db, key):
 def test_me_counts_what_is_ones_own(minsus_client, minsu, stranger):
     for owner, size in ((minsu, 10), (minsu, 5), (stranger, 100)):
         Document.objects.create(owner=owner, name="a.txt", file="a.txt", size=size, sha256="0")
-    chat = Chat.objects.create(owner=minsu, title="a")
-    now = timezone.now()
-    for role, created_at in (
-        ("user", now),
-        ("assistant", now),
-        ("user", now - timezone.timedelta(days=2)),
-    ):
-        Message.objects.create(chat=chat, role=role, content="a", created_at=created_at)
+    turn = open_turn(user=minsu, content="질문")
+    delete_chat(chat=turn.user_message.chat)
+    open_turn(user=stranger, content="질문")
     answer = minsus_client.get("/api/v1/me").json()
     assert answer["username"] == "minsu"
     assert answer["is_staff"] is False
-    assert answer["usage"] == {"documents": 2, "bytes": 15, "messages_today": 1}
+    assert answer["usage"] == {
+        "documents": 2,
+        "bytes": 15,
+        "pages": 0,
+        "messages_today": 1,
+    }
 
 
 def test_me_says_where_there_is_no_limit(minsus_client):
     limits = minsus_client.get("/api/v1/me").json()["limits"]
     assert limits["documents"] is None
     assert limits["upload_bytes"] > 0
+
+
+def test_me_tells_the_limits(minsus_client, settings):
+    settings.QUOTA_DOCUMENTS, settings.QUOTA_MB = 10, 5
+    settings.QUOTA_PAGES, settings.QUOTA_MESSAGES_PER_DAY = 1000, 50
+    limits = minsus_client.get("/api/v1/me").json()["limits"]
+    assert limits == limits | {
+        "documents": 10,
+        "bytes": 5 * 1024 * 1024,
+        "pages": 1000,
+        "messages_today": 50,
+    }
 
 
 def test_me_needs_someone(client):
