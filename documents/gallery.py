@@ -70,6 +70,7 @@ class Gallery:
         vision = factory.vision(settings.RAG)
         self._describer = Describer(vision) if vision else None
         self._known = _descriptions(document, self._describer.model) if self._describer else {}
+        self._early: list[Picture] = []
         self._rows: list[DocumentPicture] = []
         self._said = False
         self._written = False
@@ -98,7 +99,8 @@ class Gallery:
         """
         waiting: deque[tuple[Page, list[_Asked]]] = deque()
         for page in reading:
-            waiting.append((page, self._taken(reading.pictures, page)))
+            self._early += reading.pictures
+            waiting.append((page, self._taken(page)))
             while waiting and (len(waiting) > AHEAD or all(one.ready for one in waiting[0][1])):
                 yield self._described(*waiting.popleft())
         while waiting:
@@ -121,8 +123,13 @@ class Gallery:
     def _model(self) -> str:
         return self._describer.model if self._describer else ""
 
-    def _taken(self, pictures: Sequence[Picture], page: Page) -> list[_Asked]:
-        """Note all pictures of a page; the kept ones are stored and asked about."""
+    def _taken(self, page: Page) -> list[_Asked]:
+        """Note all pictures of a page; the kept ones are stored and asked about.
+
+        Some readers look at several pages before they give the first, and at their pictures.
+        """
+        pictures = [one for one in self._early if (one.page or 0) <= (page.number or 0)]
+        self._early = [one for one in self._early if (one.page or 0) > (page.number or 0)]
         language = reply_language(page.text) if page.text.strip() else settings.LANGUAGE_CODE
         return [
             self._asked(picture, self._row(picture), language)

@@ -86,8 +86,11 @@ class PagePictures:
         self._document = document
         self._sieve = Sieve(context)
 
-    def add(self, page: Any, number: int, text: str) -> None:
-        """The pictures of an open page that reads `text`, by itself or by recognition."""
+    def add(self, page: Any, number: int, text: str, *, coded: bool = False) -> None:
+        """The pictures of an open page that reads `text`, by itself or by recognition.
+
+        `coded`: there are letters that cannot be told, so the page itself is the picture.
+        """
         if self._off:
             return
         frame = PageFrame.of(page)
@@ -95,8 +98,9 @@ class PagePictures:
         letters = len("".join(text.split()))
         covered = sum(image.area for image in images)
         declared = max((image.width * image.height for image in images), default=0)
-        if not letters and covered >= _FIGURELESS and declared <= LARGEST:
-            self._sieve.take(_whole(page, number, images))
+        is_picture = covered >= _FIGURELESS or coded
+        if not letters and is_picture and declared <= LARGEST:
+            self._sieve.take(_whole(page, number, images, coded=coded))
             return
         for image in images:
             behind = letters >= _LEAST_TEXT and image.area >= _BACKGROUND
@@ -185,15 +189,15 @@ def _found(image: _Image, number: int, load: Callable[[], Any]) -> Found:
     return Found(_key(image), image.width, image.height, load, number, image.box)
 
 
-def _whole(page: Any, number: int, images: Sequence[_Image]) -> Found:
+def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> Found:
     """A page that is a picture, whatever strips and masks it is made of."""
-    largest = max(images, key=lambda image: image.width * image.height)
-    key = key_of(*(_key(image).encode() for image in images))
-    scale = LONGEST_SIDE / max(*page.get_size(), 1.0)
+    wide, high = page.get_size()
+    scale = LONGEST_SIDE / max(wide, high, 1.0)
+    keys = [_key(image).encode() for image in images]
     return Found(
-        key,
-        largest.width,
-        largest.height,
+        key_of(*keys, str(number).encode() if coded else b""),
+        round(wide * scale),
+        round(high * scale),
         lambda: page.render(scale=scale).to_pil(),
         number,
         (0.0, 0.0, 1.0, 1.0),
