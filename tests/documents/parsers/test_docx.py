@@ -72,14 +72,15 @@ def test_a_footnote_follows_its_paragraph(tmp_path: Path) -> None:
     assert read(docx(tmp_path / "a.docx", body, footnotes=notes)).text == "본문\n\n1) 각주\n\n끝"
 
 
-def test_headers_are_read_once_and_page_numbers_not_at_all(tmp_path: Path) -> None:
+def test_headers_stand_beside_the_text_once_and_page_numbers_not_at_all(tmp_path: Path) -> None:
     header = f'<w:hdr xmlns:w="{W}">{paragraph("정보화기획과")}</w:hdr>'
     footer = f'<w:ftr xmlns:w="{W}">{paragraph("- 1 -")}</w:ftr>'
     parts = {"header1": header, "header2": header, "footer1": footer}
 
-    path = docx(tmp_path / "a.docx", paragraph("본문"), **parts)
+    (page,) = read(docx(tmp_path / "a.docx", paragraph("본문"), **parts)).pages
 
-    assert read(path).text == "정보화기획과\n\n본문"
+    assert page.text == "본문"
+    assert page.margins == ("정보화기획과",)
 
 
 def test_a_document_type_is_refused(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_a_document_type_is_refused(tmp_path: Path) -> None:
         f'<w:document xmlns:w="{W}"><w:body>{paragraph("&x;")}</w:body></w:document>'
     )
     whole = docx(tmp_path / "a.docx", paragraph("본문"))
-    path = zipped(tmp_path / "b.docx", _parts(whole) | {"word/document.xml": document})
+    path = zipped(tmp_path / "b.docx", package_parts(whole) | {"word/document.xml": document})
 
     with pytest.raises(XmlUnsafe):
         read(path)
@@ -102,7 +103,7 @@ def test_a_part_that_unpacks_to_too_much_is_a_bomb(tmp_path: Path) -> None:
 
 
 def test_too_many_entries_are_a_bomb(tmp_path: Path) -> None:
-    parts = _parts(docx(tmp_path / "a.docx", paragraph("본문")))
+    parts = package_parts(docx(tmp_path / "a.docx", paragraph("본문")))
     path = zipped(tmp_path / "b.docx", parts | {f"x/{n}": "" for n in range(60)})
 
     with pytest.raises(ArchiveBomb):
@@ -126,7 +127,7 @@ def test_a_real_document_has_nearly_all_words_that_others_find() -> None:
     assert len(words & found) > 0.85 * len(words)
 
 
-def _parts(path: Path) -> dict[str, str | bytes]:
+def package_parts(path: Path) -> dict[str, bytes]:
     import zipfile
 
     with zipfile.ZipFile(path) as package:

@@ -1,0 +1,127 @@
+"""Walks WordprocessingML: paragraphs, headings, lists, code and tables into a builder, in order."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from documents.parsers import docx_drawings, docx_table
+from documents.parsers.builder import PageBuilder
+from documents.parsers.docx_numbering import Numbering
+from documents.parsers.docx_package import attribute, local
+from documents.parsers.docx_styles import Styles, outline_level
+from documents.parsers.docx_text import (
+    SKIPPED,
+    boxes,
+    drawings,
+    is_monospaced,
+    notes,
+    paragraph_text,
+)
+
+_CODE = re.compile(r"[{}<>=;]|\w\(|^\s{2,}\S")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the text of a document refers to."""
+
+    styles: Styles = field(default_factory=Styles)
+    numbering: Numbering = field(default_factory=Numbering)
+    notes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    related: Callable[[str], Any | None] = lambda _: None
+
+
+class Blocks:
+    """Puts what an element holds into a builder."""
+
+    def __init__(self, builder: PageBuilder, surroundings: Surroundings) -> None:
+        self._builder = builder
+        self._surroundings = surroundings
+        self._note_count = 0
+
+    def add(self, container: Any) -> None:
+        """Add all blocks; wrappers (content controls, insertions) are looked into."""
+        for may_be_code, elements in groupby(container, self._may_be_code):
+            group = list(elements)
+            if may_be_code and self._is_code(group):
+                self._builder.code("\n".join(map(paragraph_text, group)))
+            else:
+                for element in group:
+                    self._add(element)
+
+    def _add(self, element: Any) -> None:
+        name = local(element)
+        if name == "p":
+            self._paragraph(element)
+        elif name == "tbl":
+            rows = docx_table.rows(element, self._line)
+            self._builder.table(rows, docx_table.header_rows(element))
+            for paragraph in docx_table.paragraphs(element):
+                self._parts(paragraph)
+        elif name not in SKIPPED:
+            self.add(element)
+
+    def _may_be_code(self, element: Any) -> bool:
+        is_code = self._surroundings.styles.is_code
+        return local(element) == "p" and (is_code(_style(element)) or is_monospaced(element))
+
+    def _is_code(self, group: Sequence[Any]) -> bool:
+        """By its style, or by signs of code: letters and circulars are typewritten, too."""
+        is_code = self._surroundings.styles.is_code
+        return any(is_code(_style(one)) or _CODE.search(paragraph_text(one)) for one in group)
+
+    def _paragraph(self, paragraph: Any) -> None:
+        """A paragraph, heading or item of a list, then what hangs on it."""
+        text, level = paragraph_text(paragraph), self._heading_level(paragraph)
+        label, depth = self._label(paragraph) if text.strip() else ("", 0)
+        if level:
+            self._builder.heading(level, label + text)
+        elif label:
+            self._builder.item(label + text.strip(), depth)
+        else:
+            self._builder.paragraph(text)
+        for box in boxes(paragraph):
+            self.add(box)
+        self._parts(paragraph)
+
+    def _parts(self, paragraph: Any) -> None:
+        """What a paragraph refers to: charts, diagrams, notes, right behind it."""
+        for key in drawings(paragraph):
+            root = self._surroundings.related(key)
+            if root is not None:
+                docx_drawings.add(self._builder, root)
+        for reference in notes(paragraph):
+            if text := self._surroundings.notes.get(reference, "").strip():
+                self._note_count += 1
+                self._builder.paragraph(f"{self._note_count}) {text}")
+
+    def _line(self, paragraph: Any) -> str:
+        """A paragraph of a cell."""
+        text = paragraph_text(paragraph).strip()
+        return self._label(paragraph)[0] + text if text else ""
+
+    def _label(self, paragraph: Any) -> tuple[str, int]:
+        """What numbering puts before a paragraph, and how deep in its list it stands."""
+        style = _style(paragraph)
+        own = paragraph.find("{*}pPr/{*}numPr")
+        number = attribute(own.find("{*}numId")) if own is not None else ""
+        depth = attribute(own.find("{*}ilvl")) if own is not None else ""
+        if not number:
+            number, depth, style = self._surroundings.styles.numbering(style) or ("", depth, style)
+        numbering = self._surroundings.numbering
+        at = int(depth) if depth.isdecimal() else numbering.depth(number, style)
+        return numbering.label(number, at) or "", at
+
+    def _heading_level(self, paragraph: Any) -> int:
+        """1..9 for headings, by the paragraph's own outline level or by its style; else 0."""
+        outline = paragraph.find("{*}pPr/{*}outlineLvl")
+        if outline is not None:
+            return outline_level(attribute(outline))
+        return self._surroundings.styles.level(_style(paragraph))
+
+
+def _style(paragraph: Any) -> str:
+    """The id of the paragraph's style."""
+    return attribute(paragraph.find("{*}pPr/{*}pStyle"))
