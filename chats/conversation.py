@@ -41,7 +41,7 @@ def readable(branch: Branch) -> dict[UUID, int]:
     wanted = branch.document_ids
     if not wanted:
         return {}
-    documents = Document.objects.visible_to(branch.chat.owner).completed()
+    documents = Document.objects.visible_to(branch.chat.owner).searchable()
     return dict(documents.filter(pk__in=wanted).values_list("pk", "version"))
 
 

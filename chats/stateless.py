@@ -154,7 +154,7 @@ def _load(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConf
     if user is None:
         raise NotFound
     used = spaces.in_use()
-    rows = Document.objects.visible_to(user).completed().filter(pk__in=request["document_ids"])
+    rows = Document.objects.visible_to(user).searchable().filter(pk__in=request["document_ids"])
     ids = tuple(rows.order_by("created_at", "id").values_list("pk", flat=True))
     told = [HistoryMessage(Role(one["role"]), one["content"]) for one in request["history"]]
     question = Question(

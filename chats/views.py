@@ -31,16 +31,16 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
     user = cast("User", request.user)
     chat = chat_id and get_object_or_404(Chat.objects.visible_to(user), pk=chat_id)
     documents = Document.objects.visible_to(user)
-    completed = documents.completed()
+    searchable = documents.searchable()
     context = {
         "chat": chat,
         "sidebar": Sidebar.of(user),
         "processing": 0 if chat else documents.processing().count(),
-        "examples": [] if chat else examples(completed[:EXAMPLES]),
+        "examples": [] if chat else examples(searchable[:EXAMPLES]),
         "page": {
             "chat": chat and _chat_data(chat),
-            "selected": [] if chat else _selected(request, completed),
-            "documents_total": completed.count(),
+            "selected": [] if chat else _selected(request, searchable),
+            "documents_total": searchable.count(),
             "content_limit": CONTENT_CHARACTERS,
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
             "speech": bool(settings.TTS_BASE_URL and settings.TTS_MODEL),

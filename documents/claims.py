@@ -2,7 +2,8 @@
 
 A worker that lives renews its lease every few seconds; one that died lets it run out, and the
 sweeper hands the document on. `attempts` stands in the row, so that a file which kills its worker
-is tried `MAX_ATTEMPTS` times and no more.
+is tried `MAX_ATTEMPTS` times and no more. A row with a lease but no claim is not taken before the
+lease ends.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db.models import F, Q, QuerySet
+from django.db import connection
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from documents.errors import IngestLost
@@ -19,7 +21,38 @@ from documents.models import Document
 
 LEASE = timedelta(seconds=20)
 MAX_ATTEMPTS = 2
+RETRY = timedelta(seconds=3)
+"""What failed is not tried again before."""
 PARAMETER_CHARACTERS = 500
+
+WAITS = """
+    {0}.status = 'PROCESSING' AND {0}.stage <> 'paused' AND {0}.attempts < %(most)s
+    AND ({0}.lease_until IS NULL OR {0}.lease_until < statement_timestamp())
+"""
+TAKE = f"""
+    WITH owners AS MATERIALIZED (
+        SELECT owner_id,
+               (SELECT count(*) FROM documents_document held
+                 WHERE held.owner_id = waiting.owner_id AND held.status = 'PROCESSING'
+                   AND held.claim IS NOT NULL AND held.lease_until >= statement_timestamp()
+               ) AS at_work,
+               (SELECT max(started_at) FROM documents_document served
+                 WHERE served.owner_id = waiting.owner_id) AS served
+          FROM (SELECT DISTINCT owner_id FROM documents_document one
+                 WHERE {WAITS.format("one")}) waiting
+    )
+    UPDATE documents_document
+       SET claim = %(token)s, lease_until = statement_timestamp() + %(lease)s,
+           attempts = attempts + 1, stage = %(stage)s, progress = 0, pages_done = 0,
+           started_at = statement_timestamp(), updated_at = statement_timestamp()
+     WHERE id = (
+        SELECT document.id FROM documents_document document JOIN owners USING (owner_id)
+         WHERE {WAITS.format("document")}
+         ORDER BY at_work, served NULLS FIRST, document.created_at, document.id
+         LIMIT 1 FOR UPDATE OF document SKIP LOCKED
+     )
+    RETURNING id
+"""  # noqa: S608 - the only part is ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +67,18 @@ class Claim:
         return Document.objects.processing().filter(pk=self.document_id, claim=self.token)
 
 
-def take(document_id: UUID) -> Claim | None:
-    """Claim a document that waits; None when it ended, was deleted, or another worker has it."""
-    claim = Claim(document_id, uuid4())
-    free = Q(claim=None) | Q(lease_until__lt=Now())
-    taken = (
-        Document.objects.processing()
-        .filter(free, pk=document_id, attempts__lt=MAX_ATTEMPTS)
-        .update(
-            claim=claim.token,
-            lease_until=Now() + LEASE,
-            attempts=F("attempts") + 1,
-            stage=Document.Stage.PARSING,
-            progress=0.0,
-            updated_at=Now(),
-        )
-    )
-    return claim if taken else None
+def take() -> Claim | None:
+    """Claim the document whose turn it is; None when none waits.
+
+    Owners take turns: who has the fewest documents at work comes first, then who was served
+    longest ago; of an owner's documents the oldest. So a thousand files of one keep nobody waiting.
+    """
+    token = uuid4()
+    with connection.cursor() as cursor:
+        values = {"token": token, "lease": LEASE, "most": MAX_ATTEMPTS}
+        cursor.execute(TAKE, values | {"stage": Document.Stage.PARSING.value})
+        row = cursor.fetchone()
+    return Claim(row[0], token) if row else None
 
 
 def renew(claim: Claim, **changes: Any) -> None:
@@ -60,19 +88,16 @@ def renew(claim: Claim, **changes: Any) -> None:
 
 
 def complete(claim: Claim, **changes: Any) -> None:
-    """End well. Raises `IngestLost`."""
-    _end(claim, **ended(Document.Status.COMPLETED), progress=1.0, **changes)
-
-
-def fail(claim: Claim, code: str, parameters: Mapping[str, object]) -> None:
-    """End badly, with what people will read. Raises `IngestLost`."""
-    _end(claim, **ended(Document.Status.FAILED, code, parameters))
+    """End well, with an index that serves. Raises `IngestLost`."""
+    done = ended(Document.Status.COMPLETED) | {"progress": 1.0, "indexed_at": Now()}
+    if not claim.held().update(**done | changes):
+        raise IngestLost
 
 
 def give_back(claim: Claim) -> bool:
-    """Let another attempt begin; False when there were enough of them."""
+    """Let another attempt begin a little later; False when there were enough of them."""
     again = claim.held().filter(attempts__lt=MAX_ATTEMPTS)
-    return bool(again.update(**waiting()))
+    return bool(again.update(**waiting() | {"lease_until": Now() + RETRY}))
 
 
 def anew() -> dict[str, Any]:
@@ -123,8 +148,3 @@ def plain(parameters: Mapping[str, object]) -> dict[str, Any]:
 
 def _text(value: object) -> str:
     return str(value).replace("\0", "").encode("utf-8", "ignore").decode()[:PARAMETER_CHARACTERS]
-
-
-def _end(claim: Claim, /, **changes: Any) -> None:
-    if not claim.held().update(**changes):
-        raise IngestLost

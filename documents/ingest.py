@@ -3,49 +3,53 @@
 import logging
 from dataclasses import dataclass
 from functools import partial
-from uuid import UUID
 
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
-from documents import claims, files, metadata, names, notices, queue, rows, spaces
+from documents import (
+    claims,
+    ending,
+    files,
+    metadata,
+    names,
+    notices,
+    queue,
+    quotas,
+    rows,
+    spaces,
+    versions,
+)
 from documents.claims import Claim
 from documents.errors import DatabaseFailed, IngestLost, IngestTimeout, Internal
-from documents.models import Document
+from documents.gallery import Gallery
+from documents.models import Document, DocumentVersion
 from documents.parsers import sandbox
 from documents.progress import Heartbeat, Progress
+from documents.spool import Chunks
 from rag import chunking
 from rag.errors import NuraError
 from rag.factory import engine
-from rag.pages import Page
 
 logger = logging.getLogger(__name__)
 
-RETRY_SECONDS = 3.0
+DELIVERY_SECONDS = 0.5
+"""A message about a second attempt comes that much after the pause has ended."""
 UNKNOWN_PAGES = 100
 """Progress within formats that do not say how many pages they have creeps towards that many."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """What a parser found."""
-
-    pages: list[Page]
-    metadata: dict[str, str]
-    warnings: list[str]
-
-
-def ingest(*, document_id: UUID) -> None:
-    """Process a document that waits; nothing when it ended, is gone, or is at work elsewhere."""
-    claim = claims.take(document_id)
+def ingest() -> bool:
+    """Process the document whose turn it is; False when none waits."""
+    claim = claims.take()
     if claim is None:
-        logger.info("document %s is not waiting", document_id)
-        return
+        return False
     try:
         _attempt(claim)
     except IngestLost:
-        logger.info("document %s was taken away: stopped", document_id)
+        logger.info("document %s was taken away: stopped", claim.document_id)
+    return True
 
 
 def _attempt(claim: Claim) -> None:
@@ -70,58 +74,102 @@ def _attempt(claim: Claim) -> None:
         _tell(claim)
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One attempt at one document: what its steps share. `kept` is whose file is read."""
+
+    claim: Claim
+    document: Document
+    version: DocumentVersion | None
+    progress: Progress
+    gallery: Gallery
+    draft: rows.Draft
+    chunks: Chunks
+
+    @property
+    def kept(self) -> Document | DocumentVersion:
+        return self.version or self.document
+
+
 def _work(claim: Claim, progress: Progress) -> None:
     document = Document.objects.filter(pk=claim.document_id).first()
     if document is None:
         raise IngestLost
+    version = versions.pending(document.pk)
+    with (
+        Gallery(document, progress.check) as gallery,
+        rows.Draft(document) as draft,
+        Chunks() as chunks,
+    ):
+        job = _Job(claim, document, version, progress, gallery, draft, chunks)
+        found = _read(job)
+        while not _indexed(job, found):
+            logger.info("document %s: another embedding model took over; again", document.pk)
+
+
+def _read(job: _Job) -> rows.Found:
+    """What stands in the file, read in a child process: pages and chunks go to disk."""
+    kept, progress = job.kept, job.progress
     progress.enter(Document.Stage.PARSING)
-    parsed = _read(document, progress)
-    progress.enter(Document.Stage.CHUNKING)
-    split = chunking.split(
-        parsed.pages, size=settings.RAG.chunk_size, overlap=settings.RAG.chunk_overlap
-    )
-    while not _indexed(claim, document, parsed, split, progress):
-        logger.info("document %s: another embedding model took over; again", document.pk)
+    with files.local(kept) as path:
+        reading = sandbox.read(
+            path,
+            kept.content_type,
+            kept.name,
+            pictures=settings.PICTURES,
+            on_wait=progress.check,
+        )
+        with reading:
+            _split(job, reading)
+    warnings = [*reading.warnings, *job.gallery.warnings]
+    return rows.Found(metadata.cleaned(reading.metadata), warnings, progress.watch.seconds)
 
 
-def _indexed(
-    claim: Claim, document: Document, parsed: _Parsed, split: chunking.Split, progress: Progress
-) -> bool:
+def _split(job: _Job, reading: sandbox.Reading) -> None:
+    """Cut the pages as they come."""
+    rag, watch = settings.RAG, job.progress.watch
+    splitter = chunking.Splitter(size=rag.chunk_size, overlap=rag.chunk_overlap)
+    for done, page in enumerate(job.gallery.pages(reading), 1):
+        watch.enter(Document.Stage.CHUNKING.value)
+        if done == 1 and reading.page_total:
+            quotas.check_pages(job.document.owner_id, job.document.pk, reading.page_total)
+        job.draft.add_page(page, splitter.start)
+        for chunk in splitter.add(page):
+            job.chunks.add(chunk)
+        watch.enter(Document.Stage.PARSING.value)
+        job.progress.move(done, reading.page_total or done + UNKNOWN_PAGES, pages_done=done)
+
+
+def _indexed(job: _Job, found: rows.Found) -> bool:
     """Embed with the model in use and store; False when another one took over meanwhile."""
-    progress.enter(Document.Stage.EMBEDDING)
+    job.progress.enter(Document.Stage.EMBEDDING)
     space, config = spaces.for_writing()
-    title = names.title(document.name, parsed.metadata | document.metadata)
-    chunks = engine(config).index(split.chunks, title, progress.move)
-    progress.enter(Document.Stage.INDEXING)
-    content = rows.Content(
-        parsed.pages, split.page_starts, chunks, parsed.metadata, parsed.warnings
-    )
+    title = names.title(job.kept.name, metadata.shown(found.metadata, job.document.stated))
+    indexed = engine(config).index(job.chunks, title, job.progress.move, job.chunks.count)
+    job.draft.index(indexed, space)
+    job.progress.enter(Document.Stage.INDEXING)
     try:
-        rows.replace(claim, content, space)
+        rows.replace(job.claim, job.draft, found, space, partial(_beside, job))
     except spaces.SpaceChangedError:
         return False
     return True
 
 
-def _read(document: Document, progress: Progress) -> _Parsed:
-    """What stands in the file, read in a child process."""
-    pages: list[Page] = []
-    with files.local(document) as path:
-        reading = sandbox.read(path, document.content_type, document.name, on_wait=progress.check)
-        with reading:
-            for page in reading:
-                pages.append(page)
-                progress.move(len(pages), reading.page_total or len(pages) + UNKNOWN_PAGES)
-            return _Parsed(pages, metadata.cleaned(reading.metadata), reading.warnings)
+def _beside(job: _Job) -> None:
+    """What becomes true together with the new index."""
+    quotas.check_pages(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
+    if job.version:
+        versions.promote(job.document.pk, job.version)
+    job.gallery.write()
 
 
 def _failed(claim: Claim, error: NuraError) -> None:
     """Try once more where that may help, else end with the reason. Raises `IngestLost`."""
     logger.warning("document %s: %s (%s)", claim.document_id, error.code, error)
     if error.retryable and claims.give_back(claim):
-        queue.enqueue(claim.document_id, delay=RETRY_SECONDS)
-    else:
-        claims.fail(claim, error.code, error.params)
+        queue.enqueue(claim.document_id, delay=claims.RETRY.total_seconds() + DELIVERY_SECONDS)
+    elif not ending.give_up(claim.held(), error.code, error.params):
+        raise IngestLost
     _tell(claim)
 
 

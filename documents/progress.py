@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from django.db import DatabaseError, InterfaceError, connection
 
@@ -21,12 +21,11 @@ REPORT_SECONDS = 0.25
 
 Stage = Document.Stage
 SHARES = {
-    Stage.PARSING: (0.0, 0.45),
-    Stage.CHUNKING: (0.45, 0.5),
+    Stage.PARSING: (0.0, 0.5),
     Stage.EMBEDDING: (0.5, 0.95),
     Stage.INDEXING: (0.95, 1.0),
 }
-"""Where each stage begins and ends between 0 and 1."""
+"""Where each stage begins and ends between 0 and 1. Pages are split as they are read."""
 
 
 class Heartbeat:
@@ -76,23 +75,47 @@ class Heartbeat:
                 connection.close()  # this thread's own: idle between two beats
 
 
+class Stopwatch:
+    """How long each stage took, in seconds by its name."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._stage = ""
+        self._since = time.monotonic()
+
+    def enter(self, stage: str) -> None:
+        """End the stage before and begin this one; it may have been there before."""
+        now = time.monotonic()
+        self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._since
+        self._stage, self._since = stage, now
+
+    def seconds(self) -> dict[str, float]:
+        """What was measured so far, to the millisecond."""
+        self.enter(self._stage)
+        return {stage: round(spent, 3) for stage, spent in self._seconds.items() if stage}
+
+
 class Progress:
     """Writes stage and share into the row and to the owner's pages, four times a second at most."""
 
     def __init__(self, claim: Claim, heartbeat: Heartbeat) -> None:
         self._claim = claim
         self._heartbeat = heartbeat
+        self.watch = Stopwatch()
         self._stage = Stage.PARSING
+        self._changes: dict[str, Any] = {}
         self._reported = 0.0
 
     def enter(self, stage: Stage) -> None:
-        """Begin a stage."""
+        """Begin a stage. Raises `IngestLost`."""
         self._stage = stage
-        self._report(SHARES[stage][0])
+        self.watch.enter(stage.value)
+        self.move(0, 1)
 
-    def move(self, done: int, total: int) -> None:
-        """Show `done` of `total` within the stage. Raises `IngestLost`."""
+    def move(self, done: int, total: int, **changes: Any) -> None:
+        """Show `done` of `total` within the stage, and what else changed. Raises `IngestLost`."""
         self.check()
+        self._changes |= changes
         if time.monotonic() - self._reported >= REPORT_SECONDS:
             begin, end = SHARES[self._stage]
             self._report(begin + (end - begin) * min(1.0, done / max(total, 1)))
@@ -102,8 +125,9 @@ class Progress:
         self._heartbeat.check()
 
     def _report(self, share: float) -> None:
-        claims.renew(self._claim, stage=self._stage, progress=share)
+        claims.renew(self._claim, stage=self._stage, progress=share, **self._changes)
         self._reported = time.monotonic()
+        self._changes = {}
         document = Document.objects.filter(pk=self._claim.document_id).first()
         if document:
             notices.document_changed(document)

@@ -1,4 +1,8 @@
-"""Hands documents to the workers. A broker that is down loses nothing: the sweeper sends again."""
+"""Tells the workers that documents wait. A broker that is down loses nothing: it is told again.
+
+A message means that there is work: the worker takes the document whose turn it is
+(`documents.claims.take`), which need not be the one that the message was sent for.
+"""
 
 import logging
 from functools import partial
@@ -11,19 +15,31 @@ from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
+QUEUE = "documents"
 INGEST = "documents.tasks.ingest_document"
 REINDEX = "documents.tasks.reindex"
 WARM = "documents.tasks.warm"
 
 
 def enqueue_on_commit(document_id: UUID) -> None:
-    """Send the document when the row is really there."""
+    """Send a message for the document when the row is really there."""
     transaction.on_commit(partial(enqueue, document_id), robust=True)
 
 
 def enqueue(document_id: UUID, *, delay: float = 0.0) -> None:
-    """Send the document now, or `delay` seconds later."""
+    """Send a message for the document now, or `delay` seconds later."""
     _send(INGEST, str(document_id), delay)
+
+
+def depth() -> int:
+    """How many messages wait for the workers of documents; 0 when the broker does not say."""
+    try:
+        with current_app.connection_or_acquire() as connection:
+            waiting = current_app.amqp.queues[QUEUE].bind(connection.default_channel)
+            return int(waiting.queue_declare().message_count)
+    except (OperationalError, RedisError, OSError):
+        logger.warning("the broker does not say how many messages wait", exc_info=True)
+        return 0
 
 
 def enqueue_reindexing(pk: int, *, delay: float = 0.0) -> None:

@@ -1,15 +1,20 @@
-"""Replaces a document's pages, chunks and vectors, by COPY, in one transaction."""
+"""Replaces a document's pages, chunks and vectors, by COPY, in one transaction.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+The rows are written to disk first, so that they never are in memory and the transaction is short.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Self
 from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
-from psycopg.types.json import Jsonb
 
-from documents import claims, labels, lexical, spaces
+from documents import claims, labels, lexical, metadata, spaces
 from documents.claims import Claim
 from documents.errors import IngestLost
 from documents.models import (
@@ -20,7 +25,9 @@ from documents.models import (
     DocumentPage,
     EmbeddingSpace,
 )
+from documents.spool import Spool
 from rag.pages import Box, Page
+from rag.types import Chunk as CutChunk
 from rag.types import IndexedChunk
 
 PAGES = "COPY documents_documentpage (document_id, number, start, text, margins) FROM STDIN"
@@ -33,23 +40,96 @@ EMBEDDINGS = "COPY documents_chunkembedding (chunk_id, space_id, document_id, ve
 NEW_KEYS = (
     "SELECT nextval(pg_get_serial_sequence('documents_chunk', 'id')) FROM generate_series(1, %s)"
 )
+KEYS_AT_ONCE = 500
+NULL = "\\N"
+ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 COORDINATE_DIGITS = 5
 
 
+class Draft:
+    """The rows of a document to be, as COPY takes them, on disk. Used within a `with`.
+
+    Raises `StorageFull` or `StorageFailed`.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.page_count: int | None = None
+        self.chunk_count = 0
+        self._document = document
+        with ExitStack() as opened:
+            spools = [opened.enter_context(Spool()) for _ in range(4)]
+            self._opened = opened.pop_all()
+        self._pages, self._chunks, self._terms, self._vectors = spools
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._opened.close()
+
+    def add_page(self, page: Page, start: int) -> None:
+        """The next page, which begins at offset `start` of the whole text."""
+        margins = json.dumps([_storable(text) for text in page.margins])
+        text = _storable(page.text)
+        row = (self._document.pk, page.number or 1, start, text, margins)
+        self._pages.write(_line(row))
+        self.page_count = max(self.page_count or 0, page.number or 0) or None
+
+    def index(self, chunks: Iterable[IndexedChunk], space: EmbeddingSpace) -> None:
+        """All chunks, embedded in this space, in place of those from before."""
+        for spool in (self._chunks, self._terms, self._vectors):
+            spool.clear()
+        self.chunk_count = 0
+        for key, indexed in zip(_keys(), chunks, strict=False):
+            self._add(key, indexed, space)
+            self.chunk_count += 1
+
+    def copy(self, cursor: CursorWrapper) -> None:
+        """Write the rows."""
+        statements = (PAGES, CHUNKS, TERMS, EMBEDDINGS)
+        spools = (self._pages, self._chunks, self._terms, self._vectors)
+        for statement, spool in zip(statements, spools, strict=True):
+            with cursor.copy(statement) as copy:
+                for block in spool.blocks():
+                    copy.write(block)
+
+    def _add(self, key: int, indexed: IndexedChunk, space: EmbeddingSpace) -> None:
+        terms, emphasis = lexical.clean(indexed.terms), lexical.clean(indexed.emphasis)
+        count = sum(terms.values())
+        self._chunks.write(
+            _line(_chunk_row(key, self._document, indexed.chunk, count, terms | emphasis))
+        )
+        marks, surplus = lexical.marks(terms, emphasis), lexical.surplus(terms, emphasis)
+        self._terms.write(_line((key, self._document.pk, count, marks, surplus)))
+        if indexed.vector is not None:
+            vector = lexical.halfvec(indexed.vector)
+            self._vectors.write(_line((key, space.pk, self._document.pk, vector)))
+
+
 @dataclass(frozen=True, slots=True)
-class Content:
-    """What an ingest found; `starts` are the offsets of the pages in the whole text."""
+class Found:
+    """What an ingest found besides text. `seconds` tells when asked how long each stage took."""
 
-    pages: Sequence[Page]
-    starts: Sequence[int]
-    chunks: Sequence[IndexedChunk]
-    metadata: dict[str, str]
-    warnings: Sequence[str]
+    metadata: dict[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    seconds: Callable[[], dict[str, float]] = dict
 
 
-def replace(claim: Claim, content: Content, space: EmbeddingSpace) -> None:
-    """Put the new content in place of the old and complete the document, or change nothing.
+def replace(
+    claim: Claim,
+    draft: Draft,
+    found: Found,
+    space: EmbeddingSpace,
+    beside: Callable[[], None] = lambda: None,
+) -> None:
+    """Put the new rows in place of the old and complete the document, or change nothing.
 
+    `beside` does what else belongs into the transaction, while the old rows are still there.
     Raises `IngestLost`, and `SpaceChangedError` when `space` is not the active one.
     """
     with transaction.atomic(), connection.cursor() as cursor:
@@ -57,20 +137,19 @@ def replace(claim: Claim, content: Content, space: EmbeddingSpace) -> None:
         document = claim.held().select_for_update().first()
         if document is None:
             raise IngestLost
+        beside()
         delete(document.pk)
-        _copy(cursor, PAGES, _page_rows(document.pk, content))
-        keys = _keys(cursor, len(content.chunks))
-        _copy(cursor, CHUNKS, _chunk_rows(document, keys, content.chunks))
-        _copy(cursor, TERMS, _term_rows(document.pk, keys, content.chunks))
-        _copy(cursor, EMBEDDINGS, _vector_rows(document.pk, keys, content.chunks, space))
-        metadata = content.metadata | document.metadata
-        labels.rewrite(document.pk, document.name, metadata)
+        draft.copy(cursor)
+        document.refresh_from_db(fields=("name",))  # a new version may have brought another
+        shown = metadata.shown(found.metadata, document.stated)
+        labels.rewrite(document.pk, document.name, shown)
         claims.complete(
             claim,
-            page_count=max((page.number or 0 for page in content.pages), default=0) or None,
-            chunk_count=len(content.chunks),
-            metadata=metadata,
-            warnings=list(content.warnings),
+            page_count=draft.page_count,
+            chunk_count=draft.chunk_count,
+            metadata=shown,
+            warnings=list(found.warnings),
+            seconds=found.seconds(),
         )
 
 
@@ -85,62 +164,44 @@ def delete(document_id: UUID) -> None:
         rows._raw_delete(rows.db)  # noqa: SLF001 - `delete` would load every chunk with its text
 
 
-def _copy(cursor: CursorWrapper, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
-    with cursor.copy(statement) as copy:
-        for row in rows:
-            copy.write_row(row)
+def _keys() -> Iterator[int]:
+    """New keys for chunks; what stays unused is only a gap."""
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(NEW_KEYS, (KEYS_AT_ONCE,))
+            keys = [row[0] for row in cursor.fetchall()]
+        yield from keys
 
 
-def _keys(cursor: CursorWrapper, count: int) -> list[int]:
-    cursor.execute(NEW_KEYS, (count,))
-    return [row[0] for row in cursor.fetchall()]
+def _chunk_row(
+    key: int, document: Document, chunk: CutChunk, count: int, terms: Mapping[str, float]
+) -> tuple[object, ...]:
+    return (
+        key,
+        document.pk,
+        document.owner_id,
+        chunk.index,
+        _storable(chunk.text),
+        chunk.start,
+        chunk.end,
+        chunk.page,
+        chunk.page_end,
+        _storable(chunk.section),
+        json.dumps([_box(box) for box in chunk.boxes]),
+        chunk.kind,
+        _storable(chunk.header),
+        count,
+        lexical.tsvector(terms),
+    )
 
 
-def _page_rows(document_id: UUID, content: Content) -> Iterable[tuple[Any, ...]]:
-    for page, start in zip(content.pages, content.starts, strict=True):
-        margins = [_storable(text) for text in page.margins]
-        yield document_id, page.number or 1, start, _storable(page.text), Jsonb(margins)
+def _line(values: Iterable[object]) -> bytes:
+    r"""A row in the text form of COPY: tabs between values, \N for NULL."""
+    return ("\t".join(map(_field, values)) + "\n").encode()
 
 
-def _chunk_rows(
-    document: Document, keys: Sequence[int], chunks: Sequence[IndexedChunk]
-) -> Iterable[tuple[Any, ...]]:
-    for key, indexed in zip(keys, chunks, strict=True):
-        chunk, terms = indexed.chunk, lexical.clean(indexed.terms)
-        yield (
-            key,
-            document.pk,
-            document.owner_id,
-            chunk.index,
-            _storable(chunk.text),
-            chunk.start,
-            chunk.end,
-            chunk.page,
-            chunk.page_end,
-            _storable(chunk.section),
-            Jsonb([_box(box) for box in chunk.boxes]),
-            chunk.kind,
-            _storable(chunk.header),
-            sum(terms.values()),
-            lexical.tsvector({**terms, **lexical.clean(indexed.emphasis)}),
-        )
-
-
-def _term_rows(
-    document_id: UUID, keys: Sequence[int], chunks: Sequence[IndexedChunk]
-) -> Iterable[tuple[Any, ...]]:
-    for key, indexed in zip(keys, chunks, strict=True):
-        terms, emphasis = lexical.clean(indexed.terms), lexical.clean(indexed.emphasis)
-        marks, surplus = lexical.marks(terms, emphasis), lexical.surplus(terms, emphasis)
-        yield key, document_id, sum(terms.values()), marks, surplus
-
-
-def _vector_rows(
-    document_id: UUID, keys: Sequence[int], chunks: Sequence[IndexedChunk], space: EmbeddingSpace
-) -> Iterable[tuple[Any, ...]]:
-    for key, indexed in zip(keys, chunks, strict=True):
-        if indexed.vector is not None:
-            yield key, space.pk, document_id, lexical.halfvec(indexed.vector)
+def _field(value: object) -> str:
+    return NULL if value is None else str(value).translate(ESCAPES)
 
 
 def _storable(text: str) -> str:

@@ -1,6 +1,4 @@
-"""Celery tasks of documents: each takes an id and calls one service."""
-
-from uuid import UUID
+"""Celery tasks of documents: each calls one service."""
 
 from celery import shared_task
 
@@ -12,9 +10,10 @@ HARD_LIMIT_SECONDS = 3660
 
 
 @shared_task(soft_time_limit=SOFT_LIMIT_SECONDS, time_limit=HARD_LIMIT_SECONDS)
-def ingest_document(document_id: str) -> None:
-    """Process one document."""
-    ingest.ingest(document_id=UUID(document_id))
+def ingest_document(_sent_for: str) -> None:
+    """Process the document whose turn it is: a message only means that one waits."""
+    if ingest.ingest():
+        sweeper.carry_on()
 
 
 @shared_task

@@ -23,8 +23,8 @@ from chats.services.chats import create_chat
 from chats.services.outcome import Outcome
 from chats.services.turn_store import record
 from chats.services.turns import open_turn
-from documents import lexical, services
-from documents.models import Chunk, Document, DocumentPage
+from documents import files, lexical, services
+from documents.models import Chunk, Document, DocumentPage, DocumentPicture
 from nura import gateway
 from tests.support import ROOT
 
@@ -95,7 +95,7 @@ class Operation:
         words = "|".join(COLLECTIONS)
         filled = re.sub(rf"({words})/\{{\w+\}}(.*)", value, self.path)
         query = "?wait=false" if "wait" in self.queries else ""
-        return filled.replace("{number}", "1") + query
+        return filled.replace("{number}", "1").replace("{index}", "0") + query
 
 
 def operations() -> list[Operation]:
@@ -203,6 +203,17 @@ def make_document(owner: User) -> Document:
         indexed_at=timezone.now(),
     )
     DocumentPage.objects.create(document=document, number=1, start=0, text=SECRET)
+    DocumentPicture.objects.create(
+        document=document,
+        index=0,
+        page=1,
+        digest="0" * 64,
+        width=100,
+        height=100,
+        file=files.store_picture(document.pk, "image/png", SECRET.encode()),
+        content_type="image/png",
+        description=SECRET,
+    )
     terms = {SECRET: 1, "휴가": 2}
     Chunk.objects.create(
         document=document,

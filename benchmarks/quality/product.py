@@ -210,7 +210,7 @@ def _write(
     from documents.models import Document
 
     key = uuid4()
-    Document.objects.create(
+    document = Document.objects.create(
         pk=key,
         owner=User.objects.get(),
         name=f"{title}.md",
@@ -220,9 +220,14 @@ def _write(
         size=1,
         sha256="0" * 64,
     )
-    claim = claims.take(key)
+    claim = claims.take()
     assert claim is not None
-    indexed = engine.index(chunks, title, lambda _done, _total: None)
+    assert claim.document_id == key
+    indexed = engine.index(chunks, title, lambda _done, _total: None, len(chunks))
     space, _config = spaces.for_writing()
-    rows.replace(claim, rows.Content(pages, [0], indexed, dict(metadata), []), space)
+    with rows.Draft(document) as draft:
+        for page in pages:
+            draft.add_page(page, 0)
+        draft.index(indexed, space)
+        rows.replace(claim, draft, rows.Found(dict(metadata)), space)
     return key

@@ -144,7 +144,7 @@ def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> No
     from rag.types import Box, Chunk, IndexedChunk, Page
 
     key = uuid4()
-    Document.objects.create(
+    document = Document.objects.create(
         pk=key,
         owner=owner,
         name=f"문서 {number:05d}.pdf",
@@ -163,6 +163,10 @@ def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> No
         )
         for place, one in enumerate(chunks)
     ]
-    claim = claims.take(key)
+    claim = claims.take()
     assert claim is not None
-    rows.replace(claim, rows.Content([Page(1, "")], [0], indexed, {}, []), space)
+    assert claim.document_id == key
+    with rows.Draft(document) as draft:
+        draft.add_page(Page(1, ""), 0)
+        draft.index(indexed, space)
+        rows.replace(claim, draft, rows.Found(), space)

@@ -86,7 +86,7 @@ def _key(name: str) -> UUID | None:
 
 
 def _ready(user: User) -> QuerySet[Document]:
-    return Document.objects.visible_to(user).completed()
+    return Document.objects.visible_to(user).searchable()
 
 
 def _document(user: User, key: UUID) -> Model | None:

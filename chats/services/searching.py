@@ -108,8 +108,8 @@ def _scope(user: User, chat: Chat | None, document_ids: Collection[UUID] | None)
     explicit = None
     if document_ids:
         documents = find_documents(owner=user, document_ids=document_ids)
-        explicit = [doc.pk for doc in documents if doc.status == Document.Status.COMPLETED]
-    ready = Document.objects.visible_to(user).completed().order_by("created_at", "id")
+        explicit = [doc.pk for doc in documents if doc.indexed]
+    ready = Document.objects.visible_to(user).searchable().order_by("created_at", "id")
     linked = ready.filter(chat_links__chat=chat) if chat else ready.none()
     return selection.select(
         explicit,

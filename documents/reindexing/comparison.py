@@ -81,7 +81,7 @@ def judged(places: Sequence[tuple[int, int]]) -> Comparison:
 
 
 def _scope(owner_id: int) -> Scope:
-    documents = Document.objects.completed().filter(owner_id=owner_id)
+    documents = Document.objects.searchable().filter(owner_id=owner_id)
     return Scope(tuple(documents.values_list("pk", flat=True)), ScopeReason.ALL)
 
 

@@ -23,7 +23,7 @@ TITLES = """
       FROM documents_chunk chunk
       JOIN documents_document document ON document.id = chunk.document_id,
            LATERAL (SELECT regexp_replace(chunk.section, '^.* > ', '') AS text) title
-     WHERE document.status = 'COMPLETED' AND length(title.text) >= %s
+     WHERE document.indexed_at IS NOT NULL AND length(title.text) >= %s
      GROUP BY chunk.owner_id, title.text HAVING count(*) <= %s
      ORDER BY md5(chunk.owner_id || title.text), chunk.owner_id, title.text LIMIT %s
 """
@@ -75,7 +75,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _questions(row: dict[str, Any]) -> Iterable[Question]:
     """One question for each owner who holds an answer."""
-    chunks = Chunk.objects.filter(document__in=Document.objects.completed())
+    chunks = Chunk.objects.filter(document__in=Document.objects.searchable())
     if document := row.get("document"):
         chunks = chunks.filter(**_named(str(document)))
     if text := row.get("text"):

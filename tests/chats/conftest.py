@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from chats import connections
@@ -48,6 +49,7 @@ def make_document(owner, name="규정.md", status="COMPLETED"):
         size=10,
         sha256="0" * 64,
         status=status,
+        indexed_at=timezone.now() if status == "COMPLETED" else None,
     )
 
 

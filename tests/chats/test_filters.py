@@ -4,7 +4,7 @@ import pytest
 
 from chats.models import Message
 from chats.services.turns import open_turn
-from documents import claims, labels, rows, spaces
+from documents import labels, rows, spaces
 from rag import tokenize
 from rag.events import Finished
 from rag.pages import Page
@@ -12,6 +12,7 @@ from rag.types import Chunk, IndexedChunk, Mode, QuestionType
 from tests.chats.conftest import make_document
 from tests.chats.engines import Delta, SourcesFound, source
 from tests.chats.test_answering import play, run_to_its_end
+from tests.documents.conftest import store_rows
 
 __all__ = ["play"]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -22,11 +23,9 @@ def index(owner, name, text, **metadata):
     """A completed document of one passage, with its labels and without vectors."""
     document = make_document(owner, name=name, status="PROCESSING")
     chunk = Chunk(0, text, 0, len(text), None, None, "")
-    content = rows.Content(
-        [Page(None, text)], [0], [IndexedChunk(chunk, tokenize.terms(text), None)], metadata, []
-    )
     space, _ = spaces.for_writing()
-    rows.replace(claims.take(document.pk), content, space)
+    indexed = [IndexedChunk(chunk, tokenize.terms(text), None)]
+    store_rows([Page(None, text)], indexed, space, rows.Found(metadata))
     return document
 
 

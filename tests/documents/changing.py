@@ -37,7 +37,7 @@ def _section(topic, part):
 def add(owner, name, topics=TOPICS[:2]):
     """An ingested document."""
     document = upload(owner, name=name, content=text_of(topics))
-    ingest.ingest(document_id=document.pk)
+    ingest.ingest()
     document.refresh_from_db()
     assert document.status == Document.Status.COMPLETED, document.error_code
     return document

@@ -22,7 +22,7 @@ def admin_page(db):
 @pytest.fixture
 def document(owner, sent, tiny_engine):
     document = upload(owner)
-    ingest.ingest(document_id=document.pk)
+    ingest.ingest()
     document.refresh_from_db()
     return document
 

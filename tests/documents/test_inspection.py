@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def document(owner, sent, tiny_engine):
     document = upload(owner)
-    ingest.ingest(document_id=document.pk)
+    ingest.ingest()
     document.refresh_from_db()
     return document
 

@@ -132,7 +132,7 @@ def test_texts_in_a_language_that_the_model_does_not_know_are_left_out(
     work_done = add(owner, "휴가.md")
     from documents import ingest
 
-    ingest.ingest(document_id=upload_english.pk)
+    ingest.ingest()
     reindex(model="words-32", base_url=embedding_server.url, languages="en", force=True)
     assert vectors_of(spaces.active()) == set(upload_english.chunks.values_list("pk", flat=True))
     assert work_done.chunks.exists()

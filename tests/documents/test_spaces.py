@@ -121,7 +121,7 @@ def test_an_endpoint_that_changed_its_width_puts_no_vector_into_the_space(owner,
     add(owner, "규정.md")
     embedding_server.widths["words-16"] = 32
     late = upload(owner, name="지침.md", content=text_of(("명절 상여",)))
-    ingest.ingest(document_id=late.pk)
+    ingest.ingest()
     late.refresh_from_db()
     assert late.status == "PROCESSING"  # waits for its second attempt
     assert late.chunks.count() == 0
@@ -137,12 +137,12 @@ def test_an_upload_embedded_during_a_swap_is_embedded_again_by_the_new_model(
     )
     replace, seen = ingest.rows.replace, []
 
-    def swapped_before(claim, content, space):
+    def swapped_before(claim, draft, found, space, *beside):
         if not seen:
             EmbeddingSpace.objects.filter(active=True).update(active=False)
             EmbeddingSpace.objects.filter(pk=other.pk).update(active=True)
         seen.append(space.model)
-        replace(claim, content, space)
+        replace(claim, draft, found, space, *beside)
 
     monkeypatch.setattr(ingest.rows, "replace", swapped_before)
     document = add(owner, "지침.md")

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from rank_bm25 import BM25Okapi
 
-from documents import claims, lexical, rows, spaces
+from documents import lexical, spaces
 from documents.models import Chunk, Document, EmbeddingSpace
 from documents.searching import bm25, database, dense
 from documents.store import ScopedStore
@@ -15,7 +15,7 @@ from rag.pages import Box, Page
 from rag.retrieval.bm25 import K1, REFERENCE_LENGTH, B, idf, term_weight
 from rag.types import Chunk as RagChunk
 from rag.types import IndexedChunk
-from tests.documents.conftest import TinyEmbedder, make_row
+from tests.documents.conftest import TinyEmbedder, make_row, store_rows
 
 pytestmark = pytest.mark.django_db
 
@@ -33,9 +33,7 @@ def index(owner, chunks, embedder=None, name="규정.md"):
         chunk = RagChunk(number, text, 0, len(text), 1, 1, "절", (Box(1, 0.1, 0.2, 0.3, 0.4),))
         indexed.append(IndexedChunk(chunk, counts, tuple(embedder.embed_query(text))))
     page = Page(1, "\n".join(entry.chunk.text for entry in indexed))
-    claim = claims.take(document.pk)
-    content = rows.Content([page], [0], indexed, {}, [])
-    rows.replace(claim, content, spaces.active_space(embedder))
+    store_rows([page], indexed, spaces.active_space(embedder))
     return document
 
 
