@@ -3,7 +3,6 @@
 PDFium is not thread-safe: only the child process, which has one thread, may come here.
 """
 
-import ctypes
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,18 +14,25 @@ from documents.parsers import kinds
 from documents.parsers.base import Context
 from documents.parsers.clean import clean
 from documents.parsers.errors import Corrupt, Encrypted
-from documents.parsers.pdf_geometry import Glyph, PageFrame
-from documents.parsers.pdf_lines import PageText
-from rag.pages import Heading, Page
+from documents.parsers.pdf_geometry import PageFrame
+from documents.parsers.pdf_glyphs import glyphs, text_of
+from documents.parsers.pdf_headings import Bookmark
+from documents.parsers.pdf_margins import finished
+from documents.parsers.pdf_pages import Draft
+from documents.parsers.pdf_runs import is_coded, plain
+from documents.parsers.pdf_tables import Tables
+from rag.pages import Page
 
 _MOST_BOOKMARKS = 5_000
 _PASSWORD, _SECURITY = 4, 5
 """FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY."""
 _DATE = re.compile(r"^D:(\d{4})(\d\d)(\d\d)")
+_MOST_MAPPED = 200_000
+"""Characters of a page beyond which boxes are not worth their size."""
 _TALLEST = 4_000
 """Most pixels of a drawn page on either side."""
 
-Outline = Mapping[int, list[tuple[int, str]]]
+Outline = Mapping[int, list[Bookmark]]
 
 
 class PdfParser:
@@ -36,31 +42,15 @@ class PdfParser:
 
     def parse(self, path: Path, context: Context) -> Iterator[Page]:
         """Every page with its number."""
-        import pypdfium2
-
         document = _open(path)
         total = len(document)
         context.page_total(total)
         context.found(_properties(document))
         context.no_text = "scan"
-        outline, broken = _outline(document), 0
-        for index in range(total):
-            try:
-                text = _read(document, index)
-            except pypdfium2.PdfiumError:
-                broken += 1
-                context.warn("page_unreadable")
-                yield Page(index + 1, "")
-                continue
-            if text.coded:
-                context.no_text = "unreadable"
-                context.warn("no_unicode_map")
-                yield Page(index + 1, "")
-                continue
-            yield Page(
-                index + 1, text.text, _headings(text.text, outline.get(index, [])), text.lines
-            )
-        if broken == total:
+        outline = _outline(document)
+        reading = _Reading(document, context, outline)
+        yield from finished(reading.drafts(total), total, outlined=bool(outline))
+        if reading.broken == total:
             raise Corrupt(detail="no page can be read")
 
     def draw(self, path: Path, number: int, width: int) -> bytes | None:
@@ -101,19 +91,53 @@ def _properties(document: Any) -> dict[str, str]:
     }
 
 
-def _read(document: Any, index: int) -> PageText:
-    """Text and lines of one page; its memory is given back at once."""
-    page = document[index]
-    try:
-        page = _with_annotations(document, page, index)
-        textpage = page.get_textpage()
+class _Reading:
+    """Goes through the pages of one open document."""
+
+    def __init__(self, document: Any, context: Context, outline: Outline) -> None:
+        self.broken = 0
+        self._document, self._context, self._outline = document, context, outline
+        self._tables = Tables(context)
+
+    def drafts(self, total: int) -> Iterator[Draft]:
+        """Every page; one without text that can be read is blank."""
+        import pypdfium2
+
+        for index in range(total):
+            try:
+                yield self._draft(index)
+            except pypdfium2.PdfiumError:
+                self.broken += 1
+                self._context.warn("page_unreadable")
+                yield Draft(index + 1)
+
+    def _draft(self, index: int) -> Draft:
+        """Lines and tables of one page; its memory is given back at once."""
+        page = self._document[index]
         try:
-            frame = PageFrame.of(page)
-            return PageText.assembled(_glyphs(textpage.raw, textpage.count_chars()), frame)
+            page = _with_annotations(self._document, page, index)
+            textpage = page.get_textpage()
+            try:
+                return self._of(page, textpage, index)
+            finally:
+                textpage.close()
         finally:
-            textpage.close()
-    finally:
-        page.close()
+            page.close()
+
+    def _of(self, page: Any, textpage: Any, index: int) -> Draft:
+        """The page of an open page and its text."""
+        bookmarks = self._outline.get(index, [])
+        text = text_of(textpage)
+        if is_coded(text):
+            self._context.no_text = "unreadable"
+            self._context.warn("no_unicode_map")
+            return Draft(index + 1)
+        if len(text) > _MOST_MAPPED:
+            return Draft(index + 1, bookmarks=bookmarks, plain=plain(text))
+        frame = PageFrame.of(page)
+        found = glyphs(textpage, text, frame)
+        grids = self._tables.grids(page, frame)
+        return Draft.of(index + 1, found, grids, frame.shown_height, bookmarks)
 
 
 def _with_annotations(document: Any, page: Any, index: int) -> Any:
@@ -128,20 +152,6 @@ def _with_annotations(document: Any, page: Any, index: int) -> Any:
     return document[index]
 
 
-def _glyphs(textpage: Any, count: int) -> Iterator[Glyph]:
-    """Every character with its box in page space, in PDFium's order."""
-    import pypdfium2.raw as pdfium
-
-    box = pdfium.FS_RECTF()
-    reference = ctypes.byref(box)
-    unicode_of, box_of = pdfium.FPDFText_GetUnicode, pdfium.FPDFText_GetLooseCharBox
-    for index in range(count):
-        code = unicode_of(textpage, index)
-        box_of(textpage, index, reference)
-        hyphen = code in {0x2, 0xFFFE} and pdfium.FPDFText_IsHyphen(textpage, index) == 1
-        yield Glyph(code, hyphen, box.left, box.bottom, box.right, box.top)
-
-
 def _outline(document: Any) -> Outline:
     """Bookmarks by page index: level from 1, title."""
     found: dict[int, list[tuple[int, str]]] = defaultdict(list)
@@ -151,14 +161,3 @@ def _outline(document: Any) -> Outline:
         if title and index is not None:
             found[index].append((bookmark.level + 1, title[:200]))
     return found
-
-
-def _headings(text: str, bookmarks: list[tuple[int, str]]) -> tuple[Heading, ...]:
-    """Bookmarks found as words of the page; one that is not found stands where the last one did."""
-    found, position = [], 0
-    for level, title in bookmarks:
-        words = r"\s*".join(re.escape(character) for character in title if not character.isspace())
-        if match := re.compile(words).search(text, position):
-            position = match.start()
-        found.append(Heading(position, level, title))
-    return tuple(found)

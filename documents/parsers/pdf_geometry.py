@@ -1,5 +1,6 @@
 """From PDF page space (points, origin bottom left, before /Rotate) to fractions as shown."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -46,6 +47,16 @@ class PageFrame:
         width, height = box.right - box.left, box.top - box.bottom
         return cls(box.left, box.bottom, width or 1.0, height or 1.0, page.get_rotation() // 90 % 4)
 
+    @property
+    def shown_width(self) -> float:
+        """In points, after the turns."""
+        return self.height if self.turns % 2 else self.width
+
+    @property
+    def shown_height(self) -> float:
+        """In points, after the turns."""
+        return self.width if self.turns % 2 else self.height
+
     def shown(self, glyph: Glyph) -> Rect:
         """Where the glyph stands; not yet clipped to the page. Called for every character."""
         u0, u1 = (glyph.left - self.left) / self.width, (glyph.right - self.left) / self.width
@@ -57,6 +68,12 @@ class PageFrame:
         if self.turns == 2:
             return Rect(1 - u1, v0, 1 - u0, v1)
         return Rect(1 - v1, 1 - u1, 1 - v0, 1 - u0)
+
+
+def around(boxes: Iterable[Rect]) -> Rect:
+    """The smallest box that holds them all; at least one."""
+    x0, y0, x1, y1 = zip(*boxes, strict=True)
+    return Rect(min(x0), min(y0), max(x1), max(y1))
 
 
 def clipped(value: float) -> float:
