@@ -1,14 +1,16 @@
+import re
 import uuid
 
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.postgres.search import SearchVector
 from django.db.models import Value
+from django.utils import timezone
 from django.utils.translation import override
 
 from documents import wording
-from documents.models import Chunk, Document
-from documents.views import facts
+from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
+from documents.presenting import bars, facts, ranges
 
 HTMX = {"HX-Request": "true"}
 
@@ -24,6 +26,24 @@ def make_document(owner, name="규정.pdf", **fields):
         "status": "COMPLETED",
     }
     return Document.objects.create(owner=owner, **(values | fields))
+
+
+def make_chunk(document, index=0, text="제1조 목적", **fields):
+    return Chunk.objects.create(
+        document=document,
+        owner_id=document.owner_id,
+        index=index,
+        text=text,
+        start=0,
+        end=len(text),
+        lexemes=SearchVector(Value("")),
+        **fields,
+    )
+
+
+def names_in(answer):
+    """Names of the documents in the table, in its order."""
+    return re.findall(r'data-name="([^"]*)"', answer.content.decode())
 
 
 @pytest.fixture
@@ -86,7 +106,17 @@ def test_the_table_is_narrowed_by_status_and_name(visitor, owner):
     assert "둘.pdf" not in named
 
 
-@pytest.mark.parametrize("values", [{"q": "\x00"}, {"q": "%"}, {"status": "x"}, {"page": "-1"}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"q": "\x00"},
+        {"q": "%"},
+        {"status": "x"},
+        {"page": "-1"},
+        {"sort": "x"},
+        {"issuer": "\x00"},
+    ],
+)
 def test_odd_filters_are_answered(visitor, owner, values):
     make_document(owner)
     assert visitor.get("/documents", values).status_code == 200
@@ -99,16 +129,7 @@ def test_htmx_gets_the_table_alone(visitor, owner):
 
 def test_the_page_of_a_document_shows_what_was_read(visitor, owner):
     document = make_document(owner, metadata={"issuer": "해솔시", "front": {"deep": 1}})
-    Chunk.objects.create(
-        document=document,
-        owner_id=owner.pk,
-        index=0,
-        text="제1조 목적",
-        start=0,
-        end=6,
-        page=3,
-        lexemes=SearchVector(Value("")),
-    )
+    make_chunk(document, page=3)
     text = visitor.get(f"/documents/{document.pk}").content.decode()
     assert "해솔시" in text
     assert "PDF" in text
@@ -134,3 +155,108 @@ def test_a_name_is_text(visitor, owner):
     document = make_document(owner, '"><img src=x onerror=alert(1)>.pdf')
     for path in ("/documents", f"/documents/{document.pk}"):
         assert b"<img src=x" not in visitor.get(path).content
+
+
+def test_the_table_is_narrowed_by_who_issued_and_for_which_project(visitor, owner):
+    make_document(owner, "하나.pdf", metadata={"issuer": "해솔시", "project_name": "돌봄"})
+    make_document(owner, "둘.pdf", metadata={"issuer": "새벽군"})
+    make_document(owner, "셋.pdf", metadata={"issuer": ["해솔시", "새벽군"]})
+    offered = visitor.get("/documents").content.decode()
+    assert '<option value="해솔시"' in offered
+    assert '<option value="돌봄"' in offered
+    assert "[&quot;" not in offered
+    found = visitor.get("/documents", {"issuer": "새벽군"}, headers=HTMX)
+    assert names_in(found) == ["둘.pdf"]
+
+
+def test_names_of_others_are_not_offered(stranger, owner):
+    make_document(owner, metadata={"issuer": "해솔시"})
+    assert "해솔시" not in stranger.get("/documents").content.decode()
+
+
+ORDERS = {
+    "": ["다.pdf", "나.pdf", "가.pdf"],
+    "oldest": ["가.pdf", "나.pdf", "다.pdf"],
+    "name": ["가.pdf", "나.pdf", "다.pdf"],
+    "largest": ["나.pdf", "다.pdf", "가.pdf"],
+}
+
+
+@pytest.mark.parametrize(("order", "names"), ORDERS.items())
+def test_the_table_has_an_order(visitor, owner, order, names):
+    for name, size in (("가.pdf", 1), ("나.pdf", 9), ("다.pdf", 5)):
+        make_document(owner, name, size=size)
+    assert names_in(visitor.get("/documents", {"sort": order}, headers=HTMX)) == names
+
+
+def test_a_document_that_an_index_serves_can_be_asked_while_it_is_read_again(visitor, owner):
+    make_document(owner, status="PROCESSING", stage="parsing", indexed_at=timezone.now())
+    assert 'data-indexed="true"' in visitor.get("/documents").content.decode()
+
+
+def test_the_page_says_who_said_what_of_the_document(visitor, owner):
+    document = make_document(
+        owner, metadata={"issuer": "해솔시", "author": "김"}, stated={"author": "김"}
+    )
+    text = visitor.get(f"/documents/{document.pk}").content.decode()
+    shown = text[text.index('id="metadata-shown"') : text.index('id="metadata-form"')]
+    marks = re.findall(r'class="metadata-by">\s*(\S[^<]*?)\s*<', shown)
+    assert len(marks) == len(set(marks)) == 2
+
+
+def test_the_page_lists_the_versions_with_their_state(visitor, owner):
+    document = make_document(owner, "규정.pdf", version=2)
+    facts_of_file = {
+        "original_name": "",
+        "content_type": "application/pdf",
+        "size": 5,
+        "sha256": "",
+        "created_at": timezone.now(),
+    }
+    for number, state, code in ((1, "old", ""), (3, "refused", "encrypted"), (4, "pending", "")):
+        DocumentVersion.objects.create(
+            document=document,
+            number=number,
+            state=state,
+            name=f"{number}.pdf",
+            error_code=code,
+            **facts_of_file,
+        )
+    text = visitor.get(f"/documents/{document.pk}").content.decode()
+    listed = re.findall(r'data-version="(\d)"\s+data-state="(\w+)"', text)
+    assert listed == [("4", "pending"), ("3", "refused"), ("2", "current"), ("1", "old")]
+    assert f"/api/v1/documents/{document.pk}/file?version=1" in text
+    assert "?version=3" not in text
+    with override("ko"):
+        assert str(wording.sentence("encrypted", {})) in text
+
+
+def test_the_page_shows_what_was_indexed(visitor, owner):
+    document = make_document(owner, seconds={"parsing": 1.25})
+    make_chunk(document, 0, "가" * 120)
+    make_chunk(document, 1, "표의 값", kind="table", header="| 이름 | 값 |")
+    document.pages.create(number=1, start=0, text="가")
+    for number in (2, 3, 5):
+        document.pages.create(number=number, start=0, text="")
+    picture = {"digest": "", "width": 9, "height": 9}
+    DocumentPicture.objects.create(document=document, index=0, description="막대그래프", **picture)
+    DocumentPicture.objects.create(document=document, index=1, rejected="too_small", **picture)
+    text = visitor.get(f"/documents/{document.pk}").content.decode()
+    assert "2–3, 5" in text
+    assert "<rect" in text
+    assert "| 이름 | 값 |" in text
+    assert "막대그래프" in text
+    assert f"/api/v1/documents/{document.pk}/pictures/0.png" in text
+    assert "pictures/1.png" not in text
+
+
+def test_the_highest_bar_fills_the_drawing_and_the_lowest_can_be_seen():
+    histogram = [{"from": 0, "to": 10, "count": 1000}, {"from": 10, "to": 20, "count": 1}]
+    high, low = bars([*histogram, {"from": 20, "to": 30, "count": 0}])[:2]
+    assert high["y"] == 0
+    assert 0 < low["height"] < high["height"]
+
+
+def test_pages_are_named_in_runs():
+    assert ranges([]) == ""
+    assert ranges([3, 7, 8, 9, 12]) == "3, 7–9, 12"

@@ -68,7 +68,12 @@ export const post = (path, body = {}, options = {}) => request("POST", path, bod
 export const patch = (path, body) => request("PATCH", path, body);
 export const remove = (path, options) => request("DELETE", path, undefined, options);
 
-/** What the server answers as it is: a picture, a sound. */
+/** What the server answers as it is: a text. */
+export async function getText(path) {
+  return (await send("GET", path)).text();
+}
+
+/** The same for a picture, a sound. */
 export async function postForBlob(path, body = {}, options = {}) {
   return (await send("POST", path, body, options)).blob();
 }

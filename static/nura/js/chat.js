@@ -186,6 +186,7 @@ socket.addEventListener("unreachable", () => {
 socket.addEventListener("open", () => {
   connectionNote?.();
   connectionNote = null;
+  uploads.catchUp();
   thread.catchUp();
 });
 socket.addEventListener("signedout", () => {
@@ -204,8 +205,8 @@ document.addEventListener("chat-deleted", ({ detail }) => detail.id === chatId &
 watchFiles({
   input: byId("file-input"),
   button: byId("attach"),
-  onFiles: (files) => {
-    uploads.add(files);
+  onFiles: (...found) => {
+    uploads.add(...found);
     composer.input.focus();
   },
 });

@@ -1,6 +1,6 @@
 // Documents and their chunks, fetched once a page.
 
-import { get } from "./api.js";
+import { get, getText } from "./api.js";
 
 const MOST = 200;
 const kept = new Map();
@@ -16,7 +16,13 @@ function once(path) {
   return kept.get(path);
 }
 
+/** The document was read anew. */
+export const forgetChunks = () => kept.clear();
+
 export const fetchDocument = (id) => once(`/documents/${id}`);
+
+/** The whole text of an old version, whose chunks are gone. */
+export const fetchOldText = (id, version) => getText(`/documents/${id}/text?version=${version}`);
 
 /** The number of a source's chunk in its document: chunk ids end with it. */
 export const indexOf = (source) => Number(source.chunk_id.split("_").pop());

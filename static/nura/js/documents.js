@@ -1,116 +1,98 @@
-// The pages of documents: uploads, live progress, and what can be done with a document.
+// The list of documents: uploads, live progress, and what can be done with one or many.
 
 import "./theme.js";
 import "./keys.js";
-import { post, remove } from "./api.js";
-import { byId, pageData, placeBeside } from "./dom.js";
+import { Bulk } from "./bulk.js";
+import { watchMenu } from "./document_actions.js";
+import { rowOf, showProgress } from "./document_rows.js";
+import { byId, pageData } from "./dom.js";
 import { watchFiles } from "./drop.js";
+import { drawMeter } from "./meter.js";
 import { Socket } from "./socket.js";
 import { t } from "./strings.js";
-import { confirmed, toast } from "./toast.js";
-import { stageText, Uploads } from "./uploads.js";
+import { toast } from "./toast.js";
+import { Uploads } from "./uploads.js";
 
-const BADGES = { COMPLETED: "badge-accent", FAILED: "badge-danger", PROCESSING: "badge-warn" };
 const REFRESH_AFTER = 400;
+const REFRESH_APART = 3000;
+const LOOK_EVERY = 5000;
+const CLEAR_AFTER = 4000;
 
 const page = pageData("page");
-const single = document.querySelector("article[data-document-id]");
 const socket = new Socket();
+const table = byId("document-table");
 let refreshTimer = null;
+let refreshed = 0;
+const known = new Map(); // what is known of the state of each document, in sight or not
 
+/** Draw the table anew: soon, but not again and again while many documents change. */
 function refreshTable() {
+  const wait = Math.max(REFRESH_AFTER, refreshed + REFRESH_APART - Date.now());
+  refreshTimer ??= setTimeout(() => {
+    refreshTimer = null;
+    refreshed = Date.now();
+    document.body.dispatchEvent(new Event("documents-changed"));
+    drawMeter(byId("meter"));
+  }, wait);
+}
+
+/** The reader himself did something: he shall see it at once. */
+function refreshNow() {
   clearTimeout(refreshTimer);
-  refreshTimer = setTimeout(() => {
-    if (single) location.reload();
-    else document.body.dispatchEvent(new Event("documents-changed"));
-  }, REFRESH_AFTER);
+  refreshTimer = null;
+  refreshed = 0;
+  refreshTable();
 }
 
-/** Show a document's progress where it stands; its end needs the server's own words. */
-function showProgress(data) {
-  const row = document.querySelector(`[data-document-id="${CSS.escape(data.id)}"]`);
-  if (!row) return single ? undefined : refreshTable();
-  if (row.dataset.status !== data.status) {
+/** Progress is drawn where the row stands; the table only changes with what documents there are and how they ended. */
+function heard(data) {
+  const row = rowOf(data.id);
+  const before = known.get(data.id) ?? row?.dataset.status;
+  known.set(data.id, data.deleted ? "" : data.status);
+  if (row && !data.deleted) {
     row.dataset.status = data.status;
-    refreshTable();
+    showProgress(row, data);
   }
-  const badge = row.querySelector("[data-badge]");
-  badge.textContent = t(`status.${data.status}`);
-  badge.className = `badge ${BADGES[data.status]}`;
-  const working = data.status === "PROCESSING";
-  row.querySelector("[data-stage]").hidden = !working;
-  row.querySelector("[data-stage-text]").textContent = stageText(data);
-  row.querySelector("progress").value = data.progress ?? 0;
-  return undefined;
+  if (data.deleted || before !== data.status) refreshTable();
 }
 
-let uploads = null;
-if (byId("uploads")) {
-  uploads = new Uploads({ root: byId("uploads"), limitMb: page.upload_limit_mb, isLive: () => socket.isOpen });
-  uploads.addEventListener("changed", refreshTable);
-  uploads.addEventListener("completed", () => setTimeout(() => uploads.clearCompleted(), 1500));
-  watchFiles({ input: byId("file-input"), button: byId("attach"), onFiles: (files) => uploads.add(files) });
+const uploads = new Uploads({ root: byId("uploads"), limitMb: page.upload_limit_mb, isLive: () => socket.isOpen });
+
+/** When all files are ready, the table says the rest. */
+function clearLater() {
+  if (!uploads.items.length || !uploads.items.every((item) => item.state === "completed" && !item.duplicate)) return;
+  setTimeout(() => uploads.working.length || uploads.clearCompleted(), CLEAR_AFTER);
 }
+
+uploads.addEventListener("completed", clearLater);
+uploads.addEventListener("changed", () => socket.isOpen || refreshTable());
+watchFiles({
+  input: byId("file-input"),
+  button: byId("attach"),
+  folderInput: byId("folder-input"),
+  folderButton: byId("attach-folder"),
+  onFiles: (...found) => uploads.add(...found),
+});
 
 socket.addEventListener("frame", ({ detail: frame }) => {
   if (frame.type !== "document") return;
-  uploads?.update(frame.data);
-  showProgress(frame.data);
+  uploads.update(frame.data);
+  heard(frame.data);
 });
-socket.addEventListener("open", () => !single && refreshTable());
+socket.addEventListener("open", () => {
+  known.clear();
+  refreshTable();
+  uploads.catchUp();
+});
 setInterval(() => {
-  if (!socket.isOpen && document.querySelector('[data-status="PROCESSING"]') && !single) refreshTable();
-}, 5000);
+  if (!socket.isOpen && table.querySelector('[data-status="PROCESSING"]')) refreshTable();
+}, LOOK_EVERY);
 
-// Actions
-
-const menu = byId("document-menu");
-let chosen = null;
-
-document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-document-menu]");
-  if (!button) return;
-  chosen = button.closest("[data-document-id]");
-  const { documentId: id, status } = chosen.dataset;
-  const item = (action) => menu.querySelector(`[data-action=${action}]`);
-  item("ask").href = `/?documents=${id}`;
-  item("ask").hidden = status !== "COMPLETED";
-  item("download").href = `/api/v1/documents/${id}/file`;
-  item("reprocess").hidden = status === "PROCESSING";
-  item("cancel").hidden = status !== "PROCESSING";
-  menu.showPopover({ source: button });
-  placeBeside(menu, button);
+const bulk = new Bulk({ table, bar: byId("bulk") });
+bulk.addEventListener("done", refreshNow);
+watchMenu((action) => {
+  if (action === "reprocess") toast(t("reprocess_started"));
+  if (action === "delete") toast(t("document_deleted"));
+  refreshNow();
 });
-
-const actions = {
-  async reprocess(id) {
-    await post(`/documents/${id}/reprocess`);
-    toast(t("reprocess_started"));
-  },
-  async cancel(id) {
-    await post(`/documents/${id}/cancel`);
-  },
-  async delete(id, name) {
-    const sure = await confirmed({
-      title: t("delete_document", { name }),
-      text: t("delete_document_text"),
-      yes: t("delete"),
-    });
-    if (!sure) return;
-    await remove(`/documents/${id}`);
-    if (single) location.assign("/documents");
-    else toast(t("document_deleted"));
-  },
-};
-
-menu.addEventListener("click", async (event) => {
-  const name = event.target.closest("[data-action]")?.dataset.action;
-  menu.hidePopover();
-  if (!actions[name]) return;
-  try {
-    await actions[name](chosen.dataset.documentId, chosen.dataset.name);
-    if (!(single && name === "delete")) refreshTable();
-  } catch (error) {
-    toast(error.message, { kind: "toast-error" });
-  }
-});
+drawMeter(byId("meter"));

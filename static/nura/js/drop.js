@@ -1,8 +1,10 @@
-// Files dropped anywhere on the page, pasted, or chosen with the button.
+// Files and folders dropped anywhere on the page, pasted, or chosen with a button.
 
 import { byId } from "./dom.js";
+import { droppedFiles, readable } from "./folders.js";
 
-export function watchFiles({ onFiles, input, button }) {
+/** `onFiles(files, skipped)` hears of files, and how many of their folders cannot be read. */
+export function watchFiles({ onFiles, input, button, folderInput, folderButton }) {
   const overlay = byId("drop-overlay");
   let depth = 0;
   const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
@@ -23,11 +25,12 @@ export function watchFiles({ onFiles, input, button }) {
     depth -= 1;
     if (depth <= 0) show(false);
   });
-  addEventListener("drop", (event) => {
+  addEventListener("drop", async (event) => {
     if (!carriesFiles(event)) return;
     event.preventDefault();
     show(false);
-    if (event.dataTransfer.files.length) onFiles([...event.dataTransfer.files]);
+    const { files, skipped } = await droppedFiles(event.dataTransfer, input.accept);
+    if (files.length || skipped) onFiles(files, skipped);
   });
   addEventListener("paste", (event) => {
     const files = [...(event.clipboardData?.files ?? [])];
@@ -42,5 +45,11 @@ export function watchFiles({ onFiles, input, button }) {
   input?.addEventListener("change", () => {
     if (input.files.length) onFiles([...input.files]);
     input.value = "";
+  });
+  folderButton?.addEventListener("click", () => folderInput.click());
+  folderInput?.addEventListener("change", () => {
+    const { files, skipped } = readable([...folderInput.files], input.accept);
+    if (files.length || skipped) onFiles(files, skipped);
+    folderInput.value = "";
   });
 }

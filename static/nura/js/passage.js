@@ -1,6 +1,6 @@
 // One source drawn: what it is, its rendered page with the passage marked, or its text with what stands around it.
 
-import { fetchChunk, fetchDocument, indexOf } from "./chunks.js";
+import { fetchChunk, fetchDocument, fetchOldText, indexOf } from "./chunks.js";
 import { el, icon, iconButton } from "./dom.js";
 import { render } from "./markdown.js";
 import { boxAt, placeOf } from "./match.js";
@@ -9,6 +9,7 @@ import { fileSize, pageLabel, percent, t } from "./strings.js";
 const LONGEST_OVERLAP = 600;
 const SHORTEST_OVERLAP = 12;
 const MOST_PAGES = 3;
+const AROUND = 700; // characters of an old version, before and after what was quoted
 
 /** Fill `root` with `source`; `action` is a button of the caller's, `claim` what the answer says there. */
 export async function drawSource(root, source, action, claim) {
@@ -23,11 +24,12 @@ export async function drawSource(root, source, action, claim) {
     action.disabled = document_.status === 404;
     stage.replaceChildren(snapshot(source, document_.status === 404 ? t("document_gone") : document_.message));
   } else {
-    links.append(...documentLinks(document_));
+    links.append(...documentLinks(source, document_));
     const isPdf = document_.content_type === "application/pdf" && source.page;
-    const parts = isPdf ? await pageView(source, document_, claim) : [await textView(source, document_)];
+    const text = isOld(source, document_) ? oldTextView : textView;
+    const parts = isPdf ? await pageView(source, document_, claim) : [await text(source, document_)];
     if (root.ticket !== ticket) return;
-    stage.replaceChildren(...parts);
+    stage.replaceChildren(...oldNote(source, document_), ...parts);
   }
   stage.removeAttribute("aria-busy");
   const mark = stage.querySelector(".passage-context mark");
@@ -49,7 +51,23 @@ function heading(source) {
   );
 }
 
-function documentLinks(document_) {
+/** The document has a newer file than the one that the answer was drawn from. */
+function isOld(source, document_) {
+  return Boolean(source.version) && source.version < document_.version;
+}
+
+/** What is added to an address, so that the old file answers. */
+function ofVersion(source, document_) {
+  return isOld(source, document_) ? `?version=${source.version}` : "";
+}
+
+function oldNote(source, document_) {
+  if (!isOld(source, document_)) return [];
+  const text = t("version.older", { number: source.version, current: document_.version });
+  return [el("p", { class: "note note-info passage-old" }, icon("info"), el("span", { text }))];
+}
+
+function documentLinks(source, document_) {
   const size = fileSize(document_.size);
   return [
     el("a", { class: "button", href: `/documents/${document_.id}` }, icon("file-search", "icon-s"), t("open_document")),
@@ -57,7 +75,7 @@ function documentLinks(document_) {
       "a",
       {
         class: "icon-button",
-        href: `/api/v1/documents/${document_.id}/file`,
+        href: `/api/v1/documents/${document_.id}/file${ofVersion(source, document_)}`,
         download: document_.name,
         title: `${t("download")} (${size})`,
         "aria-label": `${t("download")} (${size})`,
@@ -78,7 +96,7 @@ function snapshot(source, why) {
 
 /** The pages, and below them the passage as text, with the line that the answer took from it. */
 async function pageView(source, document_, claim) {
-  const chunk = await fetchChunk(source.document_id, indexOf(source));
+  const chunk = isOld(source, document_) ? null : await fetchChunk(source.document_id, indexOf(source));
   const text = chunk?.text ?? source.content_preview;
   const place = claim ? placeOf(claim, text) : null;
   const box = boxAt(place, text, source.boxes ?? []);
@@ -91,7 +109,7 @@ async function pageView(source, document_, claim) {
 }
 
 /** The rendered pages of a passage with its boxes laid over them, and steps to their neighbours. */
-class PageView {
+export class PageView {
   /** `here`: the number of the box to bring into sight. */
   constructor(source, document_, here) {
     this.source = source;
@@ -133,7 +151,7 @@ class PageView {
       sheet.classList.remove("loading");
       sheet.replaceChildren(el("p", { class: "note", text: t("no_page_image") }));
     });
-    image.src = `/api/v1/documents/${this.document.id}/pages/${page}.png`;
+    image.src = `/api/v1/documents/${this.document.id}/pages/${page}.png${ofVersion(this.source, this.document)}`;
     return sheet;
   }
 
@@ -172,6 +190,17 @@ async function textView(source, document_) {
     part("mark", text),
     sameSection(after) ? part("div", withoutOverlap(text, after.text, false)) : null,
   );
+}
+
+/** An old version has no chunks any more: its text around what was quoted. */
+async function oldTextView(source) {
+  const words = (text) => text.replace(/\s+/g, " ").trim();
+  const quote = words(source.content_preview).replace(/…$/, "");
+  const text = words(await fetchOldText(source.document_id, source.version).catch(() => ""));
+  const at = text.indexOf(quote);
+  const [before, after] = at < 0 ? ["", ""] : [text.slice(Math.max(0, at - AROUND), at), text.slice(at + quote.length).slice(0, AROUND)];
+  const part = (name, shown) => (shown ? el(name, { class: "as-typed", text: shown }) : null);
+  return el("div", { class: "passage-text passage-context" }, part("div", before), part("mark", quote), part("div", after));
 }
 
 /** Neighbouring chunks repeat some text: the first without what the second begins with, or the other way round. */

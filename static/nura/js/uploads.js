@@ -1,207 +1,236 @@
-// Files on their way: sent, read, split, embedded, indexed; each as a chip that says how far it is.
+// Files on their way: sent three at a time, then followed until they can be asked about.
 
-import { csrfToken, get, post, problem } from "./api.js";
-import { el, fileIcon, icon, iconButton } from "./dom.js";
-import { fileSize, has, percent, t } from "./strings.js";
+import { get, post } from "./api.js";
+import { t } from "./strings.js";
+import { sendFile } from "./upload_send.js";
+import { UploadTray } from "./upload_tray.js";
 
 const AT_ONCE = 3;
-const POLL = 4000;
-const ICONS = { failed: "circle-alert", completed: "circle-check" };
+const LOOK_EVERY = 4000;
+const PAGE = 100;
+const AT_WORK = new Set(["waiting", "uploading", "processing"]);
 
-/** Events: `changed` whenever a chip changes its state, `completed` (detail: the document). */
+/** Events: `changed` whenever a file changes its state, `completed` (detail: the document). */
 export class Uploads extends EventTarget {
   constructor({ root, limitMb, isLive }) {
     super();
-    this.root = root;
     this.limit = limitMb * 1024 * 1024;
     this.limitMb = limitMb;
     this.items = [];
+    this.byDocument = new Map();
+    this.skipped = 0;
+    this.queue = null; // how far the server is with all documents of the reader
     this.isLive = isLive;
-    setInterval(() => this.poll(), POLL);
+    this.tray = new UploadTray(root, this);
+    setInterval(() => this.look(), LOOK_EVERY);
     addEventListener("beforeunload", (event) => {
-      if (this.items.some((item) => item.state === "uploading")) event.preventDefault();
+      if (this.unsent.length) event.preventDefault();
     });
   }
 
+  /** Files that the server does not have yet and that are not held back. */
+  get unsent() {
+    return this.items.filter((item) => item.state === "uploading" || item.state === "waiting");
+  }
+
   get working() {
-    return this.items.filter((item) => item.state === "waiting" || item.state === "uploading" || item.state === "processing");
+    return this.items.filter((item) => AT_WORK.has(item.state));
   }
 
   get completed() {
     return this.items.filter((item) => item.state === "completed").map((item) => item.document);
   }
 
-  get failed() {
-    return this.items.filter((item) => item.state === "failed");
-  }
-
-  add(files) {
+  add(files, skipped = 0) {
+    this.skipped += skipped;
     for (const file of files) {
-      const item = { file, name: file.name.normalize("NFC"), size: file.size, state: "waiting", fraction: 0 };
+      const item = { file, name: file.name.normalize("NFC"), size: file.size, state: "waiting", fraction: 0, error: "" };
       this.items.push(item);
-      this.root.append(this.chip(item));
-      if (file.size > this.limit) this.fail(item, t("too_large", { size: this.limitMb }));
+      if (file.size > this.limit) this.turn(item, "failed", { error: t("too_large", { size: this.limitMb }) });
     }
     this.next();
     this.changed();
-    this.root.scrollTop = this.root.scrollHeight;
   }
 
   next() {
     const room = AT_ONCE - this.items.filter((item) => item.state === "uploading").length;
     const waiting = this.items.filter((item) => item.state === "waiting");
-    for (const item of waiting.slice(0, Math.max(room, 0))) this.start(item);
+    for (const item of waiting.slice(0, Math.max(room, 0))) this.send(item);
   }
 
-  start(item) {
-    const request = new XMLHttpRequest();
-    item.request = request;
-    item.state = "uploading";
-    request.open("POST", "/api/v1/documents");
-    request.setRequestHeader("X-CSRFToken", csrfToken());
-    request.setRequestHeader("Accept", "application/json");
-    request.setRequestHeader("Accept-Language", document.documentElement.lang);
-    request.responseType = "json";
-    request.upload.onprogress = (event) => {
-      item.fraction = event.lengthComputable ? event.loaded / event.total : 0;
-      this.draw(item);
+  async send(item) {
+    item.sending = new AbortController();
+    this.turn(item, "uploading");
+    const onProgress = (fraction) => {
+      item.fraction = fraction;
+      this.tray.touch(item);
     };
-    request.onload = () => this.uploaded(item, request.status, request.response);
-    request.onerror = () => this.fail(item, problem(0).message);
-    request.onloadend = () => this.next();
-    const body = new FormData();
-    body.append("file", item.file, item.file.name);
-    request.send(body);
-    this.draw(item);
+    try {
+      const answer = await sendFile({ path: "/documents", file: item.file, onProgress, signal: item.sending.signal });
+      item.file = null;
+      // A file that had to be sent again may have arrived the first time.
+      item.duplicate = Boolean(answer.body.duplicate) && !answer.again;
+      this.take(item, answer.body);
+    } catch (error) {
+      if (error.name !== "AbortError") this.turn(item, "failed", { error: error.message });
+    }
+    this.next();
   }
 
-  uploaded(item, status, body) {
-    if (status !== 201) return this.fail(item, problem(status, body).message);
-    item.file = null;
-    return this.take(item, body);
-  }
-
-  /** News of a document, from the socket or a poll. */
+  /** News of a document, from the socket or a list. */
   update(document) {
-    const item = this.items.find((one) => one.document?.id === document.id);
-    if (item) this.take(item, document);
+    const item = this.byDocument.get(document.id);
+    if (!item) return;
+    if (document.deleted) this.drop([item]);
+    else this.take(item, document);
   }
 
   take(item, document) {
-    const before = item.state;
-    const older = item.document && document.updated_at < item.document.updated_at;
-    if (older) return;
+    if (item.document && document.updated_at < item.document.updated_at) return;
     item.document = document;
-    item.heard = Date.now();
     item.fraction = document.progress ?? 0;
-    item.state = { COMPLETED: "completed", FAILED: "failed" }[document.status] ?? "processing";
-    item.error = document.error?.detail ?? "";
-    this.draw(item);
-    if (before === item.state) return;
-    if (item.state === "completed") this.dispatchEvent(new CustomEvent("completed", { detail: document }));
-    this.changed();
-  }
-
-  fail(item, reason) {
-    item.state = "failed";
-    item.error = reason;
-    this.draw(item);
-    this.changed();
-  }
-
-  async poll() {
-    for (const item of this.items) {
-      if (item.state !== "processing") continue;
-      if (this.isLive() && Date.now() - item.heard < POLL * 3) continue;
-      const document = await get(`/documents/${item.document.id}`).catch(() => null);
-      if (document) this.take(item, document);
+    this.byDocument.set(document.id, item);
+    const was = item.state;
+    this.turn(item, stateOf(document), { error: document.error?.detail ?? "" });
+    if (item.state === "completed" && was !== "completed") {
+      this.dispatchEvent(new CustomEvent("completed", { detail: document }));
     }
   }
 
-  remove(item) {
-    if (item.state === "uploading") item.request.abort();
-    if (item.state === "processing") post(`/documents/${item.document.id}/cancel`).catch(() => {});
-    this.items = this.items.filter((one) => one !== item);
-    item.node.remove();
-    this.next();
-    this.changed();
+  turn(item, state, { error = "" } = {}) {
+    const before = item.state;
+    Object.assign(item, { state, error });
+    this.tray.touch(item);
+    if (before !== state) this.changed();
+  }
+
+  /** Ask how far the server is: one call for all files. What it says is missing here is fetched. */
+  async look() {
+    const open = this.items.filter((item) => item.state === "processing");
+    if (!open.length) return;
+    const queue = await get("/documents/queue").catch(() => null);
+    this.queue = queue;
+    this.tray.touch();
+    const atWork = queue ? queue.waiting + queue.working : 0;
+    if (!this.isLive() || atWork < open.length) await this.catchUp();
+  }
+
+  /** Fetch where the open files stand, newest first: notices may have been missed. */
+  async catchUp() {
+    const unended = this.items.filter((item) => item.state === "processing" || (item.state === "paused" && item.document));
+    const open = new Set(unended.map((item) => item.document.id));
+    for (let page = 1; open.size; page += 1) {
+      const list = await get(`/documents?page_size=${PAGE}&page=${page}`).catch(() => null);
+      if (!list) return;
+      for (const document of list.results) {
+        open.delete(document.id);
+        this.update(document);
+      }
+      if (!list.next) break;
+    }
+    for (const id of open) {
+      await get(`/documents/${id}`).catch((error) => error.status === 404 && this.update({ id, deleted: true }));
+    }
+  }
+
+  // What the reader does with one file
+
+  async pause(item) {
+    if (item.document) return this.tell(item, "pause");
+    item.sending?.abort();
+    this.turn(item, "paused");
+    return this.next();
+  }
+
+  async resume(item) {
+    if (item.document) return this.tell(item, "resume");
+    this.turn(item, "waiting");
+    return this.next();
   }
 
   async retry(item) {
-    if (!item.document) {
-      item.state = "waiting";
-      this.draw(item);
-      this.next();
-      this.changed();
-      return;
-    }
+    if (item.document) return this.tell(item, "reprocess");
+    this.turn(item, "waiting");
+    return this.next();
+  }
+
+  remove(item) {
+    item.sending?.abort();
+    // What has ended meanwhile cannot be cancelled, and needs not.
+    if (item.document && (item.state === "processing" || item.state === "paused")) this.tell(item, "cancel");
+    this.drop([item]);
+    this.next();
+  }
+
+  async tell(item, what) {
     try {
-      const document = await post(`/documents/${item.document.id}/reprocess`);
-      item.state = "processing";
-      item.document = document?.id ? document : { ...item.document, status: "PROCESSING", error: null };
-      item.heard = 0;
-      this.draw(item);
-      this.changed();
+      const document = await post(`/documents/${item.document.id}/${what}`);
+      if (document?.id) this.take(item, document);
     } catch (error) {
-      this.fail(item, error.message);
+      if (this.items.includes(item)) this.turn(item, item.state, { error: error.message });
+    }
+  }
+
+  // What the reader does with all
+
+  pauseAll() {
+    for (const item of this.items.filter((one) => one.state === "waiting")) this.turn(item, "paused");
+    return this.tellAll("pause");
+  }
+
+  resumeAll() {
+    for (const item of this.items.filter((one) => one.state === "paused" && !one.document)) this.turn(item, "waiting");
+    this.next();
+    return this.tellAll("resume");
+  }
+
+  cancelAll() {
+    const local = this.items.filter((item) => !item.document && item.state !== "failed");
+    for (const item of local) item.sending?.abort();
+    this.drop(local);
+    return this.tellAll("cancel");
+  }
+
+  retryAll() {
+    for (const item of this.items.filter((one) => one.state === "failed" && (one.file || one.document))) this.retry(item);
+  }
+
+  async tellAll(what) {
+    if (!this.byDocument.size) return;
+    this.tray.refused("");
+    try {
+      await post(`/documents/${what}`);
+      if (!this.isLive()) await this.catchUp();
+    } catch (error) {
+      this.tray.refused(error.message);
     }
   }
 
   /** Files that went with a message leave the list; others stay. */
   clearCompleted() {
-    for (const item of this.items) if (item.state === "completed") item.node.remove();
-    this.items = this.items.filter((item) => item.state !== "completed");
+    this.drop(this.items.filter((item) => item.state === "completed"));
+  }
+
+  clearEnded() {
+    this.skipped = 0;
+    this.drop(this.items.filter((item) => item.state === "completed" || item.state === "failed"));
+  }
+
+  drop(items) {
+    const gone = new Set(items);
+    for (const item of gone) if (item.document) this.byDocument.delete(item.document.id);
+    this.items = this.items.filter((item) => !gone.has(item));
     this.changed();
   }
 
   changed() {
-    this.root.hidden = !this.items.length;
+    this.tray.touch();
     this.dispatchEvent(new Event("changed"));
   }
-
-  chip(item) {
-    const part = (name) => el("span", { class: name });
-    item.parts = {
-      name: el("span", { class: "upload-name", text: item.name, title: item.name }),
-      state: part("upload-state"),
-      bar: part("upload-bar"),
-      sign: el("span", { class: "upload-sign" }),
-      retry: iconButton("rotate-ccw", t("retry"), { on: { click: () => this.retry(item) } }),
-    };
-    const { name, state, bar, sign, retry } = item.parts;
-    const remove = iconButton("x", t("remove_file", { name: item.name }), { on: { click: () => this.remove(item) } });
-    const track = el("span", { class: "upload-track" }, bar);
-    item.node = el("li", { class: "upload" }, sign, el("span", { class: "upload-text" }, name, state), retry, remove, track);
-    this.draw(item);
-    return item.node;
-  }
-
-  draw(item) {
-    const { state, bar, sign, retry } = item.parts;
-    item.node.dataset.state = item.state;
-    state.textContent = describe(item);
-    state.title = item.error ?? "";
-    bar.style.width = percent(item.state === "completed" ? 1 : item.fraction);
-    retry.hidden = item.state !== "failed";
-    const shown = ICONS[item.state] ?? fileIcon(item.document?.content_type, item.name);
-    if (sign.dataset.icon !== shown) sign.replaceChildren(icon(shown));
-    sign.dataset.icon = shown;
-  }
 }
 
-/** One line on where a file stands. */
-function describe(item) {
-  const size = fileSize(item.size);
-  if (item.state === "failed") return item.error || t("failed");
-  if (item.state === "waiting") return `${size} · ${t("upload.waiting")}`;
-  if (item.state === "uploading") return `${size} · ${t("upload.uploading")} ${percent(item.fraction)}`;
-  if (item.state === "completed") return `${size} · ${t("upload.completed")}`;
-  return `${size} · ${stageText(item.document)}`;
-}
-
-/** Stage and percent of a document that is being read. */
-export function stageText(document) {
-  const key = `stage.${document.stage}`;
-  const stage = has(key) ? t(key) : t("stage.queued");
-  return document.progress > 0 ? `${stage} ${percent(document.progress)}` : stage;
+function stateOf({ status, stage }) {
+  if (status === "COMPLETED") return "completed";
+  if (status === "FAILED") return "failed";
+  return stage === "paused" ? "paused" : "processing";
 }

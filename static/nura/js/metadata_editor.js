@@ -1,0 +1,132 @@
+// What is known about a document, changed by hand: fields are added, changed, emptied, and saved together.
+
+import { patch } from "./api.js";
+import { byId, el, iconButton } from "./dom.js";
+import { t } from "./strings.js";
+
+const LONGEST = 1000;
+
+/** Events: `saved`. `page` holds `metadata`, the names of its known keys, and the document. */
+export class MetadataEditor extends EventTarget {
+  constructor(page) {
+    super();
+    this.page = page;
+    this.form = byId("metadata-form");
+    const part = (name) => this.form.querySelector(`[data-${name}]`);
+    [this.fields, this.keys, this.ownKey, this.trouble] = ["fields", "key", "own-key", "trouble"].map(part);
+    byId("metadata-edit").addEventListener("click", () => this.open());
+    part("cancel").addEventListener("click", () => this.close());
+    part("add").addEventListener("click", () => this.add());
+    this.keys.addEventListener("change", () => this.showOwn());
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.save();
+    });
+  }
+
+  get shown() {
+    return byId("metadata-shown");
+  }
+
+  /** Keys that have a field now, in their order. */
+  get inputs() {
+    return [...this.fields.querySelectorAll("input")];
+  }
+
+  open() {
+    const { metadata, metadata_names: names } = this.page;
+    const known = Object.keys(names).filter((key) => key in metadata);
+    const keys = new Set([...known, ...Object.keys(metadata)]);
+    this.before = metadata;
+    this.fields.replaceChildren(...[...keys].filter((key) => isText(metadata[key])).map((key) => this.field(key, metadata[key])));
+    this.offerKeys();
+    this.fail("");
+    this.toggle(true);
+    (this.inputs[0] ?? this.keys).focus();
+  }
+
+  close() {
+    this.toggle(false);
+    byId("metadata-edit").focus();
+  }
+
+  toggle(isOpen) {
+    this.form.hidden = !isOpen;
+    this.shown.hidden = isOpen;
+    byId("metadata-edit").hidden = isOpen;
+  }
+
+  field(key, value) {
+    const input = el("input", { type: "text", maxlength: LONGEST, data: { key } });
+    input.value = value;
+    const name = this.page.metadata_names[key] ?? key;
+    const remove = iconButton("x", t("remove_field", { name }), { on: { click: () => this.remove(label) } });
+    const label = el("div", { class: "metadata-field" }, el("label", {}, el("span", { text: name }), input), remove);
+    return label;
+  }
+
+  remove(label) {
+    label.remove();
+    this.offerKeys();
+    this.keys.focus();
+  }
+
+  /** Known fields that are not there yet, and one of the reader's own. */
+  offerKeys() {
+    const there = new Set(this.inputs.map((input) => input.dataset.key));
+    const free = Object.entries(this.page.metadata_names).filter(([key]) => !there.has(key));
+    const option = ([key, name]) => el("option", { value: key, text: name });
+    this.keys.replaceChildren(...free.map(option), option(["", t("own_field")]));
+    this.showOwn();
+  }
+
+  showOwn() {
+    this.ownKey.hidden = this.keys.value !== "";
+  }
+
+  add() {
+    const key = this.keys.value || this.ownKey.value.normalize("NFC").trim();
+    if (!key) return this.ownKey.focus();
+    const there = this.inputs.find((input) => input.dataset.key === key);
+    if (!there) this.fields.append(this.field(key, ""));
+    this.ownKey.value = "";
+    this.offerKeys();
+    return (there ?? this.inputs.at(-1)).focus();
+  }
+
+  /** What was changed; null takes a field away. */
+  get changes() {
+    const now = Object.fromEntries(this.inputs.map((input) => [input.dataset.key, input.value.trim() || null]));
+    const texts = Object.keys(this.before).filter((key) => isText(this.before[key]));
+    const gone = texts.filter((key) => !(key in now)).map((key) => [key, null]);
+    const changed = Object.entries(now).filter(([key, value]) => value !== (this.before[key] ?? null));
+    return Object.fromEntries([...changed, ...gone]);
+  }
+
+  async save() {
+    const { changes } = this;
+    if (!Object.keys(changes).length) return this.close();
+    this.form.inert = true;
+    try {
+      const saved = await patch(`/documents/${this.page.document.id}`, { metadata: changes });
+      this.page.metadata = saved.metadata;
+      this.close();
+      this.dispatchEvent(new Event("saved"));
+    } catch (error) {
+      this.fail(error.message);
+    } finally {
+      this.form.inert = false;
+    }
+    return undefined;
+  }
+
+  fail(text) {
+    this.trouble.hidden = !text;
+    this.trouble.textContent = text;
+  }
+}
+
+/** Lists and objects come from programs, and are changed by them. */
+function isText(value) {
+  return typeof value === "string";
+}
