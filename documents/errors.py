@@ -74,6 +74,13 @@ class StorageFailed(NuraError):
     status = 503
 
 
+class PictureNotFound(NuraError):
+    """The document has no such picture, or did not keep it."""
+
+    code = "picture_not_found"
+    status = 404
+
+
 class PicturesFailed(NuraError):
     """All that the document says stands in pictures, and the vision model did not read them."""
 

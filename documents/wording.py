@@ -108,6 +108,9 @@ DOCUMENTS = {
     ),
     "version_not_found": _("The document has no such version. Choose another one from its list."),
     "page_not_found": _("The document has no such page. Choose another one."),
+    "picture_not_found": _(
+        "The document has no such picture, or it was not kept. Choose another one."
+    ),
     "not_renderable": _(
         "Only the pages of PDF files can be shown as pictures. Download the file to see it."
     ),

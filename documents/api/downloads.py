@@ -14,7 +14,7 @@ from django.utils.http import content_disposition_header, quote_etag
 from documents import files, rendering, versions
 from documents.api import ranges
 from documents.errors import StorageFailed
-from documents.models import Document, DocumentVersion
+from documents.models import Document, DocumentPicture, DocumentVersion
 from documents.rendering import PageNotFound
 
 BLOCK = 256 * 1024
@@ -68,6 +68,19 @@ def picture(request: HttpRequest, kept: Kept, number: int) -> HttpResponseBase:
         folder = files.pages_folder(kept)
         png = rendering.page_png(path, kept.content_type, number, cache_dir=folder)
     return HttpResponse(png, content_type="image/png", headers=headers)
+
+
+def found_picture(request: HttpRequest, kept: DocumentPicture) -> HttpResponseBase:
+    """A picture found in the document. Raises `StorageFailed`."""
+    headers = SAFE_HEADERS | {"ETag": quote_etag(kept.digest)}
+    if known := _known(request, headers):
+        return known
+    try:
+        with kept.file.open("rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise StorageFailed(str(error)) from error
+    return HttpResponse(data, content_type=kept.content_type, headers=headers)
 
 
 def _known(request: HttpRequest, headers: Mapping[str, str]) -> HttpResponseBase | None:
