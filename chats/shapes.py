@@ -82,7 +82,7 @@ class BoxShape(serializers.Serializer[Any]):
 
 
 class SourceShape(serializers.Serializer[Any]):
-    """One passage under an answer."""
+    """One passage under an answer, of the `version` of its document that was searched."""
 
     slot = serializers.IntegerField()
     document_id = serializers.UUIDField()
@@ -94,6 +94,7 @@ class SourceShape(serializers.Serializer[Any]):
     section = serializers.CharField()
     cited = serializers.BooleanField()
     boxes = BoxShape(many=True)
+    version = serializers.IntegerField(default=1)
 
 
 class ScopeShape(serializers.Serializer[Any]):

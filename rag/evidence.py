@@ -42,6 +42,7 @@ def sources(hits: Sequence[Hit], *, dense: bool) -> tuple[Source, ...]:
             section=hit.passage.section,
             cited=False,
             boxes=hit.passage.boxes,
+            version=hit.passage.version,
         )
         for hit in hits
     )
@@ -70,7 +71,7 @@ def evidence(hits: Sequence[Hit]) -> tuple[Evidence, ...]:
             document_name=hit.passage.document_name,
             page=hit.passage.page,
             section=hit.passage.section,
-            text=hit.passage.text,
+            text=hit.passage.content,
             relevance=hit.scores.get("relevance", 0.0),
             index=hit.passage.index,
         )

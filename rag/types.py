@@ -105,13 +105,18 @@ class Chunk:
     kind: Kind = Kind.TEXT
     header: str = ""
 
+    @property
+    def content(self) -> str:
+        """What is read of it: its text below the header of its table."""
+        return _under(self.header, self.text)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
     """A chunk with its lexical terms and their counts, and its vector (None: not embedded).
 
-    `emphasis` holds what terms of its title, section and first words weigh beside their counts; it
-    may name terms that the text does not hold.
+    `emphasis` holds what terms of its title, section, table header and first words weigh beside
+    their counts; it may name terms that the text does not hold.
     """
 
     chunk: Chunk
@@ -122,7 +127,7 @@ class IndexedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk as retrieved. `key` is the store's own id."""
+    """A chunk as retrieved, of the `version` of its document. `key` is the store's own id."""
 
     key: int
     document_id: UUID
@@ -135,11 +140,24 @@ class Passage:
     boxes: tuple[Box, ...] = ()
     kind: Kind = Kind.TEXT
     header: str = ""
+    version: int = 1
 
     @property
     def chunk_id(self) -> str:
         """The public id of the chunk."""
         return f"{self.document_id}_{self.index}"
+
+    @property
+    def content(self) -> str:
+        """What is read of it: its text below the header of its table.
+
+        Offsets, boxes and previews are of `text` alone.
+        """
+        return _under(self.header, self.text)
+
+
+def _under(header: str, text: str) -> str:
+    return f"{header}\n{text}" if header else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +236,10 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One passage shown: `slot` counts documents from 1 as shown, `similarity` is 0..1."""
+    """One passage shown: `slot` counts documents from 1 as shown, `similarity` is 0..1.
+
+    `version` is that of the document it was drawn from.
+    """
 
     slot: int
     document_id: UUID
@@ -230,6 +251,7 @@ class Source:
     section: str
     cited: bool
     boxes: tuple[Box, ...]
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files import File
+from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 from knox.models import AuthToken
@@ -64,6 +65,8 @@ class Operation:
     body: dict[str, Any] | None
     queries: tuple[str, ...]
     public: bool
+    form: bool
+    """Whether its body is a form with a file."""
 
     def __str__(self) -> str:
         return f"{self.method.upper()} {self.path}"
@@ -112,6 +115,7 @@ def _operations(schema: Any) -> list[Operation]:
             _body(described, schema),
             tuple(one["name"] for one in described.get("parameters", ()) if one["in"] == "query"),
             {} in described.get("security", []),
+            "multipart/form-data" in described.get("requestBody", {}).get("content", {}),
         )
         for path, methods in schema["paths"].items()
         for method, described in methods.items()
@@ -252,6 +256,9 @@ def call(client: APIClient, operation: Operation, things: dict[str, Any], body: 
     send = getattr(client, operation.method)
     if operation.method in {"get", "delete"}:
         return send(operation.url(things))
+    if operation.form:
+        file = SimpleUploadedFile("another.txt", f"휴가 {SECRET}".encode())
+        return send(operation.url(things), {"file": file}, format="multipart")
     return send(operation.url(things), data, format="json")
 
 

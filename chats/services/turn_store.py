@@ -8,7 +8,8 @@ from django.db import connection
 
 from chats.models import Message, Turn
 from chats.services.outcome import Outcome
-from documents import names
+from documents import names, versions
+from documents.errors import VersionNotFound
 from documents.models import Document
 from rag.types import Topic
 
@@ -79,21 +80,32 @@ def _reference(
     """`document` is None where it was deleted meanwhile."""
     best = max(sources, key=lambda source: float(source["similarity"]))
     name = document.name if document else best["document_name"]
+    version = best.get("version", 1)  # as searched: it may have been replaced since
     texts = {one["chunk_id"]: _passage(one, outcome.passages) for one in sources}
     return {
         "slot": best["slot"],
         "document_id": str(best["document_id"]),
         "title": names.called(name, document.metadata if document else {}),
         "source": name,
-        "uri": f"/api/v1/documents/{best['document_id']}/file",
-        "version": document.version if document else 1,
-        "checksum": document.sha256 if document else "",
+        "uri": f"/api/v1/documents/{best['document_id']}/file?version={version}",
+        "version": version,
+        "checksum": _checksum(document, version),
         "chunk_ids": list(texts),
         "passages": list(texts.values()),
         "snippet": texts[best["chunk_id"]][:SNIPPET],
         "retrieval_method": outcome.method,
         "score": best["similarity"],
     }
+
+
+def _checksum(document: Document | None, version: int) -> str:
+    """Of that version's file; empty where it is gone."""
+    if document is None:
+        return ""
+    try:
+        return versions.at(document, version).sha256
+    except VersionNotFound:
+        return ""
 
 
 def _passage(source: Mapping[str, Any], passages: Mapping[str, str]) -> str:

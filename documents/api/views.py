@@ -15,7 +15,7 @@ from drf_spectacular.utils import (
 )
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
-from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser, MultiPartParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -52,7 +52,7 @@ UPLOADS = frozenset(("create", "replace_file"))
 """Actions that take a file."""
 
 
-class AnyAccept(BaseContentNegotiation):
+class AnyAccept(DefaultContentNegotiation):
     """For files: they have one form, whatever the caller would rather have."""
 
     def select_renderer(  # type: ignore[override]

@@ -4,15 +4,15 @@
 import json
 from typing import Any
 
-from rag.pages import Box
+from rag.pages import Box, Kind
 from rag.types import Passage
 
 COLUMNS = (
-    "chunk.id, chunk.document_id, document.name, chunk.index, chunk.text, "
-    "chunk.page, chunk.page_end, chunk.section, chunk.boxes::text"
+    "chunk.id, chunk.document_id, document.name, document.version, chunk.index, chunk.text, "
+    "chunk.page, chunk.page_end, chunk.section, chunk.boxes::text, chunk.kind, chunk.header"
 )
 JOINED = "documents_chunk chunk JOIN documents_document document ON document.id = chunk.document_id"
-WIDTH = 9
+WIDTH = 12
 """How many columns a passage has; what a statement adds stands behind them."""
 
 BY_KEY = f"""
@@ -29,15 +29,19 @@ OPENING = f"""
 
 def passage(row: tuple[Any, ...]) -> Passage:
     """The passage of a row that begins with `COLUMNS`."""
-    key, document_id, name, index, text, page, page_end, section, boxes = row[:WIDTH]
+    key, document_id, name, version, index, text, page, page_end, *more = row[:WIDTH]
+    section, boxes, kind, header = more
     return Passage(
         key=key,
         document_id=document_id,
         document_name=name,
+        version=version,
         index=index,
         text=text,
         page=page,
         page_end=page_end,
         section=section,
         boxes=tuple(Box(**box) for box in json.loads(boxes)) if boxes != "[]" else (),
+        kind=Kind(kind),
+        header=header,
     )

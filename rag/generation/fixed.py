@@ -68,5 +68,6 @@ def _document(
         section="",
         cited=True,
         boxes=(),
+        version=shown.ref.version,
     )
     return FixedAnswer(shown.text, Mode.DOCUMENT, (source,), (passage,), view=shown.view)

@@ -93,7 +93,7 @@ def test_a_document_is_kept_as_it_was_shown(owner):
         document_id=document.pk,
         title="공무원 여비 규정",
         source="여비규정.pdf",
-        uri=f"/api/v1/documents/{document.pk}/file",
+        uri=f"/api/v1/documents/{document.pk}/file?version=3",
         version=3,
         checksum=document.sha256,
         chunk_ids=(f"{document.pk}_0", f"{document.pk}_4"),

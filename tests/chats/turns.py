@@ -25,6 +25,7 @@ def source(document, slot=1, *, cited=True, index=0, similarity=0.9, text="ë³¸ë¬
         "section": "",
         "cited": cited,
         "boxes": [],
+        "version": getattr(document, "version", 1),
     }
 
 
