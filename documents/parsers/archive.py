@@ -1,5 +1,7 @@
 """ZIP packages (DOCX, HWPX); sizes are not believed, bytes are counted while they inflate."""
 
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -13,6 +15,11 @@ _END, _END_SIZE, _LONGEST_COMMENT = b"PK\x05\x06", 22, 65_535
 _LARGEST_DIRECTORY = 4 * MEGABYTE
 _STEP = 256 * 1024
 _DEEPEST = 256
+_BROKEN = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
+    ValueError,
+)  # fmt: skip
+"""What `zipfile` raises on broken packages; places before the file's beginning are an OSError."""
 
 
 class Archive:
@@ -24,7 +31,7 @@ class Archive:
             _check_directory(file)
         try:
             self._zip = zipfile.ZipFile(source)
-        except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError) as error:
+        except _BROKEN as error:
             raise Corrupt(detail=type(error).__name__) from error
         entries = self._zip.infolist()
         if len(entries) > limits.entries:
@@ -50,7 +57,7 @@ class Archive:
                     if total > allowed:
                         raise ArchiveBomb(part=name, limit=allowed)
                     yield data
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        except _BROKEN as error:
             raise Corrupt(detail=type(error).__name__) from error
 
     def read(self, name: str) -> bytes:

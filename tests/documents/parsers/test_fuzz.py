@@ -1,0 +1,149 @@
+"""Mutated files of every format: a child may die, its parent lives, memory is bounded."""
+
+import contextlib
+import io
+import random
+import resource
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from documents.parsers import sandbox, sniff
+from documents.parsers.base import Limits
+from documents.parsers.errors import ParseFailed
+from documents.parsers.hangul import binary, records
+from tests.documents.parsers.reading import SHARED
+
+LIMITS = Limits(seconds=10, memory=1 << 30)
+GRACE = 5.0
+"""Seconds above its limit after which a reading counts as hung."""
+LARGEST = 60_000
+"""Bytes of a sample: small ones have more of their structure hit."""
+ROUNDS, SHARDS = 75, 4
+KINDS = {
+    "pdf": ("pdf/pdfjs_small", "pdf/docling", "bad-inputs/pdf"),
+    "docx": ("docx/docling", "docx/mammoth"),
+    "hwp": ("hwp/hwpjs_pairs", "hwp/hwplib"),
+    "hwpx": ("hwp/hwpjs_pairs", "hwp/hwpxlib"),
+    "md": ("ko_docs/rust_book", "bad-inputs/text"),
+    "txt": ("bad-inputs/text",),
+    "html": ("bad-inputs/pdf",),
+}
+"""Samples by extension; 7 kinds x 4 shards x 75 rounds are 2,100 mutations."""
+Mutation = Callable[[random.Random, bytes], bytes]
+
+
+def samples(kind: str) -> list[bytes]:
+    if kind == "html":
+        return [HTML]
+    paths = [path for name in KINDS[kind] for path in sorted((SHARED / name).rglob(f"*.{kind}"))]
+    found = [path.read_bytes() for path in paths if 0 < path.stat().st_size <= LARGEST]
+    if not found:
+        pytest.skip(f"shared data is absent: {kind}")
+    return found
+
+
+HTML = (
+    "<!doctype html><html><head><meta charset='utf-8'><title>규정</title></head><body>"
+    "<h1>휴가</h1><p>연차는 15일이다.</p><table><tr><th rowspan=2>구분</th><th>값</th></tr>"
+    "<tr><td>1</td></tr></table><ul><li>가<ol><li>나</li></ol></li></ul><pre>x = 1</pre>"
+    "</body></html>"
+).encode()
+
+
+def flip(chance: random.Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.randint(1, 16)):
+        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def cut(chance: random.Random, data: bytes) -> bytes:
+    start = chance.randrange(len(data))
+    if chance.random() < 0.5:
+        return data[:start]
+    return data[:start] + data[start + chance.randint(1, 200) :]
+
+
+def duplicate(chance: random.Random, data: bytes) -> bytes:
+    start = chance.randrange(len(data))
+    piece = data[start : start + chance.randint(1, 2_000)]
+    return data[:start] + piece * chance.randint(2, 20) + data[start:]
+
+
+MUTATIONS: tuple[Mutation, ...] = (flip, cut, duplicate)
+
+
+def inside(chance: random.Random, data: bytes, mutation: Mutation) -> bytes:
+    """The package with one of its parts mutated, so that more than its checksums are tried."""
+    with zipfile.ZipFile(io.BytesIO(data)) as package:
+        parts = {entry.filename: package.read(entry) for entry in package.infolist()}
+    name = chance.choice([name for name, part in parts.items() if part])
+    parts[name] = mutation(chance, parts[name])
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as package:
+        for part_name, part in parts.items():
+            package.writestr(part_name, part)
+    return target.getvalue()
+
+
+def mutated(chance: random.Random, data: bytes) -> bytes:
+    mutation = chance.choice(MUTATIONS)
+    if zipfile.is_zipfile(io.BytesIO(data)) and chance.random() < 0.7:
+        return inside(chance, data, mutation)
+    return mutation(chance, data)
+
+
+def read(path: Path) -> None:
+    """Read as the worker does; a refusal is a good end."""
+    with contextlib.suppress(ParseFailed):
+        content_type = sniff.content_type(path, path.name)
+        with sandbox.read(path, content_type, path.name, LIMITS) as reading:
+            for page in reading:
+                assert all(0 <= one.start <= one.end <= len(page.text) for one in page.regions)
+                page.text.encode()
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mutated_file_ends_within_its_limits(kind: str, shard: int, tmp_path: Path) -> None:
+    chance, originals = random.Random(f"{kind} {shard}"), samples(kind)
+    path = tmp_path / f"a.{kind}"
+    for turn in range(ROUNDS):
+        path.write_bytes(mutated(chance, chance.choice(originals)))
+        started = time.monotonic()
+        read(path)
+        took = time.monotonic() - started
+        assert took < LIMITS.seconds + GRACE, f"{kind}, shard {shard}, round {turn}"
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    assert peak < LIMITS.memory
+
+
+def test_mutated_records_of_hangul_end_in_blocks_or_are_refused() -> None:
+    """What the packing of the file hides from mutations of its bytes."""
+    import olefile
+
+    chance = random.Random("records")
+    folder = SHARED / "hwp" / "hwpjs_pairs"
+    streams = []
+    for path in sorted(folder.glob("*.hwp")) if folder.exists() else ():
+        with olefile.OleFileIO(path) as ole:
+            if not ole.openstream("FileHeader").read(40)[36] & 2:
+                names = ("DocInfo", "BodyText/Section0")
+                streams.append([records.inflated(ole.openstream(name).read()) for name in names])
+    if not streams:
+        pytest.skip("shared data is absent: hwp/hwpjs_pairs")
+    ended = 0
+    for _ in range(300):
+        information, body = chance.choice(streams)
+        try:
+            info = binary.DocInfo(records.forest(chance.choice(MUTATIONS)(chance, information)))
+            section = binary.Section(records.forest(chance.choice(MUTATIONS)(chance, body)), info)
+            assert all(isinstance(paragraph.text, str) for paragraph in section.paragraphs())
+        except ParseFailed:
+            pass
+        ended += 1
+    assert ended == 300
