@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -16,6 +16,7 @@ from django.db import transaction
 from documents import files
 from documents.describing import Describer
 from documents.errors import PicturesFailed
+from documents.insertion import Described, inserted
 from documents.models import Document, DocumentPicture
 from documents.parsers.base import Picture
 from documents.parsers.clean import tidy
@@ -24,13 +25,12 @@ from documents.parsers.sandbox import TICK, Reading
 from rag import factory
 from rag.errors import LLMError
 from rag.language import reply_language
-from rag.pages import Box, Kind, Page, Region
+from rag.pages import Box, Page
 
 logger = logging.getLogger(__name__)
 
 AHEAD = 8
 """Pages that are read while the pictures of an earlier one are described."""
-SEPARATOR = "\n\n"
 ROWS_AT_ONCE = 1000
 
 
@@ -43,11 +43,17 @@ class _Asked:
     """A kept picture and what the model will say of it; None: nothing needs to be asked."""
 
     row: DocumentPicture
+    at: int | None
     said: "Future[str] | None"
 
     @property
     def ready(self) -> bool:
         return self.said is None or self.said.done()
+
+    def described(self, page: Page) -> Described:
+        """What goes into its page."""
+        box = Box(page.number, *self.row.box) if page.number and self.row.box else None
+        return Described(str(self.row.description), box, self.at)
 
 
 class Gallery:
@@ -92,7 +98,7 @@ class Gallery:
             _remove([str(row.file) for row in self._rows if row.file])
 
     def pages(self, reading: Reading) -> Iterator[Page]:
-        """The pages with what the vision model reads in their pictures behind their text.
+        """The pages with what the vision model reads in their pictures.
 
         Raises `NoText` where neither pages nor pictures hold any, `PicturesFailed` where the model
         might have found some.
@@ -165,18 +171,17 @@ class Gallery:
         if known is not None:
             row.description, row.model = known, self._model
         if known is not None or self._describer is None:
-            return _Asked(row, None)
-        return _Asked(row, self._describer.describe(picture, language))
+            return _Asked(row, picture.at, None)
+        return _Asked(row, picture.at, self._describer.describe(picture, language))
 
     def _described(self, page: Page, pictures: Sequence[_Asked]) -> Page:
         """The page with the descriptions, once they are there."""
         for picture in pictures:
             if picture.said is not None:
                 self._hear(picture.row, picture.said)
-            if picture.row.description:
-                self._said = True
-                page = _with(page, picture.row)
-        return page
+        described = [picture.described(page) for picture in pictures if picture.row.description]
+        self._said = self._said or bool(described)
+        return inserted(page, described)
 
     def _hear(self, row: DocumentPicture, said: "Future[str]") -> None:
         """Take the model's word; a picture of which it says nothing is left for later."""
@@ -193,15 +198,6 @@ class Gallery:
     def _warn(self, code: str) -> None:
         if code not in self.warnings:
             self.warnings.append(code)
-
-
-def _with(page: Page, picture: DocumentPicture) -> Page:
-    """The page with a description behind its text, where the picture stands."""
-    text = page.text + SEPARATOR if page.text else ""
-    box = Box(page.number, *picture.box) if page.number and picture.box else None
-    said = str(picture.description)
-    region = Region(len(text), len(text) + len(said), Kind.PICTURE, box=box)
-    return replace(page, text=text + said, regions=(*page.regions, region))
 
 
 def _descriptions(document: Document, model: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The pictures found in a document, over REST."""
 
-from typing import Any
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -16,6 +16,9 @@ from documents.api import downloads
 from documents.api.views import AnyAccept
 from documents.errors import PictureNotFound
 from documents.models import Document, DocumentPicture
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 
 class PictureShape(serializers.ModelSerializer[DocumentPicture]):
@@ -65,6 +68,5 @@ class PictureView(APIView):
 
 
 def _document(request: Request, document_id: UUID) -> Document:
-    documents = Document.objects.visible_to(request.user)  # type: ignore[arg-type]
-    document: Any = get_object_or_404(documents, pk=document_id)
-    return document
+    documents = Document.objects.visible_to(cast("User", request.user))
+    return get_object_or_404(documents, pk=document_id)

@@ -28,6 +28,9 @@ class Limits:
     """Most that a part may grow, once it is above `ratio_after`."""
     ratio_after: int = 10 * MEGABYTE
     characters: int = 20_000_000
+    recognised_pages: int = 200
+    """Most pages of a document that text recognition (OCR) reads; 0 is none."""
+    seconds_per_recognised_page: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,8 @@ class Picture:
 
     `width` and `height` in pixels as stored in the file; `data` is PNG or JPEG (`content_type`),
     upright, without metadata, no larger than a vision model needs. `box` are x0, y0, x1, y1 in
-    fractions of the page as shown, None where there is no page. `digest` is equal for pictures
-    that look the same.
+    fractions of the page as shown, None where there is no page; `at` is the place in the page's
+    text, None where that is not known. `digest` is equal for pictures that look the same.
     """
 
     page: int | None
@@ -66,6 +69,7 @@ class Picture:
     rejected: str = ""
     content_type: str = ""
     data: bytes = b""
+    at: int | None = None
 
 
 ALL_PICTURES = PictureRules()
@@ -111,6 +115,10 @@ class Context:
         if not picture.rejected:
             self.pictures_kept += 1
             self._emit("bytes", picture.data)
+
+    def recognising(self) -> None:
+        """Say that the next page takes its time, for text recognition reads it."""
+        self._emit("recognising", None)
 
     def warn(self, code: str) -> None:
         """Say once that something was left out."""

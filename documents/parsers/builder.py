@@ -30,6 +30,11 @@ class PageBuilder:
         self._length = 0
         self._waiting = 0
 
+    @property
+    def length(self) -> int:
+        """Where the next block will begin; within a list that goes on, somewhere in it."""
+        return self._length + self._waiting
+
     def paragraph(self, text: str) -> None:
         """Add a paragraph."""
         self._add(clean(text).strip())

@@ -110,7 +110,7 @@ def _region(region: Sequence[Any], length: int) -> Region:
 def picture(value: Any, data: bytes) -> Picture:
     """A picture back from JSON, with its bytes."""
     try:
-        page, box = value["page"], value["box"]
+        page, box, at = value["page"], value["box"], value["at"]
         kept = 0 < len(data) <= LARGEST_PICTURE
         if not (page is None or isinstance(page, int)) or kept == bool(value["rejected"]):
             raise BrokenFrame("not a picture")
@@ -123,6 +123,7 @@ def picture(value: Any, data: bytes) -> Picture:
             str(value["rejected"])[:20],
             str(value["content_type"])[:40],
             data,
+            None if at is None else max(0, int(at)),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise BrokenFrame("not a picture") from error

@@ -12,6 +12,7 @@ from documents.parsers.docx_blocks import Blocks, Surroundings
 from documents.parsers.docx_numbering import Numbering
 from documents.parsers.docx_package import Package, attribute
 from documents.parsers.docx_styles import Styles
+from documents.parsers.pictures import Sieve
 from rag.pages import Page
 
 _LETTER = re.compile(r"[^\W\d_]")
@@ -28,8 +29,14 @@ class DocxParser:
         context.found(package.properties())
         styles, numbering = Styles(package.styles()), Numbering(package.part("numbering.xml"))
         beside = Surroundings(styles, numbering)
+        sieve = Sieve(context)
+
+        def picture(relationship: str, at: int) -> None:
+            if found := package.picture(relationship):
+                sieve.file(*found, at)
+
         surroundings = Surroundings(
-            styles, numbering, _notes(package, beside, context), package.related
+            styles, numbering, _notes(package, beside, context), package.related, picture
         )
         builder = PageBuilder(context)
         Blocks(builder, surroundings).add(package.body())

@@ -18,6 +18,7 @@ from documents.parsers.docx_text import (
     is_monospaced,
     notes,
     paragraph_text,
+    pictures,
 )
 
 _CODE = re.compile(r"[{}<>=;]|\w\(|^\s{2,}\S")
@@ -31,6 +32,8 @@ class Surroundings:
     numbering: Numbering = field(default_factory=Numbering)
     notes: Mapping[tuple[str, str], str] = field(default_factory=dict)
     related: Callable[[str], Any | None] = lambda _: None
+    picture: Callable[[str, int], None] = lambda _id, _at: None
+    """Takes a picture by its id and where it stands in the text."""
 
 
 class Blocks:
@@ -92,6 +95,8 @@ class Blocks:
             root = self._surroundings.related(key)
             if root is not None:
                 docx_drawings.add(self._builder, root)
+        for key in pictures(paragraph):
+            self._surroundings.picture(key, self._builder.length)
         for reference in notes(paragraph):
             if text := self._surroundings.notes.get(reference, "").strip():
                 self._note_count += 1

@@ -8,6 +8,8 @@ from documents.parsers.docx_package import local
 
 REFERENCES = {"chart": "id", "relIds": "dm"}
 """Elements of a paragraph that name such a part, and in which attribute."""
+PICTURES = {"blip": "embed", "imagedata": "id"}
+"""The same for pictures; only those within the file have these attributes, or a part."""
 
 
 def add(builder: PageBuilder, root: Any) -> None:

@@ -6,7 +6,8 @@ missing; so the archive is ours, and each part is handed to its parser once it i
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ class Package:
     def related(self, relationship: str) -> Any | None:
         """The part that the main part refers to by this id (a chart), or None."""
         return self._optional(self._targets.get(relationship, ""))
+
+    def picture(self, relationship: str) -> tuple[str, Callable[[], bytes]] | None:
+        """Name and bytes of the picture with this id; None for one outside of the file."""
+        name = self._targets.get(relationship, "")
+        return (name, partial(self._archive.read, name)) if name in self._archive else None
 
     def styles(self) -> list[Any]:
         """python-docx's styles, in order."""

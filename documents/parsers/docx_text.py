@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from documents.parsers.docx_drawings import REFERENCES
+from documents.parsers.docx_drawings import PICTURES, REFERENCES
 from documents.parsers.docx_math import latex
 from documents.parsers.docx_package import attribute, is_on, local
 
@@ -40,6 +40,7 @@ _MONOSPACED = {
     ),
 }
 _NOTE_MARKS = {"footnoteReference": "footnote", "endnoteReference": "endnote"}
+_ANCHORED = {*REFERENCES, *PICTURES, *_NOTE_MARKS}
 _WINGDINGS = {
     0xB7: "•", 0xA7: "▪", 0xD8: "➢", 0x76: "❖", 0x6C: "●", 0x6E: "■", 0x6F: "□", 0xA8: "□",
     0x71: "□", 0xFC: "✓", 0xFB: "✗", 0xFE: "☑", 0xFD: "☒", 0xE0: "→", 0xE8: "→", 0xF0: "⇨",
@@ -74,6 +75,13 @@ def drawings(element: Any) -> Iterator[str]:
     for found in _hanging(element):
         if local(found) in REFERENCES:
             yield attribute(found, REFERENCES[local(found)])
+
+
+def pictures(element: Any) -> Iterator[str]:
+    """Relationship ids of its pictures."""
+    for found in _hanging(element):
+        if local(found) in PICTURES:
+            yield attribute(found, PICTURES[local(found)])
 
 
 def notes(element: Any) -> Iterator[tuple[str, str]]:
@@ -118,7 +126,7 @@ def _hanging(element: Any) -> Iterator[Any]:
     """What is anchored in a paragraph, in order; what is anchored in a text box is the box's."""
     for child in element:
         name = local(child)
-        if name == "txbxContent" or name in REFERENCES or name in _NOTE_MARKS:
+        if name == "txbxContent" or name in _ANCHORED:
             yield child
         elif name not in SKIPPED:
             yield from _hanging(child)

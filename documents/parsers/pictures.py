@@ -8,6 +8,7 @@ import hashlib
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from documents.parsers.base import MOST_PICTURES, Context, Picture
@@ -44,6 +45,7 @@ class Found:
     load: Callable[[], Any]
     page: int | None = None
     box: Box | None = None
+    at: int | None = None
 
 
 class Sieve:
@@ -62,18 +64,23 @@ class Sieve:
         """No further picture can be kept."""
         return self._context.pictures_kept >= self._rules.most
 
-    def file(self, data: bytes) -> None:
-        """An encoded picture, out of a package."""
+    def file(self, name: str, read: Callable[[], bytes], at: int | None = None) -> None:
+        """An encoded picture, the part `name` of a package, which stands at `at` in the text."""
         from PIL import Image
 
+        if not self._rules.most:
+            return
+        unknown = Found(key_of(name.encode()), 0, 0, _nothing, at=at)
         try:
+            data = read()
             image = Image.open(io.BytesIO(data), formats=FORMATS)
         except Image.DecompressionBombError:
-            self._tell(Found(key_of(data), 0, 0, _nothing), "too_large")
+            self._tell(unknown, "too_large")
         except Exception:  # noqa: BLE001 - a picture that breaks its decoder is lost alone
-            self._tell(Found(key_of(data), 0, 0, _nothing), "broken")
+            self._tell(unknown, "broken")
         else:
-            self.take(Found(key_of(data), *image.size, lambda: _upright(image)))
+            load = partial(_upright, image)
+            self.take(Found(key_of(data), *image.size, load, at=at))
 
     def take(self, found: Found, rejected: str = "") -> None:
         """Decide on a picture, unless its reader has (`rejected`)."""
@@ -140,7 +147,8 @@ class Sieve:
         from PIL import ImageChops
 
         for other, digest in self._looks:
-            if ImageChops.difference(look, other).getextrema()[1] <= _ALIKE:
+            difference: Any = ImageChops.difference(look, other)
+            if difference.getextrema()[1] <= _ALIKE:
                 return digest
         return ""
 
@@ -166,6 +174,7 @@ class Sieve:
                 rejected,
                 content_type,
                 data,
+                found.at,
             )
         )
 
