@@ -75,7 +75,7 @@ def take() -> Claim | None:
     """
     token = uuid4()
     with connection.cursor() as cursor:
-        values = {"token": token, "lease": LEASE, "most": MAX_ATTEMPTS}
+        values: dict[str, Any] = {"token": token, "lease": LEASE, "most": MAX_ATTEMPTS}
         cursor.execute(TAKE, values | {"stage": Document.Stage.PARSING.value})
         row = cursor.fetchone()
     return Claim(row[0], token) if row else None

@@ -11,7 +11,7 @@ class DocumentBusy(NuraError):
 
 
 class DocumentNotProcessing(NuraError):
-    """There is nothing to cancel: the document has ended already."""
+    """There is nothing to stop: the document has ended already."""
 
     code = "document_not_processing"
     status = 409

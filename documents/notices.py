@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -18,24 +18,35 @@ SEND_SECONDS = 2.0
 """A notice is not worth more waiting."""
 
 
-def send(user_id: int, payload: Mapping[str, Any]) -> None:
-    """Send `payload` (`{type, data}`, plain JSON) to the sockets of one user."""
+def send(user_id: int, *payloads: Mapping[str, Any]) -> None:
+    """Send payloads (`{type, data}`, plain JSON) to the sockets of one user."""
     layer = get_channel_layer()
-    message = {"type": "notice", "payload": dict(payload)}
+    messages = [{"type": "notice", "payload": dict(payload)} for payload in payloads]
     try:
-        async_to_sync(_send)(layer, f"user.{user_id}", message)
+        async_to_sync(_send)(layer, f"user.{user_id}", messages)
     except (RedisError, OSError):  # a time-out is an OSError too
-        logger.warning("a notice to user %s was lost: Redis is down", user_id, exc_info=True)
+        logger.warning("notices to user %s were lost: Redis is down", user_id, exc_info=True)
 
 
-async def _send(layer: Any, group: str, message: dict[str, Any]) -> None:
+async def _send(layer: Any, group: str, messages: Sequence[dict[str, Any]]) -> None:
     async with asyncio.timeout(SEND_SECONDS):
-        await layer.group_send(group, message)
+        for message in messages:
+            await layer.group_send(group, message)
 
 
 def document_changed(document: Document) -> None:
     """Show the owner's pages where the document stands now."""
-    send(document.owner_id, {"type": "document", "data": document_json(document)})
+    documents_changed([document])
+
+
+def documents_changed(documents: Sequence[Document]) -> None:
+    """The same for several documents of one owner."""
+    if documents:
+        send(documents[0].owner_id, *map(_changed, documents))
+
+
+def _changed(document: Document) -> dict[str, Any]:
+    return {"type": "document", "data": document_json(document)}
 
 
 def document_deleted(document: Document) -> None:

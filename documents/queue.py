@@ -6,6 +6,7 @@ A message means that there is work: the worker takes the document whose turn it 
 
 import logging
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from celery import current_app
@@ -35,8 +36,9 @@ def depth() -> int:
     """How many messages wait for the workers of documents; 0 when the broker does not say."""
     try:
         with current_app.connection_or_acquire() as connection:
-            waiting = current_app.amqp.queues[QUEUE].bind(connection.default_channel)
-            return int(waiting.queue_declare().message_count)
+            channel: Any = connection.default_channel
+            declared = channel.queue_declare(queue=QUEUE, durable=True, auto_delete=False)
+            return int(declared.message_count)
     except (OperationalError, RedisError, OSError):
         logger.warning("the broker does not say how many messages wait", exc_info=True)
         return 0

@@ -146,6 +146,7 @@ def replace(
         claims.complete(
             claim,
             page_count=draft.page_count,
+            pages_done=draft.page_count or 1,
             chunk_count=draft.chunk_count,
             metadata=shown,
             warnings=list(found.warnings),

@@ -89,8 +89,10 @@ def _value(chunk: Chunk) -> list[Any]:
 
 
 def _chunk(line: bytes) -> Chunk:
-    *plain, boxes, kind, header = json.loads(line)
-    return Chunk(*plain, tuple(Box(*box) for box in boxes), Kind(kind), header)
+    index, text, *place, section, boxes, kind, header = json.loads(line)
+    start, end, page, page_end = place
+    drawn = tuple(Box(*box) for box in boxes)
+    return Chunk(index, text, start, end, page, page_end, section, drawn, Kind(kind), header)
 
 
 @contextmanager

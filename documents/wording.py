@@ -84,7 +84,9 @@ FILES = {
 }
 DOCUMENTS = {
     "document_busy": _("The document is being processed. Wait until it has ended, or cancel it."),
-    "document_not_processing": _("The document is not being processed, so nothing was cancelled."),
+    "document_not_processing": _(
+        "The document is not being processed, so there was nothing to stop. Reload the list."
+    ),
     "invalid_metadata": _(
         "The metadata must be a JSON object of at most %(limit_kb)s kB. Correct it and send it "
         "again."
@@ -141,6 +143,10 @@ WARNINGS = {
     "part_skipped": _("A part of the file could not be read and was left out."),
     "page_unreadable": _("One or more pages could not be read and were left out."),
     "no_unicode_map": _("Some pages have fonts whose letters cannot be told; they were left out."),
+    "reprocess_failed": _(
+        "The document could not be processed again, so its index from before goes on serving. See "
+        "the reason and process it again."
+    ),
     "version_refused": _(
         "The new version could not be used, so the one before goes on serving. See the reason in "
         "the list of versions and upload a corrected file."

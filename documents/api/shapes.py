@@ -10,6 +10,7 @@ from rest_framework import serializers
 from documents.models import Chunk, Document, DocumentVersion
 from documents.names import ORIGINAL_CHARACTERS
 from documents.representation import CURRENT, document_json, version_json
+from rag.pages import Kind
 
 QUERY_CHARACTERS = 200
 METADATA_CHARACTERS = 64 * 1024
@@ -39,7 +40,7 @@ class DocumentShape(serializers.Serializer[Document]):
     progress = serializers.FloatField(min_value=0, max_value=1)
     pages_done = serializers.IntegerField()
     seconds_left = serializers.FloatField(allow_null=True)
-    indexed = serializers.BooleanField(help_text="An index serves, also while it is processed again")
+    indexed = serializers.BooleanField(help_text="An index serves, also while it is read again")
     error = DocumentErrorShape(allow_null=True)
     warnings = DocumentErrorShape(many=True)
     page_count = serializers.IntegerField(allow_null=True)
@@ -99,8 +100,20 @@ class ChunkShape(serializers.Serializer[Chunk]):
     page = serializers.IntegerField(allow_null=True)
     page_end = serializers.IntegerField(allow_null=True)
     section = serializers.CharField()
+    kind = serializers.ChoiceField(choices=[one.value for one in Kind])
+    header = serializers.CharField(help_text="Header rows of the table that the text goes on with")
     text = serializers.CharField()
     boxes = ChunkBoxShape(many=True)
+    vlm_image_text_present = serializers.SerializerMethodField()
+    vlm_image_text = serializers.SerializerMethodField()
+
+    def get_vlm_image_text_present(self, chunk: Chunk) -> bool:
+        """Whether a vision model wrote the text."""
+        return bool(chunk.kind == Kind.PICTURE)
+
+    def get_vlm_image_text(self, chunk: Chunk) -> str | None:
+        """What a vision model read in the picture that the chunk is of."""
+        return chunk.text if chunk.kind == Kind.PICTURE else None
 
 
 @extend_schema_field(OpenApiTypes.BINARY)

@@ -3,6 +3,7 @@
 from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
+from documents.api import queue
 from documents.api.inspection import InspectionView
 from documents.api.pictures import PicturesView, PictureView
 from documents.api.views import DocumentViewSet
@@ -12,6 +13,12 @@ router.register("documents", DocumentViewSet, basename="document")
 
 urlpatterns = [
     path("", include(router.urls)),
+    path("documents/queue", queue.QueueView.as_view(), name="document-queue"),
+    path("documents/pause", queue.PauseAllView.as_view(), name="documents-pause"),
+    path("documents/resume", queue.ResumeAllView.as_view(), name="documents-resume"),
+    path("documents/cancel", queue.CancelAllView.as_view(), name="documents-cancel"),
+    path("documents/<uuid:document_id>/pause", queue.PauseView.as_view(), name="document-pause"),
+    path("documents/<uuid:document_id>/resume", queue.ResumeView.as_view(), name="document-resume"),
     path(
         "documents/<uuid:document_id>/inspection",
         InspectionView.as_view(),

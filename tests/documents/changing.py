@@ -36,7 +36,7 @@ def _section(topic, part):
 
 def add(owner, name, topics=TOPICS[:2]):
     """An ingested document."""
-    document = upload(owner, name=name, content=text_of(topics))
+    document = upload(owner, name=name, content=f"{text_of(topics)}\n\n{name}\n")
     ingest.ingest()
     document.refresh_from_db()
     assert document.status == Document.Status.COMPLETED, document.error_code
