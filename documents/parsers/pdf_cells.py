@@ -1,6 +1,7 @@
 """Ruled tables of a page as Markdown: the text of each cell, where it stands, and the header."""
 
 from bisect import bisect
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
@@ -15,7 +16,9 @@ from documents.parsers.pdf_tables import Cell, Grid
 from documents.parsers.pdf_wrap import Wrapping
 from rag.pages import Line
 
-_AXES = ("row", "column")
+Place = tuple[int, int]
+"""Row and column."""
+
 _LONGEST = 400
 """Characters of a usual cell from which lines are a layout of text rather than a table."""
 
@@ -37,7 +40,7 @@ class _Sheet:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self.runs: list[Run] = []
-        self._cells: dict[Cell, list[Run]] = {}
+        self._cells: dict[Place, list[Run]] = defaultdict(list)
         self._x = sorted({side for cell in grid.cells for side in (cell.rect.x0, cell.rect.x1)})
         self._y = sorted({side for cell in grid.cells for side in (cell.rect.y0, cell.rect.y1)})
         self._at = {
@@ -54,13 +57,13 @@ class _Sheet:
     def add(self, cell: Cell, run: Run) -> None:
         """Put text into a cell."""
         self.runs.append(run)
-        self._cells.setdefault(cell, []).append(run)
+        self._cells[cell.row, cell.column].append(run)
 
     @property
     def is_table(self) -> bool:
         """Whether there is text in several rows and columns, and not too much of it."""
         lengths = [sum(len(run.text) for run in runs) for runs in self._cells.values()]
-        lines, columns = ({getattr(cell, axis) for cell in self._cells} for axis in _AXES)
+        lines, columns = map(set, zip(*self._cells, strict=True))
         return min(len(lines), len(columns)) > 1 and median(lengths) <= _LONGEST
 
     def table(self, em: float) -> Table:
@@ -68,15 +71,14 @@ class _Sheet:
 
         Rows and columns without any text, as between double lines, are none.
         """
-        writer, header_end = Writer(em), 0
-        first = {(cell.row, cell.column): runs for cell, runs in self._cells.items()}
-        lines, columns = (sorted({place[axis] for place in first}) for axis in (0, 1))
+        writer, header_end = Writer(), 0
+        lines, columns = (sorted(set(axis)) for axis in zip(*self._cells, strict=True))
         headers = max(_header_rows(self.grid), lines[0] + 1)
         for number, line in enumerate(lines):
             writer.put("\n|" if number else "|")
             for column in columns:
                 writer.put(" ")
-                if runs := first.get((line, column)):
+                if runs := self._cells.get((line, column)):
                     inside = ordered(rows(map(_escaped, runs), em), em)
                     writer.rows(inside, Wrapping(inside), line_end=" ")
                     writer.put(" ")

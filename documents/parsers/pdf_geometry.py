@@ -1,8 +1,11 @@
 """From PDF page space (points, origin bottom left, before /Rotate) to fractions as shown."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple, Self
+
+_DIGITS = 5
 
 
 class Glyph(NamedTuple):
@@ -78,4 +81,11 @@ def around(boxes: Iterable[Rect]) -> Rect:
 
 def clipped(value: float) -> float:
     """Into 0..1, at a precision far below a pixel."""
-    return round(min(max(value, 0.0), 1.0), 5)
+    return round(min(max(value, 0.0), 1.0), _DIGITS)
+
+
+def clipped_all(values: Sequence[float]) -> tuple[float, ...]:
+    """Each of them clipped; at least one."""
+    if min(values) < 0 or max(values) > 1:
+        return tuple(map(clipped, values))
+    return tuple(map(round, values, repeat(_DIGITS)))

@@ -34,6 +34,11 @@ class Glyphs:
     y1: list[float]
     em: float
 
+    @property
+    def sides(self) -> tuple[list[float], ...]:
+        """x0, y0, x1, y1."""
+        return self.x0, self.y0, self.x1, self.y1
+
 
 def text_of(textpage: Any) -> str:
     """All characters of an open text page, one UTF-16 unit for each."""
@@ -109,4 +114,4 @@ def _place_spaces(found: Glyphs) -> None:
         index = match.start()
         if x0[index] == x1[index]:
             found.y0[index], found.y1[index] = found.y0[index - 1], found.y1[index - 1]
-            x0[index] = min(x0[index], x1[index - 1])
+            x0[index] = x1[index] = min(x0[index], x1[index - 1])

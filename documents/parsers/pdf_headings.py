@@ -65,6 +65,8 @@ def by_size(
 
 def _level(row: Row, points: float, body: float) -> int:
     """1 for the largest letters, 0 for those of the body."""
+    if not row.upright:
+        return 0
     factor = row.height * points / body
     return next((level for level, least in enumerate(_LEVELS, 1) if factor >= least), 0)
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from documents.parsers.pdf_geometry import clipped
-from documents.parsers.pdf_rows import Row, space_between
+from documents.parsers.pdf_geometry import clipped, clipped_all
+from documents.parsers.pdf_rows import Row
 from documents.parsers.pdf_runs import HYPHEN, Run
 from documents.parsers.pdf_wrap import Wrapping
 from rag.pages import Line
@@ -13,10 +13,9 @@ from rag.pages import Line
 class Writer:
     """Text that grows, with the lines that its characters stand on."""
 
-    def __init__(self, em: float) -> None:
+    def __init__(self) -> None:
         self.lines: list[Line] = []
         self.length = 0
-        self._em = em
         self._parts: list[str] = []
 
     @property
@@ -34,7 +33,7 @@ class Writer:
         if run.text:
             start, end = self.length, self.length + len(run.text)
             y0, y1 = clipped(run.box.y0), clipped(run.box.y1)
-            self.lines.append(Line(start, end, y0, y1, tuple(map(clipped, run.edges))))
+            self.lines.append(Line(start, end, y0, y1, clipped_all(run.edges)))
             self.put(run.text)
 
     def rows(self, rows: Sequence[Row], wrapping: Wrapping, line_end: str = "\n") -> list[int]:
@@ -65,11 +64,9 @@ class Writer:
 
     def _row(self, row: Row, cut: int) -> None:
         """The runs of a row, the last one without its last `cut` characters."""
-        last = len(row.runs) - 1
-        for index, run in enumerate(row.runs):
-            if index and space_between(row.runs[index - 1], run, self._em):
-                self.put(" ")
-            self.run(_without(run, cut) if index == last and cut else _hyphenated(run))
+        for space, run in row.spaced_runs():
+            self.put(space)
+            self.run(_without(run, cut) if cut and run is row.runs[-1] else _hyphenated(run))
 
 
 def _without(run: Run, cut: int) -> Run:

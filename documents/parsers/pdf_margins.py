@@ -5,7 +5,7 @@ They are taken out only where that is certain: text of the body that were lost w
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from documents.parsers.pdf_cells import Table
@@ -30,7 +30,8 @@ _SHORT = 2
 """Pages of a document in which nothing can be called repeated."""
 _DIGITS = re.compile(r"\d+")
 _ROMAN = re.compile(r"[-–—]*[ivxlc]{1,6}[-–—]*")
-_NUMBER = re.compile(r"[-–—\s]*\d{1,3}[-–—\s]*")
+_PAGE_NUMBERS = re.compile(r"[-–—]*0[-–—]*")
+"""What is left of "- 1 -" where numbers are 0."""
 
 
 class _Mark(NamedTuple):
@@ -43,10 +44,12 @@ class _Mark(NamedTuple):
 
 
 class _Edges(NamedTuple):
-    """The lines at the top and those at the bottom of a page, from the edge inwards."""
+    """The lines at the top and those at the bottom, from the edge inwards; those on their side."""
 
     number: int
-    sides: tuple[Sequence[_Mark], Sequence[_Mark]]
+    top: Sequence[_Mark]
+    bottom: Sequence[_Mark]
+    beside: Sequence[_Mark]
 
 
 def finished(drafts: Iterable[Draft], total: int, outlined: bool) -> Iterator[Page]:
@@ -70,64 +73,81 @@ def _finished(
     draft, edges = waiting.popleft()
     near = [*past, *(other for _, other in waiting)]
     past.append(edges)
-    margins = set()
-    for side in range(2):
-        others = [(other.number, other.sides[side]) for other in near]
-        margins |= _running(draft, edges.sides[side], others, total)
+    margins = {mark.place for mark in edges.beside if _recurs(mark, edges, near)}
+    for marks in (edges.top, edges.bottom):
+        margins |= _outermost(
+            draft,
+            marks,
+            [
+                mark.place
+                for mark in marks
+                if (
+                    _recurs(mark, edges, near)
+                    if total > _SHORT
+                    else _PAGE_NUMBERS.fullmatch(mark.words)
+                )
+            ],
+        )
     return draft.page(margins, body)
 
 
-def _edges(draft: Draft) -> _Edges:
-    """The lines of a page in both zones."""
-    marks = [
-        (row.box.y0, row.box.y1, place)
-        for place, row in enumerate(draft.items)
-        if isinstance(row, Row)
-    ]
-    top = [_mark(draft, place) for _, y1, place in sorted(marks) if y1 < _ZONE]
-    bottom = [_mark(draft, place) for y0, _, place in sorted(marks, reverse=True) if y0 > 1 - _ZONE]
-    return _Edges(draft.number, (top, bottom))
-
-
-def _mark(draft: Draft, place: int) -> _Mark:
-    """What a line near the edge is compared by."""
-    row = draft.items[place]
-    text = "".join(row.text.split()) if isinstance(row, Row) else ""
-    if _ROMAN.fullmatch(text):
-        return _Mark(place, "i", (), row.box.y0)
-    numbers = tuple(map(int, _DIGITS.findall(text[:_LONGEST])))
-    return _Mark(place, _DIGITS.sub("0", text), numbers, row.box.y0)
-
-
-def _running(
-    draft: Draft, marks: Sequence[_Mark], others: Sequence[tuple[int, Sequence[_Mark]]], total: int
-) -> set[int]:
-    """Places of the lines at one edge that run through the document, seen from the edge inwards."""
-    found: list[int] = []
-    for mark in marks:
-        row = draft.items[mark.place]
-        outer = (draft.items[other.place] for other in marks if other.place not in found)
-        if any(_is_outside(other.box, row.box) for other in outer):
-            break
-        if total > _SHORT:
-            shared = sum(
-                any(_same(mark, other, draft.number - n) for other in near) for n, near in others
+def _recurs(mark: _Mark, edges: _Edges, near: Sequence[_Edges]) -> bool:
+    """Whether a line stands on enough of the pages near."""
+    if len(mark.words) > _LONGEST:
+        return False
+    return (
+        sum(
+            any(
+                _same(mark, theirs, edges.number - other.number)
+                for theirs in (*other.top, *other.bottom, *other.beside)
             )
-            runs = shared >= _FEWEST
-        else:
-            runs = bool(_NUMBER.fullmatch(row.text)) if isinstance(row, Row) else False
-        if runs:
-            found.append(mark.place)
-    while found and not _is_apart(draft, found):
+            for other in near
+        )
+        >= _FEWEST
+    )
+
+
+def _outermost(draft: Draft, marks: Sequence[_Mark], running: Collection[int]) -> set[int]:
+    """Of the running lines at one edge, those outside of all others and apart from them."""
+    found = [mark.place for mark in marks if mark.place in running]
+    others = [draft.items[mark.place].box for mark in marks if mark.place not in running]
+    while found:
+        box = draft.items[found[-1]].box
+        if not any(_is_outside(other, box) for other in others) and _is_apart(draft, found):
+            break
         found.pop()
     return set(found)
+
+
+def _edges(draft: Draft) -> _Edges:
+    """The lines of a page in all zones."""
+    rows = [(place, item) for place, item in enumerate(draft.items) if isinstance(item, Row)]
+    rows.sort(key=lambda row: row[1].box.y0)
+    top = [_mark(*row) for row in rows if row[1].box.y1 < _ZONE]
+    bottom = [_mark(*row) for row in reversed(rows) if row[1].box.y0 > 1 - _ZONE]
+    beside = [_mark(*row) for row in rows if row[1].down and _is_aside(row[1].box)]
+    return _Edges(draft.number, top, bottom, beside)
+
+
+def _is_aside(box: Rect) -> bool:
+    """Whether it stands at the left or the right edge."""
+    return box.x1 < _ZONE or box.x0 > 1 - _ZONE
+
+
+def _mark(place: int, row: Row) -> _Mark:
+    """What a line near the edge is compared by."""
+    text = "".join(row.text.split())
+    if _ROMAN.fullmatch(text):
+        return _Mark(place, "i", (), row.box.y0)
+    # Longer ones are not compared; thousands of digits would be no number to count with.
+    numbers = tuple(map(int, _DIGITS.findall(text))) if len(text) <= _LONGEST else ()
+    return _Mark(place, _DIGITS.sub("0", text), numbers, row.box.y0)
 
 
 def _same(one: _Mark, other: _Mark, pages: int) -> bool:
     """Whether two lines, so many pages apart, are one: numbers stay or count the pages."""
     return (
         one.words == other.words
-        and len(one.words) <= _LONGEST
         and abs(one.y - other.y) < _SAME_PLACE
         and all(a - b in {0, pages} for a, b in zip(one.numbers, other.numbers, strict=True))
     )

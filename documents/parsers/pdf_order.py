@@ -132,32 +132,39 @@ def _sorted(blocks: list[_Block[T]]) -> list[_Block[T]]:
 
 def _is_before(one: _Block[Any], other: _Block[Any], blocks: Sequence[_Block[Any]]) -> bool:
     """Whether one block must be read before the other."""
-    if _shared(one.box.x0, one.box.x1, other.box.x0, other.box.x1) > _TOUCH:
+    if _share_x(one.box, other.box):
         return _is_above(one.box, other.box)
-    if one.box.x0 >= other.box.x0:
-        return False
-    if _shared(one.box.y0, one.box.y1, other.box.y0, other.box.y1) > _TOUCH:
-        return True
-    return (
-        one.is_column and other.is_column and not any(_parts(one, other, third) for third in blocks)
-    )
+    if _share_y(one.box, other.box) or _in_columns(one, other, blocks):
+        return one.box.x0 < other.box.x0
+    return _is_above(one.box, other.box)
 
 
-def _parts(one: _Block[Any], other: _Block[Any], third: _Block[Any]) -> bool:
-    """Whether a third block lies between two columns, above one and below the other."""
-    middle = third.box.y0 + third.box.y1
+def _in_columns(one: _Block[Any], other: _Block[Any], blocks: Sequence[_Block[Any]]) -> bool:
+    """Whether two blocks belong to columns side by side, with nothing across between them."""
     heights = sorted((one.box.y0 + one.box.y1, other.box.y0 + other.box.y1))
-    return heights[0] < middle < heights[1] and all(
-        _shared(third.box.x0, third.box.x1, block.box.x0, block.box.x1) > _TOUCH
-        for block in (one, other)
-    )
+    ours, theirs = [], []
+    for third in blocks:
+        with_one, with_other = _share_x(third.box, one.box), _share_x(third.box, other.box)
+        if with_one and with_other:
+            if heights[0] < third.box.y0 + third.box.y1 < heights[1]:
+                return False
+        elif third.is_column and with_one:
+            ours.append(third)
+        elif third.is_column and with_other:
+            theirs.append(third)
+    return any(_share_y(left.box, right.box) for left in ours for right in theirs)
+
+
+def _share_x(one: Rect, other: Rect) -> bool:
+    """Whether a line upwards can cross both."""
+    return min(one.x1, other.x1) - max(one.x0, other.x0) > _TOUCH
+
+
+def _share_y(one: Rect, other: Rect) -> bool:
+    """Whether a line across the page can cross both."""
+    return min(one.y1, other.y1) - max(one.y0, other.y0) > _TOUCH
 
 
 def _is_above(one: Rect, other: Rect) -> bool:
     """Whether a box ends where the other begins, or higher."""
     return one.y1 <= other.y0 + _TOUCH
-
-
-def _shared(start: float, end: float, other_start: float, other_end: float) -> float:
-    """The length that two stretches have in common; below 0 where they lie apart."""
-    return min(end, other_end) - max(start, other_start)

@@ -29,10 +29,14 @@ class Draft:
 
     number: int
     items: list[Row | Table] = field(default_factory=list)
-    em: float = 1.0
     points: float = 0.0
     bookmarks: Sequence[Bookmark] = ()
     plain: str = ""
+
+    @property
+    def text(self) -> str:
+        """All that stands on it, tables and margins too."""
+        return "\n".join([self.plain, *(item.text for item in self.items)])
 
     @property
     def rows(self) -> list[Row]:
@@ -52,7 +56,7 @@ class Draft:
         items = placed(list(runs(glyphs)), grids, glyphs.em)
         if not _is_turned(items):
             items = ordered(items, glyphs.em)
-        return cls(number, items, glyphs.em, points, bookmarks)
+        return cls(number, items, points, bookmarks)
 
     def page(self, margins: Collection[int], body: float) -> Page:
         """The finished page without the items at these places, which are margins.
@@ -62,7 +66,7 @@ class Draft:
         if not self.items:
             return Page(self.number, self.plain, bookmarked(self.plain, self.bookmarks))
         kept = [item for place, item in enumerate(self.items) if place not in margins]
-        writer, regions, sized = Writer(self.em), list[Region](), list[Heading]()
+        writer, regions, sized = Writer(), list[Region](), list[Heading]()
         wrapping = Wrapping([row for row in kept if isinstance(row, Row)])
         for is_table, group in groupby(kept, lambda item: isinstance(item, Table)):
             block = list(group)

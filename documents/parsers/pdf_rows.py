@@ -1,8 +1,9 @@
 """Lines of a page as the eye sees them, put together from runs of text."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from documents.parsers.pdf_geometry import Rect, around
 from documents.parsers.pdf_runs import Run
@@ -24,12 +25,19 @@ class Row:
 
     runs: list[Run]
     box: Rect
+    em: float
     down: bool = False
 
     @property
     def text(self) -> str:
         """Its words."""
-        return "".join(run.text for run in self.runs)
+        return "".join(space + run.text for space, run in self.spaced_runs())
+
+    def spaced_runs(self) -> Iterator[tuple[str, Run]]:
+        """Its runs, each with the space before it or none."""
+        yield "", self.runs[0]
+        for run, following in pairwise(self.runs):
+            yield " " if _is_space_between(run, following, self.em) else "", following
 
     @property
     def height(self) -> float:
@@ -58,14 +66,14 @@ def rows(runs: Iterable[Run], em: float) -> list[Row]:
             row.runs.append(run)
             row.box = around((row.box, run.box))
         else:
-            found.append(Row([run], run.box))
+            found.append(Row([run], run.box, em))
     for row in found:
         if len(row.runs) > 1 and not row.down and not any(map(_backward, row.runs)):
             row.runs.sort(key=lambda run: run.box.x0)
     return found
 
 
-def space_between(run: Run, following: Run, em: float) -> bool:
+def _is_space_between(run: Run, following: Run, em: float) -> bool:
     """Whether a space stands between two runs of a row."""
     if run.spaced or following.led:
         return True

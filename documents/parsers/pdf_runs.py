@@ -29,6 +29,8 @@ HYPHEN = "\ufffe"
 _SOFT_AT_END = re.compile("\xad(?=\\s*$)")
 _GAP = 1.2
 """Ems between two glyphs from which they are two runs, as in two columns."""
+_UPRIGHT = 0.3
+"""How far text must go aside for each step up or down not to be text on its side."""
 _BACK = 0.01
 """Share of the page's width by which text must go back to be elsewhere."""
 
@@ -58,32 +60,40 @@ class Run:
     def part(self, start: int, end: int) -> "Run":
         """Some of its characters as a run of their own, without the spaces at the ends."""
         inner = self.text[start:end]
+        text = inner.strip()
+        if len(text) == len(self.text):
+            return self
         led, spaced = inner[:1].isspace(), inner[-1:].isspace()
-        start, end = (
-            start + len(inner) - len(inner.lstrip()),
-            end - len(inner) + len(inner.rstrip()),
+        led, spaced = (
+            led or (start == 0 and self.led),
+            spaced or (end == len(self.text) and self.spaced),
         )
-        edges = self.edges[start : end + 1]
-        box = self.box._replace(x0=min(edges), x1=max(edges)) if start < end else self.box
-        return Run(
-            self.text[start:end], edges, box, self.row,
-            led or (start == 0 and self.led), spaced or (end == len(self.text) and self.spaced),
-        )  # fmt: skip
+        start += len(inner) - len(inner.lstrip())
+        edges = self.edges[start : start + len(text) + 1]
+        box = self.box._replace(x0=min(edges), x1=max(edges))
+        return Run(text, edges, box, self.row, led, spaced)
 
 
 def runs(glyphs: Glyphs) -> Iterator[Run]:
     """The runs of a page in PDFium's order."""
     composed = unicodedata.is_normalized("NFC", glyphs.text)
+    gap = False
     for row, match in enumerate(_BROKEN_OFF.finditer(glyphs.text)):
         start, end = match.span()
-        if composed and not _SPECIAL.search(match[0]) and _is_even(glyphs, start, end):
+        if not composed or _SPECIAL.search(match[0]):
+            found = _special(glyphs, start, end, row)
+        elif _is_even(glyphs, start, end):
             found = [_plain(glyphs, start, end, row)]
         else:
-            found = [_made(piece, row) for piece in _pieces(_marks(glyphs, start, end), glyphs.em)]
+            found = _uneven(glyphs, start, end, row)
         for run in found:
             stripped = run.part(0, len(run.text))
             if stripped.text:
+                stripped.led |= gap
+                gap = False
                 yield stripped
+            else:
+                gap = True
 
 
 def plain(text: str) -> str:
@@ -109,22 +119,38 @@ def _is_even(glyphs: Glyphs, start: int, end: int) -> bool:
 
 
 def _plain(glyphs: Glyphs, start: int, end: int, row: int) -> Run:
-    """A row as it is."""
+    """Glyphs as they are, from the left to the right."""
     edges = glyphs.x0[start:end]
     edges.append(glyphs.x1[end - 1])
     y0, y1 = min(glyphs.y0[start:end]), max(glyphs.y1[start:end])
     return Run(glyphs.text[start:end], edges, Rect(edges[0], y0, edges[-1], y1), row)
 
 
+def _uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[Run]:
+    """Plain glyphs with jumps between them."""
+    found, first, last = [], start, None
+    boxes = map(Rect, *(side[start:end] for side in glyphs.sides))
+    for index, box in enumerate(boxes, start):
+        if last is not None:
+            if _jumps(last, box, glyphs.em):
+                found.append(_plain(glyphs, first, index, row))
+                first = index
+            elif last.x0 >= box.x0 and box.x0 < box.x1 and last.x0 < last.x1:
+                return _special(glyphs, start, end, row)
+        last = box
+    return [*found, _plain(glyphs, first, end, row)]
+
+
+def _special(glyphs: Glyphs, start: int, end: int, row: int) -> list[Run]:
+    """Glyphs that must be looked at one by one."""
+    return [_made(piece, row) for piece in _pieces(_marks(glyphs, start, end), glyphs.em)]
+
+
 def _marks(glyphs: Glyphs, start: int, end: int) -> list[Mark]:
     """Characters of a row with their boxes; ligatures in letters, surrogates in pairs."""
     text = _SOFT_AT_END.sub(HYPHEN, glyphs.text[start:end])
-    places = zip(
-        *(side[start:end] for side in (glyphs.x0, glyphs.y0, glyphs.x1, glyphs.y1)), strict=True
-    )
-    boxes = [
-        Rect(*place) if place[2] > place[0] or place[3] > place[1] else None for place in places
-    ]
+    places = map(Rect, *(side[start:end] for side in glyphs.sides))
+    boxes = [place if place.x1 > place.x0 or place.y1 > place.y0 else None for place in places]
     marks: list[Mark] = []
     # Characters that share a box are one glyph: a ligature, for which the file names letters.
     for box, group in groupby(zip(text, boxes, strict=True), itemgetter(1)):
@@ -178,7 +204,8 @@ def _jumps(last: Rect, box: Rect, em: float) -> bool:
     """Whether text goes on elsewhere: on another height, back to the left, or across a gap."""
     apart = box.y0 >= last.y1 or box.y1 <= last.y0
     wide = box.x0 - last.x1 > (last.y1 - last.y0) * em * _GAP
-    return apart or wide or box.x1 < last.x0 - _BACK
+    aside, down = abs(box.x0 + box.x1 - last.x0 - last.x1), abs(box.y0 + box.y1 - last.y0 - last.y1)
+    return apart or wide or box.x1 < last.x0 - _BACK or aside < down * em * _UPRIGHT
 
 
 def _composed(marks: list[Mark]) -> list[Mark]:
