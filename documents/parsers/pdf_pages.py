@@ -43,6 +43,11 @@ class Draft:
         """Its lines outside of tables."""
         return [item for item in self.items if isinstance(item, Row)]
 
+    @property
+    def text(self) -> str:
+        """All that stands on it, in order."""
+        return "\n".join(item.text for item in self.items) or self.plain
+
     @classmethod
     def of(
         cls,
