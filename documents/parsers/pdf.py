@@ -19,6 +19,7 @@ from documents.parsers.pdf_glyphs import glyphs, text_of
 from documents.parsers.pdf_headings import Bookmark
 from documents.parsers.pdf_margins import finished
 from documents.parsers.pdf_pages import Draft
+from documents.parsers.pdf_pictures import PagePictures
 from documents.parsers.pdf_runs import is_coded, plain
 from documents.parsers.pdf_tables import Tables
 from rag.pages import Page
@@ -98,6 +99,7 @@ class _Reading:
         self.broken = 0
         self._document, self._context, self._outline = document, context, outline
         self._tables = Tables(context)
+        self._pictures = PagePictures(context, document)
 
     def drafts(self, total: int) -> Iterator[Draft]:
         """Every page; one without text that can be read is blank."""
@@ -118,7 +120,11 @@ class _Reading:
             page = _with_annotations(self._document, page, index)
             textpage = page.get_textpage()
             try:
-                return self._of(page, textpage, index)
+                draft = self._of(page, textpage, index)
+                text = draft.plain + "".join(item.text for item in draft.items)
+                coded = textpage.count_chars() > 0
+                self._pictures.add(page, draft.number, text, coded=coded)
+                return draft
             finally:
                 textpage.close()
         finally:
