@@ -1,0 +1,1 @@
+"""How fast files become searchable, and what that costs."""

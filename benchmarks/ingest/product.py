@@ -1,0 +1,89 @@
+"""The product's own ingest, in this process, on a Postgres of its own."""
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scale import stock
+
+
+class Unembedded:
+    """In place of the embedder: it knows no language, so that no chunk is embedded."""
+
+    name = "none"
+    dimensions = 384
+    languages: frozenset[str] = frozenset()
+
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0] + [0.0] * (self.dimensions - 1) for _ in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_passages([text])[0]
+
+
+class Timed:
+    """The product's own model, taken for one that knows every language; `seconds` were its own."""
+
+    def __init__(self) -> None:
+        from rag.embedders.sentence_transformers import SentenceTransformersEmbedder
+
+        self._model = SentenceTransformersEmbedder(languages=frozenset({"*"}))
+        self.name, self.languages = self._model.name, self._model.languages
+        self.dimensions = self._model.dimensions
+        self.seconds = 0.0
+
+    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+        begun = time.perf_counter()
+        vectors = self._model.embed_passages(texts)
+        self.seconds += time.perf_counter() - begun
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        return self._model.embed_query(text)
+
+
+@contextlib.contextmanager
+def running(embedder: Any) -> Iterator[Any]:
+    """A migrated database and a user; ingests embed with `embedder`."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nura-ingest-"))
+        stack.enter_context(stock.postgres(Path(folder)))
+        from django.conf import settings
+        from django.contrib.auth.models import User
+        from django.core.management import call_command
+        from django.db import connection
+
+        from documents import ingest, notices, queue, spaces
+        from rag.factory import Engine
+
+        call_command("migrate", verbosity=0)
+        engine = Engine(settings.RAG, embedder=embedder)
+        for module in (ingest, spaces):
+            module.engine = lambda _config: engine  # type: ignore[attr-defined]
+        # No Redis here: who is told and who is sent is not what is measured.
+        notices.send = lambda *_args: None  # type: ignore[assignment]
+        queue._send = lambda *_args: None  # type: ignore[assignment] # noqa: SLF001
+        yield User.objects.create(username="bench")
+        connection.close()
+        connection.close_pool()
+
+
+def ingested(owner: Any, path: Path) -> float:
+    """Seconds from the upload of a file until it can be searched."""
+    from django.core.files import File
+
+    from documents import ingest, services
+    from documents.models import Document
+
+    Document.objects.all().delete()
+    with path.open("rb") as file:
+        begun = time.perf_counter()
+        document, _new = services.upload(owner=owner, name=path.name, content=File(file))
+        assert ingest.ingest()
+        took = time.perf_counter() - begun
+    document.refresh_from_db()
+    assert document.status == Document.Status.COMPLETED, document.error_code
+    return took
