@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from documents.parsers.docx_numbers import written
 from documents.parsers.docx_package import attribute, is_on
+from documents.parsers.numerals import written
 
 BULLET = "-"
 _PLACE = re.compile(r"%([1-9])")

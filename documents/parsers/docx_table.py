@@ -7,6 +7,7 @@ from typing import Any
 from documents.parsers.docx_package import attribute, is_on, local
 from documents.parsers.docx_text import SKIPPED, boxes
 
+_MOST_HEADERS = 3
 _MOST_COLUMNS = 64
 """Word itself has no more than 63."""
 
@@ -20,9 +21,21 @@ def rows(table: Any, read: Read) -> list[list[str]]:
 
 
 def header_rows(table: Any) -> int:
-    """How many rows are headers: those that Word repeats on each page, else the first."""
-    repeated = takewhile(lambda row: is_on(row.find("{*}trPr/{*}tblHeader")), _rows(table))
-    return sum(1 for _ in repeated) or 1
+    """How many rows are headers: those that Word repeats on each page, else the first.
+
+    Cells of the first row that reach down make those rows headers, too.
+    """
+    rows = list(_rows(table))
+    repeated = takewhile(lambda row: is_on(row.find("{*}trPr/{*}tblHeader")), rows)
+    merged = takewhile(_goes_on, rows[1:])
+    reached = 1 + sum(1 for _ in merged)
+    return sum(1 for _ in repeated) or (reached if reached <= _MOST_HEADERS else 1)
+
+
+def _goes_on(row: Any) -> bool:
+    """Whether a cell of the row above reaches into this one."""
+    merges = row.findall("{*}tc/{*}tcPr/{*}vMerge")
+    return any(attribute(merge) != "restart" for merge in merges)
 
 
 def paragraphs(container: Any) -> Iterator[Any]:

@@ -4,6 +4,7 @@ PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 HWP = "application/x-hwp"
 HWPX = "application/hwp+zip"
+HTML = "text/html"
 MARKDOWN = "text/markdown"
 TEXT = "text/plain"
 
@@ -12,13 +13,24 @@ EXTENSIONS = {
     "docx": DOCX,
     "hwp": HWP,
     "hwpx": HWPX,
+    "html": HTML,
+    "htm": HTML,
+    "xhtml": HTML,
     "md": MARKDOWN,
     "markdown": MARKDOWN,
     "txt": TEXT,
     "text": TEXT,
 }
 
-LABELS = {PDF: "PDF", DOCX: "DOCX", HWP: "HWP", HWPX: "HWPX", MARKDOWN: "Markdown", TEXT: "text"}
+LABELS = {
+    PDF: "PDF",
+    DOCX: "DOCX",
+    HWP: "HWP",
+    HWPX: "HWPX",
+    HTML: "HTML",
+    MARKDOWN: "Markdown",
+    TEXT: "text",
+}
 """What people call them; for `params` of errors."""
 
 

@@ -11,6 +11,7 @@ READERS = {
     kinds.DOCX: "docx:DocxParser",
     kinds.HWP: "hwp:HwpParser",
     kinds.HWPX: "hwp:HwpParser",
+    kinds.HTML: "html:HtmlParser",
     kinds.MARKDOWN: "markdown:MarkdownParser",
     kinds.TEXT: "text:TextParser",
 }

@@ -7,6 +7,7 @@ from typing import BinaryIO
 from documents.parsers import kinds
 from documents.parsers.archive import Archive
 from documents.parsers.base import Limits
+from documents.parsers.encoding import utf16
 from documents.parsers.errors import (
     ArchiveBomb,
     Corrupt,
@@ -35,11 +36,21 @@ _MAGIC = (
     (b"\x7fELF", "program"),
     (b"MZ\x90", "program"),
 )
+_PROLOGUE = r"(?:<\?xml[^>]*>\s*|<!--.*?-->\s*)*+"
 _MARKUP = (
-    (re.compile(rb"^<!doctype\s+html|^<html[\s>]", re.IGNORECASE), "HTML"),
-    (re.compile(rb"^(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?<HWPML[\s>]"), "HWPML"),
-    (re.compile(rb"^(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?<svg[\s>]"), "SVG"),
+    (
+        re.compile(_PROLOGUE + r"(?:<!doctype\s+html|<html[\s>])", re.IGNORECASE | re.DOTALL),
+        kinds.HTML,
+    ),
+    (re.compile(_PROLOGUE + r"(?:<!DOCTYPE[^>]*>\s*)?<HWPML[\s>]", re.DOTALL), "HWPML"),
+    (re.compile(_PROLOGUE + r"(?:<!DOCTYPE[^>]*>\s*)?<svg[\s>]", re.DOTALL), "SVG"),
 )
+_ELEMENT = re.compile(
+    r"<!--|<(?:head|title|meta|style|script|body|main|article|section|div|p|h[1-6]|ul|ol|dl|table|"
+    r"pre|span|a|br)\b[^<>]*>",
+    re.IGNORECASE,
+)
+"""A piece of a page, such as a program saves under the name .html."""
 _OFFICE = (
     (b"wordprocessingml.document.main", kinds.DOCX),
     (b"ms-word.document.macroEnabled.main", kinds.DOCX),
@@ -105,23 +116,38 @@ def _found(file: BinaryIO, head: bytes, expected: str | None) -> str:
     for magic, kind in _MAGIC:
         if head.startswith(magic) and not (magic.isalpha() and _is_text(head)):
             return kind
-    beginning = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return _in_text(head, expected)
+
+
+def _in_text(head: bytes, expected: str | None) -> str:
+    """The kind of a text, or "binary"."""
+    beginning = _ascii(head).lstrip()
     for pattern, kind in _MARKUP:
         if pattern.match(beginning):
             return _markup(kind, expected)
-    return "text" if _is_text(head) else "binary"
+    if not _is_text(head):
+        return "binary"
+    return kinds.HTML if expected == kinds.HTML and _ELEMENT.search(beginning) else "text"
+
+
+def _ascii(head: bytes) -> str:
+    """The ASCII characters of a beginning, in whatever encoding."""
+    return head.translate(None, bytes(range(128, 256)) + b"\x00").decode("ascii")
 
 
 def _markup(kind: str, expected: str | None) -> str:
-    """HWPML under the name .hwp is the right family in a version that we cannot read."""
+    """HWPML under the name .hwp is the right family in a version that we cannot read.
+
+    A text that says it is a text stays one, whatever tags it shows.
+    """
     if kind == "HWPML" and expected in {kinds.HWP, kinds.HWPX}:
         raise UnsupportedVersion(found="HWPML")
-    return kind
+    return "text" if kind == kinds.HTML and expected in _TEXT_TYPES else kind
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether the beginning looks like text: a mark of UTF-16, or hardly any control characters."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+    """Whether the beginning looks like text: UTF-16, or hardly any control characters."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or utf16(head):
         return True
     controls = len(head) - len(head.translate(None, _CONTROLS))
     return controls <= len(head) // 20

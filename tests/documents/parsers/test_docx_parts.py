@@ -74,6 +74,19 @@ def test_the_rows_that_word_repeats_are_the_header_of_a_table(tmp_path: Path) ->
     assert page.text[region.header_end : region.end] == "\n| 마 | 바 |"
 
 
+def test_a_merged_cell_of_the_first_row_makes_the_rows_below_headers(tmp_path: Path) -> None:
+    body = table(
+        row(cell("구분", '<w:vMerge w:val="restart"/>'), cell("금액", '<w:gridSpan w:val="2"/>')),
+        row(cell("", "<w:vMerge/>"), cell("2025"), cell("2026")),
+        row(cell("출장비"), cell("1"), cell("2")),
+    )
+
+    (page,) = read(docx(tmp_path / "a.docx", body)).pages
+
+    (region,) = page.regions
+    assert page.text[region.start : region.header_end].endswith("|  | 2025 | 2026 |")
+
+
 def test_a_table_within_a_cell_becomes_its_lines(tmp_path: Path) -> None:
     inner = table(row(cell("갑"), cell("을")), row(cell("병"), cell("정")))
     body = table(

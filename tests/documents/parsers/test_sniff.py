@@ -22,6 +22,7 @@ NAMES = {
     "pdf": kinds.PDF,
     "docx": kinds.DOCX,
     "hwpx": kinds.HWPX,
+    "html": kinds.HTML,
     "md": kinds.MARKDOWN,
     "txt": kinds.TEXT,
 }
@@ -34,6 +35,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         "pdf": Pdf().page((50, 700, "본문")).write(folder / "a").read_bytes(),
         "docx": docx(folder / "b", paragraph("본문")).read_bytes(),
         "hwpx": hwpx(folder / "c", "본문").read_bytes(),
+        "html": "<!-- x -->\n<!DOCTYPE html><html><body>본문</body></html>".encode(),
         "md": "# 제목\n\n본문".encode(),
         "txt": "본문".encode("cp949"),
     }
@@ -46,7 +48,7 @@ def test_content_decides_and_the_name_must_agree(
 ) -> None:
     file = io.BytesIO(contents[kind])
 
-    if kind == named or {kind, named} == {"md", "txt"}:
+    if kind == named or (kind in {"md", "txt", "html"} and named in {"md", "txt"}):
         assert sniff.content_type(file, f"문서.{named.upper()}") == NAMES[named]
     else:
         with pytest.raises(TypeMismatch) as caught:
@@ -69,7 +71,8 @@ def test_a_name_without_an_extension_leaves_it_to_the_content(contents: dict[str
     [
         (b"{\\rtf1 abc}", "a.docx", TypeMismatch, "RTF"),
         (b"  <!DOCTYPE html><html>", "a.pdf", TypeMismatch, "HTML"),
-        (b"<html><body>", "a.txt", TypeMismatch, "HTML"),
+        ("그냥 글 1 < 2".encode(), "a.html", TypeMismatch, "text"),
+        (b"<!-- " * 1600 + b"<svg>", "a.pdf", TypeMismatch, "text"),
         (b"\x89PNG\r\n\x1a\n\0\0", "a.png", UnsupportedType, "PNG"),
         (b"a,b\n1,2\n", "a.csv", UnsupportedType, "text"),
         (bytes(range(256)) * 40, "a.txt", TypeMismatch, "binary"),
@@ -87,6 +90,23 @@ def test_other_kinds_are_named(
 
 def test_a_text_that_begins_like_a_bitmap_is_text() -> None:
     assert sniffed(b"BM25 is a ranking function.", "a.md") == kinds.MARKDOWN
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"<h1>a</h1><p>b</p>",
+        b"\n<?xml version='1.0'?>\n<!-- a -->\n<html xmlns='b'>",
+        "<html><body>본문</body></html>".encode("utf-16"),
+        "<p>본문</p>".encode("cp949"),
+    ],
+)
+def test_a_page_or_a_piece_of_one_is_html_under_that_name(content: bytes) -> None:
+    assert sniffed(content, "a.htm") == kinds.HTML
+
+
+def test_utf_16_without_a_mark_is_text() -> None:
+    assert sniffed("담당자: 홍길동 2026".encode("utf-16-le"), "a.txt") == kinds.TEXT
 
 
 def test_nothing_is_an_empty_file() -> None:

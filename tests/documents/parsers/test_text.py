@@ -1,42 +1,43 @@
-"""Text and Markdown: encodings of Korean files, headings, front matter, what is cleaned away."""
+"""Text: encodings of Korean files, what is cleaned away, and what a beginning says of its file."""
 
 from pathlib import Path
 
 import pytest
 
 from documents.parsers.clean import clean, readable
+from documents.parsers.encoding import decode
 from documents.parsers.errors import NoText
-from documents.parsers.markdown import front_matter, headings
 from documents.parsers.metadata import combined
-from documents.parsers.text import decode
 from tests.documents.parsers.reading import read, shared
 
 KOREAN = "담당자는 홍길동이다. 똠방각하\n예산은 1,234원이다.\n"
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp949"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp949"]
+)
 def test_korean_is_read_in_every_usual_encoding(encoding: str) -> None:
-    assert decode(KOREAN.encode(encoding)) == (KOREAN, True)
+    assert decode(KOREAN.encode(encoding)) == (KOREAN, 0)
 
 
 def test_one_stray_byte_does_not_lose_a_cp949_file() -> None:
-    text, whole = decode((KOREAN * 20).encode("cp949") + b"\xff")
+    text, lost = decode((KOREAN * 20).encode("cp949") + b"\xff")
 
     assert text.startswith(KOREAN)
-    assert not whole
+    assert lost == 1
 
 
 def test_a_cut_syllable_at_the_end_costs_only_itself() -> None:
-    text, whole = decode(KOREAN.strip().encode()[:-2])
+    text, lost = decode(KOREAN.strip().encode() + "원".encode()[:-1])
 
     assert text.startswith("담당자는 홍길동이다.")
-    assert not whole
+    assert lost == 1
 
 
 def test_two_encodings_in_one_file_are_both_read() -> None:
     half = KOREAN * 20
 
-    assert decode(half.encode("cp949") + half.encode()) == (half + half, True)
+    assert decode(half.encode("cp949") + half.encode()) == (half + half, 0)
 
 
 def test_western_text_is_not_taken_for_korean() -> None:
@@ -66,18 +67,12 @@ def test_blank_text_is_no_text(tmp_path: Path) -> None:
     assert caught.value.params == {"kind": "empty"}
 
 
-def test_headings_inside_code_are_no_headings() -> None:
-    text = "# 설치\n\n```sh\n# 주석\n```\n\n둘째\n---\n\n## 끝 ##\n"
+def test_lost_characters_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes((KOREAN * 20).encode("cp949") + b"\xff")
+    (tmp_path / "b.txt").write_bytes((KOREAN * 20).encode("cp949"))
 
-    found = [(heading.level, heading.title, text[heading.start]) for heading in headings(text)]
-
-    assert found == [(1, "설치", "#"), (2, "둘째", "둘"), (2, "끝", "#")]
-
-
-def test_front_matter_keeps_its_own_keys() -> None:
-    found = front_matter("---\n제목: '공탁법'\n소관부처:\n- 법무부\n- 법원\na: &x [1]\n---\n")
-
-    assert found == {"제목": "공탁법", "소관부처": "법무부, 법원"}
+    assert read(tmp_path / "a.txt").warnings == ("characters_replaced",)
+    assert read(tmp_path / "b.txt").warnings == ()
 
 
 def test_a_law_names_its_ministry_and_title() -> None:

@@ -1,4 +1,4 @@
-"""Numbers as Word writes them before paragraphs (ECMA-376, ST_NumberFormat)."""
+"""Numbers as word processors write them before paragraphs (ECMA-376, ST_NumberFormat)."""
 
 _ROMAN = (
     *((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L")),

@@ -1,0 +1,120 @@
+"""Markdown: headings, front matter, and where its lists, tables and code stand."""
+
+from pathlib import Path
+
+import pytest
+
+from documents.parsers.markdown import front_matter
+from rag.pages import Kind, Page
+from tests.documents.parsers.reading import read
+
+
+@pytest.fixture
+def page(tmp_path: Path, request: pytest.FixtureRequest) -> Page:
+    """The page of the text that the test is given."""
+    path = tmp_path / "a.md"
+    path.write_text(request.param)
+    return read(path).pages[0]
+
+
+def regions(page: Page) -> list[tuple[Kind, str]]:
+    return [(one.kind, page.text[one.start : one.end]) for one in page.regions]
+
+
+@pytest.mark.parametrize(
+    "page", ["# 설치\n\n```sh\n# 주석\n```\n\n둘째\n---\n\n## 끝 ##\n"], indirect=True
+)
+def test_headings_of_both_kinds_are_found_but_not_inside_code(page: Page) -> None:
+    found = [(heading.level, heading.title) for heading in page.headings]
+
+    assert found == [(1, "설치"), (2, "둘째"), (2, "끝")]
+    assert [page.text[heading.start] for heading in page.headings] == ["#", "둘", "#"]
+
+
+@pytest.mark.parametrize(
+    ("page", "title"),
+    [
+        ("# C#\n", "C#"),
+        ("# **굵은** [링크](http://a.b) #\n", "굵은 링크"),
+        ("### 셋 ###   \n", "셋"),
+        ("표제\n===\n", "표제"),
+    ],
+    indirect=["page"],
+)
+def test_a_title_has_no_marks(page: Page, title: str) -> None:
+    assert [heading.title for heading in page.headings] == [title]
+
+
+@pytest.mark.parametrize(
+    "page", ["#해시태그\n\n    # 예시\n\n---\n\n- 항목\n---\n\n| 표 |\n"], indirect=True
+)
+def test_what_only_looks_like_a_heading_is_none(page: Page) -> None:
+    assert page.headings == ()
+
+
+@pytest.mark.parametrize("page", ["글\n\n~~~\n가\n```\n나\n~~~\n\n끝\n"], indirect=True)
+def test_code_is_kept_whole_with_its_fences(page: Page) -> None:
+    assert regions(page) == [(Kind.CODE, "~~~\n가\n```\n나\n~~~")]
+
+
+@pytest.mark.parametrize("page", ["글\n\n```\n끝이 없다\n"], indirect=True)
+def test_code_without_an_end_goes_on_to_the_end(page: Page) -> None:
+    assert regions(page) == [(Kind.CODE, "```\n끝이 없다")]
+
+
+@pytest.mark.parametrize("page", ["> ```\n> 코드\n\n글\n\n# 제목\n"], indirect=True)
+def test_code_in_a_quotation_ends_with_it(page: Page) -> None:
+    assert [heading.title for heading in page.headings] == ["제목"]
+
+
+@pytest.mark.parametrize(
+    "page", ["표\n\n| 구분 | 금액 |\n|---|--:|\n| 국내 | 1 |\n| 국외 | 2 |\n\n끝\n"], indirect=True
+)
+def test_a_table_has_its_header(page: Page) -> None:
+    (region,) = page.regions
+
+    assert region.kind is Kind.TABLE
+    assert page.text[region.start : region.header_end] == "| 구분 | 금액 |\n|---|--:|"
+    assert page.text[region.header_end : region.end] == "\n| 국내 | 1 |\n| 국외 | 2 |"
+
+
+@pytest.mark.parametrize("page", ["가 | 나\n--- | --- | ---\n다 | 라\n"], indirect=True)
+def test_rows_that_do_not_fit_their_rule_are_no_table(page: Page) -> None:
+    assert page.regions == ()
+
+
+@pytest.mark.parametrize(
+    "page", ["준비물\n- 신분증\n  - 사본\n\n  설명\n- 도장\n이어서\n\n끝\n"], indirect=True
+)
+def test_a_list_is_one_region_with_what_belongs_to_its_items(page: Page) -> None:
+    assert regions(page) == [(Kind.LIST, "- 신분증\n  - 사본\n\n  설명\n- 도장\n이어서")]
+
+
+@pytest.mark.parametrize("page", ["1. 설치\n   ```\n   go\n   ```\n2. 실행\n\n끝\n"], indirect=True)
+def test_code_of_an_item_stands_between_two_parts_of_the_list(page: Page) -> None:
+    assert regions(page) == [
+        (Kind.LIST, "1. 설치"),
+        (Kind.CODE, "   ```\n   go\n   ```"),
+        (Kind.LIST, "2. 실행"),
+    ]
+
+
+@pytest.mark.parametrize("page", ["회의는\n2026. 3. 1.에 있다.\n"], indirect=True)
+def test_a_date_at_the_beginning_of_a_line_is_no_list(page: Page) -> None:
+    assert page.regions == ()
+
+
+@pytest.mark.parametrize("page", ["---\n제목: 공탁법\n---\n# 총칙\n- 하나\n"], indirect=True)
+def test_offsets_are_true_behind_front_matter(page: Page) -> None:
+    assert page.text[page.headings[0].start :].startswith("# 총칙")
+    assert regions(page) == [(Kind.LIST, "- 하나")]
+
+
+def test_front_matter_keeps_its_own_keys() -> None:
+    found = front_matter("---\n제목: '공탁법'\n소관부처:\n- 법무부\n- 법원\na: &x [1]\n---\n")
+
+    assert found == {"제목": "공탁법", "소관부처": "법무부, 법원"}
+
+
+def test_aliases_of_front_matter_are_not_expanded() -> None:
+    assert front_matter("---\na: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n") == {"c": "*b, *b"}
