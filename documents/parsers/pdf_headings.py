@@ -40,7 +40,7 @@ class Sizes:
     def add(self, rows: Iterable[Row], points: float) -> None:
         """Count the lines of a page that is so many points high."""
         for row in rows:
-            self._counted[round(row.height * points * 2)] += len(row.text)
+            self._counted[round(row.height * points * 2)] += row.length
 
     @property
     def body(self) -> float:

@@ -109,60 +109,73 @@ def _goes_on(block: _Block[Any], line: Placed, em: float) -> bool:
 
 def _sorted(blocks: list[_Block[T]]) -> list[_Block[T]]:
     """Blocks in their order; those that have none among each other stay as they come."""
-    waiting = list(range(len(blocks)))
-    after: dict[int, set[int]] = {
-        index: {
-            other
-            for other in waiting
-            if other != index and _is_before(blocks[other], blocks[index], blocks)
-        }
-        for index in waiting
+    columns = _Columns(blocks)
+    before = {
+        id(block): {id(other) for other in blocks if _is_before(other, block, columns)}
+        for block in blocks
     }
-    result = []
+    waiting, left, result = list(blocks), set(before), []
     while waiting:
-        free = (index for index in waiting if after[index].isdisjoint(waiting))
+        free = (block for block in waiting if before[id(block)].isdisjoint(left))
         # Boxes that overlap can want to be before each other: the highest one goes first.
-        chosen = next(free, None)
-        if chosen is None:
-            chosen = min(waiting, key=lambda index: blocks[index].box.y0)
+        chosen = next(free, None) or min(waiting, key=lambda block: block.box.y0)
         waiting.remove(chosen)
-        result.append(blocks[chosen])
+        left.remove(id(chosen))
+        result.append(chosen)
     return result
 
 
-def _is_before(one: _Block[Any], other: _Block[Any], blocks: Sequence[_Block[Any]]) -> bool:
+class _Columns:
+    """The columns of a page, if some stand side by side."""
+
+    def __init__(self, blocks: Sequence[_Block[Any]]) -> None:
+        wide = [block.box for block in blocks if block.is_column]
+        self._pairs = [
+            (one, other)
+            for one in wide
+            for other in wide
+            if one.x1 < other.x0 + _TOUCH and _share_y(one, other)
+        ]
+        self._boxes = [block.box for block in blocks] if self._pairs else []
+
+    def part(self, one: Rect, other: Rect) -> bool:
+        """Whether two boxes belong to columns side by side, with nothing across between them."""
+        left, right = (one, other) if one.x0 < other.x0 else (other, one)
+        if not any(
+            _share_x(left, first)
+            and _share_x(right, second)
+            and not _share_x(left, second)
+            and not _share_x(right, first)
+            for first, second in self._pairs
+        ):
+            return False
+        upper, lower = sorted((left.y0 + left.y1, right.y0 + right.y1))
+        return not any(
+            upper < box.y0 + box.y1 < lower and _share_x(box, left) and _share_x(box, right)
+            for box in self._boxes
+        )
+
+
+def _is_before(one: _Block[Any], other: _Block[Any], columns: _Columns) -> bool:
     """Whether one block must be read before the other."""
-    if _share_x(one.box, other.box):
-        return _is_above(one.box, other.box)
-    if _share_y(one.box, other.box) or _in_columns(one, other, blocks):
-        return one.box.x0 < other.box.x0
-    return _is_above(one.box, other.box)
-
-
-def _in_columns(one: _Block[Any], other: _Block[Any], blocks: Sequence[_Block[Any]]) -> bool:
-    """Whether two blocks belong to columns side by side, with nothing across between them."""
-    heights = sorted((one.box.y0 + one.box.y1, other.box.y0 + other.box.y1))
-    ours, theirs = [], []
-    for third in blocks:
-        with_one, with_other = _share_x(third.box, one.box), _share_x(third.box, other.box)
-        if with_one and with_other:
-            if heights[0] < third.box.y0 + third.box.y1 < heights[1]:
-                return False
-        elif third.is_column and with_one:
-            ours.append(third)
-        elif third.is_column and with_other:
-            theirs.append(third)
-    return any(_share_y(left.box, right.box) for left in ours for right in theirs)
+    if one is other:
+        return False
+    here, there = one.box, other.box
+    if _share_x(here, there):
+        return _is_above(here, there)
+    if _share_y(here, there) or columns.part(here, there):
+        return here.x0 < there.x0
+    return _is_above(here, there)
 
 
 def _share_x(one: Rect, other: Rect) -> bool:
     """Whether a line upwards can cross both."""
-    return min(one.x1, other.x1) - max(one.x0, other.x0) > _TOUCH
+    return one.x0 + _TOUCH < other.x1 and other.x0 + _TOUCH < one.x1
 
 
 def _share_y(one: Rect, other: Rect) -> bool:
     """Whether a line across the page can cross both."""
-    return min(one.y1, other.y1) - max(one.y0, other.y0) > _TOUCH
+    return one.y0 + _TOUCH < other.y1 and other.y0 + _TOUCH < one.y1
 
 
 def _is_above(one: Rect, other: Rect) -> bool:

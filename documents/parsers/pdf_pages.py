@@ -34,11 +34,6 @@ class Draft:
     plain: str = ""
 
     @property
-    def text(self) -> str:
-        """All that stands on it, tables and margins too."""
-        return "\n".join([self.plain, *(item.text for item in self.items)])
-
-    @property
     def rows(self) -> list[Row]:
         """Its lines outside of tables."""
         return [item for item in self.items if isinstance(item, Row)]
@@ -103,5 +98,5 @@ def _table(writer: Writer, table: Table) -> Region:
 def _is_turned(items: Sequence[Row | Table]) -> bool:
     """Whether much of the text stands on its side or its head."""
     rows = [item for item in items if isinstance(item, Row)]
-    turned = sum(len(row.text) for row in rows if not row.upright)
-    return turned > _TURNED * sum(len(row.text) for row in rows)
+    turned = sum(row.length for row in rows if not row.upright)
+    return turned > _TURNED * sum(row.length for row in rows)

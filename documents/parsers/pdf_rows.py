@@ -33,6 +33,11 @@ class Row:
         """Its words."""
         return "".join(space + run.text for space, run in self.spaced_runs())
 
+    @property
+    def length(self) -> int:
+        """Characters, without the spaces between runs."""
+        return sum(len(run.text) for run in self.runs)
+
     def spaced_runs(self) -> Iterator[tuple[str, Run]]:
         """Its runs, each with the space before it or none."""
         yield "", self.runs[0]
@@ -54,7 +59,7 @@ class Row:
             for run in self.runs
             if _backward(run) and not _TO_THE_LEFT.search(run.text)
         )
-        return turned * 2 <= sum(len(run.text) for run in self.runs)
+        return turned * 2 <= self.length
 
 
 def rows(runs: Iterable[Run], em: float) -> list[Row]:

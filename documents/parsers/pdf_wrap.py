@@ -39,7 +39,7 @@ class Wrapping:
     """How the lines of one page, or of one cell, break."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        spaced = sum(row.runs[-1].spaced and len(row.text) >= _SHORTEST for row in rows)
+        spaced = sum(row.runs[-1].spaced and row.length >= _SHORTEST for row in rows)
         self._telling = spaced >= _FEWEST_SPACES
         self._margins = sorted(row.runs[-1].edges[-1] for row in rows) if self._telling else []
         broken = any(row.runs[-1].text.endswith(HYPHEN) for row in rows)
@@ -68,7 +68,7 @@ def _wrapped(row: Row, below: Row, margins: Sequence[float]) -> bool:
     end, start = row.runs[-1], below.runs[0]
     if end.spaced or not (_hangul(end.text[-1]) and _hangul(start.text[0])):
         return False
-    if len(row.text) < _SHORTEST or row.down or below.down:
+    if row.length < _SHORTEST or row.down or below.down:
         return False
     width = end.edges[-1] - end.edges[-2]
     right = end.edges[-1]
