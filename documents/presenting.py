@@ -17,6 +17,7 @@ KINDS = {
     kinds.DOCX: "DOCX",
     kinds.HWP: "HWP",
     kinds.HWPX: "HWPX",
+    kinds.HTML: "HTML",
     kinds.MARKDOWN: "Markdown",
 }
 FACT_NAMES = {

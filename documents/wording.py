@@ -10,7 +10,8 @@ FALLBACK = _("Something went wrong on our side. Try again; if it stays, tell you
 FILES = {
     "empty_file": _("The file is empty. Check it on your computer and upload it again."),
     "unsupported_type": _(
-        "This kind of file cannot be read. Upload a PDF, DOCX, HWP, HWPX, Markdown or text file."
+        "This kind of file cannot be read. Upload a PDF, DOCX, HWP, HWPX, HTML, Markdown or text "
+        "file."
     ),
     "type_mismatch": _(
         "The content of the file is another kind than its name says. Save it again in the right "
