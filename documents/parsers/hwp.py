@@ -1,24 +1,27 @@
 """HWP 5 and HWPX: both become one page without a number, tables as Markdown."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from documents.parsers import kinds
 from documents.parsers.archive import Archive
-from documents.parsers.base import Context
+from documents.parsers.base import MEGABYTE, Context
 from documents.parsers.builder import PageBuilder
-from documents.parsers.errors import Encrypted
+from documents.parsers.errors import Corrupt, Encrypted
 from documents.parsers.hangul import binary, owpml, records
 from documents.parsers.hangul.flow import Flow
 from documents.parsers.hangul.locks import COMPRESSED, check_hwp, check_hwpx
 from documents.parsers.hangul.numbering import Numberer
+from documents.parsers.pictures import Sieve
 from rag.pages import Page
 
 _NOTICE = "상위 버전의 배포용 문서"
 _SUMMARY = "\x05HwpSummaryInformation"
 _TITLE, _AUTHOR = 2, 4
 """Keys of the summary's properties."""
+LARGEST_PICTURE = 100 * MEGABYTE
 
 
 class HwpParser:
@@ -46,6 +49,9 @@ def _read_hwpx(path: Path, context: Context, builder: PageBuilder) -> list[str]:
     flow = Flow(builder, Numberer(styles.numberings))
     for part in owpml.sections(archive):
         flow.write(owpml.Section(owpml.tree(archive, part), styles.heads).paragraphs())
+    sieve, parts = Sieve(context), owpml.parts(archive)
+    for key, at in flow.images:
+        sieve.file(key, partial(archive.read, parts.get(key, key)), at)
     return flow.margins
 
 
@@ -61,6 +67,9 @@ def _read_hwp(path: Path, context: Context, builder: PageBuilder) -> list[str]:
         flow = Flow(builder, Numberer(info.numberings))
         for entry in binary.sections(ole):
             flow.write(binary.Section(stream(entry), info).paragraphs())
+        sieve = Sieve(context)
+        for name, at in flow.images:
+            sieve.file(name, partial(_picture, ole, name), at)
     return flow.margins
 
 
@@ -73,6 +82,15 @@ def _streams(ole: Any) -> Callable[[list[str]], list[records.Record]]:
         return records.forest(records.inflated(data) if packed else data)
 
     return stream
+
+
+def _picture(ole: Any, name: str) -> bytes:
+    """The bytes of a picture; those of most kinds are packed once more."""
+    data: bytes = ole.openstream(["BinData", name]).read()
+    try:
+        return records.inflated(data, LARGEST_PICTURE)
+    except Corrupt:  # it was stored as it is
+        return data
 
 
 def _summary(ole: Any) -> dict[str, str]:

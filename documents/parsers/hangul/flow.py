@@ -23,13 +23,17 @@ _LARGEST_GRID = 200_000
 
 
 class Flow:
-    """Takes paragraphs in order; `margins` gathers running headers and footers, each once."""
+    """Takes paragraphs in order.
+
+    `margins` gathers running headers and footers, each once; `images` the parts of pictures, each
+    with its place in the text.
+    """
 
     def __init__(self, builder: PageBuilder, numberer: Numberer) -> None:
         self._builder = builder
         self._numberer = numberer
         self.margins: list[str] = []
-        self.images: list[str] = []
+        self.images: list[tuple[str, int]] = []
 
     def write(self, paragraphs: Iterable[Paragraph]) -> None:
         """Write paragraphs with all that hangs on them."""
@@ -62,7 +66,7 @@ class Flow:
             case Margin():
                 self._margin(block)
             case Image():
-                self.images.append(block.part)
+                self.images.append((block.part, self._builder.length))
 
     def _margin(self, margin: Margin) -> None:
         text = "\n".join(self._texts(margin.blocks))
@@ -112,4 +116,4 @@ class Flow:
             case Margin():
                 self._margin(block)
             case Image():
-                self.images.append(block.part)
+                self.images.append((block.part, self._builder.length))

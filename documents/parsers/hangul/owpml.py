@@ -92,6 +92,14 @@ def sections(archive: Archive) -> list[str]:
     return sorted(found, key=found.__getitem__)
 
 
+def parts(archive: Archive) -> dict[str, str]:
+    """The names of the parts by the ids that sections call them by."""
+    if PACKAGE not in archive:
+        return {}
+    items = (item for item in tree(archive, PACKAGE).iter() if name(item) == "item")
+    return {item.get("id", ""): item.get("href", "") for item in items}
+
+
 def properties(archive: Archive) -> dict[str, str]:
     """Title, author and date of the package."""
     if PACKAGE not in archive:

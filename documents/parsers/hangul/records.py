@@ -55,10 +55,13 @@ def utf16(data: bytes) -> str:
     return data[: len(data) // 2 * 2].decode("utf-16-le", "replace")
 
 
-def inflated(packed: bytes) -> bytes:
-    """An unpacked stream; how large it gets was looked at before. Raises `Corrupt`."""
+def inflated(packed: bytes, most: int = 0) -> bytes:
+    """An unpacked stream, no more than `most` bytes of it (0: all, where it was looked at before).
+
+    Raises `Corrupt`.
+    """
     try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed)
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, most)
     except zlib.error as error:
         raise Corrupt(detail="deflate") from error
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.fidelity.measure import token_f1
+from documents.parsers import sandbox, sniff
 from documents.parsers.errors import (
     Corrupt,
     Encrypted,
@@ -262,3 +263,15 @@ def test_a_control_that_lacks_its_record_costs_nothing_but_itself() -> None:
     (read_,) = binary.Section([paragraph], binary.DocInfo([])).paragraphs()
 
     assert read_.text == "앞뒤"
+
+
+@pytest.mark.parametrize("end", ["hwp", "hwpx"])
+def test_pictures_are_handed_on_with_their_place_in_the_text(end: str) -> None:
+    path = shared(f"hwp/hwpjs_pairs/latex.{end}")
+    with sandbox.read(path, sniff.content_type(path, path.name)) as reading:
+        (page,) = reading
+        (picture,) = reading.pictures
+
+    assert (picture.width, picture.height, picture.rejected) == (1028, 224, "")
+    assert picture.data.startswith((b"\x89PNG", b"\xff\xd8"))
+    assert page.text[: picture.at].strip() == "3.\n\n(1)"
