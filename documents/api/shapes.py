@@ -1,5 +1,6 @@
 """What comes in and goes out, validated and described for the schema."""
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
@@ -166,6 +167,10 @@ class VersionQuery(serializers.Serializer[Any]):
     )
 
 
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
 def metadata_query(params: Mapping[str, str]) -> dict[str, str]:
     """Key -> value of the filters on metadata. Raises `ValidationError`."""
     named = {name: value for name, value in params.items() if name.startswith(METADATA_PREFIX)}
@@ -173,6 +178,8 @@ def metadata_query(params: Mapping[str, str]) -> dict[str, str]:
         raise serializers.ValidationError({METADATA_PREFIX: [f"> {MOST_FILTERS}"]})
     text = serializers.CharField(max_length=QUERY_CHARACTERS)
     return {
-        text.run_validation(name.removeprefix(METADATA_PREFIX)): text.run_validation(value)
+        _composed(text.run_validation(name.removeprefix(METADATA_PREFIX))): _composed(
+            text.run_validation(value)
+        )
         for name, value in named.items()
     }
