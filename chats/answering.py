@@ -127,7 +127,7 @@ def _outcome(draft: Draft, writer: RunWriter, stopped: bool) -> Outcome:
     finished, found = draft.finished, draft.found
     passages = found.passages if found else ()
     shown: dict[str, Any] = {
-        "passages": {passage.chunk_id: passage.text for passage in passages},
+        "passages": {passage.chunk_id: passage.content for passage in passages},
         "method": found.method if found else "",
         "content": writer.text,
         "reasoning": writer.reasoning,

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rag import indexing, morphemes, tokenize
@@ -104,10 +104,14 @@ class Engine:
             clients.warm()
 
     def index(
-        self, chunks: Sequence[Chunk], title: str, on_progress: Callable[[int, int], None]
-    ) -> list[IndexedChunk]:
+        self,
+        chunks: Iterable[Chunk],
+        title: str,
+        on_progress: Callable[[int, int], None],
+        total: int,
+    ) -> Iterator[IndexedChunk]:
         """Terms and vectors of a document's chunks; see `rag.indexing.index`."""
-        return indexing.index(chunks, title, self.embedder, on_progress)
+        return indexing.index(chunks, title, self.embedder, on_progress, total)
 
     def search(  # noqa: PLR0913 - the whole search API, by name
         self,

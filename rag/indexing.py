@@ -1,7 +1,8 @@
 """From chunks to what search needs: terms and vectors, in batches with progress."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from rag import tokenize
 from rag.language import dense_weight
@@ -9,56 +10,82 @@ from rag.ports import Embedder
 from rag.retrieval.similarity import KNOWN
 from rag.types import Chunk, IndexedChunk
 
+WINDOW = 512
+"""Chunks that are looked at together: terms come from one batch, vectors from texts of one length
+in a row, because a model computes every text of a batch as long as the longest."""
 BATCH = 32
 TITLE_EMPHASIS = 4.0
 SECTION_EMPHASIS = 1.0
 LEAD_EMPHASIS = 1.0
 """See docs/retrieval.md, "Fields", for how these were found."""
+HEADER_EMPHASIS = 1.0
+"""A word of the header counts in each later part of its table as if it stood there once."""
 
 LEAD_CHARACTERS = 150
 """A passage says in its first words what it is about."""
 
 
 def index(
-    chunks: Sequence[Chunk],
+    chunks: Iterable[Chunk],
     title: str,
     embedder: Embedder,
     on_progress: Callable[[int, int], None],
-) -> list[IndexedChunk]:
-    """Index the chunks of a document.
+    total: int,
+) -> Iterator[IndexedChunk]:
+    """Index the chunks of a document, in order; no more than a window of them is held.
 
     `on_progress(done, total)` is called after every batch; what it raises ends it.
 
     Raises `EmbedderFailed`.
     """
-    indexed: list[IndexedChunk] = []
-    for start in range(0, len(chunks), BATCH):
-        batch = chunks[start : start + BATCH]
-        terms = _terms(batch, title)
-        found = vectors([(title, chunk) for chunk in batch], embedder)
-        indexed += [
-            IndexedChunk(chunk, counts, vector, emphasis)
-            for chunk, (counts, emphasis), vector in zip(batch, terms, found, strict=True)
+    words = _Words(title)
+    coming = iter(chunks)
+    done = 0
+    while window := list(islice(coming, WINDOW)):
+        terms = words.of(window)
+        found: list[tuple[float, ...] | None] = [None] * len(window)
+        longest_first = sorted(range(len(window)), key=lambda place: -len(window[place].content))
+        for start in range(0, len(window), BATCH):
+            batch = longest_first[start : start + BATCH]
+            made = vectors([(title, window[place]) for place in batch], embedder)
+            for place, vector in zip(batch, made, strict=True):
+                found[place] = vector
+            on_progress(done + start + len(batch), total)
+        for chunk, (counts, emphasis), vector in zip(window, terms, found, strict=True):
+            yield IndexedChunk(chunk, counts, vector, emphasis)
+        done += len(window)
+
+
+class _Words:
+    """The terms of a document's chunks; remembers those of its sections and table headers."""
+
+    def __init__(self, title: str) -> None:
+        self._titled = dict.fromkeys(tokenize.terms(title), TITLE_EMPHASIS)
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def of(self, window: Sequence[Chunk]) -> list[tuple[dict[str, int], dict[str, float]]]:
+        """The terms of each chunk, and the emphasis of those of all that it stands under.
+
+        And of those of its first words.
+        """
+        self._learn({text for chunk in window for text in (chunk.section, chunk.header)})
+        read = tokenize.terms_with_leads([chunk.text for chunk in window], LEAD_CHARACTERS)
+        return [
+            (
+                counts,
+                _sums(
+                    self._titled,
+                    dict.fromkeys(self._known[chunk.section], SECTION_EMPHASIS),
+                    dict.fromkeys(self._known[chunk.header], HEADER_EMPHASIS),
+                    dict.fromkeys(lead, LEAD_EMPHASIS),
+                ),
+            )
+            for chunk, (counts, lead) in zip(window, read, strict=True)
         ]
-        on_progress(len(indexed), len(chunks))
-    return indexed
 
-
-def _terms(batch: Sequence[Chunk], title: str) -> list[tuple[dict[str, int], dict[str, float]]]:
-    """The terms of each chunk, and the emphasis of those of its title, section and first words."""
-    texts = tokenize.terms_of_all([chunk.text for chunk in batch])
-    leads = tokenize.terms_of_all([chunk.text[:LEAD_CHARACTERS] for chunk in batch])
-    sections = tokenize.terms_of_all([chunk.section for chunk in batch])
-    titled = dict.fromkeys(tokenize.terms(title), TITLE_EMPHASIS)
-    return [
-        (
-            text,
-            _sums(
-                titled, dict.fromkeys(section, SECTION_EMPHASIS), dict.fromkeys(lead, LEAD_EMPHASIS)
-            ),
-        )
-        for text, section, lead in zip(texts, sections, leads, strict=True)
-    ]
+    def _learn(self, texts: set[str]) -> None:
+        new = sorted(texts - self._known.keys())
+        self._known |= zip(new, map(tuple, tokenize.terms_of_all(new)), strict=True)
 
 
 def _sums(*parts: Mapping[str, float]) -> dict[str, float]:
@@ -87,5 +114,5 @@ def vectors(
 
 
 def embedded_text(title: str, chunk: Chunk) -> str:
-    """What of a chunk is embedded: its text under the first line of the title."""
-    return f"{title.partition(chr(10))[0]}\n{chunk.text}".lstrip()
+    """What of a chunk is embedded: what is read of it, under the first line of the title."""
+    return f"{title.partition(chr(10))[0]}\n{chunk.content}".lstrip()

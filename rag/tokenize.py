@@ -20,6 +20,7 @@ _INVISIBLE = re.compile(
     "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ud800-\udfff"
     "\U000e0000-\U000e007f]"
 )
+_SPACE = re.compile(r"\s")
 _PILE = re.compile(r"([^\w\s]{32})[^\w\s]+")
 _ENDLESS = re.compile(rf"\b\w{{{LONGEST_WORD + 1},}}")
 _LEADS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
@@ -53,6 +54,21 @@ def terms_of_all(texts: Sequence[str]) -> Iterator[dict[str, int]]:
     clean = [normalise(text) for text in texts]
     for text, found in zip(clean, _analysed(clean), strict=True):
         yield Counter(_terms(text, found))
+
+
+def terms_with_leads(
+    texts: Sequence[str], characters: int
+) -> Iterator[tuple[dict[str, int], set[str]]]:
+    """The terms of every text with their counts, and those of its first words.
+
+    Those are the words that begin within so many characters of the normalised text.
+    """
+    clean = [normalise(text) for text in texts]
+    for text, found in zip(clean, _analysed(clean), strict=True):
+        space = _SPACE.search(text, characters)
+        end = space.start() if space else len(text)
+        inside = found and [item for item in found if item.end <= end]
+        yield Counter(_terms(text, found)), set(_terms(text[:end], inside))
 
 
 def query_terms(text: str) -> dict[str, float]:

@@ -104,7 +104,9 @@ def _indexed(units: Sequence[Unit], embedder: Embedder) -> list[IndexedChunk]:
         documents[unit.document].append(place)
     for places in documents.values():
         chunks = [_chunk(at, units[place]) for at, place in enumerate(places)]
-        made = indexing.index(chunks, units[places[0]].title, embedder, lambda *_: None)
+        made = list(
+            indexing.index(chunks, units[places[0]].title, embedder, lambda *_: None, len(chunks))
+        )
         found.update(zip(places, made, strict=True))
     return [found[place] for place in range(len(units))]
 

@@ -124,7 +124,11 @@ class Library:
             chunks = [
                 Chunk(at, text, 0, len(text), None, None, "") for at, text in enumerate(texts)
             ]
-            self.store.add(uuid5(NAMES, name), name, engine.index(chunks, name, lambda *_: None))
+            self.store.add(
+                uuid5(NAMES, name),
+                name,
+                list(engine.index(chunks, name, lambda *_: None, len(chunks))),
+            )
         ids = tuple(uuid5(NAMES, name) for name in units)
         self.scope = Scope(ids, ScopeReason.ALL)
 

@@ -131,7 +131,9 @@ class Library:
             Chunk(at, unit.text, 0, len(unit.text), None, None, unit.section)
             for at, unit in enumerate(units)
         ]
-        indexed = self.engines["auto"].index(chunks, title, lambda _done, _total: None)
+        indexed = list(
+            self.engines["auto"].index(chunks, title, lambda _done, _total: None, len(chunks))
+        )
         self.ids[title] = key(title)
         self.store.add(self.ids[title], title, indexed, {"title": title, **metadata})
 

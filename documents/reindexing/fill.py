@@ -22,7 +22,7 @@ BATCH = 64
 """Chunks that are embedded and committed at once."""
 
 READ = (
-    *("index", "text", "start", "end", "page", "page_end", "section"),
+    *("index", "text", "start", "end", "page", "page_end", "section", "header"),
     *("document_id", "document__name", "document__metadata"),
 )
 

@@ -161,7 +161,7 @@ class Environment:
 
 def passage(hit: Hit, length: int) -> str:
     """A passage with its document, on one line."""
-    text = cut(_flat(hit.passage.text, 2 * length), length)
+    text = cut(_flat(hit.passage.content, 2 * length), length)
     return f"{_flat(hit.passage.document_name)}: {text}"
 
 

@@ -26,7 +26,7 @@ class CrossEncoderReranker:
             model = self._loaded()
             try:
                 scores = model.predict(
-                    [(query, hit.passage.text) for hit in hits], show_progress_bar=False
+                    [(query, hit.passage.content) for hit in hits], show_progress_bar=False
                 )
             except (RuntimeError, ValueError, IndexError) as error:
                 raise EngineUnavailable(f"the reranker {self.name} failed") from error

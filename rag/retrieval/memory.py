@@ -149,4 +149,6 @@ def _passage(key: int, document_id: UUID, name: str, item: IndexedChunk) -> Pass
         page_end=chunk.page_end,
         section=chunk.section,
         boxes=chunk.boxes,
+        kind=chunk.kind,
+        header=chunk.header,
     )

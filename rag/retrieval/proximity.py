@@ -1,4 +1,4 @@
-"""How much of a question one sentence of a passage holds, together with its headings.
+"""How much of a question one sentence of a passage holds, together with what stands above it.
 
 BM25 does not see whether the words of a question stand together or all over a passage. Judged by
 the letters alone, because an analysis of every candidate would cost more than the whole search.
@@ -20,7 +20,7 @@ def best_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int) 
     """For each of the first `depth` hits: the share (0..1) of `terms` that its best sentence holds.
 
     Of those terms that any hit holds; each weighs as in the question and by its rarity among the
-    hits. Terms of the document's name and the section count for every sentence.
+    hits. Terms of the document's name, the section and the table's header count for every sentence.
     """
     texts = [normalise(hit.passage.text).lower() for hit in hits]
     heads = [_heading(hit) for hit in hits]
@@ -37,7 +37,8 @@ def best_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int) 
 
 
 def _heading(hit: Hit) -> str:
-    return normalise(f"{hit.passage.document_name}\n{hit.passage.section}").lower()
+    passage = hit.passage
+    return normalise(f"{passage.document_name}\n{passage.section}\n{passage.header}").lower()
 
 
 def _weights(terms: Mapping[str, float], held: Sequence[Sequence[str]]) -> dict[str, float]:

@@ -236,9 +236,20 @@ def test_chunks_are_the_text_at_their_offsets(api, document):
     body = api.get(f"{URL}/{document.pk}/chunks").json()
     assert body["count"] == document.chunk_count
     for row, chunk in zip(body["results"], document.chunks.order_by("index"), strict=True):
-        assert set(row) == {"chunk_id", "index", "page", "page_end", "section", "text", "boxes"}
         assert row["chunk_id"] == f"{document.pk}_{row['index']}"
         assert text[chunk.start : chunk.end] == row["text"]
+        assert (row["kind"], row["header"]) == ("text", "")
+        assert (row["vlm_image_text_present"], row["vlm_image_text"]) == (False, None)
+
+
+def test_a_chunk_says_when_a_vision_model_wrote_it(api, document):
+    document.chunks.filter(index=0).update(kind="picture")
+
+    first = api.get(f"{URL}/{document.pk}/chunks").json()["results"][0]
+
+    assert first["kind"] == "picture"
+    assert first["vlm_image_text_present"] is True
+    assert first["vlm_image_text"] == first["text"]
 
 
 @pytest.mark.parametrize("page", ["0", "1", "99999999999999999999999"])

@@ -51,7 +51,7 @@ def test_a_korean_question_finds_its_passage_and_embeds_nothing(library):
 def test_korean_chunks_are_not_embedded_by_an_english_model():
     embedder = LetterEmbedder()
     made = engine(embedder=embedder)
-    korean, english = made.index([chunk(0, RULES), chunk(1, DEPLOY)], "문서", no_progress)
+    korean, english = made.index([chunk(0, RULES), chunk(1, DEPLOY)], "문서", no_progress, 2)
     assert korean.vector is None
     assert len(english.vector) == 64
     assert embedder.embedded == [f"문서\n{DEPLOY}"]
@@ -88,14 +88,15 @@ def test_the_title_helps_to_find_a_passage():
 def test_indexing_tells_its_progress_and_lets_a_stop_through():
     steps = []
     made = engine()
-    made.index([chunk(i, DEPLOY) for i in range(70)], "t", lambda done, _: steps.append(done))
-    assert steps == [32, 64, 70]
+    chunks = [chunk(i, DEPLOY) for i in range(70)]
+    list(made.index(iter(chunks), "t", lambda *step: steps.append(step), 70))
+    assert steps == [(32, 70), (64, 70), (70, 70)]
 
     def stop(done, total):
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        made.index([chunk(0, DEPLOY)], "t", stop)
+        list(made.index([chunk(0, DEPLOY)], "t", stop, 1))
 
 
 def test_an_empty_scope_finds_nothing(library):

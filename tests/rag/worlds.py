@@ -101,7 +101,7 @@ class Library:
         """A document of one chunk per text."""
         self.ids[name] = uuid4()
         chunks = [chunk(index, text, **fields) for index, text in enumerate(texts)]
-        indexed = self.engine.index(chunks, name, no_progress)
+        indexed = list(self.engine.index(chunks, name, no_progress, len(chunks)))
         self.store.add(self.ids[name], name, indexed, metadata)
         return self.ids[name]
 
