@@ -33,7 +33,7 @@ class Writer:
         if run.text:
             start, end = self.length, self.length + len(run.text)
             y0, y1 = clipped(run.box.y0), clipped(run.box.y1)
-            self.lines.append(Line(start, end, y0, y1, clipped_all(run.edges)))
+            self.lines.append(Line(start, end, y0, y1, clipped_all(run.edges, run.box)))
             self.put(run.text)
 
     def rows(self, rows: Sequence[Row], wrapping: Wrapping, line_end: str = "\n") -> list[int]:

@@ -21,10 +21,14 @@ _SPACE = 0.2
 
 @dataclass(slots=True)
 class Row:
-    """Runs on one line (or one below the other, in text that runs down), in reading order."""
+    """Runs on one line (or one below the other, in text that runs down), in reading order.
+
+    `height` is that of its highest run, in fractions of the page's height.
+    """
 
     runs: list[Run]
     box: Rect
+    height: float
     em: float
     down: bool = False
 
@@ -43,11 +47,6 @@ class Row:
         yield "", self.runs[0]
         for run, following in pairwise(self.runs):
             yield " " if _is_space_between(run, following, self.em) else "", following
-
-    @property
-    def height(self) -> float:
-        """Of its highest run, in fractions of the page's height."""
-        return max(run.height for run in self.runs)
 
     @property
     def upright(self) -> bool:
@@ -69,9 +68,9 @@ def rows(runs: Iterable[Run], em: float) -> list[Row]:
         if found and _continues(found[-1], run, em):
             row = found[-1]
             row.runs.append(run)
-            row.box = around((row.box, run.box))
+            row.box, row.height = around((row.box, run.box)), max(row.height, run.height)
         else:
-            found.append(Row([run], run.box, em))
+            found.append(Row([run], run.box, run.height, em))
     for row in found:
         if len(row.runs) > 1 and not row.down and not any(map(_backward, row.runs)):
             row.runs.sort(key=lambda run: run.box.x0)
