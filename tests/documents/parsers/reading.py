@@ -8,6 +8,7 @@ import pytest
 
 from documents.parsers import sandbox, sniff
 from documents.parsers.base import Limits
+from documents.parsers.errors import NoText
 from rag.pages import Page
 
 LIMITS = Limits(seconds=30)
@@ -33,6 +34,8 @@ def read(path: Path, limits: Limits = LIMITS) -> Result:
     content_type = sniff.content_type(path, path.name)
     with sandbox.read(path, content_type, path.name, limits) as reading:
         pages = tuple(reading)
+        if reading.no_text:  # nobody here describes its pictures
+            raise NoText(kind=reading.no_text)
     return Result(pages, reading.metadata, tuple(reading.warnings), reading.page_total)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from documents.parsers.errors import ParseFailed
+from documents.parsers.errors import OutOfMemory, ParseFailed, ParserCrashed, TimedOut
 from tests.documents.parsers.reading import SHARED, read
 
 FOLDER = SHARED / "bad-inputs"
@@ -50,4 +50,27 @@ def test_a_bad_file_ends_as_it_may(entry: dict[str, Any]) -> None:
         assert words in text
     for words in ["\x00", *(entry.get("must_not_contain") or ())]:
         assert words not in text
+    text.encode()  # no lone surrogates
+
+
+def odd_files() -> list[Any]:
+    """Files of the sets: found in the wild, some of them broken."""
+    paths = [
+        path
+        for name in ("pdf", "docx", "hwp")
+        for path in sorted((SHARED / name).rglob("*"))
+        if path.suffix in {".pdf", ".docx", ".hwp", ".hwpx"}
+    ]
+    if not paths:
+        return [pytest.param(None, marks=pytest.mark.skip("shared data is absent"))]
+    return [pytest.param(path, id=str(path.relative_to(SHARED))) for path in paths]
+
+
+@pytest.mark.parametrize("path", odd_files())
+def test_an_odd_file_ends_with_text_or_for_a_reason_and_crashes_nothing(path: Path) -> None:
+    outcome, reason, text = ending(path)
+
+    assert reason not in {ParserCrashed.code, TimedOut.code, OutOfMemory.code}
+    assert text.strip() if outcome != "FAILED" else reason
+    assert "(cid:" not in text
     text.encode()  # no lone surrogates
