@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from statistics import median
 
+from documents.parsers.pdf_columns import unwoven
 from documents.parsers.pdf_geometry import Rect
 from documents.parsers.pdf_lines import Writer
 from documents.parsers.pdf_order import ordered
@@ -99,7 +100,7 @@ def placed(runs: Sequence[Run], grids: Sequence[Grid], em: float) -> list[Row | 
         parts = list(group)
         sheet = parts[0][0]
         if sheet is None or not sheet.is_table:
-            found += rows((run for _, run in parts), em)
+            found += unwoven(rows((run for _, run in parts), em))
         elif number not in seen:
             seen.add(number)
             found.append(sheet.table(em))

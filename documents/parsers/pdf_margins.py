@@ -19,7 +19,7 @@ _REACH = 4
 """Pages before and after that are compared; those read ahead wait in memory."""
 _FEWEST = 2
 """Other pages within reach that must have the line too."""
-_ZONE = 0.12
+_ZONE = 0.15
 """Share of the page at the top and at the bottom where running lines stand."""
 _LONGEST = 120
 _SAME_PLACE = 0.01
