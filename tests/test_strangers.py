@@ -31,7 +31,14 @@ ALL = strangers.operations()
 WITH_ID = [one for one in ALL if one.has_id]
 LISTS = [one for one in ALL if not one.has_id and one.method == "get"]
 WITH_ID_IN_BODY = [(one, field) for one in ALL for field in one.id_fields]
-MAKING = {"POST /api/v1/auth/token", "POST /api/v1/categories", "POST /api/v1/documents"}
+MAKING = {
+    "POST /api/v1/auth/token",
+    "POST /api/v1/categories",
+    "POST /api/v1/documents",
+    "POST /api/v1/documents/cancel",
+    "POST /api/v1/documents/pause",
+    "POST /api/v1/documents/resume",
+}
 """Routes that name no object at all."""
 
 

@@ -32,6 +32,8 @@ class Reading:
     page_total = None
     metadata = {"title": "규정"}
     warnings = ["page_unreadable"]
+    pictures = ()
+    no_text = ""
 
     def __init__(self, *pages):
         self._pages = iter(pages)
