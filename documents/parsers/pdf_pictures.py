@@ -8,11 +8,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
-from documents.parsers.base import Context
+from documents.parsers.base import MEGABYTE, MOST_PICTURES, Context
 from documents.parsers.pdf_geometry import Glyph, PageFrame, clipped
-from documents.parsers.pictures import LARGEST, LONGEST_SIDE, Box, Found, Sieve, key_of
+from documents.parsers.pictures import LARGEST, LONGEST_SIDE, Box, Found, Sieve, key_of, size_of
 
 _DEEPEST = 8
 """Forms within forms."""
@@ -20,6 +21,12 @@ _FIGURELESS = 0.5
 """Share of a page without text that pictures must cover for the page to be one picture."""
 _BACKGROUND = 0.8
 """Share of a page that a picture covers behind the page's text: a scan whose text is known."""
+_ENCODED = (b"\xff\xd8", b"\x00\x00\x00\x0cjP", b"\xff\x4f\xff\x51")
+"""How JPEG and JPEG 2000 begin."""
+_LARGEST_PAGE = 2 * LARGEST
+"""Pixels of all pictures of a page that is drawn as one."""
+_MOST_READ = 1024 * MEGABYTE
+"""Bytes of a document's pictures that are compared."""
 _LEAST_TEXT = 50
 """Characters from which on a page has text; a title over a chart is less."""
 
@@ -64,18 +71,27 @@ TURNS = (
 
 @dataclass(frozen=True, slots=True)
 class _Image:
-    """An image object: its handle, where the unit square goes on the page, its pixels."""
+    """An image object: its handle, where the unit square goes on the page, its pixels.
+
+    `key` tells its bytes from others'; empty where too many bytes were read before it.
+    """
 
     handle: Any
     matrix: Matrix
     width: int
     height: int
     box: Box
+    key: str
 
     @property
     def area(self) -> float:
         """Share of the page."""
         return (self.box[2] - self.box[0]) * (self.box[3] - self.box[1])
+
+    @property
+    def pixels(self) -> int:
+        """As declared."""
+        return self.width * self.height
 
 
 class PagePictures:
@@ -84,6 +100,7 @@ class PagePictures:
     def __init__(self, context: Context, document: Any) -> None:
         self._off = not context.pictures.most
         self._document = document
+        self._read = 0
         self._sieve = Sieve(context)
 
     def add(self, page: Any, number: int, text: str, *, coded: bool = False) -> None:
@@ -94,19 +111,43 @@ class PagePictures:
         if self._off:
             return
         frame = PageFrame.of(page)
-        images = list(_images(page, frame))
+        images = list(islice(self._images(page, frame), MOST_PICTURES))
         letters = len("".join(text.split()))
-        covered = sum(image.area for image in images)
-        declared = max((image.width * image.height for image in images), default=0)
-        is_picture = covered >= _FIGURELESS or coded
-        if not letters and is_picture and declared <= LARGEST:
+        is_picture = coded or sum(image.area for image in images) >= _FIGURELESS
+        if not letters and is_picture and sum(image.pixels for image in images) <= _LARGEST_PAGE:
             self._sieve.take(_whole(page, number, images, coded=coded))
             return
         for image in images:
-            behind = letters >= _LEAST_TEXT and image.area >= _BACKGROUND
-            hidden = "hidden" if not image.area else ""
-            load = partial(self._drawn, page, image, frame.turns)
-            self._sieve.take(_found(image, number, load), "background" if behind else hidden)
+            self._take(page, image, number, letters, frame.turns)
+
+    def _take(self, page: Any, image: _Image, number: int, letters: int, turns: int) -> None:
+        rejected = ""
+        if not image.key:
+            rejected = "too_many"
+        elif not image.area:
+            rejected = "hidden"
+        elif letters >= _LEAST_TEXT and image.area >= _BACKGROUND:
+            rejected = "background"
+        load = partial(self._drawn, page, image, turns)
+        found = Found(image.key, image.width, image.height, load, number, image.box)
+        self._sieve.take(found, rejected)
+
+    def _images(self, page: Any, frame: PageFrame) -> Iterator[_Image]:
+        """The image objects of a page, in the order in which they are drawn."""
+        import pypdfium2.raw as pdfium
+
+        count = pdfium.FPDFPage_CountObjects(page.raw)
+        objects = (pdfium.FPDFPage_GetObject(page.raw, index) for index in range(count))
+        for handle, matrix in _placed(objects, Matrix(), 0):
+            width, height = ctypes.c_uint(), ctypes.c_uint()
+            pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height)
+            size, key = (width.value, height.value), ""
+            if self._read <= _MOST_READ:
+                data = _bytes(handle)
+                self._read += len(data)
+                key = key_of(f"{size}".encode(), data)
+                size = max(size, _size(data), key=math.prod)
+            yield _Image(handle, matrix, *size, _box(matrix, frame), key)
 
     def _drawn(self, page: Any, image: _Image, turns: int) -> Any:
         """The image as the page shows it, with its mask, at its own resolution or below."""
@@ -122,18 +163,6 @@ class PagePictures:
         if not raw:
             raise ValueError("no bitmap")
         return pypdfium2.PdfBitmap.from_raw(raw).to_pil().copy()
-
-
-def _images(page: Any, frame: PageFrame) -> Iterator[_Image]:
-    """The image objects of a page, in the order in which they are drawn."""
-    import pypdfium2.raw as pdfium
-
-    count = pdfium.FPDFPage_CountObjects(page.raw)
-    objects = (pdfium.FPDFPage_GetObject(page.raw, index) for index in range(count))
-    for handle, matrix in _placed(objects, Matrix(), 0):
-        width, height = ctypes.c_uint(), ctypes.c_uint()
-        pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height)
-        yield _Image(handle, matrix, width.value, height.value, _box(matrix, frame))
 
 
 def _placed(objects: Iterator[Any], outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
@@ -185,15 +214,11 @@ def _box(matrix: Matrix, frame: PageFrame) -> Box:
     return clipped(rect.x0), clipped(rect.y0), clipped(rect.x1), clipped(rect.y1)
 
 
-def _found(image: _Image, number: int, load: Callable[[], Any]) -> Found:
-    return Found(_key(image), image.width, image.height, load, number, image.box)
-
-
 def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> Found:
     """A page that is a picture, whatever strips and masks it is made of."""
     wide, high = page.get_size()
     scale = LONGEST_SIDE / max(wide, high, 1.0)
-    keys = [_key(image).encode() for image in images]
+    keys = [image.key.encode() for image in images]
     return Found(
         key_of(*keys, str(number).encode() if coded else b""),
         round(wide * scale),
@@ -201,14 +226,20 @@ def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> 
         lambda: page.render(scale=scale).to_pil(),
         number,
         (0.0, 0.0, 1.0, 1.0),
+        cost=sum(image.pixels for image in images),
     )
 
 
-def _key(image: _Image) -> str:
-    """Equal for images of the same bytes and pixels."""
+def _bytes(handle: Any) -> bytes:
+    """An image's stream as it stands in the file."""
     import pypdfium2.raw as pdfium
 
-    count = pdfium.FPDFImageObj_GetImageDataRaw(image.handle, None, 0)
+    count = pdfium.FPDFImageObj_GetImageDataRaw(handle, None, 0)
     buffer = (ctypes.c_ubyte * count)()
-    pdfium.FPDFImageObj_GetImageDataRaw(image.handle, buffer, count)
-    return key_of(f"{image.width}x{image.height}".encode(), bytes(buffer))
+    pdfium.FPDFImageObj_GetImageDataRaw(handle, buffer, count)
+    return bytes(buffer)
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    """Width and height that a JPEG declares in itself: the page may tell less."""
+    return size_of(data) if data.startswith(_ENCODED) else (0, 0)

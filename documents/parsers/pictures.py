@@ -46,6 +46,8 @@ class Found:
     page: int | None = None
     box: Box | None = None
     at: int | None = None
+    cost: int = 0
+    """Pixels that are decoded for it, where they are more than its own."""
 
 
 class Sieve:
@@ -101,9 +103,10 @@ class Sieve:
             return "thin"
         if pixels > LARGEST:
             return "too_large"
-        if self.full or self._decoded + pixels > MOST_DECODED:
+        cost = max(pixels, found.cost)
+        if self.full or self._decoded + cost > MOST_DECODED:
             return "too_many"
-        self._decoded += pixels
+        self._decoded += cost
         return ""
 
     def _look(self, found: Found) -> None:
@@ -185,6 +188,18 @@ def key_of(*parts: bytes) -> str:
     for part in parts:
         digest.update(part)
     return digest.hexdigest()
+
+
+def size_of(data: bytes) -> tuple[int, int]:
+    """Width and height as an encoded picture declares them; 0 and 0 where it cannot be told."""
+    from PIL import Image
+
+    try:
+        return Image.open(io.BytesIO(data)).size
+    except Image.DecompressionBombError:
+        return LARGEST, LARGEST
+    except Exception:  # noqa: BLE001 - a picture that breaks its decoder is lost alone
+        return 0, 0
 
 
 def reduced(image: Any) -> Any:
