@@ -11,7 +11,7 @@ from documents.models import Chunk, Document, EmbeddingSpace
 from documents.searching import bm25, database, dense
 from documents.store import ScopedStore
 from rag.errors import RetrievalFailed
-from rag.pages import Box, Page
+from rag.pages import Box, Kind, Page
 from rag.retrieval.bm25 import K1, REFERENCE_LENGTH, B, idf, term_weight
 from rag.types import Chunk as RagChunk
 from rag.types import IndexedChunk
@@ -41,6 +41,23 @@ def store(*documents):
     return ScopedStore(
         [document.pk for document in documents], space=spaces.active_space(TinyEmbedder())
     )
+
+
+def test_a_passage_of_a_table_comes_with_its_kind_and_header(owner):
+    document = make_row(owner)
+    header = "| 품목 | 단가 |\n| --- | --- |"
+    chunk = RagChunk(0, "| 책상 | 9만 |", 0, 11, 1, 1, "", kind=Kind.TABLE, header=header)
+    vector = tuple(TinyEmbedder().embed_query(chunk.content))
+    space = spaces.active_space(TinyEmbedder())
+    store_rows([Page(1, chunk.text)], [IndexedChunk(chunk, {"책상": 1}, vector)], space)
+
+    for found in (
+        [hit.passage for hit in store(document).bm25({"책상": 1}, 5)],
+        [hit.passage for hit in store(document).similar(vector, 5)],
+        store(document).opening(1),
+    ):
+        assert [(one.kind, one.header) for one in found] == [(Kind.TABLE, header)]
+        assert found[0].content == f"{header}\n{chunk.text}"
 
 
 def test_bm25_ranks_as_rank_bm25_does_on_the_same_tokens(owner):
