@@ -11,7 +11,6 @@ from benchmarks.fidelity.measure import likeness, token_f1
 from documents.parsers import kinds, sandbox
 from documents.parsers.base import Limits
 
-
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "docx" / "docling"
 
 

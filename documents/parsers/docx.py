@@ -36,7 +36,12 @@ class DocxParser:
                 sieve.file(*found, at)
 
         surroundings = Surroundings(
-            styles, numbering, _notes(package, beside, context), package.related, picture
+            styles,
+            numbering,
+            notes=_notes(package, beside, context),
+            related=package.related,
+            picture=picture,
+            warn=context.warn,
         )
         builder = PageBuilder(context)
         Blocks(builder, surroundings).add(package.body())

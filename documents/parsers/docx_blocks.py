@@ -8,17 +8,17 @@ from typing import Any
 
 from documents.parsers import docx_drawings, docx_table
 from documents.parsers.builder import PageBuilder
+from documents.parsers.docx_drawings import PICTURES, REFERENCES
 from documents.parsers.docx_numbering import Numbering
 from documents.parsers.docx_package import attribute, local
 from documents.parsers.docx_styles import Styles, outline_level
 from documents.parsers.docx_text import (
+    BOX,
+    NOTE_MARKS,
     SKIPPED,
-    boxes,
-    drawings,
+    anchored,
     is_monospaced,
-    notes,
     paragraph_text,
-    pictures,
 )
 
 _CODE = re.compile(r"[{}<>=;]|\w\(|^\s{2,}\S")
@@ -32,6 +32,7 @@ class Surroundings:
     numbering: Numbering = field(default_factory=Numbering)
     notes: Mapping[tuple[str, str], str] = field(default_factory=dict)
     related: Callable[[str], Any | None] = lambda _: None
+    warn: Callable[[str], None] = lambda _: None
     picture: Callable[[str, int], None] = lambda _id, _at: None
     """Takes a picture by its id and where it stands in the text."""
 
@@ -62,7 +63,9 @@ class Blocks:
             rows = docx_table.rows(element, self._line)
             self._builder.table(rows, docx_table.header_rows(element))
             for paragraph in docx_table.paragraphs(element):
-                self._parts(paragraph)
+                self._hang(paragraph, in_cell=True)
+        elif name == "altChunk":  # a whole file of another format, which Word takes in on opening
+            self._surroundings.warn("part_skipped")
         elif name not in SKIPPED:
             self.add(element)
 
@@ -85,22 +88,30 @@ class Blocks:
             self._builder.item(label + text.strip(), depth)
         else:
             self._builder.paragraph(text)
-        for box in boxes(paragraph):
-            self.add(box)
-        self._parts(paragraph)
+        self._hang(paragraph)
 
-    def _parts(self, paragraph: Any) -> None:
-        """What a paragraph refers to: charts, diagrams, notes, right behind it."""
-        for key in drawings(paragraph):
-            root = self._surroundings.related(key)
-            if root is not None:
-                docx_drawings.add(self._builder, root)
-        for key in pictures(paragraph):
-            self._surroundings.picture(key, self._builder.length)
-        for reference in notes(paragraph):
-            if text := self._surroundings.notes.get(reference, "").strip():
-                self._note_count += 1
-                self._builder.paragraph(f"{self._note_count}) {text}")
+    def _hang(self, paragraph: Any, *, in_cell: bool = False) -> None:
+        """What hangs on a paragraph, right behind it; the boxes of a cell are lines of the cell."""
+        for found in anchored(paragraph):
+            name = local(found)
+            if name in REFERENCES:
+                self._drawing(attribute(found, REFERENCES[name]))
+            elif name in PICTURES:
+                self._surroundings.picture(attribute(found, PICTURES[name]), self._builder.length)
+            elif name in NOTE_MARKS:
+                self._note(NOTE_MARKS[name], attribute(found, "id"))
+            elif name == BOX and not in_cell:
+                self.add(found)
+
+    def _drawing(self, relationship: str) -> None:
+        root = self._surroundings.related(relationship)
+        if root is not None:
+            docx_drawings.add(self._builder, root)
+
+    def _note(self, kind: str, identity: str) -> None:
+        if text := self._surroundings.notes.get((kind, identity), "").strip():
+            self._note_count += 1
+            self._builder.paragraph(f"{self._note_count}) {text}")
 
     def _line(self, paragraph: Any) -> str:
         """A paragraph of a cell."""

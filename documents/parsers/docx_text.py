@@ -39,8 +39,9 @@ _MONOSPACED = {
         "nanumgothiccoding",
     ),
 }
-_NOTE_MARKS = {"footnoteReference": "footnote", "endnoteReference": "endnote"}
-_ANCHORED = {*REFERENCES, *PICTURES, *_NOTE_MARKS}
+BOX = "txbxContent"
+NOTE_MARKS = {"footnoteReference": "footnote", "endnoteReference": "endnote"}
+_ANCHORED = {*REFERENCES, *PICTURES, *NOTE_MARKS}
 _WINGDINGS = {
     0xB7: "•", 0xA7: "▪", 0xD8: "➢", 0x76: "❖", 0x6C: "●", 0x6E: "■", 0x6F: "□", 0xA8: "□",
     0x71: "□", 0xFC: "✓", 0xFB: "✗", 0xFE: "☑", 0xFD: "☒", 0xE0: "→", 0xE8: "→", 0xF0: "⇨",
@@ -65,30 +66,22 @@ def is_monospaced(paragraph: Any) -> bool:
     return bool(runs) and all(font in _MONOSPACED for font in fonts)
 
 
+def anchored(element: Any) -> Iterator[Any]:
+    """What hangs on a paragraph, in order: text boxes, charts, pictures, references to notes.
+
+    What is anchored in a text box is the box's. The old-style copy of a box is skipped.
+    """
+    for child in element:
+        name = local(child)
+        if name == BOX or name in _ANCHORED:
+            yield child
+        elif name not in SKIPPED:
+            yield from anchored(child)
+
+
 def boxes(element: Any) -> Iterator[Any]:
-    """Text boxes of a paragraph; the old-style copy of each (`Fallback`) is skipped."""
-    return (found for found in _hanging(element) if local(found) == "txbxContent")
-
-
-def drawings(element: Any) -> Iterator[str]:
-    """Relationship ids of its charts and diagrams."""
-    for found in _hanging(element):
-        if local(found) in REFERENCES:
-            yield attribute(found, REFERENCES[local(found)])
-
-
-def pictures(element: Any) -> Iterator[str]:
-    """Relationship ids of its pictures."""
-    for found in _hanging(element):
-        if local(found) in PICTURES:
-            yield attribute(found, PICTURES[local(found)])
-
-
-def notes(element: Any) -> Iterator[tuple[str, str]]:
-    """Kind and id of the notes that are referred to, in order."""
-    for found in _hanging(element):
-        if local(found) in _NOTE_MARKS:
-            yield _NOTE_MARKS[local(found)], attribute(found, "id")
+    """Text boxes of a paragraph."""
+    return (found for found in anchored(element) if local(found) == BOX)
 
 
 def _pieces(element: Any) -> Iterator[str]:
@@ -103,7 +96,7 @@ def _pieces(element: Any) -> Iterator[str]:
             yield _symbol(child)
         elif name == "oMath":
             yield f"\x00${latex(child)}$\x00"
-        elif name not in SKIPPED and name != "txbxContent" and not _hidden(child):
+        elif name not in SKIPPED and name != BOX and not _hidden(child):
             yield from _pieces(child)
 
 
@@ -120,13 +113,3 @@ def _symbol(element: Any) -> str:
         return chr(value)
     signs = _SYMBOL if attribute(element, "font") == "Symbol" else _WINGDINGS
     return signs.get(value & 0xFF, "")
-
-
-def _hanging(element: Any) -> Iterator[Any]:
-    """What is anchored in a paragraph, in order; what is anchored in a text box is the box's."""
-    for child in element:
-        name = local(child)
-        if name == "txbxContent" or name in _ANCHORED:
-            yield child
-        elif name not in SKIPPED:
-            yield from _hanging(child)

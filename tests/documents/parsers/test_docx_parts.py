@@ -249,5 +249,13 @@ def test_a_broken_part_beside_the_text_is_left_out_with_a_warning(tmp_path: Path
     assert result.warnings == ("part_skipped",)
 
 
+def test_a_file_of_another_format_within_the_text_is_left_out_with_a_warning(
+    tmp_path: Path,
+) -> None:
+    result = read(docx(tmp_path / "a.docx", paragraph("본문") + "<w:altChunk/>"))
+
+    assert (result.text, result.warnings) == ("본문", ("part_skipped",))
+
+
 def test_comments_are_left_out() -> None:
     assert "comment" not in read(shared("docx/mammoth/comments.docx")).text.lower()
