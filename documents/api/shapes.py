@@ -167,19 +167,15 @@ class VersionQuery(serializers.Serializer[Any]):
     )
 
 
-def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
-
-
 def metadata_query(params: Mapping[str, str]) -> dict[str, str]:
     """Key -> value of the filters on metadata. Raises `ValidationError`."""
     named = {name: value for name, value in params.items() if name.startswith(METADATA_PREFIX)}
     if len(named) > MOST_FILTERS:
         raise serializers.ValidationError({METADATA_PREFIX: [f"> {MOST_FILTERS}"]})
-    text = serializers.CharField(max_length=QUERY_CHARACTERS)
-    return {
-        _composed(text.run_validation(name.removeprefix(METADATA_PREFIX))): _composed(
-            text.run_validation(value)
-        )
-        for name, value in named.items()
-    }
+    words = {name.removeprefix(METADATA_PREFIX): value for name, value in named.items()}
+    return {_word(key): _word(value) for key, value in words.items()}
+
+
+def _word(text: str) -> str:
+    known = serializers.CharField(max_length=QUERY_CHARACTERS).run_validation(text)
+    return unicodedata.normalize("NFC", known)

@@ -12,6 +12,7 @@ from chats.services import leases
 from chats.services.branches import edit
 from chats.services.leases import claim_run
 from chats.services.turns import open_turn
+from documents.models import Document, DocumentVersion
 from rag.conversation import DocRef, View
 from rag.events import Finished
 from rag.types import Mode, Passage, QuestionType
@@ -103,6 +104,28 @@ def test_a_document_is_kept_as_it_was_shown(owner):
         score=0.8,
     )
     assert turn.document_ids == [document.pk]
+
+
+def test_a_version_that_was_replaced_while_its_answer_was_written_stays_the_source(owner, api):
+    document = make_document(owner)
+    found = source(document)
+    DocumentVersion.objects.create(
+        document=document,
+        number=1,
+        state="old",
+        size=10,
+        sha256="1" * 64,
+        text="옛 글",
+        created_at=timezone.now(),
+    )
+    Document.objects.filter(pk=document.pk).update(version=2)
+    turn = say(owner, "질문", sources=[found], mode="documents")
+    (ref,) = records.turn(turn).doc_refs
+    assert (ref.version, ref.checksum) == (1, "1" * 64)
+    (shown,) = api.get(f"/api/v1/messages/{turn.message_id}").json()["sources"]
+    assert shown["version"] == 1
+    where = f"/api/v1/documents/{document.pk}/text?version={shown['version']}"
+    assert api.get(where).content.decode() == "옛 글"
 
 
 def test_a_document_without_a_title_is_called_by_its_file_without_the_ending(owner):

@@ -119,9 +119,8 @@ def test_the_list_is_narrowed_by_any_key(api, owner, stranger, query, found):
 @pytest.mark.parametrize("key", ["issuer", "부서"])
 def test_a_value_is_found_however_its_letters_are_composed(api, owner, key):
     make_row(owner, metadata={key: "법무부"})
-    query = {
-        f"metadata.{unicodedata.normalize('NFD', key)}": unicodedata.normalize("NFD", "법무부")
-    }
+    apart = [unicodedata.normalize("NFD", text) for text in (key, "법무부")]
+    query = {f"metadata.{apart[0]}": apart[1]}
     assert names(api, query) == ["규정.md"]
 
 
