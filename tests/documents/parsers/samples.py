@@ -68,6 +68,29 @@ def hwpx(path: Path, *paragraphs: str, **parts: str) -> Path:
     return zipped(path, files | {name.replace("__", "/"): xml for name, xml in parts.items()})
 
 
+def words(x: float, y: float, text: str, size: float = 10) -> str:
+    """Text of a PDF page as it is drawn; each character is as wide as it is high.
+
+    PDFium sees none of a single character: the font has no shapes to measure.
+    """
+    return f"BT /F {size} Tf {x} {y} Td <{text.encode('utf-16-be').hex()}> Tj ET\n"
+
+
+def upward(x: float, y: float, text: str) -> str:
+    """Latin text on its side, from the bottom to the top, in a font that has shapes."""
+    return f"BT /Latin 10 Tf 0 1 -1 0 {x} {y} Tm ({text}) Tj ET\n"
+
+
+def column(x: float, y: float, *lines: str) -> str:
+    """Lines of a PDF page one below the other, 10 points high."""
+    return "".join(words(x, y - 14 * number, line) for number, line in enumerate(lines))
+
+
+def rules(*lines: tuple[float, float, float, float]) -> str:
+    """Straight lines of a PDF page: x and y of both ends."""
+    return "".join(f"{x0} {y0} m {x1} {y1} l S\n" for x0, y0, x1, y1 in lines)
+
+
 class Pdf:
     """Writes a PDF of Korean lines without a font file: codes are UTF-16, ToUnicode says so."""
 
@@ -95,16 +118,22 @@ class Pdf:
             f"/DescendantFonts[{descendant} 0 R]/ToUnicode {to_unicode} 0 R>>"
         )
 
-    def page(self, *lines: tuple[float, float, str], rotate: int = 0, bookmark: str = "") -> "Pdf":
-        """Add a page of lines: left and baseline in points, text; 20 points high and wide."""
-        drawn = "".join(
-            f"BT /F 20 Tf {x} {y} Td <{text.encode('utf-16-be').hex()}> Tj ET\n"
-            for x, y, text in lines
-        )
-        content = self._stream(drawn.encode())
+    def page(
+        self,
+        *lines: tuple[float, float, str],
+        rotate: int = 0,
+        bookmark: str = "",
+        drawn: str = "",
+    ) -> "Pdf":
+        """Add a page of lines: left and baseline in points, text; 20 points high and wide.
+
+        `drawn` is what comes after them: see `words` and `rules`.
+        """
+        content = self._stream(("".join(words(*line, size=20) for line in lines) + drawn).encode())
         number = self._add(
             f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/CropBox[{self._box}]/Rotate {rotate}"
-            f"/Contents {content} 0 R/Resources<</Font<</F {self._font} 0 R>>>>{self._extra}>>"
+            f"/Contents {content} 0 R/Resources<</Font<</F {self._font} 0 R"
+            f"/Latin<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>{self._extra}>>"
         )
         self._pages.append(number)
         if bookmark:
