@@ -116,7 +116,9 @@ def _read(job: _Job) -> rows.Found:
             path,
             kept.content_type,
             kept.name,
+            settings.READING_LIMITS,
             pictures=settings.PICTURES,
+            pdf_reader=settings.PDF_READER,
             on_wait=progress.check,
         )
         with reading:

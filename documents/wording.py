@@ -57,8 +57,12 @@ FILES = {
     ),
     "no_text": _("There is no readable text in the file. Upload a version that holds text."),
     "no_text.scan": _(
-        "The pages are scanned pictures without text. Run text recognition (OCR) on the file and "
-        "upload the result."
+        "The pages are scanned pictures, and text recognition (OCR) is not installed here. Run it "
+        "on the file and upload the result, or tell your administrator."
+    ),
+    "no_text.unrecognised": _(
+        "The pages are pictures in which text recognition (OCR) found no text. Scan them again "
+        "with more contrast and upload that."
     ),
     "no_text.unreadable": _(
         "The letters of this file cannot be told from its fonts. Export it again with embedded "
@@ -161,6 +165,17 @@ WARNINGS = {
         "document if they matter."
     ),
     "pictures_uncounted": _("There are so many pictures that the last ones were not looked at."),
+    "scanned_pages": _(
+        "Some pages are scanned pictures and were left out, for text recognition (OCR) is not "
+        "installed here. Run it on the file and upload the result, or tell your administrator."
+    ),
+    "ocr_skipped": _(
+        "Only the first scanned pages went through text recognition (OCR); the others were left "
+        "out. Split the file and upload its parts one by one."
+    ),
+    "tables_skipped": _(
+        "On some pages there are too many lines to look for tables; they were read as plain text."
+    ),
     "characters_replaced": _("Some characters could not be read and were replaced."),
 }
 SENTENCES = FILES | DOCUMENTS | WARNINGS

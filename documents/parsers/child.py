@@ -35,7 +35,7 @@ def main() -> None:
     context = Context(request["content_type"], limits, send, rules)
     work = _draw if request["task"] == "draw" else _read
     # Loaded before the limits fall: compiled modules may still be written.
-    reader = registry.parser(request["content_type"])
+    reader = registry.parser(request["content_type"], request.get("pdf_reader", registry.PDFIUM))
     jail.enter(limits, request["parent"])
     try:
         work(request, context, reader, send)

@@ -73,7 +73,10 @@ class TooManyPages(ParseFailed):
 
 
 class NoText(ParseFailed):
-    """Nothing to read; `kind` is scan, unreadable (no Unicode map) or empty."""
+    """Nothing to read; `kind` says why.
+
+    scan: there is no OCR here; unrecognised: OCR found no text; unreadable: no Unicode map; empty.
+    """
 
     code = "no_text"
 

@@ -14,6 +14,7 @@ from documents.parsers import kinds
 from documents.parsers.base import Context
 from documents.parsers.clean import clean
 from documents.parsers.errors import Corrupt, Encrypted
+from documents.parsers.ocr import Recogniser, is_scan
 from documents.parsers.pdf_geometry import PageFrame
 from documents.parsers.pdf_glyphs import glyphs, text_of
 from documents.parsers.pdf_headings import Bookmark
@@ -99,6 +100,7 @@ class _Reading:
         self.broken = 0
         self._document, self._context, self._outline = document, context, outline
         self._tables = Tables(context)
+        self._recogniser = Recogniser(context)
         self._pictures = PagePictures(context, document)
 
     def drafts(self, total: int) -> Iterator[Draft]:
@@ -134,13 +136,19 @@ class _Reading:
         """The page of an open page and its text."""
         bookmarks = self._outline.get(index, [])
         text = text_of(textpage)
-        if is_coded(text):
+        coded = is_coded(text)
+        frame = PageFrame.of(page)
+        if coded or is_scan(page, text):
+            rows = self._recogniser.rows(page)
+            if rows:
+                points = frame.shown_height
+                return Draft(index + 1, [*rows], points, bookmarks, is_recognised=True)
+        if coded:
             self._context.no_text = "unreadable"
             self._context.warn("no_unicode_map")
             return Draft(index + 1)
         if len(text) > _MOST_MAPPED:
             return Draft(index + 1, bookmarks=bookmarks, plain=plain(text))
-        frame = PageFrame.of(page)
         found = glyphs(textpage, text, frame)
         grids = self._tables.grids(page, frame)
         return Draft.of(index + 1, found, grids, frame.shown_height, bookmarks)

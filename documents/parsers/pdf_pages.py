@@ -24,7 +24,7 @@ _TURNED = 0.3
 class Draft:
     """A page whose running header and footer are still in it. `plain` is text without places.
 
-    `points` is its height as shown.
+    `points` is its height as shown. `is_recognised`: its lines were read from a picture.
     """
 
     number: int
@@ -32,6 +32,7 @@ class Draft:
     points: float = 0.0
     bookmarks: Sequence[Bookmark] = ()
     plain: str = ""
+    is_recognised: bool = False
 
     @property
     def rows(self) -> list[Row]:
@@ -65,6 +66,8 @@ class Draft:
         """
         if not self.items:
             return Page(self.number, self.plain, bookmarked(self.plain, self.bookmarks))
+        if self.is_recognised:
+            body = 0  # the heights of recognised lines say too little
         kept = [item for place, item in enumerate(self.items) if place not in margins]
         writer, regions, sized = Writer(), list[Region](), list[Heading]()
         wrapping = Wrapping([row for row in kept if isinstance(row, Row)])
@@ -80,6 +83,8 @@ class Draft:
         running = sorted((self.items[place] for place in margins), key=lambda item: item.box.y0)
         titles = tuple(item.text for item in running)
         text = writer.text
+        if self.is_recognised:
+            regions.append(Region(0, len(text), Kind.RECOGNISED))
         headings = tuple(sized) if body else bookmarked(text, self.bookmarks)
         page = Page(self.number, text, headings, tuple(writer.lines), tuple(regions), titles)
         if unicodedata.is_normalized("NFC", text):

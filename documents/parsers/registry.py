@@ -1,4 +1,4 @@
-"""Which reader reads which type: one line a format."""
+"""Which reader reads which type: one line a format, for PDF one a reader."""
 
 from importlib import import_module
 from typing import cast
@@ -6,8 +6,11 @@ from typing import cast
 from documents.parsers import kinds
 from documents.parsers.base import Parser
 
+PDFIUM, PYMUPDF = PDF_READERS = ("pdfium", "pymupdf")
+"""Who may read PDF. The licence of the second is the AGPL, so that it has to be chosen."""
 READERS = {
-    kinds.PDF: "pdf:PdfParser",
+    PDFIUM: "pdf:PdfParser",
+    PYMUPDF: "pdf_pymupdf:PyMuPdfParser",
     kinds.DOCX: "docx:DocxParser",
     kinds.HWP: "hwp:HwpParser",
     kinds.HWPX: "hwp:HwpParser",
@@ -17,7 +20,8 @@ READERS = {
 }
 
 
-def parser(content_type: str) -> Parser:
+def parser(content_type: str, pdf_reader: str = PDFIUM) -> Parser:
     """The reader of a type; its module is loaded only now."""
-    module, _, name = READERS[content_type].partition(":")
+    key = pdf_reader if content_type == kinds.PDF else content_type
+    module, _, name = READERS[key].partition(":")
     return cast("Parser", getattr(import_module(f"documents.parsers.{module}"), name)())

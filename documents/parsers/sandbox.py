@@ -34,6 +34,7 @@ from documents.parsers.errors import (
     TooLarge,
     TooManyPages,
 )
+from documents.parsers.registry import PDFIUM
 from rag.pages import Page
 
 logger = logging.getLogger(__name__)
@@ -173,6 +174,7 @@ class Reading:
         self._found: list[Picture] = []
         self._announced: Any = None
         self._pictures_left = MOST_PICTURES
+        self._recognised_left = child.limits.recognised_pages
         self._pages = self._read()
 
     def _read(self) -> Iterator[Page]:
@@ -206,6 +208,9 @@ class Reading:
             self.metadata = {str(key)[:100]: str(text)[:500] for key, text in value.items()}
         elif kind == "warning" and len(self.warnings) < 100:
             self.warnings.append(str(value)[:100])
+        elif kind == "recognising" and self._recognised_left > 0:
+            self._recognised_left -= 1
+            self._child.budget += limits.seconds_per_recognised_page
         elif kind == "no_text":
             self.no_text = str(value)[:20]
         else:
@@ -253,12 +258,13 @@ def read(  # noqa: PLR0913 - the file, and by name how it is read
     limits: Limits = DEFAULT,
     *,
     pictures: PictureRules = ALL_PICTURES,
+    pdf_reader: str = PDFIUM,
     on_wait: Callable[[], None] = _nothing,
 ) -> Reading:
     """Start reading a document in a child of its own.
 
-    `pictures` says which of them are kept. `on_wait` is called about every second while nothing
-    comes: a heartbeat; what it raises goes through.
+    `pictures` says which of them are kept, `pdf_reader` who reads PDF. `on_wait` is called about
+    every second while nothing comes: a heartbeat; what it raises goes through.
     """
     if path.stat().st_size == 0:
         raise EmptyFile(name=name)
@@ -267,5 +273,6 @@ def read(  # noqa: PLR0913 - the file, and by name how it is read
         "path": str(path.resolve()),
         "content_type": content_type,
         "pictures": asdict(pictures),
+        "pdf_reader": pdf_reader,
     }
     return Reading(Child(request, limits, on_wait))

@@ -7,6 +7,8 @@ from csp.constants import NONCE, NONE, SELF
 from django.utils.translation import gettext_lazy as _
 from kombu import Exchange, Queue
 
+from documents.parsers.base import Limits
+from documents.parsers.registry import PDF_READERS, PDFIUM
 from nura import logs
 from nura.embedded import locations
 from nura.settings import env, pictures, rag, unfold
@@ -203,6 +205,8 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_PERMISSIONS = 0o600
 PICTURES = pictures.build()
+READING_LIMITS = Limits(recognised_pages=env.integer("NURA_OCR_PAGES", 200, most=5000))
+PDF_READER = env.choice("NURA_PDF_READER", PDFIUM, PDF_READERS)
 
 # Celery (read with the prefix CELERY_)
 BROKERS = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps", "pyamqp")
