@@ -1,7 +1,8 @@
 """Columns whose lines come in turns, as where text recognition read across a page."""
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
@@ -48,8 +49,7 @@ def _gutter(rows: Sequence[Row]) -> float | None:
     gaps = [gap for row in rows if len(row.runs) > 1 and not row.down for gap in _gaps(row)]
     if len(gaps) < _FEWEST:
         return None
-    middles = ((gap.start + gap.end) / 2 for gap in gaps)
-    gutter = max(middles, key=lambda x: sum(gap.start < x < gap.end for gap in gaps))
+    gutter = _most_shared(gaps)
     halves = [parts for row in rows if (parts := _parts(row, gutter)) and all(parts)]
     if len(halves) < _FEWEST:
         return None
@@ -59,6 +59,15 @@ def _gutter(rows: Sequence[Row]) -> float | None:
         if median(part[-1].box.x1 - part[0].box.x0 for part in side) < _NARROWEST:
             return None
     return gutter
+
+
+def _most_shared(gaps: Sequence[_Gap]) -> float:
+    """The middle of where most gaps lie one below the other."""
+    ends = sorted([(gap.start, 1) for gap in gaps] + [(gap.end, -1) for gap in gaps])
+    counts = accumulate(step for _, step in ends)
+    places = zip(counts, pairwise([x for x, _ in ends]), strict=False)
+    _, (start, end) = max(places, key=itemgetter(0))
+    return (start + end) / 2
 
 
 def _gaps(row: Row) -> list[_Gap]:

@@ -6,6 +6,7 @@ They are taken out only where that is certain: text of the body that were lost w
 import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from documents.parsers.pdf_cells import Table
@@ -26,6 +27,8 @@ _SAME_PLACE = 0.01
 """Share of the page's height by which they may shift."""
 _APART = 0.6
 """Line heights that part them from the text of the page."""
+_MOST = 6
+"""Lines at one edge; pages that share more than that are copies of each other, as forms are."""
 _SHORT = 2
 """Pages of a document in which nothing can be called repeated."""
 _DIGITS = re.compile(r"\d+")
@@ -116,17 +119,19 @@ def _outermost(draft: Draft, marks: Sequence[_Mark], running: Collection[int]) -
         if not any(_is_outside(other, box) for other in others) and _is_apart(draft, found):
             break
         found.pop()
-    return set(found)
+    return set(found) if len(found) <= _MOST else set()
 
 
 def _edges(draft: Draft) -> _Edges:
     """The lines of a page in all zones."""
     rows = [(place, item) for place, item in enumerate(draft.items) if isinstance(item, Row)]
     rows.sort(key=lambda row: row[1].box.y0)
-    top = [_mark(*row) for row in rows if row[1].box.y1 < _ZONE]
-    bottom = [_mark(*row) for row in reversed(rows) if row[1].box.y0 > 1 - _ZONE]
-    beside = [_mark(*row) for row in rows if row[1].down and _is_aside(row[1].box)]
-    return _Edges(draft.number, top, bottom, beside)
+    top = (_mark(*row) for row in rows if row[1].box.y1 < _ZONE)
+    bottom = (_mark(*row) for row in reversed(rows) if row[1].box.y0 > 1 - _ZONE)
+    beside = (_mark(*row) for row in rows if row[1].down and _is_aside(row[1].box))
+    return _Edges(
+        draft.number, *(list(islice(marks, _MOST + 1)) for marks in (top, bottom, beside))
+    )
 
 
 def _is_aside(box: Rect) -> bool:
