@@ -133,6 +133,9 @@ def _remove_folder(name: str) -> None:
         folders, kept = default_storage.listdir(name)
     except FileNotFoundError:  # nothing was stored
         return
+    except OSError:
+        logger.warning("could not remove %s", name, exc_info=True)
+        return
     for folder in folders:
         _remove_folder(f"{name}/{folder}")
     for file in kept:

@@ -117,12 +117,13 @@ def reprocess(*, document: Document) -> None:
 def cancel(*, document: Document) -> None:
     """Stop the processing; the worker notices soon. Raises `DocumentNotProcessing`.
 
-    A document that was being processed again, or has a new version, keeps the index that it has.
+    A document that was being processed again keeps the index that it has; a new version is as if
+    it had never come.
     """
     row = Document.objects.processing().filter(pk=document.pk)
     before = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0}
     if not (
-        versions.refuse(row, Cancelled.code, {})
+        versions.withdraw(row)
         or row.exclude(indexed_at=None).update(**before)
         or row.update(**claims.ended(Document.Status.FAILED, Cancelled.code))
     ):

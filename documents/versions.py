@@ -19,11 +19,10 @@ from django.utils import timezone
 from documents import claims, files, notices, queue, quotas
 from documents.errors import VersionNotFound
 from documents.models import Document, DocumentVersion
+from rag.chunking import SEPARATOR
 
 State = DocumentVersion.State
 WARNING = "version_refused"
-BETWEEN_PAGES = "\n\n"
-"""Stands between two pages in the whole text, whose offsets the chunks count."""
 FACTS = ("name", "original_name", "file", "content_type", "size", "sha256")
 """What a document and a version say alike of their files."""
 
@@ -74,7 +73,7 @@ def text(kept: Document | DocumentVersion) -> str:
     if isinstance(kept, DocumentVersion):
         return kept.text
     pages = kept.pages.order_by("number").values_list("text", flat=True)
-    return BETWEEN_PAGES.join(pages)
+    return SEPARATOR.join(pages)
 
 
 def promote(document_id: UUID, version: DocumentVersion) -> None:
@@ -111,18 +110,41 @@ def refuse(held: QuerySet[Document], code: str, params: Mapping[str, object]) ->
     it is not, or it reads no new version.
     """
     with transaction.atomic():
-        document = held.select_for_update().first()
-        version = pending(document.pk) if document else None
-        if document is None or version is None:
+        version = _read_now(held)
+        if version is None:
             return False
         DocumentVersion.objects.filter(pk=version.pk).update(
             state=State.REFUSED, file="", error_code=code, error_params=claims.plain(params)
         )
-        _remove_on_commit(str(version.file.name))
-        warnings = [*(one for one in document.warnings if one != WARNING), WARNING]
-        ended = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0, "warnings": warnings}
-        Document.objects.filter(pk=document.pk).update(**ended)
+        warnings = [*(one for one in version.document.warnings if one != WARNING), WARNING]
+        _go_on(version, warnings=warnings)
     return True
+
+
+def withdraw(held: QuerySet[Document]) -> bool:
+    """End the reading of a version as if it had never come. `held` and False as in `refuse`."""
+    with transaction.atomic():
+        version = _read_now(held)
+        if version is None:
+            return False
+        DocumentVersion.objects.filter(pk=version.pk).delete()
+        _go_on(version)
+    return True
+
+
+def _read_now(held: QuerySet[Document]) -> DocumentVersion | None:
+    """The version that the document of `held` is to get, with its row locked."""
+    document = held.select_for_update().first()
+    if document is None:
+        return None
+    return document.versions.select_related("document").filter(state=State.PENDING).first()
+
+
+def _go_on(version: DocumentVersion, **changes: Any) -> None:
+    """Let the document serve what it did, without the file of the version."""
+    _remove_on_commit(str(version.file.name))
+    ended = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0}
+    Document.objects.filter(pk=version.document_id).update(**ended | changes)
 
 
 def _wait(document: Document, facts: dict[str, Any]) -> str:

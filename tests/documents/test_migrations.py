@@ -1,13 +1,19 @@
 """What migrations make of rows that earlier versions wrote."""
 
 import importlib
+from datetime import timedelta
 
 import pytest
+from django.apps import apps
+from django.utils import timezone
 
 from documents import lexical
+from documents.models import Document
 from rag.retrieval.bm25 import K1, B
+from tests.documents.conftest import make_row
 
 chunkterms = importlib.import_module("documents.migrations.0002_chunkterms")
+versions = importlib.import_module("documents.migrations.0006_versions")
 
 
 def parsed(literal):
@@ -42,3 +48,15 @@ def test_chunks_of_the_first_version_get_the_marks_of_an_upload_of_today(terms):
 
 def test_a_chunk_without_terms_gets_none():
     assert chunkterms.marks_and_surplus("{}/1000000000", 0) == ("{}/1000000000", None)
+
+
+@pytest.mark.django_db
+def test_documents_from_before_know_when_their_file_came_and_that_an_index_serves(owner):
+    indexed, failed = make_row(owner, chunk_count=3), make_row(owner, status="FAILED")
+    Document.objects.update(received_at=timezone.now() + timedelta(days=1))
+    versions.fill(apps, None)
+    for row in (indexed, failed):
+        row.refresh_from_db()
+        assert row.received_at == row.created_at
+    assert indexed.indexed
+    assert not failed.indexed
