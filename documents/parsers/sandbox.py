@@ -123,6 +123,9 @@ class Child:
 
     def _cause_of_death(self) -> ParseFailed:
         """What an end without a last word means."""
+        # Seen dead but not yet reaped, so that its group is still its own: its kin goes first.
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self._kill()
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = code = os.waitstatus_to_exitcode(status)
         if code == -signal.SIGXCPU:
@@ -139,12 +142,16 @@ class Child:
     def close(self) -> None:
         """Kill the child with all its kin and reap it."""
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # gone, not yet reaped
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._kill()
             self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
                 stream.close()
+
+    def _kill(self) -> None:
+        """End the whole group; call it only while the child is not reaped."""
+        with contextlib.suppress(ProcessLookupError):  # nobody left
+            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 def _revived(value: Any) -> ParseFailed:
