@@ -55,7 +55,12 @@ REASONS = {
     "broken": _("Damaged"),
 }
 """Why pictures were not kept: the reasons of `documents.parsers.pictures`."""
-STAGE_NAMES = {str(stage.value): stage.label for stage in Document.Stage}
+STAGE_NAMES = {
+    "parsing": _("Time for reading"),
+    "chunking": _("Time for splitting"),
+    "embedding": _("Time for embedding"),
+    "indexing": _("Time for indexing"),
+}
 
 
 def reason(document: Document) -> str:
@@ -134,9 +139,13 @@ def made(document: Document) -> dict[str, Any]:
         "kinds": named(figures["chunks"]["kinds"], KIND_NAMES),
         "dropped": named(figures["pictures"]["dropped"], REASONS),
         "seconds": [
-            (STAGE_NAMES.get(stage, stage), took) for stage, took in document.seconds.items()
+            (name, document.seconds[stage])
+            for stage, name in STAGE_NAMES.items()
+            if stage in document.seconds
         ],
+        "characters": f"{figures['characters']:,}",
         "bars": bars(length["histogram"]) if length else [],
+        "bars_width": BAR * len(length["histogram"]) if length else 0,
         "blank": ranges(figures["pages_without_text"]),
         "blank_more": figures["pages_without_text_count"] - len(figures["pages_without_text"]),
         "pictures": document.pictures.filter(rejected="").order_by("index")[:PICTURES_SHOWN],
@@ -149,8 +158,8 @@ def named(counts: Mapping[str, int], names: Mapping[Any, Any]) -> list[tuple[str
     return sorted(rows, key=lambda row: -row[1])
 
 
-BAR, GAP, HEIGHT = 28, 4, 72
-"""Of a bar in the drawing, in its own units."""
+BAR, HEIGHT = 32, 72
+"""Room of a bar in the drawing, with the gap beside it, in its own units."""
 
 
 def bars(histogram: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
@@ -159,7 +168,7 @@ def bars(histogram: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
     drawn = []
     for place, one in enumerate(histogram):
         height = max(round(HEIGHT * one["count"] / most), 2) if one["count"] else 0
-        at = {"x": place * (BAR + GAP), "y": HEIGHT - height, "height": height}
+        at = {"x": place * BAR, "y": HEIGHT - height, "height": height}
         drawn.append({"start": one["from"], "last": one["to"] - 1, "count": one["count"], **at})
     return drawn
 

@@ -38,7 +38,7 @@ async function renew() {
   Object.assign(page, JSON.parse(fresh.getElementById("page").textContent));
   const state = fresh.querySelector("article[data-document-id]");
   Object.assign(article.dataset, state.dataset);
-  article.querySelector("[data-ask]").hidden = article.dataset.indexed !== "true";
+  for (const part of article.querySelectorAll("[data-needs-index]")) part.hidden = article.dataset.indexed !== "true";
 }
 
 async function heard(data) {

@@ -1,0 +1,220 @@
+"""The table of documents, and the page of one: what is known, versions, a search tried."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.chat import answer, ask
+from tests.e2e.conftest import NOTICE, SAMPLES
+from tests.e2e.people import Person
+from tests.e2e.test_looks import PHONE, luminance, overflow
+from tests.support import wait_until
+
+READY = 120_000
+RULES = "# 별빛 규정\n\n## 제3조\n\n별빛 휴가는 입사 2년 뒤부터 해마다 {days}입니다.\n"
+
+
+@pytest.fixture(scope="module")
+def keeper(product):
+    """Somebody with a PDF and some rules."""
+    person = Person(product, "keeper")
+    person.upload(SAMPLES / "care-system-notice.pdf", NOTICE)
+    person.wait_for_documents()
+    return person
+
+
+@pytest.fixture
+def rules(keeper, tmp_path):
+    """The document of the rules, new for each test."""
+    file = tmp_path / "규정.md"
+    file.write_text(RULES.format(days="엿새"), encoding="utf-8")
+    document = keeper.upload(file, "별빛 규정.md")
+    keeper.wait_for_documents()
+    yield document
+    keeper.api(f"documents/{document['id']}", method="DELETE")
+
+
+@pytest.fixture
+def open_page(windows, keeper):
+    """Opens a page of the keeper's."""
+
+    def opened(path, **options):
+        page = windows(keeper, **options)
+        page.goto(path)
+        return page
+
+    return opened
+
+
+def notice_of(keeper):
+    found = keeper.api("documents?page_size=100")["results"]
+    return next(one for one in found if one["name"] == NOTICE)
+
+
+def field(page, key):
+    return page.locator(f"#metadata-form input[data-key='{key}']")
+
+
+def send_version(page, days, name="별빛 규정 2.md"):
+    file = {"name": name, "mimeType": "text/markdown", "buffer": RULES.format(days=days).encode()}
+    page.locator("#version-input").set_input_files(file)
+
+
+def test_what_is_known_is_changed_added_and_removed(open_page, keeper, rules):
+    page = open_page(f"/documents/{rules['id']}")
+    page.locator("#metadata-edit").click()
+    field(page, "title").fill("별빛 휴가 규정")
+    page.locator("#metadata-form select").select_option("issuer")
+    page.locator("#metadata-form [data-add]").click()
+    field(page, "issuer").fill("별빛 주식회사")
+    page.locator("#metadata-form select").select_option("")
+    page.locator("#metadata-form [data-own-key]").fill("보관 기한")
+    page.locator("#metadata-form [data-add]").click()
+    field(page, "보관 기한").fill("5년")
+    page.locator("#metadata-form [type=submit]").click()
+    shown = page.locator("#metadata-shown")
+    expect(shown).to_contain_text("별빛 휴가 규정")
+    expect(shown).to_contain_text("보관 기한")
+    known = keeper.api(f"documents/{rules['id']}")["metadata"]
+    assert known["issuer"] == "별빛 주식회사"
+    page.locator("#metadata-edit").click()
+    field(page, "보관 기한").fill("")
+    page.locator("#metadata-form [type=submit]").click()
+    expect(shown).not_to_contain_text("보관 기한")
+    assert "보관 기한" not in keeper.api(f"documents/{rules['id']}")["metadata"]
+
+
+def test_metadata_that_the_server_refuses_stays_in_the_form_with_the_reason(open_page, rules):
+    page = open_page(f"/documents/{rules['id']}")
+    page.locator("#metadata-edit").click()
+    for number in range(8):
+        page.locator("#metadata-form select").select_option("")
+        page.locator("#metadata-form [data-own-key]").fill(f"항목 {number}")
+        page.locator("#metadata-form [data-add]").click()
+        field(page, f"항목 {number}").fill("가" * 1000)
+    page.locator("#metadata-form [type=submit]").click()
+    expect(page.locator("#metadata-form [data-trouble]")).to_contain_text(re.compile("[가-힣]"))
+    expect(field(page, "항목 7")).to_have_value("가" * 1000)
+
+
+def test_a_new_version_takes_the_place_of_the_old_one_which_can_be_downloaded(
+    open_page, keeper, rules
+):
+    page = open_page(f"/documents/{rules['id']}")
+    send_version(page, "열흘")
+    expect(page.locator("#version-news")).to_be_visible()
+    expect(page.locator("#chunk-list")).to_contain_text("열흘", timeout=READY)
+    states = page.locator("#version-list .version")
+    expect(states).to_have_count(2)
+    expect(states.nth(0)).to_have_attribute("data-state", "current")
+    old = states.nth(1)
+    expect(old).to_have_attribute("data-state", "old")
+    with page.expect_download() as download:
+        old.locator("a").click()
+    assert "엿새" in download.value.path().read_text(encoding="utf-8")
+    news = page.locator("#version-news").inner_text()
+    send_version(page, "열흘")
+    expect(page.locator("#version-news")).not_to_have_text(news)
+    expect(states).to_have_count(2)
+    assert keeper.api(f"documents/{rules['id']}")["version"] == 2
+
+
+def test_a_version_that_cannot_be_read_leaves_the_document_as_it_was(open_page, rules):
+    page = open_page(f"/documents/{rules['id']}")
+    torn = {"name": "찢어진.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7\n1 0 obj"}
+    page.locator("#version-input").set_input_files(torn)
+    refused = page.locator("#version-list [data-state=refused]")
+    expect(refused.locator(".document-error")).to_contain_text("니다.", timeout=READY)
+    expect(page.locator("#chunk-list")).to_contain_text("엿새")
+    expect(page.locator("article")).to_have_attribute("data-status", "COMPLETED")
+
+
+def test_an_answer_says_that_it_rests_on_an_older_version(open_page, keeper, rules):
+    page = open_page(f"/?documents={rules['id']}")
+    ask(page, "별빛 휴가는 며칠인가요?")
+    answer(page)
+    other = open_page(f"/documents/{rules['id']}")
+    send_version(other, "열흘")
+    wait_until(lambda: keeper.api(f"documents/{rules['id']}")["version"] == 2, READY / 1000)
+    page.reload()
+    answer(page).locator(".cite").first.click()
+    expect(page.locator("#panel .passage-old")).to_contain_text("2")
+    expect(page.locator("#panel mark")).to_contain_text("엿새")
+
+
+def test_a_search_tried_shows_hits_their_scores_and_the_verdict(open_page, keeper):
+    page = open_page(f"/documents/{notice_of(keeper)['id']}")
+    form, found = page.locator("#trial-form"), page.locator("#trial-found")
+    form.locator("input").fill("통합돌봄 정보시스템 사업 예산은 얼마인가요?")
+    form.locator("button").click()
+    expect(found.locator("[data-relevant=true]")).to_be_visible(timeout=READY)
+    expect(found.locator(".trial-hit").first).to_contain_text("1,240,000,000")
+    expect(found.locator("mark").first).to_be_visible()
+    assert found.locator(".trial-hit").first.locator(".trial-score").count() > 1
+    form.locator("select").select_option("bm25")
+    form.locator("input").fill("zebra quantum waffle")
+    form.locator("input").press("Enter")
+    expect(found.locator("[data-relevant=false]")).to_be_visible(timeout=READY)
+
+
+def test_a_chunk_is_shown_on_the_picture_of_its_page(open_page, keeper):
+    page = open_page(f"/documents/{notice_of(keeper)['id']}")
+    button = page.locator("#chunk-1 [data-show-page]")
+    button.click()
+    expect(page.locator("#panel .page-sheet img")).to_be_visible(timeout=READY)
+    expect(page.locator("#panel .page-mark").first).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#panel")).to_be_hidden()
+    expect(button).to_be_focused()
+
+
+def test_several_documents_are_chosen_asked_about_and_deleted(open_page, keeper, tmp_path):
+    for number in range(3):
+        file = tmp_path / f"낱장 {number}.md"
+        file.write_text(f"# 낱장\n\n{number}번째 낱장입니다.", encoding="utf-8")
+        keeper.upload(file)
+    keeper.wait_for_documents()
+    page = open_page("/documents?q=낱장")
+    page.locator("[data-choose-all]").check()
+    bulk = page.locator("#bulk")
+    expect(bulk.locator("[data-words]")).to_contain_text("3")
+    page.locator("[data-choose]").first.uncheck()
+    href = bulk.locator("[data-bulk=ask]").get_attribute("href")
+    assert len(href.split(",")) == 2
+    bulk.locator("[data-bulk=delete]").click()
+    page.locator("#confirm-yes").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(bulk).to_be_hidden()
+    left = keeper.api("documents?page_size=100")["results"]
+    assert sum("낱장" in one["name"] for one in left) == 1
+
+
+def test_the_table_is_narrowed_by_issuer_and_ordered(open_page, keeper, rules):
+    keeper.api(f"documents/{rules['id']}", {"metadata": {"issuer": "별빛 주식회사"}}, "PATCH")
+    page = open_page("/documents")
+    page.locator("[name=issuer]").select_option("별빛 주식회사")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page).to_have_url(re.compile("issuer="))
+    page.reload()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.locator("[name=issuer]").select_option("")
+    page.locator("[name=sort]").select_option("name")
+    expect(page.locator("tbody tr").first).to_contain_text("별빛 규정.md")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pages_fit_a_phone_with_everything_open(open_page, keeper, scheme):
+    page = open_page(f"/documents/{notice_of(keeper)['id']}", viewport=PHONE, color_scheme=scheme)
+    assert (luminance(page) < 60) == (scheme == "dark")
+    page.locator("#metadata-edit").click()
+    page.locator("#trial-form input").fill("사업 예산은 얼마인가요?")
+    page.locator("#trial-form button").click()
+    expect(page.locator(".trial-hit").first).to_be_visible(timeout=READY)
+    assert overflow(page) <= 0
+    inner = page.locator(".scroller").evaluate("(one) => one.scrollWidth - one.clientWidth")
+    assert inner <= 0
+    page.goto("/documents")
+    page.locator("[data-choose]").first.check()
+    expect(page.locator("#bulk")).to_be_visible()
+    assert overflow(page) <= 0
