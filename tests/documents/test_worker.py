@@ -47,7 +47,7 @@ def test_many_messages_for_one_document_are_one_ingest(owner, worker):
 
 
 def test_several_documents_and_one_broken_one_all_end(owner, worker):
-    good = [upload(owner, name=f"{number}.md") for number in range(3)]
+    good = [upload(owner, name=f"{number}.md", content=f"글 {number}") for number in range(3)]
     broken = upload(owner, name="깨짐.pdf", content=b"%PDF-1.7\nnothing of the kind")
     wait_until(lambda: not Document.objects.processing().exists(), 60)
     assert {status(document) for document in good} == {"COMPLETED"}
@@ -56,7 +56,7 @@ def test_several_documents_and_one_broken_one_all_end(owner, worker):
 
 
 def test_deleting_while_messages_are_under_way_leaves_nothing(owner, worker):
-    documents = [upload(owner, name=f"{number}.md") for number in range(3)]
+    documents = [upload(owner, name=f"{number}.md", content=f"글 {number}") for number in range(3)]
     for document in documents:
         services.delete_document(document=document)
     extra = upload(owner, name="z.md")
