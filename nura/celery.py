@@ -9,7 +9,7 @@ from typing import Any
 
 from celery import Celery, signals
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
-from kombu.transport.redis import QoS
+from kombu.transport.redis import Channel, QoS
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -26,9 +26,24 @@ warnings.filterwarnings("ignore", category=SecurityWarning)
 # Said on every lost connection; what is cut off is taken up by its lease, so nothing is cancelled.
 warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
 
-# Giving tasks back to a Redis that has just restarted ends the worker with an error. Nothing is
-# lost without: the sweepers find by their leases what nobody works on.
-QoS.restore_at_shutdown = False
+
+class _Deliveries(QoS):
+    """Messages that a worker holds, where Redis may restart while their tasks run.
+
+    Kombu ends the worker with an error when it gives tasks back to a Redis that has just restarted,
+    or when a task ends whose message came over a connection that is gone. Nothing is lost without:
+    the sweepers find by their leases what nobody works on.
+    """
+
+    restore_at_shutdown = False
+
+    def ack(self, delivery_tag: str) -> None:
+        """A message is done with, if its connection still stands."""
+        if self.channel.connection is not None:
+            super().ack(delivery_tag)
+
+
+Channel.QoS = _Deliveries
 
 logger = logging.getLogger(__name__)
 

@@ -72,6 +72,17 @@ def test_e72_a_message_of_another_shape_is_dropped(owner, worker):
     wait_until(lambda: status(document) == "COMPLETED")
 
 
+def test_a_task_that_outlives_its_connection_to_the_broker_ends_quietly(settings):
+    from nura.celery import app
+
+    with app.connection_for_read() as connection:
+        queue = connection.SimpleQueue("outlived")
+        queue.put("message")
+        message = queue.get(timeout=5)
+        connection.close()
+        message.ack()
+
+
 def test_the_sweeper_is_a_task_that_beat_can_send(settings):
     assert settings.CELERY_BEAT_SCHEDULE["ingests"]["task"] == sweep_ingests.name
     assert ingest_document.name == queue.INGEST
