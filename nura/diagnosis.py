@@ -61,7 +61,9 @@ def examine() -> Iterator[Finding]:
     yield from workers()
     yield llm("LLM", settings.RAG.llm)
     if settings.RAG.light_llm:
-        yield light_llm(settings.RAG.light_llm)
+        yield spare_llm("light LLM", settings.RAG.light_llm)
+    if settings.RAG.vision:
+        yield spare_llm("vision model", settings.RAG.vision)
     yield embedder()
     yield from embedding_space()
     yield morphemes()
@@ -158,9 +160,9 @@ def llm(name: str, endpoint: Endpoint | None) -> Finding:
     return Finding(name, State.FAIL, f"{where}: not reachable within {LLM_SECONDS:g} s")
 
 
-def light_llm(endpoint: Endpoint) -> Finding:
-    """As `llm`; rules stand in for it, so that nothing of it keeps the product from serving."""
-    found = llm("light LLM", endpoint)
+def spare_llm(name: str, endpoint: Endpoint) -> Finding:
+    """As `llm`, for a model without which the product serves: it only warns."""
+    found = llm(name, endpoint)
     return replace(found, state=State.WARN) if found.state is State.FAIL else found
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Self
 
 from documents.parsers.base import MEGABYTE, MOST_PICTURES, Context
-from documents.parsers.pdf_geometry import Glyph, PageFrame, clipped
+from documents.parsers.pdf_geometry import PageFrame, clipped
 from documents.parsers.pictures import LARGEST, LONGEST_SIDE, Box, Found, Sieve, key_of, size_of
 
 _DEEPEST = 8
@@ -20,7 +20,8 @@ _DEEPEST = 8
 _FIGURELESS = 0.5
 """Share of a page without text that pictures must cover for the page to be one picture."""
 _BACKGROUND = 0.8
-"""Share of a page that a picture covers behind the page's text: a scan whose text is known."""
+"""Share of a page that pictures cover behind the page's text: a scan whose text is known."""
+_SPANNING = 0.9
 _ENCODED = (b"\xff\xd8", b"\x00\x00\x00\x0cjP", b"\xff\x4f\xff\x51")
 """How JPEG and JPEG 2000 begin."""
 _LARGEST_PAGE = 2 * LARGEST
@@ -93,6 +94,18 @@ class _Image:
         """As declared."""
         return self.width * self.height
 
+    @property
+    def spans(self) -> bool:
+        """Whether it goes from one side of the page to the other, as scans and their strips do."""
+        return max(self.box[2] - self.box[0], self.box[3] - self.box[1]) >= _SPANNING
+
+    @property
+    def lost(self) -> str:
+        """Why it is not even looked at."""
+        if not self.key:
+            return "too_many"
+        return "" if self.area else "hidden"
+
 
 class PagePictures:
     """Hands on the pictures of one document, page by page."""
@@ -113,24 +126,20 @@ class PagePictures:
         frame = PageFrame.of(page)
         images = list(islice(self._images(page, frame), MOST_PICTURES))
         letters = len("".join(text.split()))
-        is_picture = coded or sum(image.area for image in images) >= _FIGURELESS
-        if not letters and is_picture and sum(image.pixels for image in images) <= _LARGEST_PAGE:
+        strips = [image for image in images if image.spans]
+        is_scan = _area(strips) >= _BACKGROUND
+        if letters:
+            is_picture = is_scan and letters < _LEAST_TEXT
+        else:
+            is_picture = coded or _area(images) >= _FIGURELESS
+        if is_picture and sum(image.pixels for image in images) <= _LARGEST_PAGE:
             self._sieve.take(_whole(page, number, images, coded=coded))
             return
+        is_read = is_scan and letters >= _LEAST_TEXT
         for image in images:
-            self._take(page, image, number, letters, frame.turns)
-
-    def _take(self, page: Any, image: _Image, number: int, letters: int, turns: int) -> None:
-        rejected = ""
-        if not image.key:
-            rejected = "too_many"
-        elif not image.area:
-            rejected = "hidden"
-        elif letters >= _LEAST_TEXT and image.area >= _BACKGROUND:
-            rejected = "background"
-        load = partial(self._drawn, page, image, turns)
-        found = Found(image.key, image.width, image.height, load, number, image.box)
-        self._sieve.take(found, rejected)
+            load = partial(self._drawn, page, image, frame.turns)
+            found = Found(image.key, image.width, image.height, load, number, image.box)
+            self._sieve.take(found, "background" if is_read and image.spans else image.lost)
 
     def _images(self, page: Any, frame: PageFrame) -> Iterator[_Image]:
         """The image objects of a page, in the order in which they are drawn."""
@@ -208,16 +217,25 @@ def _upright(image: _Image, turns: int) -> Matrix:
     return moved.then(Matrix(a=scale, d=scale))
 
 
+def _area(images: Sequence[_Image]) -> float:
+    """Share of the page that they cover, apart from overlaps."""
+    return sum(image.area for image in images)
+
+
 def _box(matrix: Matrix, frame: PageFrame) -> Box:
     """Where it is shown, clipped to the page."""
-    rect = frame.shown(Glyph(0, False, *matrix.bounds))  # noqa: FBT003 - a box without a letter
+    rect = frame.shown(*matrix.bounds)
     return clipped(rect.x0), clipped(rect.y0), clipped(rect.x1), clipped(rect.y1)
 
 
 def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> Found:
     """A page that is a picture, whatever strips and masks it is made of."""
     wide, high = page.get_size()
+    area = max(wide * high, 1.0)
+    finest = [image.pixels / (image.area * area) for image in images if image.area]
     scale = LONGEST_SIDE / max(wide, high, 1.0)
+    if not coded:  # nothing is gained by drawing it larger than its pictures are
+        scale = min(scale, max(1.0, math.sqrt(max(finest, default=1.0))))
     keys = [image.key.encode() for image in images]
     return Found(
         key_of(*keys, str(number).encode() if coded else b""),

@@ -75,6 +75,15 @@ def test_a_model_that_is_not_on_the_list_is_a_warning_that_names_others(endpoint
     assert "qwen3:8b" in finding.detail
 
 
+@pytest.mark.django_db
+def test_a_vision_model_is_examined_where_one_is_set(settings, endpoint):
+    server, answers = endpoint
+    answers["status"] = 401
+    settings.RAG = replace(settings.RAG, vision=server)
+    found = {finding.name: finding.state for finding in diagnosis.examine()}
+    assert found["vision model"] is State.WARN
+
+
 @pytest.mark.parametrize("body", [[], {"data": None}, {"data": [None]}, "models"])
 def test_a_list_of_another_shape_is_no_fault(endpoint, body):
     server, answers = endpoint
@@ -83,7 +92,7 @@ def test_a_list_of_another_shape_is_no_fault(endpoint, body):
 
 
 def test_a_dead_light_model_does_not_keep_the_product_from_serving():
-    finding = diagnosis.light_llm(Endpoint("http://127.0.0.1:9/v1", "m"))
+    finding = diagnosis.spare_llm("light LLM", Endpoint("http://127.0.0.1:9/v1", "m"))
     assert finding.state is State.WARN
 
 

@@ -7,8 +7,11 @@ import json
 import os
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from PIL import Image
 
+from documents.parsers.base import PictureRules
+from nura.settings import pictures
 from nura.settings import rag as settings
 from rag import errors
 from rag.config import Endpoint, RagConfig
@@ -29,7 +32,7 @@ def picture():
 
 @pytest.fixture
 def model(llm_server):
-    return OpenAIVision(Endpoint(llm_server.url, "qwen3-vl", KEY, total_timeout=5.0), 300)
+    return OpenAIVision(Endpoint(llm_server.url, "qwen3-vl", KEY, total_timeout=30.0), 300)
 
 
 async def described(model, language="ko"):
@@ -186,3 +189,13 @@ def test_a_server_of_its_own_never_gets_the_key_of_the_main_one(built):
         LLM_API_KEY="k",
     )
     assert found == Endpoint("http://v/v1", "v", "", total_timeout=30)
+
+
+def test_the_rules_for_pictures_come_from_the_environment(monkeypatch):
+    assert pictures.build() == PictureRules()
+    monkeypatch.setenv("NURA_PICTURES_MOST", "0")
+    monkeypatch.setenv("NURA_PICTURES_LEAST_EDGES", "2.5")
+    assert pictures.build() == PictureRules(most=0, least_edges=2.5)
+    monkeypatch.setenv("NURA_PICTURES_LEAST_NONWHITE", "2")
+    with pytest.raises(ImproperlyConfigured, match="NURA_PICTURES_LEAST_NONWHITE"):
+        pictures.build()
