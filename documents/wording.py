@@ -71,6 +71,10 @@ FILES = {
     "encoding": _(
         "The encoding of the text cannot be told. Save the file as UTF-8 and upload it again."
     ),
+    "reader_missing": _(
+        "%(name)s, which is to read this kind of file, is not installed. Tell your administrator "
+        "to run manage.py doctor."
+    ),
     "memory": _(
         "Reading the file took more memory than is allowed. Split it or make it simpler, and "
         "upload it again."

@@ -87,6 +87,12 @@ class EncodingUnknown(ParseFailed):
     code = "encoding"
 
 
+class ReaderMissing(ParseFailed):
+    """The program that was chosen to read this format (`name`) is not installed."""
+
+    code = "reader_missing"
+
+
 class OutOfMemory(ParseFailed):
     """The child process hit its memory limit."""
 
@@ -111,7 +117,7 @@ BY_CODE: dict[str, type[ParseFailed]] = {
     for failure in (
         EmptyFile, UnsupportedType, TypeMismatch, Encrypted, UnsupportedVersion, Corrupt,
         ArchiveBomb, XmlUnsafe, TooLarge, TooManyPages, NoText, EncodingUnknown, OutOfMemory,
-        TimedOut, ParserCrashed,
+        TimedOut, ParserCrashed, ReaderMissing,
     )
 }  # fmt: skip
 """How an error comes back to life on the other side of the pipe."""

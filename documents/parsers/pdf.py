@@ -16,7 +16,7 @@ from documents.parsers.clean import clean
 from documents.parsers.errors import Corrupt, Encrypted
 from documents.parsers.ocr import Recogniser, is_scan
 from documents.parsers.pdf_geometry import PageFrame
-from documents.parsers.pdf_glyphs import glyphs, text_of
+from documents.parsers.pdf_glyphs import Glyphs, glyphs, text_of
 from documents.parsers.pdf_headings import Bookmark
 from documents.parsers.pdf_margins import finished
 from documents.parsers.pdf_pages import Draft
@@ -50,10 +50,18 @@ class PdfParser:
         context.found(_properties(document))
         context.no_text = "scan"
         outline = _outline(document)
-        reading = _Reading(document, context, outline)
+        reading = _Reading(self, document, context, outline)
         yield from finished(reading.drafts(total), total, outlined=bool(outline))
         if reading.broken == total:
             raise Corrupt(detail="no page can be read")
+
+    def text(self, textpage: Any, index: int) -> str:
+        """All characters of an open text page, that of the page at `index`."""
+        return text_of(textpage)
+
+    def glyphs(self, textpage: Any, text: str, frame: PageFrame) -> Glyphs:
+        """The characters of `text`, which was the last, with their boxes."""
+        return glyphs(textpage, text, frame)
 
     def draw(self, path: Path, number: int, width: int) -> bytes | None:
         """Page `number` as PNG, about `width` pixels wide; None if there is no such page."""
@@ -96,8 +104,11 @@ def _properties(document: Any) -> dict[str, str]:
 class _Reading:
     """Goes through the pages of one open document."""
 
-    def __init__(self, document: Any, context: Context, outline: Outline) -> None:
+    def __init__(
+        self, parser: PdfParser, document: Any, context: Context, outline: Outline
+    ) -> None:
         self.broken = 0
+        self._parser = parser
         self._document, self._context, self._outline = document, context, outline
         self._tables = Tables(context)
         self._recogniser = Recogniser(context)
@@ -135,7 +146,7 @@ class _Reading:
     def _of(self, page: Any, textpage: Any, index: int) -> Draft:
         """The page of an open page and its text."""
         bookmarks = self._outline.get(index, [])
-        text = text_of(textpage)
+        text = self._parser.text(textpage, index)
         coded = is_coded(text)
         frame = PageFrame.of(page)
         if coded or is_scan(page, text):
@@ -149,7 +160,7 @@ class _Reading:
             return Draft(index + 1)
         if len(text) > _MOST_MAPPED:
             return Draft(index + 1, bookmarks=bookmarks, plain=plain(text))
-        found = glyphs(textpage, text, frame)
+        found = self._parser.glyphs(textpage, text, frame)
         grids = self._tables.grids(page, frame)
         return Draft.of(index + 1, found, grids, frame.shown_height, bookmarks)
 
