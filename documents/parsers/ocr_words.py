@@ -7,7 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from documents.parsers.clean import clean, readable
-from documents.parsers.pdf_geometry import Glyph, PageFrame, Rect, around
+from documents.parsers.pdf_geometry import PageFrame, Rect, around
 from documents.parsers.pdf_rows import Row
 from documents.parsers.pdf_runs import Run
 
@@ -99,9 +99,7 @@ def _turned(run: Run, turns: int, aspect: float) -> Row:
 def _back(box: Rect, turns: int) -> Rect:
     """A box of the turned picture on the page."""
     frame = PageFrame(0, 0, 1, 1, (4 - turns) % 4)
-    return frame.shown(
-        Glyph(0, hyphen=False, left=box.x0, bottom=1 - box.y1, right=box.x1, top=1 - box.y0)
-    )
+    return frame.shown(box.x0, 1 - box.y1, box.x1, 1 - box.y0)
 
 
 def _is_space(word: Word, following: Word, em: float) -> bool:

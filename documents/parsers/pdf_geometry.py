@@ -8,17 +8,6 @@ _PARTS = 100_000
 """Of a page's side: far less than a pixel."""
 
 
-class Glyph(NamedTuple):
-    """One character as PDFium gives it. Made-up ones (spaces, line ends) have an empty box."""
-
-    code: int
-    hyphen: bool
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-
 class Rect(NamedTuple):
     """A box in fractions of the page as shown; origin at the top left."""
 
@@ -60,10 +49,10 @@ class PageFrame:
         """In points, after the turns."""
         return self.width if self.turns % 2 else self.height
 
-    def shown(self, glyph: Glyph) -> Rect:
-        """Where the glyph stands; not yet clipped to the page. Called for every character."""
-        u0, u1 = (glyph.left - self.left) / self.width, (glyph.right - self.left) / self.width
-        v0, v1 = (glyph.bottom - self.bottom) / self.height, (glyph.top - self.bottom) / self.height
+    def shown(self, left: float, bottom: float, right: float, top: float) -> Rect:
+        """Where a box of page space stands; not yet clipped to the page."""
+        u0, u1 = (left - self.left) / self.width, (right - self.left) / self.width
+        v0, v1 = (bottom - self.bottom) / self.height, (top - self.bottom) / self.height
         if self.turns == 0:
             return Rect(u0, 1 - v1, u1, 1 - v0)
         if self.turns == 1:

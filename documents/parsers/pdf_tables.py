@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from documents.parsers.base import Context
-from documents.parsers.pdf_geometry import Glyph, PageFrame, Rect
+from documents.parsers.pdf_geometry import PageFrame, Rect
 from documents.parsers.pdf_rules import Rule, TooManyRules, rules
 
 SECONDS = 30.0
@@ -94,9 +94,7 @@ def _grids(lines: list[Rule], frame: PageFrame) -> list[Grid]:
 
 def _edge(line: Rule, frame: PageFrame, width: float, height: float) -> Edge:
     """A line of page space as pdfplumber wants it."""
-    place = frame.shown(
-        Glyph(0, hyphen=False, left=line.left, bottom=line.bottom, right=line.right, top=line.top)
-    )
+    place = frame.shown(line.left, line.bottom, line.right, line.top)
     return _line(place.x0 * width, place.y0 * height, place.x1 * width, place.y1 * height)
 
 
