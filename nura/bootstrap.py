@@ -108,6 +108,12 @@ def browser() -> None:
         say(f"The browser tests will be skipped: please install {' '.join(missing)}.")
 
 
+def recognition() -> None:
+    """For the tests of scanned pages: tesseract with Korean, installed where possible."""
+    if not (shutil.which("tesseract") or apt("tesseract-ocr", "tesseract-ocr-kor")):
+        say("The tests of text recognition will be skipped: please install tesseract-ocr-kor.")
+
+
 def has_korean_font() -> bool:
     """Whether fontconfig knows a font for Korean; yes where it cannot be asked."""
     listing = shutil.which("fc-list")
@@ -159,3 +165,4 @@ if __name__ == "__main__":
     ensure(wanted)
     if wanted == "dev":
         browser()
+        recognition()

@@ -20,6 +20,8 @@ from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
 from documents import spaces
+from documents.parsers import ocr
+from documents.parsers.registry import PYMUPDF
 from nura.embedded import session
 from nura.health import WORKERS, client, redis_and_workers
 from rag import dictionary
@@ -67,6 +69,8 @@ def examine() -> Iterator[Finding]:
     yield embedder()
     yield from embedding_space()
     yield morphemes()
+    yield recognition()
+    yield from pdf_reader()
 
 
 def data_folder() -> Finding:
@@ -215,6 +219,26 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         """Refuse."""
+
+
+def recognition() -> Finding:
+    """Whether scanned pages can be read."""
+    if not settings.READING_LIMITS.recognised_pages:
+        return Finding("OCR", State.OK, "NURA_OCR_PAGES is 0: scanned pages are left out")
+    if found := ocr.program():
+        return Finding("OCR", State.OK, f"{found} with {' and '.join(ocr.LANGUAGES)}")
+    missing = "no tesseract with Korean: scanned pages are left out"
+    return Finding("OCR", State.WARN, f"{missing}; apt install tesseract-ocr tesseract-ocr-kor")
+
+
+def pdf_reader() -> Iterator[Finding]:
+    """Whether the reader that was chosen instead of PDFium is installed."""
+    if settings.PDF_READER == PYMUPDF:
+        there = importlib.util.find_spec("pymupdf")
+        detail = (
+            "PyMuPDF" if there else "PyMuPDF is missing: pip install -r requirements/pymupdf.txt"
+        )
+        yield Finding("PDF reader", State.OK if there else State.FAIL, detail)
 
 
 def _models(endpoint: Endpoint) -> tuple[int, list[str]]:
