@@ -47,7 +47,12 @@ class Blocks:
     def __init__(self, text: str, regions: Sequence[Region], size: int) -> None:
         self._blocks = list(_read(text, regions, size))
         self._leads = [block.lead for block in self._blocks]
-        self._edges = sorted(edge for block in self._blocks for edge in _edges(block))
+        self._rows = sorted(
+            place
+            for block in self._blocks
+            if block.kind is Kind.TABLE
+            for place in (block.lead, block.start, *block.levels[0], block.end)
+        )
 
     def around(self, place: int) -> Block | None:
         """The block that a cut at this place would part, or part from its lead-in."""
@@ -60,10 +65,18 @@ class Blocks:
         for block in self._blocks:
             yield from (edge for edge in (block.lead, block.end) if lowest <= edge <= highest)
 
-    def edge(self, place: int) -> int:
-        """The last place before or at this one over which no chunk reaches back for overlap."""
-        at = bisect_right(self._edges, place)
-        return self._edges[at - 1] if at else 0
+    def floor(self, place: int, room: int) -> int:
+        """How far back the chunk whose own text begins here may share that of the one before it.
+
+        Not over rows, whose header it repeats, nor so far that code is too long for its `room`.
+        """
+        at = bisect_right(self._rows, place)
+        floor = self._rows[at - 1] if at else 0
+        at = bisect_right(self._leads, place)
+        block = self._blocks[at - 1] if at else None
+        if block and block.kind is Kind.CODE and place < block.end <= place + room:
+            return max(floor, block.end - room)
+        return floor
 
     def header(self, place: int) -> str:
         """The header rows of the table that goes on at this place."""
@@ -88,12 +101,6 @@ def _read(text: str, regions: Sequence[Region], size: int) -> Iterator[Block]:
                 _LEVELS[region.kind](text, max(start, region.header_end), end),
             )
         behind = max(behind, end)
-
-
-def _edges(block: Block) -> Iterator[int]:
-    yield from (block.lead, block.start, block.end)
-    for places in block.levels:
-        yield from places
 
 
 def _lead(text: str, behind: int, start: int, kind: Kind, longest: int) -> int:

@@ -92,14 +92,14 @@ class Cuts:
     def _next_start(self, start: int, stop: int, covered: int) -> int:
         """Where the next chunk begins: at the first sentence, line or word within the overlap.
 
-        Nothing is shared over the edge of a table, a list or their parts.
+        `covered` is where its own text begins.
         """
-        edge = self._blocks.edge(covered)
-        lowest = max(stop - self._overlap, start + 1, edge)
+        floor = self._blocks.floor(covered, int(self._size * EXCESS))
+        lowest = max(stop - self._overlap, start + 1, floor)
         if lowest >= stop:
             return stop
         for kind in (SENTENCE, LINE, SPACE):
             for match in kind.finditer(self._text, max(lowest - 1, 0), stop):
                 if lowest <= match.end() < stop:
                     return match.end()
-        return whole_behind(self._text, max(stop - self._overlap, edge), stop)
+        return whole_behind(self._text, max(stop - self._overlap, floor), stop)

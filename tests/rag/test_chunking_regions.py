@@ -89,7 +89,7 @@ def test_text_behind_a_table_shares_nothing_with_its_rows() -> None:
 def test_a_list_is_cut_between_its_items() -> None:
     items = "".join(f"{n}. {PROSE * 2}\n   가. {PROSE}\n" for n in range(1, 12))
 
-    chunks = cut(page("", items, kind=Kind.LIST))
+    chunks = cut(page("", items, kind=Kind.LIST), overlap=0)
 
     assert len(chunks) > 3
     assert all(chunk.text[0].isdigit() and chunk.text[1] in ".0123" for chunk in chunks)
@@ -108,15 +108,15 @@ def test_code_is_left_whole_up_to_one_and_a_half_times_the_size() -> None:
     code = "```\n" + "\n\n".join(f"let value{n} = compute({n});" for n in range(14)) + "\n```"
     assert 300 < len(code) <= 450
 
-    chunks = cut(page(PROSE * 5 + "\n\n", code, "\n\n" + PROSE * 5, kind=Kind.CODE))
-
-    assert [code] == [chunk.text for chunk in chunks if chunk.kind is Kind.CODE]
+    for filling in range(12):
+        chunks = cut(page(PROSE * filling + "\n\n", code, "\n\n" + PROSE * 5, kind=Kind.CODE))
+        assert any(code in chunk.text for chunk in chunks)
 
 
 def test_longer_code_is_cut_at_its_blank_lines() -> None:
     parts = [f"def step{n}():\n    first({n})\n    second({n})" for n in range(30)]
 
-    chunks = cut(page("", "\n\n".join(parts), kind=Kind.CODE))
+    chunks = cut(page("", "\n\n".join(parts), kind=Kind.CODE), overlap=0)
 
     assert all(chunk.text.startswith("def") and len(chunk.text) <= 300 for chunk in chunks)
 
