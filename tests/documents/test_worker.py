@@ -79,7 +79,7 @@ def test_a_task_that_outlives_its_connection_to_the_broker_ends_quietly(settings
         queue = connection.SimpleQueue("outlived")
         queue.put("message")
         message = queue.get(timeout=5)
-        connection.close()
+        connection.collect()
         message.ack()
 
 

@@ -1,0 +1,87 @@
+"""Many files at once: owners take turns, and what is killed meanwhile loses and doubles nothing."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from tests.product.client import Client
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.product, pytest.mark.timeout(900)]
+
+FILES = 200
+SENTENCE = "해솔시는 통합돌봄 정보시스템을 구축하고 담당자를 둔다. "
+SETTLED = """
+    SELECT count(*) FILTER (WHERE status <> 'COMPLETED'),
+           count(*) FILTER (WHERE chunk_count = 0 OR chunk_count <> (
+               SELECT count(*) FROM documents_chunk c WHERE c.document_id = d.id)),
+           count(*) FILTER (WHERE chunk_count <> (
+               SELECT count(DISTINCT index) FROM documents_chunk c WHERE c.document_id = d.id)),
+           count(*) FILTER (WHERE 1 <> (
+               SELECT count(*) FROM documents_documentpage p WHERE p.document_id = d.id)),
+           count(*) FILTER (WHERE claim IS NOT NULL OR lease_until IS NOT NULL)
+      FROM documents_document d WHERE name LIKE 'many-%%'
+"""
+
+
+@pytest.fixture
+def second(product):
+    return Client(product.url, product.create_user("second"))
+
+
+def small(number):
+    """A Markdown or text file of a page or two."""
+    heading = f"# {number}호 공고\n\n" if number % 2 else f"{number}호 공고\n\n"
+    kind = "md" if number % 2 else "txt"
+    return f"many-{number}.{kind}", (heading + SENTENCE * 40 + str(number)).encode()
+
+
+def standing(client):
+    status, body = client.call("GET", "/documents/queue")
+    return body if status == 200 else None
+
+
+def left(client):
+    now = standing(client)
+    return now and now["waiting"] + now["working"]
+
+
+def settled(product):
+    with psycopg.connect(f"host={product.data_dir / 'run'} user=nura dbname=nura") as connection:
+        return connection.execute(SETTLED).fetchone()
+
+
+def test_many_files_let_others_through_and_survive_every_kill(product, client, second):
+    with ThreadPoolExecutor(4) as pool:
+        documents = list(pool.map(lambda number: client.upload(*small(number)), range(FILES)))
+    assert len({document["id"] for document in documents}) == FILES
+
+    other = second.upload("other.md", b"# Other\n\nOne short file.")
+    path = f"/documents/{other['id']}"
+    wait_until(lambda: second.call("GET", path)[1]["status"] == "COMPLETED", 60)
+    assert left(client) > FILES // 10
+
+    for victim in ("documents", "redis", "postgres"):
+        before = left(client)
+        product.process_of(victim).kill()
+        wait_until(lambda: product.status("/readyz") == 200, 60)
+        wait_until(lambda before=before: (left(client) or 0) <= max(0, before - 3), 120)
+    wait_until(lambda: left(client) == 0, 400, step=0.5)
+    assert settled(product) == (0, 0, 0, 0, 0)
+    status, body = client.call("GET", "/documents?status=COMPLETED&q=many-&page_size=1")
+    assert (status, body["count"]) == (200, FILES)
+
+
+def test_a_document_is_found_while_it_is_read_again(product, client):
+    text = "\n\n".join(f"부엉이 관측소 {n}호는 해솔시에 있다. " * 8 for n in range(300))
+    document = client.upload("owls.txt", text.encode())
+    path = f"/documents/{document['id']}"
+    wait_until(lambda: client.call("GET", path)[1]["indexed"], 60)
+    assert client.call("POST", f"{path}/reprocess")[0] == 202
+    assert client.call("POST", f"{path}/pause")[0] == 202
+    wish = {"query": "부엉이 관측소는 어디에 있나?", "document_ids": [document["id"]]}
+    status, answer = client.call("POST", "/search", wish)
+    assert (status, bool(answer["results"])) == (200, True)
+    assert client.call("POST", f"{path}/resume")[0] == 202
+    wait_until(lambda: client.call("GET", path)[1]["status"] == "COMPLETED", 60)
