@@ -8,8 +8,8 @@ from playwright.sync_api import expect
 from tests.e2e.people import Person
 from tests.support import wait_until
 
-READY = 120_000
-MANY = 45
+READY = 150_000
+MANY = 33
 DRAWN = 30
 
 

@@ -32,7 +32,7 @@ function refreshTable() {
     refreshTimer = null;
     refreshed = Date.now();
     document.body.dispatchEvent(new Event("documents-changed"));
-    drawMeter(byId("meter"));
+    if (!byId("meter").hidden) drawMeter(byId("meter"));
   }, wait);
 }
 

@@ -8,6 +8,7 @@ import { UploadRow } from "./upload_row.js";
 const LONG = 30;
 const ROW = 52; // pixels, as .uploads-long .upload in uploads.css
 const AROUND = 6;
+const ENOUGH = 5; // files that must have ended before their pace says anything
 
 export class UploadTray {
   constructor(root, uploads) {
@@ -122,17 +123,18 @@ export class UploadTray {
     if (failed) parts.push(tn("uploads.failed_count", failed));
     if (paused) parts.push(tn("uploads.paused_count", paused));
     if (skipped) parts.push(tn("uploads.skipped", skipped));
-    const left = this.secondsLeft();
+    const left = this.uploads.working.length ? this.secondsLeft() : 0;
     if (left) parts.push(timeLeft(left));
     return parts.join(" · ");
   }
 
-  /** What the server reckons for what it has, and as much for each file that it has not yet. */
+  /** The longer of what the server reckons, with as much for each file that it has not yet, and what the pace so far says. */
   secondsLeft() {
-    const { queue, working, unsent } = this.uploads;
+    const { queue, working, unsent, pace } = this.uploads;
     const there = working.length - unsent.length;
-    if (!queue?.seconds_left || !there) return 0;
-    return (queue.seconds_left * working.length) / there;
+    const reckoned = there ? ((queue?.seconds_left ?? 0) * working.length) / there : 0;
+    if (pace.ended < ENOUGH) return reckoned;
+    return Math.max(reckoned, ((Date.now() - pace.since) / 1000) * (working.length / pace.ended));
   }
 
   /** Say why something asked for all files was not done; "" takes it back. */

@@ -20,6 +20,7 @@ export class Uploads extends EventTarget {
     this.byDocument = new Map();
     this.skipped = 0;
     this.queue = null; // how far the server is with all documents of the reader
+    this.pace = { since: Date.now(), ended: 0 }; // of the files that were added together
     this.isLive = isLive;
     this.tray = new UploadTray(root, this);
     setInterval(() => this.look(), LOOK_EVERY);
@@ -43,6 +44,7 @@ export class Uploads extends EventTarget {
 
   add(files, skipped = 0) {
     this.skipped += skipped;
+    if (!this.working.length) this.pace = { since: Date.now(), ended: 0 };
     for (const file of files) {
       const item = { file, name: file.name.normalize("NFC"), size: file.size, state: "waiting", fraction: 0, error: "" };
       this.items.push(item);
@@ -101,7 +103,9 @@ export class Uploads extends EventTarget {
     const before = item.state;
     Object.assign(item, { state, error });
     this.tray.touch(item);
-    if (before !== state) this.changed();
+    if (before === state) return;
+    if (state === "completed" || state === "failed") this.pace.ended += 1;
+    this.changed();
   }
 
   /** Ask how far the server is: one call for all files. What it says is missing here is fetched. */
