@@ -134,9 +134,8 @@ class _Reading:
             textpage = page.get_textpage()
             try:
                 draft = self._of(page, textpage, index)
-                text = draft.plain + "".join(item.text for item in draft.items)
                 coded = textpage.count_chars() > 0
-                self._pictures.add(page, draft.number, text, coded=coded)
+                self._pictures.add(page, draft.number, draft.text, coded=coded)
                 return draft
             finally:
                 textpage.close()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from documents.parsers.pdf_rows import Row
+from documents.parsers.pdf_runs import HYPHEN
 from rag.pages import Heading
 
 Bookmark = tuple[int, str]
@@ -58,6 +59,7 @@ def by_size(
     ):
         lines = list(group)
         title = " ".join(row.text for row, _ in lines)
+        title = title.replace(f"{HYPHEN} ", "").replace(HYPHEN, "-")
         if level and len(lines) <= _MOST_ROWS and len(title) <= _LONGEST and _is_title(title):
             found.append(Heading(lines[0][1], level, title))
     return tuple(found)

@@ -76,5 +76,4 @@ def _without(run: Run, cut: int) -> Run:
 
 def _hyphenated(run: Run) -> Run:
     """A run with hyphens for PDFium's sign of one."""
-    run.text = run.text.replace(HYPHEN, "-")
-    return run
+    return replace(run, text=run.text.replace(HYPHEN, "-")) if HYPHEN in run.text else run

@@ -11,7 +11,7 @@ from documents.parsers.pdf_headings import Bookmark, bookmarked, by_size
 from documents.parsers.pdf_lines import Writer
 from documents.parsers.pdf_order import ordered
 from documents.parsers.pdf_rows import Row
-from documents.parsers.pdf_runs import runs
+from documents.parsers.pdf_runs import HYPHEN, runs
 from documents.parsers.pdf_tables import Grid
 from documents.parsers.pdf_wrap import Wrapping
 from rag.pages import Heading, Kind, Page, Region
@@ -81,7 +81,7 @@ class Draft:
             starts = writer.rows(rows, wrapping)
             sized += by_size(rows, starts, self.points, body) if body else ()
         running = sorted((self.items[place] for place in margins), key=lambda item: item.box.y0)
-        titles = tuple(item.text for item in running)
+        titles = tuple(item.text.replace(HYPHEN, "-") for item in running)
         text = writer.text
         if self.is_recognised:
             regions.append(Region(0, len(text), Kind.RECOGNISED))

@@ -109,6 +109,20 @@ def test_only_the_word_at_the_hyphen_is_joined(tmp_path: Path) -> None:
     assert text == "the information is\nhere"
 
 
+def test_a_soft_hyphen_leaves_no_trace(tmp_path: Path) -> None:
+    text = page_of(tmp_path, column(50, 700, "the infor\xad", "mation is here"))
+
+    assert text == "the information is here"
+
+
+def test_a_heading_cut_at_a_hyphen_has_a_whole_title(tmp_path: Path) -> None:
+    title = words(50, 760, "Infor-", size=20) + words(50, 730, "mation", size=20)
+
+    (page,) = read(Pdf().page(drawn=title + column(50, 700, *LEFT)).write(tmp_path / "a.pdf")).pages
+
+    assert [heading.title for heading in page.headings] == ["Information"]
+
+
 def test_ligatures_are_letters_with_places_of_their_own(tmp_path: Path) -> None:
     path = Pdf().page((60, 700, "e\ufb03cient \ufb02ow")).write(tmp_path / "a.pdf")
 
