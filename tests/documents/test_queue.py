@@ -3,9 +3,10 @@
 from datetime import timedelta
 
 import pytest
+from django.core.files.base import ContentFile
 from django.utils import timezone
 
-from documents import claims, notices, queue, sweeper, tasks
+from documents import claims, notices, queue, services, sweeper, tasks, versions
 from documents.errors import IngestLost
 from documents.models import Document
 from documents.parsers.errors import Corrupt
@@ -258,6 +259,30 @@ def test_a_document_that_fails_over_its_index_goes_on_with_it(
     assert [warning["code"] for warning in body["warnings"]] == ["reprocess_failed"]
     assert document.indexed_at == written
     assert found(owner) == {document.pk}
+
+
+def test_a_new_version_during_an_ingest_stops_the_old_work(
+    owner,
+    sent,
+    tiny_engine,
+    reads,  # noqa: F811
+):
+    document = run(upload(owner))
+    services.reprocess(document=document)
+
+    def replaced():
+        new = ContentFile("출장비는 하루 7만 원이다.".encode())
+        versions.receive(document=document, name="새 규정.md", content=new)
+        return Page(2, "zwei")
+
+    reads(Page(1, "eins"), replaced, AssertionError("went on"))
+    run(document)
+    assert (document.version, document.stage) == (1, "queued")
+    assert found(owner) == {document.pk}
+    reads(Page(None, "출장비는 하루 7만 원이다."))
+    run(document)
+    assert (document.version, document.name, document.status) == (2, "새 규정.md", "COMPLETED")
+    assert [chunk.text for chunk in document.chunks.all()] == ["출장비는 하루 7만 원이다."]
 
 
 def test_a_document_without_an_index_is_not_searched(owner, api, sent, tiny_engine):
