@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
@@ -28,7 +28,7 @@ from documents.models import Document, DocumentVersion
 from documents.parsers import sandbox
 from documents.progress import Heartbeat, Progress
 from documents.spool import Chunks
-from rag import chunking
+from rag import chunking, tokenize
 from rag.errors import NuraError
 from rag.factory import engine
 
@@ -42,6 +42,7 @@ UNKNOWN_PAGES = 100
 
 def ingest() -> bool:
     """Process the document whose turn it is; False when none waits."""
+    _load()
     claim = claims.take()
     if claim is None:
         return False
@@ -50,6 +51,16 @@ def ingest() -> bool:
     except IngestLost:
         logger.info("document %s was taken away: stopped", claim.document_id)
     return True
+
+
+@cache
+def _load() -> None:
+    """Load the analyser before a document is claimed.
+
+    It stops all threads for seconds, on a busy machine for longer than a lease lasts unrenewed.
+    """
+    engine(settings.RAG)
+    tokenize.terms("준비")
 
 
 def _attempt(claim: Claim) -> None:
