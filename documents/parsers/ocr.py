@@ -27,13 +27,16 @@ _DPI = 220
 _POINTS = 72
 _MOST_PIXELS = 12_000_000
 """Of a drawn page; a larger one is drawn smaller."""
-_UNSURE = 65.0
-"""Of 100: pages below are upside down, in other scripts, or no text. Pages that are read well have
-85 and more."""
+_UNSURE = 80.0
+"""Of 100: pages below may stand on their head. Pages that are read well have 85 and more."""
+_NOISE = 65.0
+"""Pages below are in other scripts, or no text."""
 _COLUMNS, _ONE_BLOCK = "3", "6"
 """Ways to divide a page (--psm): into the blocks that are found on it, or not at all."""
 _SPARSE = 200
 """Letters of a page below which dividing it may have lost the words that stand apart."""
+_SHORT = 2
+"""Letters of words that may be higher than wide."""
 _FEW_LETTERS = 40
 """What scanners stamp onto a page is not more."""
 _LEAST_PIXELS = 300_000
@@ -68,9 +71,24 @@ class _Result:
     drawn: _Drawn
 
     @property
-    def is_sure(self) -> bool:
+    def confidence(self) -> float:
+        """Of 100."""
+        return confidence(self.words)
+
+    @property
+    def is_text(self) -> bool:
         """Whether it may be text."""
-        return confidence(self.words) >= _UNSURE
+        return self.confidence >= _NOISE
+
+    @property
+    def is_level(self) -> bool:
+        """Whether most words go across the picture; tesseract may read others on their side."""
+        boxes = [word.box for word in self.words if len(word.text) > _SHORT]
+        upright = sum(
+            (box.y1 - box.y0) * self.drawn.height > (box.x1 - box.x0) * self.drawn.width
+            for box in boxes
+        )
+        return upright * 2 <= len(boxes)
 
     @property
     def letters(self) -> int:
@@ -137,7 +155,7 @@ class Recogniser:
         except (OSError, subprocess.SubprocessError):
             self._context.warn("page_unreadable")
             return []
-        if not result.is_sure:
+        if not result.is_text:
             if result.words:
                 self._context.warn("page_unreadable")
             return []
@@ -154,13 +172,14 @@ class Recogniser:
     def _best(self, page: Any, drawn: _Drawn) -> _Result:
         """The page as it is, or turned where that is how it reads. Raises as `_ask`."""
         result = self._read(drawn, _COLUMNS)
-        if result.words and not result.is_sure:
+        if result.words and (result.confidence < _UNSURE or not result.is_level):
             turn = _ROTATE.search(self._ask(drawn, ORIENTATION, "--psm", "0"))
             turned = _draw(page, int(turn[1]) // 90) if turn else None
-            result = self._read(turned, _COLUMNS) if turned else result
+            other = self._read(turned, _COLUMNS) if turned else result
+            result = max(result, other, key=lambda read: (read.is_level, read.confidence))
         if result.letters < _SPARSE:
             whole = self._read(result.drawn, _ONE_BLOCK)
-            result = whole if whole.is_sure and whole.letters > result.letters else result
+            result = whole if whole.is_text and whole.letters > result.letters else result
         return result
 
     def _read(self, drawn: _Drawn, division: str) -> _Result:

@@ -22,6 +22,8 @@ _TOLERANCE = 3.0
 _SHORTEST = 1.0
 _LOWEST, _NARROWEST = 5.0, 8.0
 """No text fits into cells lower or narrower than this, in points."""
+_BOXED = 0.6
+"""Share of a grid from which cells as wide as all of it make it a box around a text."""
 _MOST_CROSSINGS = 2_500
 """Finding cells takes time with the square of the crossings: 2,500 take about a second."""
 
@@ -86,7 +88,7 @@ def _grids(lines: list[Rule], frame: PageFrame) -> list[Grid]:
         width, height = height, width
     edges = [_edge(line, frame, width, height) for line in lines]
     across = sum(edge["orientation"] == "h" for edge in edges)
-    if across < 2 or len(edges) - across < 2:
+    if across < 2 or across == len(edges):
         return []
     found = [_grid(cells, width, height) for cells in _tables(edges)]
     return _apart(grid for grid in found if _is_table(grid, width, height))
@@ -182,7 +184,7 @@ def _is_table(grid: Grid, width: float, height: float) -> bool:
         for cell in grid.cells
     )
     boxes = sum(_area(cell.rect) for cell in grid.cells if cell.column_span == grid.columns)
-    return fitting * 2 > len(grid.cells) and boxes * 2 < _area(grid.rect)
+    return fitting * 2 > len(grid.cells) and boxes < _BOXED * _area(grid.rect)
 
 
 def _area(rect: Rect) -> float:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import selectors
 import signal
 import subprocess
@@ -131,7 +132,9 @@ class Child:
         if code == -signal.SIGXCPU:
             return TimedOut(seconds=int(self.limits.seconds))
         peak = usage.ru_maxrss * 1024
-        hungry = peak > self.limits.memory / 4 or any(
+        # Until it became another program its memory was ours, and the kernel counts that too.
+        ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        hungry = peak > max(self.limits.memory / 4, ours) or any(
             word in self._stderr for word in _MEMORY_WORDS
         )
         logger.warning("parser child ended with %s, peak %d bytes: %r", code, peak, self._stderr)

@@ -4,7 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,6 +199,101 @@ def test_a_page_that_cannot_be_is_refused(value: object) -> None:
 def test_a_frame_beyond_the_limit_is_refused() -> None:
     with pytest.raises(channel.BrokenFrame):
         list(channel.frames(bytearray(channel.HEADER.pack(1 << 30, channel.JSON)), 1 << 20))
+
+
+ABORTING = "import os; os.abort()"
+LOOPING = "while True: pass"
+HUNGRY = "x = b'x' * (1 << 20)\nwhile True: x += x"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(ABORTING, ParserCrashed), (LOOPING, TimedOut), (HUNGRY, OutOfMemory)],
+)
+def test_a_reader_gone_wrong_ends_its_child_alone_and_soon(
+    tmp_path: Path, monkeypatch, code: str, expected: type[Exception]
+) -> None:
+    reading = _reading_by(code, tmp_path, monkeypatch)
+    started = time.monotonic()
+
+    with reading, pytest.raises(expected):
+        list(reading)
+
+    assert time.monotonic() - started < SHORT.seconds + 5
+    assert gone(reading._child._process.pid)
+
+
+@pytest.mark.parametrize("ending", ["os.abort()", "while True: pass"])
+def test_programs_that_a_reader_started_end_with_it(
+    tmp_path: Path, monkeypatch, ending: str
+) -> None:
+    code = f"""
+import os, subprocess
+helper = subprocess.Popen(["sleep", "600"])
+yield Page(helper.pid, "x")
+{ending}
+"""
+    reading = _reading_by(code, tmp_path, monkeypatch)
+    with reading:
+        helper = next(reading).number or 0
+        assert not gone(helper)
+        with pytest.raises((ParserCrashed, TimedOut)):
+            list(reading)
+
+    assert _ends(helper)
+
+
+def test_recognition_extends_the_time_only_as_far_as_allowed(tmp_path: Path, monkeypatch) -> None:
+    code = "for _ in range(1000): context.recognising()\nwhile True: pass"
+    limits = Limits(seconds=2, recognised_pages=3, seconds_per_recognised_page=1)
+    reading = _reading_by(code, tmp_path, monkeypatch, limits)
+
+    with reading, pytest.raises(TimedOut):
+        list(reading)
+
+    assert reading._child.budget > -2
+
+
+SHORT = Limits(memory=600 << 20, seconds=4, seconds_per_page=0)
+
+
+def _reading_by(
+    code: str, folder: Path, monkeypatch: pytest.MonkeyPatch, limits: Limits = SHORT
+) -> sandbox.Reading:
+    """A reading by a reader that runs this code, in a copy of the child's program."""
+    body = textwrap.indent(code.strip(), "        ")
+    (folder / "gone_wrong.py").write_text(
+        "from documents.parsers import child, registry\n"
+        "from rag.pages import Page\n"
+        "class Reader:\n"
+        "    def parse(self, path, context):\n"
+        f"{body}\n"
+        "        yield Page(None, 'x')\n"
+        "registry.parser = lambda *_: Reader()\n"
+        "child.main()\n"
+    )
+    started = subprocess.Popen
+
+    def instead(command: list[str], **options: Any) -> Any:
+        program = [sys.executable, str(folder / "gone_wrong.py")]
+        return started(program if "documents.parsers.child" in command else command, **options)
+
+    monkeypatch.setattr(sandbox.subprocess, "Popen", instead)
+    (folder / "a.txt").write_text("본문")
+    return sandbox.read(folder / "a.txt", kinds.TEXT, limits=limits)
+
+
+def _ends(pid: int) -> bool:
+    """Whether a process that was killed is gone, or waits only for init to take notice."""
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+    return False
 
 
 def _listening_port() -> int:
