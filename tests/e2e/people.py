@@ -44,8 +44,8 @@ class Person:
         data = None if body is None else json.dumps(body).encode()
         return self._call(path, data, {"Content-Type": "application/json"}, method)
 
-    def upload(self, path: Path, name: str = "") -> dict[str, Any]:
-        """Upload a file; the document."""
+    def upload(self, path: Path, name: str = "", *, over: str = "") -> dict[str, Any]:
+        """Upload a file, or a new version of the document `over`; the document."""
         boundary = uuid.uuid4().hex
         name = name or path.name
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
@@ -55,7 +55,8 @@ class Person:
         )
         body = head.encode() + path.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-        document: dict[str, Any] = self._call("documents", body, headers)
+        where, method = (f"documents/{over}/file", "PUT") if over else ("documents", "POST")
+        document: dict[str, Any] = self._call(where, body, headers, method)
         return document
 
     def wait_for_documents(self) -> None:

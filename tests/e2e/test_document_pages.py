@@ -130,12 +130,13 @@ def test_a_version_that_cannot_be_read_leaves_the_document_as_it_was(open_page, 
     expect(page.locator("article")).to_have_attribute("data-status", "COMPLETED")
 
 
-def test_an_answer_says_that_it_rests_on_an_older_version(open_page, keeper, rules):
+def test_an_answer_says_that_it_rests_on_an_older_version(open_page, keeper, rules, tmp_path):
     page = open_page(f"/?documents={rules['id']}")
     ask(page, "별빛 휴가는 며칠인가요?")
     answer(page)
-    other = open_page(f"/documents/{rules['id']}")
-    send_version(other, "열흘")
+    newer = tmp_path / "새 규정.md"
+    newer.write_text(RULES.format(days="열흘"), encoding="utf-8")
+    keeper.upload(newer, over=rules["id"])
     wait_until(lambda: keeper.api(f"documents/{rules['id']}")["version"] == 2, READY / 1000)
     page.reload()
     answer(page).locator(".cite").first.click()
