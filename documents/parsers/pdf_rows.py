@@ -15,6 +15,8 @@ _OVERLAP = 0.3
 """Ems by which neighbours on a line may overlap."""
 _NEAR = 3.0
 """Ems within which runs stand on one line though PDFium saw a line end between them."""
+_WORDS_APART = 1.5
+"""Line heights between two words that run up or down on one line."""
 _SPACE = 0.2
 """Ems between two runs that are a space."""
 
@@ -88,7 +90,7 @@ def _is_space_between(run: Run, following: Run, em: float) -> bool:
 def _continues(row: Row, run: Run, em: float) -> bool:
     """Whether a run stands on the line of a row, or goes on with text that runs up or down."""
     last, box = row.runs[-1], run.box
-    if (row.down or len(row.runs) == 1) and _follows_down(last, run):
+    if (row.down or len(row.runs) == 1) and _follows_down(last, run, em):
         row.down = True
         return True
     if row.down:
@@ -101,16 +103,16 @@ def _continues(row: Row, run: Run, em: float) -> bool:
     return run.row == last.row or gap < _NEAR * width
 
 
-def _follows_down(last: Run, run: Run) -> bool:
+def _follows_down(last: Run, run: Run, em: float) -> bool:
     """Whether two characters stand one above the other in the same line of PDFium's."""
     if run.row != last.row or max(len(run.text), len(last.text)) > 1:
         return False
     one, other = last.box, run.box
+    # On its side, a letter is as wide as its line is high.
+    widths = one.x1 - one.x0, other.x1 - other.x0
     shared = min(one.x1, other.x1) - max(one.x0, other.x0)
     gap = max(other.y0 - one.y1, one.y0 - other.y1)
-    return shared > 0.5 * min(one.x1 - one.x0, other.x1 - other.x0) and gap < max(
-        last.height, run.height
-    )
+    return shared > 0.5 * min(widths) and gap * em < _WORDS_APART * max(widths)
 
 
 def _backward(run: Run) -> bool:

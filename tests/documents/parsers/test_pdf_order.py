@@ -78,6 +78,12 @@ def test_text_on_its_side_keeps_its_words(tmp_path: Path) -> None:
     assert text.split("\n") == [*LEFT, "lies on its side"]
 
 
+def test_wide_words_on_their_side_stay_on_their_line(tmp_path: Path) -> None:
+    path = Pdf().page((50, 700, "담당 부서는 여기"), rotate=90).write(tmp_path / "a.pdf")
+
+    assert read(path).pages[0].text == "담당 부서는 여기"
+
+
 def test_every_character_on_its_side_has_its_place(tmp_path: Path) -> None:
     drawn = upward(580, 300, "up")
 
