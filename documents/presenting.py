@@ -52,6 +52,7 @@ REASONS = {
     "smooth": _("Without detail"),
     "duplicate": _("Seen before"),
     "too_many": _("Beyond the number kept"),
+    "background": _("Behind the text"),
     "broken": _("Damaged"),
 }
 """Why pictures were not kept: the reasons of `documents.parsers.pictures`."""
