@@ -53,6 +53,7 @@ REASONS = {
     "duplicate": _("Seen before"),
     "too_many": _("Beyond the number kept"),
     "background": _("Behind the text"),
+    "hidden": _("Not visible"),
     "broken": _("Damaged"),
 }
 """Why pictures were not kept: the reasons of `documents.parsers.pictures`."""
