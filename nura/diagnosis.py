@@ -20,7 +20,7 @@ from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
 from documents import spaces
-from documents.parsers import ocr
+from documents.parsers.pdf import ocr
 from documents.parsers.registry import PYMUPDF
 from nura.embedded import session
 from nura.health import WORKERS, client, redis_and_workers

@@ -18,7 +18,7 @@ from statistics import mean
 from benchmarks.fidelity.measure import likeness, token_f1
 from documents.parsers import kinds, sandbox
 from documents.parsers.base import Limits
-from documents.parsers.pdf_geometry import Rect, around
+from documents.parsers.pdf.geometry import Rect, around
 from rag.chunking import split
 from rag.pages import Line, Page
 

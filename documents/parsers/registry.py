@@ -9,13 +9,13 @@ from documents.parsers.base import Parser
 PDFIUM, PYMUPDF = PDF_READERS = ("pdfium", "pymupdf")
 """Who may read PDF. The licence of the second is the AGPL, so that it has to be chosen."""
 READERS = {
-    PDFIUM: "pdf:PdfParser",
-    PYMUPDF: "pdf_pymupdf:PyMuPdfParser",
-    kinds.DOCX: "docx:DocxParser",
-    kinds.HWP: "hwp:HwpParser",
-    kinds.HWPX: "hwp:HwpParser",
-    kinds.HTML: "html:HtmlParser",
-    kinds.MARKDOWN: "markdown:MarkdownParser",
+    PDFIUM: "pdf.parser:PdfParser",
+    PYMUPDF: "pdf.mupdf:PyMuPdfParser",
+    kinds.DOCX: "docx.parser:DocxParser",
+    kinds.HWP: "hangul.parser:HwpParser",
+    kinds.HWPX: "hangul.parser:HwpParser",
+    kinds.HTML: "html.parser:HtmlParser",
+    kinds.MARKDOWN: "markdown.parser:MarkdownParser",
     kinds.TEXT: "text:TextParser",
 }
 

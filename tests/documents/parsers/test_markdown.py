@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers.markdown import front_matter
+from documents.parsers.markdown.parser import front_matter
 from rag.pages import Kind, Page
 from tests.documents.parsers.reading import read
 

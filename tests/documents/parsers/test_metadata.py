@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from documents.parsers import facts, kinds
-from documents.parsers.markdown import front_matter
+from documents.parsers.markdown.parser import front_matter
 from documents.parsers.metadata import combined
 from tests.documents.parsers.reading import read, shared
 

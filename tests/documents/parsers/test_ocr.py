@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from documents.parsers import kinds, ocr, sandbox
+from documents.parsers import kinds, sandbox
 from documents.parsers.base import Limits
 from documents.parsers.errors import NoText
-from documents.parsers.ocr_words import rows, words
+from documents.parsers.pdf import ocr
+from documents.parsers.pdf.ocr_words import rows, words
 from rag.pages import Kind
 from tests.documents.parsers.reading import Result, read, shared
 from tests.documents.parsers.samples import Pdf

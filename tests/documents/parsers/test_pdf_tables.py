@@ -5,10 +5,10 @@ from pathlib import Path
 import pypdfium2
 import pytest
 
-from documents.parsers import kinds, pdf_tables
+from documents.parsers import kinds
 from documents.parsers.base import Context, Limits
-from documents.parsers.pdf_geometry import PageFrame
-from documents.parsers.pdf_tables import Grid, Tables
+from documents.parsers.pdf.geometry import PageFrame
+from documents.parsers.pdf.tables import Grid, Tables
 from tests.documents.parsers.reading import shared
 from tests.documents.parsers.samples import Pdf, rules
 
@@ -124,7 +124,7 @@ def test_a_grid_with_very_many_cells_is_left_alone(found, warnings: Warnings) ->
 
 
 def test_the_time_for_tables_is_limited(found, warnings: Warnings, monkeypatch) -> None:
-    monkeypatch.setattr(pdf_tables, "SECONDS", 0.0)
+    monkeypatch.setattr("documents.parsers.pdf.tables.SECONDS", 0.0)
     spent = Tables(Context(kinds.PDF, Limits(), lambda _, value: warnings.append(value)))
     page = pypdfium2.PdfDocument(shared("pdf/docling/normal_4pages.pdf"))[1]
 

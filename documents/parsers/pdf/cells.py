@@ -1,0 +1,165 @@
+"""Ruled tables of a page as Markdown: the text of each cell, where it stands, and the header."""
+
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from statistics import median
+
+from documents.parsers.pdf.columns import unwoven
+from documents.parsers.pdf.geometry import Rect
+from documents.parsers.pdf.lines import Writer
+from documents.parsers.pdf.order import ordered
+from documents.parsers.pdf.rows import Row, rows
+from documents.parsers.pdf.runs import Run
+from documents.parsers.pdf.tables import Cell, Grid
+from documents.parsers.pdf.wrap import Wrapping
+from rag.pages import Line
+
+Place = tuple[int, int]
+"""Row and column."""
+
+_LONGEST = 400
+"""Characters of a usual cell from which lines are a layout of text rather than a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as Markdown. Lines and `header_end` count from its beginning."""
+
+    box: Rect
+    text: str
+    lines: tuple[Line, ...]
+    header_end: int
+    height: float
+
+
+class _Sheet:
+    """A grid that takes in the text inside it."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.runs: list[Run] = []
+        self._cells: dict[Place, list[Run]] = defaultdict(list)
+        self._x = sorted({side for cell in grid.cells for side in (cell.rect.x0, cell.rect.x1)})
+        self._y = sorted({side for cell in grid.cells for side in (cell.rect.y0, cell.rect.y1)})
+        self._at = {
+            (row, column): cell
+            for cell in grid.cells
+            for row in range(cell.row, cell.row + cell.row_span)
+            for column in range(cell.column, cell.column + cell.column_span)
+        }
+
+    def cell(self, x: float, y: float) -> Cell | None:
+        """The cell around a point."""
+        return self._at.get((bisect(self._y, y) - 1, bisect(self._x, x) - 1))
+
+    def add(self, cell: Cell, run: Run) -> None:
+        """Put text into a cell."""
+        self.runs.append(run)
+        self._cells[cell.row, cell.column].append(run)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether there is text in several rows and columns, and not too much of it."""
+        lengths = [sum(len(run.text) for run in runs) for runs in self._cells.values()]
+        lines, columns = map(set, zip(*self._cells, strict=True))
+        return min(len(lines), len(columns)) > 1 and median(lengths) <= _LONGEST
+
+    def table(self, em: float) -> Table:
+        """The whole as Markdown; merged cells have their text in their first place.
+
+        Rows and columns without any text, as between double lines, are none.
+        """
+        writer, header_end = Writer(), 0
+        lines, columns = (sorted(set(axis)) for axis in zip(*self._cells, strict=True))
+        headers = max(_header_rows(self.grid), lines[0] + 1)
+        for number, line in enumerate(lines):
+            writer.put("\n|" if number else "|")
+            for column in columns:
+                writer.put(" ")
+                if runs := self._cells.get((line, column)):
+                    inside = ordered(rows(map(_escaped, runs), em), em)
+                    writer.rows(inside, Wrapping(inside), line_end=" ")
+                    writer.put(" ")
+                writer.put("|")
+            if number == 0:
+                writer.put("\n|" + " --- |" * len(columns))
+            if line < headers:
+                header_end = writer.length
+        height = median(run.height for run in self.runs)
+        return Table(self.grid.rect, writer.text, tuple(writer.lines), header_end, height)
+
+
+def placed(runs: Sequence[Run], grids: Sequence[Grid], em: float) -> list[Row | Table]:
+    """Lines and tables of a page, a table where its first text stands in PDFium's order."""
+    found: list[Row | Table] = []
+    seen: set[int] = set()
+    for number, group in groupby(_homes(runs, [_Sheet(grid) for grid in grids]), _home):
+        parts = list(group)
+        sheet = parts[0][0]
+        if sheet is None or not sheet.is_table:
+            found += unwoven(rows((run for _, run in parts), em))
+        elif number not in seen:
+            seen.add(number)
+            found.append(sheet.table(em))
+    return found
+
+
+def _home(part: tuple[_Sheet | None, Run]) -> int:
+    """What a run belongs to."""
+    return id(part[0])
+
+
+def _homes(runs: Sequence[Run], sheets: Sequence[_Sheet]) -> list[tuple[_Sheet | None, Run]]:
+    """Each run with the table that holds it, cut where cells end; the tables have them then."""
+    found: list[tuple[_Sheet | None, Run]] = []
+    for run in runs:
+        sheet = next((sheet for sheet in sheets if _touch(sheet.grid.rect, run.box)), None)
+        if sheet is None:
+            found.append((None, run))
+            continue
+        for cell, part in _cut(run, sheet):
+            if cell is not None:
+                sheet.add(cell, part)
+            found.append((sheet if cell is not None else None, part))
+    return found
+
+
+def _touch(area: Rect, box: Rect) -> bool:
+    """Whether the middle line of a text runs into an area."""
+    return area.y0 < (box.y0 + box.y1) / 2 < area.y1 and box.x0 < area.x1 and area.x0 < box.x1
+
+
+def _cut(run: Run, sheet: _Sheet) -> Iterator[tuple[Cell | None, Run]]:
+    """Parts of a run by the cell in which their characters stand."""
+    y = (run.box.y0 + run.box.y1) / 2
+    middles = ((one + other) / 2 for one, other in pairwise(run.edges))
+    start, cells = 0, [sheet.cell(x, y) for x in middles]
+    for cell, group in groupby(cells):
+        end = start + len(list(group))
+        part = run.part(start, end)
+        if part.text:
+            yield cell, part
+        start = end
+
+
+def _escaped(run: Run) -> Run:
+    """A run whose bars are no ends of cells."""
+    if "|" not in run.text:
+        return run
+    edges = [
+        edge
+        for character, edge in zip(run.text, run.edges, strict=False)
+        for edge in ([edge, edge] if character == "|" else [edge])
+    ]
+    return replace(run, text=run.text.replace("|", "\\|"), edges=[*edges, run.edges[-1]])
+
+
+def _header_rows(grid: Grid) -> int:
+    """Rows of the header: more than one where a cell over several columns has names below it."""
+    top = [cell for cell in grid.cells if cell.row == 0]
+    spans = max((cell.row_span for cell in top), default=1)
+    grouped = any(cell.column_span > 1 for cell in top)
+    return spans if grouped and spans < grid.rows else 1

@@ -1,0 +1,183 @@
+"""The order in which the lines of a page are read.
+
+PDFium gives the order of the file, which most programs write as one reads. Where it jumps back, as
+to a heading that was drawn last, blocks are sorted after T. Breuel, "High performance document
+layout analysis", 2003: what is above before what is below, what is left before what is right.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from documents.parsers.pdf.geometry import Rect, around
+
+_MOST_BLOCKS = 200
+"""Sorting takes time with the cube of the blocks."""
+_TOUCH = 0.003
+"""Share of the page by which boxes may overlap and still lie apart."""
+_STRIPES = 100
+"""Upright stripes of a page in which the lowest line so far is known."""
+_INDENT = 3.0
+"""Line heights by which the lines of a block may begin apart."""
+_LEADING = 1.0
+"""Most line heights between two lines of a block."""
+_SIZE = 1.25
+"""Most that the heights of lines of a block may differ by, as a factor."""
+_COLUMN = 0.2
+"""Share of the page's width from which a block may be a column of text."""
+_COLUMN_LINES = 3
+
+
+class Placed(Protocol):
+    """A line, or all of a table."""
+
+    @property
+    def box(self) -> Rect:
+        """Where it stands."""
+        ...
+
+    @property
+    def height(self) -> float:
+        """Of a line, in fractions of the page."""
+        ...
+
+
+T = TypeVar("T", bound=Placed)
+
+
+class _Block(Generic[T]):
+    """Lines one below the other."""
+
+    def __init__(self, first: T) -> None:
+        self.lines = [first]
+        self.box = first.box
+
+    def add(self, line: T) -> None:
+        self.lines.append(line)
+        self.box = around((self.box, line.box))
+
+    @property
+    def is_column(self) -> bool:
+        return len(self.lines) >= _COLUMN_LINES and self.box.x1 - self.box.x0 >= _COLUMN
+
+
+def ordered(lines: Sequence[T], em: float) -> list[T]:
+    """Lines in the order in which they are read; as they come, unless that jumps back."""
+    if not _jumps_back(lines):
+        return list(lines)
+    blocks = _blocks(lines, em)
+    if len(blocks) > _MOST_BLOCKS:
+        return list(lines)
+    return [line for block in _sorted(blocks) for line in block.lines]
+
+
+def _jumps_back(lines: Sequence[Placed]) -> bool:
+    """Whether a line comes after one that stands below it, or at the right of it and below."""
+    lowest = [0.0] * _STRIPES
+    last = Rect(0, 0, 0, 0)
+    for line in lines:
+        x0, y0, x1, _ = box = line.box
+        if _is_above(box, last) and x0 < last.x1 - _TOUCH:
+            return True
+        start, end = (min(max(int(x * _STRIPES), 0), _STRIPES - 1) for x in (x0, x1))
+        if _is_above(box, Rect(0, max(lowest[start : end + 1]), 0, 0)):
+            return True
+        for stripe in range(start + 1, end):
+            lowest[stripe] = max(lowest[stripe], y0)
+        last = box
+    return False
+
+
+def _blocks(lines: Sequence[T], em: float) -> list[_Block[T]]:
+    """Lines that follow each other downwards, of one size and with one left edge."""
+    found: list[_Block[T]] = []
+    for line in lines:
+        if found and _goes_on(found[-1], line, em):
+            found[-1].add(line)
+        else:
+            found.append(_Block(line))
+    return found
+
+
+def _goes_on(block: _Block[Any], line: Placed, em: float) -> bool:
+    """Whether a line stands right below the last one of a block."""
+    last = block.lines[-1]
+    low, high = sorted((last.height, line.height))
+    gap = line.box.y0 - last.box.y1
+    aligned = abs(line.box.x0 - block.box.x0) < _INDENT * high * em
+    return bool(-low / 2 < gap < _LEADING * high and high <= low * _SIZE and aligned)
+
+
+def _sorted(blocks: list[_Block[T]]) -> list[_Block[T]]:
+    """Blocks in their order; those that have none among each other stay as they come."""
+    columns = _Columns(blocks)
+    before = {
+        id(block): {id(other) for other in blocks if _is_before(other, block, columns)}
+        for block in blocks
+    }
+    waiting, left, result = list(blocks), set(before), []
+    while waiting:
+        free = (block for block in waiting if before[id(block)].isdisjoint(left))
+        # Boxes that overlap can want to be before each other: the highest one goes first.
+        chosen = next(free, None) or min(waiting, key=lambda block: block.box.y0)
+        waiting.remove(chosen)
+        left.remove(id(chosen))
+        result.append(chosen)
+    return result
+
+
+class _Columns:
+    """The columns of a page, if some stand side by side."""
+
+    def __init__(self, blocks: Sequence[_Block[Any]]) -> None:
+        wide = [block.box for block in blocks if block.is_column]
+        self._pairs = [
+            (one, other)
+            for one in wide
+            for other in wide
+            if one.x1 < other.x0 + _TOUCH and _share_y(one, other)
+        ]
+        self._boxes = [block.box for block in blocks] if self._pairs else []
+
+    def part(self, one: Rect, other: Rect) -> bool:
+        """Whether two boxes belong to columns side by side, with nothing across between them."""
+        left, right = (one, other) if one.x0 < other.x0 else (other, one)
+        if not any(
+            _share_x(left, first)
+            and _share_x(right, second)
+            and not _share_x(left, second)
+            and not _share_x(right, first)
+            for first, second in self._pairs
+        ):
+            return False
+        upper, lower = sorted((left.y0 + left.y1, right.y0 + right.y1))
+        return not any(
+            upper < box.y0 + box.y1 < lower and _share_x(box, left) and _share_x(box, right)
+            for box in self._boxes
+        )
+
+
+def _is_before(one: _Block[Any], other: _Block[Any], columns: _Columns) -> bool:
+    """Whether one block must be read before the other."""
+    if one is other:
+        return False
+    here, there = one.box, other.box
+    if _share_x(here, there):
+        return _is_above(here, there)
+    if _share_y(here, there) or columns.part(here, there):
+        return here.x0 < there.x0
+    return _is_above(here, there)
+
+
+def _share_x(one: Rect, other: Rect) -> bool:
+    """Whether a line upwards can cross both."""
+    return one.x0 + _TOUCH < other.x1 and other.x0 + _TOUCH < one.x1
+
+
+def _share_y(one: Rect, other: Rect) -> bool:
+    """Whether a line across the page can cross both."""
+    return one.y0 + _TOUCH < other.y1 and other.y0 + _TOUCH < one.y1
+
+
+def _is_above(one: Rect, other: Rect) -> bool:
+    """Whether a box ends where the other begins, or higher."""
+    return one.y1 <= other.y0 + _TOUCH

@@ -1,0 +1,263 @@
+"""Pictures of PDF pages: image objects, those in nested forms too, and pages that are pictures.
+
+Only the child process, which has one thread, may come here: see `documents.parsers.pdf`.
+"""
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, Self
+
+from documents.parsers.base import MEGABYTE, MOST_PICTURES, Context
+from documents.parsers.pdf.geometry import PageFrame, clipped
+from documents.parsers.pictures import LARGEST, LONGEST_SIDE, Box, Found, Sieve, key_of, size_of
+
+_DEEPEST = 8
+"""Forms within forms."""
+_FIGURELESS = 0.5
+"""Share of a page without text that pictures must cover for the page to be one picture."""
+_BACKGROUND = 0.8
+"""Share of a page that pictures cover behind the page's text: a scan whose text is known."""
+_SPANNING = 0.9
+_ENCODED = (b"\xff\xd8", b"\x00\x00\x00\x0cjP", b"\xff\x4f\xff\x51")
+"""How JPEG and JPEG 2000 begin."""
+_LARGEST_PAGE = 2 * LARGEST
+"""Pixels of all pictures of a page that is drawn as one."""
+_MOST_READ = 1024 * MEGABYTE
+"""Bytes of a document's pictures that are compared."""
+_LEAST_TEXT = 50
+"""Characters from which on a page has text; a title over a chart is less."""
+
+
+class Matrix(NamedTuple):
+    """An affine map: x' = ax + cy + e, y' = bx + dy + f."""
+
+    a: float = 1.0
+    b: float = 0.0
+    c: float = 0.0
+    d: float = 1.0
+    e: float = 0.0
+    f: float = 0.0
+
+    def then(self, other: Self) -> "Matrix":
+        """This map, and the other after it."""
+        return Matrix(
+            self.a * other.a + self.b * other.c,
+            self.a * other.b + self.b * other.d,
+            self.c * other.a + self.d * other.c,
+            self.c * other.b + self.d * other.d,
+            self.e * other.a + self.f * other.c + other.e,
+            self.e * other.b + self.f * other.d + other.f,
+        )
+
+    @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """Left, bottom, right and top of the unit square's image."""
+        xs = (self.e, self.e + self.a, self.e + self.c, self.e + self.a + self.c)
+        ys = (self.f, self.f + self.b, self.f + self.d, self.f + self.b + self.d)
+        return min(xs), min(ys), max(xs), max(ys)
+
+
+TURNS = (
+    Matrix(),
+    Matrix(0, -1, 1, 0),
+    Matrix(-1, 0, 0, -1),
+    Matrix(0, 1, -1, 0),
+)
+"""Quarter turns clockwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """An image object: its handle, where the unit square goes on the page, its pixels.
+
+    `key` tells its bytes from others'; empty where too many bytes were read before it.
+    """
+
+    handle: Any
+    matrix: Matrix
+    width: int
+    height: int
+    box: Box
+    key: str
+
+    @property
+    def area(self) -> float:
+        """Share of the page."""
+        return (self.box[2] - self.box[0]) * (self.box[3] - self.box[1])
+
+    @property
+    def pixels(self) -> int:
+        """As declared."""
+        return self.width * self.height
+
+    @property
+    def spans(self) -> bool:
+        """Whether it goes from one side of the page to the other, as scans and their strips do."""
+        return max(self.box[2] - self.box[0], self.box[3] - self.box[1]) >= _SPANNING
+
+    @property
+    def lost(self) -> str:
+        """Why it is not even looked at."""
+        if not self.key:
+            return "too_many"
+        return "" if self.area else "hidden"
+
+
+class PagePictures:
+    """Hands on the pictures of one document, page by page."""
+
+    def __init__(self, context: Context, document: Any) -> None:
+        self._off = not context.pictures.most
+        self._document = document
+        self._read = 0
+        self._sieve = Sieve(context)
+
+    def add(self, page: Any, number: int, text: str, *, coded: bool = False) -> None:
+        """The pictures of an open page that reads `text`, by itself or by recognition.
+
+        `coded`: there are letters that cannot be told, so the page itself is the picture.
+        """
+        if self._off:
+            return
+        frame = PageFrame.of(page)
+        images = list(islice(self._images(page, frame), MOST_PICTURES))
+        letters = len("".join(text.split()))
+        strips = [image for image in images if image.spans]
+        is_scan = _area(strips) >= _BACKGROUND
+        if letters:
+            is_picture = is_scan and letters < _LEAST_TEXT
+        else:
+            is_picture = coded or _area(images) >= _FIGURELESS
+        if is_picture and sum(image.pixels for image in images) <= _LARGEST_PAGE:
+            self._sieve.take(_whole(page, number, images, coded=coded))
+            return
+        is_read = is_scan and letters >= _LEAST_TEXT
+        for image in images:
+            load = partial(self._drawn, page, image, frame.turns)
+            found = Found(image.key, image.width, image.height, load, number, image.box)
+            self._sieve.take(found, "background" if is_read and image.spans else image.lost)
+
+    def _images(self, page: Any, frame: PageFrame) -> Iterator[_Image]:
+        """The image objects of a page, in the order in which they are drawn."""
+        import pypdfium2.raw as pdfium
+
+        count = pdfium.FPDFPage_CountObjects(page.raw)
+        objects = (pdfium.FPDFPage_GetObject(page.raw, index) for index in range(count))
+        for handle, matrix in _placed(objects, Matrix(), 0):
+            width, height = ctypes.c_uint(), ctypes.c_uint()
+            pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height)
+            size, key = (width.value, height.value), ""
+            if self._read <= _MOST_READ:
+                data = _bytes(handle)
+                self._read += len(data)
+                key = key_of(f"{size}".encode(), data)
+                size = max(size, _size(data), key=math.prod)
+            yield _Image(handle, matrix, *size, _box(matrix, frame), key)
+
+    def _drawn(self, page: Any, image: _Image, turns: int) -> Any:
+        """The image as the page shows it, with its mask, at its own resolution or below."""
+        import pypdfium2
+        import pypdfium2.raw as pdfium
+
+        before = _matrix(pdfium.FPDFPageObj_GetMatrix, image.handle)
+        _turn(image.handle, _upright(image, turns))
+        try:
+            raw = pdfium.FPDFImageObj_GetRenderedBitmap(self._document.raw, page.raw, image.handle)
+        finally:
+            _turn(image.handle, before)
+        if not raw:
+            raise ValueError("no bitmap")
+        return pypdfium2.PdfBitmap.from_raw(raw).to_pil().copy()
+
+
+def _placed(objects: Iterator[Any], outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
+    """Image objects with where they go on the page."""
+    import pypdfium2.raw as pdfium
+
+    for handle in objects:
+        kind = pdfium.FPDFPageObj_GetType(handle)
+        if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
+            yield handle, _matrix(pdfium.FPDFPageObj_GetMatrix, handle).then(outer)
+        elif kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST:
+            count = pdfium.FPDFFormObj_CountObjects(handle)
+            inner = (pdfium.FPDFFormObj_GetObject(handle, index) for index in range(count))
+            matrix = _matrix(pdfium.FPDFPageObj_GetMatrix, handle).then(outer)
+            yield from _placed(inner, matrix, depth + 1)
+
+
+def _matrix(get: Callable[[Any, Any], Any], handle: Any) -> Matrix:
+    import pypdfium2.raw as pdfium
+
+    found = pdfium.FS_MATRIX()
+    get(handle, ctypes.byref(found))
+    return Matrix(found.a, found.b, found.c, found.d, found.e, found.f)
+
+
+def _turn(handle: Any, matrix: Matrix) -> None:
+    import pypdfium2.raw as pdfium
+
+    pdfium.FPDFPageObj_SetMatrix(handle, ctypes.byref(pdfium.FS_MATRIX(*matrix)))
+
+
+def _upright(image: _Image, turns: int) -> Matrix:
+    """The image's matrix turned with the page and scaled to its pixels, at the origin."""
+    matrix = image.matrix.then(TURNS[turns])
+    wide, high = math.hypot(matrix.a, matrix.b), math.hypot(matrix.c, matrix.d)
+    left, bottom, right, top = matrix.bounds
+    scale = min(
+        max(image.width / wide, image.height / high), LONGEST_SIDE / max(right - left, top - bottom)
+    )
+    if not math.isfinite(scale):
+        raise ValueError("no size on the page")
+    moved = matrix.then(Matrix(e=-left, f=-bottom))
+    return moved.then(Matrix(a=scale, d=scale))
+
+
+def _area(images: Sequence[_Image]) -> float:
+    """Share of the page that they cover, apart from overlaps."""
+    return sum(image.area for image in images)
+
+
+def _box(matrix: Matrix, frame: PageFrame) -> Box:
+    """Where it is shown, clipped to the page."""
+    rect = frame.shown(*matrix.bounds)
+    return clipped(rect.x0), clipped(rect.y0), clipped(rect.x1), clipped(rect.y1)
+
+
+def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> Found:
+    """A page that is a picture, whatever strips and masks it is made of."""
+    wide, high = page.get_size()
+    area = max(wide * high, 1.0)
+    finest = [image.pixels / (image.area * area) for image in images if image.area]
+    scale = LONGEST_SIDE / max(wide, high, 1.0)
+    if not coded:  # nothing is gained by drawing it larger than its pictures are
+        scale = min(scale, max(1.0, math.sqrt(max(finest, default=1.0))))
+    keys = [image.key.encode() for image in images]
+    return Found(
+        key_of(*keys, str(number).encode() if coded else b""),
+        round(wide * scale),
+        round(high * scale),
+        lambda: page.render(scale=scale).to_pil(),
+        number,
+        (0.0, 0.0, 1.0, 1.0),
+        cost=sum(image.pixels for image in images),
+    )
+
+
+def _bytes(handle: Any) -> bytes:
+    """An image's stream as it stands in the file."""
+    import pypdfium2.raw as pdfium
+
+    count = pdfium.FPDFImageObj_GetImageDataRaw(handle, None, 0)
+    buffer = (ctypes.c_ubyte * count)()
+    pdfium.FPDFImageObj_GetImageDataRaw(handle, buffer, count)
+    return bytes(buffer)
+
+
+def _size(data: bytes) -> tuple[int, int]:
+    """Width and height that a JPEG declares in itself: the page may tell less."""
+    return size_of(data) if data.startswith(_ENCODED) else (0, 0)

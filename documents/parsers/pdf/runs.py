@@ -1,0 +1,247 @@
+"""Runs of text of a page: clean NFC characters that stand side by side, and their edges."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter, lt, sub
+
+from documents.parsers.clean import clean, keeps
+from documents.parsers.pdf.geometry import Rect, around
+from documents.parsers.pdf.glyphs import Glyphs
+
+_BROKEN_OFF = re.compile("[^\r\n]+")
+_SPECIAL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u0590-\u08ff\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2028\u2029"
+    "\ud800-\udfff\ufb00-\ufdff\ufe70-\ufeff\ufffe\uffff]"
+)
+"""Characters to drop, to split, to put together, or that run to the left."""
+_MEANINGLESS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\ue000-\uf8ff\ufffd]+|[\udb80-\udbff][\udc00-\udfff]"
+)
+_CODED_SHARE = 0.2
+"""Share of meaningless characters from which a font counts as having no Unicode map."""
+_LIGATURES = range(0xFB00, 0xFB07)
+_TO_THE_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+HYPHEN = "\ufffe"
+"""PDFium's sign for a hyphen where a line ends within a word."""
+_SOFT_AT_END = re.compile("\xad(?=\\s*$)")
+_GAP = 1.2
+"""Ems between two glyphs from which they are two runs, as in two columns."""
+_UPRIGHT = 0.3
+"""How far text must go aside for each step up or down not to be text on its side."""
+_BACK = 0.01
+"""Share of the page's width by which text must go back to be elsewhere."""
+
+Mark = tuple[str, Rect | None]
+"""A character and its box; None for one that PDFium made up."""
+
+
+@dataclass(slots=True)
+class Run:
+    """Text without a jump. `edges[i]` is where character i begins, the last one where it all ends.
+
+    `row` counts PDFium's own lines. `led` and `spaced` say that white space stood before or after.
+    """
+
+    text: str
+    edges: list[float]
+    box: Rect
+    row: int
+    led: bool = False
+    spaced: bool = False
+
+    @property
+    def height(self) -> float:
+        """In fractions of the page's height."""
+        return self.box.y1 - self.box.y0
+
+    def part(self, start: int, end: int) -> "Run":
+        """Some of its characters as a run of their own, without the spaces at the ends."""
+        inner = self.text[start:end]
+        text = inner.strip()
+        if len(text) == len(self.text):
+            return self
+        led, spaced = inner[:1].isspace(), inner[-1:].isspace()
+        led, spaced = (
+            led or (start == 0 and self.led),
+            spaced or (end == len(self.text) and self.spaced),
+        )
+        start += len(inner) - len(inner.lstrip())
+        edges = self.edges[start : start + len(text) + 1]
+        box = self.box._replace(x0=min(edges), x1=max(edges))
+        return Run(text, edges, box, self.row, led, spaced)
+
+
+def runs(glyphs: Glyphs) -> Iterator[Run]:
+    """The runs of a page in PDFium's order."""
+    composed = unicodedata.is_normalized("NFC", glyphs.text)
+    gap = False
+    for row, match in enumerate(_BROKEN_OFF.finditer(glyphs.text)):
+        start, end = match.span()
+        if not composed or _SPECIAL.search(match[0]):
+            found = _special(glyphs, start, end, row)
+        elif _is_even(glyphs, start, end):
+            found = [_plain(glyphs, start, end, row)]
+        else:
+            found = _uneven(glyphs, start, end, row)
+        for run in found:
+            stripped = run.part(0, len(run.text))
+            if stripped.text:
+                stripped.led |= gap
+                gap = False
+                yield stripped
+            else:
+                gap = True
+
+
+def plain(text: str) -> str:
+    """The text of a page as PDFium breaks it, without places."""
+    rows = ("".join(_kept(row)).replace(HYPHEN, "-").strip() for row in text.splitlines())
+    return clean("\n".join(filter(None, rows)))
+
+
+def is_coded(text: str) -> bool:
+    """Whether it is glyph codes rather than words: controls, private use, replacement marks."""
+    strange = sum(map(len, _MEANINGLESS.findall(text)))
+    return strange > max(len(text) * _CODED_SHARE, 3)
+
+
+def _is_even(glyphs: Glyphs, start: int, end: int) -> bool:
+    """Whether the glyphs follow each other to the right on one line, without a gap."""
+    left, right = glyphs.x0[start:end], glyphs.x1[start:end]
+    low, high = min(glyphs.y1[start:end]), max(glyphs.y0[start:end])
+    if high >= low or not all(map(lt, left, left[1:])):
+        return False
+    widest = max(map(sub, left[1:], right), default=0.0)
+    return widest < (low - high) * glyphs.em * _GAP
+
+
+def _plain(glyphs: Glyphs, start: int, end: int, row: int) -> Run:
+    """Glyphs as they are, from the left to the right."""
+    edges = glyphs.x0[start:end]
+    edges.append(glyphs.x1[end - 1])
+    y0, y1 = min(glyphs.y0[start:end]), max(glyphs.y1[start:end])
+    return Run(glyphs.text[start:end], edges, Rect(edges[0], y0, edges[-1], y1), row)
+
+
+def _uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[Run]:
+    """Plain glyphs with jumps between them."""
+    found, first, last = [], start, None
+    boxes = map(Rect, *(side[start:end] for side in glyphs.sides))
+    for index, box in enumerate(boxes, start):
+        if last is not None:
+            if _jumps(last, box, glyphs.em):
+                found.append(_plain(glyphs, first, index, row))
+                first = index
+            elif last.x0 >= box.x0 and box.x0 < box.x1 and last.x0 < last.x1:
+                return _special(glyphs, start, end, row)
+        last = box
+    return [*found, _plain(glyphs, first, end, row)]
+
+
+def _special(glyphs: Glyphs, start: int, end: int, row: int) -> list[Run]:
+    """Glyphs that must be looked at one by one."""
+    return [_made(piece, row) for piece in _pieces(_marks(glyphs, start, end), glyphs.em)]
+
+
+def _marks(glyphs: Glyphs, start: int, end: int) -> list[Mark]:
+    """Characters of a row with their boxes; ligatures in letters, surrogates in pairs."""
+    text = _SOFT_AT_END.sub(HYPHEN, glyphs.text[start:end])
+    places = map(Rect, *(side[start:end] for side in glyphs.sides))
+    boxes = [place if place.x1 > place.x0 or place.y1 > place.y0 else None for place in places]
+    marks: list[Mark] = []
+    # Characters that share a box are one glyph: a ligature, for which the file names letters.
+    for box, group in groupby(zip(text, boxes, strict=True), itemgetter(1)):
+        letters = "".join(character for character, _ in group)
+        if box is None:
+            marks += [(letter, None) for letter in _kept(letters)]
+        else:
+            marks += _shared(letters, box)
+    return marks
+
+
+def _shared(letters: str, box: Rect) -> Iterator[Mark]:
+    """Letters of one glyph, side by side in its box."""
+    leftward = bool(_TO_THE_LEFT.search(letters))
+    # PDFium turns the letters of a line that runs to the left around, also within a glyph.
+    kept = "".join(_kept(letters[::-1] if leftward else letters))
+    width = (box.x1 - box.x0) / max(len(kept), 1)
+    for index, letter in enumerate(kept):
+        place = len(kept) - 1 - index if leftward else index
+        yield letter, box._replace(x0=box.x0 + place * width, x1=box.x0 + (place + 1) * width)
+
+
+def _kept(letters: str) -> Iterator[str]:
+    """What text may hold of these letters."""
+    for letter in letters.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore"):
+        if letter == HYPHEN:
+            yield letter
+        elif letter == "\t":
+            yield " "
+        elif ord(letter) in _LIGATURES:
+            yield unicodedata.normalize("NFKC", letter)
+        elif keeps(letter):
+            yield letter
+
+
+def _pieces(marks: list[Mark], em: float) -> Iterator[list[Mark]]:
+    """Marks without a jump between them, in NFC."""
+    start, last = 0, None
+    for index, (_, box) in enumerate(marks):
+        if box is None:
+            continue
+        if last is not None and _jumps(last, box, em):
+            yield _composed(marks[start:index])
+            start = index
+        last = box
+    if last is not None:
+        yield _composed(marks[start:])
+
+
+def _jumps(last: Rect, box: Rect, em: float) -> bool:
+    """Whether text goes on elsewhere: on another height, back to the left, or across a gap."""
+    apart = box.y0 >= last.y1 or box.y1 <= last.y0
+    wide = box.x0 - last.x1 > (last.y1 - last.y0) * em * _GAP
+    aside, down = abs(box.x0 + box.x1 - last.x0 - last.x1), abs(box.y0 + box.y1 - last.y0 - last.y1)
+    return apart or wide or box.x1 < last.x0 - _BACK or aside < down * em * _UPRIGHT
+
+
+def _composed(marks: list[Mark]) -> list[Mark]:
+    """The marks in NFC: parts of a syllable or letter become one mark with the box around them."""
+    if unicodedata.is_normalized("NFC", "".join(mark for mark, _ in marks)):
+        return marks
+    result: list[Mark] = []
+    cluster: list[Mark] = []
+    for mark in marks:
+        if cluster and not _joins(mark[0]):
+            result += _merged(cluster)
+            cluster = []
+        cluster.append(mark)
+    return [*result, *_merged(cluster)]
+
+
+def _joins(character: str) -> bool:
+    """Whether a character belongs to the one before it (accents, vowels and finals of Hangul)."""
+    return unicodedata.combining(character) > 0 or "\u1160" <= character <= "\u11ff"
+
+
+def _merged(cluster: Sequence[Mark]) -> Iterator[Mark]:
+    """A cluster in NFC, every character with the box of the whole."""
+    boxes = [box for _, box in cluster if box is not None]
+    for character in unicodedata.normalize("NFC", "".join(mark for mark, _ in cluster)):
+        yield character, around(boxes) if boxes else None
+
+
+def _made(marks: list[Mark], row: int) -> Run:
+    """The run of these marks, at least one of which has a box."""
+    boxes = [box for _, box in marks if box is not None]
+    # Text that runs to the left (upside down, Hebrew) has its characters' right sides as edges.
+    near, far = (2, 0) if boxes[-1].x0 < boxes[0].x0 else (0, 2)
+    edges, edge = [], boxes[0][near]
+    for _, box in marks:
+        edges.append(box[near] if box is not None else edge)
+        edge = box[far] if box is not None else edge
+    text = "".join(mark for mark, _ in marks)
+    return Run(text, [*edges, edge], around(boxes), row)
