@@ -1,8 +1,8 @@
 """Who works on a document: conditional updates on its row decide, never the broker.
 
 A worker that lives renews its lease every few seconds; one that died lets it run out, and the
-sweeper hands the document on. `attempts` stands in the row, so that a file which kills its worker
-is tried `MAX_ATTEMPTS` times and no more. A row with a lease but no claim is not taken before the
+sweeper hands the document on. `attempts` stands in the row: whatever dies around a document, it is
+tried `MAX_ATTEMPTS` times and no more, and one whose file kills its reader `MAX_CRASHES` times. A row with a lease but no claim is not taken before the
 lease ends.
 """
 
@@ -20,7 +20,7 @@ from documents.errors import IngestLost
 from documents.models import Document
 
 LEASE = timedelta(seconds=20)
-MAX_ATTEMPTS = 2
+MAX_ATTEMPTS, MAX_CRASHES = 5, 2
 RETRY = timedelta(seconds=3)
 """What failed is not tried again before."""
 PARAMETER_CHARACTERS = 500
@@ -94,9 +94,9 @@ def complete(claim: Claim, **changes: Any) -> None:
         raise IngestLost
 
 
-def give_back(claim: Claim) -> bool:
-    """Let another attempt begin a little later; False when there were enough of them."""
-    again = claim.held().filter(attempts__lt=MAX_ATTEMPTS)
+def give_back(claim: Claim, most: int = MAX_ATTEMPTS) -> bool:
+    """Let another attempt begin a little later; False when there were `most` of them."""
+    again = claim.held().filter(attempts__lt=most)
     return bool(again.update(**waiting() | {"lease_until": Now() + RETRY}))
 
 

@@ -26,6 +26,7 @@ from documents.errors import DatabaseFailed, IngestLost, IngestTimeout, Internal
 from documents.gallery import Gallery
 from documents.models import Document, DocumentVersion
 from documents.parsers import sandbox
+from documents.parsers.errors import ParserCrashed
 from documents.progress import Heartbeat, Progress
 from documents.spool import Chunks
 from rag import chunking, tokenize
@@ -179,7 +180,8 @@ def _beside(job: _Job) -> None:
 def _failed(claim: Claim, error: NuraError) -> None:
     """Try once more where that may help, else end with the reason. Raises `IngestLost`."""
     logger.warning("document %s: %s (%s)", claim.document_id, error.code, error)
-    if error.retryable and claims.give_back(claim):
+    most = claims.MAX_CRASHES if isinstance(error, ParserCrashed) else claims.MAX_ATTEMPTS
+    if error.retryable and claims.give_back(claim, most):
         queue.enqueue(claim.document_id, delay=claims.RETRY.total_seconds() + DELIVERY_SECONDS)
     elif not ending.give_up(claim.held(), error.code, error.params):
         raise IngestLost

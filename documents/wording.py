@@ -168,7 +168,9 @@ WARNINGS = {
         "There are more pictures than are read of one document; the rest were left out. Split the "
         "document if they matter."
     ),
-    "pictures_uncounted": _("There are so many pictures that the last ones were not looked at."),
+    "pictures_uncounted": _(
+        "There are so many pictures that the last ones were not looked at. Split the document if they matter."
+    ),
     "scanned_pages": _(
         "Some pages are scanned pictures and were left out, for text recognition (OCR) is not "
         "installed here. Run it on the file and upload the result, or tell your administrator."

@@ -1,4 +1,4 @@
-"""When the current file came, and when the index of documents from before was written."""
+"""When the current file came, when the index of older documents was written, what was said of them."""
 
 import django.utils.timezone
 from django.db import migrations, models
@@ -10,6 +10,8 @@ def fill(apps, _editor):
     documents = apps.get_model("documents", "Document").objects
     documents.update(received_at=F("created_at"))
     documents.filter(chunk_count__gt=0, indexed_at=None).update(indexed_at=F("updated_at"))
+    # Nobody knows any more which of it people wrote: all of it stays when files are read anew.
+    documents.update(stated=F("metadata"))
 
 
 class Migration(migrations.Migration):

@@ -155,14 +155,15 @@ def test_e63_a_file_that_kills_its_child_is_tried_twice(document, tiny_engine, r
     assert document.attempts == 2
 
 
-def test_d56_an_embedder_that_is_down_is_tried_twice(document, tiny_engine, monkeypatch):
+def test_d56_an_embedder_that_stays_down_ends_the_document(document, tiny_engine, monkeypatch):
     def down(_texts):
         raise EmbedderFailed
 
     monkeypatch.setattr(tiny_engine.embedder, "embed_passages", down)
     run(document)
-    assert document.status == "PROCESSING"
-    run_later(document)
+    for _ in range(claims.MAX_ATTEMPTS - 1):
+        assert document.status == "PROCESSING"
+        run_later(document)
     assert (document.status, document.error_code) == ("FAILED", "embedder_failed")
     assert not Chunk.objects.exists()
 
@@ -287,9 +288,9 @@ def test_the_sweeper_leaves_a_living_ingest_alone(document, sent):
     assert sent == []
 
 
-def test_the_sweeper_ends_a_document_that_was_lost_twice(document, sent):
-    for _ in range(2):
-        claims.take()
+def test_the_sweeper_ends_a_document_that_was_lost_too_often(document, sent):
+    for _ in range(claims.MAX_ATTEMPTS):
+        assert claims.take()
         expire(document)
         sweeper.sweep()
     document.refresh_from_db()
