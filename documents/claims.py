@@ -2,7 +2,7 @@
 
 A worker that lives renews its lease every few seconds; one that died lets it run out, and the
 sweeper hands the document on. `attempts` stands in the row: whatever dies around a document, it is
-tried `MAX_ATTEMPTS` times and no more, and one whose file kills its reader `MAX_CRASHES` times. A row with a lease but no claim is not taken before the
+tried `MAX_ATTEMPTS` times and no more, and what may be the file's own fault `MAX_TRIES` times. A row with a lease but no claim is not taken before the
 lease ends.
 """
 
@@ -20,7 +20,7 @@ from documents.errors import IngestLost
 from documents.models import Document
 
 LEASE = timedelta(seconds=20)
-MAX_ATTEMPTS, MAX_CRASHES = 5, 2
+MAX_ATTEMPTS, MAX_TRIES = 5, 2
 RETRY = timedelta(seconds=3)
 """What failed is not tried again before."""
 PARAMETER_CHARACTERS = 500

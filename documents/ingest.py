@@ -26,17 +26,18 @@ from documents.errors import DatabaseFailed, IngestLost, IngestTimeout, Internal
 from documents.gallery import Gallery
 from documents.models import Document, DocumentVersion
 from documents.parsers import sandbox
-from documents.parsers.errors import ParserCrashed
 from documents.progress import Heartbeat, Progress
 from documents.spool import Chunks
 from rag import chunking, tokenize
-from rag.errors import NuraError
+from rag.errors import EmbedderFailed, NuraError
 from rag.factory import engine
 
 logger = logging.getLogger(__name__)
 
 DELIVERY_SECONDS = 0.5
 """A message about a second attempt comes that much after the pause has ended."""
+OUTAGES = (DatabaseFailed, EmbedderFailed)
+"""What no file is to blame for: it passes."""
 UNKNOWN_PAGES = 100
 """Progress within formats that do not say how many pages they have creeps towards that many."""
 
@@ -180,7 +181,7 @@ def _beside(job: _Job) -> None:
 def _failed(claim: Claim, error: NuraError) -> None:
     """Try once more where that may help, else end with the reason. Raises `IngestLost`."""
     logger.warning("document %s: %s (%s)", claim.document_id, error.code, error)
-    most = claims.MAX_CRASHES if isinstance(error, ParserCrashed) else claims.MAX_ATTEMPTS
+    most = claims.MAX_ATTEMPTS if isinstance(error, OUTAGES) else claims.MAX_TRIES
     if error.retryable and claims.give_back(claim, most):
         queue.enqueue(claim.document_id, delay=claims.RETRY.total_seconds() + DELIVERY_SECONDS)
     elif not ending.give_up(claim.held(), error.code, error.params):
