@@ -2,8 +2,8 @@
 
 A worker that lives renews its lease every few seconds; one that died lets it run out, and the
 sweeper hands the document on. `attempts` stands in the row: whatever dies around a document, it is
-tried `MAX_ATTEMPTS` times and no more, and what may be the file's own fault `MAX_TRIES` times. A row with a lease but no claim is not taken before the
-lease ends.
+tried `MAX_ATTEMPTS` times and no more, and `MAX_TRIES` times where its file may be to blame. A row
+with a lease but no claim is not taken before the lease ends.
 """
 
 from collections.abc import Mapping
