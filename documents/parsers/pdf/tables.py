@@ -1,4 +1,4 @@
-"""Ruled tables of a PDF page: lines from PDFium, put together to cells by pdfplumber.
+"""Ruled tables of a PDF page: lines from PDFium, joined and grouped to tables by pdfplumber.
 
 pdfplumber's own pages read every character once more, which is twenty times slower.
 """
@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from documents.parsers.base import Context
+from documents.parsers.pdf.crossings import Corners, cells_between
 from documents.parsers.pdf.geometry import PageFrame, Rect
 from documents.parsers.pdf.rules import Rule, TooManyRules, rules
 
@@ -25,11 +26,10 @@ _LOWEST, _NARROWEST = 5.0, 8.0
 _BOXED = 0.6
 """Share of a grid from which cells as wide as all of it make it a box around a text."""
 _MOST_CROSSINGS = 2_500
-"""Finding cells takes time with the square of the crossings: 2,500 take about a second."""
+"""Finding cells may take time with the square of the crossings: for 2,500 at most a second."""
 
 Edge = dict[str, Any]
 """A line as pdfplumber knows it, in points from the top left of the page as shown."""
-Corners = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _tables(edges: list[Edge]) -> list[list[Corners]]:
     crossings = table.edges_to_intersections(whole, _TOLERANCE, _TOLERANCE)
     if len(crossings) > _MOST_CROSSINGS:
         raise TooManyRules
-    return table.cells_to_tables(table.intersections_to_cells(crossings))
+    return table.cells_to_tables(cells_between(crossings))
 
 
 def _merged(edges: list[Edge]) -> list[Edge]:
