@@ -14,16 +14,20 @@ from benchmarks import (
     speed,
     wire,
 )
+from benchmarks.fidelity import run as fidelity
 from benchmarks.grounding import run as grounding
+from benchmarks.ingest import run as ingest
 from benchmarks.quality import run as quality
 from benchmarks.streams import run as streams
 
 ALL = {
     "extractive": extractive,
+    "fidelity": fidelity,
     "first_delta": first_delta,
     "first_token": first_token,
     "footprint": footprint,
     "grounding": grounding,
+    "ingest": ingest,
     "ingest_queue": ingest_queue,
     "llm_parsing": llm_parsing,
     "quality": quality,

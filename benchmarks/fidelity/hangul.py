@@ -1,0 +1,32 @@
+"""Whether HWP 5 and HWPX of the same document give the same words."""
+
+from pathlib import Path
+
+from benchmarks.fidelity.measure import likeness, token_f1
+from documents.parsers import sandbox, sniff
+from documents.parsers.errors import ParseFailed
+
+
+def main(folder: Path) -> dict[str, dict[str, float]]:
+    """Likeness and token F1 by pair, printed as they come."""
+    figures = {}
+    for binary in sorted(folder.rglob("*.hwp")):
+        xml = binary.with_suffix(".hwpx")
+        if xml.exists():
+            one, other = _ending(binary), _ending(xml)
+            figures[binary.stem] = {
+                "characters": float(len(one)),
+                "likeness": round(likeness(one, other), 3),
+                "token_f1": round(token_f1(one, other), 3),
+            }
+            print(binary.stem, figures[binary.stem])
+    return figures
+
+
+def _ending(path: Path) -> str:
+    """The text, or why there is none."""
+    try:
+        with sandbox.read(path, sniff.content_type(path, path.name), path.name) as pages:
+            return "\n\n".join(page.text for page in pages)
+    except ParseFailed as failure:
+        return failure.code
