@@ -128,14 +128,12 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
 def test_texts_in_a_language_that_the_model_does_not_know_are_left_out(
     library, owner, embedding_server
 ):
-    upload_english = upload(owner, name="leave.md", content="# Leave\n\nFifteen days a year.\n")
-    work_done = add(owner, "휴가.md")
-    from documents import ingest
-
-    ingest.ingest()
+    english = upload(owner, name="leave.md", content="# Leave\n\nFifteen days a year.\n")
+    assert ingest.ingest()
+    korean = add(owner, "휴가.md")
     reindex(model="words-32", base_url=embedding_server.url, languages="en", force=True)
-    assert vectors_of(spaces.active()) == set(upload_english.chunks.values_list("pk", flat=True))
-    assert work_done.chunks.exists()
+    assert vectors_of(spaces.active()) == set(english.chunks.values_list("pk", flat=True))
+    assert korean.chunks.exists()
 
 
 def test_a_model_that_finds_less_is_refused_and_its_vectors_are_kept(
