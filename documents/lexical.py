@@ -7,6 +7,7 @@ holds integers below 2^24. `surplus` holds what a term marked 2 scores more (or 
 stood once, so that BM25 = term_weight(1) * sum of the held terms' weights + surplus . query.
 """
 
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -21,7 +22,11 @@ DIGITS = 15
 TERM_CHARACTERS = 64
 MOST_TERMS = 16_000
 """What a sparsevec can hold."""
+REMEMBERED = 1 << 14
+"""Places: terms come back often."""
 
+_ONCE = (1, 0.0)
+"""Count and emphasis of what stands once and no more."""
 
 Count = TypeVar("Count", int, float)
 
@@ -30,12 +35,15 @@ def clean(terms: Mapping[str, Count]) -> dict[str, Count]:
     """Terms as the index keeps them: storable, at most 64 characters; equal ones summed up."""
     cleaned: dict[str, Count] = {}
     for term, count in terms.items():
-        kept = term.replace("\0", "").encode("utf-8", "ignore").decode()[:TERM_CHARACTERS]
+        kept = term
+        if len(term) > TERM_CHARACTERS or not term.isprintable():
+            kept = term.replace("\0", "").encode("utf-8", "ignore").decode()[:TERM_CHARACTERS]
         if kept.strip() and count > 0:
             cleaned[kept] = cleaned[kept] + count if kept in cleaned else count
     return cleaned
 
 
+@functools.lru_cache(maxsize=REMEMBERED)
 def position(term: str) -> int:
     """Where a term stands in the hashed space, from 1: the same on every machine."""
     digest = hashlib.blake2b(term.encode(), digest_size=8).digest()
@@ -72,31 +80,35 @@ def powers(places: Sequence[int]) -> str:
     return _literal({place: float(BASE**digit) for digit, place in enumerate(places)})
 
 
-def marks(terms: Mapping[str, int], emphasis: Mapping[str, float]) -> str:
-    """The text form of a chunk's marks."""
-    places = _frequencies(terms, emphasis)
-    return _literal({place: 1.0 if plain == (1, 0.0) else 2.0 for place, plain in places.items()})
+def marks_and_surplus(
+    terms: Mapping[str, int], emphasis: Mapping[str, float]
+) -> tuple[str, str | None]:
+    """The text forms of a chunk's marks, and of what terms marked 2 score beyond a single one.
 
-
-def surplus(terms: Mapping[str, int], emphasis: Mapping[str, float]) -> str | None:
-    """The text form of what terms marked 2 score beyond a single one; None where there is none."""
+    None instead of the latter where there is none.
+    """
     length = sum(terms.values())
     once = term_weight(1, length, REFERENCE_LENGTH)
+    places = _frequencies(terms, emphasis)
     more = {
-        place: term_weight(count, length, REFERENCE_LENGTH, extra) - once
-        for place, (count, extra) in _frequencies(terms, emphasis).items()
-        if (count, extra) != (1, 0.0)
+        (count, extra): term_weight(count, length, REFERENCE_LENGTH, extra) - once
+        for count, extra in {*places.values()} - {_ONCE}
     }
-    return _literal(more) if more else None
+    marks = {place: 1.0 if found == _ONCE else 2.0 for place, found in places.items()}
+    surplus = {place: more[found] for place, found in places.items() if found != _ONCE}
+    return _literal(marks), _literal(surplus) if surplus else None
 
 
 def _frequencies(
     terms: Mapping[str, int], emphasis: Mapping[str, float]
 ) -> dict[int, tuple[int, float]]:
     """Count and emphasis by place, of the weightiest terms where there are too many."""
-    found = {term: (terms.get(term, 0), emphasis.get(term, 0.0)) for term in {**terms, **emphasis}}
+    found = [(term, count, emphasis.get(term, 0.0)) for term, count in terms.items()]
+    found += [(term, 0, extra) for term, extra in emphasis.items() if term not in terms]
+    if len(found) > MOST_TERMS:
+        found = sorted(found, key=lambda item: -item[1] - item[2])[:MOST_TERMS]
     places: dict[int, tuple[int, float]] = {}
-    for term, (count, extra) in sorted(found.items(), key=lambda item: -sum(item[1]))[:MOST_TERMS]:
+    for term, count, extra in found:
         place = position(term)
         others, more = places.get(place, (0, 0.0))
         places[place] = (others + count, more + extra)

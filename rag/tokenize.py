@@ -28,7 +28,8 @@ _TAILS = " ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊ
 _JAMO = re.compile(rf"([{_LEADS}])([ㅏ-ㅣ])([{_TAILS[1:]}](?![ㅏ-ㅣ]))?")
 _LATIN = re.compile("^[!-~]*[a-z][!-~]*$")
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
-_CONTENT = _NOUNS | {"VV", "VA", "MAG", "XPN"}
+_VERBS = frozenset(("VV", "VA"))
+_CONTENT = _NOUNS | _VERBS | {"MAG", "XPN"}
 _EMPTY_VERBS = words("empty_verbs.ko")
 _ASKING = words("asking.ko") | {stems.stem(word) for word in words("asking.en")}
 
@@ -152,17 +153,18 @@ def _content(found: Iterable[morphemes.Morpheme]) -> list[str]:
     """Content morphemes, and nouns written together also as one term."""
     kept: list[str] = []
     compound: list[str] = []
-    end = -1
-    for item in found:
-        noun = item.tag in _NOUNS
-        if noun or _is_content(item):
-            kept += _term(item.form)
-        if compound and item.start == end and (noun or item.tag == "XSN"):
-            compound.append(item.form)
+    last = -1
+    for form, tag, start, end in found:
+        noun = tag in _NOUNS
+        if _is_content(form, tag):
+            kept += _term(form)
+        if compound and start == last and (noun or tag == "XSN"):
+            compound.append(form)
         else:
-            kept += _whole(compound)
-            compound = [item.form] if noun else []
-        end = item.end
+            if compound:
+                kept += _whole(compound)
+            compound = [form] if noun else []
+        last = end
     return kept + _whole(compound)
 
 
@@ -175,10 +177,8 @@ def _whole(compound: Sequence[str]) -> list[str]:
     return _term("".join(compound)) if len(compound) > 1 else []
 
 
-def _is_content(item: morphemes.Morpheme) -> bool:
-    if item.tag in ("VV", "VA"):
-        return item.form not in _EMPTY_VERBS
-    return item.tag in _CONTENT
+def _is_content(form: str, tag: str) -> bool:
+    return tag in _CONTENT and (tag not in _VERBS or form not in _EMPTY_VERBS)
 
 
 def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme] | None) -> Iterator[str]:
@@ -186,7 +186,9 @@ def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme] | None) -> I
     if found is None:
         yield from (pair for word in text.split() for pair in surface.read(word).bigrams)
         return
-    coming = deque(item for item in found if _is_content(item) and item.form not in _ASKING)
+    coming = deque(
+        item for item in found if _is_content(item.form, item.tag) and item.form not in _ASKING
+    )
     for word in surface.HANGUL.finditer(text):
         inside = []
         while coming and coming[0].start < word.end():
