@@ -4,7 +4,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import connection
 
-from documents import services, spaces
+from documents import ingest, services, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
 from documents.reindexing import claims, fill, questions, swap
 from documents.store import ScopedStore
