@@ -21,6 +21,7 @@ from documents import (
     spaces,
     versions,
 )
+from documents.analysis import Analysis
 from documents.claims import Claim
 from documents.errors import DatabaseFailed, IngestLost, IngestTimeout, Internal
 from documents.gallery import Gallery
@@ -121,7 +122,7 @@ def _work(claim: Claim, progress: Progress) -> None:
 
 
 def _read(job: _Job) -> rows.Found:
-    """What stands in the file, read in a child process: pages and chunks go to disk."""
+    """What stands in the file, read in a child process: pages and their terms go to disk."""
     kept, progress = job.kept, job.progress
     progress.enter(Document.Stage.PARSING)
     with files.local(kept) as path:
@@ -134,14 +135,15 @@ def _read(job: _Job) -> rows.Found:
             pdf_reader=settings.PDF_READER,
             on_wait=progress.check,
         )
-        with reading:
-            _split(job, reading)
+        with reading, Analysis(job.chunks.add) as analysis:
+            _split(job, reading, analysis)
+            analysis.finish()
     warnings = [*reading.warnings, *job.gallery.warnings]
     return rows.Found(metadata.cleaned(reading.metadata), warnings, progress.watch.seconds)
 
 
-def _split(job: _Job, reading: sandbox.Reading) -> None:
-    """Cut the pages as they come."""
+def _split(job: _Job, reading: sandbox.Reading, analysis: Analysis) -> None:
+    """Cut the pages as they come; their chunks are analysed meanwhile."""
     rag, watch = settings.RAG, job.progress.watch
     splitter = chunking.Splitter(size=rag.chunk_size, overlap=rag.chunk_overlap)
     for done, page in enumerate(job.gallery.pages(reading), 1):
@@ -149,8 +151,7 @@ def _split(job: _Job, reading: sandbox.Reading) -> None:
         if done == 1 and reading.page_total:
             quotas.check_pages(job.document.owner_id, job.document.pk, reading.page_total)
         job.draft.add_page(page, splitter.start)
-        for chunk in splitter.add(page):
-            job.chunks.add(chunk)
+        analysis.add(splitter.add(page))
         watch.enter(Document.Stage.PARSING.value)
         job.progress.move(done, reading.page_total or done + UNKNOWN_PAGES, pages_done=done)
 
@@ -160,8 +161,8 @@ def _indexed(job: _Job, found: rows.Found) -> bool:
     job.progress.enter(Document.Stage.EMBEDDING)
     space, config = spaces.for_writing()
     title = names.title(job.kept.name, metadata.shown(found.metadata, job.document.stated))
-    indexed = engine(config).index(job.chunks, title, job.progress.move, job.chunks.count)
-    job.draft.index(indexed, space)
+    complete = engine(config).completed
+    job.draft.index(complete(job.chunks, title, job.progress.move, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)
     try:
         rows.replace(job.claim, job.draft, found, space, partial(_beside, job))

@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from django.conf import settings
 
 from documents.files import storage_error
 from rag.pages import Box, Kind
-from rag.types import Chunk
+from rag.types import Chunk, IndexedChunk
 
 BLOCK = 256 * 1024
 
@@ -67,19 +67,22 @@ class Spool:
 
 
 class Chunks(Spool):
-    """The chunks of a document. They can be walked through more than once."""
+    """The analysed chunks of a document. They can be walked through more than once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
 
-    def add(self, chunk: Chunk) -> None:
-        """Put a chunk behind the others."""
-        self.write(json.dumps(_value(chunk)).encode() + b"\n")
+    def add(self, analysed: IndexedChunk) -> None:
+        """Put a chunk with its terms, not yet with a vector, behind the others."""
+        value = [*_value(analysed.chunk), analysed.terms, analysed.emphasis]
+        self.write(json.dumps(value).encode() + b"\n")
         self.count += 1
 
-    def __iter__(self) -> Iterator[Chunk]:
-        return map(_chunk, self.lines())
+    def __iter__(self) -> Iterator[IndexedChunk]:
+        for line in self.lines():
+            *value, terms, emphasis = json.loads(line)
+            yield IndexedChunk(_chunk(value), terms, None, emphasis)
 
 
 def _value(chunk: Chunk) -> list[Any]:
@@ -88,8 +91,8 @@ def _value(chunk: Chunk) -> list[Any]:
     return [chunk.index, chunk.text, *place, chunk.section, boxes, chunk.kind, chunk.header]
 
 
-def _chunk(line: bytes) -> Chunk:
-    index, text, *place, section, boxes, kind, header = json.loads(line)
+def _chunk(value: Sequence[Any]) -> Chunk:
+    index, text, *place, section, boxes, kind, header = value
     start, end, page, page_end = place
     drawn = tuple(Box(*box) for box in boxes)
     return Chunk(index, text, start, end, page, page_end, section, drawn, Kind(kind), header)

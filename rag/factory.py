@@ -113,6 +113,16 @@ class Engine:
         """Terms and vectors of a document's chunks; see `rag.indexing.index`."""
         return indexing.index(chunks, title, self.embedder, on_progress, total)
 
+    def completed(
+        self,
+        analysed: Iterable[IndexedChunk],
+        title: str,
+        on_progress: Callable[[int, int], None],
+        total: int,
+    ) -> Iterator[IndexedChunk]:
+        """What `rag.indexing.Analyser` read of a document's chunks, with vectors."""
+        return indexing.completed(analysed, title, self.embedder, on_progress, total)
+
     def search(  # noqa: PLR0913 - the whole search API, by name
         self,
         query: str,

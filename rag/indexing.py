@@ -32,56 +32,65 @@ def index(
     on_progress: Callable[[int, int], None],
     total: int,
 ) -> Iterator[IndexedChunk]:
-    """Index the chunks of a document, in order; no more than a window of them is held.
+    """Index the chunks of a document, in order; see `Analyser` and `completed`."""
+    return completed(Analyser().analysed(chunks), title, embedder, on_progress, total)
+
+
+def completed(
+    analysed: Iterable[IndexedChunk],
+    title: str,
+    embedder: Embedder,
+    on_progress: Callable[[int, int], None],
+    total: int,
+) -> Iterator[IndexedChunk]:
+    """Analysed chunks with vectors and the emphasis of their title; a window of them is held.
 
     `on_progress(done, total)` is called after every batch; what it raises ends it.
 
     Raises `EmbedderFailed`.
     """
-    words = _Words(title)
-    coming = iter(chunks)
+    titled = dict.fromkeys(tokenize.terms(title), TITLE_EMPHASIS)
+    coming = iter(analysed)
     done = 0
     while window := list(islice(coming, WINDOW)):
-        terms = words.of(window)
         found: list[tuple[float, ...] | None] = [None] * len(window)
-        longest_first = sorted(range(len(window)), key=lambda place: -len(window[place].content))
+        longest_first = sorted(
+            range(len(window)), key=lambda place: -len(window[place].chunk.content)
+        )
         for start in range(0, len(window), BATCH):
             batch = longest_first[start : start + BATCH]
-            made = vectors([(title, window[place]) for place in batch], embedder)
+            made = vectors([(title, window[place].chunk) for place in batch], embedder)
             for place, vector in zip(batch, made, strict=True):
                 found[place] = vector
             on_progress(done + start + len(batch), total)
-        for chunk, (counts, emphasis), vector in zip(window, terms, found, strict=True):
-            yield IndexedChunk(chunk, counts, vector, emphasis)
+        for one, vector in zip(window, found, strict=True):
+            yield IndexedChunk(one.chunk, one.terms, vector, _sums(titled, one.emphasis))
         done += len(window)
 
 
-class _Words:
-    """The terms of a document's chunks; remembers those of its sections and table headers."""
+class Analyser:
+    """Finds the terms of a document's chunks; remembers those of its sections and table headers."""
 
-    def __init__(self, title: str) -> None:
-        self._titled = dict.fromkeys(tokenize.terms(title), TITLE_EMPHASIS)
+    def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
 
-    def of(self, window: Sequence[Chunk]) -> list[tuple[dict[str, int], dict[str, float]]]:
-        """The terms of each chunk, and the emphasis of those of all that it stands under.
+    def analysed(self, chunks: Iterable[Chunk]) -> Iterator[IndexedChunk]:
+        """Each chunk with its terms, in order, not yet with a vector; a window of them is held.
 
-        And of those of its first words.
+        The emphasis is that of the terms of all that it stands under, but for the title, and of
+        those of its first words.
         """
-        self._learn({text for chunk in window for text in (chunk.section, chunk.header)})
-        read = tokenize.terms_with_leads([chunk.text for chunk in window], LEAD_CHARACTERS)
-        return [
-            (
-                counts,
-                _sums(
-                    self._titled,
+        coming = iter(chunks)
+        while window := list(islice(coming, WINDOW)):
+            self._learn({text for chunk in window for text in (chunk.section, chunk.header)})
+            read = tokenize.terms_with_leads([chunk.text for chunk in window], LEAD_CHARACTERS)
+            for chunk, (counts, lead) in zip(window, read, strict=True):
+                emphasis = _sums(
                     dict.fromkeys(self._known[chunk.section], SECTION_EMPHASIS),
                     dict.fromkeys(self._known[chunk.header], HEADER_EMPHASIS),
                     dict.fromkeys(lead, LEAD_EMPHASIS),
-                ),
-            )
-            for chunk, (counts, lead) in zip(window, read, strict=True)
-        ]
+                )
+                yield IndexedChunk(chunk, counts, None, emphasis)
 
     def _learn(self, texts: set[str]) -> None:
         new = sorted(texts - self._known.keys())

@@ -22,12 +22,16 @@ def test_chunks_come_back_as_they_were():
     table = CutChunk(
         1, "값", 9, 10, 2, 2, "", (Box(2, 0.1, 0.2, 0.3, 0.4),), Kind.TABLE, "| 이름 | 값 |"
     )
+    analysed = [
+        IndexedChunk(plain, {"값\\'\t": 2}, None),
+        IndexedChunk(table, {"값": 1}, None, {"이름": 1.5, "절": 1.0}),
+    ]
     with Chunks() as chunks:
-        chunks.add(plain)
-        chunks.add(table)
+        for one in analysed:
+            chunks.add(one)
         assert chunks.count == 2
-        assert list(chunks) == [plain, table]
-        assert list(chunks) == [plain, table]
+        assert list(chunks) == analysed
+        assert list(chunks) == analysed
 
 
 @pytest.mark.django_db

@@ -1,0 +1,57 @@
+"""Chunks are analysed beside the reading of pages, and come back as if they had been after it."""
+
+import threading
+
+import pytest
+
+from documents.analysis import AHEAD, BATCH, Analysis
+from rag import indexing, tokenize
+from rag.types import Chunk, IndexedChunk
+
+COUNT = 5 * BATCH // 2
+
+
+def chunk(index: int) -> Chunk:
+    return Chunk(index, f"연차 휴가 {index}일을 준다.", 0, 9, 1, 1, f"제{index % 3}장")
+
+
+def test_chunks_come_back_in_order_with_the_terms_that_they_have_alone() -> None:
+    chunks = [chunk(index) for index in range(COUNT)]
+    kept: list[IndexedChunk] = []
+
+    with Analysis(kept.append) as analysis:
+        for one in chunks:
+            analysis.add([one])
+        analysis.finish()
+
+    assert kept == list(indexing.Analyser().analysed(chunks))
+
+
+def test_what_is_kept_is_kept_by_whoever_adds() -> None:
+    threads: set[int] = set()
+
+    with Analysis(lambda _one: threads.add(threading.get_ident())) as analysis:
+        analysis.add([chunk(0)])
+        analysis.finish()
+
+    assert threads == {threading.get_ident()}
+
+
+def test_few_chunks_wait_for_their_analysis() -> None:
+    kept: list[IndexedChunk] = []
+
+    with Analysis(kept.append) as analysis:
+        for index in range(10 * BATCH):
+            analysis.add([chunk(index)])
+            assert index + 1 - len(kept) <= (AHEAD + 1) * BATCH
+        analysis.finish()
+
+
+def test_an_error_of_the_analysis_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_texts: object, _characters: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(tokenize, "terms_with_leads", broken)
+    with pytest.raises(MemoryError), Analysis(lambda _one: None) as analysis:
+        analysis.add([chunk(0)])
+        analysis.finish()
