@@ -52,6 +52,7 @@ def test_an_error_of_the_analysis_ends_the_reading(monkeypatch: pytest.MonkeyPat
         raise MemoryError
 
     monkeypatch.setattr(tokenize, "terms_with_leads", broken)
-    with pytest.raises(MemoryError), Analysis(lambda _one: None) as analysis:
+    with Analysis(lambda _one: None) as analysis:
         analysis.add([chunk(0)])
-        analysis.finish()
+        with pytest.raises(MemoryError):
+            analysis.finish()

@@ -51,9 +51,14 @@ class _Sheet:
             for column in range(cell.column, cell.column + cell.column_span)
         }
 
-    def cell(self, x: float, y: float) -> Cell | None:
-        """The cell around a point."""
-        return self._at.get((bisect(self._y, y) - 1, bisect(self._x, x) - 1))
+    def cells(self, xs: Sequence[float], y: float) -> list[tuple[Cell | None, int]]:
+        """The cells around points at one height, and how many points each holds in a row."""
+        row, columns = bisect(self._y, y) - 1, self._x
+        first, last = bisect(columns, min(xs)) - 1, bisect(columns, max(xs)) - 1
+        if first == last:
+            return [(self._at.get((row, first)), len(xs))]
+        around = (self._at.get((row, bisect(columns, x) - 1)) for x in xs)
+        return [(cell, len(list(group))) for cell, group in groupby(around)]
 
     def add(self, cell: Cell, run: Run) -> None:
         """Put text into a cell."""
@@ -134,15 +139,13 @@ def _touch(area: Rect, box: Rect) -> bool:
 
 def _cut(run: Run, sheet: _Sheet) -> Iterator[tuple[Cell | None, Run]]:
     """Parts of a run by the cell in which their characters stand."""
-    y = (run.box.y0 + run.box.y1) / 2
-    middles = ((one + other) / 2 for one, other in pairwise(run.edges))
-    start, cells = 0, [sheet.cell(x, y) for x in middles]
-    for cell, group in groupby(cells):
-        end = start + len(list(group))
-        part = run.part(start, end)
+    middles = [(one + other) / 2 for one, other in pairwise(run.edges)]
+    start = 0
+    for cell, length in sheet.cells(middles, (run.box.y0 + run.box.y1) / 2):
+        part = run.part(start, start + length)
         if part.text:
             yield cell, part
-        start = end
+        start += length
 
 
 def _escaped(run: Run) -> Run:

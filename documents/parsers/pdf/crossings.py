@@ -1,4 +1,4 @@
-"""The cells between crossing lines: what pdfplumber finds, in a tenth of its time.
+"""Cells between crossing lines and their tables: as pdfplumber finds them, in a tenth of its time.
 
 pdfplumber looks for the neighbours of a crossing among all others, and builds the sets of their
 lines at each comparison; here both are known before.
@@ -6,7 +6,8 @@ lines at each comparison; here both are known before.
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 Point = tuple[float, float]
@@ -24,6 +25,25 @@ def cells_between(crossings: Mapping[Point, Touching]) -> list[Corners]:
     """
     net = _Net(crossings)
     return [cell for point in sorted(crossings) if (cell := net.cell(*point))]
+
+
+def tables_of(cells: Sequence[Corners]) -> list[list[Corners]]:
+    """Cells that hang together by their corners, two at least; the topmost and leftmost first."""
+    at: dict[Point, list[Corners]] = defaultdict(list)
+    for cell in cells:
+        for corner in _corners(cell):
+            at[corner].append(cell)
+    found, left = [], dict.fromkeys(cells)
+    while left:
+        table = [left.popitem()[0]]
+        for cell in table:  # which grows meanwhile
+            for other in chain.from_iterable(at.pop(corner, ()) for corner in _corners(cell)):
+                if other in left:
+                    del left[other]
+                    table.append(other)
+        found.append(table)
+    found.sort(key=lambda table: min((top, x0) for x0, top, _, _ in table))
+    return [table for table in found if len(table) > 1]
 
 
 class _Net:
@@ -69,3 +89,8 @@ class _Net:
 def _lines(edges: Collection[Mapping[str, Any]]) -> frozenset[Corners]:
     """Lines by where they are: one that was drawn twice is one."""
     return frozenset((edge["x0"], edge["top"], edge["x1"], edge["bottom"]) for edge in edges)
+
+
+def _corners(cell: Corners) -> tuple[Point, ...]:
+    x0, top, x1, bottom = cell
+    return (x0, top), (x0, bottom), (x1, top), (x1, bottom)

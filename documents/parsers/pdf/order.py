@@ -62,7 +62,7 @@ class _Block(Generic[T]):
 
 def ordered(lines: Sequence[T], em: float) -> list[T]:
     """Lines in the order in which they are read; as they come, unless that jumps back."""
-    if not _jumps_back(lines):
+    if len(lines) < 2 or not _jumps_back(lines):
         return list(lines)
     blocks = _blocks(lines, em)
     if len(blocks) > _MOST_BLOCKS:

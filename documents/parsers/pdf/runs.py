@@ -34,6 +34,8 @@ _UPRIGHT = 0.3
 _BACK = 0.01
 """Share of the page's width by which text must go back to be elsewhere."""
 
+Sides = tuple[float, float, float, float]
+"""A `Rect` that need not be one, as making them for all characters takes time."""
 Mark = tuple[str, Rect | None]
 """A character and its box; None for one that PDFium made up."""
 
@@ -129,13 +131,13 @@ def _plain(glyphs: Glyphs, start: int, end: int, row: int) -> Run:
 def _uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[Run]:
     """Plain glyphs with jumps between them."""
     found, first, last = [], start, None
-    boxes = map(Rect, *(side[start:end] for side in glyphs.sides))
+    boxes = zip(*(side[start:end] for side in glyphs.sides), strict=True)
     for index, box in enumerate(boxes, start):
         if last is not None:
             if _jumps(last, box, glyphs.em):
                 found.append(_plain(glyphs, first, index, row))
                 first = index
-            elif last.x0 >= box.x0 and box.x0 < box.x1 and last.x0 < last.x1:
+            elif last[0] >= box[0] and box[0] < box[2] and last[0] < last[2]:
                 return _special(glyphs, start, end, row)
         last = box
     return [*found, _plain(glyphs, first, end, row)]
@@ -200,12 +202,17 @@ def _pieces(marks: list[Mark], em: float) -> Iterator[list[Mark]]:
         yield _composed(marks[start:])
 
 
-def _jumps(last: Rect, box: Rect, em: float) -> bool:
+def _jumps(last: Sides, box: Sides, em: float) -> bool:
     """Whether text goes on elsewhere: on another height, back to the left, or across a gap."""
-    apart = box.y0 >= last.y1 or box.y1 <= last.y0
-    wide = box.x0 - last.x1 > (last.y1 - last.y0) * em * _GAP
-    aside, down = abs(box.x0 + box.x1 - last.x0 - last.x1), abs(box.y0 + box.y1 - last.y0 - last.y1)
-    return apart or wide or box.x1 < last.x0 - _BACK or aside < down * em * _UPRIGHT
+    left, top, right, bottom = last
+    x0, y0, x1, y1 = box
+    return (
+        y0 >= bottom
+        or y1 <= top
+        or x0 - right > (bottom - top) * em * _GAP
+        or x1 < left - _BACK
+        or abs(x0 + x1 - left - right) < abs(y0 + y1 - top - bottom) * em * _UPRIGHT
+    )
 
 
 def _composed(marks: list[Mark]) -> list[Mark]:

@@ -1,4 +1,4 @@
-"""Ruled tables of a PDF page: lines from PDFium, joined and grouped to tables by pdfplumber.
+"""Ruled tables of a PDF page: lines from PDFium, joined and crossed by pdfplumber.
 
 pdfplumber's own pages read every character once more, which is twenty times slower.
 """
@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from documents.parsers.base import Context
-from documents.parsers.pdf.crossings import Corners, cells_between
+from documents.parsers.pdf.crossings import Corners, cells_between, tables_of
 from documents.parsers.pdf.geometry import PageFrame, Rect
 from documents.parsers.pdf.rules import Rule, TooManyRules, rules
 
@@ -121,7 +121,7 @@ def _tables(edges: list[Edge]) -> list[list[Corners]]:
     crossings = table.edges_to_intersections(whole, _TOLERANCE, _TOLERANCE)
     if len(crossings) > _MOST_CROSSINGS:
         raise TooManyRules
-    return table.cells_to_tables(cells_between(crossings))
+    return tables_of(cells_between(crossings))
 
 
 def _merged(edges: list[Edge]) -> list[Edge]:

@@ -1,4 +1,4 @@
-"""The cells between crossing lines are those that pdfplumber finds."""
+"""The cells between crossing lines, and their tables, are those that pdfplumber finds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documents.parsers.pdf.crossings import cells_between
+from documents.parsers.pdf.crossings import cells_between, tables_of
 
 TOLERANCE = 3.0
 PLACES = st.integers(0, 7).map(lambda place: place * 20.0)
@@ -38,6 +38,17 @@ def test_any_lines_make_the_cells_that_pdfplumber_finds(
 
     crossings = _crossings(lines)
     assert cells_between(crossings) == table.intersections_to_cells(crossings)
+
+
+@given(LINES)
+def test_cells_make_the_tables_that_pdfplumber_finds(
+    lines: list[tuple[bool, float, float, float]],
+) -> None:
+    from pdfplumber import table
+
+    cells = cells_between(_crossings(lines))
+    found = table.cells_to_tables(cells)
+    assert list(map(sorted, tables_of(cells))) == list(map(sorted, found))
 
 
 @given(st.integers(2, 8), st.integers(2, 8), st.sets(st.integers(0, 200)))
