@@ -4,6 +4,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,19 @@ def running(embedder: Any) -> Iterator[Any]:
         yield User.objects.create(username="bench")
         connection.close()
         connection.close_pool()
+
+
+@contextlib.contextmanager
+def unrecognised() -> Iterator[None]:
+    """Pages that are pictures stay without text: no text recognition, which the rival has not."""
+    from django.conf import settings
+
+    limits = settings.READING_LIMITS
+    settings.READING_LIMITS = replace(limits, recognised_pages=0)
+    try:
+        yield
+    finally:
+        settings.READING_LIMITS = limits
 
 
 def ingested(owner: Any, path: Path) -> float:
