@@ -61,11 +61,6 @@ def tsvector(terms: Iterable[str]) -> str:
     return " ".join(quoted(term) for term in terms)
 
 
-def any_of(terms: Iterable[str]) -> str:
-    """The text form of a tsquery for chunks that hold at least one of the terms."""
-    return " | ".join(quoted(term) for term in terms)
-
-
 def sparsevec(values: Iterable[tuple[str, float]]) -> str:
     """The text form of a sparse vector; terms with the same hash share a place."""
     places: dict[int, float] = {}

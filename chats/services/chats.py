@@ -68,11 +68,6 @@ def clear_memory(*, chat: Chat) -> None:
     chat_changed(chat.pk)
 
 
-def restore_chat(*, chat: Chat) -> None:
-    """Show a deleted chat again."""
-    Chat.objects.filter(pk=chat.pk).update(deleted_at=None)
-
-
 def find_category(*, owner: User, category_id: UUID | None) -> Category | None:
     """The owner's category, or none when none is named. Raises `NotFound`."""
     if category_id is None:
