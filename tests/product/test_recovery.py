@@ -96,7 +96,9 @@ def test_two_clients_that_follow_one_run_read_the_same(client, model):
 def test_documents_survive_what_is_killed_while_they_are_read(product, client, victim):
     sentence = "해솔시는 통합돌봄 정보시스템을 구축한다. "
     text = "\n\n".join(sentence * 8 + str(number) for number in range(400))
-    ids = [client.upload(f"{victim}-{n}.txt", f"{n} {text}".encode())["id"] for n in range(3)]
+    ids = [
+        client.upload(f"{victim}-{n}.txt", f"{victim} {n} {text}".encode())["id"] for n in range(3)
+    ]
 
     def documents():
         return [client.call("GET", f"/documents/{pk}")[1] for pk in ids]
