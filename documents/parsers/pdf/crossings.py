@@ -1,4 +1,4 @@
-"""Cells between crossing lines and their tables: as pdfplumber finds them, in an eighth of its time.
+"""Cells between crossing lines and their tables: as pdfplumber finds them, eight times as fast.
 
 pdfplumber looks for the neighbours of a crossing among all others, and builds the sets of their
 lines at each comparison; here both are known before.
