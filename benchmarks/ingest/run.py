@@ -136,21 +136,20 @@ def answerable() -> dict[str, Any]:
 
 
 def memory(count: str) -> dict[str, Any]:
-    """Peak memory of the worker and of the reader's process for a document of so many pages."""
+    """Peak memory of the worker for a document of so many pages."""
     with product.running(product.Unembedded()) as owner, tempfile.TemporaryDirectory() as folder:
         sources = pdfs.korean()
         product.ingested(owner, pdfs.long(sources, 2, Path(folder) / "warm.pdf"))
-        before = _peak(resource.RUSAGE_SELF)
+        before = _peak()
         path = Path(folder) / "long.pdf"
         writer = [sys.executable, "-c", WRITE, str(count), str(path)]
         subprocess.run(writer, check=True)  # elsewhere: writing it takes memory, too
         took = product.ingested(owner, path)
-        worker = _peak(resource.RUSAGE_SELF)
+        worker = _peak()
     return {
         "worker_before_mb": before,
         "worker_mb": worker,
         "grown_mb": worker - before,
-        "child_mb": _peak(resource.RUSAGE_CHILDREN),
         "seconds": round(took, 2),
     }
 
@@ -161,8 +160,8 @@ WRITE = (
 )
 
 
-def _peak(who: int) -> int:
-    return round(resource.getrusage(who).ru_maxrss / 1024)
+def _peak() -> int:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -200,10 +199,9 @@ def _show(figures: dict[str, Any]) -> None:
     print(f"100 Korean pages: {answerable['seconds']} s (aim 2)")
     print(f"- without text recognition: {answerable['seconds_without_recognition']} s")
     peaks = [
-        (count, found["grown_mb"], found["child_mb"], found["seconds"])
-        for count, found in figures["memory"].items()
+        (count, found["grown_mb"], found["seconds"]) for count, found in figures["memory"].items()
     ]
-    report.table("Memory", ("pages", "worker grows by MB", "reader MB", "seconds"), peaks)
+    report.table("Memory", ("pages", "worker grows by MB", "seconds"), peaks)
 
 
 if __name__ == "__main__":
