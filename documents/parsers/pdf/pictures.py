@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from documents.parsers.base import MEGABYTE, MOST_PICTURES, Context
 from documents.parsers.pdf.geometry import PageFrame, clipped
+from documents.parsers.pdf.matrix import Matrix
 from documents.parsers.pictures import LARGEST, LONGEST_SIDE, Box, Found, Sieve, key_of, size_of
 
 _DEEPEST = 8
@@ -30,35 +31,6 @@ _MOST_READ = 1024 * MEGABYTE
 """Bytes of a document's pictures that are compared."""
 _LEAST_TEXT = 50
 """Characters from which on a page has text; a title over a chart is less."""
-
-
-class Matrix(NamedTuple):
-    """An affine map: x' = ax + cy + e, y' = bx + dy + f."""
-
-    a: float = 1.0
-    b: float = 0.0
-    c: float = 0.0
-    d: float = 1.0
-    e: float = 0.0
-    f: float = 0.0
-
-    def then(self, other: Self) -> "Matrix":
-        """This map, and the other after it."""
-        return Matrix(
-            self.a * other.a + self.b * other.c,
-            self.a * other.b + self.b * other.d,
-            self.c * other.a + self.d * other.c,
-            self.c * other.b + self.d * other.d,
-            self.e * other.a + self.f * other.c + other.e,
-            self.e * other.b + self.f * other.d + other.f,
-        )
-
-    @property
-    def bounds(self) -> tuple[float, float, float, float]:
-        """Left, bottom, right and top of the unit square's image."""
-        xs = (self.e, self.e + self.a, self.e + self.c, self.e + self.a + self.c)
-        ys = (self.f, self.f + self.b, self.f + self.d, self.f + self.b + self.d)
-        return min(xs), min(ys), max(xs), max(ys)
 
 
 TURNS = (

@@ -4,6 +4,8 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from documents.parsers.pdf.matrix import Matrix
+
 _THIN = 3.0
 """A drawn thing thinner than this, in points, is one line along its middle."""
 _FLAT = 0.5
@@ -28,28 +30,7 @@ class Rule(NamedTuple):
     top: float
 
 
-class Matrix(NamedTuple):
-    """Takes (x, y) to (ax + cy + e, bx + dy + f)."""
-
-    a: float
-    b: float
-    c: float
-    d: float
-    e: float
-    f: float
-
-    def point(self, x: float, y: float) -> tuple[float, float]:
-        """Where a point goes."""
-        return self.a * x + self.c * y + self.e, self.b * x + self.d * y + self.f
-
-    def after(self, inner: "Matrix") -> "Matrix":
-        """This one applied to what `inner` gives."""
-        a, b = inner.a * self.a + inner.b * self.c, inner.a * self.b + inner.b * self.d
-        c, d = inner.c * self.a + inner.d * self.c, inner.c * self.b + inner.d * self.d
-        return Matrix(a, b, c, d, *self.point(inner.e, inner.f))
-
-
-_SAME = Matrix(1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+_SAME = Matrix()
 
 
 def rules(page: Any) -> list[Rule]:
@@ -80,7 +61,7 @@ def _paths(page: Any) -> Iterator[tuple[Any, Matrix]]:
             if kind == pdfium.FPDF_PAGEOBJ_PATH:
                 yield item, matrix
             elif kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST:
-                inner = matrix.after(_matrix(item))
+                inner = _matrix(item).then(matrix)
                 inside = (pdfium.FPDFFormObj_GetObject, pdfium.FPDFFormObj_CountObjects)
                 waiting.append((item, *inside, inner, depth + 1))
 
@@ -93,7 +74,7 @@ def _of_path(path: Any, matrix: Matrix) -> list[Rule]:
     wide, high = box.right - box.left, box.top - box.bottom
     if min(wide, high) < _THIN:
         return [] if max(wide, high) < _THIN else [_middle(box)]
-    return list(_straight(path, matrix.after(_matrix(path))))
+    return list(_straight(path, _matrix(path).then(matrix)))
 
 
 def _middle(box: Rule) -> Rule:
