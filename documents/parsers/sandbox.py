@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 import os
-import resource
 import selectors
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from documents.parsers import resident
 from documents.parsers.base import (
     ALL_PICTURES,
     MEGABYTE,
@@ -44,6 +44,8 @@ DEFAULT = Limits()
 ROOT = Path(__file__).resolve().parents[2]
 TICK = 1.0
 """Seconds between two calls of `on_wait`."""
+GLANCE = 0.05
+"""Seconds between two looks at the child's memory."""
 _CHUNK = 256 * 1024
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
 _MEMORY_WORDS = (b"memory allocation of", b"bad_alloc", b"ut of memory", b"MemoryError")
@@ -63,6 +65,8 @@ class Child:
         self.budget = limits.seconds
         """Seconds left for waiting; what the caller does in between is not counted."""
         self._on_wait = on_wait
+        self._told = 0.0
+        self._peak = 0
         self._stderr = b""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "documents.parsers.child"],
@@ -109,8 +113,9 @@ class Child:
         """The next bytes of the child's output; b"" when it has ended."""
         while True:
             started = time.monotonic()
-            ready = selector.select(min(TICK, max(self.budget, 0.0)))
+            ready = selector.select(min(GLANCE, max(self.budget, 0.0)))
             self.budget -= time.monotonic() - started
+            self._peak = max(self._peak, resident.peak(self._process.pid))
             for key, _ in ready:
                 data = os.read(key.fd, _CHUNK)
                 if key.fileobj is self._process.stdout:
@@ -120,24 +125,25 @@ class Child:
                     selector.unregister(key.fileobj)
             if self.budget <= 0:
                 raise TimedOut(seconds=int(self.limits.seconds))
-            self._on_wait()
+            if not ready and started >= self._told + TICK:
+                self._told = started
+                self._on_wait()
 
     def _cause_of_death(self) -> ParseFailed:
         """What an end without a last word means."""
         # Seen dead but not yet reaped, so that its group is still its own: its kin goes first.
         os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
         self._kill()
-        _, status, usage = os.wait4(self._process.pid, 0)
+        _, status = os.waitpid(self._process.pid, 0)
         self._process.returncode = code = os.waitstatus_to_exitcode(status)
         if code == -signal.SIGXCPU:
             return TimedOut(seconds=int(self.limits.seconds))
-        peak = usage.ru_maxrss * 1024
-        # Until it became another program its memory was ours, and the kernel counts that too.
-        ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        hungry = peak > max(self.limits.memory / 4, ours) or any(
+        hungry = self._peak > self.limits.memory / 4 or any(
             word in self._stderr for word in _MEMORY_WORDS
         )
-        logger.warning("parser child ended with %s, peak %d bytes: %r", code, peak, self._stderr)
+        logger.warning(
+            "parser child ended with %s, peak %d bytes: %r", code, self._peak, self._stderr
+        )
         if -code in _CRASHES and hungry:
             return OutOfMemory(limit=self.limits.memory)
         return ParserCrashed(detail=f"exit {code}")

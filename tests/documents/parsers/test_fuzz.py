@@ -118,8 +118,9 @@ def test_a_mutated_file_ends_within_its_limits(kind: str, shard: int, tmp_path: 
         read(path)
         took = time.monotonic() - started
         assert took < LIMITS.seconds + GRACE, f"{kind}, shard {shard}, round {turn}"
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    assert peak < LIMITS.memory
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # a child is born with it
+    assert peak << 10 < LIMITS.memory or peak <= ours
 
 
 def test_mutated_records_of_hangul_end_in_blocks_or_are_refused() -> None:
