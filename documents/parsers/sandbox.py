@@ -125,7 +125,7 @@ class Child:
                     selector.unregister(key.fileobj)
             if self.budget <= 0:
                 raise TimedOut(seconds=int(self.limits.seconds))
-            if not ready and started >= self._told + TICK:
+            if started >= self._told + TICK:
                 self._told = started
                 self._on_wait()
 
