@@ -5,6 +5,7 @@ import DOMPurify from "../../vendor/dompurify/purify.js";
 
 const LONGEST_TEXT = 300_000;
 const MOST_CELLS = 12_000;
+const DEEPEST_HEADING = 6;
 const TAGS = (
   "a p br hr h1 h2 h3 h4 h5 h6 strong em s del code pre blockquote ul ol li " +
   "table thead tbody tr th td span sub sup"
@@ -88,9 +89,13 @@ export function fragmentOf(tokens, env) {
   return safeFragment(md.renderer.render(tokens, md.options, env));
 }
 
-/** The whole of a text. */
-export function render(text) {
+/** The whole of a text; `under` is the level of the heading that it is shown below. */
+export function render(text, under = 0) {
   if (tooHeavy(text)) return plainFragment(text);
   const env = {};
-  return fragmentOf(parse(text, env), env);
+  const tokens = parse(text, env);
+  for (const token of tokens) {
+    if (token.type.startsWith("heading_")) token.tag = `h${Math.min(Number(token.tag[1]) + under, DEEPEST_HEADING)}`;
+  }
+  return fragmentOf(tokens, env);
 }

@@ -9,6 +9,7 @@ import { fileSize, pageLabel, percent, t } from "./strings.js";
 const LONGEST_OVERLAP = 600;
 const SHORTEST_OVERLAP = 12;
 const MOST_PAGES = 3;
+const SOURCE_LEVEL = 3; // of the heading that names the source
 const AROUND = 700; // characters of an old version, before and after what was quoted
 
 /** Fill `root` with `source`; `action` is a button of the caller's, `claim` what the answer says there. */
@@ -181,7 +182,7 @@ async function textView(source, document_) {
   const isMarkdown = document_.content_type === "text/markdown";
   const part = (name, words) => {
     if (!words.trim()) return null;
-    return isMarkdown ? el(name, { class: "prose" }, render(words)) : el(name, { class: "as-typed", text: words.trim() });
+    return isMarkdown ? el(name, { class: "prose" }, render(words, SOURCE_LEVEL)) : el(name, { class: "as-typed", text: words.trim() });
   };
   return el(
     "div",
