@@ -35,8 +35,7 @@ ADAPTERS = {
     "sentence_transformers": 2,  # the embedder and the reranker
     "kiwipiepy": 1,
     "openai": 3,  # chat, embeddings, and what their errors mean
-    "pypdfium2": 5,  # documents, pages, characters, ruling lines and pictures of PDF
-    "pdfplumber": 1,
+    "pypdfium2": 5,  # documents, pages, characters, pictures and calls in bulk
     "splintr": 1,
     "docx": 1,
     "pymupdf": 1,

@@ -1,64 +1,60 @@
-"""Cells between crossing lines and their tables: as pdfplumber finds them, eight times as fast.
+"""Cells between crossing lines and their tables: as pdfplumber finds them, far faster.
 
 pdfplumber looks for the neighbours of a crossing among all others, and builds the sets of their
 lines at each comparison; here both are known before.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
+
+from documents.parsers.pdf.joints import TOLERANCE, Segment
+from documents.parsers.pdf.rules import TooManyRules
+
+_MOST = 2_500
+"""Finding cells may take time with the square of the crossings: for as many at most a second."""
 
 Point = tuple[float, float]
 """x and distance from the top."""
 Corners = tuple[float, float, float, float]
 """Left, top, right and bottom."""
-Touching = Mapping[str, Collection[Mapping[str, Any]]]
-"""The lines through a crossing as pdfplumber knows them: upright ones as "v", flat ones as "h"."""
 
 
-def cells_between(crossings: Mapping[Point, Touching]) -> list[Corners]:
-    """For each crossing the smallest cell whose left top it is, if any, by left, then by top.
+class Crossings:
+    """Where flat and upright lines cross or touch, and which lines do so there.
 
-    A cell has crossings as its corners, and one line along each of its sides.
+    They come as `joints.joined` gives them: each line once, by place. Raises TooManyRules.
     """
-    net = _Net(crossings)
-    return [cell for point in sorted(crossings) if (cell := net.cell(*point))]
 
-
-def tables_of(cells: Sequence[Corners]) -> list[list[Corners]]:
-    """Cells that hang together by their corners, two at least; the topmost and leftmost first."""
-    at: dict[Point, list[Corners]] = defaultdict(list)
-    for cell in cells:
-        for corner in _corners(cell):
-            at[corner].append(cell)
-    found, left = [], dict.fromkeys(cells)
-    while left:
-        table = [left.popitem()[0]]
-        for cell in table:  # which grows meanwhile
-            for other in chain.from_iterable(at.pop(corner, ()) for corner in _corners(cell)):
-                if other in left:
-                    del left[other]
-                    table.append(other)
-        found.append(table)
-    found.sort(key=lambda table: min((top, x0) for x0, top, _, _ in table))
-    return [table for table in found if len(table) > 1]
-
-
-class _Net:
-    """Crossings by column and by row, with the lines through them."""
-
-    def __init__(self, crossings: Mapping[Point, Touching]) -> None:
-        self._upright = {point: _lines(lines["v"]) for point, lines in crossings.items()}
-        self._flat = {point: _lines(lines["h"]) for point, lines in crossings.items()}
+    def __init__(self, flat: Sequence[Segment], upright: Sequence[Segment]) -> None:
+        self._flat: dict[Point, set[int]] = defaultdict(set)
+        self._upright: dict[Point, set[int]] = defaultdict(set)
+        places = [line.place for line in flat]
+        for number, (x, top, bottom) in enumerate(upright):
+            first = bisect_left(places, top - TOLERANCE)
+            last = bisect_right(places, bottom + TOLERANCE)
+            for other in range(first, last):
+                y, left, right = flat[other]
+                if left - TOLERANCE <= x <= right + TOLERANCE:
+                    self._flat[x, y].add(other)
+                    self._upright[x, y].add(number)
+            if len(self._flat) > _MOST:
+                raise TooManyRules
         self._columns: dict[float, list[float]] = defaultdict(list)
         self._rows: dict[float, list[float]] = defaultdict(list)
-        for x, y in sorted(crossings):
+        for x, y in sorted(self._flat):
             self._columns[x].append(y)
             self._rows[y].append(x)
 
-    def cell(self, x: float, y: float) -> Corners | None:
+    def cells(self) -> list[Corners]:
+        """For each crossing the smallest cell whose left top it is, if any, by left, then by top.
+
+        A cell has crossings as its corners, and one line along each of its sides.
+        """
+        return [cell for point in sorted(self._flat) if (cell := self._cell(*point))]
+
+    def _cell(self, x: float, y: float) -> Corners | None:
         """The smallest cell at the right of and below a crossing."""
         rights = list(self._rights(x, y))
         for bottom in self._bottoms(x, y) if rights else ():
@@ -86,9 +82,23 @@ class _Net:
                 yield right
 
 
-def _lines(edges: Collection[Mapping[str, Any]]) -> frozenset[Corners]:
-    """Lines by where they are: one that was drawn twice is one."""
-    return frozenset((edge["x0"], edge["top"], edge["x1"], edge["bottom"]) for edge in edges)
+def tables_of(cells: Sequence[Corners]) -> list[list[Corners]]:
+    """Cells that hang together by their corners, two at least; the topmost and leftmost first."""
+    at: dict[Point, list[Corners]] = defaultdict(list)
+    for cell in cells:
+        for corner in _corners(cell):
+            at[corner].append(cell)
+    found, left = [], dict.fromkeys(cells)
+    while left:
+        table = [left.popitem()[0]]
+        for cell in table:  # which grows meanwhile
+            for other in chain.from_iterable(at.pop(corner, ()) for corner in _corners(cell)):
+                if other in left:
+                    del left[other]
+                    table.append(other)
+        found.append(table)
+    found.sort(key=lambda table: min((top, x0) for x0, top, _, _ in table))
+    return [table for table in found if len(table) > 1]
 
 
 def _corners(cell: Corners) -> tuple[Point, ...]:

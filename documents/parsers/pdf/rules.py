@@ -1,9 +1,21 @@
 """The ruling lines of a PDF page, from what PDFium draws: strokes, thin bars, sides of boxes."""
 
-import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice, repeat
 from typing import Any, NamedTuple
 
+from documents.parsers.pdf.bulk import (
+    FORM,
+    IS_FORM,
+    IS_PATH,
+    PAGE,
+    address_of,
+    counted,
+    matrices,
+    objects,
+    unwrapped,
+    written,
+)
 from documents.parsers.pdf.matrix import Matrix
 
 _THIN = 3.0
@@ -15,6 +27,8 @@ MOST_OBJECTS = 20_000
 MOST_RULES = 4_000
 _DEEPEST = 4
 """Forms within forms; deeper ones are not looked into."""
+_LINE_TO = 0
+"""FPDF_SEGMENT_LINETO."""
 
 
 class TooManyRules(Exception):
@@ -30,119 +44,106 @@ class Rule(NamedTuple):
     top: float
 
 
+Sides = tuple[float, float, float, float]
+"""Left, bottom, right and top in page space."""
+
 _SAME = Matrix()
 
 
 def rules(page: Any) -> list[Rule]:
     """All ruling lines of an open page; raises TooManyRules."""
-    found: list[Rule] = []
-    for path, matrix in _paths(page):
-        found += _of_path(path, matrix)
-        if len(found) > MOST_RULES:
-            raise TooManyRules
+    lines = (rule for paths, matrix in _paths(page) for rule in _of_paths(paths, matrix))
+    found = list(islice(lines, MOST_RULES + 1))
+    if len(found) > MOST_RULES:
+        raise TooManyRules
     return found
 
 
-def _paths(page: Any) -> Iterator[tuple[Any, Matrix]]:
-    """Paths of the page and of its forms, each with what takes it to page space."""
-    import pypdfium2.raw as pdfium
-
-    type_of, seen = pdfium.FPDFPageObj_GetType, 0
-    waiting = [(page.raw, pdfium.FPDFPage_GetObject, pdfium.FPDFPage_CountObjects, _SAME, 0)]
+def _paths(page: Any) -> Iterator[tuple[list[int], Matrix]]:
+    """Paths of the page and of each of its forms, with what takes them to page space."""
+    seen, waiting = 0, [(address_of(page.raw), PAGE, _SAME, 0)]
     while waiting:
-        holder, get, count, matrix, depth = waiting.pop()
-        number = max(count(holder), 0)
-        seen += number
+        holder, kind, matrix, depth = waiting.pop()
+        seen += counted(holder, kind)
         if seen > MOST_OBJECTS:
             raise TooManyRules
-        for index in range(number):
-            item = get(holder, index)
-            kind = type_of(item)
-            if kind == pdfium.FPDF_PAGEOBJ_PATH:
-                yield item, matrix
-            elif kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST:
-                inner = _matrix(item).then(matrix)
-                inside = (pdfium.FPDFFormObj_GetObject, pdfium.FPDFFormObj_CountObjects)
-                waiting.append((item, *inside, inner, depth + 1))
+        items = objects(holder, kind)
+        if paths := [item for item, drawn in items if drawn == IS_PATH]:
+            yield paths, matrix
+        if depth < _DEEPEST:
+            forms = [item for item, drawn in items if drawn == IS_FORM]
+            waiting += (
+                (form, FORM, inner.then(matrix), depth + 1)
+                for form, inner in zip(forms, matrices(forms), strict=True)
+            )
 
 
-def _of_path(path: Any, matrix: Matrix) -> list[Rule]:
-    """Lines of one path: itself when thin, else its straight strokes or the sides of its box."""
-    if not _is_drawn(path):
-        return []
-    box = _bounds(path, matrix)
-    wide, high = box.right - box.left, box.top - box.bottom
-    if min(wide, high) < _THIN:
-        return [] if max(wide, high) < _THIN else [_middle(box)]
-    return list(_straight(path, _matrix(path).then(matrix)))
+def _of_paths(paths: Sequence[int], matrix: Matrix) -> Iterator[Rule]:
+    """Lines of paths: a thin one itself, of others the straight strokes or the sides of a box."""
+    drawn = _drawn(paths)
+    for path, (left, bottom, right, top) in zip(drawn, _boxes(drawn, matrix), strict=True):
+        wide, high = right - left >= _THIN, top - bottom >= _THIN
+        if wide and high:
+            yield from _straight(path, matrix)
+        elif wide or high:
+            yield _middle(left, bottom, right, top)
 
 
-def _middle(box: Rule) -> Rule:
-    """The line along a thin box."""
-    if box.right - box.left > box.top - box.bottom:
-        height = (box.bottom + box.top) / 2
-        return Rule(box.left, height, box.right, height)
-    place = (box.left + box.right) / 2
-    return Rule(place, box.bottom, place, box.top)
-
-
-def _is_drawn(path: Any) -> bool:
-    """Whether it leaves ink: stroked, or filled with anything but white."""
-    import pypdfium2.raw as pdfium
-
-    fill, stroke = ctypes.c_int(), ctypes.c_int()
-    pdfium.FPDFPath_GetDrawMode(path, ctypes.byref(fill), ctypes.byref(stroke))
-    if stroke.value or not fill.value:
-        return bool(stroke.value)
-    colours = [ctypes.c_uint() for _ in range(4)]
-    pdfium.FPDFPageObj_GetFillColor(path, *map(ctypes.byref, colours))
-    *ink, opaque = (colour.value for colour in colours)
-    return opaque > 0 and min(ink) < _WHITE
-
-
-def _bounds(path: Any, matrix: Matrix) -> Rule:
-    """Its bounding box in page space."""
-    import pypdfium2.raw as pdfium
-
-    sides = [ctypes.c_float() for _ in range(4)]
-    pdfium.FPDFPageObj_GetBounds(path, *map(ctypes.byref, sides))
-    left, bottom, right, top = (side.value for side in sides)
+def _boxes(paths: Sequence[int], matrix: Matrix) -> Iterator[Sides]:
+    """Left, bottom, right and top of each, in page space."""
+    bounds = written("FPDFPageObj_GetBounds", "f", paths, width=4, pointers=4)
+    boxes = zip(*(bounds[side::4] for side in range(4)), strict=True)
     if matrix is _SAME:
-        return Rule(left, bottom, right, top)
-    return _spanned(matrix.point(left, bottom), matrix.point(right, top))
+        return boxes
+    return (_around(matrix.point(*box[:2]), matrix.point(*box[2:])) for box in boxes)
 
 
-def _straight(path: Any, matrix: Matrix) -> Iterator[Rule]:
+def _middle(left: float, bottom: float, right: float, top: float) -> Rule:
+    """The line along a thin box."""
+    if right - left > top - bottom:
+        height = (bottom + top) / 2
+        return Rule(left, height, right, height)
+    place = (left + right) / 2
+    return Rule(place, bottom, place, top)
+
+
+def _drawn(paths: Sequence[int]) -> list[int]:
+    """Those that leave ink: stroked, or filled with anything but white."""
+    modes = written("FPDFPath_GetDrawMode", "i", paths, width=2, pointers=2)
+    return [
+        path
+        for path, fill, stroke in zip(paths, modes[0::2], modes[1::2], strict=True)
+        if stroke or (fill and _is_dark(path))
+    ]
+
+
+def _is_dark(path: int) -> bool:
+    """Whether what fills it can be told from paper."""
+    *ink, opaque = written("FPDFPageObj_GetFillColor", "I", [path], width=4, pointers=4)
+    return bool(opaque > 0 and min(ink) < _WHITE)
+
+
+def _straight(path: int, matrix: Matrix) -> Iterator[Rule]:
     """Its straight pieces along an axis."""
-    import pypdfium2.raw as pdfium
-
-    count = pdfium.FPDFPath_CountSegments(path)
+    count = unwrapped("FPDFPath_CountSegments")(path)
     if count > MOST_RULES:
         raise TooManyRules
-    x, y, last = ctypes.c_float(), ctypes.c_float(), (0.0, 0.0)
-    for index in range(count):
-        segment = pdfium.FPDFPath_GetPathSegment(path, index)
-        pdfium.FPDFPathSegment_GetPoint(segment, ctypes.byref(x), ctypes.byref(y))
-        point = matrix.point(x.value, y.value)
-        if pdfium.FPDFPathSegment_GetType(segment) == pdfium.FPDF_SEGMENT_LINETO:
-            rule = _spanned(last, point)
-            across = min(rule.right - rule.left, rule.top - rule.bottom)
-            if across < _FLAT and max(rule.right - rule.left, rule.top - rule.bottom) > _FLAT:
-                yield _middle(rule)
+    matrix = matrices([path])[0].then(matrix)
+    segments = list(map(unwrapped("FPDFPath_GetPathSegment"), repeat(path), range(count)))
+    places = written("FPDFPathSegment_GetPoint", "f", segments, width=2, pointers=2)
+    kinds = map(unwrapped("FPDFPathSegment_GetType"), segments)
+    last = 0.0, 0.0
+    for kind, x, y in zip(kinds, places[0::2], places[1::2], strict=True):
+        point = matrix.point(x, y)
+        if kind == _LINE_TO:
+            left, bottom, right, top = _around(last, point)
+            wide, high = right - left, top - bottom
+            if min(wide, high) < _FLAT < max(wide, high):
+                yield _middle(left, bottom, right, top)
         last = point
 
 
-def _spanned(one: tuple[float, float], other: tuple[float, float]) -> Rule:
+def _around(one: tuple[float, float], other: tuple[float, float]) -> Sides:
     """The box between two points."""
-    (x0, x1), (y0, y1) = sorted((one[0], other[0])), sorted((one[1], other[1]))
-    return Rule(x0, y0, x1, y1)
-
-
-def _matrix(item: Any) -> Matrix:
-    """What takes an object's own space to that of its holder."""
-    import pypdfium2.raw as pdfium
-
-    raw = pdfium.FS_MATRIX()
-    if not pdfium.FPDFPageObj_GetMatrix(item, ctypes.byref(raw)):
-        return _SAME
-    return Matrix(raw.a, raw.b, raw.c, raw.d, raw.e, raw.f)
+    (x0, y0), (x1, y1) = one, other
+    return min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)

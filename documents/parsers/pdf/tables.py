@@ -1,35 +1,26 @@
-"""Ruled tables of a PDF page: lines from PDFium, joined and crossed by pdfplumber.
+"""Ruled tables of a PDF page, from the lines that it draws.
 
-pdfplumber's own pages read every character once more, which is twenty times slower.
+They are those that pdfplumber finds, whose own pages read every character once more.
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain, pairwise
-from operator import itemgetter
 from typing import Any
 
 from documents.parsers.base import Context
-from documents.parsers.pdf.crossings import Corners, cells_between, tables_of
+from documents.parsers.pdf.crossings import Corners, Crossings, tables_of
 from documents.parsers.pdf.geometry import PageFrame, Rect
+from documents.parsers.pdf.joints import TOLERANCE, Segment, joined, open_sides
 from documents.parsers.pdf.rules import Rule, TooManyRules, rules
 
 SECONDS = 30.0
 """Most that looking for tables may take of a document's time."""
-_TOLERANCE = 3.0
-"""Lines nearer than this, in points, are one line; pdfplumber's own default."""
 _SHORTEST = 1.0
 _LOWEST, _NARROWEST = 5.0, 8.0
 """No text fits into cells lower or narrower than this, in points."""
 _BOXED = 0.6
 """Share of a grid from which cells as wide as all of it make it a box around a text."""
-_MOST_CROSSINGS = 2_500
-"""Finding cells may take time with the square of the crossings: for 2,500 at most a second."""
-
-Edge = dict[str, Any]
-"""A line as pdfplumber knows it, in points from the top left of the page as shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,76 +73,41 @@ class Tables:
 
 
 def _grids(lines: list[Rule], frame: PageFrame) -> list[Grid]:
-    """Tables that these lines draw."""
-    width, height = frame.width, frame.height
-    if frame.turns % 2:
-        width, height = height, width
-    edges = [_edge(line, frame, width, height) for line in lines]
-    across = sum(edge["orientation"] == "h" for edge in edges)
-    if across < 2 or across == len(edges):
+    """Tables that these lines draw; raises TooManyRules."""
+    width, height = frame.shown_width, frame.shown_height
+    flat, upright = _segments(lines, frame, width, height)
+    if len(flat) < 2 or not upright:
         return []
-    found = [_grid(cells, width, height) for cells in _tables(edges)]
+    found = [_grid(cells, width, height) for cells in _tables(flat, upright)]
     return _apart(grid for grid in found if _is_table(grid, width, height))
 
 
-def _edge(line: Rule, frame: PageFrame, width: float, height: float) -> Edge:
-    """A line of page space as pdfplumber wants it."""
-    place = frame.shown(line.left, line.bottom, line.right, line.top)
-    return _line(place.x0 * width, place.y0 * height, place.x1 * width, place.y1 * height)
+def _segments(
+    lines: Iterable[Rule], frame: PageFrame, width: float, height: float
+) -> tuple[list[Segment], list[Segment]]:
+    """Flat and upright lines, in points from the top left of the page as shown."""
+    flat, upright = [], []
+    for line in lines:
+        x0, top, x1, bottom = frame.shown(*line)
+        left, right, top, bottom = x0 * width, x1 * width, top * height, bottom * height
+        if right - left > bottom - top:
+            flat.append(Segment(top, left, right))
+        else:
+            upright.append(Segment(left, top, bottom))
+    return flat, upright
 
 
-def _line(x0: float, top: float, x1: float, bottom: float) -> Edge:
-    """A line between two points of the page as shown."""
-    flat = x1 - x0 > bottom - top
-    return {
-        "x0": x0, "x1": x1, "top": top, "bottom": bottom, "width": x1 - x0, "height": bottom - top,
-        "orientation": "h" if flat else "v", "object_type": "line",
-    }  # fmt: skip
+def _tables(flat: list[Segment], upright: list[Segment]) -> list[list[Corners]]:
+    """Cells by table; raises TooManyRules."""
+    flat, upright = joined(_long(flat, _SHORTEST)), joined(_long(upright, _SHORTEST))
+    if sides := open_sides(flat, upright):
+        upright = joined(upright + sides)
+    return tables_of(Crossings(_long(flat, TOLERANCE), _long(upright, TOLERANCE)).cells())
 
 
-def _tables(edges: list[Edge]) -> list[list[Corners]]:
-    """Cells by table, by pdfplumber's way; raises TooManyRules."""
-    from pdfplumber import table
-    from pdfplumber.utils.geometry import filter_edges
-
-    whole = _merged(filter_edges(edges, min_length=_SHORTEST))
-    if sides := _open_sides(whole):
-        whole = _merged(whole + sides)
-    whole = filter_edges(whole, min_length=_TOLERANCE)
-    crossings = table.edges_to_intersections(whole, _TOLERANCE, _TOLERANCE)
-    if len(crossings) > _MOST_CROSSINGS:
-        raise TooManyRules
-    return tables_of(cells_between(crossings))
-
-
-def _merged(edges: list[Edge]) -> list[Edge]:
-    """Pieces of the same line joined."""
-    from pdfplumber.table import merge_edges
-
-    return merge_edges(edges, *(_TOLERANCE,) * 4)
-
-
-def _open_sides(edges: list[Edge]) -> list[Edge]:
-    """The sides of tables that are drawn without: rows of equal ends with a line between them."""
-    upright = [edge for edge in edges if edge["orientation"] == "v"]
-    rows: dict[tuple[int, int], list[Edge]] = defaultdict(list)
-    for edge in sorted(edges, key=itemgetter("top")):
-        if edge["orientation"] == "h":
-            rows[round(edge["x0"] / _TOLERANCE), round(edge["x1"] / _TOLERANCE)].append(edge)
-    return [
-        _line(x, row["top"], x, below["top"])
-        for row, below in chain.from_iterable(map(pairwise, rows.values()))
-        for joining in [[edge["x0"] for edge in upright if _joins(edge, row, below)]]
-        if any(row["x0"] + _TOLERANCE < x < row["x1"] - _TOLERANCE for x in joining)
-        for x in (row["x0"], row["x1"])
-        if not any(abs(x - other) <= _TOLERANCE for other in joining)
-    ]
-
-
-def _joins(edge: Edge, row: Edge, below: Edge) -> bool:
-    """Whether an upright line reaches from one row to the other."""
-    top, bottom = row["top"] + _TOLERANCE, below["top"] - _TOLERANCE
-    return bool(edge["top"] <= top and edge["bottom"] >= bottom)
+def _long(lines: Iterable[Segment], least: float) -> list[Segment]:
+    """Those not shorter than this, in points."""
+    return [line for line in lines if line.end - line.start >= least]
 
 
 def _grid(cells: list[Corners], width: float, height: float) -> Grid:

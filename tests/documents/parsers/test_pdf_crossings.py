@@ -1,77 +1,102 @@
-"""The cells between crossing lines, and their tables, are those that pdfplumber finds."""
+"""Lines are joined and crossed, and make cells and tables, as pdfplumber does it."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pdfplumber import table
 
-from documents.parsers.pdf.crossings import cells_between, tables_of
+from documents.parsers.pdf.crossings import Corners, Crossings, tables_of
+from documents.parsers.pdf.joints import TOLERANCE, Segment, joined
+from documents.parsers.pdf.rules import TooManyRules
 
-TOLERANCE = 3.0
 PLACES = st.integers(0, 7).map(lambda place: place * 20.0)
-LINES = st.lists(st.tuples(st.booleans(), PLACES, PLACES, PLACES), max_size=40)
+NEAR = st.integers(0, 120).map(lambda place: place * 1.25)
+SIDES = ("x0", "top", "x1", "bottom")
+Drawn = tuple[bool, float, float, float]
+"""Whether a line is flat, its place across, and its two ends."""
 
 
-def _edge(line: tuple[bool, float, float, float]) -> dict[str, Any]:
-    """A line as pdfplumber knows it: whether it is flat, its place across, and its two ends."""
-    flat, place, *ends = line
-    start, end = sorted(ends)
-    x0, top, x1, bottom = (start, place, end, place) if flat else (place, start, place, end)
-    return {
-        "x0": x0, "x1": x1, "top": top, "bottom": bottom, "width": x1 - x0, "height": bottom - top,
-        "orientation": "h" if flat else "v", "object_type": "line",
-    }  # fmt: skip
+def lines(places: st.SearchStrategy[float]) -> st.SearchStrategy[list[Drawn]]:
+    return st.lists(st.tuples(st.booleans(), places, places, places), max_size=40)
 
 
-def _crossings(lines: Sequence[tuple[bool, float, float, float]]) -> Any:
-    from pdfplumber import table
-
-    return table.edges_to_intersections(list(map(_edge, lines)), TOLERANCE, TOLERANCE)
+def of(drawn: Sequence[Drawn], *, flat: bool) -> list[Segment]:
+    return [Segment(line[1], *sorted(line[2:])) for line in drawn if line[0] == flat]
 
 
-@given(LINES)
-def test_any_lines_make_the_cells_that_pdfplumber_finds(
-    lines: list[tuple[bool, float, float, float]],
-) -> None:
-    from pdfplumber import table
-
-    crossings = _crossings(lines)
-    assert cells_between(crossings) == table.intersections_to_cells(crossings)
+def cells(drawn: Sequence[Drawn]) -> list[Corners]:
+    return Crossings(*(joined(of(drawn, flat=flat)) for flat in (True, False))).cells()
 
 
-@given(LINES)
-def test_cells_make_the_tables_that_pdfplumber_finds(
-    lines: list[tuple[bool, float, float, float]],
-) -> None:
-    from pdfplumber import table
+def edges(drawn: Sequence[Drawn]) -> Any:
+    """The lines as pdfplumber knows them, joined by it."""
+    found = []
+    for flat, place, *ends in drawn:
+        start, end = sorted(ends)
+        x0, top, x1, bottom = (start, place, end, place) if flat else (place, start, place, end)
+        found.append({
+            "x0": x0, "x1": x1, "top": top, "bottom": bottom, "width": x1 - x0,
+            "height": bottom - top, "orientation": "h" if flat else "v", "object_type": "line",
+        })  # fmt: skip
+    snapped = table.snap_edges(found, TOLERANCE, TOLERANCE)
+    # Pieces whose places differ by a rounding error would be two lines.
+    exact = [{**edge, **{side: round(edge[side], 6) for side in SIDES}} for edge in snapped]
+    return table.merge_edges(exact, 0, 0, TOLERANCE, TOLERANCE)
 
-    cells = cells_between(_crossings(lines))
-    found = table.cells_to_tables(cells)
-    assert list(map(sorted, tables_of(cells))) == list(map(sorted, found))
+
+def cells_of_pdfplumber(drawn: Sequence[Drawn]) -> Any:
+    crossings = table.edges_to_intersections(edges(drawn), TOLERANCE, TOLERANCE)
+    return table.intersections_to_cells(crossings)
+
+
+@given(lines(NEAR))
+def test_pieces_make_the_lines_that_pdfplumber_joins(drawn: list[Drawn]) -> None:
+    theirs = edges(drawn)
+    flat = [(e["top"], e["x0"], e["x1"]) for e in theirs if e["orientation"] == "h"]
+    upright = [(e["x0"], e["top"], e["bottom"]) for e in theirs if e["orientation"] == "v"]
+
+    for ours, them in ((of(drawn, flat=True), flat), (of(drawn, flat=False), upright)):
+        assert [tuple(round(value, 6) for value in line) for line in joined(ours)] == them
+
+
+@given(lines(PLACES))
+def test_any_lines_make_the_cells_that_pdfplumber_finds(drawn: list[Drawn]) -> None:
+    assert cells(drawn) == cells_of_pdfplumber(drawn)
+
+
+@given(lines(PLACES))
+def test_cells_make_the_tables_that_pdfplumber_finds(drawn: list[Drawn]) -> None:
+    found = table.cells_to_tables(cells(drawn))
+    assert list(map(sorted, tables_of(cells(drawn)))) == list(map(sorted, found))
 
 
 @given(st.integers(2, 8), st.integers(2, 8), st.sets(st.integers(0, 200)))
 def test_a_grid_with_gaps_has_the_cells_that_pdfplumber_finds(
     rows: int, columns: int, gaps: set[int]
 ) -> None:
-    from pdfplumber import table
-
     sides = [(True, y * 20.0, x * 30.0, x * 30.0 + 30) for y in range(rows) for x in range(columns)]
     sides += [
         (False, x * 30.0, y * 20.0, y * 20.0 + 20) for y in range(rows) for x in range(columns)
     ]
-    crossings = _crossings([side for place, side in enumerate(sides) if place not in gaps])
-    assert cells_between(crossings) == table.intersections_to_cells(crossings)
+    drawn = [side for place, side in enumerate(sides) if place not in gaps]
+    assert cells(drawn) == cells_of_pdfplumber(drawn)
 
 
 def test_lines_that_only_meet_at_their_ends_are_no_side() -> None:
-    halves = [(True, 0.0, 0.0, 30.0), (True, 0.0, 30.0, 60.0), (True, 40.0, 0.0, 60.0)]
-    upright = [(False, 0.0, 0.0, 40.0), (False, 60.0, 0.0, 40.0)]
-    assert cells_between(_crossings(halves + upright)) == []
+    flat = [Segment(0, 0, 30), Segment(0, 30, 60), Segment(40, 0, 60)]
+    upright = [Segment(0, 0, 40), Segment(60, 0, 40)]
+    assert Crossings(flat, upright).cells() == []
 
 
 def test_a_field_of_many_cells_is_whole() -> None:
-    flat = [(True, y * 20.0, 0.0, 980.0) for y in range(50)]
-    upright = [(False, x * 20.0, 0.0, 980.0) for x in range(50)]
-    assert len(cells_between(_crossings(flat + upright))) == 49 * 49
+    lines = [Segment(place * 20.0, 0.0, 980.0) for place in range(50)]
+    assert len(Crossings(lines, lines).cells()) == 49 * 49
+
+
+def test_lines_that_cross_very_often_are_no_table() -> None:
+    lines = [Segment(place * 4.0, 0.0, 8_000.0) for place in range(2_000)]
+    with pytest.raises(TooManyRules):
+        Crossings(lines, lines)
