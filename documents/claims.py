@@ -30,26 +30,41 @@ WAITS = """
     AND ({0}.lease_until IS NULL OR {0}.lease_until < statement_timestamp())
 """
 TAKE = f"""
-    WITH owners AS MATERIALIZED (
+    WITH RECURSIVE one AS (
+        (SELECT owner_id FROM documents_document WHERE status = 'PROCESSING'
+          ORDER BY owner_id, created_at LIMIT 1)
+        UNION ALL
+        SELECT (SELECT next.owner_id FROM documents_document next
+                 WHERE next.status = 'PROCESSING' AND next.owner_id > one.owner_id
+                 ORDER BY next.owner_id, next.created_at LIMIT 1)
+          FROM one WHERE one.owner_id IS NOT NULL
+    ),
+    owners AS MATERIALIZED (
         SELECT owner_id,
                (SELECT count(*) FROM documents_document held
-                 WHERE held.owner_id = waiting.owner_id AND held.status = 'PROCESSING'
+                 WHERE held.owner_id = one.owner_id AND held.status = 'PROCESSING'
                    AND held.claim IS NOT NULL AND held.lease_until >= statement_timestamp()
                ) AS at_work,
                (SELECT max(started_at) FROM documents_document served
-                 WHERE served.owner_id = waiting.owner_id) AS served
-          FROM (SELECT DISTINCT owner_id FROM documents_document one
-                 WHERE {WAITS.format("one")}) waiting
+                 WHERE served.owner_id = one.owner_id) AS served,
+               (SELECT created_at FROM documents_document oldest
+                 WHERE oldest.owner_id = one.owner_id AND {WAITS.format("oldest")}
+                 ORDER BY created_at LIMIT 1) AS since
+          FROM one
     )
     UPDATE documents_document
        SET claim = %(token)s, lease_until = statement_timestamp() + %(lease)s,
            attempts = attempts + 1, stage = %(stage)s, progress = 0, pages_done = 0,
            started_at = statement_timestamp(), updated_at = statement_timestamp()
      WHERE id = (
-        SELECT document.id FROM documents_document document JOIN owners USING (owner_id)
-         WHERE {WAITS.format("document")}
-         ORDER BY at_work, served NULLS FIRST, document.created_at, document.id
-         LIMIT 1 FOR UPDATE OF document SKIP LOCKED
+        SELECT document.id
+          FROM (SELECT owner_id FROM owners WHERE since IS NOT NULL
+                 ORDER BY at_work, served NULLS FIRST, since) turn,
+               LATERAL (SELECT id FROM documents_document first
+                         WHERE first.owner_id = turn.owner_id AND {WAITS.format("first")}
+                         ORDER BY first.created_at, first.id
+                         LIMIT 1 FOR UPDATE SKIP LOCKED) document
+         LIMIT 1
      )
     RETURNING id
 """  # noqa: S608 - the only part is ours

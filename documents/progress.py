@@ -96,7 +96,10 @@ class Stopwatch:
 
 
 class Progress:
-    """Writes stage and share into the row and to the owner's pages, four times a second at most."""
+    """Writes stage and share into the row and to the owner's pages, four times a second at most.
+
+    The claim has just said that the work begins, so what is done sooner than that is not told.
+    """
 
     def __init__(self, claim: Claim, heartbeat: Heartbeat) -> None:
         self._claim = claim
@@ -104,7 +107,9 @@ class Progress:
         self.watch = Stopwatch()
         self._stage = Stage.PARSING
         self._changes: dict[str, Any] = {}
-        self._reported = 0.0
+        self._share = 0.0
+        self._told = False
+        self._reported = time.monotonic()
 
     def enter(self, stage: Stage) -> None:
         """Begin a stage. Raises `IngestLost`."""
@@ -114,19 +119,22 @@ class Progress:
 
     def move(self, done: int, total: int, **changes: Any) -> None:
         """Show `done` of `total` within the stage, and what else changed. Raises `IngestLost`."""
-        self.check()
+        begin, end = SHARES[self._stage]
+        self._share = begin + (end - begin) * min(1.0, done / max(total, 1))
         self._changes |= changes
-        if time.monotonic() - self._reported >= REPORT_SECONDS:
-            begin, end = SHARES[self._stage]
-            self._report(begin + (end - begin) * min(1.0, done / max(total, 1)))
+        self._told = False
+        self.check()
 
     def check(self) -> None:
-        """Raise `IngestLost` when the work is in vain."""
+        """Tell what is due. Raises `IngestLost` when the work is in vain."""
         self._heartbeat.check()
+        if not self._told and time.monotonic() - self._reported >= REPORT_SECONDS:
+            self._report()
 
-    def _report(self, share: float) -> None:
-        claims.renew(self._claim, stage=self._stage, progress=share, **self._changes)
+    def _report(self) -> None:
+        claims.renew(self._claim, stage=self._stage, progress=self._share, **self._changes)
         self._reported = time.monotonic()
+        self._told = True
         self._changes = {}
         document = Document.objects.filter(pk=self._claim.document_id).first()
         if document:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, F, Min, Q, QuerySet, Sum
+from django.db.models import Count, Min, Q, QuerySet, Sum
 from django.utils import timezone
 
-from documents import claims, notices, queue, services
+from documents import claims, estimate, notices, queue, services
 from documents.errors import Cancelled, DocumentNotProcessing
 from documents.models import Document
 from documents.sweeper import MOST_AT_ONCE
@@ -77,33 +77,24 @@ def cancel_all(*, owner: "User") -> int:
 
 
 def standing(*, owner: "User") -> Standing:
-    """Counted now from the rows; the speed is that of the last minutes, in bytes for the rest."""
+    """Counted now from the rows; the speed is that of the last minutes."""
     mine = Document.objects.owned_by(owner)
     now = timezone.now()
     counts = mine.processing().aggregate(
         waiting=Count("pk", filter=Q(claim=None) & ~Q(stage=Document.Stage.PAUSED)),
         working=Count("pk", filter=Q(claim__isnull=False)),
         paused=Count("pk", filter=Q(stage=Document.Stage.PAUSED)),
-        left=Sum(F("size") * (1 - F("progress")), filter=~Q(stage=Document.Stage.PAUSED)),
     )
     recent = mine.filter(Q(claim__isnull=False) | Q(indexed_at__gte=now - RECENT))
     done = recent.exclude(started_at=None).aggregate(
-        size=Sum(F("size") * F("progress")), pages=Sum("pages_done"), since=Min("started_at")
+        pages=Sum("pages_done"), since=Min("started_at")
     )
-    left = counts.pop("left") or 0.0
     passed = max((now - done["since"]).total_seconds(), 1.0) if done["since"] else 0.0
     return Standing(
         **counts,
         pages_per_second=round((done["pages"] or 0) / passed, 2) if passed else 0.0,
-        seconds_left=_seconds_left(left, done["size"] or 0.0, passed),
+        seconds_left=estimate.seconds_left(owner.pk),
     )
-
-
-def _seconds_left(left: float, done: float, passed: float) -> float | None:
-    """By how long it took for what is done. Sizes in bytes."""
-    if not left:
-        return 0.0
-    return round(left * passed / done, 1) if done else None
 
 
 def _pause(rows: QuerySet[Document]) -> int:

@@ -101,14 +101,18 @@ class Document(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.CASCADE, related_name="documents", verbose_name=_("owner")
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        related_name="documents",
+        verbose_name=_("owner"),
+        db_index=False,
     )
     name = models.CharField(_("name"), max_length=255)
     original_name = models.CharField(max_length=1024, verbose_name=_("original name"))
     file = models.FileField(max_length=255, verbose_name=_("file"))
     content_type = models.CharField(max_length=127, verbose_name=_("content type"))
     size = models.BigIntegerField(verbose_name=_("size"))
-    sha256 = models.CharField(max_length=64, db_index=True, verbose_name=_("SHA-256"))
+    sha256 = models.CharField(max_length=64, verbose_name=_("SHA-256"))
     status = models.CharField(
         _("status"), max_length=10, choices=Status.choices, default=Status.PROCESSING
     )
@@ -147,7 +151,11 @@ class Document(models.Model):
     objects = DocumentQuerySet.as_manager()
 
     class Meta:
-        """Indexes of the lists and of the sweeper."""
+        """Indexes of the lists, the queue and the sweeper.
+
+        None holds `lease_until`, `progress` or `updated_at`: what workers write every moment is
+        then written without touching an index.
+        """
 
         verbose_name = _("document")
         verbose_name_plural = _("documents")
@@ -155,6 +163,7 @@ class Document(models.Model):
         indexes = (
             models.Index(fields=("owner", "-created_at")),
             models.Index(fields=("owner", "status")),
+            models.Index(fields=("owner", "sha256"), name="document_same_bytes"),
             models.Index(fields=("owner", "started_at"), name="document_last_served"),
             models.Index(
                 fields=("owner", "created_at"),
@@ -162,9 +171,12 @@ class Document(models.Model):
                 name="document_in_turn",
             ),
             models.Index(
-                fields=("lease_until",),
-                condition=Q(status="PROCESSING"),
-                name="document_processing_lease",
+                fields=("owner",),
+                condition=Q(status="PROCESSING", claim__isnull=False),
+                name="document_at_work",
+            ),
+            models.Index(
+                fields=("indexed_at",), condition=Q(status="COMPLETED"), name="document_read_last"
             ),
         )
 

@@ -1,0 +1,127 @@
+"""How long the queue may still take, judged by the files that were read last."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from documents import claims, estimate
+from documents.estimate import Pace
+from documents.models import Document
+from tests.documents.conftest import make_row
+
+pytestmark = pytest.mark.django_db
+
+PDF, MARKDOWN = "application/pdf", "text/markdown"
+
+
+def read(owner, size, seconds, content_type=MARKDOWN, ago=1.0):
+    """A file that took so long and ended `ago` seconds before now."""
+    ended = timezone.now() - timedelta(seconds=ago)
+    return make_row(
+        owner,
+        size=size,
+        content_type=content_type,
+        status="COMPLETED",
+        started_at=ended - timedelta(seconds=seconds),
+        indexed_at=ended,
+    )
+
+
+def waits(owner, size, count=1, content_type=MARKDOWN, **fields):
+    for _ in range(count):
+        make_row(owner, size=size, content_type=content_type, **fields)
+
+
+def left(owner):
+    return estimate.seconds_left(owner.pk)
+
+
+def test_files_of_each_type_take_what_files_of_the_type_took(owner):
+    read(owner, 1_000_000, 100.0, PDF)
+    read(owner, 1_000, 0.5, MARKDOWN)
+    waits(owner, 2_000_000, content_type=PDF)
+    assert left(owner) == pytest.approx(200, rel=0.01)
+    Document.objects.processing().delete()
+    waits(owner, 1_000, count=10)
+    assert left(owner) == pytest.approx(5, rel=0.01)
+
+
+def test_small_files_cost_their_start_and_large_ones_their_bytes(owner):
+    for size, seconds in ((1_000, 1.0), (2_000, 1.0), (1_001_000, 11.0), (2_001_000, 21.0)):
+        read(owner, size, seconds)
+    waits(owner, 1_000, count=100)
+    assert left(owner) == pytest.approx(100, rel=0.05)
+    Document.objects.processing().delete()
+    waits(owner, 4_000_000)
+    assert left(owner) == pytest.approx(41, rel=0.05)
+
+
+def test_a_type_that_was_not_read_lately_takes_what_all_took(owner):
+    read(owner, 1_000, 2.0, PDF)
+    waits(owner, 1_000, content_type="application/x-hwp")
+    assert left(owner) == pytest.approx(2, rel=0.01)
+
+
+def test_an_idle_hour_between_two_uploads_makes_the_second_no_slower(owner):
+    read(owner, 1_000, 1.0, ago=250)
+    waits(owner, 1_000, count=10)
+    claims.take()
+    assert left(owner) == pytest.approx(10, rel=0.01)
+
+
+def test_what_is_done_of_a_file_at_work_is_not_left(owner):
+    read(owner, 1_000, 10.0)
+    waits(owner, 1_000)
+    claims.renew(claims.take(), progress=0.75)
+    assert left(owner) == pytest.approx(2.5, rel=0.01)
+
+
+def test_others_take_turns_and_no_more_than_they_need(owner, stranger):
+    read(owner, 1_000, 1.0)
+    waits(owner, 1_000, count=10)
+    waits(stranger, 1_000, count=3)
+    assert left(owner) == pytest.approx(13, rel=0.01)
+    assert left(stranger) == pytest.approx(6, rel=0.01)
+
+
+def test_two_workers_need_half_the_time(owner):
+    read(owner, 1_000, 1.0)
+    waits(owner, 1_000, count=10)
+    for _ in range(2):
+        claims.take()
+    assert left(owner) == pytest.approx(5, rel=0.01)
+
+
+def test_paused_files_are_not_counted(owner):
+    read(owner, 1_000, 1.0)
+    waits(owner, 1_000, count=2)
+    waits(owner, 1_000, count=5, stage="paused")
+    assert left(owner) == pytest.approx(2, rel=0.01)
+
+
+def test_nobody_knows_before_a_file_was_read(owner):
+    waits(owner, 1_000)
+    claims.take()
+    assert left(owner) is None
+
+
+def test_nobody_knows_while_no_worker_lives(owner):
+    read(owner, 1_000, 1.0, ago=estimate.QUIET.total_seconds() + 5)
+    waits(owner, 1_000)
+    assert left(owner) is None
+
+
+def test_who_has_nothing_waiting_waits_for_nothing(owner, stranger):
+    waits(stranger, 1_000)
+    assert left(owner) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seconds"),
+    [((1_000, 1_001, 1_002), (3.0, 1.0, 2.0)), ((10, 5_000), (4.0, 1.0)), ((1, 900), (0.0, 9.0))],
+)
+def test_no_pace_has_a_part_below_nothing(sizes, seconds):
+    pace = Pace.of(sizes, seconds)
+    assert min(pace.each, pace.per_byte) >= 0
+    assert pace.seconds(len(sizes), sum(sizes)) == pytest.approx(sum(seconds))
