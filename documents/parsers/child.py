@@ -1,11 +1,9 @@
-"""The child process: reads one document (or draws one page) and streams the result to its parent.
+"""What a child process does: reads one document (or draws one page) and streams the result.
 
-Started as `python -m documents.parsers.child`; the request is one JSON object on standard input.
+`forkserver` forks it; what it sends goes to its standard output.
 """
 
-import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,19 +22,22 @@ from documents.parsers.errors import (
 )
 
 Send = Callable[[str, object], None]
+Request = dict[str, Any]
 
 
-def main() -> None:
-    """Answer one request and end; the last frame is `end` or `error`."""
+def answer(request: Request, parent: int) -> None:
+    """Answer one request and end the process; the last frame is `end` or `error`.
+
+    `parent` is the process whose child this has to be.
+    """
     send = _sender()
-    request = json.load(sys.stdin)
     limits = Limits(**request["limits"])
     rules = PictureRules(**request.get("pictures", {}))
     context = Context(request["content_type"], limits, send, rules)
     work = _draw if request["task"] == "draw" else _read
     # Loaded before the limits fall: compiled modules may still be written.
     reader = registry.parser(request["content_type"], request.get("pdf_reader", registry.PDFIUM))
-    jail.enter(limits, request["parent"])
+    jail.enter(limits, parent)
     try:
         work(request, context, reader, send)
     except ParseFailed as error:
@@ -69,7 +70,7 @@ def _fail(send: Send, error: ParseFailed) -> None:
     send("error", [error.code, {key: str(value)[:200] for key, value in error.params.items()}])
 
 
-def _read(request: dict[str, Any], context: Context, reader: Any, send: Send) -> None:
+def _read(request: Request, context: Context, reader: Any, send: Send) -> None:
     """Stream the pages, then the metadata."""
     characters, seen, beginning, titles = 0, False, "", list[str]()
     for page in reader.parse(Path(request["path"]), context):
@@ -90,14 +91,10 @@ def _read(request: dict[str, Any], context: Context, reader: Any, send: Send) ->
     send("metadata", found)
 
 
-def _draw(request: dict[str, Any], context: Context, reader: Any, send: Send) -> None:
+def _draw(request: Request, context: Context, reader: Any, send: Send) -> None:
     """Send one page as PNG."""
     if context.content_type != kinds.PDF:
         raise UnsupportedType(found=kinds.LABELS[context.content_type])
     image = reader.draw(Path(request["path"]), request["number"], request["width"])
     if image is not None:
         send("image", image)
-
-
-if __name__ == "__main__":
-    main()

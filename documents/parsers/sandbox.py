@@ -1,13 +1,9 @@
 """Runs a reader in a child process with limits; the parent survives whatever a file does to it."""
 
-import contextlib
-import json
 import logging
 import os
 import selectors
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -35,17 +31,19 @@ from documents.parsers.errors import (
     TooLarge,
     TooManyPages,
 )
+from documents.parsers.forked import Forked
 from documents.parsers.registry import PDFIUM
 from rag.pages import Page
 
 logger = logging.getLogger(__name__)
 
 DEFAULT = Limits()
-ROOT = Path(__file__).resolve().parents[2]
 TICK = 1.0
 """Seconds between two calls of `on_wait`."""
 GLANCE = 0.05
 """Seconds between two looks at the child's memory."""
+_LAST_SECONDS = 1.0
+"""For a child to end that has closed its output."""
 _CHUNK = 256 * 1024
 _CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
 _MEMORY_WORDS = (b"memory allocation of", b"bad_alloc", b"ut of memory", b"MemoryError")
@@ -68,37 +66,18 @@ class Child:
         self._told = 0.0
         self._peak = 0
         self._stderr = b""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "documents.parsers.child"],
-            cwd="/",
-            env={"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "PATH": os.defpath},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            bufsize=0,
-        )
-        request |= {"limits": asdict(limits), "parent": os.getpid()}
-        self._ask(json.dumps(request).encode())
-
-    def _ask(self, request: bytes) -> None:
-        """Hand over the request; it fits into the pipe, so this does not block."""
-        assert self._process.stdin is not None  # noqa: S101 - for the type checker
         try:
-            self._process.stdin.write(request)
-            self._process.stdin.close()
-        except BrokenPipeError:
-            return  # it died at once; `frames` finds out how
+            self._process = Forked(request | {"limits": asdict(limits)})
+        except OSError as error:
+            raise ParserCrashed(detail="no child") from error
 
     def frames(self) -> Iterator[tuple[str, Any]]:
         """Frames until `end`; raises the child's error, why it died, or BrokenFrame."""
-        assert self._process.stdout  # noqa: S101 - for the type checker
-        assert self._process.stderr  # noqa: S101
         largest = self.limits.characters * 8 + MEGABYTE
         buffer = bytearray()
         with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            selector.register(self._process.stderr, selectors.EVENT_READ)
+            for source in (self._process.stdout, self._process.stderr, self._process.line):
+                selector.register(source, selectors.EVENT_READ)
             while data := self._data(selector):
                 buffer += data
                 for kind, value in frames(buffer, largest):
@@ -115,10 +94,14 @@ class Child:
             started = time.monotonic()
             ready = selector.select(min(GLANCE, max(self.budget, 0.0)))
             self.budget -= time.monotonic() - started
-            self._peak = max(self._peak, resident.peak(self._process.pid))
+            self._peak = max(self._peak, resident.peak(self._process.pid or 0))
             for key, _ in ready:
+                if key.fileobj is self._process.line:
+                    self._process.hear()
+                    selector.unregister(key.fileobj)  # the next is heard when the output has ended
+                    continue
                 data = os.read(key.fd, _CHUNK)
-                if key.fileobj is self._process.stdout:
+                if key.fileobj == self._process.stdout:
                     return data
                 self._stderr = (self._stderr + data)[-4000:]
                 if not data:
@@ -131,11 +114,12 @@ class Child:
 
     def _cause_of_death(self) -> ParseFailed:
         """What an end without a last word means."""
-        # Seen dead but not yet reaped, so that its group is still its own: its kin goes first.
-        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        self._kill()
-        _, status = os.waitpid(self._process.pid, 0)
-        self._process.returncode = code = os.waitstatus_to_exitcode(status)
+        try:
+            code = self._process.wait(max(self.budget, _LAST_SECONDS))
+        except TimeoutError:
+            return TimedOut(seconds=int(self.limits.seconds))
+        if code is None:  # its server was killed
+            return ParserCrashed(detail="no child")
         if code == -signal.SIGXCPU:
             return TimedOut(seconds=int(self.limits.seconds))
         hungry = self._peak > self.limits.memory / 4 or any(
@@ -150,17 +134,7 @@ class Child:
 
     def close(self) -> None:
         """Kill the child with all its kin and reap it."""
-        if self._process.returncode is None:
-            self._kill()
-            self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
-
-    def _kill(self) -> None:
-        """End the whole group; call it only while the child is not reaped."""
-        with contextlib.suppress(ProcessLookupError):  # nobody left
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.close()
 
 
 def _revived(value: Any) -> ParseFailed:

@@ -7,11 +7,10 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from documents.parsers import channel, kinds, sandbox
+from documents.parsers import channel, forked, kinds, sandbox
 from documents.parsers.base import Limits
 from documents.parsers.errors import (
     EmptyFile,
@@ -96,12 +95,14 @@ def test_memory_is_limited_and_the_limit_is_the_reason() -> None:
 def test_the_memory_used_stays_below_the_limit() -> None:
     bomb = shared("bad-inputs/pdf/flate-bomb-1gb.pdf")
     code = f"""
-import resource
+import os, resource
 from pathlib import Path
-from documents.parsers import errors, kinds, sandbox
+from documents.parsers import errors, forked, kinds, sandbox
 try:
     list(sandbox.read(Path({str(bomb)!r}), kinds.PDF))
 except errors.OutOfMemory:
+    forked._servers._server._requests.close()
+    os.wait()
     print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
@@ -142,7 +143,9 @@ def test_an_empty_file_needs_no_child(tmp_path: Path) -> None:
 
 
 def test_the_child_loads_no_framework() -> None:
-    code = "import sys, documents.parsers.child; print([m for m in sys.modules if 'django' in m])"
+    code = (
+        "import sys, documents.parsers.forkserver; print([m for m in sys.modules if 'django' in m])"
+    )
 
     assert _run(code) == "[]"
 
@@ -263,22 +266,17 @@ def _reading_by(
     """A reading by a reader that runs this code, in a copy of the child's program."""
     body = textwrap.indent(code.strip(), "        ")
     (folder / "gone_wrong.py").write_text(
-        "from documents.parsers import child, registry\n"
+        "from documents.parsers import forkserver, registry\n"
         "from rag.pages import Page\n"
         "class Reader:\n"
         "    def parse(self, path, context):\n"
         f"{body}\n"
         "        yield Page(None, 'x')\n"
         "registry.parser = lambda *_: Reader()\n"
-        "child.main()\n"
+        "forkserver.main()\n"
     )
-    started = subprocess.Popen
-
-    def instead(command: list[str], **options: Any) -> Any:
-        program = [sys.executable, str(folder / "gone_wrong.py")]
-        return started(program if "documents.parsers.child" in command else command, **options)
-
-    monkeypatch.setattr(sandbox.subprocess, "Popen", instead)
+    monkeypatch.setattr(forked, "PROGRAM", (sys.executable, str(folder / "gone_wrong.py")))
+    monkeypatch.setattr(forked, "_servers", forked._Servers())
     (folder / "a.txt").write_text("본문")
     return sandbox.read(folder / "a.txt", kinds.TEXT, limits=limits)
 
@@ -310,7 +308,7 @@ _open: list[object] = []
 def _run(code: str) -> str:
     result = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=sandbox.ROOT,
+        cwd=forked.ROOT,
         capture_output=True,
         text=True,
         timeout=30,

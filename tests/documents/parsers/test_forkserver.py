@@ -1,0 +1,283 @@
+"""The server that forks the children: what they share, what not, and whose end ends whom."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+from documents.parsers import forked, kinds, registry, sandbox
+from documents.parsers.base import Limits
+from documents.parsers.errors import ParserCrashed
+from tests.documents.parsers.samples import Pdf
+from tests.support import wait_until
+
+READERS = [(kind, registry.PDFIUM) for kind in kinds.LABELS]
+
+
+@pytest.fixture(autouse=True)
+def servers(monkeypatch: pytest.MonkeyPatch) -> forked._Servers:
+    """No server yet."""
+    monkeypatch.setattr(forked, "_servers", forked._Servers())
+    return forked._servers
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "a.txt"
+    path.write_text("본문입니다.")
+    return path
+
+
+@pytest.fixture
+def endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A document of as many pages as are read: the server forks children with such a reader."""
+    return reader("while True: yield Page(os.getppid(), 'x')", tmp_path, monkeypatch)
+
+
+def reader(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch, first: str = "") -> Path:
+    """A document for the reader that runs this code; its server runs `first` beforehand."""
+    program = folder / "program.py"
+    program.write_text(
+        "import os\n"
+        "from documents.parsers import forkserver, registry\n"
+        "from rag.pages import Page\n"
+        "class Reader:\n"
+        "    def parse(self, path, context):\n"
+        f"{textwrap.indent(code, '        ')}\n"
+        "registry.parser = lambda *_: Reader()\n"
+        f"{first}\n"
+        "forkserver.main()\n"
+    )
+    monkeypatch.setattr(forked, "PROGRAM", (sys.executable, str(program)))
+    (folder / "a.txt").write_text("본문")
+    return folder / "a.txt"
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; what nobody has reaped yet has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def server_pid() -> int:
+    assert forked._servers._server
+    return forked._servers._server.pid
+
+
+def read(path: Path) -> str:
+    with sandbox.read(path, kinds.TEXT) as reading:
+        return "".join(page.text for page in reading)
+
+
+def test_one_server_forks_a_child_for_each_document(tmp_path: Path, monkeypatch) -> None:
+    path = reader("yield Page(os.getpid(), str(os.getppid()))", tmp_path, monkeypatch)
+    found = []
+    for _ in range(2):
+        with sandbox.read(path, kinds.TEXT) as reading:
+            found += list(reading)
+
+    assert found[0].number != found[1].number
+    assert {page.text for page in found} == {str(server_pid())}
+
+
+def test_a_child_has_nothing_of_its_server_and_of_other_children(
+    tmp_path: Path, monkeypatch
+) -> None:
+    code = "for name in os.listdir('/proc/self/fd'):\n    yield Page(int(name), 'x')"
+    path = reader(code, tmp_path, monkeypatch)
+    with sandbox.read(path, kinds.TEXT) as waiting:
+        next(waiting)
+        with sandbox.read(path, kinds.TEXT) as reading:
+            descriptors = {page.number for page in reading}
+
+    # Standard ones, where its frames go, and the folder that is listed.
+    assert descriptors == {0, 1, 2, 3, 4}
+
+
+def test_a_server_that_was_killed_while_it_waited_is_replaced(text: Path) -> None:
+    read(text)
+    before = server_pid()
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: gone(before))
+
+    assert read(text) == "본문입니다."
+    assert server_pid() != before
+
+
+def test_a_server_that_nobody_needs_ends_and_is_replaced(tmp_path: Path, monkeypatch) -> None:
+    path = reader("yield Page(1, 'x')", tmp_path, monkeypatch, "forkserver.IDLE_SECONDS = 0.01")
+    read(path)
+    before = server_pid()
+    wait_until(lambda: gone(before))
+
+    assert read(path) == "x"
+
+
+def test_a_server_does_not_end_while_a_child_of_it_lives(tmp_path: Path, monkeypatch) -> None:
+    code = "import time\nwhile True:\n    yield Page(1, 'x')\n    time.sleep(0.05)"
+    path = reader(code, tmp_path, monkeypatch, "forkserver.IDLE_SECONDS = 0.01")
+    with sandbox.read(path, kinds.TEXT) as reading:
+        for _ in range(20):
+            next(reading)
+
+
+def test_killing_the_server_ends_its_children_and_their_readings(endless: Path) -> None:
+    with sandbox.read(endless, kinds.TEXT) as reading:
+        next(reading)
+        child = reading._child._process.pid
+        os.kill(server_pid(), signal.SIGKILL)
+        with pytest.raises(ParserCrashed) as caught:
+            list(reading)
+
+    assert caught.value.retryable
+    wait_until(lambda: gone(child))
+
+
+def test_after_a_crash_another_server_forks_and_other_readings_go_on(endless: Path) -> None:
+    with (
+        sandbox.read(endless, kinds.TEXT) as going_on,
+        sandbox.read(endless, kinds.TEXT) as crashing,
+    ):
+        first, _ = next(going_on), next(crashing)
+        os.kill(crashing._child._process.pid, signal.SIGSEGV)
+        with pytest.raises(ParserCrashed):
+            list(crashing)
+        with sandbox.read(endless, kinds.TEXT) as reading:
+            assert next(reading).number != first.number
+        assert next(going_on).number == first.number
+
+
+def test_a_child_that_is_ended_by_us_is_no_crash(endless: Path) -> None:
+    parents = set()
+    for _ in range(2):
+        with sandbox.read(endless, kinds.TEXT) as reading:
+            parents.add(next(reading).number)
+
+    assert len(parents) == 1
+
+
+def test_a_child_ends_that_nobody_waited_for(endless: Path) -> None:
+    reading = sandbox.read(endless, kinds.TEXT)
+    reading.close()
+    with sandbox.read(endless, kinds.TEXT) as other:  # asked later, so forked later
+        server = next(other).number
+        children = Path(f"/proc/{server}/task/{server}/children")
+        wait_until(lambda: children.read_text().split() == [str(other._child._process.pid)])
+
+
+def test_a_reading_outlives_the_thread_that_started_its_server(endless: Path) -> None:
+    opened: list[sandbox.Reading] = []
+    thread = threading.Thread(target=lambda: opened.append(sandbox.read(endless, kinds.TEXT)))
+    thread.start()
+    thread.join()
+
+    with opened[0] as reading:
+        for _ in range(1000):
+            next(reading)
+
+
+PARENT = """
+import os, sys
+from pathlib import Path
+from documents.parsers import forked, kinds, sandbox
+reading = sandbox.read(Path({path!r}), kinds.PDF)
+next(reading)
+print(forked._servers._server.pid, reading._child._process.pid, flush=True)
+{then}
+"""
+
+
+def parent(pdf: Path, then: str) -> subprocess.Popen[str]:
+    """A process that reads, has said the ids of its server and its child, and then does this."""
+    code = PARENT.format(path=str(pdf), then=then)
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, cwd=forked.ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def long_pdf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pdf = Pdf()
+    for number in range(400):
+        pdf.page(*((50, 780 - 22 * row, f"{number}쪽 {row}줄의 본문입니다.") for row in range(30)))
+    return pdf.write(tmp_path_factory.mktemp("long") / "long.pdf")
+
+
+@pytest.mark.parametrize("then", ["sys.stdin.read()", "pass", "os._exit(0)"])
+def test_server_and_child_end_with_their_parent_however_it_ends(long_pdf: Path, then: str) -> None:
+    with parent(long_pdf, then) as process:
+        assert process.stdout
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        process.kill()
+
+    assert len(pids) == 2
+    wait_until(lambda: all(gone(pid) for pid in pids))
+
+
+def test_a_fork_of_the_parent_has_a_server_of_its_own(long_pdf: Path) -> None:
+    then = f"""
+if os.fork() == 0:
+    other = sandbox.read(Path({str(long_pdf)!r}), kinds.PDF)
+    next(other)
+    print(forked._servers._server.pid, flush=True)
+    os._exit(0)
+os.wait()
+print(len(list(reading)), flush=True)
+"""
+    with parent(long_pdf, then) as process:
+        assert process.stdout
+        server, _child, other, pages = process.stdout.read().split()
+
+    assert server != other
+    assert pages == "399"
+
+
+@pytest.mark.parametrize(("kind", "pdf_reader"), [*READERS, (kinds.PDF, registry.PYMUPDF)])
+def test_a_loaded_reader_starts_no_thread(kind: str, pdf_reader: str) -> None:
+    code = f"""
+import os
+from documents.parsers import forkserver, registry
+registry.load({kind!r}, {pdf_reader!r})
+print(len(os.listdir("/proc/self/task")))
+"""
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, cwd=forked.ROOT, capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == "1"
+
+
+def test_the_libraries_that_are_loaded_before_are_those_that_are_used(tmp_path: Path) -> None:
+    pdf = Pdf().page((50, 700, "본문입니다.")).write(tmp_path / "a.pdf")
+    code = f"""
+import sys
+from pathlib import Path
+from documents.parsers import forkserver, kinds, registry
+from documents.parsers.base import Context, Limits
+registry.load(kinds.PDF, registry.PDFIUM)
+before = set(sys.modules)
+context = Context(kinds.PDF, Limits(), lambda *_: None)
+list(registry.parser(kinds.PDF).parse(Path({str(pdf)!r}), context))
+places = [str(getattr(sys.modules[name], "__file__", "")) for name in set(sys.modules) - before]
+print([place for place in places if "site-packages" in place])
+"""
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, cwd=forked.ROOT, capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == "[]"
+
+
+def test_time_that_the_start_of_a_server_takes_is_limited(tmp_path: Path, monkeypatch) -> None:
+    path = reader("yield Page(1, 'x')", tmp_path, monkeypatch, "import time; time.sleep(600)")
+    limits = Limits(seconds=0.2)
+
+    with (
+        sandbox.read(path, kinds.TEXT, limits=limits) as reading,
+        pytest.raises(sandbox.TimedOut),
+    ):
+        list(reading)
