@@ -38,6 +38,21 @@ class QuotaMessages(NuraError):
     status = 429
 
 
+class ExportTooLarge(NuraError):
+    """The chat holds more `characters` than are set on pages at once, the `limit`."""
+
+    code = "export_too_large"
+    status = 413
+
+
+class ExportFailed(NuraError):
+    """A chat could not be set on pages, or not in time."""
+
+    code = "export_failed"
+    retryable = True
+    status = 503
+
+
 class Unavailable(NuraError):
     """The run log cannot be reached."""
 

@@ -28,13 +28,13 @@ def as_json(chat: Chat, turns: Sequence[Turn]) -> str:
 
 def as_markdown(chat: Chat, turns: Sequence[Turn]) -> str:
     """The chat to read: each question as a quotation, its answer, and what that rests on."""
-    parts = [f"# {_line(chat.title)}", *(_turn(turn) for turn in turns)]
+    parts = [f"# {line(chat.title)}", *(_turn(turn) for turn in turns)]
     return "\n\n".join(parts) + "\n"
 
 
 def file_name(chat: Chat, ending: str) -> str:
     """What the file is called."""
-    title = _line(chat.title)[:NAME_CHARACTERS].strip(" .-_")
+    title = line(chat.title)[:NAME_CHARACTERS].strip(" .-_")
     return f"{get_valid_filename(title) if title else 'chat'}.{ending}"
 
 
@@ -48,9 +48,14 @@ def _turn(turn: Turn) -> str:
 
 
 def _source(ref: dict[str, Any]) -> str:
-    title, source = _line(ref["title"]), _line(ref["source"])
-    return f"- [{ref['slot']}] {title} ({source})"
+    return f"- [{ref['slot']}] {source_line(ref)}"
 
 
-def _line(text: str) -> str:
+def source_line(ref: dict[str, Any]) -> str:
+    """What a document that was drawn from is called, and the name of its file."""
+    return f"{line(ref['title'])} ({line(ref['source'])})"
+
+
+def line(text: str) -> str:
+    """A text without breaks."""
     return " ".join(text.split())

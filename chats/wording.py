@@ -18,6 +18,13 @@ SENTENCES = {
         "You have asked %(limit)s questions today, which is as many as are allowed a day. Go on "
         "tomorrow; if you need more, tell your administrator."
     ),
+    "export_too_large": _(
+        "This chat is too long to be printed (%(characters)s characters, at most %(limit)s). Export "
+        "it as Markdown instead."
+    ),
+    "export_failed": _(
+        "The chat could not be printed. Try again in a moment, or export it as Markdown."
+    ),
     "unavailable": _(
         "The service that keeps running answers cannot be reached. Try again in a moment."
     ),

@@ -15,10 +15,12 @@ from chats import exporting
 from chats.api.turns import chat_of
 from chats.lineage import Branch
 from chats.models import Turn
+from chats.printing.pdf import as_pdf
 
 WRITERS = {
     "md": (exporting.as_markdown, "text/markdown; charset=utf-8"),
     "json": (exporting.as_json, "application/json"),
+    "pdf": (as_pdf, "application/pdf"),
 }
 
 
@@ -34,14 +36,25 @@ class MarkdownRenderer(BaseRenderer):
         return JSONRenderer().render(data)
 
 
+class PdfRenderer(MarkdownRenderer):
+    """The same for `?format=pdf`."""
+
+    media_type = "application/pdf"
+    format = "pdf"
+
+
 class ExportView(APIView):
     """`GET /chats/{id}/export`."""
 
-    renderer_classes = (MarkdownRenderer, JSONRenderer)
+    renderer_classes = (MarkdownRenderer, JSONRenderer, PdfRenderer)
 
     @extend_schema(
         parameters=[OpenApiParameter("format", str, enum=list(WRITERS), default="md")],
-        responses={(200, "text/markdown"): OpenApiTypes.STR},
+        responses={
+            (200, "text/markdown"): OpenApiTypes.STR,
+            (200, "application/json"): OpenApiTypes.OBJECT,
+            (200, "application/pdf"): OpenApiTypes.BINARY,
+        },
     )
     def get(self, request: Request, chat_id: UUID) -> HttpResponse:
         """The turns of the newest branch, to read or to process."""

@@ -68,9 +68,12 @@ export const post = (path, body = {}, options = {}) => request("POST", path, bod
 export const patch = (path, body) => request("PATCH", path, body);
 export const remove = (path, options) => request("DELETE", path, undefined, options);
 
-/** What the server answers as it is: a text. */
+/** What the server answers as it is, with its headers. */
+export const getResponse = (path) => send("GET", path);
+
+/** The same as a text. */
 export async function getText(path) {
-  return (await send("GET", path)).text();
+  return (await getResponse(path)).text();
 }
 
 /** The same for a picture, a sound. */

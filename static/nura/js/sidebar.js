@@ -2,6 +2,7 @@
 
 import { patch, remove } from "./api.js";
 import { byId, el, placeBeside } from "./dom.js";
+import { exportChat } from "./export_chat.js";
 import { editHistory } from "./history_pairs.js";
 import { t } from "./strings.js";
 import { toast } from "./toast.js";
@@ -137,11 +138,12 @@ function watchMenu() {
     menu.querySelector("button").focus();
   });
   menu.addEventListener("click", (event) => {
-    const action = event.target.closest("[data-action]")?.dataset.action;
+    const { action, format } = event.target.closest("[data-action]")?.dataset ?? {};
     if (!action || !menuRow) return;
     menu.hidePopover();
     if (action === "rename") rename(menuRow);
     else if (action === "history") editHistory(chatOf(menuRow).id);
+    else if (action === "export") exportChat(chatOf(menuRow).id, format);
     else removeSoon(menuRow);
   });
   menu.addEventListener("keydown", (event) => {

@@ -1,0 +1,161 @@
+"""A chat as PDF: all that was said, in fonts that come along, and nothing else."""
+
+from io import BytesIO
+
+import pdfplumber
+import pypdfium2
+import pytest
+
+from chats.models import Chat
+from chats.printing import pdf as printing
+from chats.printing.tree import DEEPEST, tree
+from tests.chats.conftest import client, make_document
+from tests.chats.turns import say
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ANSWER = """사업 예산은 **3억 5천만 원**입니다 [1]. 면적은 33㎡, 근거는 ① 大韓民國憲法입니다.
+
+## 일정
+
+- 공고: *3월*
+  1. 접수
+- 개찰: ~~4월~~ 5월
+
+| 항목 | 값 |
+|:--|--:|
+| 예산 | 350,000,000 |
+
+```python
+print("한글")  # #import "x"
+```
+
+> 인용 [고시](https://example.com/고시) ![지도](http://127.0.0.1:9/x.png)
+"""
+
+
+def export(api, chat):
+    return api.get(f"/api/v1/chats/{chat.pk}/export?format=pdf")
+
+
+def printed(owner, answer, question="얼마인가요?"):
+    say(owner, question, make_document(owner, name="공고.md"), content=answer)
+    return Chat.objects.get()
+
+
+def text_of(data):
+    document = pypdfium2.PdfDocument(data)
+    return "\n".join(page.get_textpage().get_text_range() for page in document)
+
+
+def squashed(text):
+    return "".join(text.split()).replace("\u200b", "")
+
+
+def test_a_chat_can_be_printed(api, owner):
+    chat = printed(owner, ANSWER)
+    answer = export(api, chat)
+    assert answer["Content-Type"] == "application/pdf"
+    assert answer["Content-Disposition"].endswith(".pdf")
+    text = squashed(text_of(answer.content))
+    for words in (
+        "얼마인가요?",
+        "예산은3억5천만원입니다[1].",
+        "33㎡",
+        "①大韓民國憲法",
+        "•공고:3월",
+        "1.접수",
+        "4월5월",
+        "항목값예산350,000,000",
+        'print("한글")##import"x"',
+        "인용고시지도",
+        "[1]공고(공고.md)",
+        "1/1",
+    ):
+        assert words in text
+
+
+def test_every_letter_is_drawn_by_a_font_that_comes_along(api, owner):
+    with pdfplumber.open(BytesIO(export(api, printed(owner, ANSWER)).content)) as document:
+        fonts = {one["fontname"] for page in document.pages for one in page.chars}
+    assert all(name[6] == "+" for name in fonts)  # a subset that the file holds itself
+    assert {name[7:] for name in fonts} >= {"NotoSansKR-Regular", "NotoSansKR-Bold"}
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        '#read("/etc/passwd") #import "@preview/x:1.0.0" $ x $ \\ ] } ) "',
+        "<script>alert(1)</script> <b>ㄱ</b>",
+        "**a " * 300 + "end" + "**" * 300,
+        "> " * 400 + "tief",
+        "- " * 400 + "tief",
+        "[" * 500 + "x" + "](javascript:alert(1))" * 500,
+        "|a|\n|-|\n" + "|b|c|d|\n" * 3 + "|\n",
+        "\x07 \ufffe \u202e \U0010ffff 😀 ᄒᆞᆫ",
+        "",
+    ],
+)
+def test_whatever_was_said_is_set_as_words(api, owner, hostile):
+    chat = printed(owner, "앞 " + hostile + "\n\n끝말")
+    answer = export(api, chat)
+    assert answer.status_code == 200
+    assert "끝말" in squashed(text_of(answer.content))
+
+
+def test_typst_in_an_answer_stays_text(api, owner):
+    words = '#read("chat.typ") #sys.inputs $x^2$ *fett*'
+    text = squashed(text_of(export(api, printed(owner, words)).content))
+    assert '#read("chat.typ")#sys.inputs$x^2$fett' in text
+
+
+def test_a_link_leads_only_to_pages_and_mail():
+    [paragraph] = tree("[a](https://x.kr) [b](mailto:a@x.kr) [c](file:///etc/passwd) [d](/chats)")
+    links = [node.get("link") for node in paragraph["children"] if node["type"] == "link"]
+    assert links[:2] == ["https://x.kr", "mailto:a@x.kr"]
+    assert not any(links[2:])
+
+
+def test_a_long_word_may_break():
+    [paragraph] = tree("https://example.com/" + "a" * 200)
+    longest = max(map(len, paragraph["children"][0]["text"].split("\u200b")))
+    assert longest <= 30
+
+
+def test_nodes_are_no_deeper_than_typst_goes():
+    def depth(nodes):
+        return 1 + max((depth(node.get("children", [])) for node in nodes), default=0)
+
+    assert depth(tree("> - " * 50 + "**a *b " * 50 + "c" + "***" * 50)) <= DEEPEST + 1
+
+
+def test_a_chat_too_large_for_paper_says_so(api, owner, monkeypatch):
+    monkeypatch.setattr(printing, "MOST_CHARACTERS", 10)
+    answer = export(api, printed(owner, ANSWER))
+    assert (answer.status_code, answer.json()["code"]) == (413, "export_too_large")
+    assert "Markdown" in answer.json()["detail"]
+
+
+def test_an_empty_chat_is_a_page_with_its_title(api, owner):
+    chat = Chat.objects.create(owner=owner, title="비어 있음")
+    assert "비어 있음" in text_of(export(api, chat).content)
+
+
+def test_a_stranger_gets_no_pdf(owner, stranger):
+    assert export(client(stranger), printed(owner, ANSWER)).status_code == 404
+
+
+def test_what_no_font_draws_is_left_out():
+    [paragraph] = tree("a\x07b \ud800c")
+    assert paragraph["children"][0]["text"] == "ab c"
+
+
+def test_a_press_that_breaks_is_told_and_not_a_broken_file(api, owner, monkeypatch):
+    monkeypatch.setattr(printing, "ROOT", printing.ROOT / "nowhere")
+    answer = export(api, printed(owner, ANSWER))
+    assert (answer.status_code, answer.json()["code"]) == (503, "export_failed")
+
+
+def test_a_press_that_takes_too_long_is_ended(api, owner, monkeypatch):
+    monkeypatch.setattr(printing, "SECONDS", 0.01)
+    assert export(api, printed(owner, ANSWER)).json()["code"] == "export_failed"

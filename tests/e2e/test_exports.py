@@ -1,0 +1,51 @@
+"""A chat as a file, from its menu in the list."""
+
+import pypdfium2
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.chat import ask, chat_id
+
+
+@pytest.fixture
+def page(windows, reader):
+    """A window with a chat of one question."""
+    window = windows(reader)
+    window.goto("/")
+    ask(window, "필터는 언제 교체하나요?")
+    return window
+
+
+def exported(page, kind):
+    """The file that the menu of the chat gives."""
+    row = page.locator(f'.side-chat[data-chat-id="{chat_id(page)}"]')
+    row.hover()
+    row.locator("[data-chat-menu]").click()
+    with page.expect_download() as coming:
+        page.locator(f"#chat-menu [data-format={kind}]").click()
+    return coming.value
+
+
+def test_a_chat_is_saved_as_pdf(page):
+    file = exported(page, "pdf")
+    assert file.suggested_filename.endswith(".pdf")
+    document = pypdfium2.PdfDocument(file.path())
+    text = document[0].get_textpage().get_text_range()
+    assert "필터는 언제 교체하나요?" in text
+    assert "6개월" in text
+    assert "출처" in text
+    expect(page.locator(".toast")).to_have_count(0)
+
+
+def test_a_chat_is_saved_as_markdown(page):
+    file = exported(page, "md")
+    assert "> 필터는 언제 교체하나요?" in file.path().read_text(encoding="utf-8")
+
+
+def test_a_chat_that_is_gone_says_so(page, reader):
+    row = page.locator(f'.side-chat[data-chat-id="{chat_id(page)}"]')
+    reader.api(f"chats/{chat_id(page)}", method="DELETE")
+    row.hover()
+    row.locator("[data-chat-menu]").click()
+    page.locator("#chat-menu [data-format=pdf]").click()
+    expect(page.locator(".toast-error")).to_be_visible()
