@@ -3,8 +3,10 @@
 import contextlib
 
 import pytest
+from django.test import TransactionTestCase
 
 from nura.embedded import session
+from tests import emptying
 
 pytest_plugins = ["tests.servers.embeddings", "tests.servers.speech", "tests.servers.worker"]
 
@@ -38,6 +40,28 @@ def pytest_collection_finish(session):
         return
     if any(not item.nodeid.startswith(LIGHT) for item in session.items):
         _start()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Under `--dist loadgroup` tests that share a running product stay in one process."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item):
+    if item.nodeid.startswith("tests/e2e/"):
+        return "browser"
+    if item.nodeid.startswith("tests/product/") and "product" in item.fixturenames:
+        return "product"
+    return item.nodeid.partition("::")[0]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_flush():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
+        yield
 
 
 @pytest.hookimpl(trylast=True)

@@ -65,14 +65,20 @@ class Product:
         self._log = Path(tempfile.gettempdir()) / f"nura-product-{uuid4().hex[:12]}.log"
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # a time-out or Ctrl-C too: nobody else would end what was started
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._log.unlink(missing_ok=True)
-        if self._own_folder:
-            shutil.rmtree(self.data_dir, ignore_errors=True)
+        try:
+            self.stop()
+        finally:
+            self._log.unlink(missing_ok=True)
+            if self._own_folder:
+                shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def start(self, *, wait: bool = True) -> None:
         """Start, and wait until it is ready."""
@@ -103,8 +109,11 @@ class Product:
         try:
             return self.process.wait(timeout)
         finally:
-            for process in self.processes():
-                process.kill()
+            left = self.processes()
+            for process in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(left, 10)
 
     def kill(self) -> None:
         """End only `up` itself, as a crash does."""

@@ -10,6 +10,7 @@ from redis import Redis
 from nura import diagnosis, health
 from nura.diagnosis import State
 from rag.config import Endpoint
+from tests.servers.wire import LOOK
 
 KEY = "sk-a-very-secret-key"
 
@@ -33,7 +34,7 @@ def endpoint():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(LOOK,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     yield Endpoint(base_url=url, model="m", api_key=KEY), answers
     server.shutdown()

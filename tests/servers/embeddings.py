@@ -8,6 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.servers.wire import LOOK
+
 
 class EmbeddingServer:
     """Serves `words-N` (the same words, the same direction) and `noise-N`, N figures wide.
@@ -27,7 +29,7 @@ class EmbeddingServer:
         self._refused = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(LOOK,), daemon=True).start()
 
     @property
     def url(self):

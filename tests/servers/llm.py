@@ -31,8 +31,8 @@ JSON = {"Content-Type": "application/json"}
 class Stream:
     """A good reply in pieces.
 
-    `delay` seconds before each but the first, `first_delay` before that. `prompt_tokens` is what it
-    says that it read.
+    `delay` seconds before each but the first, `first_delay` before that. The last piece waits until
+    `hold` is set. `prompt_tokens` is what it says that it read.
     """
 
     pieces: Sequence[str] = ("안녕하세요.",)
@@ -41,6 +41,7 @@ class Stream:
     finish_reason: str = "stop"
     usage: bool = True
     prompt_tokens: int = 11
+    hold: threading.Event | None = None
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,8 @@ async def _stream(behaviour: Stream, out: Responder) -> None:
     await out.writer.drain()
     for index, piece in enumerate(behaviour.pieces):
         await asyncio.sleep(behaviour.delay if index else behaviour.first_delay)
+        if behaviour.hold and index == len(behaviour.pieces) - 1:
+            await _set(behaviour.hold)
         await out.send(event(piece))
     await out.send(event("", finish_reason=behaviour.finish_reason))
     if behaviour.usage:
@@ -290,6 +293,12 @@ async def _stream(behaviour: Stream, out: Responder) -> None:
         await out.send(_sse({**_CHUNK, "choices": [], "usage": usage}))
     await out.send(b"data: [DONE]\n\n")
     await out.end()
+
+
+async def _set(event: threading.Event) -> None:
+    """Ends when a test sets an event of threads, which wakes no loop."""
+    while not event.is_set():
+        await asyncio.sleep(0.01)
 
 
 _CHUNK = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "stand-in"}

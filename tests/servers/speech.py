@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.servers.wire import LOOK
+
 RATE = 8000
 SAMPLES_A_CHARACTER = 10
 
@@ -55,7 +57,7 @@ class SpeechServer:
         self.replies = deque()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(LOOK,), daemon=True).start()
 
     @property
     def url(self):

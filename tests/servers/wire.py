@@ -8,6 +8,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+LOOK = 0.02
+"""Seconds between two looks of a server in a thread whether it shall end (the default is 0.5)."""
+
 
 @dataclass(slots=True)
 class HttpRequest:
