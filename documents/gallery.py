@@ -22,6 +22,7 @@ from documents.parsers.base import Picture
 from documents.parsers.clean import tidy
 from documents.parsers.errors import NoText
 from documents.parsers.sandbox import TICK, Reading
+from documents.progress import Stopwatch
 from rag import factory
 from rag.errors import LLMError
 from rag.language import reply_language
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 AHEAD = 8
 """Pages that are read while the pictures of an earlier one are described."""
 ROWS_AT_ONCE = 1000
+DESCRIBING = "describing"
+"""The time that a document waits for its pictures alone, beside the times of `Document.Stage`."""
 
 
 def _nothing() -> None:
@@ -64,15 +67,22 @@ class Gallery:
             ...
             gallery.write()      # in the transaction that replaces the document's rows
 
-    `pages` reads a few pages ahead while the vision model works and calls `on_wait` about every
-    second. What was stored is removed at the end of the `with` where it ends in an error or `write`
-    was not called. `warnings` are codes: pictures that should have been described and were not.
+    `pages` reads a few pages ahead while the vision model works; it calls `on_wait` about every
+    second and notes in `watch` how long it waits. What was stored is removed at the end of the
+    `with` where it ends in an error or `write` was not called. `warnings` are codes: pictures that
+    should have been described and were not.
     """
 
-    def __init__(self, document: Document, on_wait: Callable[[], None] = _nothing) -> None:
+    def __init__(
+        self,
+        document: Document,
+        on_wait: Callable[[], None] = _nothing,
+        watch: Stopwatch | None = None,
+    ) -> None:
         self.warnings: list[str] = []
         self._document = document
         self._on_wait = on_wait
+        self._watch = watch or Stopwatch()
         vision = factory.vision(settings.RAG)
         self._describer = Describer(vision) if vision else None
         self._known = _descriptions(document, self._describer.model) if self._describer else {}
@@ -185,15 +195,22 @@ class Gallery:
 
     def _hear(self, row: DocumentPicture, said: "Future[str]") -> None:
         """Take the model's word; a picture of which it says nothing is left for later."""
-        while not said.done():
-            with contextlib.suppress(TimeoutError):
-                said.exception(TICK)
-            self._on_wait()
+        self._wait(said)
         try:
             row.description, row.model = tidy(said.result()), self._model
         except LLMError as error:
             logger.warning("picture %d of %s: %s", row.index, self._document.pk, error)
             self._warn("pictures_not_described")
+
+    def _wait(self, said: "Future[str]") -> None:
+        if said.done():
+            return
+        self._watch.enter(DESCRIBING)
+        while not said.done():
+            with contextlib.suppress(TimeoutError):
+                said.exception(TICK)
+            self._on_wait()
+        self._watch.enter(Document.Stage.PARSING.value)
 
     def _warn(self, code: str) -> None:
         if code not in self.warnings:

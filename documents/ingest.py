@@ -26,7 +26,9 @@ from documents.claims import Claim
 from documents.errors import DatabaseFailed, IngestLost, IngestTimeout, Internal
 from documents.gallery import Gallery
 from documents.models import Document, DocumentVersion
-from documents.parsers import sandbox
+from documents.parsers import kinds, sandbox
+from documents.parsers.base import PictureRules
+from documents.parsers.errors import NoText, OutOfMemory, ParserCrashed, TimedOut
 from documents.progress import Heartbeat, Progress
 from documents.spool import Chunks
 from rag import chunking, tokenize
@@ -39,6 +41,12 @@ DELIVERY_SECONDS = 0.5
 """A message about a second attempt comes that much after the pause has ended."""
 OUTAGES = (DatabaseFailed, EmbedderFailed)
 """What no file is to blame for: it passes."""
+DEATHS = (ParserCrashed, OutOfMemory, TimedOut)
+"""How a file, or a picture in it, ends its reader."""
+NO_PICTURES = PictureRules(most=0)
+PICTURED = frozenset((kinds.PDF, kinds.DOCX, kinds.HWP, kinds.HWPX))
+"""Formats whose readers look at pictures."""
+PICTURES_SKIPPED = "pictures_skipped"
 UNKNOWN_PAGES = 100
 """Progress within formats that do not say how many pages they have creeps towards that many."""
 
@@ -99,6 +107,7 @@ class _Job:
     gallery: Gallery
     draft: rows.Draft
     chunks: Chunks
+    pictures: PictureRules
 
     @property
     def kept(self) -> Document | DocumentVersion:
@@ -106,16 +115,38 @@ class _Job:
 
 
 def _work(claim: Claim, progress: Progress) -> None:
+    """Process the document; without its pictures where its reader died over the whole file."""
     document = Document.objects.filter(pk=claim.document_id).first()
     if document is None:
         raise IngestLost
     version = versions.pending(document.pk)
+    process = partial(_process, claim, document, version, progress)
+    try:
+        process(settings.PICTURES)
+    except DEATHS as death:
+        kept = version or document
+        if not settings.PICTURES.most or kept.content_type not in PICTURED:
+            raise
+        logger.warning("document %s: %s; again without pictures", document.pk, death.code)
+        try:
+            process(NO_PICTURES)
+        except NoText:  # its pictures may have held some: this is not why it failed
+            raise death from None
+
+
+def _process(
+    claim: Claim,
+    document: Document,
+    version: DocumentVersion | None,
+    progress: Progress,
+    pictures: PictureRules,
+) -> None:
     with (
-        Gallery(document, progress.check) as gallery,
+        Gallery(document, progress.check, progress.watch) as gallery,
         rows.Draft(document) as draft,
         Chunks() as chunks,
     ):
-        job = _Job(claim, document, version, progress, gallery, draft, chunks)
+        job = _Job(claim, document, version, progress, gallery, draft, chunks, pictures)
         found = _read(job)
         while not _indexed(job, found):
             logger.info("document %s: another embedding model took over; again", document.pk)
@@ -131,7 +162,7 @@ def _read(job: _Job) -> rows.Found:
             kept.content_type,
             kept.name,
             settings.READING_LIMITS,
-            pictures=settings.PICTURES,
+            pictures=job.pictures,
             pdf_reader=settings.PDF_READER,
             on_wait=progress.check,
         )
@@ -139,6 +170,8 @@ def _read(job: _Job) -> rows.Found:
             _split(job, reading, analysis)
             analysis.finish()
     warnings = [*reading.warnings, *job.gallery.warnings]
+    if job.pictures != settings.PICTURES:
+        warnings.append(PICTURES_SKIPPED)
     return rows.Found(metadata.cleaned(reading.metadata), warnings, progress.watch.seconds)
 
 

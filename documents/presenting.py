@@ -59,6 +59,7 @@ REASONS = {
 """Why pictures were not kept: the reasons of `documents.parsers.pictures`."""
 STAGE_NAMES = {
     "parsing": _("Time for reading"),
+    "describing": _("Time for describing pictures"),
     "chunking": _("Time for splitting"),
     "embedding": _("Time for embedding"),
     "indexing": _("Time for indexing"),

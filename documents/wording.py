@@ -171,6 +171,10 @@ WARNINGS = {
     "pictures_uncounted": _(
         "There are so many pictures that the last ones were not looked at. Split the document if they matter."
     ),
+    "pictures_skipped": _(
+        "The pictures were left out because the reader failed on the file with them. Save the "
+        "file again in its program and upload that if they matter."
+    ),
     "scanned_pages": _(
         "Some pages are scanned pictures and were left out, for text recognition (OCR) is not "
         "installed here. Run it on the file and upload the result, or tell your administrator."

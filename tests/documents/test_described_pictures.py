@@ -213,8 +213,9 @@ def test_four_pictures_are_asked_about_at_the_same_time(owner, sent, tiny_engine
 
     vision.default = counted
     images = [noise((120, 120), seed) for seed in range(6)]
-    run(uploaded(owner, report(tmp_path, *images)))
+    document = run(uploaded(owner, report(tmp_path, *images)))
     assert full.is_set()
+    assert document.seconds["describing"] > 0.1
     first, fifth = vision.chats[0], vision.chats[4]
     assert fifth.at - first.at >= 0.3
     assert len(vision.chats) == 6
