@@ -42,10 +42,11 @@ def test_a_chat_is_saved_as_markdown(page):
     assert "> 필터는 언제 교체하나요?" in file.path().read_text(encoding="utf-8")
 
 
-def test_a_chat_that_is_gone_says_so(page, reader):
+def test_a_file_that_does_not_come_is_told(page):
     row = page.locator(f'.side-chat[data-chat-id="{chat_id(page)}"]')
-    reader.api(f"chats/{chat_id(page)}", method="DELETE")
     row.hover()
     row.locator("[data-chat-menu]").click()
+    page.context.set_offline(True)
     page.locator("#chat-menu [data-format=pdf]").click()
-    expect(page.locator(".toast-error")).to_be_visible()
+    expect(page.locator(".toast-error")).to_contain_text("연결할 수 없습니다")
+    page.context.set_offline(False)
