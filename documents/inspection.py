@@ -10,8 +10,8 @@ from typing import Any
 from django.db.models import Count, QuerySet
 from django.db.models.functions import Length
 
+from documents import warned
 from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace
-from documents.wording import sentence
 
 BINS = 10
 """Bars of a histogram, at most."""
@@ -82,7 +82,7 @@ def inspection(document: Document) -> dict[str, Any]:
         "chunks": _chunks(document),
         "pictures": _pictures(document),
         "seconds": document.seconds,
-        "warnings": [{"code": code, "detail": sentence(code)} for code in document.warnings],
+        "warnings": [warned.warning_json(warning) for warning in document.warnings],
     }
 
 

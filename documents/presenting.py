@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
+from documents import warned
 from documents.inspection import inspection
 from documents.models import Document, DocumentVersion
 from documents.parsers import kinds
@@ -77,7 +78,7 @@ def warnings(document: Document) -> list[str]:
     """What a completed document lacks, as sentences."""
     if document.status != Document.Status.COMPLETED:
         return []
-    return [sentence(code) for code in document.warnings]
+    return [warned.spoken(warning) for warning in document.warnings]
 
 
 def metadata_rows(document: Document) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.utils.timezone import localtime
 
+from documents import warned
 from documents.models import Document, DocumentVersion
 from documents.wording import sentence
 
@@ -28,7 +29,7 @@ def document_json(document: Document) -> dict[str, Any]:
         "seconds_left": seconds_left(document),
         "indexed": document.indexed,
         "error": error_json(document),
-        "warnings": [{"code": code, "detail": sentence(code)} for code in document.warnings],
+        "warnings": [warned.warning_json(warning) for warning in document.warnings],
         "page_count": document.page_count,
         "chunk_count": document.chunk_count,
         "metadata": document.metadata,

@@ -26,6 +26,7 @@ from documents.models import (
     EmbeddingSpace,
 )
 from documents.spool import Spool
+from documents.warned import Stored
 from rag.pages import Box, Page
 from rag.types import Chunk as CutChunk
 from rag.types import IndexedChunk
@@ -117,7 +118,7 @@ class Found:
     """What an ingest found besides text. `seconds` tells when asked how long each stage took."""
 
     metadata: dict[str, str] = field(default_factory=dict)
-    warnings: Sequence[str] = ()
+    warnings: Sequence[Stored] = ()
     seconds: Callable[[], dict[str, float]] = dict
 
 

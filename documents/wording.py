@@ -187,6 +187,9 @@ WARNINGS = {
         "On some pages there are too many lines to look for tables; they were read as plain text."
     ),
     "characters_replaced": _("Some characters could not be read and were replaced."),
+    "characters_replaced.counted": _(
+        "Characters that could not be read and were replaced: %(count)s."
+    ),
 }
 SENTENCES = FILES | DOCUMENTS | WARNINGS
 

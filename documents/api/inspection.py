@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from documents.api.shapes import WarningShape
 from documents.inspection import inspection
 from documents.models import Document
 
@@ -64,7 +65,7 @@ class InspectionShape(serializers.Serializer[Any]):
     chunks = ChunksShape()
     pictures = PicturesShape()
     seconds = serializers.DictField(child=serializers.FloatField())
-    warnings = serializers.ListField(child=serializers.DictField())
+    warnings = WarningShape(many=True)
 
 
 class InspectionView(APIView):

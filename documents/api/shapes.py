@@ -22,10 +22,16 @@ VERSION_STATES = [CURRENT, *DocumentVersion.State.values]
 
 
 class DocumentErrorShape(serializers.Serializer[Any]):
-    """Why a document failed, or what was left out."""
+    """Why a document failed."""
 
     code = serializers.CharField()
     detail = serializers.CharField()
+
+
+class WarningShape(DocumentErrorShape):
+    """What was left out or changed, and how often where that was counted."""
+
+    count = serializers.IntegerField(allow_null=True)
 
 
 class DocumentShape(serializers.Serializer[Document]):
@@ -43,7 +49,7 @@ class DocumentShape(serializers.Serializer[Document]):
     seconds_left = serializers.FloatField(allow_null=True)
     indexed = serializers.BooleanField(help_text="An index serves, also while it is read again")
     error = DocumentErrorShape(allow_null=True)
-    warnings = DocumentErrorShape(many=True)
+    warnings = WarningShape(many=True)
     page_count = serializers.IntegerField(allow_null=True)
     chunk_count = serializers.IntegerField()
     metadata = serializers.DictField()

@@ -120,11 +120,11 @@ class Context:
         """Say that the next page takes its time, for text recognition reads it."""
         self._emit("recognising", None)
 
-    def warn(self, code: str) -> None:
-        """Say once that something was left out."""
+    def warn(self, code: str, count: int | None = None) -> None:
+        """Say once that something was left out, and how often where that is known."""
         if code not in self._warned:
             self._warned.add(code)
-            self._emit("warning", code)
+            self._emit("warning", code if count is None else {"code": code, "count": count})
 
 
 class Parser(Protocol):

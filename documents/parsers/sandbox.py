@@ -146,18 +146,26 @@ def _revived(value: Any) -> ParseFailed:
         return ParserCrashed(detail="protocol")
 
 
+def _warning(value: Any) -> str | dict[str, Any]:
+    """A warning of the child's: a code, or one with how often it happened."""
+    if isinstance(value, dict) and isinstance(value.get("count"), int):
+        return {"code": str(value.get("code"))[:100], "count": value["count"]}
+    return str(value)[:100]
+
+
 class Reading:
     """An open reading: iterate over it for the pages, within a `with`.
 
     `page_total` is known early for PDF, else None. `metadata` is whole when the pages have ended.
-    `warnings` are codes: something was left out. `pictures` are those of the page that came last.
+    `warnings` are codes, or `{code, count}`: something was left out. `pictures` are those of the
+    page that came last.
     `no_text` is empty, or why the pages hold none although there are pictures (see `NoText`).
     """
 
     def __init__(self, child: Child) -> None:
         self.page_total: int | None = None
         self.metadata: dict[str, str] = {}
-        self.warnings: list[str] = []
+        self.warnings: list[str | dict[str, Any]] = []
         self.pictures: list[Picture] = []
         self.no_text = ""
         self._child = child
@@ -197,7 +205,7 @@ class Reading:
         elif kind == "metadata" and isinstance(value, dict):
             self.metadata = {str(key)[:100]: str(text)[:500] for key, text in value.items()}
         elif kind == "warning" and len(self.warnings) < 100:
-            self.warnings.append(str(value)[:100])
+            self.warnings.append(_warning(value))
         elif kind == "recognising" and self._recognised_left > 0:
             self._recognised_left -= 1
             self._child.budget += limits.seconds_per_recognised_page

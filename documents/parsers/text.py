@@ -32,5 +32,5 @@ def decoded(data: bytes, context: Context) -> str:
     """The text of the bytes, with a warning where some of it was lost."""
     text, lost = decode(data)
     if lost:
-        context.warn("characters_replaced")
+        context.warn("characters_replaced", lost)
     return text

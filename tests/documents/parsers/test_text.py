@@ -68,10 +68,10 @@ def test_blank_text_is_no_text(tmp_path: Path) -> None:
 
 
 def test_lost_characters_are_told(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes((KOREAN * 20).encode("cp949") + b"\xff")
+    (tmp_path / "a.txt").write_bytes((KOREAN * 20).encode("cp949") + b"\xff\n\xff")
     (tmp_path / "b.txt").write_bytes((KOREAN * 20).encode("cp949"))
 
-    assert read(tmp_path / "a.txt").warnings == ("characters_replaced",)
+    assert read(tmp_path / "a.txt").warnings == ({"code": "characters_replaced", "count": 2},)
     assert read(tmp_path / "b.txt").warnings == ()
 
 
