@@ -160,6 +160,8 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "document_name": passage.document_name,
         "page": passage.page,
         "section": passage.section,
+        "kind": passage.kind,
+        "header": passage.header,
         "text": passage.text,
         "score": hit.score,
         "scores": dict(hit.scores),

@@ -55,10 +55,11 @@ function row(hit, at, query) {
   const button = hit.page
     ? el("button", { type: "button", class: "badge trial-page", data: { showPage: index }, text: t("page", { page: hit.page }) })
     : null;
+  const kind = has(`chunk.${hit.kind}`) ? el("span", { class: "badge badge-accent", text: t(`chunk.${hit.kind}`) }) : null;
   return el(
     "li",
-    { class: "trial-hit" },
-    el("p", { class: "trial-where" }, el("b", { text: `${at + 1}` }), button, el("span", { text: hit.section || `#${index}` })),
+    { class: "trial-hit", data: { kind: hit.kind } },
+    el("p", { class: "trial-where" }, el("b", { text: `${at + 1}` }), button, kind, el("span", { text: hit.section || `#${index}` })),
     hit.header ? el("p", { class: "chunk-header", text: hit.header }) : null,
     el("p", { class: "trial-text" }, marked(hit.text, query)),
     el("p", { class: "trial-scores" }, [...named].map(score)),
