@@ -32,7 +32,8 @@ def unwrapped(name: str) -> Callable[..., Any]:
         kind if kind in _NUMBERS else ctypes.c_void_p
         for kind in (function.restype, *function.argtypes)
     )
-    return ctypes.CFUNCTYPE(*types)(ctypes.cast(function, ctypes.c_void_p).value or 0)
+    # Giving up the interpreter's lock for each call would take longer than most of them.
+    return ctypes.PYFUNCTYPE(*types)(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 def address_of(handle: Any) -> int:
@@ -70,7 +71,6 @@ def objects(holder: int, kind: str) -> list[tuple[int, int]]:
     return list(zip(handles, map(unwrapped("FPDFPageObj_GetType"), handles), strict=True))
 
 
-def matrices(items: Collection[int]) -> list[Matrix]:
-    """What takes each object's own space to that of its holder."""
-    parts = written("FPDFPageObj_GetMatrix", "f", items, width=6, pointers=1)
-    return list(map(Matrix._make, zip(*(parts[at::6] for at in range(6)), strict=True)))
+def matrix_of(item: int) -> Matrix:
+    """What takes an object's own space to that of its holder."""
+    return Matrix(*written("FPDFPageObj_GetMatrix", "f", [item], width=6, pointers=1))

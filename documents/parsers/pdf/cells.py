@@ -85,8 +85,7 @@ class _Sheet:
             for column in columns:
                 writer.put(" ")
                 if runs := self._cells.get((line, column)):
-                    inside = ordered(rows(map(_escaped, runs), em), em)
-                    writer.rows(inside, Wrapping(inside), line_end=" ")
+                    _write(writer, list(map(_escaped, runs)), em)
                     writer.put(" ")
                 writer.put("|")
             if number == 0:
@@ -95,6 +94,15 @@ class _Sheet:
                 header_end = writer.length
         height = median(run.height for run in self.runs)
         return Table(self.grid.rect, writer.text, tuple(writer.lines), header_end, height)
+
+
+def _write(writer: Writer, runs: Sequence[Run], em: float) -> None:
+    """The runs of a cell on one line."""
+    if len(runs) == 1:  # as in most cells: it has no order and no line ends
+        writer.run(runs[0])
+        return
+    inside = ordered(rows(runs, em), em)
+    writer.rows(inside, Wrapping(inside), line_end=" ")
 
 
 def placed(runs: Sequence[Run], grids: Sequence[Grid], em: float) -> list[Row | Table]:

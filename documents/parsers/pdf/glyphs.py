@@ -1,19 +1,16 @@
-"""PDFium's characters of a page, read in bulk: a call through ctypes for each costs too much."""
+"""PDFium's characters of a page and where they stand."""
 
 import ctypes
 import re
 from array import array
-from collections import deque
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
+from documents.parsers.pdf.bulk import address_of, written
 from documents.parsers.pdf.geometry import PageFrame
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MADE_UP = re.compile("(?<=[^\r\n]) ")
-_BOX = 16
-"""Bytes of a box: four floats, left, top, right, bottom."""
 
 Sides = tuple[list[float], list[float]]
 """Near and far sides of each glyph, along one axis."""
@@ -82,17 +79,10 @@ def glyphs(textpage: Any, text: str, frame: PageFrame) -> Glyphs:
 
 def _boxes(textpage: Any, count: int) -> "array[float]":
     """Left, top, right and bottom of each glyph, in points of page space."""
-    import pypdfium2.raw as pdfium
-
-    function = ctypes.cast(pdfium.FPDFText_GetLooseCharBox, ctypes.c_void_p).value or 0
-    call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function)
-    sides = array("f", bytes(count * _BOX))
-    start, _ = sides.buffer_info()
-    handle = ctypes.cast(textpage.raw, ctypes.c_void_p).value
-    places = range(start, start + count * _BOX, _BOX)
-    # The loop runs in C, and addresses need no wrapping: half the time of a loop of calls.
-    deque(map(call, repeat(handle), range(count), places), maxlen=0)
-    return sides
+    page = address_of(textpage.raw)
+    return written(
+        "FPDFText_GetLooseCharBox", "f", [page] * count, range(count), width=4, pointers=1
+    )
 
 
 def _scaled(values: "array[float]", origin: float, size: float) -> list[float]:

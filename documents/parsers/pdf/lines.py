@@ -1,7 +1,6 @@
 """Writes lines of a page as text, and says where each character of it stands."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from documents.parsers.pdf.geometry import clipped, clipped_all
 from documents.parsers.pdf.rows import Row
@@ -29,12 +28,12 @@ class Writer:
         self.length += len(text)
 
     def run(self, run: Run) -> None:
-        """Text with its places."""
+        """Text with its places, and hyphens for PDFium's sign of one."""
         if run.text:
             start, end = self.length, self.length + len(run.text)
             y0, y1 = clipped(run.box.y0), clipped(run.box.y1)
             self.lines.append(Line(start, end, y0, y1, clipped_all(run.edges, run.box)))
-            self.put(run.text)
+            self.put(run.text.replace(HYPHEN, "-"))
 
     def rows(self, rows: Sequence[Row], wrapping: Wrapping, line_end: str = "\n") -> list[int]:
         """Rows with a line end between them, or none where a word goes on; where each begins."""
@@ -52,7 +51,8 @@ class Writer:
         self.part()
         start = self.length
         self.lines += (
-            replace(line, start=start + line.start, end=start + line.end) for line in lines
+            Line(start + line.start, start + line.end, line.y0, line.y1, line.edges)
+            for line in lines
         )
         self.put(text)
         return start
@@ -66,14 +66,9 @@ class Writer:
         """The runs of a row, the last one without its last `cut` characters."""
         for space, run in row.spaced_runs():
             self.put(space)
-            self.run(_without(run, cut) if cut and run is row.runs[-1] else _hyphenated(run))
+            self.run(_without(run, cut) if cut and run is row.runs[-1] else run)
 
 
 def _without(run: Run, cut: int) -> Run:
     """A run without its last characters."""
     return run.part(0, len(run.text) - cut)
-
-
-def _hyphenated(run: Run) -> Run:
-    """A run with hyphens for PDFium's sign of one."""
-    return replace(run, text=run.text.replace(HYPHEN, "-")) if HYPHEN in run.text else run

@@ -5,13 +5,22 @@ Only the child process, which has one thread, may come here: see `documents.pars
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
 
 from documents.parsers.base import MEGABYTE, MOST_PICTURES, Context
+from documents.parsers.pdf.bulk import (
+    FORM,
+    IS_FORM,
+    IS_IMAGE,
+    PAGE,
+    address_of,
+    matrix_of,
+    objects,
+)
 from documents.parsers.pdf.geometry import PageFrame, clipped
 from documents.parsers.pdf.matrix import Matrix
 from documents.parsers.pictures import LARGEST, LONGEST_SIDE, Box, Found, Sieve, key_of, size_of
@@ -117,9 +126,8 @@ class PagePictures:
         """The image objects of a page, in the order in which they are drawn."""
         import pypdfium2.raw as pdfium
 
-        count = pdfium.FPDFPage_CountObjects(page.raw)
-        objects = (pdfium.FPDFPage_GetObject(page.raw, index) for index in range(count))
-        for handle, matrix in _placed(objects, Matrix(), 0):
+        for address, matrix in _placed(address_of(page.raw), PAGE, Matrix(), 0):
+            handle = ctypes.cast(address, pdfium.FPDF_PAGEOBJECT)
             width, height = ctypes.c_uint(), ctypes.c_uint()
             pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height)
             size, key = (width.value, height.value), ""
@@ -135,7 +143,7 @@ class PagePictures:
         import pypdfium2
         import pypdfium2.raw as pdfium
 
-        before = _matrix(pdfium.FPDFPageObj_GetMatrix, image.handle)
+        before = matrix_of(address_of(image.handle))
         _turn(image.handle, _upright(image, turns))
         try:
             raw = pdfium.FPDFImageObj_GetRenderedBitmap(self._document.raw, page.raw, image.handle)
@@ -146,27 +154,13 @@ class PagePictures:
         return pypdfium2.PdfBitmap.from_raw(raw).to_pil().copy()
 
 
-def _placed(objects: Iterator[Any], outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
-    """Image objects with where they go on the page."""
-    import pypdfium2.raw as pdfium
-
-    for handle in objects:
-        kind = pdfium.FPDFPageObj_GetType(handle)
-        if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
-            yield handle, _matrix(pdfium.FPDFPageObj_GetMatrix, handle).then(outer)
-        elif kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST:
-            count = pdfium.FPDFFormObj_CountObjects(handle)
-            inner = (pdfium.FPDFFormObj_GetObject(handle, index) for index in range(count))
-            matrix = _matrix(pdfium.FPDFPageObj_GetMatrix, handle).then(outer)
-            yield from _placed(inner, matrix, depth + 1)
-
-
-def _matrix(get: Callable[[Any, Any], Any], handle: Any) -> Matrix:
-    import pypdfium2.raw as pdfium
-
-    found = pdfium.FS_MATRIX()
-    get(handle, ctypes.byref(found))
-    return Matrix(found.a, found.b, found.c, found.d, found.e, found.f)
+def _placed(holder: int, kind: str, outer: Matrix, depth: int) -> Iterator[tuple[int, Matrix]]:
+    """Image objects of a page or form, by address, with where they go on the page."""
+    for item, drawn in objects(holder, kind):
+        if drawn == IS_IMAGE:
+            yield item, matrix_of(item).then(outer)
+        elif drawn == IS_FORM and depth < _DEEPEST:
+            yield from _placed(item, FORM, matrix_of(item).then(outer), depth + 1)
 
 
 def _turn(handle: Any, matrix: Matrix) -> None:

@@ -11,7 +11,7 @@ from documents.parsers.pdf.bulk import (
     PAGE,
     address_of,
     counted,
-    matrices,
+    matrix_of,
     objects,
     unwrapped,
     written,
@@ -71,10 +71,10 @@ def _paths(page: Any) -> Iterator[tuple[list[int], Matrix]]:
         if paths := [item for item, drawn in items if drawn == IS_PATH]:
             yield paths, matrix
         if depth < _DEEPEST:
-            forms = [item for item, drawn in items if drawn == IS_FORM]
             waiting += (
-                (form, FORM, inner.then(matrix), depth + 1)
-                for form, inner in zip(forms, matrices(forms), strict=True)
+                (item, FORM, matrix_of(item).then(matrix), depth + 1)
+                for item, drawn in items
+                if drawn == IS_FORM
             )
 
 
@@ -128,7 +128,7 @@ def _straight(path: int, matrix: Matrix) -> Iterator[Rule]:
     count = unwrapped("FPDFPath_CountSegments")(path)
     if count > MOST_RULES:
         raise TooManyRules
-    matrix = matrices([path])[0].then(matrix)
+    matrix = matrix_of(path).then(matrix)
     segments = list(map(unwrapped("FPDFPath_GetPathSegment"), repeat(path), range(count)))
     places = written("FPDFPathSegment_GetPoint", "f", segments, width=2, pointers=2)
     kinds = map(unwrapped("FPDFPathSegment_GetType"), segments)

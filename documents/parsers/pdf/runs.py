@@ -131,14 +131,21 @@ def _plain(glyphs: Glyphs, start: int, end: int, row: int) -> Run:
 def _uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[Run]:
     """Plain glyphs with jumps between them."""
     found, first, last = [], start, None
+    reach = glyphs.em * _GAP
     boxes = zip(*(side[start:end] for side in glyphs.sides), strict=True)
     for index, box in enumerate(boxes, start):
-        if last is not None:
-            if _jumps(last, box, glyphs.em):
-                found.append(_plain(glyphs, first, index, row))
-                first = index
-            elif last[0] >= box[0] and box[0] < box[2] and last[0] < last[2]:
-                return _special(glyphs, start, end, row)
+        if last is None:
+            last = box
+            continue
+        left, top, right, bottom = last
+        x0, y0, x1, y1 = box
+        if y0 == top < bottom == y1 and left < x0 <= x1 and x0 - right <= (bottom - top) * reach:
+            pass  # as most glyphs do: a quick look instead of a long one
+        elif _jumps(last, box, glyphs.em):
+            found.append(_plain(glyphs, first, index, row))
+            first = index
+        elif left >= x0 and x0 < x1 and left < right:
+            return _special(glyphs, start, end, row)
         last = box
     return [*found, _plain(glyphs, first, end, row)]
 
