@@ -4,7 +4,7 @@ import pypdfium2
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import ask, chat_id
+from tests.e2e.chat import answer, ask, chat_id
 
 
 @pytest.fixture
@@ -13,6 +13,7 @@ def page(windows, reader):
     window = windows(reader)
     window.goto("/")
     ask(window, "필터는 언제 교체하나요?")
+    answer(window)
     return window
 
 
