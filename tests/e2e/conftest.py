@@ -3,13 +3,10 @@
 (Playwright keeps an event loop running in the thread that it was started in.)
 """
 
-import os
-import shutil
-
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from nura.bootstrap import BROWSERS
+from tests.e2e.chromium import Chromium, program
 from tests.e2e.people import Person
 from tests.e2e.watching import Watch
 from tests.servers.llm import LLMServer, Stream
@@ -33,13 +30,11 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="package")
 def chromium():
     """The system's Chromium, without a window."""
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
+    executable = program()
+    if executable is None:
         pytest.skip("no Chromium on this machine: install the package chromium")
-    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        options = [*as_root, "--disable-gpu", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=program, args=options)
+        browser = Chromium(playwright, executable)
         yield browser
         browser.close()
 
@@ -108,7 +103,7 @@ def windows(chromium):
     open_window.watches = watches
     yield open_window
     for context in contexts:
-        context.close()
+        chromium.close_context(context)
     for watch in watches:
         watch.assert_clean()
 

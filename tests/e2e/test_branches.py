@@ -8,6 +8,7 @@ from tests.support import wait_until
 
 BUBBLES = ".msg-question .bubble"
 SWITCHERS = ".branches:visible"
+ANSWERS = ".msg-answer .prose"
 
 
 def talk_twice(talk, llm):
@@ -33,8 +34,9 @@ def branch(talk, way, number=-1):
     talk.locator(f"[data-branch={way}]:visible").nth(number).click()
 
 
-def answers(talk):
-    return [text_of(found) for found in talk.locator(".msg-answer").all()]
+def expect_answers(talk, *texts):
+    """These answers are in sight in the end, and no other."""
+    expect(talk.locator(ANSWERS)).to_have_text(texts)
 
 
 def test_an_answer_can_be_made_anew_and_the_old_one_stays(talk, talker, llm):
@@ -43,10 +45,10 @@ def test_an_answer_can_be_made_anew_and_the_old_one_stays(talk, talker, llm):
     talk.locator("[data-action=regenerate]").last.click()
     expect(talk.locator("#composer-send.send-stop")).to_be_visible()
     assert text_of(answer(talk)) == "셋째 답"
-    assert answers(talk) == ["첫 답", "셋째 답"]
+    expect_answers(talk, "첫 답", "셋째 답")
     expect(talk.locator(SWITCHERS)).to_have_text(["2/2"])
     branch(talk, "previous")
-    assert answers(talk) == ["첫 답", "둘째 답"]
+    expect_answers(talk, "첫 답", "둘째 답")
     expect(talk.locator(SWITCHERS)).to_have_text(["1/2"])
     assert len(talker.messages(chat_id(talk))) == 5
 
@@ -60,7 +62,7 @@ def test_a_question_in_other_words_takes_the_place_of_what_followed(talk, llm):
     expect(talk.locator(SWITCHERS)).to_have_text(["2/2"])
     branch(talk, "previous")
     expect(talk.locator(BUBBLES)).to_have_text(["질문 1", "질문 2"])
-    assert answers(talk) == ["첫 답", "둘째 답"]
+    expect_answers(talk, "첫 답", "둘째 답")
 
 
 def test_a_reload_shows_the_newest_branch_once(talk, llm):
@@ -71,7 +73,7 @@ def test_a_reload_shows_the_newest_branch_once(talk, llm):
     talk.reload()
     answer(talk, 1)
     expect(talk.locator(BUBBLES)).to_have_text(["질문 1", "다른 질문"])
-    assert answers(talk) == ["첫 답", "다른 답"]
+    expect_answers(talk, "첫 답", "다른 답")
     branch(talk, "previous")
     expect(talk.locator(BUBBLES)).to_have_text(["질문 1", "질문 2"])
 
@@ -96,12 +98,12 @@ def test_a_question_on_an_older_branch_goes_on_there(talk, talker, llm):
     llm.default = Stream(["넷째 답"])
     ask(talk, "질문 3")
     answer(talk, 2)
-    assert answers(talk) == ["첫 답", "둘째 답", "넷째 답"]
+    expect_answers(talk, "첫 답", "둘째 답", "넷째 답")
     stored = talker.messages(chat_id(talk))
     assert stored[-2]["parent_id"] == stored[3]["id"]
     talk.reload()
     answer(talk, 2)
-    assert answers(talk) == ["첫 답", "둘째 답", "넷째 답"]
+    expect_answers(talk, "첫 답", "둘째 답", "넷째 답")
 
 
 def test_an_answer_made_anew_survives_a_reload_in_its_middle(talk, llm):
@@ -109,7 +111,7 @@ def test_an_answer_made_anew_survives_a_reload_in_its_middle(talk, llm):
     words = [f"{number}번째 낱말 " for number in range(40)]
     llm.default = Stream(words, delay=0.05)
     talk.locator("[data-action=regenerate]").last.click()
-    wait_until(lambda: "5번째" in answers(talk)[-1])
+    expect(talk.locator(ANSWERS).last).to_contain_text("5번째")
     talk.reload()
     expect(talk.locator(".msg-answer")).to_have_count(2)
     assert text_of(answer(talk, 1)) == "".join(words).strip()
@@ -150,7 +152,7 @@ def test_a_switcher_keeps_the_keyboard(talk, llm):
     talk.keyboard.press("Enter")
     expect(talk.locator("[data-branch=next]:focus")).to_be_visible()
     talk.keyboard.press("Enter")
-    assert answers(talk) == ["첫 답", "셋째 답"]
+    expect_answers(talk, "첫 답", "셋째 답")
 
 
 def test_a_verdict_is_there_after_a_reload(talk, talker, llm):

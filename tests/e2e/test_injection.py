@@ -45,7 +45,7 @@ def still(chromium, talker):
     window = context.new_page()
     window.goto("/")
     yield window
-    context.close()
+    chromium.close_context(context)
     watch.assert_clean()
 
 

@@ -69,6 +69,7 @@ def spoken(page):
 def say_everything(page):
     """Let the voice end one sentence after the other until nothing more comes."""
     button = page.locator(BUTTON)
+    expect(button).to_have_attribute("aria-pressed", "true")
 
     def is_silent():
         page.evaluate("window.sayNext()")
@@ -81,6 +82,7 @@ def say_everything(page):
 def test_an_answer_is_read_by_sentences_each_in_its_language(listen):
     page = listen("en-US", "ko-KR")
     page.locator(BUTTON).click()
+    wait_until(lambda: spoken(page))
     assert spoken(page) == [{"text": "필터 안내", "lang": "ko-KR"}]
     said = {one["text"]: one["lang"] for one in say_everything(page)}
     assert said["헤파 필터는 6개월마다 교체합니다."] == "ko-KR"
@@ -108,12 +110,13 @@ def test_a_second_press_stops_and_a_third_begins_anew(listen):
     expect(button).to_have_attribute("aria-pressed", "false")
     assert not page.evaluate("speechSynthesis.speaking")
     page.keyboard.press("Enter")
-    assert [one["text"] for one in spoken(page)] == ["필터 안내"] * 2
+    wait_until(lambda: [one["text"] for one in spoken(page)] == ["필터 안내"] * 2)
 
 
 def test_reading_ends_by_itself(listen):
     page = listen("ko-KR", text="한 문장입니다.")
     page.locator(BUTTON).click()
+    wait_until(lambda: spoken(page))
     page.evaluate("window.sayNext()")
     expect(page.locator(BUTTON)).to_have_attribute("aria-pressed", "false")
 
@@ -140,8 +143,8 @@ def test_the_voice_of_the_server_comes_first(listen):
         route.fulfill(body=silence(), content_type="audio/wav")
 
     page = listen("ko-KR", server=serve)
-    page.locator(BUTTON).click()
-    wait_until(lambda: asked)
+    with page.expect_request("**/api/v1/messages/*/speech"):
+        page.locator(BUTTON).click()
     expect(page.locator(BUTTON)).to_have_attribute("aria-pressed", "false")
     assert asked == ["POST"]
     assert spoken(page) == []

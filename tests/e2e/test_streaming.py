@@ -1,5 +1,6 @@
 """An answer while it is being written: reloads, a second tab, stop, a model that fails."""
 
+import threading
 from urllib.parse import urlencode
 
 from playwright.sync_api import expect
@@ -12,6 +13,9 @@ from tests.support import wait_until
 WORDS = [f"{number}번째 문장은 가을바람처럼 천천히 흘러갑니다. " for number in range(1, 91)]
 WHOLE = "".join(WORDS).strip()
 SLOW = Stream(WORDS, delay=0.05)
+LONG = "".join(WORDS * 10)
+LONG_WINDED = Stream(WORDS * 10, delay=0.05)
+"""Goes on for longer than any window needs to stop it."""
 
 
 def shown(page, number=-1):
@@ -41,9 +45,9 @@ def test_a_reload_right_after_enter_does_not_lose_the_question(talk, talker, llm
     ask(talk, "바로새로고침")
     talk.reload()
     # taken by the server, or a draft again: in either case nothing has to be written anew
-    is_taken = talker.api("chats?" + urlencode({"q": "바로새로고침"}))["count"]
-    draft = talk.locator("#composer-input").input_value()
-    assert is_taken or draft == "바로새로고침"
+    query = "chats?" + urlencode({"q": "바로새로고침"})
+    field = talk.locator("#composer-input")
+    wait_until(lambda: talker.api(query)["count"] or field.input_value() == "바로새로고침")
     talk.locator("#composer-input").fill("")
 
 
@@ -72,13 +76,13 @@ def test_an_open_tab_shows_what_another_tab_asks(talk, llm):
 
 
 def test_stop_keeps_what_was_written_and_hangs_up_on_the_model(talk, talker, llm):
-    llm.default = SLOW
+    llm.default = LONG_WINDED
     ask(talk, "멈출 때까지 말해 줘")
     wait_for_text(talk, 200)
     talk.locator("#composer-send").click()
     kept = text_of(answer(talk))
     assert len(kept) >= 200
-    assert WHOLE.startswith(kept)
+    assert LONG.startswith(kept)
     expect(talk.locator(".msg-answer .note")).to_be_visible()
     stored = talker.messages(chat_id(talk))[-1]
     assert (stored["status"], stored["content"].strip()) == ("STOPPED", kept)
@@ -99,11 +103,13 @@ def test_escape_stops_too_even_before_the_first_word(talk, talker, llm):
 
 
 def test_a_question_written_meanwhile_is_sent_after_the_answer(talk, llm):
-    llm.default = Stream(WORDS[:25], delay=0.05)
+    asked = threading.Event()
+    llm.default = Stream(WORDS[:25], hold=asked)
     ask(talk, "첫째")
     wait_for_text(talk, 50)
     ask(talk, "둘째")
     expect(talk.locator("#queue")).to_contain_text("둘째")
+    asked.set()
     answer(talk, 1)
     expect(talk.locator("#queue")).to_be_hidden()
     expect(talk.locator(".msg-question .bubble")).to_have_text(["첫째", "둘째"])
@@ -170,7 +176,7 @@ def test_a_phone_that_slept_reads_on_at_once_and_can_still_stop(windows, talker,
     phone = windows(talker)
     line = Line(phone)
     phone.goto("/")
-    llm.default = Stream(WORDS * 4, delay=0.05)
+    llm.default = LONG_WINDED
     ask(phone, "잠들었다 깰게")
     wait_for_text(phone, 200)
     line.die()
@@ -178,10 +184,10 @@ def test_a_phone_that_slept_reads_on_at_once_and_can_still_stop(windows, talker,
     wake(phone)
     wait_until(lambda: len(shown(phone)) > before + 100, 7)  # a dead line alone takes 8 s
     assert line.opened == 2
-    assert "".join(WORDS * 4).startswith(shown(phone))
+    assert LONG.startswith(shown(phone))
     phone.locator("#composer-send.send-stop").click()
     kept = text_of(answer(phone))
-    assert "".join(WORDS * 4).startswith(kept)
+    assert LONG.startswith(kept)
     assert talker.messages(chat_id(phone))[-1]["status"] == "STOPPED"
 
 
@@ -189,10 +195,12 @@ def test_an_answer_that_ended_while_the_phone_slept_is_there_on_its_return(windo
     phone = windows(talker)
     line = Line(phone)
     phone.goto("/")
-    llm.default = Stream(WORDS, delay=0.02)
+    asleep = threading.Event()
+    llm.default = Stream(WORDS, hold=asleep)
     ask(phone, "오래 잘게")
     wait_for_text(phone, 100)
     line.die()
+    asleep.set()
     chat = chat_id(phone)
     wait_until(lambda: talker.messages(chat)[-1]["status"] == "COMPLETED")
     assert len(shown(phone)) < len(WHOLE)
@@ -202,7 +210,7 @@ def test_an_answer_that_ended_while_the_phone_slept_is_there_on_its_return(windo
 
 
 def test_after_a_reload_the_button_stops_the_answer_for_all_tabs(talk, talker, llm):
-    llm.default = SLOW
+    llm.default = LONG_WINDED
     ask(talk, "여기서 묻고 저기서 멈출게")
     wait_for_text(talk, 100)
     other = talk.context.new_page()
