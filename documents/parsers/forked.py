@@ -18,6 +18,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = (sys.executable, "-m", "documents.parsers.forkserver")
+ENVIRONMENT = {
+    "PYTHONPATH": str(ROOT),
+    "PYTHONUTF8": "1",
+    "PATH": os.defpath,
+    "MALLOC_ARENA_MAX": "1",  # else each thread reserves 64 MB and more of a child's limit
+}
 _TRIES = 3
 _LONGEST = 32
 """Bytes of what a server says of a child: one number."""
@@ -32,7 +38,7 @@ class _Server:
             self._process = subprocess.Popen(
                 PROGRAM,
                 cwd="/",
-                env={"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "PATH": os.defpath},
+                env=ENVIRONMENT,
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,

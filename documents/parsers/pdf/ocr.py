@@ -1,7 +1,8 @@
 """Text recognition (OCR) of pages that are pictures, by the program tesseract if it is installed.
 
 It runs in the child's own session, limits and network namespace, gets the drawn page through a
-pipe and answers with a table of words; neither writes a file.
+pipe and answers with a table of words; neither writes a file. A thread talks to it, which knows
+nothing of PDFium, so that further pages are read meanwhile.
 """
 
 import os
@@ -9,13 +10,14 @@ import re
 import shutil
 import subprocess
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from math import sqrt
+from threading import Timer
 from typing import Any
 
 from documents.parsers.base import Context
-from documents.parsers.jail import die_with_parent
 from documents.parsers.pdf.ocr_words import Word, confidence, rows, words
 from documents.parsers.pdf.rows import Row
 
@@ -47,6 +49,8 @@ _MOST_OBJECTS = 5_000
 _LARGEST = 200_000_000
 """Pixels of a picture, declared, beyond which its page is not drawn for recognition."""
 _ASK_SECONDS = 10
+_MOST_AT_ONCE = 4
+"""Pages that are recognised at the same time; each takes some 100 MB."""
 _PATH, _IMAGE = 2, 3
 """FPDF_PAGEOBJ_PATH, FPDF_PAGEOBJ_IMAGE."""
 _ROTATE = re.compile(r"^Rotate: (90|180|270)$", re.MULTILINE)
@@ -60,7 +64,20 @@ class _Drawn:
     height: int
     pixels: bytes
     dpi: int
-    turns: int
+    turns: int = 0
+
+    def turned(self, turns: int) -> "_Drawn":
+        """The upright page turned by 1 to 3 quarters."""
+        from PIL import Image
+
+        clockwise = (
+            Image.Transpose.ROTATE_270,
+            Image.Transpose.ROTATE_180,
+            Image.Transpose.ROTATE_90,
+        )
+        upright = Image.frombytes("L", (self.width, self.height), self.pixels)
+        image = upright.transpose(clockwise[turns - 1])
+        return _Drawn(image.width, image.height, image.tobytes(), self.dpi, turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,29 +146,58 @@ class Recogniser:
     """Reads the pictured pages of one document, as many as the limits allow."""
 
     def __init__(self, context: Context) -> None:
+        self.at_once = min(len(os.sched_getaffinity(0)), _MOST_AT_ONCE)
+        """So many pages are recognised at the same time."""
         self._context = context
         self._left = context.limits.recognised_pages
         self._program: str | None = None
         self._asked = False
-        self._until = 0.0
+        self._threads = ThreadPoolExecutor(self.at_once, thread_name_prefix="recognition")
 
-    def rows(self, page: Any) -> list[Row]:
-        """Lines of an open page in reading order; none, with a warning, where it cannot be read."""
+    def begin(self, page: Any) -> "Recognition | None":
+        """Begin with an open page, which may be closed then; None where it is not to be read."""
         if not self._is_there():
             self._context.warn("scanned_pages")
-            return []
+            return None
         if self._left <= 0:
             self._context.warn("ocr_skipped")
-            return []
+            return None
         drawn = _draw(page)
         if drawn is None:
-            return []
+            return None
         self._left -= 1
-        self._until = time.monotonic() + self._context.limits.seconds_per_recognised_page
         self._context.recognising()
+        return Recognition(self._context, str(self._program), drawn, self._threads)
+
+    def _is_there(self) -> bool:
+        """Whether there is a program; looked for when the first page asks."""
+        if not self._asked:
+            self._asked = True
+            self._program = program() if self._left else None
+        return self._program is not None
+
+
+class Recognition:
+    """A page that is being recognised in one of these threads."""
+
+    def __init__(
+        self, context: Context, path: str, drawn: _Drawn, threads: ThreadPoolExecutor
+    ) -> None:
+        self._context, self._path = context, path
+        self._seconds = context.limits.seconds_per_recognised_page
+        self._until = 0.0
+        self._result: Future[_Result] = threads.submit(self._best, drawn)
+
+    @property
+    def done(self) -> bool:
+        """Whether `rows` would not wait."""
+        return self._result.done()
+
+    def rows(self) -> list[Row]:
+        """Its lines in reading order; none, with a warning, where it cannot be read."""
         self._context.no_text = "unrecognised"
         try:
-            result = self._best(page, drawn)
+            result = self._result.result()
         except (OSError, subprocess.SubprocessError):
             self._context.warn("page_unreadable")
             return []
@@ -162,20 +208,13 @@ class Recogniser:
         aspect = result.drawn.height / result.drawn.width
         return rows(result.words, aspect, result.drawn.turns)
 
-    def _is_there(self) -> bool:
-        """Whether there is a program; looked for when the first page asks."""
-        if not self._asked:
-            self._asked = True
-            self._program = program() if self._left else None
-        return self._program is not None
-
-    def _best(self, page: Any, drawn: _Drawn) -> _Result:
+    def _best(self, drawn: _Drawn) -> _Result:
         """The page as it is, or turned where that is how it reads. Raises as `_ask`."""
+        self._until = time.monotonic() + self._seconds
         result = self._read(drawn, _COLUMNS)
         if result.words and (result.confidence < _UNSURE or not result.is_level):
             turn = _ROTATE.search(self._ask(drawn, ORIENTATION, "--psm", "0"))
-            turned = _draw(page, int(turn[1]) // 90) if turn else None
-            other = self._read(turned, _COLUMNS) if turned else result
+            other = self._read(drawn.turned(int(turn[1]) // 90), _COLUMNS) if turn else result
             result = max(result, other, key=lambda read: (read.is_level, read.confidence))
         if result.letters < _SPARSE:
             whole = self._read(result.drawn, _ONE_BLOCK)
@@ -188,36 +227,52 @@ class Recogniser:
         return _Result(list(words(table, drawn.width, drawn.height)), drawn)
 
     def _ask(self, drawn: _Drawn, language: str, *options: str) -> str:
-        """What the program says of a picture. Raises OSError or SubprocessError."""
-        finished = subprocess.run(
-            [
-                str(self._program),
-                "stdin",
-                "stdout",
-                "-l",
-                language,
-                "--dpi",
-                str(drawn.dpi),
-                *options,
-            ],
-            input=f"P5 {drawn.width} {drawn.height} 255\n".encode() + drawn.pixels,
+        """What the program says of a picture. Raises OSError or SubprocessError.
+
+        Whoever forked this process ends the program with it: a signal from the kernel would need
+        code between fork and execution, which must not run beside threads.
+        """
+        command = [self._path, "stdin", "stdout", "-l", language, "--dpi", str(drawn.dpi)]
+        with subprocess.Popen(
+            [*command, *options],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=max(self._until - time.monotonic(), 0),
             env={"PATH": os.defpath, "OMP_THREAD_LIMIT": "1"},
-            preexec_fn=die_with_parent,  # the reading child has one thread, so this is safe
-            check=True,
-        )
-        return finished.stdout.decode(errors="replace")
+            bufsize=0,
+        ) as process:
+            alarm = Timer(max(self._until - time.monotonic(), 0), process.kill)
+            alarm.start()
+            try:
+                said = _exchanged(process, drawn)
+            finally:
+                alarm.cancel()
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        return said.decode(errors="replace")
 
 
-def _draw(page: Any, turns: int = 0) -> _Drawn | None:
-    """The page as shown, turned clockwise; None where it is all of one grey."""
+def _exchanged(process: "subprocess.Popen[bytes]", drawn: _Drawn) -> bytes:
+    """All that the program says when it has seen the picture.
+
+    `communicate` would hand it over in pieces of 512 bytes and wait with each for its turn beside
+    the thread that reads pages.
+    """
+    assert process.stdin  # noqa: S101 - for the type checker
+    assert process.stdout  # noqa: S101
+    rest = memoryview(b"P5 %d %d 255\n" % (drawn.width, drawn.height) + drawn.pixels)
+    with process.stdin as pipe:
+        while rest:
+            rest = rest[pipe.write(rest) :]
+    return process.stdout.read()
+
+
+def _draw(page: Any) -> _Drawn | None:
+    """The page as shown; None where it is all of one grey."""
     width, height = page.get_size()
     dpi = min(_DPI, _POINTS * sqrt(_MOST_PIXELS / max(width * height, 1)))
-    bitmap = page.render(scale=dpi / _POINTS, rotation=90 * turns, grayscale=True)
-    image = bitmap.to_pil().convert("L")
+    image = page.render(scale=dpi / _POINTS, grayscale=True).to_pil().convert("L")
     low, high = image.getextrema()
     if low == high:
         return None
-    return _Drawn(image.width, image.height, image.tobytes(), round(dpi), turns)
+    return _Drawn(image.width, image.height, image.tobytes(), round(dpi))

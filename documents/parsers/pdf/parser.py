@@ -1,11 +1,13 @@
 """PDF through PDFium: text in its order, where each character stands, the outline as headings.
 
-PDFium is not thread-safe: only the child process, which has one thread, may come here.
+PDFium is not thread-safe: only one thread of the child process may come here.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,10 @@ from documents.parsers.pdf.geometry import PageFrame
 from documents.parsers.pdf.glyphs import Glyphs, glyphs, text_of
 from documents.parsers.pdf.headings import Bookmark
 from documents.parsers.pdf.margins import finished
-from documents.parsers.pdf.ocr import Recogniser, is_scan
+from documents.parsers.pdf.ocr import Recogniser, Recognition, is_scan
 from documents.parsers.pdf.pages import Draft
 from documents.parsers.pdf.pictures import PagePictures
+from documents.parsers.pdf.rows import Row
 from documents.parsers.pdf.runs import is_coded, plain
 from documents.parsers.pdf.tables import Tables
 from rag.pages import Page
@@ -31,6 +34,8 @@ _PASSWORD, _SECURITY = 4, 5
 _DATE = re.compile(r"^D:(\d{4})(\d\d)(\d\d)")
 _MOST_MAPPED = 200_000
 """Characters of a page beyond which boxes are not worth their size."""
+_AHEAD = 32
+"""Pages that are read while one before them is recognised; they wait in memory."""
 _TALLEST = 4_000
 """Most pixels of a drawn page on either side."""
 
@@ -101,6 +106,24 @@ def _properties(document: Any) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A page whose draft is there, or will be once it is recognised.
+
+    `coded`: it has characters, be they readable or not. `pictured`: its pictures were looked at.
+    """
+
+    index: int
+    found: Draft | Recognition
+    coded: bool = False
+    pictured: bool = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether its draft need not be waited for."""
+        return isinstance(self.found, Draft) or self.found.done
+
+
 class _Reading:
     """Goes through the pages of one open document."""
 
@@ -116,52 +139,105 @@ class _Reading:
 
     def drafts(self, total: int) -> Iterator[Draft]:
         """Every page; one without text that can be read is blank."""
+        ahead = deque[_Begun]()
+        for index in range(total):
+            ahead.append(self._begin(index, alone=not ahead))
+            while ahead and (ahead[0].ready or self._is_full(ahead)):
+                yield self._end(ahead.popleft())
+        while ahead:
+            yield self._end(ahead.popleft())
+
+    def _is_full(self, ahead: Sequence[_Begun]) -> bool:
+        """Whether no further page may be begun."""
+        recognised = sum(isinstance(begun.found, Recognition) for begun in ahead)
+        return len(ahead) > _AHEAD or recognised > self._recogniser.at_once
+
+    def _begin(self, index: int, *, alone: bool) -> _Begun:
+        """One page. Pictures are looked at in the order of pages: at once where it is `alone`."""
         import pypdfium2
 
-        for index in range(total):
-            try:
-                yield self._draft(index)
-            except pypdfium2.PdfiumError:
-                self.broken += 1
-                self._context.warn("page_unreadable")
-                yield Draft(index + 1)
+        try:
+            with self._open(index) as page, _text_of(page) as textpage:
+                found, coded = self._read(page, textpage, index), textpage.count_chars() > 0
+                pictured = alone and isinstance(found, Draft)
+                if isinstance(found, Draft) and alone:
+                    self._pictures.add(page, found.number, found.text, coded=coded)
+        except pypdfium2.PdfiumError:
+            return _Begun(index, self._blank(index))
+        return _Begun(index, found, coded, pictured)
 
-    def _draft(self, index: int) -> Draft:
-        """Lines and tables of one page; its memory is given back at once."""
+    def _end(self, begun: _Begun) -> Draft:
+        """The draft of a page, with all of its pictures handed on."""
+        import pypdfium2
+
+        draft = begun.found
+        if isinstance(draft, Draft) and begun.pictured:
+            return draft
+        try:
+            with self._open(begun.index) as page:
+                if isinstance(draft, Recognition):
+                    draft = self._recognised(page, begun.index, draft.rows())
+                self._pictures.add(page, draft.number, draft.text, coded=begun.coded)
+        except pypdfium2.PdfiumError:
+            return self._blank(begun.index)
+        return draft
+
+    def _blank(self, index: int) -> Draft:
+        """In place of a page that cannot be read."""
+        self.broken += 1
+        self._context.warn("page_unreadable")
+        return Draft(index + 1)
+
+    @contextmanager
+    def _open(self, index: int) -> Iterator[Any]:
+        """A page; its memory is given back at once."""
         page = self._document[index]
         try:
             page = _with_annotations(self._document, page, index)
-            textpage = page.get_textpage()
-            try:
-                draft = self._of(page, textpage, index)
-                coded = textpage.count_chars() > 0
-                self._pictures.add(page, draft.number, draft.text, coded=coded)
-                return draft
-            finally:
-                textpage.close()
+            yield page
         finally:
             page.close()
 
-    def _of(self, page: Any, textpage: Any, index: int) -> Draft:
-        """The page of an open page and its text."""
-        bookmarks = self._outline.get(index, [])
+    def _read(self, page: Any, textpage: Any, index: int) -> Draft | Recognition:
+        """The page of an open page and its text, or what is begun in order to have it."""
         text = self._parser.text(textpage, index)
-        coded = is_coded(text)
-        frame = PageFrame.of(page)
-        if coded or is_scan(page, text):
-            rows = self._recogniser.rows(page)
-            if rows:
-                points = frame.shown_height
-                return Draft(index + 1, [*rows], points, bookmarks, is_recognised=True)
-        if coded:
+        if is_coded(text) or is_scan(page, text):
+            recognition = self._recogniser.begin(page)
+            if recognition:
+                return recognition
+        return self._written(page, textpage, index, text)
+
+    def _recognised(self, page: Any, index: int, rows: Sequence[Row]) -> Draft:
+        """The page of these lines; without any, of what its text has all the same."""
+        if not rows:
+            with _text_of(page) as textpage:
+                return self._written(page, textpage, index, self._parser.text(textpage, index))
+        points, bookmarks = PageFrame.of(page).shown_height, self._outline.get(index, [])
+        return Draft(index + 1, [*rows], points, bookmarks, is_recognised=True)
+
+    def _written(self, page: Any, textpage: Any, index: int, text: str) -> Draft:
+        """The page of its own text, which was the last that was taken."""
+        bookmarks = self._outline.get(index, [])
+        if is_coded(text):
             self._context.no_text = "unreadable"
             self._context.warn("no_unicode_map")
             return Draft(index + 1)
         if len(text) > _MOST_MAPPED:
             return Draft(index + 1, bookmarks=bookmarks, plain=plain(text))
+        frame = PageFrame.of(page)
         found = self._parser.glyphs(textpage, text, frame)
         grids = self._tables.grids(page, frame)
         return Draft.of(index + 1, found, grids, frame.shown_height, bookmarks)
+
+
+@contextmanager
+def _text_of(page: Any) -> Iterator[Any]:
+    """The text page of an open page."""
+    textpage = page.get_textpage()
+    try:
+        yield textpage
+    finally:
+        textpage.close()
 
 
 def _with_annotations(document: Any, page: Any, index: int) -> Any:
