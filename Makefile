@@ -24,7 +24,7 @@ run: setup
 
 test: check
 	$(BIN)/pytest -n 2 -m "not product and not browser"
-	$(BIN)/pytest -m "product or browser"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "product or browser"
 
 check: setup-dev
 	$(BIN)/ruff format --check $(wildcard $(CODE))

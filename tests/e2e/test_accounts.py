@@ -24,6 +24,7 @@ def test_somebody_signs_up_out_and_in_again(windows, product):
     expect(page.locator("#composer-input")).to_be_visible()
     page.locator(".side-user").click()
     page.get_by_role("button", name="로그아웃").click()
+    expect(page.locator(".side-user")).to_be_hidden()
     page.goto("/")
     expect(page.locator("[name=login]")).to_be_visible()
     sign_in(page, "민수", PASSWORD)
