@@ -51,13 +51,15 @@ class _Sheet:
             for column in range(cell.column, cell.column + cell.column_span)
         }
 
-    def cells(self, xs: Sequence[float], y: float) -> list[tuple[Cell | None, int]]:
-        """The cells around points at one height, and how many points each holds in a row."""
-        row, columns = bisect(self._y, y) - 1, self._x
-        first, last = bisect(columns, min(xs)) - 1, bisect(columns, max(xs)) - 1
+    def cells(self, run: Run) -> list[tuple[Cell | None, int]]:
+        """The cells in which the middles of a run's characters stand, and how many in a row."""
+        box, columns = run.box, self._x
+        row = bisect(self._y, (box.y0 + box.y1) / 2) - 1
+        first, last = bisect(columns, box.x0) - 1, bisect(columns, box.x1) - 1
         if first == last:
-            return [(self._at.get((row, first)), len(xs))]
-        around = (self._at.get((row, bisect(columns, x) - 1)) for x in xs)
+            return [(self._at.get((row, first)), len(run.text))]
+        middles = ((one + other) / 2 for one, other in pairwise(run.edges))
+        around = (self._at.get((row, bisect(columns, x) - 1)) for x in middles)
         return [(cell, len(list(group))) for cell, group in groupby(around)]
 
     def add(self, cell: Cell, run: Run) -> None:
@@ -147,9 +149,8 @@ def _touch(area: Rect, box: Rect) -> bool:
 
 def _cut(run: Run, sheet: _Sheet) -> Iterator[tuple[Cell | None, Run]]:
     """Parts of a run by the cell in which their characters stand."""
-    middles = [(one + other) / 2 for one, other in pairwise(run.edges)]
     start = 0
-    for cell, length in sheet.cells(middles, (run.box.y0 + run.box.y1) / 2):
+    for cell, length in sheet.cells(run):
         part = run.part(start, start + length)
         if part.text:
             yield cell, part

@@ -7,7 +7,6 @@ lines at each comparison; here both are known before.
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 from documents.parsers.pdf.joints import TOLERANCE, Segment
 from documents.parsers.pdf.rules import TooManyRules
@@ -37,8 +36,9 @@ class Crossings:
             for other in range(first, last):
                 y, left, right = flat[other]
                 if left - TOLERANCE <= x <= right + TOLERANCE:
-                    self._flat[x, y].add(other)
-                    self._upright[x, y].add(number)
+                    point = x, y
+                    self._flat[point].add(other)
+                    self._upright[point].add(number)
             if len(self._flat) > _MOST:
                 raise TooManyRules
         self._columns: dict[float, list[float]] = defaultdict(list)
@@ -56,7 +56,7 @@ class Crossings:
 
     def _cell(self, x: float, y: float) -> Corners | None:
         """The smallest cell at the right of and below a crossing."""
-        rights = list(self._rights(x, y))
+        rights = self._rights(x, y)
         for bottom in self._bottoms(x, y) if rights else ():
             here = self._flat[x, bottom]
             for right in rights:
@@ -74,12 +74,11 @@ class Crossings:
             if not lines.isdisjoint(self._upright[x, bottom]):
                 yield bottom
 
-    def _rights(self, x: float, y: float) -> Iterator[float]:
+    def _rights(self, x: float, y: float) -> list[float]:
         """Where flat lines through a crossing cross others at the right of it."""
         row, lines = self._rows[y], self._flat[x, y]
-        for right in row[bisect_right(row, x) :]:
-            if not lines.isdisjoint(self._flat[right, y]):
-                yield right
+        behind = row[bisect_right(row, x) :]
+        return [right for right in behind if not lines.isdisjoint(self._flat[right, y])]
 
 
 def tables_of(cells: Sequence[Corners]) -> list[list[Corners]]:
@@ -92,10 +91,11 @@ def tables_of(cells: Sequence[Corners]) -> list[list[Corners]]:
     while left:
         table = [left.popitem()[0]]
         for cell in table:  # which grows meanwhile
-            for other in chain.from_iterable(at.pop(corner, ()) for corner in _corners(cell)):
-                if other in left:
-                    del left[other]
-                    table.append(other)
+            for corner in _corners(cell):
+                for other in at.pop(corner, ()):
+                    if other in left:
+                        del left[other]
+                        table.append(other)
         found.append(table)
     found.sort(key=lambda table: min((top, x0) for x0, top, _, _ in table))
     return [table for table in found if len(table) > 1]

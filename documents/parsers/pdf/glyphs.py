@@ -56,22 +56,16 @@ def text_of(textpage: Any) -> str:
 def glyphs(textpage: Any, text: str, frame: PageFrame) -> Glyphs:
     """The text of an open text page with the boxes that a selection of its glyphs would have."""
     sides = _boxes(textpage, len(text))
-    across = (
-        _scaled(sides[0::4], frame.left, frame.width),
-        _scaled(sides[2::4], frame.left, frame.width),
-    )
-    up = (
-        _scaled(sides[3::4], frame.bottom, frame.height),
-        _scaled(sides[1::4], frame.bottom, frame.height),
-    )
+    across = sides[0::4], sides[2::4], frame.left, frame.width
+    up = sides[3::4], sides[1::4], frame.bottom, frame.height
     if frame.turns == 0:
-        x, y = across, _mirrored(up)
+        x, y = _scaled(*across), _mirrored(*up)
     elif frame.turns == 1:
-        x, y = up, across
+        x, y = _scaled(*up), _scaled(*across)
     elif frame.turns == 2:
-        x, y = _mirrored(across), up
+        x, y = _mirrored(*across), _scaled(*up)
     else:
-        x, y = _mirrored(up), _mirrored(across)
+        x, y = _mirrored(*up), _mirrored(*across)
     found = Glyphs(text, x[0], y[0], x[1], y[1], frame.shown_height / frame.shown_width)
     _place_spaces(found)
     return found
@@ -85,16 +79,19 @@ def _boxes(textpage: Any, count: int) -> "array[float]":
     )
 
 
-def _scaled(values: "array[float]", origin: float, size: float) -> list[float]:
+def _scaled(near: "array[float]", far: "array[float]", origin: float, size: float) -> Sides:
     """Points as fractions."""
     factor = 1 / size
-    return [(value - origin) * factor for value in values]
+    return [(side - origin) * factor for side in near], [(side - origin) * factor for side in far]
 
 
-def _mirrored(sides: Sides) -> Sides:
-    """Near and far sides, seen from the other end."""
-    near, far = sides
-    return [1 - value for value in far], [1 - value for value in near]
+def _mirrored(near: "array[float]", far: "array[float]", origin: float, size: float) -> Sides:
+    """Points as fractions, seen from the other end."""
+    factor = 1 / size
+    return (
+        [1 - (side - origin) * factor for side in far],
+        [1 - (side - origin) * factor for side in near],
+    )
 
 
 def _place_spaces(found: Glyphs) -> None:
