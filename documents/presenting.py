@@ -149,6 +149,7 @@ def made(document: Document) -> dict[str, Any]:
         ],
         "characters": f"{figures['characters']:,}",
         "bars": bars(length["histogram"]) if length else [],
+        "lengths_end": f"{length['histogram'][-1]['to']:,}" if length else "",
         "bars_width": BAR * len(length["histogram"]) if length else 0,
         "blank": ranges(figures["pages_without_text"]),
         "blank_more": figures["pages_without_text_count"] - len(figures["pages_without_text"]),

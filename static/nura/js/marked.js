@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 
-const HANGUL = /^\p{Script=Hangul}+$/u;
+const HANGUL = /^\p{N}*\p{Script=Hangul}+$/u; // "77의", too
 const ENDING = 2; // letters that a Korean word may lose to its particle
 const SHORTEST = 2;
 

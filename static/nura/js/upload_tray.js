@@ -107,7 +107,7 @@ export class UploadTray {
     const can = {
       pause: working > 0,
       resume: paused > 0,
-      retry: failed.length > 1,
+      retry: failed.filter((item) => item.file || item.document).length > 1,
       failed: failed.length > 0 && items.length > failed.length,
       cancel: working + paused > 0,
       clear: ready + failed.length + skipped > 0,

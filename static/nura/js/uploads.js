@@ -8,6 +8,7 @@ import { UploadTray } from "./upload_tray.js";
 const AT_ONCE = 3;
 const LOOK_EVERY = 4000;
 const PAGE = 100;
+const REFUSED = new Set([413, 415, 422]); // the file itself is what is wrong
 const AT_WORK = new Set(["waiting", "uploading", "processing"]);
 
 /** Events: `changed` whenever a file changes its state, `completed` (detail: the document). */
@@ -48,7 +49,9 @@ export class Uploads extends EventTarget {
     for (const file of files) {
       const item = { file, name: file.name.normalize("NFC"), size: file.size, state: "waiting", fraction: 0, error: "" };
       this.items.push(item);
-      if (file.size > this.limit) this.turn(item, "failed", { error: t("too_large", { size: this.limitMb }) });
+      if (file.size <= this.limit) continue;
+      item.file = null;
+      this.turn(item, "failed", { error: t("too_large", { size: this.limitMb }) });
     }
     this.next();
     this.changed();
@@ -74,6 +77,7 @@ export class Uploads extends EventTarget {
       item.duplicate = Boolean(answer.body.duplicate) && !answer.again;
       this.take(item, answer.body);
     } catch (error) {
+      if (REFUSED.has(error.status)) item.file = null; // sent again it would be refused again
       if (error.name !== "AbortError") this.turn(item, "failed", { error: error.message });
     }
     this.next();
