@@ -99,7 +99,7 @@ def test_a_draft_survives_a_reload(talk):
 def test_the_field_grows_with_its_text(talk):
     before = talk.locator(INPUT).bounding_box()["height"]
     talk.locator(INPUT).fill("\n".join("가나다라" for _ in range(6)))
-    assert talk.locator(INPUT).bounding_box()["height"] > before * 2
+    wait_until(lambda: talk.locator(INPUT).bounding_box()["height"] > before * 2)
 
 
 def test_a_question_beyond_the_limit_cannot_be_sent(talk):
