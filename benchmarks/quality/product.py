@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,6 +22,8 @@ THREADS = 3
 FOUND = 5
 FOUND_CHUNKS = 10
 """Of the product's own chunks several may lie in one unit."""
+LEASE = timedelta(hours=1)
+"""Each thread has the document that it made, and not the one whose turn it would be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +208,14 @@ def _write(
     metadata: Mapping[str, str],
 ) -> UUID:
     from django.contrib.auth.models import User
+    from django.db.models.functions import Now
 
-    from documents import claims, rows, spaces
+    from documents import rows, spaces
+    from documents.claims import Claim
     from documents.models import Document
 
-    key = uuid4()
+    claim = Claim(uuid4(), uuid4())
+    key = claim.document_id
     document = Document.objects.create(
         pk=key,
         owner=User.objects.get(),
@@ -219,10 +225,9 @@ def _write(
         content_type="text/markdown",
         size=1,
         sha256="0" * 64,
+        claim=claim.token,
+        lease_until=Now() + LEASE,
     )
-    claim = claims.take()
-    assert claim is not None
-    assert claim.document_id == key
     indexed = engine.index(chunks, title, lambda _done, _total: None, len(chunks))
     space, _config = spaces.for_writing()
     with rows.Draft(document) as draft:
