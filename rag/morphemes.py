@@ -75,6 +75,17 @@ def analyse(texts: Sequence[str]) -> Iterator[list[Morpheme]]:
     return (_morphemes(text, tokens) for text, tokens in zip(texts, found, strict=True))
 
 
+def in_use() -> Any:
+    """The analyser that `alone` takes; another object after `use`. Raises `EngineUnavailable`."""
+    return _ANALYSER.kiwi()
+
+
+def alone(analyser: Any, word: str) -> list[Morpheme]:
+    """The morphemes of one word between blanks, whatever stands beside it. Thread-safe."""
+    # An open ending: read as a whole sentence, a word would rather end like one.
+    return _morphemes(word, analyser.tokenize(word, z_coda=False, open_ending=True))
+
+
 def analyse_question(text: str) -> Sequence[Morpheme]:
     """The morphemes of one short text; the last ones are remembered.
 

@@ -1,9 +1,12 @@
 """Text to lexical terms: Korean morphemes and bigrams, stemmed Latin words, numbers and codes."""
 
+import functools
 import re
 import unicodedata
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from rag import morphemes, particles, stems, surface
 from rag.errors import EngineUnavailable
@@ -15,12 +18,16 @@ LATIN_WEIGHT = 1.5
 """What a Latin word in a Korean question weighs: mostly a name or a term of the field."""
 LONGEST_WORD = 256
 """Characters without a space in between: what is longer costs the analyser too much."""
+REMEMBERED = 1 << 15
+"""Words whose terms are kept: most words of a text stood in those before."""
+REMEMBERED_LENGTH = 32
 
 _INVISIBLE = re.compile(
     "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\ud800-\udfff"
     "\U000e0000-\U000e007f]"
 )
 _SPACE = re.compile(r"\s")
+_WORD = re.compile(r"\S+")
 _PILE = re.compile(r"([^\w\s]{32})[^\w\s]+")
 _ENDLESS = re.compile(rf"\b\w{{{LONGEST_WORD + 1},}}")
 _LEADS = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
@@ -50,39 +57,38 @@ def terms(text: str) -> dict[str, int]:
     return next(iter(terms_of_all([text])))
 
 
-def terms_of_all(texts: Sequence[str]) -> Iterator[dict[str, int]]:
-    """The terms of every text, in order; the batch is analysed together."""
-    clean = [normalise(text) for text in texts]
-    for text, found in zip(clean, _analysed(clean), strict=True):
-        yield Counter(_terms(text, found))
+def terms_of_all(texts: Iterable[str]) -> Iterator[dict[str, int]]:
+    """The terms of every text, in order."""
+    for text in texts:
+        yield Counter(_terms(normalise(text)))
 
 
 def terms_with_leads(
-    texts: Sequence[str], characters: int
+    texts: Iterable[str], characters: int
 ) -> Iterator[tuple[dict[str, int], set[str]]]:
     """The terms of every text with their counts, and those of its first words.
 
     Those are the words that begin within so many characters of the normalised text.
     """
-    clean = [normalise(text) for text in texts]
-    for text, found in zip(clean, _analysed(clean), strict=True):
+    for text in map(normalise, texts):
         space = _SPACE.search(text, characters)
         end = space.start() if space else len(text)
-        inside = found and [item for item in found if item.end <= end]
-        yield Counter(_terms(text, found)), set(_terms(text[:end], inside))
+        lead = _terms(text[:end])
+        yield Counter(lead + _terms(text[end:])), set(lead)
 
 
 def query_terms(text: str) -> dict[str, float]:
     """The terms of a question with their weights.
 
-    A term weighs its count, Latin words in a Korean question more. Words that only ask ("알려줘",
+    They are those that a text of the same words has; what matters, the whole question decides. A
+    term weighs its count, Latin words in a Korean question more. Words that only ask ("알려줘",
     "explain") and bigrams of words without a content morpheme ("해야", "하나요") weigh little,
     unless there is nothing else.
     """
     clean = normalise(text)
     found = morphemes_of(clean)
-    everything = Counter(_terms(clean, found))
-    subject = _subject(clean, found)
+    everything = Counter(_terms(clean))
+    subject = _telling(clean, found)
     subject.update(_content_bigrams(clean, found))
     subject = _without_asking(subject)
     if not subject:
@@ -113,22 +119,78 @@ def morphemes_of(text: str) -> Sequence[morphemes.Morpheme] | None:
         return None
 
 
-def _analysed(texts: Sequence[str]) -> Iterator[Sequence[morphemes.Morpheme] | None]:
-    if not any(surface.HANGUL.search(text) for text in texts):
-        return iter([()] * len(texts))
+class _WordTerms(NamedTuple):
+    """Of a word its content morphemes and compounds, and what `rag.surface` reads in it."""
+
+    content: tuple[str, ...]
+    written: tuple[str, ...]
+
+
+class _Reader:
+    """Reads the terms of words, each analysed alone, and remembers them. Thread-safe.
+
+    So a word has the same terms in every text and question, and what comes back, which is most of
+    a text, costs nothing. The analyser is None where there is none.
+    """
+
+    def __init__(self, analyser: Any) -> None:
+        self._analyser = analyser
+        self._remembered = functools.lru_cache(maxsize=REMEMBERED)(self._read)
+
+    def read(self, word: str) -> _WordTerms:
+        """The terms of a word between blanks."""
+        return self._remembered(word) if len(word) <= REMEMBERED_LENGTH else self._read(word)
+
+    def _read(self, word: str) -> _WordTerms:
+        found: Sequence[morphemes.Morpheme] | None = ()
+        if surface.HANGUL.search(word):
+            found = morphemes.alone(self._analyser, word) if self._analyser else None
+        written = surface.read(word)
+        return _WordTerms(tuple(_words_of(word, found)), written.bigrams + written.others)
+
+
+@functools.lru_cache(maxsize=2)
+def _reader_with(analyser: Any) -> _Reader:
+    """One for the analyser in use and one for texts without Hangul, which load none."""
+    return _Reader(analyser)
+
+
+def _reader(text: str) -> _Reader:
+    """What reads the words of this text."""
+    if not surface.HANGUL.search(text):
+        return _reader_with(None)
     try:
-        return iter(morphemes.analyse(texts))
+        return _reader_with(morphemes.in_use())
     except EngineUnavailable:
-        return iter([None] * len(texts))
+        return _reader_with(None)
 
 
-def _terms(text: str, found: Sequence[morphemes.Morpheme] | None) -> list[str]:
-    all_terms = _words_of(text, found)
+def _terms(text: str) -> list[str]:
+    read = _reader(text).read
+    found: list[str] = []
     for word in text.split():
-        read = surface.read(word)
-        all_terms += read.bigrams
-        all_terms += read.others
-    return all_terms
+        content, written = read(word)
+        found += content
+        found += written
+    return found
+
+
+def _telling(text: str, found: Sequence[morphemes.Morpheme] | None) -> Counter[str]:
+    """The content terms of those words that hold a content morpheme where they stand here.
+
+    "시" alone is a city or a poem, in "제출 시" it only says when.
+    """
+    if found is None:
+        return _subject(text, None)
+    read = _reader(text).read
+    starts = sorted(item.start for item in found if _tells(item))
+    counts: Counter[str] = Counter()
+    for word in _WORD.finditer(text):
+        counts.update(surface.read(word[0]).others)
+        at = bisect_left(starts, word.start())
+        if at < len(starts) and starts[at] < word.end():
+            counts.update(read(word[0]).content)
+    return counts
 
 
 def _subject(text: str, found: Sequence[morphemes.Morpheme] | None) -> Counter[str]:
@@ -181,14 +243,16 @@ def _is_content(form: str, tag: str) -> bool:
     return tag in _CONTENT and (tag not in _VERBS or form not in _EMPTY_VERBS)
 
 
+def _tells(item: morphemes.Morpheme) -> bool:
+    return _is_content(item.form, item.tag) and item.form not in _ASKING
+
+
 def _content_bigrams(text: str, found: Sequence[morphemes.Morpheme] | None) -> Iterator[str]:
     """Bigrams of each Hangul word from its first content morpheme to its last."""
     if found is None:
         yield from (pair for word in text.split() for pair in surface.read(word).bigrams)
         return
-    coming = deque(
-        item for item in found if _is_content(item.form, item.tag) and item.form not in _ASKING
-    )
+    coming = deque(item for item in found if _tells(item))
     for word in surface.HANGUL.finditer(text):
         inside = []
         while coming and coming[0].start < word.end():

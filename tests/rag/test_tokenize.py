@@ -1,10 +1,12 @@
 """Text to lexical terms."""
 
 import unicodedata
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rag import particles, stems, tokenize
+from rag import morphemes, particles, stems, tokenize
 
 
 @pytest.mark.usefixtures("analyser")
@@ -53,6 +55,43 @@ def test_a_question_of_nothing_but_asking_words_still_has_terms():
 def test_a_batch_gives_the_same_terms_as_one_by_one():
     texts = ["숙박비 상한은 90,000원이다.", "", "The services are running", "제3조(목적)"]
     assert list(tokenize.terms_of_all(texts)) == [tokenize.terms(text) for text in texts]
+
+
+@pytest.mark.usefixtures("analyser")
+def test_a_word_has_the_same_terms_whatever_stands_beside_it():
+    text = "배가 나는 이 길은 제출 시 (안)을 90,000원을 API를 멱등해야 한다."
+    together = sum((Counter(tokenize.terms(word)) for word in text.split()), Counter())
+    assert tokenize.terms(text) == together
+
+
+def test_a_question_asks_for_the_terms_that_a_text_of_its_words_has():
+    text = "시 제출 시 나는 배가 건너뛰기를 멱등해야 한다"
+    assert set(tokenize.query_terms(text)) == set(tokenize.terms(text))
+
+
+def test_a_word_weighs_by_what_it_is_in_the_question():
+    when = tokenize.query_terms("폼 제출 시 입력 값 읽기")
+    assert when["시"] < 1 <= when["제출"]
+    assert tokenize.query_terms("윤동주의 시는 무엇인가요?")["시"] >= 1
+
+
+def test_a_word_that_comes_back_is_analysed_once(monkeypatch):
+    words = [f"고라니뿔사슴벌레{letter}" for letter in "가나다라"]
+    asked = []
+    analyse = morphemes.alone
+    monkeypatch.setattr(
+        morphemes, "alone", lambda analyser, word: asked.append(word) or analyse(analyser, word)
+    )
+    list(tokenize.terms_of_all([" ".join(words * 3), " ".join(words)]))
+    assert asked == words
+
+
+@pytest.mark.usefixtures("analyser")
+def test_threads_find_the_same_terms():
+    texts = [f"두더지{number}호는 땅속 {number}미터에서 산다" for number in range(40)] * 4
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(tokenize.terms, texts))
+    assert found == list(tokenize.terms_of_all(texts))
 
 
 def test_words_that_only_ask_weigh_little_beside_the_subject():
