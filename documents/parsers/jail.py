@@ -15,7 +15,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 def enter(limits: Limits, parent: int) -> None:
     """Take limits on memory, time, files and network; die with `parent`."""
     libc = ctypes.CDLL(None, use_errno=True)
-    _die_with_parent()
+    die_with_parent()
     if os.getppid() != parent:  # it died before we asked to be told
         os._exit(1)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -32,7 +32,7 @@ def enter(limits: Limits, parent: int) -> None:
         _lower(what, value)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Be killed when the process that started this one ends, however it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
