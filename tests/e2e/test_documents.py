@@ -102,8 +102,8 @@ def test_a_file_that_cannot_be_read_says_why_in_words(name, data, fresh):
     fresh.locator("#file-input").set_input_files(file)
     chip = fresh.locator("#uploads .upload")
     expect(chip).to_have_attribute("data-state", "failed", timeout=READY)
-    words = chip.locator(".upload-state").inner_text()
-    assert re.search(r"[가-힣]{2,} [가-힣]{2,}.*(습니다|세요|오)\.", words), words
+    words = re.compile(r"[가-힣]{2,} [가-힣]{2,}.*(습니다|세요|오)\.")
+    expect(chip.locator(".upload-state")).to_have_text(words)
     fresh.locator("#file-input").set_input_files(note())
     expect(fresh.locator("#uploads .upload").nth(1)).to_have_attribute(
         "data-state", "completed", timeout=READY
@@ -161,8 +161,12 @@ def test_a_document_can_be_processed_again(fresh, newcomer):
     fresh.goto("/documents")
     fresh.locator("tr [data-document-menu]").click()
     fresh.locator("#document-menu [data-action=reprocess]").click()
-    wait_until(lambda: newcomer.api("documents?status=COMPLETED")["count"])
-    assert newcomer.api("documents")["results"][0]["updated_at"] > before
+
+    def is_new():
+        document = newcomer.api("documents")["results"][0]
+        return document["status"] == "COMPLETED" and document["updated_at"] > before
+
+    wait_until(is_new)
     row = fresh.locator("tr[data-name='별빛 규정.md']")
     expect(row).to_have_attribute("data-status", "COMPLETED", timeout=READY)
 

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 from tests.e2e.chat import answer, ask, chat_id, text_of
 from tests.e2e.stored import checked, store
 from tests.servers.llm import Stream
+from tests.support import wait_until
 
 NUMBER = "**프리필터**는 9,000시간마다 [설명서](https://example.com/a) 대로 바꿉니다 [1]."
 ROW = "| 보증 | 7년 [1] |"
@@ -72,8 +73,9 @@ def marked(found, number):
 
 
 def test_exactly_the_words_of_doubtful_sentences_are_marked(doubted):
-    numbers = doubted.locator(".doubt").evaluate_all("(all) => all.map((one) => one.dataset.check)")
-    assert set(numbers) == {"1", "5", "6"}
+    numbers = "(all) => all.map((one) => one.dataset.check)"
+    marks = doubted.locator(".doubt")
+    wait_until(lambda: set(marks.evaluate_all(numbers)) == {"1", "5", "6"})
     assert marked(doubted, 1) == "프리필터는 9,000시간마다 설명서 대로 바꿉니다"
     assert marked(doubted, 6) == "보증7년"
 

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from tests.e2e.chat import answer, ask, chat_id
 from tests.e2e.people import Person
 from tests.servers.llm import Stream
+from tests.support import wait_until
 
 PHONE = {"width": 375, "height": 740}
 OWN = ["/", "/documents", "/settings/keys", "/accounts/password/change/", "/nowhere", "/c/none"]
@@ -95,15 +96,15 @@ def test_a_document_page_fits_a_phone(windows, reader):
 def test_dark_follows_the_system_and_can_be_chosen(windows, reader):
     page = windows(reader, color_scheme="dark")
     page.goto("/")
-    assert luminance(page) < 60
+    wait_until(lambda: luminance(page) < 60)
     page.emulate_media(color_scheme="light")
-    assert luminance(page) > 200
+    wait_until(lambda: luminance(page) > 200)
     page.locator(".side-user").click()
     for _ in range(2):  # system, light, dark
         page.locator("[data-theme-cycle]").click()
-    assert luminance(page) < 60
+    wait_until(lambda: luminance(page) < 60)
     page.reload()
-    assert luminance(page) < 60
+    wait_until(lambda: luminance(page) < 60)
 
 
 @pytest.fixture(scope="module")
