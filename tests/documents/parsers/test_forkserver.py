@@ -273,7 +273,9 @@ print([place for place in places if "site-packages" in place])
 
 
 def test_time_that_the_start_of_a_server_takes_is_limited(tmp_path: Path, monkeypatch) -> None:
-    path = reader("yield Page(1, 'x')", tmp_path, monkeypatch, "import time; time.sleep(600)")
+    path = reader(
+        "yield Page(1, 'x')", tmp_path, monkeypatch, "import sys; sys.stdin.buffer.read()"
+    )
     limits = Limits(seconds=0.2)
 
     with (
