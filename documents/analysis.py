@@ -10,7 +10,7 @@ from rag.indexing import Analyser
 from rag.types import Chunk, IndexedChunk
 
 BATCH = 64
-"""Chunks that are analysed together: about a quarter of a second."""
+"""Chunks that are analysed together: some tens of milliseconds."""
 AHEAD = 2
 """Batches that may wait before whoever reads the pages has to."""
 

@@ -36,6 +36,7 @@ ADAPTERS = {
     "kiwipiepy": 1,
     "openai": 3,  # chat, embeddings, and what their errors mean
     "pypdfium2": 5,  # documents, pages, characters, pictures and calls in bulk
+    "pdfplumber": 1,
     "splintr": 1,
     "docx": 1,
     "pymupdf": 1,

@@ -1,10 +1,10 @@
-"""Ruling lines joined from their pieces, as pdfplumber joins them.
+"""Ruling lines joined from their pieces by pdfplumber, and the sides that tables leave open.
 
 A line does not know its direction here: what is true of flat lines is true of upright ones.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
 
@@ -25,11 +25,15 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
 
     Lines side by side take the mean of their places.
     """
-    return [
-        line
-        for pieces in _side_by_side(sorted(segments))
-        for line in _end_to_end(sum([piece.place for piece in pieces]) / len(pieces), pieces)
+    from pdfplumber.table import merge_edges
+
+    edges = [
+        {"orientation": "h", "top": place, "bottom": place, "height": 0.0}
+        | {"x0": start, "x1": end, "width": end - start}
+        for place, start, end in segments
     ]
+    whole = merge_edges(edges, *(TOLERANCE,) * 4)
+    return sorted(Segment(edge["top"], edge["x0"], edge["x1"]) for edge in whole)
 
 
 def open_sides(flat: Sequence[Segment], upright: Sequence[Segment]) -> list[Segment]:
@@ -51,28 +55,3 @@ def _between(row: Segment, below: Segment, upright: Iterable[Segment]) -> list[f
     """Where upright lines reach from one row to the other."""
     highest, lowest = row.place + TOLERANCE, below.place - TOLERANCE
     return [x for x, top, bottom in upright if top <= highest and bottom >= lowest]
-
-
-def _side_by_side(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    """Lines by place, in groups of which each is near to the one before it."""
-    group: list[Segment] = []
-    for segment in segments:
-        if group and segment.place > group[-1].place + TOLERANCE:
-            yield group
-            group = []
-        group.append(segment)
-    if group:
-        yield group
-
-
-def _end_to_end(place: float, pieces: Iterable[Segment]) -> Iterator[Segment]:
-    """The lines that pieces at one place make, each of which goes on where the last one ends."""
-    ends = sorted([(start, end) for _, start, end in pieces])
-    start, end = ends[0]
-    for piece_start, piece_end in ends:
-        if piece_start > end + TOLERANCE:
-            yield Segment(place, start, end)
-            start, end = piece_start, piece_end
-        elif piece_end > end:
-            end = piece_end
-    yield Segment(place, start, end)

@@ -1,6 +1,6 @@
-"""Ruled tables of a PDF page, from the lines that it draws.
+"""Ruled tables of a PDF page, from the lines that it draws: joined by pdfplumber, crossed here.
 
-They are those that pdfplumber finds, whose own pages read every character once more.
+They are the tables that pdfplumber finds, whose own pages read every character once more.
 """
 
 import time
