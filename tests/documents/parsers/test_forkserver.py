@@ -71,6 +71,14 @@ def server_pid() -> int:
     return forked._servers._server.pid
 
 
+def child_of(reading: sandbox.Reading) -> int:
+    """Its process, which the server may tell after the first page has come."""
+    process = reading._child._process
+    while process.pid is None:
+        assert process.hear()
+    return process.pid
+
+
 def read(path: Path) -> str:
     with sandbox.read(path, kinds.TEXT) as reading:
         return "".join(page.text for page in reading)
@@ -131,7 +139,7 @@ def test_a_server_does_not_end_while_a_child_of_it_lives(tmp_path: Path, monkeyp
 def test_killing_the_server_ends_its_children_and_their_readings(endless: Path) -> None:
     with sandbox.read(endless, kinds.TEXT) as reading:
         next(reading)
-        child = reading._child._process.pid
+        child = child_of(reading)
         os.kill(server_pid(), signal.SIGKILL)
         with pytest.raises(ParserCrashed) as caught:
             list(reading)
@@ -146,7 +154,7 @@ def test_after_a_crash_another_server_forks_and_other_readings_go_on(endless: Pa
         sandbox.read(endless, kinds.TEXT) as crashing,
     ):
         first, _ = next(going_on), next(crashing)
-        os.kill(crashing._child._process.pid, signal.SIGSEGV)
+        os.kill(child_of(crashing), signal.SIGSEGV)
         with pytest.raises(ParserCrashed):
             list(crashing)
         with sandbox.read(endless, kinds.TEXT) as reading:
@@ -169,7 +177,7 @@ def test_a_child_ends_that_nobody_waited_for(endless: Path) -> None:
     with sandbox.read(endless, kinds.TEXT) as other:  # asked later, so forked later
         server = next(other).number
         children = Path(f"/proc/{server}/task/{server}/children")
-        wait_until(lambda: children.read_text().split() == [str(other._child._process.pid)])
+        wait_until(lambda: children.read_text().split() == [str(child_of(other))])
 
 
 def test_a_reading_outlives_the_thread_that_started_its_server(endless: Path) -> None:
@@ -189,6 +197,8 @@ from pathlib import Path
 from documents.parsers import forked, kinds, sandbox
 reading = sandbox.read(Path({path!r}), kinds.PDF)
 next(reading)
+while reading._child._process.pid is None:
+    reading._child._process.hear()
 print(forked._servers._server.pid, reading._child._process.pid, flush=True)
 {then}
 """
