@@ -4,7 +4,7 @@ import functools
 import re
 import unicodedata
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -80,17 +80,20 @@ def terms_with_leads(
 def query_terms(text: str) -> dict[str, float]:
     """The terms of a question with their weights.
 
-    They are those that a text of the same words has; what matters, the whole question decides. A
-    term weighs its count, Latin words in a Korean question more. Words that only ask ("알려줘",
+    They are those that a text of the same words has, and those of the words where they stand here;
+    what matters, the whole question decides. A term weighs its count, half where only one of both
+    readings has it, Latin words in a Korean question more. Words that only ask ("알려줘",
     "explain") and bigrams of words without a content morpheme ("해야", "하나요") weigh little,
     unless there is nothing else.
     """
     clean = normalise(text)
     found = morphemes_of(clean)
     everything = Counter(_terms(clean))
-    subject = _telling(clean, found)
-    subject.update(_content_bigrams(clean, found))
-    subject = _without_asking(subject)
+    subject = _without_asking(
+        (_subject(clean, found), 0.5),
+        (_telling(clean, found), 0.5),
+        (Counter(_content_bigrams(clean, found)), 1.0),
+    )
     if not subject:
         return {term: float(count) for term, count in everything.items()}
     weights = {
@@ -106,7 +109,7 @@ def query_terms(text: str) -> dict[str, float]:
 def subject_terms(text: str) -> set[str]:
     """What a question is about: its content words, no bigrams; empty where it only asks."""
     clean = normalise(text)
-    return set(_without_asking(_subject(clean, morphemes_of(clean))))
+    return set(_without_asking((_subject(clean, morphemes_of(clean)), 1.0)))
 
 
 def morphemes_of(text: str) -> Sequence[morphemes.Morpheme] | None:
@@ -178,7 +181,8 @@ def _terms(text: str) -> list[str]:
 def _telling(text: str, found: Sequence[morphemes.Morpheme] | None) -> Counter[str]:
     """The content terms of those words that hold a content morpheme where they stand here.
 
-    "시" alone is a city or a poem, in "제출 시" it only says when.
+    "시" alone is a city or a poem, in "제출 시" it only says when; "상한" alone may be what has
+    gone bad, in "여비의 상한" it is the most.
     """
     if found is None:
         return _subject(text, None)
@@ -200,8 +204,13 @@ def _subject(text: str, found: Sequence[morphemes.Morpheme] | None) -> Counter[s
     return counts
 
 
-def _without_asking(counts: Counter[str]) -> Counter[str]:
-    return Counter({term: count for term, count in counts.items() if term not in _ASKING})
+def _without_asking(*weighed: tuple[Counter[str], float]) -> dict[str, float]:
+    """The sums of counts by their weights, but for the words that only ask."""
+    found: dict[str, float] = defaultdict(float)
+    for counts, weight in weighed:
+        for term in counts.keys() - _ASKING:
+            found[term] += weight * counts[term]
+    return found
 
 
 def _words_of(text: str, found: Sequence[morphemes.Morpheme] | None) -> list[str]:
