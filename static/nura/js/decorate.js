@@ -8,15 +8,18 @@ const MARKER = /\[(\d{1,3})\]/g;
 
 /** Work on a fragment that is not in the page yet. `final`: its blocks will not change any more. */
 export function decorate(fragment, sources, { final }) {
-  for (const table of fragment.querySelectorAll("table")) wrapTable(table);
+  wrapTables(fragment);
   for (const pre of fragment.querySelectorAll("pre")) dressCode(pre, final);
   if (sources?.length) markSources(fragment, new Map(sources.map((source) => [source.slot, source])));
 }
 
-function wrapTable(table) {
-  const wrap = el("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": t("table") });
-  table.replaceWith(wrap);
-  wrap.append(table);
+/** Tables that are wider than their place can be moved within it. */
+export function wrapTables(fragment) {
+  for (const table of fragment.querySelectorAll("table")) {
+    const wrap = el("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": t("table") });
+    table.replaceWith(wrap);
+    wrap.append(table);
+  }
 }
 
 function dressCode(pre, final) {

@@ -2,9 +2,9 @@
 
 import { fetchChunk, fetchDocument, fetchOldText, indexOf } from "./chunks.js";
 import { el, icon, iconButton } from "./dom.js";
-import { render } from "./markdown.js";
 import { boxAt, placeOf } from "./match.js";
 import { fileSize, pageLabel, percent, t } from "./strings.js";
+import { prose, typed } from "./typed.js";
 
 const LONGEST_OVERLAP = 600;
 const SHORTEST_OVERLAP = 12;
@@ -180,15 +180,15 @@ async function textView(source, document_) {
   const text = chunk?.text ?? source.content_preview;
   const sameSection = (other) => other && other.section === (chunk?.section ?? "");
   const isMarkdown = document_.content_type === "text/markdown";
-  const part = (name, words) => {
+  const part = (name, words, header) => {
     if (!words.trim()) return null;
-    return isMarkdown ? el(name, { class: "prose" }, render(words, SOURCE_LEVEL)) : el(name, { class: "as-typed", text: words.trim() });
+    return isMarkdown ? prose(name, words, SOURCE_LEVEL) : el(name, {}, typed(words, header));
   };
   return el(
     "div",
     { class: "passage-text passage-context" },
     sameSection(before) ? part("div", withoutOverlap(before.text, text, true)) : null,
-    part("mark", text),
+    part("mark", text, chunk?.header),
     sameSection(after) ? part("div", withoutOverlap(text, after.text, false)) : null,
   );
 }
