@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def peak(pid: int) -> int:
-    """The most memory that a process has held since it became its program, in bytes.
+    """The most memory that a process has held since it was forked or became its program, in bytes.
 
     0 where it cannot be seen: it has ended, or the system tells nothing of processes.
     """

@@ -159,3 +159,11 @@ def test_a_press_that_breaks_is_told_and_not_a_broken_file(api, owner, monkeypat
 def test_a_press_that_takes_too_long_is_ended(api, owner, monkeypatch):
     monkeypatch.setattr(printing, "SECONDS", 0.01)
     assert export(api, printed(owner, ANSWER)).json()["code"] == "export_failed"
+
+
+def test_a_chat_does_not_wait_for_the_press_without_end(api, owner, monkeypatch):
+    monkeypatch.setattr(printing, "PATIENCE", 0.01)
+    chat = printed(owner, ANSWER)
+    with printing._SLOT:
+        assert export(api, chat).json()["code"] == "export_failed"
+    assert export(api, chat).status_code == 200
