@@ -5,12 +5,13 @@ import subprocess
 import sys
 
 from benchmarks import (
-    extractive,
+    answers,
     first_delta,
     first_token,
     footprint,
     ingest_queue,
     llm_parsing,
+    passages,
     speed,
     wire,
 )
@@ -21,7 +22,7 @@ from benchmarks.quality import run as quality
 from benchmarks.streams import run as streams
 
 ALL = {
-    "extractive": extractive,
+    "answers": answers,
     "fidelity": fidelity,
     "first_delta": first_delta,
     "first_token": first_token,
@@ -30,6 +31,7 @@ ALL = {
     "ingest": ingest,
     "ingest_queue": ingest_queue,
     "llm_parsing": llm_parsing,
+    "passages": passages,
     "quality": quality,
     "speed": speed,
     "streams": streams,

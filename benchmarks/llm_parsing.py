@@ -14,9 +14,9 @@ from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
 from benchmarks import report
+from rag.adapters.openai import OpenAILLM
+from rag.adapters.stream import ReplyReader
 from rag.config import Endpoint
-from rag.llms.openai import OpenAILLM
-from rag.llms.reply import Reply
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Role
 from tests.servers.llm import event
@@ -99,7 +99,7 @@ def _objects(client: Any) -> Read:
 def _bytes(client: Any) -> Read:
     async def read() -> int:
         stream = await _stream(client)
-        reply = Reply(Endpoint("", ""), OPTIONS, time.monotonic() + 600)
+        reply = ReplyReader(Endpoint("", ""), OPTIONS, time.monotonic() + 600)
         body: AsyncIterator[bytes] = stream.response.aiter_bytes()
         said = 0
         while (part := await reply.next_part(body)) is not None:
@@ -138,7 +138,9 @@ async def _stream(client: Any) -> Any:
 def _reading_alone() -> float:
     """Microseconds for a chunk in packets of one chunk each, without sockets and loop."""
     packet, rounds = event(WORD), 20_000
-    reply = Reply(Endpoint("", ""), GenerationOptions(max_tokens=rounds), time.monotonic() + 600)
+    reply = ReplyReader(
+        Endpoint("", ""), GenerationOptions(max_tokens=rounds), time.monotonic() + 600
+    )
     begun = time.process_time()
     for _ in range(rounds):
         for _piece in reply.take(packet):

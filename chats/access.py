@@ -1,4 +1,4 @@
-"""Who is at the other end of a socket: a session of our own pages, or a token of a program."""
+"""Who is at the other end of a connection: a session of our own pages, or a key of a program."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,46 +22,43 @@ Scope = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Claimed:
-    """A token's digest or a session's key; both empty where nothing counts."""
+class Credential:
+    """What somebody showed: a token's digest or a session's key; both empty where nothing counts.
+
+    It is kept as long as the connection is open, so that it can be asked again whether it holds.
+    """
 
     token: str = ""
     session: str = ""
 
 
-def user_of(scope: Scope) -> User | None:
-    """The active user of a socket, looked up anew on each call; None when there is none (any more).
+def users_of(credentials: Sequence[Credential]) -> list[User | None]:
+    """The active user of each, looked up anew with a few queries; None where none is (any more)."""
+    by_token = _by_token({one.token for one in credentials if one.token})
+    by_session = _by_session({one.session for one in credentials if one.session})
+    return [by_token.get(one.token) or by_session.get(one.session) for one in credentials]
+
+
+def credential_of(scope: Scope) -> Credential:
+    """What a socket shows that may count.
 
     A session counts only with an Origin of our own (a foreign page's script sends our cookie too);
     a token is enough by itself, but a foreign Origin is refused with it as well.
     """
-    return users_of([scope])[0]
-
-
-def users_of(scopes: Sequence[Scope]) -> list[User | None]:
-    """As `user_of`, for many sockets with a few queries."""
-    claimed = [_claimed(scope) for scope in scopes]
-    by_token = _by_token({one.token for one in claimed if one.token})
-    by_session = _by_session({one.session for one in claimed if one.session})
-    return [by_token.get(one.token) or by_session.get(one.session) for one in claimed]
+    origin = _header(scope, b"origin")
+    if origin and not _own(origin, scope):
+        return Credential()
+    token = next((p for p in scope.get("subprotocols", ()) if p.startswith(TOKEN_PREFIX)), None)
+    if token is not None:
+        return Credential(token=hash_token(token.removeprefix(TOKEN_PREFIX)))
+    kept = _cookies(scope).get(settings.SESSION_COOKIE_NAME, "")
+    return Credential(session=kept if origin else "")
 
 
 def language_of(scope: Scope) -> str:
     """The language the page is shown in."""
     wanted = _cookies(scope).get(settings.LANGUAGE_COOKIE_NAME, "")
     return wanted if wanted in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
-
-
-def _claimed(scope: Scope) -> _Claimed:
-    """What a socket shows that may count."""
-    origin = _header(scope, b"origin")
-    if origin and not _own(origin, scope):
-        return _Claimed()
-    token = next((p for p in scope.get("subprotocols", ()) if p.startswith(TOKEN_PREFIX)), None)
-    if token is not None:
-        return _Claimed(token=hash_token(token.removeprefix(TOKEN_PREFIX)))
-    kept = _cookies(scope).get(settings.SESSION_COOKIE_NAME, "")
-    return _Claimed(session=kept if origin else "")
 
 
 def _by_token(digests: Collection[str]) -> dict[str, User]:

@@ -13,6 +13,21 @@ from unfold.admin import ModelAdmin, TabularInline
 from chats.models import Category, Chat, Message, Run, Turn
 
 PREVIEW_CHARACTERS = 80
+ADVICE = {
+    "llm_unreachable": _("Check that its server runs and that NURA_LLM_BASE_URL is right."),
+    "llm_unavailable": _("Check that its server runs: manage.py doctor asks it."),
+    "llm_timeout": _(
+        "If the model is only slow, raise NURA_LLM_TIMEOUT (until the first word), "
+        "NURA_LLM_IDLE_TIMEOUT (between two words) or NURA_LLM_TOTAL_TIMEOUT (the whole answer)."
+    ),
+    "llm_unauthorized": _("Check NURA_LLM_API_KEY."),
+    "llm_rejected": _("Check NURA_LLM_MODEL."),
+    "llm_empty_answer": _("If the model spends its tokens on thinking, raise NURA_LLM_MAX_TOKENS."),
+    "llm_context_overflow": _("Check that NURA_CONTEXT_TOKENS is no more than the model can read."),
+    "engine_unavailable": _("manage.py doctor says which part is missing."),
+    "answer_cut": _("To allow longer answers, raise NURA_LLM_MAX_TOKENS."),
+}
+"""What an administrator looks at when answers fail, by the code of an error or a notice."""
 
 
 class ReadOnly:
@@ -134,8 +149,8 @@ class ChatAdmin(ModelAdmin):  # type: ignore[misc]
 class MessageAdmin(ReadOnly, ModelAdmin):  # type: ignore[misc]
     """Messages of all users."""
 
-    list_display = ("preview", "role", "status", "mode", "owner", "created_at")
-    list_filter = ("role", "status", "mode", "created_at")
+    list_display = ("preview", "role", "status", "mode", "label", "owner", "created_at")
+    list_filter = ("role", "status", "mode", "label", "created_at")
     list_select_related = ("chat__owner",)
     search_fields = ("content", "chat__title", "chat__owner__username")
     ordering = ("-created_at",)
@@ -145,14 +160,23 @@ class MessageAdmin(ReadOnly, ModelAdmin):  # type: ignore[misc]
         "role",
         "status",
         "mode",
+        "label",
         "content",
         "sources",
         "scope",
         "usage",
         "error_code",
+        "advice",
         "question_type",
         "created_at",
     )
+    readonly_fields = ("advice",)
+
+    @admin.display(description=_("what to look at"))
+    def advice(self, message: Message) -> str:
+        """The settings behind an answer that failed or was cut."""
+        codes = (message.error_code, *message.notices)
+        return " ".join(str(ADVICE[code]) for code in codes if code in ADVICE) or "-"
 
     @admin.display(description=_("content"))
     def preview(self, message: Message) -> str:

@@ -22,15 +22,15 @@ from chats.services import leases
 from chats.services.leases import Claim
 from chats.services.outcome import Outcome
 from chats.services.turns import close_turn
-from chats.shapes import terminal_event
+from chats.shapes import terminal_event, to_sources_json
 from chats.stores import ReleasingStore
 from chats.writer import RunWriter
 from rag.conversation import DocRef
 from rag.errors import NuraError
 from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, Status
 from rag.factory import engine
-from rag.grounding.support import Checked
 from rag.types import Source
+from rag.verify.label import Checked
 
 logger = structlog.get_logger()
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def _record(event: Event, writer: RunWriter, draft: Draft) -> None:
             writer.add("status", {"step": event.step, "detail": dict(event.detail)})
         case SourcesFound():
             draft.found = event
-            writer.add(runs.SOURCES, [asdict(source) for source in event.sources])
+            writer.add(runs.SOURCES, to_sources_json(event.sources))
         case Reasoning():
             writer.add(runs.REASONING, {"text": event.text})
         case Replaced():
@@ -125,9 +125,9 @@ def _record(event: Event, writer: RunWriter, draft: Draft) -> None:
 
 def _outcome(draft: Draft, writer: RunWriter, stopped: bool) -> Outcome:
     finished, found = draft.finished, draft.found
-    passages = found.passages if found else ()
+    sources = found.sources if found else ()
     shown: dict[str, Any] = {
-        "passages": {passage.chunk_id: passage.content for passage in passages},
+        "passages": {source.chunk_id: source.text for source in sources},
         "method": found.method if found else "",
         "content": writer.text,
         "reasoning": writer.reasoning,
@@ -136,8 +136,10 @@ def _outcome(draft: Draft, writer: RunWriter, stopped: bool) -> Outcome:
         return Outcome(
             status=Message.Status.COMPLETED,
             mode=finished.mode,
+            label=finished.label or "",
             question_type=finished.question_type,
-            sources=_plain(finished.sources),
+            bearing=finished.bearing,
+            sources=_sources(finished.sources),
             candidates=_plain(finished.candidates) or [],
             view=runs.plain(asdict(finished.view)) if finished.view else None,
             usage=asdict(finished.usage) if finished.usage else None,
@@ -152,14 +154,18 @@ def _outcome(draft: Draft, writer: RunWriter, stopped: bool) -> Outcome:
         status=Message.Status.STOPPED if stopped else Message.Status.FAILED,
         mode=Message.Mode.DOCUMENTS if found else "",
         question_type=str(draft.trace.get("question_type", "")),
-        sources=_plain(found.sources) if found else None,
+        sources=_sources(found.sources if found else None),
         trace=runs.plain(draft.trace),
         **shown,
         **failed,
     )
 
 
-def _plain(shown: tuple[Source | DocRef | Checked, ...] | None) -> list[dict[str, Any]] | None:
+def _sources(shown: tuple[Source, ...] | None) -> list[dict[str, Any]] | None:
+    return None if shown is None else to_sources_json(shown)
+
+
+def _plain(shown: tuple[DocRef | Checked, ...] | None) -> list[dict[str, Any]] | None:
     if shown is None:
         return None
     return runs.plain([asdict(one) for one in shown])  # type: ignore[no-any-return]

@@ -39,7 +39,8 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Let in who has a session (from our own pages) or a token."""
         self.relays: dict[str, asyncio.Task[None]] = {}
         self.limit = FrameLimit()
-        user = await in_database(access.user_of, self.scope)
+        credential = access.credential_of(self.scope)
+        (user,) = await in_database(access.users_of, [credential])
         offered = self.scope.get("subprotocols") or []
         await self.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
         if user is None:
@@ -48,7 +49,7 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self.user = user
         self.language = access.language_of(self.scope)
         await self.channel_layer.group_add(self.group, self.channel_name)
-        rights.watch(self.scope, self._leave)
+        rights.watch(credential, self._leave)
 
     async def disconnect(self, code: int) -> None:
         """Stop relaying; the runs go on."""

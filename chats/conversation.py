@@ -1,17 +1,20 @@
 """What the engine knows of a conversation, read from the turn store for one question."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
+
+from django.conf import settings
 
 from chats import records
 from chats.lineage import Branch
 from chats.models import Turn
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
-from rag.conversation import Conversation, Memory, Remembered
-from rag.types import QuestionType
+from rag.conversation import Conversation, Memory, Remembered, of_messages
+from rag.types import HistoryMessage, QuestionType, Role
+from rag.understand.kinds import find_reset
 
 MORE_TURNS = 10
 """Whole turns beyond the window: what a question may refer to without naming it."""
@@ -33,7 +36,18 @@ def load(branch: Branch, *, pairs: int) -> Conversation:
         shown=records.turn(shown) if shown and not is_forgotten(here) else None,
         summary=records.running(rows.get(branch.summarised) if branch.summarised else None),
         readable=can_read,
+        begins_at=branch.begins_at,
     )
+
+
+def from_messages(messages: Sequence[Mapping[str, str]]) -> Conversation:
+    """The conversation that came along as `{role, content}`; the last new start in it holds."""
+    known = of_messages([HistoryMessage(Role(one["role"]), one["content"]) for one in messages])
+    for turn in reversed(known.turns):
+        rest = find_reset(turn.user_text, settings.RAG.memory.reset_words)
+        if rest is not None:
+            return replace(known, begins_at=turn.number + (not rest))
+    return known
 
 
 def readable(branch: Branch) -> dict[UUID, int]:

@@ -11,7 +11,7 @@ from chats.calls import released
 from chats.lineage import Branch
 from chats.models import Turn as Row
 from rag.conversation import DocRef, Turn, TurnLine
-from rag.history.memory import QUESTION_CHARACTERS, session_documents
+from rag.memory.store import QUESTION_CHARACTERS, session_documents
 
 _LINE = ("pk", "number", "question", "summary", "question_type", "document_ids", "terms", "ts")
 
@@ -38,10 +38,6 @@ class BranchHistory:
         """The turns with these numbers, oldest first."""
         chosen = [self._ids[number] for number in sorted(set(numbers)) if number in self._ids]
         return released(self._whole, chosen)
-
-    def get_turn_docs(self, number: int) -> tuple[DocRef, ...]:
-        """The documents that a turn's answer showed."""
-        return next((turn.doc_refs for turn in self.get_turns([number])), ())
 
     def documents(self) -> tuple[DocRef, ...]:
         """The documents of all answers by first appearance."""

@@ -1,12 +1,14 @@
 """The way from a chat's first turn to one of its messages."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple, Self
 from uuid import UUID
 
 from django.db import connection
 
 from chats.models import Chat, Message
+from rag.types import QuestionType
 
 SPINE = """
     WITH RECURSIVE up AS (
@@ -15,13 +17,16 @@ SPINE = """
         SELECT m.id, m.parent_id FROM chats_message m JOIN up ON m.id = up.parent_id
          WHERE NOT EXISTS (SELECT FROM chats_turn t WHERE t.message_id = up.id)
     ), spine AS (
-        SELECT t.id, t.parent_id, t.number, t.document_ids, t.running_through
+        SELECT t.id, t.parent_id, t.number, t.document_ids, t.running_through, t.forgets,
+               t.question_type, t.ts
           FROM chats_turn t JOIN up ON t.message_id = up.id
         UNION ALL
-        SELECT t.id, t.parent_id, t.number, t.document_ids, t.running_through
+        SELECT t.id, t.parent_id, t.number, t.document_ids, t.running_through, t.forgets,
+               t.question_type, t.ts
           FROM chats_turn t JOIN spine ON t.id = spine.parent_id
     )
-    SELECT id, number, document_ids, running_through FROM spine ORDER BY number
+    SELECT id, number, document_ids, running_through, forgets, question_type, ts
+      FROM spine ORDER BY number
 """
 
 
@@ -32,6 +37,9 @@ class Step(NamedTuple):
     number: int
     document_ids: list[UUID]
     running_through: int | None
+    forgets: bool
+    question_type: str
+    ts: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,23 @@ class Branch:
         return {document_id for step in self.steps for document_id in step.document_ids}
 
     @property
+    def begins_at(self) -> int:
+        """The number of the first turn since the last new start, be it not asked yet.
+
+        A turn that only asked for the new start is left behind; one that asked more begins it.
+        """
+        cleared = self.chat.memory_cleared_at
+        for step in reversed(self.steps):
+            if cleared is not None and step.ts <= cleared:
+                return step.number + 1
+            if step.forgets:
+                return step.number + (step.question_type == QuestionType.RESET)
+        return 1
+
+    @property
     def summarised(self) -> UUID | None:
-        """The latest turn that carries a running summary."""
-        return next((s.turn_id for s in reversed(self.steps) if s.running_through), None)
+        """The latest turn since the last new start that carries a running summary of it."""
+        begins = self.begins_at
+        return next(
+            (s.turn_id for s in reversed(self.steps) if (s.running_through or 0) >= begins), None
+        )

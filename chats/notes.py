@@ -19,7 +19,7 @@ from documents import spaces
 from rag.config import RagConfig
 from rag.conversation import RunningSummary, Turn
 from rag.factory import engine
-from rag.history.note import Noted, to_fold
+from rag.memory.summary import Noted, to_fold
 
 MOST_ATTEMPTS = 3
 LATE = timedelta(seconds=30)
@@ -33,7 +33,7 @@ class Work:
     """A turn to be noted, and what is to be folded with it."""
 
     turn: Turn
-    earlier: tuple[Turn, ...]
+    folding: tuple[Turn, ...]
     running: RunningSummary | None
     config: RagConfig
 
@@ -52,7 +52,7 @@ async def write(turn_id: UUID) -> None:
     async with _in_turn():
         work = await in_database(_take, turn_id)
         if work is not None:
-            noted = await engine(work.config).note(work.turn, work.earlier, work.running)
+            noted = await engine(work.config).note(work.turn, work.folding, work.running)
             await in_database(_keep, turn_id, noted, work.running)
 
 
@@ -77,10 +77,16 @@ def _take(turn_id: UUID) -> Work | None:
     summarised = rows.filter(pk__in=filter(None, [branch.summarised])).first()
     running = records.running(summarised)
     config = spaces.in_use().config
-    wanted = to_fold(row.number, running, config.context)
+    pairs = row.message.chat.history_pairs
+    wanted = to_fold(
+        row.number,
+        running,
+        pairs=config.history_pairs if pairs is None else pairs,
+        begins_at=branch.begins_at,
+    )
     folded = [step.turn_id for step in branch.steps if step.number in wanted]
-    earlier = rows.filter(pk__in=folded).order_by("number")
-    return Work(records.turn(row), tuple(map(records.turn, earlier)), running, config)
+    folding = rows.filter(pk__in=folded).order_by("number")
+    return Work(records.turn(row), tuple(map(records.turn, folding)), running, config)
 
 
 def _keep(turn_id: UUID, noted: Noted, before: RunningSummary | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chats import speech
 from chats.spoken import pieces, spoken
-from rag.language import reply_language
+from rag.tokenize.language import reply_language
 
 SECONDS = 120
 PLAYERS = (

@@ -13,10 +13,8 @@ from chats.models import Chat, Run
 from documents import spaces
 from documents.store import ScopedStore
 from rag.config import RagConfig
-from rag.conversation import Memory
+from rag.conversation import Memory, Question, Sampling
 from rag.factory import model_name
-from rag.pieces import Sampling
-from rag.question import Question
 from rag.types import Scope, ScopeReason, Topic
 
 

@@ -1,5 +1,7 @@
 """What conversations look like outside: the same JSON for REST, sockets and the log of a run."""
 
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from typing import Any
 
 from django.conf import settings
@@ -10,8 +12,8 @@ from rest_framework import serializers
 from chats import runs
 from chats.models import Category, Chat, Message, Run
 from chats.wording import notice, sentence
-from rag.grounding.support import Verdict
-from rag.types import Topic
+from rag.types import Source, Topic
+from rag.verify.label import Verdict
 
 
 class CategoryShape(serializers.ModelSerializer[Category]):
@@ -81,6 +83,16 @@ class BoxShape(serializers.Serializer[Any]):
     y1 = serializers.FloatField()
 
 
+class SpanShape(serializers.Serializer[Any]):
+    """A sentence or row of a document that an answer rests on; offsets are in its text."""
+
+    start = serializers.IntegerField()
+    end = serializers.IntegerField()
+    page = serializers.IntegerField(allow_null=True)
+    text = serializers.CharField()
+    boxes = BoxShape(many=True)
+
+
 class SourceShape(serializers.Serializer[Any]):
     """One passage under an answer, of the `version` of its document that was searched."""
 
@@ -95,6 +107,21 @@ class SourceShape(serializers.Serializer[Any]):
     cited = serializers.BooleanField()
     boxes = BoxShape(many=True)
     version = serializers.IntegerField(default=1)
+    spans = SpanShape(many=True, default=list)
+
+
+class WholeSourceShape(SourceShape):
+    """The same with its passage as it was shown, whole."""
+
+    text = serializers.CharField()
+
+
+def to_sources_json(sources: Iterable[Source]) -> list[dict[str, Any]]:
+    """Sources as a message keeps and shows them: their whole passages stand in the turn store."""
+    shown = [asdict(replace(source, text="")) for source in sources]
+    for one in shown:
+        del one["text"]
+    return runs.plain(shown)  # type: ignore[no-any-return]
 
 
 class ScopeShape(serializers.Serializer[Any]):
@@ -155,6 +182,7 @@ class MessageShape(serializers.ModelSerializer[Message]):
     chat_id = serializers.UUIDField(read_only=True)
     parent_id = serializers.UUIDField(read_only=True, allow_null=True)
     mode = serializers.SerializerMethodField()
+    label = serializers.SerializerMethodField()  # type: ignore[assignment] # of the contract
     error = serializers.SerializerMethodField()
     run_id = serializers.SerializerMethodField()
     document_ids = serializers.SerializerMethodField()
@@ -177,6 +205,7 @@ class MessageShape(serializers.ModelSerializer[Message]):
             "content",
             "status",
             "mode",
+            "label",
             "sources",
             "error",
             "parent_id",
@@ -198,6 +227,11 @@ class MessageShape(serializers.ModelSerializer[Message]):
     def get_mode(self, message: Message) -> str | None:
         """How the answer came about; null for a user's message and before the end."""
         return message.mode or None
+
+    @extend_schema_field(serializers.ChoiceField(choices=Message.Label.choices, allow_null=True))
+    def get_label(self, message: Message) -> str | None:
+        """What the answer rests on; null where that is not known."""
+        return message.label or None
 
     @extend_schema_field(ErrorShape(allow_null=True))
     def get_error(self, message: Message) -> dict[str, str] | None:

@@ -17,8 +17,10 @@ from django.utils.translation import override
 
 from chats import connections, runs, stops
 from chats.calls import in_database
+from chats.conversation import from_messages
 from chats.errors import NotFound
 from chats.gateway import jobs, vectors
+from chats.shapes import to_sources_json
 from chats.stores import ReleasingStore
 from chats.wording import notice, sentence
 from chats.writer import RunWriter
@@ -26,14 +28,12 @@ from documents import spaces
 from documents.models import Document
 from documents.store import ScopedStore
 from rag.config import RagConfig
-from rag.conversation import of_messages
+from rag.conversation import Question, Sampling
 from rag.errors import NuraError
 from rag.events import Delta, Finished, Reasoning, Replaced
 from rag.factory import engine
-from rag.history.memory import MemoryHistory
-from rag.pieces import Sampling
-from rag.question import Question
-from rag.types import HistoryMessage, Role, Scope, ScopeReason
+from rag.memory.store import MemoryHistory
+from rag.types import Scope, ScopeReason
 
 logger = structlog.get_logger()
 
@@ -139,7 +139,8 @@ def _told(finished: Finished, language: str) -> dict[str, Any]:
         notices = [{"code": code, "detail": notice(code)} for code in finished.notices]
     return {
         "mode": finished.mode,
-        "sources": None if sources is None else [asdict(one) for one in sources],
+        "label": finished.label,
+        "sources": None if sources is None else to_sources_json(sources),
         "usage": asdict(finished.usage) if finished.usage else None,
         "notices": notices,
     }
@@ -156,11 +157,10 @@ def _load(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConf
     used = spaces.in_use()
     rows = Document.objects.visible_to(user).searchable().filter(pk__in=request["document_ids"])
     ids = tuple(rows.order_by("created_at", "id").values_list("pk", flat=True))
-    told = [HistoryMessage(Role(one["role"]), one["content"]) for one in request["history"]]
     question = Question(
         text=request["question"],
         scope=Scope(ids, ScopeReason(request["reason"])),
-        conversation=of_messages(told),
+        conversation=from_messages(request["history"]),
         sampling=Sampling.read(request["sampling"]),
     )
     return question, ReleasingStore(ScopedStore(ids, space=used.space)), used.config

@@ -41,6 +41,14 @@ class ReleasingStore:
         """As `PassageStore.opening`."""
         return released(self._store.opening, limit)
 
+    def read_all(self, limit: int) -> list[Passage] | None:
+        """As `PassageStore.read_all`."""
+        return released(self._store.read_all, limit)
+
+    def at(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
+        """As `PassageStore.at`."""
+        return released(self._store.at, places)
+
     def chunks(self, keys: Sequence[int]) -> list[Passage]:
         """As `PassageStore.chunks`."""
         return released(self._store.chunks, keys)

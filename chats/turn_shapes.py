@@ -55,6 +55,7 @@ class TurnShape(serializers.ModelSerializer[Turn]):
             "summarised_at",
             "question_type",
             "mode",
+            "label",
             "schema_version",
             "doc_refs",
             "candidates",

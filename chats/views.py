@@ -1,6 +1,5 @@
 """The pages of conversations. Messages themselves are fetched and drawn by the page's scripts."""
 
-from collections.abc import Iterable
 from typing import Any, cast
 from uuid import UUID
 
@@ -9,17 +8,17 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.utils.translation import gettext as _
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
+from chats import examples
 from chats.models import Chat
 from chats.sidebar import Sidebar
 from documents.models import Document
 
 CONTENT_CHARACTERS = 20_000
 """Longest question the composer takes; the REST API checks for itself."""
-EXAMPLES = 4
 SELECTED_DOCUMENTS = 50
 
 
@@ -32,11 +31,15 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
     chat = chat_id and get_object_or_404(Chat.objects.visible_to(user), pk=chat_id)
     documents = Document.objects.visible_to(user)
     searchable = documents.searchable()
+    has_model = settings.RAG.llm is not None
     context = {
         "chat": chat,
         "sidebar": Sidebar.of(user),
         "processing": 0 if chat else documents.processing().count(),
-        "examples": [] if chat else examples(searchable[:EXAMPLES]),
+        "has_model": has_model,
+        "examples": []
+        if chat
+        else examples.examples(searchable[: examples.MOST], has_model=has_model),
         "page": {
             "chat": chat and _chat_data(chat),
             "selected": [] if chat else _selected(request, searchable),
@@ -44,6 +47,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
             "content_limit": CONTENT_CHARACTERS,
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
             "speech": bool(settings.TTS_BASE_URL and settings.TTS_MODEL),
+            "administration": _administration(user),
         },
     }
     return render(request, "chat.html", context)
@@ -63,24 +67,10 @@ def sidebar_panel(request: HttpRequest) -> HttpResponse:
     return render(request, "panels/sidebar_chats.html", context)
 
 
-def examples(documents: Iterable[Document]) -> list[str]:
-    """First questions, made from the names of documents and what is known about them."""
-    patterns = (
-        _("Summarise the key points of “{name}”"),
-        _("What requirements does “{name}” set out?"),
-        _("Which dates and amounts are in “{name}”?"),
-        _("Explain “{name}” to someone new to it"),
-    )
-    return [
-        pattern.format(name=_spoken_name(document))
-        for pattern, document in zip(patterns, documents, strict=False)
-    ]
-
-
-def _spoken_name(document: Document) -> str:
-    project = document.metadata.get("project_name")
-    name = str(project or document.name.rpartition(".")[0] or document.name)
-    return name if len(name) <= 40 else name[:39] + "…"
+def _administration(user: User) -> str:
+    """Where an administrator reads what became of an answer; empty for everybody else."""
+    allowed = user.is_staff and user.has_perm("chats.view_message")
+    return reverse("admin:chats_message_changelist") if allowed else ""
 
 
 def _chat_data(chat: Chat) -> dict[str, Any]:

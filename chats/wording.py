@@ -39,49 +39,45 @@ SENTENCES = {
     "too_many_frames": _("Too many messages in a short time. Wait a moment and try again."),
     "llm_failed": _("The language model failed. Try again; if it stays, tell your administrator."),
     "llm_unreachable": _(
-        "The language model cannot be reached. Check that its server runs and that NURA_LLM_BASE_URL is right."
+        "The language model cannot be reached. Try again in a moment; if it stays, tell your administrator."
     ),
     "llm_unavailable": _(
-        "The language model did not answer the last questions and is left alone for a few seconds. Ask again in a moment; if it stays, the administrator should check that its server runs (manage.py doctor)."
+        "The language model did not answer the last questions and is left alone for a few seconds. Ask again in a moment; if it stays, tell your administrator."
     ),
     "llm_timeout": _("The language model did not answer in time. Try again in a moment."),
     "llm_timeout.first_token": _(
-        "The language model did not begin to answer in time. Try again in a moment; if it is only slow, the administrator can raise NURA_LLM_TIMEOUT."
+        "The language model did not begin to answer in time. Try again in a moment; if it happens often, tell your administrator."
     ),
     "llm_timeout.idle": _(
         "The language model fell silent in the middle. What had been written is kept; ask again."
     ),
     "llm_timeout.total": _(
-        "The language model needed longer than an answer may take. What had been written is kept; ask for less, or the administrator can raise NURA_LLM_TOTAL_TIMEOUT."
+        "The language model needed longer than an answer may take. What had been written is kept. Ask for less; if it happens often, tell your administrator."
     ),
     "llm_unauthorized": _(
-        "The language model refused our key. The administrator should check NURA_LLM_API_KEY."
+        "The language model refused the key set for it. Tell your administrator."
     ),
     "llm_rate_limited": _(
         "The language model is answering too many requests, or its quota is used up. Try again in a moment."
     ),
     "llm_server_error": _("The language model's server reported an error. Try again in a moment."),
-    "llm_rejected": _(
-        "The language model refused the request. The administrator should check NURA_LLM_MODEL."
-    ),
+    "llm_rejected": _("The language model refused the request. Tell your administrator."),
     "llm_interrupted": _(
         "The language model broke off in the middle. What had been written is kept; ask again."
     ),
     "llm_empty_answer": _("The language model sent an empty answer. Ask again, or in other words."),
     "llm_empty_answer.length": _(
-        "The language model used all its tokens for thinking and did not get to an answer. Ask again; if it stays, the administrator should raise NURA_LLM_MAX_TOKENS."
+        "The language model used all its tokens for thinking and did not get to an answer. Ask again; if it stays, tell your administrator."
     ),
     "speech_not_configured": _(
-        "Nothing here can speak. The administrator can set NURA_TTS_BASE_URL and NURA_TTS_MODEL."
+        "Reading aloud is not set up on this server. If you need it, tell your administrator."
     ),
     "speech_failed": _(
         "The speech service did not answer as it should. Try again; if it stays, tell your administrator."
     ),
     "speech_too_long": _("This answer is too long to be spoken in this format."),
     "nothing_to_say": _("Only an answer with text in it can be spoken."),
-    "engine_unavailable": _(
-        "A part of the search engine is missing. The administrator should run manage.py doctor."
-    ),
+    "engine_unavailable": _("A part of the search engine is missing. Tell your administrator."),
     "model_not_found": _(
         "This model does not exist, or it is not yours. GET /v1/models lists yours."
     ),
@@ -101,13 +97,16 @@ SENTENCES = {
 
 NOTICES = {
     "answer_cut": _(
-        "The answer reached the limit of tokens and ends here. The administrator can raise NURA_LLM_MAX_TOKENS."
+        "The answer reached its greatest length and ends here. Ask for the rest; if it happens often, tell your administrator."
+    ),
+    "parts_unread": _(
+        "The documents are long, and not every part of them was read for this answer."
     ),
     "embedder_failed": _(
-        "The documents could not be searched; this answer is from general knowledge."
+        "Search by meaning is not available right now; the documents were searched by words only."
     ),
     "retrieval_failed": _(
-        "The documents could not be searched; this answer is from general knowledge."
+        "The documents could not be searched, so this answer does not rest on them."
     ),
 }
 """What a reader should know of an answer that came about all the same."""

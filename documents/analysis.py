@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from rag.indexing import Analyser
+from rag.indexing import ChunkAnalyser
 from rag.types import Chunk, IndexedChunk
 
 BATCH = 64
@@ -23,7 +23,7 @@ class Analysis:
 
     def __init__(self, keep: Callable[[IndexedChunk], None]) -> None:
         self._keep = keep
-        self._analyser = Analyser()
+        self._analyser = ChunkAnalyser()
         self._batch: list[Chunk] = []
         self._working: deque[Future[list[IndexedChunk]]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="analysis")

@@ -25,8 +25,8 @@ from documents.parsers.sandbox import TICK, Reading
 from documents.progress import Stopwatch
 from rag import factory
 from rag.errors import LLMError
-from rag.language import reply_language
 from rag.pages import Box, Page
+from rag.tokenize.language import reply_language
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,8 @@ from uuid import UUID
 from django.db import connection, models, transaction
 
 from documents.names import stem
-from rag.query.filters import ALTERNATIVES
-from rag.query.names import FIELDS, called, normalised
 from rag.types import Named
+from rag.understand.filters import ALTERNATIVES, FIELDS, called, normalised
 
 FOUND = """
     WITH found AS MATERIALIZED (  -- by name alone: a scope of thousands would be probed one by one
@@ -67,7 +66,7 @@ def of(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, str], str
 
 
 def named(document_ids: Sequence[UUID], names: Sequence[str]) -> list[Named]:
-    """Documents among these that carry one of the names, as `rag.query.names` writes them."""
+    """Documents among these that carry one of the names, as `filters.normalised` writes them."""
     with connection.cursor() as cursor:
         scope = "{" + ",".join(map(str, document_ids)) + "}"  # one text: the driver adapts no list
         cursor.execute(FOUND, (list(names), scope))

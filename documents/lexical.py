@@ -10,10 +10,12 @@ stood once, so that BM25 = term_weight(1) * sum of the held terms' weights + sur
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from documents.models import LEXICAL_DIMENSIONS
-from rag.retrieval.bm25 import REFERENCE_LENGTH, term_weight
+from rag.retrieve.bm25 import REFERENCE_LENGTH, term_weight
+from rag.types import IndexedChunk
 
 BASE = 3
 DIGITS = 15
@@ -92,6 +94,23 @@ def marks_and_surplus(
     marks = {place: 1.0 if found == _ONCE else 2.0 for place, found in places.items()}
     surplus = {place: more[found] for place, found in places.items() if found != _ONCE}
     return _literal(marks), _literal(surplus) if surplus else None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the index keeps of a chunk: the sum of its term counts, and the text forms."""
+
+    length: int
+    lexemes: str
+    marks: str
+    surplus: str | None
+
+
+def row(indexed: IndexedChunk) -> Row:
+    """The index row of a chunk with its terms and emphasis."""
+    terms, emphasis = clean(indexed.terms), clean(indexed.emphasis)
+    marks, surplus = marks_and_surplus(terms, emphasis)
+    return Row(sum(terms.values()), tsvector(terms | emphasis), marks, surplus)
 
 
 def _frequencies(

@@ -4,7 +4,7 @@ The rows are written to disk first, so that they never are in memory and the tra
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -27,6 +27,7 @@ from documents.models import (
 )
 from documents.spool import Spool
 from documents.warned import Stored
+from rag.indexing import TERMS_VERSION
 from rag.pages import Box, Page
 from rag.types import Chunk as CutChunk
 from rag.types import IndexedChunk
@@ -101,13 +102,10 @@ class Draft:
                     copy.write(block)
 
     def _add(self, key: int, indexed: IndexedChunk, space: EmbeddingSpace) -> None:
-        terms, emphasis = lexical.clean(indexed.terms), lexical.clean(indexed.emphasis)
-        count = sum(terms.values())
-        self._chunks.write(
-            _line(_chunk_row(key, self._document, indexed.chunk, count, terms | emphasis))
-        )
-        marks, surplus = lexical.marks_and_surplus(terms, emphasis)
-        self._terms.write(_line((key, self._document.pk, count, marks, surplus)))
+        row = lexical.row(indexed)
+        self._chunks.write(_line(_chunk_row(key, self._document, indexed.chunk, row)))
+        terms = (key, self._document.pk, row.length, row.marks, row.surplus)
+        self._terms.write(_line(terms))
         if indexed.vector is not None:
             vector = lexical.halfvec(indexed.vector)
             self._vectors.write(_line((key, space.pk, self._document.pk, vector)))
@@ -153,6 +151,7 @@ def replace(
             metadata=shown,
             warnings=list(found.warnings),
             seconds=found.seconds(),
+            terms_version=TERMS_VERSION,
         )
 
 
@@ -177,7 +176,7 @@ def _keys() -> Iterator[int]:
 
 
 def _chunk_row(
-    key: int, document: Document, chunk: CutChunk, count: int, terms: Mapping[str, float]
+    key: int, document: Document, chunk: CutChunk, row: lexical.Row
 ) -> tuple[object, ...]:
     return (
         key,
@@ -193,8 +192,8 @@ def _chunk_row(
         json.dumps([_box(box) for box in chunk.boxes]),
         chunk.kind,
         _storable(chunk.header),
-        count,
-        lexical.tsvector(terms),
+        row.length,
+        row.lexemes,
     )
 
 

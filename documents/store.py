@@ -62,6 +62,29 @@ class ScopedStore:
             rows = search.rows(passages.OPENING, limit=limit)
         return [passages.passage(row) for row in rows]
 
+    def read_all(self, limit: int) -> list[Passage] | None:
+        """All chunks in reading order, documents as they were named; None: more than `limit`."""
+        if not self._scope.documents:
+            return []
+        with database.search(self._scope) as search:
+            if search.facts.chunks > limit:
+                return None
+            rows = search.rows(passages.ALL)
+        return [passages.passage(row) for row in rows]
+
+    def at(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
+        """The chunks at these places; those out of scope are left out."""
+        if not self._scope.documents or not places:
+            return []
+        wanted = list(places)
+        with database.search(self._scope) as search:
+            rows = search.rows(
+                passages.BY_PLACE,
+                wanted=[str(document) for document, _ in wanted],
+                indexes=[index for _, index in wanted],
+            )
+        return [passages.passage(row) for row in rows]
+
     def within(self, document_ids: Collection[UUID]) -> "ScopedStore":
         """The same store over those of its documents that are named; never over others."""
         wanted = set(document_ids)

@@ -72,8 +72,7 @@ FILES = {
         "The encoding of the text cannot be told. Save the file as UTF-8 and upload it again."
     ),
     "reader_missing": _(
-        "%(name)s, which is to read this kind of file, is not installed. Tell your administrator "
-        "to run manage.py doctor."
+        "%(name)s, which is to read this kind of file, is not installed. Tell your administrator."
     ),
     "memory": _(
         "Reading the file took more memory than is allowed. Split it or make it simpler, and "
@@ -143,8 +142,7 @@ DOCUMENTS = {
     ),
     "retrieval_failed": _("The search did not answer. Try again in a moment."),
     "engine_unavailable": _(
-        "A part of the search engine is not installed. Tell your administrator to run "
-        "manage.py doctor."
+        "A part of the search engine is not installed. Tell your administrator."
     ),
     "internal": FALLBACK,
 }

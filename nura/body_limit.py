@@ -7,6 +7,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 
+from documents.api.uploads import is_upload
 from nura.errors import problem_of
 
 Message = MutableMapping[str, Any]
@@ -14,7 +15,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
 
-UPLOADS = "/api/v1/documents"
+SENDING = frozenset({"POST", "PUT", "PATCH"})
+"""Methods that may bring a file; for the others no route is looked up."""
 OVERHEAD = 1024 * 1024
 """What a multipart body may be larger than its file."""
 DRAIN = 32 * 1024 * 1024
@@ -57,7 +59,7 @@ class BodyLimit:
 
 
 def _limit(scope: Message) -> int:
-    if scope["path"] == UPLOADS:
+    if scope["method"] in SENDING and is_upload(scope["method"], scope["path"]):
         return int(settings.MAX_UPLOAD_MB) * 1024 * 1024 + OVERHEAD
     return int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE) + OVERHEAD
 

@@ -22,11 +22,13 @@ from redis.exceptions import RedisError
 from documents import spaces
 from documents.parsers.pdf import ocr
 from documents.parsers.registry import PYMUPDF
+from documents.reindexing import terms
+from nura import __version__
 from nura.embedded import session
 from nura.health import WORKERS, client, redis_and_workers
-from rag import dictionary
+from rag.adapters.sentence_transformers import embedded_model_folder
 from rag.config import Endpoint
-from rag.embedders.sentence_transformers import embedded_model_folder
+from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
 
 MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of the official all-MiniLM-L6-v2 `model.safetensors`."""
@@ -57,6 +59,7 @@ class Finding:
 
 def examine() -> Iterator[Finding]:
     """All findings, quick ones first."""
+    yield Finding("Nura", State.OK, __version__)
     yield data_folder()
     yield from database()
     yield from redis()
@@ -69,6 +72,7 @@ def examine() -> Iterator[Finding]:
     yield embedder()
     yield from embedding_space()
     yield morphemes()
+    yield from terms_of_documents()
     yield recognition()
     yield from pdf_reader()
 
@@ -147,9 +151,12 @@ def workers() -> Iterator[Finding]:
 
 
 def llm(name: str, endpoint: Endpoint | None) -> Finding:
-    """Whether the endpoint has the model; none configured is the extractive answerer."""
+    """Whether the endpoint has the model; none configured: found passages."""
     if endpoint is None:
-        return Finding(name, State.OK, "none configured: answers are extracts of the documents")
+        detail = (
+            "none configured: answers are extracts of the documents; NURA_LLM_BASE_URL names one"
+        )
+        return Finding(name, State.OK, detail)
     where = f"{endpoint.model} at {_without_secrets(endpoint.base_url)}"
     status, models = _models(endpoint)
     if status == 200 and models and not {endpoint.model, f"{endpoint.model}:latest"} & set(models):
@@ -199,6 +206,21 @@ def embedding_space() -> Iterator[Finding]:
         yield Finding("embedding space", State.OK, f"{space}, {', '.join(space.languages)}")
 
 
+def terms_of_documents() -> Iterator[Finding]:
+    """Whether documents have terms that an earlier version made."""
+    try:
+        count = terms.outdated().count()
+    except DatabaseError:  # told already, or not migrated yet
+        return
+    if count:
+        detail = (
+            f"{count} documents have the terms of an earlier version: manage.py reindex --terms"
+        )
+        yield Finding("terms", State.WARN, detail)
+    else:
+        yield Finding("terms", State.OK, "all documents have the present ones")
+
+
 def morphemes() -> Finding:
     """The analyser of Korean, its model and the user dictionary."""
     missing = [
@@ -208,8 +230,8 @@ def morphemes() -> Finding:
         return Finding("Kiwi", State.FAIL, f"not installed: {', '.join(missing)}")
     path = settings.RAG.user_dictionary
     try:
-        own = f", {len(dictionary.read(path))} words of {path}" if path else ""
-    except dictionary.DictionaryUnreadable as error:
+        own = f", {len(read_dictionary(path))} words of {path}" if path else ""
+    except DictionaryUnreadable as error:
         return Finding("Kiwi", State.FAIL, f"the user dictionary: {error}")
     return Finding("Kiwi", State.OK, f"installed with its model{own}")
 

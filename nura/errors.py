@@ -29,8 +29,8 @@ logger = logging.getLogger("nura.errors")
 
 RETRY_AFTER_SECONDS = 5
 """What a caller is told to wait when the database, Redis or a model is out of reach for now."""
-LOCKOUT_SECONDS = 300
-"""The longest window of the sign-in limits; see `nura.accounts.adapter`."""
+WINDOW_SECONDS = 60
+"""The window of allauth's own limits on its pages, which do not tell when it began."""
 
 CSRF_MARK = "CSRF Failed"  # how DRF's session authentication begins the detail of its refusal
 
@@ -154,9 +154,9 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
     return _answer(request, _NOT_FOUND)
 
 
-def too_many_requests(request: HttpRequest) -> HttpResponse:
-    """Allauth's handler429."""
-    return _answer(request, _throttled_for(LOCKOUT_SECONDS))
+def too_many_requests(request: HttpRequest, seconds: int = WINDOW_SECONDS) -> HttpResponse:
+    """Allauth's handler429; with the time to wait where it is known."""
+    return _answer(request, _throttled_for(seconds))
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

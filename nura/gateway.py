@@ -5,7 +5,7 @@ from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
 
 from chats.gateway.routes import router
-from nura.accounts.authentication import gateway_user
+from nura.accounts.authentication import gateway_key
 from nura.errors import problem_of
 
 api = NinjaAPI(
@@ -13,7 +13,7 @@ api = NinjaAPI(
     version="1",
     urls_namespace="gateway",
     openapi_url=None,  # its clients know the protocol; docs/gateway.md tells what is ours
-    auth=gateway_user,
+    auth=gateway_key,
 )
 api.add_router("", router)
 

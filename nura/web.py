@@ -6,6 +6,8 @@ import sys
 
 import uvicorn
 
+from nura.heads import BoundedHeads
+
 SOCKET_FD = "NURA_SOCKET_FD"
 MESSAGE_LIMIT = 1_500_000
 """Bytes of one WebSocket message. Far more than a question may have, so that the application can
@@ -24,6 +26,27 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def config() -> uvicorn.Config:
+    """How a web process serves."""
+    from django.conf import settings
+
+    return uvicorn.Config(
+        "nura.asgi:application",
+        log_config=None,
+        access_log=False,  # the middleware counts requests by route; paths hold ids
+        server_header=False,
+        lifespan="off",
+        http=BoundedHeads,
+        proxy_headers=settings.TRUSTED_PROXIES > 0,
+        forwarded_allow_ips="*" if settings.TRUSTED_PROXIES > 0 else None,
+        ws="websockets-sansio",
+        ws_max_size=MESSAGE_LIMIT,
+        ws_ping_interval=20,
+        ws_ping_timeout=20,
+        timeout_graceful_shutdown=3,
+    )
+
+
 def main() -> None:
     """Serve until told to stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
@@ -34,21 +57,7 @@ def main() -> None:
         socket.socket(fileno=int(inherited)) if inherited else listen(settings.HOST, settings.PORT)
     )
     sys.setswitchinterval(SWITCH_SECONDS)
-    config = uvicorn.Config(
-        "nura.asgi:application",
-        log_config=None,
-        access_log=False,  # the middleware counts requests by route; paths hold ids
-        server_header=False,
-        lifespan="off",
-        proxy_headers=settings.TRUSTED_PROXIES > 0,
-        forwarded_allow_ips="*" if settings.TRUSTED_PROXIES > 0 else None,
-        ws="websockets-sansio",
-        ws_max_size=MESSAGE_LIMIT,
-        ws_ping_interval=20,
-        ws_ping_timeout=20,
-        timeout_graceful_shutdown=3,
-    )
-    uvicorn.Server(config).run(sockets=[listener])
+    uvicorn.Server(config()).run(sockets=[listener])
 
 
 if __name__ == "__main__":

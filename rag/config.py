@@ -5,6 +5,9 @@
 
 from dataclasses import dataclass, field
 
+USUAL_TOKENS = 4000
+"""Of a whole prompt, where nobody says how much the model takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -29,7 +32,7 @@ class MemoryRules:
     mode: str = "auto"
     """"auto", or "simple": reset words, short or follow-up word, similarity of the questions."""
     reset_words: tuple[str, ...] = ()
-    """Empty: those of `rag/words/reset.txt`; the lists below have files of their own, too."""
+    """Empty: those of `rag/lexicon/reset.txt`; the lists below have files of their own, too."""
     followup_words: tuple[str, ...] = ()
     compare_words: tuple[str, ...] = ()
     multi_words: tuple[str, ...] = ()
@@ -41,16 +44,18 @@ class MemoryRules:
 class ContextRules:
     """What goes into a prompt, and what may be spent on looking through a long conversation."""
 
-    tokens: int = 4000
-    """Of a whole prompt; its layers scale with it (`rag.context.plan`)."""
-    summary_after: int = 10
-    """Turns of a chat from which on the older ones are folded into a running summary."""
-    summary_keeps: int = 5
-    """The last turns, which stay whole."""
+    tokens: int | None = None
+    """Of a whole prompt; its layers scale with it. None: as much as the model takes."""
+    system_share: float = 0.1
+    """Of these tokens, reserved for the instructions, which take what they need."""
+    documents_share: float = 0.225
+    """Reserved for the documents, which take what the other parts leave as well."""
+    recent_share: float = 0.6
+    """For the last messages, of what the others leave; the rest of that is for older turns."""
     protected_terms: tuple[str, ...] = ()
-    """Words that no summary may lose; empty: those of `rag/words/protected.txt`."""
+    """Words that no summary may lose; empty: those of `rag/lexicon/protected.txt`."""
     explore_calls: int = 8
-    """Steps and sub-calls of one exploration; 0 turns it off."""
+    """Of a model in one exploration, and of tools; 0: no model is asked."""
     explore_tokens: int = 6000
     explore_seconds: float = 20.0
 
@@ -74,8 +79,12 @@ class RagConfig:
     vision: Endpoint | None = None
     """Who reads pictures of documents; only its `total_timeout` counts, for one picture."""
     vision_max_tokens: int = 2000
+    fence: str = "material"
+    """What marks off material in prompts: one an installation, hard to guess from outside."""
     temperature: float = 0.0
     max_tokens: int = 1000
+    thinking: bool = False
+    """Whether the model thinks before it answers; thoughts do not count in `max_tokens`."""
     embedding_model: str = ""
     """A sentence-transformers name or folder.
 
@@ -91,7 +100,7 @@ class RagConfig:
     reranker_model: str = ""
     top_k: int = 4
     user_dictionary: str = ""
-    """Path of a file of words that the analyser of Korean must know; see `rag.dictionary`."""
+    """Path of a file of words for the analyser of Korean; see `rag.tokenize.korean`."""
     chunk_size: int = 1000
     chunk_overlap: int = 200
     bm25_weight: float = 1.0
@@ -102,5 +111,9 @@ class RagConfig:
     history_message_characters: int = 500
     memory: MemoryRules = field(default_factory=MemoryRules)
     context: ContextRules = field(default_factory=ContextRules)
+    verifier_model: str = ""
+    """A cross-encoder of natural language inference that checks sentences; empty: by rules."""
+    revise: bool = True
+    """Sentences that nothing supports are written anew by the light model, where there is one."""
     style: StyleRules | None = None
     """None: answers stay as they were written."""

@@ -1,4 +1,4 @@
-"""What the engine knows of a conversation: turns with their documents, memory, running summary.
+"""A question, and what the engine knows of its conversation: turns, documents, memory, summary.
 
 Everything is of one branch: the way from the chat's first message to the question.
 """
@@ -6,9 +6,10 @@ Everything is of one branch: the way from the chat's first message to the questi
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, Self
 from uuid import UUID
 
-from rag.types import HistoryMessage, QuestionType, Role
+from rag.types import HistoryMessage, QuestionType, Role, Scope, Topic
 
 SCHEMA_VERSION = 1
 """Of `DocRef` and `Turn` as stored; raised with a change of their shape."""
@@ -109,7 +110,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class RunningSummary:
-    """What turns 1 to `through` said, folded."""
+    """What the turns up to `through` said, folded; back to the last new start before that."""
 
     text: str
     through: int
@@ -121,8 +122,10 @@ class Conversation:
     """The branch that leads to a question.
 
     `turns` are the last ones, oldest first, at least as many as the window holds; `total` counts
-    all. `shown` is the latest turn with documents since the memory was cleared. `readable` holds
-    every document of earlier turns that the user may still read, and its present version.
+    all. What was said before turn `begins_at` lies behind the last new start ("새 주제로"): a model
+    is told nothing of it until the user refers to it. `shown` is the latest turn with documents
+    since the memory was cleared. `readable` holds every document of earlier turns that the user may
+    still read, and its present version.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -131,21 +134,61 @@ class Conversation:
     shown: Turn | None = None
     summary: RunningSummary | None = None
     readable: Mapping[UUID, int] = field(default_factory=dict)
+    begins_at: int = 1
+
+    @property
+    def current(self) -> tuple[Turn, ...]:
+        """Those of `turns` that were said since the last new start."""
+        return tuple(turn for turn in self.turns if turn.number >= self.begins_at)
 
     @property
     def last(self) -> Turn | None:
-        """The turn before the question."""
-        return self.turns[-1] if self.turns else None
+        """The turn before the question, where nothing began anew since."""
+        return next(reversed(self.current), None)
 
     @property
     def messages(self) -> tuple[HistoryMessage, ...]:
-        """The turns as messages, empty ones left out."""
+        """The turns since the last new start as messages, empty ones left out."""
         return tuple(
             HistoryMessage(role, text)
-            for turn in self.turns
+            for turn in self.current
             for role, text in ((Role.USER, turn.user_text), (Role.ASSISTANT, turn.assistant_text))
             if text
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What a caller wishes of one answer; what is None or empty is as configured.
+
+    `max_tokens` can only lower the configured limit.
+    """
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Self:
+        """From its fields as JSON keeps them; those that are missing are as configured."""
+        return cls(**{**stored, "stop": tuple(stored.get("stop", ()))})
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question with everything the engine may know about its conversation.
+
+    The store that comes with it holds the documents of `scope` and of `conversation.readable`.
+    """
+
+    text: str
+    scope: Scope
+    conversation: Conversation = field(default_factory=Conversation)
+    topic: Topic = Topic.AUTO
+    history_pairs: int | None = None
+    """Pairs of the history that may be read; None: as configured."""
+    sampling: Sampling = field(default_factory=Sampling)
 
 
 def of_messages(messages: Sequence[HistoryMessage]) -> Conversation:

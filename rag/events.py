@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from rag.conversation import DocRef, View
-from rag.grounding.support import Checked
-from rag.pieces import Usage
-from rag.types import Mode, Passage, QuestionType, Source
+from rag.ports import Usage
+from rag.types import Label, Mode, QuestionType, Source
+from rag.verify.label import Checked
+
+ANSWER_CUT = "answer_cut"
+"""The notice of an answer that ended at its limit of tokens."""
+
+
+PARTS_UNREAD = "parts_unread"
+"""The notice of an answer on whole documents of which not every part was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +28,12 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class SourcesFound:
-    """The evidence, before the first delta. Never sent in general mode.
+    """The evidence, before the first delta; `method` is how it was found.
 
-    `passages` are those of the sources, whole; `method` is how they were found.
+    An answer that cites none of it has no sources in the end.
     """
 
     sources: tuple[Source, ...]
-    passages: tuple[Passage, ...] = ()
     method: str = ""
 
 
@@ -55,9 +62,11 @@ class Replaced:
 class Finished:
     """The answer is whole. `sources` is None in general mode. `trace` is plain JSON.
 
+    `label` is what it rests on, None for a question back and where it could not be checked.
     `candidates` are the documents that a question back offers, `view` the stretch of a whole
-    document that was shown, `checks` what the evidence says of each sentence, `notices` codes of
-    what the reader should know: "embedder_failed", "retrieval_failed", "answer_cut".
+    document that was shown, `bearing` the documents that bore on the question, best first, whether
+    or not the answer cites them, `checks` what the evidence says of each sentence, `notices` codes
+    of what the reader should know: "embedder_failed", "retrieval_failed", "answer_cut".
     """
 
     mode: Mode
@@ -65,9 +74,11 @@ class Finished:
     sources: tuple[Source, ...] | None
     usage: Usage | None
     trace: Mapping[str, object]
+    label: Label | None = None
     candidates: tuple[DocRef, ...] = ()
     view: View | None = None
     checks: tuple[Checked, ...] = ()
+    bearing: tuple[UUID, ...] = ()
     notices: tuple[str, ...] = ()
 
 

@@ -5,26 +5,26 @@ import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rag import indexing, morphemes, tokenize
+from rag import indexing, tokenize
+from rag.adapters.embeddings import OpenAIEmbedder, declared
+from rag.adapters.endpoint import load_client_library
+from rag.adapters.light import Light
+from rag.adapters.openai import OpenAILLM, OpenAIVision
+from rag.adapters.sentence_transformers import (
+    EMBEDDED_NAME,
+    CrossEncoderReranker,
+    CrossEncoderVerifier,
+    SentenceTransformersEmbedder,
+)
 from rag.config import Endpoint, RagConfig
-from rag.context import tokens
-from rag.conversation import Conversation, RunningSummary, Turn
-from rag.embedders.known import declared
-from rag.embedders.openai import OpenAIEmbedder
-from rag.embedders.sentence_transformers import EMBEDDED_NAME, SentenceTransformersEmbedder
+from rag.conversation import Conversation, Question, RunningSummary, Turn
 from rag.events import Event
-from rag.generation.brief import Answerer
-from rag.generation.extractive import ExtractiveAnswerer
-from rag.generation.general import PlainAnswerer
-from rag.generation.prompted import PromptedAnswerer
-from rag.generation.style import Stylist
-from rag.history import note
-from rag.history.look_back import LookBack
-from rag.history.memory import MemoryHistory
-from rag.history.note import Noted
-from rag.llms import clients
-from rag.llms.light import Light
-from rag.llms.openai import OpenAILLM
+from rag.generate.llm import Writer
+from rag.generate.revise import Reviser
+from rag.memory import summary
+from rag.memory.recall import LookBack
+from rag.memory.store import MemoryHistory
+from rag.memory.summary import Noted
 from rag.pipeline import Pipeline
 from rag.ports import (
     LLM,
@@ -34,15 +34,13 @@ from rag.ports import (
     PassageStore,
     Reranker,
     ToolCaller,
+    Verifier,
     Vision,
 )
-from rag.query import understand
-from rag.question import Question
-from rag.rerankers.cross_encoder import CrossEncoderReranker
-from rag.retrieval.plan import Asked, Wishes
-from rag.searching import Searcher
-from rag.types import Chunk, IndexedChunk, Retrieval, Scope, StrategyName
-from rag.vision.openai import OpenAIVision
+from rag.retrieve.search import Searcher, Wishes
+from rag.tokenize.korean import use_dictionary
+from rag.types import Chunk, HistoryMessage, IndexedChunk, Retrieval, Scope, StrategyName
+from rag.understand.analysis import analyse_by_rules, narrow_store
 
 NO_CONVERSATION = Conversation()
 NO_HISTORY = MemoryHistory()
@@ -68,15 +66,18 @@ class Engine:
         reranker: Reranker | None = None,
         light: Light | None = None,
     ) -> None:
-        morphemes.use(config.user_dictionary)
+        use_dictionary(config.user_dictionary)
         self.config = config
         self.embedder = embedder or _embedder(config)
         self.searcher = Searcher(
             config, self.embedder, reranker or _reranker(config.reranker_model)
         )
-        model = llm or _llm(config.llm)
-        documents, general = _answerers(config, model)
-        self.light = light or _light(config.light_llm)
+        model = llm or main_model(config.llm)
+        options = GenerationOptions(
+            temperature=config.temperature, max_tokens=config.max_tokens, thinking=config.thinking
+        )
+        writer = Writer(model, options) if model else None
+        self.light = light or light_model(config.light_llm)
         look_back = LookBack(
             self.searcher,
             config.context,
@@ -85,11 +86,11 @@ class Engine:
             windowed=model is not None,
             model=model.name if model else "",
         )
-        stylist = (
-            Stylist(self.light, config.style) if self.light and config.style and model else None
-        )
+        reviser = Reviser(self.light, config.style, config.revise) if self.light and model else None
+        reading = self.light or (Light(model) if model else None)
+        verifier = _verifier(config.verifier_model)
         self.pipeline = Pipeline(
-            config, self.searcher, documents, general, look_back, self.light, stylist
+            config, self.searcher, writer, look_back, reading, reviser, verifier
         )
 
     def warm(self) -> None:
@@ -98,10 +99,11 @@ class Engine:
         Raises `EmbedderFailed`.
         """
         tokenize.terms("준비")
-        tokens.counter(self.pipeline.general_answerer.name).count("준비")
+        if self.pipeline.writer:
+            self.pipeline.writer.counter.count("준비")
         self.embedder.embed_query("ready")
         if self.config.llm:
-            clients.warm()
+            load_client_library()
 
     def index(
         self,
@@ -120,7 +122,7 @@ class Engine:
         on_progress: Callable[[int, int], None],
         total: int,
     ) -> Iterator[IndexedChunk]:
-        """What `rag.indexing.Analyser` read of a document's chunks, with vectors."""
+        """What `rag.indexing.ChunkAnalyser` read of a document's chunks, with vectors."""
         return indexing.completed(analysed, title, self.embedder, on_progress, total)
 
     def search(  # noqa: PLR0913 - the whole search API, by name
@@ -136,17 +138,15 @@ class Engine:
         conversation: Conversation = NO_CONVERSATION,
         history: HistoryStore = NO_HISTORY,
     ) -> Retrieval:
-        """Search without answering. Raises `EmbedderFailed` or what the store raises.
+        """Search without answering. Raises what the store raises.
 
         `store` holds the documents of `scope` and of `conversation.readable`.
         """
         question = Question(query, scope, conversation)
-        understood = understand.by_rules(question, history, self.config, self.embedder)
-        asked = Asked(understood.verdict, understood.standalone, conversation.memory)
+        analysis = analyse_by_rules(question, history, self.config, self.embedder)
         return self.searcher.search(
-            asked,
-            understood.scope,
-            understand.searched(store, question, understood.scope),
+            analysis,
+            narrow_store(store, question, analysis.scope),
             Wishes(strategy, top_k, rerank, filters),
         )
 
@@ -159,13 +159,19 @@ class Engine:
         """
         return self.pipeline.answer(question, store, history)
 
+    async def preview_prompt(
+        self, question: Question, store: PassageStore, history: HistoryStore = NO_HISTORY
+    ) -> tuple[HistoryMessage, ...]:
+        """The prompt of a question; see `rag.pipeline`."""
+        return await self.pipeline.preview_prompt(question, store, history)
+
     async def note(
-        self, turn: Turn, earlier: Sequence[Turn], running: RunningSummary | None
+        self, turn: Turn, folding: Sequence[Turn], running: RunningSummary | None
     ) -> Noted:
-        """What is kept of a turn for later; see `rag.history.note`."""
-        return await note.note(
+        """What is kept of a turn for later; see `rag.memory.summary`."""
+        return await summary.note(
             turn,
-            earlier,
+            folding,
             running,
             light=self.light,
             embedder=self.embedder,
@@ -196,35 +202,28 @@ def vision(config: RagConfig) -> Vision | None:
 
 def new_embedder(config: RagConfig) -> Embedder:
     """An embedder that remembers nothing: it measures its width anew where nobody says it."""
-    return _new_embedder(*_embedder_parts(config))
-
-
-def _embedder(config: RagConfig) -> Embedder:
-    return _shared_embedder(*_embedder_parts(config))
-
-
-def _embedder_parts(config: RagConfig) -> tuple[Endpoint | None, str, frozenset[str], int]:
     name = model_name(config)
     known = declared(name)
     languages = config.embedding_languages or known.languages
-    return (
-        config.embedding_endpoint,
-        name,
-        languages,
-        config.embedding_dimensions or known.dimensions,
-    )
-
-
-def _new_embedder(
-    endpoint: Endpoint | None, name: str, languages: frozenset[str], dimensions: int
-) -> Embedder:
-    if endpoint is not None:
-        return OpenAIEmbedder(endpoint, languages, dimensions)
+    dimensions = config.embedding_dimensions or known.dimensions
+    if config.embedding_endpoint is not None:
+        return OpenAIEmbedder(config.embedding_endpoint, languages, dimensions)
     return SentenceTransformersEmbedder(name, languages, dimensions)
 
 
-_shared_embedder = functools.lru_cache(maxsize=KEPT)(_new_embedder)
-"""One of each in a process."""
+_shared_embedder = functools.lru_cache(maxsize=KEPT)(new_embedder)
+
+
+def _embedder(config: RagConfig) -> Embedder:
+    """One of each in a process, whatever else the configuration says."""
+    return _shared_embedder(
+        RagConfig(
+            embedding_model=config.embedding_model,
+            embedding_endpoint=config.embedding_endpoint,
+            embedding_languages=config.embedding_languages,
+            embedding_dimensions=config.embedding_dimensions,
+        )
+    )
 
 
 @functools.cache
@@ -233,22 +232,22 @@ def _reranker(model: str) -> Reranker | None:
 
 
 @functools.cache
-def _llm(endpoint: Endpoint | None) -> LLM | None:
+def main_model(endpoint: Endpoint | None) -> LLM | None:
+    """Who answers; None: nobody."""
     return OpenAILLM(endpoint) if endpoint else None
 
 
 @functools.cache
-def _light(endpoint: Endpoint | None) -> Light | None:
-    """The limit of a whole call is `Light`'s: whoever has time can ask it to be patient."""
+def light_model(endpoint: Endpoint | None) -> Light | None:
+    """Who is asked beside an answer; None: nobody.
+
+    The limit of a whole call is `Light`'s: whoever has time can ask it to be patient.
+    """
     if endpoint is None:
         return None
     return Light(OpenAILLM(replace(endpoint, total_timeout=math.inf)), endpoint.total_timeout)
 
 
-def _answerers(config: RagConfig, llm: LLM | None) -> tuple[Answerer, Answerer]:
-    """For documents and for general conversation."""
-    if llm is None:
-        return ExtractiveAnswerer(), PlainAnswerer()
-    options = GenerationOptions(temperature=config.temperature, max_tokens=config.max_tokens)
-    prompted = PromptedAnswerer(llm, options)
-    return prompted, prompted
+@functools.cache
+def _verifier(model: str) -> Verifier | None:
+    return CrossEncoderVerifier(model) if model else None

@@ -5,10 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from rag import tokenize
-from rag.language import dense_weight
 from rag.ports import Embedder
-from rag.retrieval.similarity import KNOWN
+from rag.retrieve.candidates import LEAST_KNOWN
+from rag.tokenize.language import dense_weight
 from rag.types import Chunk, IndexedChunk
+
+TERMS_VERSION = 1
+"""Rises whenever the same text gets other terms or another emphasis than before."""
 
 WINDOW = 512
 """Chunks that are looked at together: terms come from one batch, vectors from texts of one length
@@ -17,7 +20,7 @@ BATCH = 32
 TITLE_EMPHASIS = 4.0
 SECTION_EMPHASIS = 1.0
 LEAD_EMPHASIS = 1.0
-"""See docs/retrieval.md, "Fields", for how these were found."""
+"""See docs/notes/retrieval.md, "Fields", for how these were found."""
 HEADER_EMPHASIS = 1.0
 """A word of the header counts in each later part of its table as if it stood there once."""
 
@@ -32,8 +35,8 @@ def index(
     on_progress: Callable[[int, int], None],
     total: int,
 ) -> Iterator[IndexedChunk]:
-    """Index the chunks of a document, in order; see `Analyser` and `completed`."""
-    return completed(Analyser().analysed(chunks), title, embedder, on_progress, total)
+    """Index the chunks of a document, in order; see `ChunkAnalyser` and `completed`."""
+    return completed(ChunkAnalyser().analysed(chunks), title, embedder, on_progress, total)
 
 
 def completed(
@@ -49,7 +52,7 @@ def completed(
 
     Raises `EmbedderFailed`.
     """
-    titled = dict.fromkeys(tokenize.terms(title), TITLE_EMPHASIS)
+    titled = _title_emphasis(title)
     coming = iter(analysed)
     done = 0
     while window := list(islice(coming, WINDOW)):
@@ -68,7 +71,18 @@ def completed(
         done += len(window)
 
 
-class Analyser:
+def lexical(chunks: Iterable[Chunk], title: str) -> Iterator[IndexedChunk]:
+    """Chunks of a document, in order, with their terms and all of their emphasis; no vectors."""
+    titled = _title_emphasis(title)
+    for one in ChunkAnalyser().analysed(chunks):
+        yield IndexedChunk(one.chunk, one.terms, None, _sums(titled, one.emphasis))
+
+
+def _title_emphasis(title: str) -> dict[str, float]:
+    return dict.fromkeys(tokenize.terms(title), TITLE_EMPHASIS)
+
+
+class ChunkAnalyser:
     """Finds the terms of a document's chunks; remembers those of its sections and table headers."""
 
     def __init__(self) -> None:
@@ -115,7 +129,7 @@ def vectors(
     known = [
         i
         for i, (_title, chunk) in enumerate(titled)
-        if dense_weight(chunk.text, embedder.languages) >= KNOWN
+        if dense_weight(chunk.text, embedder.languages) >= LEAST_KNOWN
     ]
     rows = embedder.embed_passages([embedded_text(*titled[i]) for i in known])
     found = {i: tuple(row) for i, row in zip(known, rows, strict=True)}

@@ -1,268 +1,642 @@
-"""One question through the engine: understand, retrieve, decide, recall, answer, close.
+"""One question through the engine, from its analysis to the check of its answer.
 
 Every step is timed and traced.
 """
 
 import asyncio
+import functools
 import logging
-import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from datetime import date
+from uuid import UUID
 
-from rag import evidence, tracing, writing
+from rag import tracing
+from rag.adapters.light import Light
 from rag.config import RagConfig
-from rag.errors import EmbedderFailed, NuraError, RetrievalFailed
-from rag.events import Delta, Event, Finished, SourcesFound, Status
-from rag.generation import fixed
-from rag.generation.brief import Answerer, Brief
-from rag.generation.fixed import FixedAnswer
-from rag.generation.style import Stylist
-from rag.history.look_back import LookBack
-from rag.history.recall import recalls
-from rag.history.window import window
-from rag.llms.light import Light
-from rag.pieces import Usage
-from rag.ports import HistoryStore, PassageStore
-from rag.progress import Progress
-from rag.query.classify import bound
-from rag.query.understand import scope_told, searched, told, understand
-from rag.question import Question
-from rag.retrieval import snapshot
-from rag.retrieval.plan import Asked
-from rag.searching import Searcher
-from rag.types import HistoryMessage, QuestionType, Retrieval, Role
+from rag.context.budget import (
+    Budget,
+    fit_conversation,
+    fit_earlier,
+    make_budget,
+    resolve_context_tokens,
+)
+from rag.context.prompt import AnswerContext, build_messages, measure
+from rag.conversation import DocRef, Question
+from rag.errors import NuraError, RetrievalFailed
+from rag.events import (
+    ANSWER_CUT,
+    PARTS_UNREAD,
+    Delta,
+    Event,
+    Finished,
+    Reasoning,
+    Replaced,
+    SourcesFound,
+    Status,
+)
+from rag.generate.citations import CitationFilter
+from rag.generate.fixed import FixedAnswer, answer_fixed
+from rag.generate.llm import SECONDS_A_PART, SectionReader, Writer
+from rag.generate.offline import answer_offline
+from rag.generate.revise import Check, Reviser, Written
+from rag.memory.recall import LookBack, LookedBack, recalls
+from rag.memory.window import Window, open_window, with_whole_turn
+from rag.ports import HistoryStore, PassageStore, Usage, Verifier
+from rag.retrieve.evidence import (
+    STRONG_RELEVANCE,
+    Selection,
+    kept_passages,
+    select_evidence,
+    select_given,
+    sources_of,
+    to_evidence,
+)
+from rag.retrieve.search import Searcher
+from rag.tokenize.language import reply_language
+from rag.tracing import Trace
+from rag.types import (
+    Citation,
+    Evidence,
+    HistoryMessage,
+    Label,
+    Mode,
+    QuestionType,
+    Retrieval,
+    Role,
+    ScopeReason,
+    Source,
+    Span,
+    Topic,
+)
+from rag.understand.analysis import (
+    QuestionAnalysis,
+    analyse_question,
+    bind_to_conversation,
+    describe_analysis,
+    describe_scope,
+    narrow_store,
+)
+from rag.verify.label import Checked, Grounds
+from rag.verify.verify import summarise, verify_answer
 
 log = logging.getLogger(__name__)
+
+PASSAGES_READ = 10
+"""Passages that are looked at where no model reads them."""
+SUPPLY = 40
+"""Passages that a search brings for a prompt."""
+OFFLINE = "passages"
+"""What stands for a model's name where none is configured."""
+MAX_REVIEWED = 8
+"""Passages that an answer keeps beside those that it cites."""
+MAX_CHUNKS_OUTLINED = 400
+"""Chunks of whole documents that are looked at where no model reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with what it may read, and what was understood and found of it.
+
+    `found` is None where nothing was searched, or the search failed; `notices` are codes of what
+    the reader should know.
+    """
+
+    question: Question
+    store: PassageStore
+    history: HistoryStore
+    trace: Trace
+    analysis: QuestionAnalysis
+    language: str
+    found: Retrieval | None = None
+    notices: tuple[str, ...] = ()
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether documents are looked at."""
+        talk = self.analysis.question_type is QuestionType.SMALLTALK
+        return not talk and bool(self.analysis.scope.document_ids)
+
+    @property
+    def gone(self) -> tuple[DocRef, ...]:
+        """Documents that the question refers to by place and that can no longer be read."""
+        reference = self.analysis.reference
+        readable = self.question.conversation.readable
+        referred = reference.documents if reference else ()
+        return tuple(ref for ref in referred if ref.document_id not in readable)
+
+    @property
+    def reads_whole(self) -> bool:
+        """Whether documents are read from end to end: those that the question is about."""
+        if self.found is None:
+            return False
+        chosen = self.found.named or self.found.plan.scope.reason is not ScopeReason.ALL
+        return self.found.whole or (self.analysis.whole and bool(chosen))
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the question puts away what was said before it."""
+        return self.analysis.forgets or self.question.topic is Topic.NEW
+
+    @property
+    def recalled_since(self) -> int:
+        """The first turn that may be recalled: all of them where the user refers back."""
+        if self.analysis.reference is not None or recalls(self.analysis.text):
+            return 1
+        conversation = self.question.conversation
+        return conversation.total + 1 if self.begins_anew else conversation.begins_at
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Names of prompts that say how the passages were found."""
+        if self.found is None:
+            return ()
+        widened = ("notice_widened",) if self.found.widened else ()
+        return (*widened, *(("notice_gone",) if self.gone else ()))
+
+    @property
+    def method(self) -> str:
+        """How passages were searched for."""
+        return self.found.plan.strategy.value if self.found else ""
+
+
+@dataclass(slots=True)
+class AnswerDraft:
+    """The answer as it grows. `context` is what the model read, shorter where it was too long."""
+
+    context: AnswerContext
+    text: str = ""
+    citations: tuple[Citation, ...] = ()
+    usage: Usage | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Answers questions with one configuration. Safe in any number of tasks and loops."""
+    """Answers questions with one configuration. Safe in any number of tasks and loops.
+
+    `writer` is None where no language model is configured. `light` reads questions and parts of
+    documents; the main model where no light one is configured.
+    """
 
     config: RagConfig
     searcher: Searcher
-    documents_answerer: Answerer
-    general_answerer: Answerer
+    writer: Writer | None
     look_back: LookBack
     light: Light | None = None
-    stylist: Stylist | None = None
+    reviser: Reviser | None = None
+    verifier: Verifier | None = None
 
     async def answer(
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> AsyncGenerator[Event, None]:
         """The events of an answer. Raises `LLMError` only, before or after deltas."""
-        work = await self._begin(question, history)
-        given = await asyncio.to_thread(
-            fixed.answer, question, work.understood, store, work.language
-        )
+        asked, given = await self._understand(question, store, history)
         if given is not None:
-            for event in _said(work, given):
+            for event in _tell_fixed(given, asked):
                 yield event
             return
-        if work.searches:
-            yield Status("retrieve", {"documents": len(work.scope.document_ids)})
-            await self._retrieve(work, store)
-        for status in tracing.statuses(work.trace):
+        if asked.is_searched:
+            yield Status("retrieve", {"documents": len(asked.analysis.scope.document_ids)})
+        asked = await self._retrieve(asked)
+        for status in tracing.statuses(asked.trace.values):
             yield status
-        if work.question.conversation.total and recalls(work.asked):
+        if question.conversation.total and recalls(asked.analysis.text):
             yield Status("explore")
-        await self._recall(work, history, store)
-        async with aclosing(self._write(work)) as events:
+        answer = self._write(self.writer, asked) if self.writer else self._show_passages(asked)
+        async with aclosing(answer) as events:
             async for event in events:
                 yield event
 
-    async def _begin(self, question: Question, history: HistoryStore) -> Progress:
-        begun = time.perf_counter()
-        understood = await understand(
-            question, history, self.config, self.searcher.embedder, self.light
+    async def preview_prompt(
+        self, question: Question, store: PassageStore, history: HistoryStore
+    ) -> tuple[HistoryMessage, ...]:
+        """The prompt of a question, without asking the model that answers.
+
+        Of whole documents that do not fit it shows the passages, and no notes of a reading. Empty
+        where no model is asked.
+        """
+        asked, given = await self._understand(question, store, history)
+        if given is not None or self.writer is None:
+            return ()
+        asked = await self._retrieve(asked)
+        context, budget, selection = await self._prepare(self.writer, asked)
+        if selection.portions:
+            selection = selection.with_noted((), budget.room, budget.cost_of(asked.language))
+        return build_messages(_with_evidence(context, selection, asked))
+
+    async def _understand(
+        self, question: Question, store: PassageStore, history: HistoryStore
+    ) -> tuple[Asked, FixedAnswer | None]:
+        """The question as it is understood, and its answer where neither search nor model is."""
+        trace = Trace()
+        with trace.timed("understand"):
+            analysis = await analyse_question(
+                question, history, self.config, self.searcher.embedder, self.light
+            )
+        trace.add(describe_analysis(question, analysis))
+        trace.add({"models": {"embedder": self.searcher.embedder.name}})
+        language = reply_language(question.text)
+        given = await asyncio.to_thread(answer_fixed, question, analysis, store, language)
+        return Asked(question, store, history, trace, analysis, language), given
+
+    async def _retrieve(self, asked: Asked) -> Asked:
+        """The question with what was found; without, where the search failed, and it says so."""
+        if not asked.is_searched:
+            return asked
+        trace, analysis = asked.trace, asked.analysis
+        try:
+            with trace.timed("retrieve"):
+                found = await asyncio.to_thread(self._search, asked)
+        except Exception as error:
+            log.warning("retrieval failed", exc_info=error)
+            trace.add({"fallback": {"code": RetrievalFailed.code}})
+            return replace(asked, notices=(RetrievalFailed.code,))
+        if found.plan.follows and not analysis.follows:  # the evidence says so
+            analysis = bind_to_conversation(analysis, analysis.certainty)
+            trace.add(describe_analysis(asked.question, analysis))
+        trace.add(tracing.of_retrieval(found))
+        scope = describe_scope(asked.question, analysis, found.plan.scope, widened=found.widened)
+        trace.add({"scope": scope})
+        failed = (found.failed,) if found.failed else ()
+        if failed:
+            trace.add({"fallback": {"code": found.failed}})
+        return replace(asked, analysis=analysis, found=found, notices=failed)
+
+    def _search(self, asked: Asked) -> Retrieval:
+        within = narrow_store(asked.store, asked.question, asked.analysis.scope)
+        return self.searcher.search(asked.analysis, within, depth=SUPPLY)
+
+    async def _write(self, writer: Writer, asked: Asked) -> AsyncGenerator[Event, None]:
+        """The answer of the language model."""
+        context, budget, selection = await self._prepare(writer, asked)
+        draft = AnswerDraft(context)
+        if selection.portions and self.light:
+            patient = replace(self.light, seconds=SECONDS_A_PART)
+            reader = SectionReader(patient, asked.language, context.fence)
+            parts = reader.read(asked.analysis.standalone, selection.portions)
+            async with aclosing(parts) as begun:
+                async for part in begun:
+                    yield Status("read", {"part": part, "parts": len(selection.portions)})
+            context = replace(context, notes=tuple(note.text for note in reader.notes))
+            numbers = {number for note in reader.notes for number in note.numbers}
+            room = budget.room - writer.counter.count("\n".join(context.notes))
+            selection = selection.with_noted(numbers, room, budget.cost_of(asked.language))
+            if reader.unread or selection.incomplete:
+                draft.notices = (PARTS_UNREAD,)
+        draft.context = _with_evidence(context, selection, asked)
+        messages = build_messages(draft.context)
+        prompt = {"model": writer.name, **measure(messages, draft.context)}
+        plan = budget.describe(selection.tokens, selection.dropped)
+        evidence = tracing.of_selection(selection)
+        asked.trace.add({"evidence": evidence, "token_plan": plan, "prompt": prompt})
+        sources = self._sources(asked, selection.citable)
+        if sources:
+            yield SourcesFound(sources, asked.method)
+        detail = {"model": writer.name, "passages": len(selection.citable)}
+        yield Status("generate", detail, asked.trace.snapshot())
+        answer = self._stream(writer, asked, messages, selection, draft)
+        async with aclosing(answer) as events:
+            async for event in events:
+                yield event
+        async with aclosing(self._close(asked, selection, sources, draft)) as events:
+            async for event in events:
+                yield event
+
+    async def _prepare(
+        self, writer: Writer, asked: Asked
+    ) -> tuple[AnswerContext, Budget, Selection]:
+        """The conversation as it fits, and the passages for what room is left."""
+        context, budget, opened = await self._begin_context(writer, asked)
+        looked_back = await self._recall(asked, context.window)
+        first = asked.question.conversation.total + 1 - _count_turns(context.window)
+        context = replace(
+            context,
+            recalled=tuple(turn for turn in looked_back.turns if turn.number < first),
+            findings=looked_back.findings,
+            summary=opened.summary({turn.number for turn in looked_back.turns}),
         )
+        context, budget = fit_earlier(context, budget)
+        with asked.trace.timed("select"):
+            selection = await self._select(asked, budget)
+        return context, budget, selection
+
+    async def _begin_context(
+        self, writer: Writer, asked: Asked
+    ) -> tuple[AnswerContext, Budget, Window]:
+        """The question with the last messages that fit, and what is left for the rest."""
+        question, analysis = asked.question, asked.analysis
         pairs = question.history_pairs
-        messages = window(
-            question.conversation.messages,
+        opened = open_window(
+            question.conversation,
             pairs=self.config.history_pairs if pairs is None else pairs,
             characters=self.config.history_message_characters,
+            forgets=asked.begins_anew,
         )
-        kind = understood.verdict.question_type
-        work = Progress(question, understood, messages, kind, understood.scope)
-        work.trace = told(question, understood) | {
-            "history": _history(question, messages),
-            "models": {"embedder": self.searcher.embedder.name},
+        last = question.conversation.last if analysis.follows else None
+        # what was said is asked in the conversation's own words: a completed question would mislead
+        is_plain = analysis.standalone == analysis.text or recalls(analysis.text)
+        context = AnswerContext(
+            question=analysis.text or question.text,
+            language=asked.language,
+            today=date.today(),  # noqa: DTZ011 - the day of the place where it runs
+            fence=self.config.fence,
+            standalone="" if is_plain else analysis.standalone,
+            window=with_whole_turn(opened.messages, last) if last else opened.messages,
+            seen=tuple(ref.title or ref.source for ref in last.doc_refs) if last else (),
+            searched=asked.found is not None,
+        )
+        tokens = await resolve_context_tokens(self.config)
+        budget = make_budget(context, replace(self.config.context, tokens=tokens), writer.counter)
+        return (*fit_conversation(context, budget), opened)
+
+    async def _recall(self, asked: Asked, shown: Sequence[HistoryMessage] = ()) -> LookedBack:
+        """What older turns hold on the question; a store that fails is gone on without.
+
+        `shown` are the messages that the model reads anyway.
+        """
+        found = LookedBack()
+        conversation, hits = asked.question.conversation, asked.found.hits if asked.found else ()
+        history: dict[str, object] = {
+            "turns": conversation.total,
+            "messages": len(shown),
+            "characters": sum(len(message.content) for message in shown),
+            "summary_through": conversation.summary.through if conversation.summary else None,
         }
-        work.took("understand", begun)
-        return work
+        if asked.analysis.question_type is not QuestionType.SMALLTALK and conversation.total:
+            strong = [hit for hit in hits if hit.scores.get("relevance", 0.0) >= STRONG_RELEVANCE]
+            # at most two calls of models before the first word, the answer's own among them
+            was_read = asked.analysis.by == "light_llm" or bool(asked.analysis.failed)
+            try:
+                with asked.trace.timed("recall"):
+                    found = await self.look_back.look(
+                        asked.analysis.text,
+                        conversation.total,
+                        _count_turns(shown),
+                        asked.history,
+                        asked.store,
+                        documents={hit.passage.document_id for hit in strong},
+                        since=asked.recalled_since,
+                        may_ask=not was_read,
+                    )
+                history["selected"] = [turn.number for turn in found.turns]
+            except Exception as error:
+                log.warning("older turns could not be read", exc_info=error)
+                asked.trace.add({"history_failure": type(error).__name__})
+        asked.trace.add({**found.trace, "history": history})
+        return found
 
-    async def _retrieve(self, work: Progress, store: PassageStore) -> None:
-        begun = time.perf_counter()
+    async def _select(self, asked: Asked, budget: Budget) -> Selection:
+        """The evidence; what was kept of documents that are gone where the question means those."""
+        if asked.found is None:
+            return Selection()
+        cost = budget.cost_of(asked.language)
+        if kept := kept_passages(asked.gone, PASSAGES_READ):
+            return select_given(kept, room=budget.room, cost=cost)
         try:
-            found = await asyncio.to_thread(self._search, work, store)
-        except NuraError as error:
-            log.warning(
-                "retrieval failed, going on without documents: %s", error.code, exc_info=error
+            return await asyncio.to_thread(
+                select_evidence,
+                replace(asked.found, whole=asked.reads_whole),
+                asked.store.within(asked.found.plan.scope.document_ids),
+                room=budget.room,
+                cost=cost,
             )
-            work.trace["fallback"] = {"code": error.code}
-            work.told = (*work.told, error.code)
-            return
-        finally:
-            work.took("retrieve", begun)
-        self._take(work, found)
+        except NuraError as error:  # what was found is there already
+            log.warning("passages beside those found could not be read: %s", error.code)
+            asked.trace.add({"selection_failure": error.code})
+            found = [hit.passage for hit in asked.found.hits]
+            return select_given(found, room=budget.room, cost=cost)
 
-    def _search(self, work: Progress, store: PassageStore) -> Retrieval:
-        understood = work.understood
-        memory = work.question.conversation.memory
-        asked = Asked(understood.verdict, understood.standalone, memory)
-        try:
-            within = searched(store, work.question, understood.scope)
-            return self.searcher.search(asked, understood.scope, within)
-        except EmbedderFailed:
-            raise
-        except Exception as error:
-            raise RetrievalFailed("the passage store failed") from error
+    async def _stream(
+        self,
+        writer: Writer,
+        asked: Asked,
+        messages: Sequence[HistoryMessage],
+        selection: Selection,
+        draft: AnswerDraft,
+    ) -> AsyncGenerator[Event, None]:
+        """The model's words as they come; `draft` holds the whole at the end."""
+        trace = asked.trace
+        citations = CitationFilter(selection.citable)
 
-    def _take(self, work: Progress, found: Retrieval) -> None:
-        """Take over what was found, as far as the gate lets it through."""
-        work.kind = found.plan.question_type
-        work.scope = found.plan.scope
-        if found.plan.follows and not work.understood.verdict.follows:  # the evidence says so
-            verdict = bound(work.understood.verdict, work.understood.verdict.certainty)
-            work.understood = replace(work.understood, verdict=verdict)
-            work.trace |= told(work.question, work.understood)
-        work.method = found.plan.strategy.value
-        work.trace |= tracing.of_retrieval(found)
-        work.trace["scope"] = scope_told(
-            work.question, work.understood, work.scope, widened=found.widened
+        def trimmed(less: AnswerContext) -> None:
+            nonlocal citations
+            draft.context = less
+            citations = CitationFilter((*less.evidence, *selection.noted))
+            trace.add({"trimmed": {"passages": len(less.evidence), "messages": len(less.window)}})
+
+        said: list[str] = []
+        with trace.timed("generate"):
+            pieces = writer.stream_answer(draft.context, messages, asked.question.sampling, trimmed)
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    draft.usage = piece.usage or draft.usage
+                    if piece.finish_reason:
+                        trace.add({"finish_reason": piece.finish_reason})
+                    if piece.finish_reason == "length":
+                        draft.notices = (*draft.notices, ANSWER_CUT)
+                    if piece.reasoning:
+                        yield Reasoning(piece.reasoning)
+                    if text := citations.feed(piece.text):
+                        if not said:
+                            trace.took_since_start("first_delta")
+                        said.append(text)
+                        yield Delta(text)
+            if text := citations.flush():
+                said.append(text)
+                yield Delta(text)
+        draft.text, draft.citations = "".join(said), citations.citations
+
+    async def _close(
+        self, asked: Asked, selection: Selection, sources: Sequence[Source], draft: AnswerDraft
+    ) -> AsyncGenerator[Event, None]:
+        """Check what was said, better it where it can be, say what it rests on, and finish."""
+        readable = replace(draft.context, evidence=selection.citable)
+        check = functools.partial(
+            verify_answer,
+            evidence=selection.citable,
+            grounds=Grounds(asked=asked.found is not None, model=True),
+            earlier=draft.context.said_before,
+            verifier=self.verifier,
         )
-        if found.widened:
-            work.notices = (*work.notices, "notice_widened")
-        if found.gate.relevant and found.hits:
-            several = found.plan.needs_multi_doc  # each document holds but its part of the question
-            work.hits = found.hits if several else evidence.worth_showing(found.hits)
-        if kept := snapshot.hits(work.gone, self.config.top_k):
-            work.hits = (*work.hits, *kept)
-            work.notices = (*work.notices, "notice_gone")
-
-    async def _recall(self, work: Progress, history: HistoryStore, store: PassageStore) -> None:
-        """What older turns hold on the question; a store that fails is gone on without."""
-        total = work.question.conversation.total
-        if work.kind is QuestionType.SMALLTALK or not total:
-            return
-        begun = time.perf_counter()
-        try:
-            shown = {hit.passage.document_id for hit in work.hits}
-            found = await self.look_back.look(
-                work.asked, total, self._fitting(work), history, store, documents=shown
-            )
-        except Exception as error:
-            log.warning("older turns could not be read", exc_info=error)
-            work.trace["history_failure"] = type(error).__name__
-            return
-        finally:
-            work.took("recall", begun)
-        work.recalled, work.findings = found.turns, found.findings
-        work.trace |= found.trace
-        selected = [turn.number for turn in found.turns]
-        work.trace["history"] = _history(work.question, work.window) | {"selected": selected}
-        if found.answers and not self.look_back.windowed:
-            work.hits = ()  # it asks for what was said, and nobody reads both
-
-    def _fitting(self, work: Progress) -> int:
-        """How many of the last turns go into the prompt: what does not fit must be looked for."""
-        brief = self._answerer(work).assemble(self._brief(work), self.config.context).brief
-        asked = sum(message.role is Role.USER for message in brief.history)
-        return asked + (brief.previous is not None)
-
-    def _answerer(self, work: Progress) -> Answerer:
-        return self.documents_answerer if work.hits else self.general_answerer
-
-    async def _write(self, work: Progress) -> AsyncGenerator[Event, None]:
-        answerer = self._answerer(work)
-        brief = self._assembled(work, answerer)
-        work.trace["prompt"] = {"model": answerer.name, **answerer.sizes(brief)}
-        if work.sources:
-            passages = tuple(hit.passage for hit in work.hits)
-            yield SourcesFound(work.sources, passages, work.method)
-        known = {**work.trace, "timings_ms": dict(work.timings_ms)}
-        yield Status("generate", {"model": answerer.name, "passages": len(brief.evidence)}, known)
-        async with aclosing(writing.write(work, answerer, brief)) as events:
-            async for event in events:
-                yield event
-        await writing.check(work, brief)
-        if self.stylist:
-            async for polished in writing.polish(work, brief, self.stylist):
-                yield polished
-        yield _finished(work, usage=work.usage or tracing.estimated_usage(brief, len(work.text)))
-
-    def _assembled(self, work: Progress, answerer: Answerer) -> Brief:
-        """What the answerer will read; only that becomes a source."""
-        begun = time.perf_counter()
-        assembled = answerer.assemble(self._brief(work), self.config.context)
-        work.trace["token_plan"] = tracing.of_plan(assembled.plan)
-        work.hits = work.hits[: len(assembled.brief.evidence)]
-        dense = self.searcher.knows(work.question.text)
-        work.sources = evidence.sources(work.hits, dense=dense)
-        work.took("assemble", begun)
-        return assembled.brief
-
-    def _brief(self, work: Progress) -> Brief:
-        question = work.question
-        standalone = work.understood.standalone
-        verdict = work.understood.verdict
-        return Brief(
-            question=work.asked,  # the answer to a question back is no question
-            language=work.language,
-            history=work.window,
-            evidence=evidence.evidence(work.hits),
-            documents=len(question.scope.document_ids),
-            smalltalk=work.kind is QuestionType.SMALLTALK,
-            standalone=standalone.text if standalone.text != work.asked else "",
-            previous=question.conversation.last if verdict.follows else None,
-            summary=question.conversation.summary.text if question.conversation.summary else "",
-            recalled=work.recalled,
-            findings=work.findings,
-            notices=work.notices if work.hits else (),
-            several=work.kind in {QuestionType.COMPARE, QuestionType.MULTI},
-            opening=bool(work.hits) and "opening" in work.hits[0].scores,
-            sampling=question.sampling,
+        written = await _check(draft, check, asked.trace)
+        if written and self.reviser and ANSWER_CUT not in draft.notices:
+            for step, better in self.reviser.steps(written):
+                yield Status(step, {"model": self.reviser.light.name})
+                with asked.trace.timed(step):
+                    revised = await better(written, readable, check)
+                kept = {"model": self.reviser.light.name, "draft_kept": revised.reason}
+                asked.trace.add({step: kept})
+                if revised.draft and revised.draft.text != written.text:
+                    written = revised.draft
+                    yield Replaced(written.text)
+        if written:
+            asked.trace.add({"grounding": summarise(written.found)})
+        cited = {one.number for one in (written or draft).citations}
+        spans = written.found.spans if written else {}
+        marked = _cite(sources, selection.citable, cited, spans)
+        shown = _keep_shown(marked, selection.citable) if cited else ()
+        bearing = [item.document_id for item in selection.citable if not item.weak]
+        yield _finish(
+            asked,
+            mode=Mode.DOCUMENTS if shown else Mode.GENERAL,
+            label=written.found.label if written else None,
+            sources=shown,
+            usage=draft.usage,
+            # general knowledge is not held against passages that it never claimed to rest on
+            checks=written.found.checks if written and cited else (),
+            bearing=tuple(dict.fromkeys(bearing)),
+            notices=(*asked.notices, *draft.notices),
         )
 
+    async def _show_passages(self, asked: Asked) -> AsyncGenerator[Event, None]:
+        """The found passages themselves, where no model is configured; or that there are none."""
+        trace = asked.trace
+        looked_back = await self._recall(asked)
+        with trace.timed("select"):
+            evidence = await asyncio.to_thread(_read_passages, asked)
+        with trace.timed("generate"):
+            answer = await asyncio.to_thread(
+                answer_offline,
+                asked.analysis,
+                evidence,
+                looked_back.turns,
+                whole=asked.found is not None and asked.found.whole,
+                named=_named_titles(asked, evidence),
+                notices=asked.told,
+                language=asked.language,
+            )
+        sources = self._sources(asked, answer.evidence)
+        if sources:
+            yield SourcesFound(sources, asked.method)
+        trace.add({"prompt": {"model": OFFLINE}})
+        detail = {"model": OFFLINE, "passages": len(answer.cited)}
+        yield Status("generate", detail, trace.snapshot())
+        trace.took_since_start("first_delta")
+        yield Delta(answer.text)
+        yield _finish(
+            asked,
+            mode=Mode.DOCUMENTS if sources else Mode.GENERAL,
+            label=answer.label,
+            sources=_cite(sources, answer.evidence, answer.cited, answer.spans),
+            notices=asked.notices,
+        )
 
-def _history(question: Question, messages: Sequence[HistoryMessage]) -> dict[str, object]:
-    summary = question.conversation.summary
-    return {
-        "turns": question.conversation.total,
-        "messages": len(messages),
-        "characters": sum(len(message.content) for message in messages),
-        "summary_through": summary.through if summary else None,
-    }
+    def _sources(self, asked: Asked, evidence: Sequence[Evidence]) -> tuple[Source, ...]:
+        hits = asked.found.hits if asked.found else ()
+        return sources_of(evidence, hits, dense=self.searcher.knows(asked.question.text))
 
 
-def _said(work: Progress, given: FixedAnswer) -> Iterator[Event]:
+def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:
     """The events of an answer that is whole already."""
     if given.sources:
-        work.sources = given.sources
-        yield SourcesFound(given.sources, given.passages, given.mode.value)
-    yield Status("generate", {"model": "fixed", "passages": 0}, dict(work.trace))
+        yield SourcesFound(given.sources, given.mode.value)
+    yield Status("generate", {"model": "fixed", "passages": 0}, asked.trace.snapshot())
     yield Delta(given.text)
-    work.trace["prompt"] = {"model": "fixed"}
-    finished = _finished(work, usage=None)
-    yield replace(
-        finished,
-        mode=given.mode,
-        trace={**finished.trace, "mode": given.mode.value},
-        candidates=given.candidates,
-        view=given.view,
-    )
+    asked.trace.add({"prompt": {"model": "fixed"}})
+    finished = _finish(asked, mode=given.mode, label=given.label, sources=given.sources)
+    yield replace(finished, candidates=given.candidates, view=given.view)
 
 
-def _finished(work: Progress, *, usage: Usage | None) -> Finished:
-    work.took("total", work.started)
-    trace = {**work.trace, "mode": work.mode.value, "timings_ms": work.timings_ms}
+def _finish(  # noqa: PLR0913 - the end of an answer, by name
+    asked: Asked,
+    *,
+    mode: Mode,
+    label: Label | None,
+    sources: tuple[Source, ...] = (),
+    usage: Usage | None = None,
+    checks: tuple[Checked, ...] = (),
+    bearing: tuple[UUID, ...] = (),
+    notices: tuple[str, ...] = (),
+) -> Finished:
+    asked.trace.add({"mode": mode.value, "label": label.value if label else None})
+    asked.trace.took_since_start("total")
     return Finished(
-        mode=work.mode,
-        question_type=work.kind,
-        sources=work.sources or None,
+        mode=mode,
+        question_type=asked.analysis.question_type,
+        sources=sources or None,
         usage=usage,
-        trace=trace,
-        checks=work.checks,
-        notices=work.told,
+        trace=asked.trace.snapshot(),
+        label=label,
+        checks=checks,
+        bearing=bearing,
+        notices=notices,
     )
+
+
+def _with_evidence(context: AnswerContext, selection: Selection, asked: Asked) -> AnswerContext:
+    """The context with the passages that were chosen, and how they were found."""
+    notices = asked.told if selection.citable else ()
+    return replace(context, evidence=selection.evidence, notices=notices)
+
+
+def _count_turns(messages: Sequence[HistoryMessage]) -> int:
+    return sum(message.role is Role.USER for message in messages)
+
+
+async def _check(draft: AnswerDraft, check: Check, trace: Trace) -> Written | None:
+    """The answer with its check; None where that fails: the answer must not."""
+    try:
+        with trace.timed("check"):
+            found = await asyncio.to_thread(check, draft.text, draft.citations)
+    except Exception as error:
+        log.exception("an answer could not be checked")
+        trace.add({"grounding": {"failure": type(error).__name__}})
+        return None
+    return Written(draft.text, draft.citations, found)
+
+
+def _cite(
+    sources: Sequence[Source],
+    evidence: Sequence[Evidence],
+    cited: Collection[int],
+    spans: Mapping[int, tuple[Span, ...]],
+) -> tuple[Source, ...]:
+    """The sources with what the answer cites of each; both in the same order."""
+    return tuple(
+        replace(source, cited=item.number in cited, spans=spans.get(item.number, ()))
+        for source, item in zip(sources, evidence, strict=True)
+    )
+
+
+def _keep_shown(sources: Sequence[Source], evidence: Sequence[Evidence]) -> tuple[Source, ...]:
+    """The sources that an answer keeps: what it cites, and the best of what else was read.
+
+    Each document up to the last one that is cited keeps a source, so that slots have no gaps.
+    """
+    last = max(source.slot for source in sources if source.cited)
+    kept: list[Source] = []
+    for source, item in zip(sources, evidence, strict=True):
+        is_first = source.slot not in {one.slot for one in kept}
+        has_room = sum(not one.cited for one in kept) < MAX_REVIEWED
+        is_read = is_first or (has_room and not item.weak)
+        if source.cited or (is_read and source.slot <= last):
+            kept.append(source)
+    return tuple(kept)
+
+
+def _read_passages(asked: Asked) -> tuple[Evidence, ...]:
+    """What is looked at without a model: whole documents in order, or the best passages."""
+    found = asked.found
+    if found is None:
+        return ()
+    if kept := kept_passages(asked.gone, PASSAGES_READ):
+        return to_evidence(kept, {passage.key: 1.0 for passage in kept})
+    if found.whole:
+        within = asked.store.within(found.named or found.plan.scope.document_ids)
+        whole = within.read_all(MAX_CHUNKS_OUTLINED) or within.opening(MAX_CHUNKS_OUTLINED)
+        return to_evidence(whole, {passage.key: 1.0 for passage in whole})
+    relevance = {hit.passage.key: hit.scores.get("relevance", 0.0) for hit in found.hits}
+    return to_evidence([hit.passage for hit in found.hits[:PASSAGES_READ]], relevance)
+
+
+def _named_titles(asked: Asked, evidence: Sequence[Evidence]) -> tuple[str, ...]:
+    """Names, without the ending, of the documents that the question is about, where it says so."""
+    found = asked.found
+    if found is None:
+        return ()
+    chosen = found.plan.scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT)
+    if not chosen and not found.plan.filters:
+        return ()
+    return tuple(dict.fromkeys(item.passage.name for item in evidence))

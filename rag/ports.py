@@ -1,29 +1,86 @@
-"""Ports of the engine: protocols of one to three methods. The batch method is the primitive."""
+"""Ports of the engine, and what goes through them: texts and calls of models, passages, turns.
+
+Protocols of one to three methods; the batch method is the primitive.
+"""
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from rag.conversation import DocRef, Turn, TurnLine
-from rag.pieces import Piece, Sampling
-from rag.tools import Choice, Tool
+from rag.conversation import DocRef, Sampling, Turn, TurnLine
 from rag.types import Excerpt, HistoryMessage, Hit, Named, Passage
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the model's server counted them, or as we estimated them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text of a model's stream, its closing usage and reason ("stop", "length").
+
+    `reasoning` is what the model thinks aloud before it answers; it is no part of the answer.
+    """
+
+    text: str = ""
+    usage: Usage | None = None
+    finish_reason: str = ""
+    reasoning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function offered to the model; `parameters` is the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What the model wants called. `error` says why its arguments could not be read."""
+
+    name: str
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model's reply: text, calls in its order, or both; `cut` where the token limit ended it."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationOptions:
-    """Sampling and limits of one model call."""
+    """Sampling and limits of one model call.
+
+    `schema` is the JSON schema that the reply must follow, as far as the server can hold it to one.
+    `max_tokens` are the answer's; what a model thinks before it (`thinking`) comes on top.
+    """
 
     temperature: float = 0.0
     max_tokens: int = 1000
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    schema: Mapping[str, object] | None = None
+    thinking: bool = False
 
     def wished(self, sampling: Sampling) -> "GenerationOptions":
         """These options with a caller's wishes; the limit can only be lowered."""
         given = sampling.temperature
-        return GenerationOptions(
+        return replace(
+            self,
             temperature=self.temperature if given is None else given,
             max_tokens=min(self.max_tokens, sampling.max_tokens or self.max_tokens),
             stop=sampling.stop or self.stop,
@@ -109,6 +166,23 @@ class Reranker(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """How likely a text entails a sentence, says nothing of it, or contradicts it; 0..1 each."""
+
+    entailment: float
+    neutral: float
+    contradiction: float
+
+
+class Verifier(Protocol):
+    """Reads whether texts bear out sentences. Raises `rag.errors.EngineUnavailable`. Sync."""
+
+    def infer(self, pairs: Sequence[tuple[str, str]]) -> list[Inference]:
+        """One inference a pair of a text and a sentence, in order."""
+        ...
+
+
 class PassageStore(Protocol):
     """Search within documents fixed at construction; nothing in a question can widen them. Sync."""
 
@@ -117,7 +191,7 @@ class PassageStore(Protocol):
         ...
 
     def named(self, names: Sequence[str]) -> list[Named]:
-        """Which documents carry one of these names, as `rag.query.names.normalised` writes them.
+        """The documents with one of these names, as `rag.understand.filters.normalised` has them.
 
         Names are issuers, project names and titles of documents.
         """
@@ -139,7 +213,7 @@ class PassageStore(Protocol):
         `score` and `scores["bm25"]` are the BM25 sum; `scores["share"]` is its share (0..1) of the
         most that these terms could score; `scores["coverage"]` is the share (0..1) of
         the query's weight whose terms the chunk holds, a term weighing
-        `rag.retrieval.bm25.coverage_weight(df, total)`; terms that no chunk holds (df 0) weigh
+        `rag.retrieve.bm25.coverage_weight(df, total)`; terms that no chunk holds (df 0) weigh
         too, those that count less than 1 in the question do not.
         """
         ...
@@ -150,6 +224,14 @@ class PassageStore(Protocol):
         For questions on a
         whole document.
         """
+        ...
+
+    def read_all(self, limit: int) -> list[Passage] | None:
+        """All chunks of the documents in scope, in reading order; None: more than `limit`."""
+        ...
+
+    def at(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
+        """The chunks at these places, (document, index); those that are not in scope left out."""
         ...
 
     def chunks(self, keys: Sequence[int]) -> list[Passage]:
@@ -170,10 +252,6 @@ class HistoryStore(Protocol):
 
     def get_turns(self, numbers: Collection[int]) -> list[Turn]:
         """The turns with these numbers, whole, oldest first; unknown numbers are left out."""
-        ...
-
-    def get_turn_docs(self, number: int) -> tuple[DocRef, ...]:
-        """The documents that the turn's answer showed, by slot."""
         ...
 
     def documents(self) -> tuple[DocRef, ...]:

@@ -1,15 +1,13 @@
-"""What an answer's trace keeps of a search, as plain JSON, and usage where no server counted it."""
+"""What an answer's trace keeps, as plain JSON."""
 
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from rag.context.plan import TokenPlan
 from rag.events import Status
-from rag.generation.brief import Brief
-from rag.pieces import Usage
+from rag.retrieve.evidence import Selection
 from rag.types import Hit, Plan, Retrieval
-
-CHARACTERS_PER_TOKEN = 2.5
-"""Between Korean (about 1.5) and English (about 4) with usual tokenisers."""
 
 
 def of_retrieval(found: Retrieval) -> dict[str, object]:
@@ -23,20 +21,6 @@ def of_retrieval(found: Retrieval) -> dict[str, object]:
             "relevant": found.gate.relevant,
         },
         "search_ms": dict(found.timings_ms),
-    }
-
-
-def of_plan(plan: TokenPlan) -> dict[str, object]:
-    """What each part of the prompt could take and took, and what did not fit."""
-    layers = {
-        name: {"planned": layer.planned, "used": layer.used} for name, layer in plan.layers.items()
-    }
-    return {
-        "total": plan.total,
-        "used": plan.used,
-        "layers": layers,
-        "dropped": dict(plan.dropped),
-        "counter": plan.counter,
     }
 
 
@@ -62,15 +46,52 @@ def statuses(trace: Mapping[str, object]) -> Iterator[Status]:
         yield Status("fallback", dict(fallback))
 
 
-def estimated_usage(brief: Brief, characters: int) -> Usage:
-    """A guess by length."""
-    read = len(brief.question) + sum(len(message.content) for message in brief.history)
-    read += sum(len(item.text) for item in brief.evidence)
-    return Usage(
-        prompt_tokens=round(read / CHARACTERS_PER_TOKEN),
-        completion_tokens=round(characters / CHARACTERS_PER_TOKEN),
-        estimated=True,
-    )
+def of_selection(selection: Selection) -> dict[str, object]:
+    """What of the passages stands in the prompt."""
+    return {
+        "by": selection.by,
+        "passages": [
+            {"number": item.number, "chunk_id": item.passage.chunk_id, "weak": item.weak}
+            for item in selection.evidence
+        ],
+        "noted": [item.number for item in selection.noted],
+        "parts": len(selection.portions),
+    }
+
+
+@dataclass(slots=True)
+class Trace:
+    """What is noted of one answer while it is made; plain JSON, times in ms."""
+
+    values: dict[str, object] = field(default_factory=dict)
+    _timings: dict[str, float] = field(default_factory=dict)
+    _started: float = field(default_factory=time.perf_counter)
+
+    def add(self, found: Mapping[str, object]) -> None:
+        """Note more; what was noted under the same name gives way."""
+        self.values.update(found)
+
+    def took_since_start(self, step: str) -> None:
+        """Note the time from the beginning to now."""
+        self._timings[step] = milliseconds_since(self._started)
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Note the time that a step takes."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._timings[step] = milliseconds_since(begun)
+
+    def snapshot(self) -> dict[str, object]:
+        """What is known so far."""
+        return {**self.values, "timings_ms": dict(self._timings)}
+
+
+def milliseconds_since(begun: float) -> float:
+    """Milliseconds since a `perf_counter`."""
+    return round((time.perf_counter() - begun) * 1000, 2)
 
 
 def _plan(plan: Plan) -> dict[str, object]:

@@ -1,11 +1,14 @@
 """What travels between the steps of a question: frozen values, no behaviour beyond reading them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
 from rag.pages import Box, Kind
+
+_FILE_ENDING = re.compile(r"\.[A-Za-z0-9]{1,5}$")
 
 
 class Role(StrEnum):
@@ -44,6 +47,22 @@ class Mode(StrEnum):
     GENERAL = "general"
     CLARIFY = "clarify"
     DOCUMENT = "document"
+
+
+class Label(StrEnum):
+    """What an answer rests on; the one thing that people are told of it.
+
+    DOCUMENTS: what it says is cited and holds. PARTIAL: some of it. INSUFFICIENT: documents were
+    asked, and do not say. GENERAL: a model's own knowledge. CONVERSATION: earlier turns.
+    PASSAGES: found passages, without a model.
+    """
+
+    DOCUMENTS = "documents"
+    PARTIAL = "partial"
+    INSUFFICIENT = "insufficient"
+    GENERAL = "general"
+    CONVERSATION = "conversation"
+    PASSAGES = "passages"
 
 
 class Topic(StrEnum):
@@ -127,7 +146,11 @@ class IndexedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk as retrieved, of the `version` of its document. `key` is the store's own id."""
+    """A chunk as retrieved, of the `version` of its document. `key` is the store's own id.
+
+    `text == document_text[start:end]`. `title`, `issuer` and `date` are the document's own, as far
+    as its metadata tells them.
+    """
 
     key: int
     document_id: UUID
@@ -141,11 +164,21 @@ class Passage:
     kind: Kind = Kind.TEXT
     header: str = ""
     version: int = 1
+    start: int = 0
+    end: int = 0
+    title: str = ""
+    issuer: str = ""
+    date: str = ""
 
     @property
     def chunk_id(self) -> str:
         """The public id of the chunk."""
         return f"{self.document_id}_{self.index}"
+
+    @property
+    def name(self) -> str:
+        """The name of its document's file without the ending."""
+        return _FILE_ENDING.sub("", self.document_name)
 
     @property
     def content(self) -> str:
@@ -167,6 +200,58 @@ class Hit:
     passage: Passage
     score: float
     scores: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A passage as it stands in the prompt.
+
+    `number` counts passages from 1 in the order shown; a model cites by it. `slot` counts their
+    documents. `text` is what is read of the passage's own text, from offset `start` of the
+    document on: all of it, or what an earlier passage has not said already. `relevance` is 0..1;
+    `weak` says that the passage may not bear on the question.
+    """
+
+    number: int
+    slot: int
+    passage: Passage
+    text: str
+    start: int
+    relevance: float
+    weak: bool = False
+
+    @property
+    def content(self) -> str:
+        """The text below the header of its table."""
+        return _under(self.passage.header, self.text)
+
+    @property
+    def document_id(self) -> UUID:
+        """The passage's document."""
+        return self.passage.document_id
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a document, `text == document_text[start:end]`, and where it is printed."""
+
+    start: int
+    end: int
+    text: str
+    page: int | None = None
+    boxes: tuple[Box, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A place in an answer that cites a passage.
+
+    `offset` is that of its marker in the answer's characters as shown, `number` the passage's
+    `Evidence.number`.
+    """
+
+    offset: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +287,15 @@ class Plan:
     needs_multi_doc: bool
     standalone_query: str
     scope: Scope
+    depth: int = 0
+    """How many passages are wanted beyond `top_k`: as many as a prompt may hold."""
     filters: Mapping[str, str] = field(default_factory=dict)
     follows: bool = False
     """Bound to the conversation: the remembered documents come first."""
     context: Mapping[str, float] = field(default_factory=dict)
     """Lexical terms of the conversation and what they weigh beside the question's own."""
+    search_terms: Mapping[str, float] = field(default_factory=dict)
+    """Lexical terms that documents may have for what is asked, each below 1."""
     own_words: str = ""
     """What is embedded of a question that was completed; empty: `standalone_query`."""
     completed: str = ""
@@ -230,15 +319,23 @@ class Retrieval:
     gate: Gate
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     dropped_filters: Mapping[str, str] = field(default_factory=dict)
+    named: tuple[UUID, ...] = ()
+    """The documents that the question names, where it was searched within those."""
+    whole: bool = False
+    """It asks for whole documents: the hits are their beginnings."""
     widened: bool = False
     """A follow-up that was found clearly better outside of the remembered documents."""
+    failed: str = ""
+    """Code of what went wrong on the way, such as "embedder_failed": only words were searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """One passage shown: `slot` counts documents from 1 as shown, `similarity` is 0..1.
 
-    `version` is that of the document it was drawn from.
+    `version` is that of the document it was drawn from. `spans` are the sentences that the answer
+    rests on, `text` the whole passage as it stood then, below the header of its table: both
+    outlive the document.
     """
 
     slot: int
@@ -252,6 +349,8 @@ class Source:
     cited: bool
     boxes: tuple[Box, ...]
     version: int = 1
+    spans: tuple[Span, ...] = ()
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

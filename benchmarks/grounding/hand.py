@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid5
 
-from rag.generation.brief import Evidence
-from rag.grounding import support
+from benchmarks.evidence import as_evidence, check
+from rag.types import Evidence
 
 DATA = Path(__file__).parents[2] / "tests" / "data"
 LANGUAGES = ("ko", "en")
@@ -39,14 +39,12 @@ def load(language: str) -> Iterator[Written]:
             verdicts.append((len(answer), verdict))
             answer += text
         evidence = tuple(
-            Evidence(
+            as_evidence(
                 item["slot"],
-                uuid5(_SPACE, item["name"]),
-                item["name"],
-                None,
-                item["section"],
                 item["text"],
-                0.5,
+                document_id=uuid5(_SPACE, item["name"]),
+                name=item["name"],
+                section=item["section"],
             )
             for item in row["evidence"]
         )
@@ -56,7 +54,7 @@ def load(language: str) -> Iterator[Written]:
 def found(written: Written) -> list[tuple[str, str, str]]:
     """Of every sentence its text, the reader's verdict and ours; "" where none begins there."""
     ends = [start for start, _ in written.verdicts[1:]] + [len(written.answer)]
-    checks = support.check(written.answer, written.evidence)
+    checks = check(written.answer, written.evidence)
     rows = []
     for (start, wanted), end in zip(written.verdicts, ends, strict=True):
         told = [item for item in checks if start <= item.start < end]

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
+from benchmarks.evidence import as_evidence
 from benchmarks.grounding import true, wrong
 from benchmarks.grounding.sources import Asked, Corpus, Passage, others
 from benchmarks.grounding.sources import sentences as sentences_of
-from rag.generation.brief import Evidence
+from rag.types import Evidence
 
 SHOWN = 4
 """Passages of an answer."""
@@ -150,4 +151,4 @@ def _joined(pair: list[str], language: str) -> str:
 def evidence(slot: int, passage: Passage) -> Evidence:
     """The passage as an answerer sees it."""
     name = uuid5(_SPACE, passage.key)
-    return Evidence(slot, name, passage.topic, None, "", passage.text, 0.5)
+    return as_evidence(slot, passage.text, document_id=name, name=passage.topic)

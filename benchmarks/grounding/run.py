@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from benchmarks import report
+from benchmarks.evidence import check
 from benchmarks.grounding import hand, planted, sources
 from benchmarks.quality import sets
-from rag import morphemes
-from rag.grounding import support
-from rag.grounding.support import Verdict
+from rag.tokenize.korean import analyser_in_use
+from rag.verify.label import Verdict
 
 MARKERS = ("marker_near", "marker_far", "invented")
 """Wrong citations: the sentence is not of the passage that it cites."""
@@ -25,7 +25,7 @@ Counts = Mapping[tuple[bool, bool, str, str], tuple[int, int]]
 
 def main() -> None:
     """Measure, print and keep."""
-    morphemes.available()
+    analyser_in_use()
     if not sets.available():
         raise SystemExit("the data sets do not lie beside the project")
     corpora = sources.load()
@@ -49,7 +49,7 @@ def _planted(corpora: list[sources.Corpus]) -> Counts:
     counts: dict[tuple[bool, bool, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for corpus in corpora:
         for case in _drawn(corpus):
-            checks = support.check(case.answer, case.evidence)
+            checks = check(case.answer, case.evidence)
             found = counts[case.blind, case.right, case.kind, case.corpus]
             found[0] += any(item.verdict is Verdict.UNSUPPORTED for item in checks)
             found[1] += 1
@@ -99,7 +99,7 @@ def _timing(corpus: sources.Corpus) -> dict[str, float]:
         evidence = tuple(planted.evidence(slot, item) for slot, item in enumerate(topic[:4], 1))
         answer = _answer(topic[:4])
         begun = time.perf_counter()
-        support.check(answer, evidence)
+        check(answer, evidence)
         times.append((time.perf_counter() - begun) * 1000)
         characters.append(len(answer) + sum(len(item.text) for item in evidence))
     return report.percentiles(times) | {"characters": round(statistics.mean(characters))}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.quality import sets
-from rag import sentences as prose
+from rag.tokenize.text import split_sentences
 
 SHORTEST, LONGEST = 150, 1800
 """Characters of a passage."""
@@ -51,7 +51,7 @@ class Passage:
         low, high = SENTENCE
         return [
             text
-            for text in prose.split(self.text)
+            for text in split_sentences(self.text)
             if low <= len(text) <= high
             and text[-1:] in ".다"
             and text[0] not in "|`<{["

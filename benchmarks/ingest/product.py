@@ -29,7 +29,7 @@ class Timed:
     """The product's own model, taken for one that knows every language; `seconds` were its own."""
 
     def __init__(self) -> None:
-        from rag.embedders.sentence_transformers import SentenceTransformersEmbedder
+        from rag.adapters.sentence_transformers import SentenceTransformersEmbedder
 
         self._model = SentenceTransformersEmbedder(languages=frozenset({"*"}))
         self.name, self.languages = self._model.name, self._model.languages

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from scipy import sparse
 
-from rag import particles
 from rag.ports import Embedder
+from rag.tokenize.korean import strip_particle
 
 Tokens = Callable[[str], Sequence[str]]
 Rankings = list[list[int]]
@@ -39,7 +39,7 @@ def bigrams(text: str) -> list[str]:
         if not _HANGUL.match(word):
             found.append(word.lower())
             continue
-        stem = particles.strip(word)
+        stem = strip_particle(word)
         found += [stem[at : at + 2] for at in range(len(stem) - 1)] or [stem]
     return found
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from benchmarks.quality import sets
 from benchmarks.quality.gate_cases import FOLDS, Articles, Case, Corpus, Row
 from benchmarks.quality.stand_in import CorpusEmbedder
+from rag.adapters.sentence_transformers import SentenceTransformersEmbedder
 from rag.config import RagConfig
-from rag.embedders.sentence_transformers import SentenceTransformersEmbedder
 from rag.ports import Embedder
-from rag.retrieval import gate
+from rag.retrieve import relevance as gate
 
 UNRELATED = 0.05
 """What unrelated texts have for a cosine in the embedded model."""

@@ -7,11 +7,11 @@ from uuid import uuid4
 
 from benchmarks.quality.sets import QuestionSet, Unit
 from rag import indexing, tokenize
-from rag.language import dense_weight
 from rag.ports import Embedder
-from rag.retrieval import bm25, gate, similarity
-from rag.retrieval.legs import DEPTH
-from rag.retrieval.memory import MemoryStore
+from rag.retrieve import relevance as gate
+from rag.retrieve.candidates import DEPTH, add_closeness
+from rag.retrieve.memory_store import MemoryStore
+from rag.tokenize.language import dense_weight
 from rag.types import Chunk, IndexedChunk, Scope, ScopeReason
 
 FOLDS = 5
@@ -21,8 +21,8 @@ FOLDS = 5
 class Row:
     """What the gate sees of one question; `group` tells the half that it is fitted on."""
 
-    question: gate.Question
-    evidence: gate.Evidence
+    question: gate.Prior
+    evidence: gate.Signals
     group: int
 
 
@@ -84,17 +84,18 @@ class Index:
     def _row(self, text: str, group: int) -> Row:
         terms, languages = self.corpus.terms(text), self.corpus.embedder.languages
         weight = dense_weight(text, languages)
-        hits = bm25.search(self.store, terms, DEPTH)
+        hits = self.store.bm25(terms, DEPTH)
         if weight:
             vector, unrelated = self.corpus.vector(text), self.corpus.unrelated
-            hits += similarity.search(self.store, vector, languages, DEPTH, unrelated=unrelated)
-        question = gate.Question.read(
+            near = self.store.similar(vector, DEPTH)
+            hits += [add_closeness(hit, hit.score, unrelated) for hit in near]
+        question = gate.Prior.read(
             text,
             terms=sum(wanted >= 1 for wanted in terms.values()),
             dense_weight=weight,
             scope=self.scope,
         )
-        return Row(question, gate.Evidence.of(hits), group)
+        return Row(question, gate.Signals.of(hits), group)
 
 
 def _indexed(units: Sequence[Unit], embedder: Embedder) -> list[IndexedChunk]:

@@ -24,11 +24,11 @@ from benchmarks.quality import sets
 from rag.config import ContextRules, RagConfig
 from rag.conversation import Turn, TurnLine
 from rag.factory import Engine
-from rag.history import select
-from rag.history.memory import QUESTION_CHARACTERS
-from rag.history.note import note
+from rag.memory.recall import choose_turns
+from rag.memory.store import QUESTION_CHARACTERS
+from rag.memory.summary import note
 from rag.ports import Embedder
-from rag.retrieval.memory import MemoryStore
+from rag.retrieve.memory_store import MemoryStore
 from rag.types import Chunk, Scope, ScopeReason
 
 TOGETHER = 5
@@ -198,7 +198,7 @@ def product(case: Case, notes: Notes, *, found: bool) -> Sequence[int]:
     """What the product's scores choose; `found`: knowing what the question's search found."""
     lines = [notes.line(turn) for turn in case.turns]
     documents = notes.documents(case.question) if found else ()
-    return select.rank(case.question, lines, notes.embedder, documents=documents)[1]
+    return choose_turns(case.question, lines, notes.embedder, documents=documents)[1]
 
 
 def figures(way: Way, asked: Sequence[Case], notes: Notes) -> dict[str, float]:

@@ -15,15 +15,13 @@ from benchmarks.quality.multi_turn_sets import Message
 from benchmarks.quality.product import Indexed, Library
 from benchmarks.quality.sets import QuestionSet
 from rag.conversation import Conversation, DocRef, Memory, Remembered, Turn
-from rag.query import rewrite
-from rag.query.classify import Verdict
-from rag.retrieval.plan import Asked, Wishes
+from rag.retrieve.search import Wishes
 from rag.types import QuestionType, Retrieval, Scope, ScopeReason
+from rag.understand.analysis import QuestionAnalysis, complete_question
 
 ANSWER_CHARACTERS = 300
 SHOWN = 4
 """Passages that an answer gets unless told otherwise."""
-FOLLOWS = Verdict(QuestionType.FOLLOWUP, follows=True)
 COLUMNS = ("set", "part", "messages", "way", "nDCG@5", "right one among 4", "documents answer")
 
 
@@ -70,9 +68,12 @@ class Place:
         """The same, taken for a follow-up whatever it looks like."""
         if not conversation.total:
             return self.search(text, conversation)
-        asked = Asked(FOLLOWS, rewrite.standalone(text, conversation, FOLLOWS), conversation.memory)
+        asked = QuestionAnalysis(
+            QuestionType.FOLLOWUP, text, self._scope(), follows=True, memory=conversation.memory
+        )
+        completed = complete_question(asked, conversation)
         wishes = Wishes(top_k=product.FOUND)
-        return self.shelves.engine.searcher.search(asked, self._scope(), self._store(), wishes)
+        return self.shelves.engine.searcher.search(completed, self._store(), wishes)
 
     def units(self, found: Retrieval) -> list[int]:
         """The units found, best first."""

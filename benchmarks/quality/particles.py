@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.quality.sets import Asked, QuestionSet, Unit
-from rag import morphemes
+from rag.tokenize.korean import analyse_texts
 
 PAIRS = 200
 READ = 800
@@ -45,7 +45,7 @@ def pairs(texts: Sequence[str]) -> list[Pair]:
     read = random.Random(0).sample(list(texts), min(READ, len(texts)))
     words = {word for text in read for word in text.split()}
     counts: Counter[str] = Counter()
-    for found in morphemes.analyse(read):
+    for found in analyse_texts(read):
         nouns = (item.form for item in found if item.tag in {"NNG", "NNP"})
         counts.update(noun for noun in nouns if noun in words)
     frames = " ".join((*WITH, *BARE))

@@ -16,8 +16,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from benchmarks.quality import sets
 from rag.conversation import Conversation, DocRef, Turn, View
-from rag.query.references import Reference, resolve
-from rag.query.references_wish import LAST
+from rag.understand.references import LAST, Reference, resolve
 
 SET = Path(__file__).resolve().parents[2] / "tests" / "data" / "slots.jsonl"
 ALARMS = ("korquad1_dev", "ko_strategyqa", "kr_law", "ko_docs", "xquad_en", "clapnq_dev")

@@ -16,14 +16,16 @@ from benchmarks import report
 from benchmarks.quality import sets, turn_sets
 from benchmarks.quality.turn_sets import Said, key
 from rag.config import MemoryRules, RagConfig
-from rag.conversation import Conversation, Remembered
+from rag.conversation import Conversation, Question, Remembered
 from rag.factory import Engine
-from rag.query.classify import Verdict, classify
-from rag.retrieval.memory import MemoryStore
+from rag.memory.store import MemoryHistory
+from rag.retrieve.memory_store import MemoryStore
 from rag.types import Chunk, Retrieval, Scope, ScopeReason
+from rag.understand.analysis import QuestionAnalysis, analyse_by_rules
 
 MODES = ("auto", "simple")
 LIBRARY = ("kr_law", "korquad1_dev", "xquad_en")
+NO_HISTORY = MemoryHistory()
 EVERY = 7
 """Of the large sets, every so many-th message."""
 AIM_F1, AIM_LOST = 0.95, 0.005
@@ -34,7 +36,7 @@ class Judged:
     """A message and what was decided of it."""
 
     said: Said
-    verdict: Verdict
+    analysis: QuestionAnalysis
 
 
 def main() -> None:
@@ -76,7 +78,11 @@ def measure() -> dict[str, Any]:
 
 def judge(said: Iterable[Said], rules: MemoryRules) -> list[Judged]:
     """What is decided of every message, by its words alone."""
-    return [Judged(one, classify(one.text, one.before, rules)) for one in said]
+    config, nowhere = RagConfig(memory=rules), Scope((), ScopeReason.ALL)
+    return [
+        Judged(one, analyse_by_rules(Question(one.text, nowhere, one.before), NO_HISTORY, config))
+        for one in said
+    ]
 
 
 def macro_f1(pairs: Iterable[tuple[object, object]]) -> float:
@@ -94,12 +100,12 @@ def macro_f1(pairs: Iterable[tuple[object, object]]) -> float:
 
 def follow_f1(judged: Iterable[Judged]) -> float:
     """Macro-F1 of follow-up or not."""
-    return macro_f1((one.said.follows, one.verdict.follows) for one in judged)
+    return macro_f1((one.said.follows, one.analysis.follows) for one in judged)
 
 
 def kinds_f1(judged: Iterable[Judged]) -> float:
     """Macro-F1 over all kinds."""
-    return macro_f1((one.said.kind, one.verdict.question_type) for one in judged)
+    return macro_f1((one.said.kind, one.analysis.question_type) for one in judged)
 
 
 class Library:
@@ -175,7 +181,7 @@ def _told(said: Sequence[Said]) -> dict[str, Any]:
         figures[mode] = {
             "follows": round(follow_f1(judged), 3),
             "kinds": round(kinds_f1(judged), 3),
-            "share": round(sum(one.verdict.follows for one in judged) / len(judged), 3),
+            "share": round(sum(one.analysis.follows for one in judged) / len(judged), 3),
         }
     return figures
 

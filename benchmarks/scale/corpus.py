@@ -20,9 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.quality import sets
-from rag import sentences, tokenize
+from rag import tokenize
 from rag.config import RagConfig
 from rag.factory import Engine
+from rag.tokenize.text import split_sentences
 
 SETS = {
     "ko": ("korquad1_dev", "ko_docs", "kr_law"),
@@ -133,7 +134,7 @@ def _texts(name: str) -> list[str]:
     """Halves of about 200 characters, in the order of the texts, an even number."""
     found: list[str] = []
     for text in _sources(name):
-        found += _packed(sentences.split(text))
+        found += _packed(split_sentences(text))
     chance = random.Random(name)
     pairs = [found[at : at + 2] for at in range(0, len(found) - 1, 2)]
     if len(pairs) > HALVES // 2:

@@ -21,12 +21,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats import follow, frames, runs
-from chats.api.asker import asker
+from chats import follow, frames, rights, runs
+from chats.api.asker import asker, credential
 from chats.api.requests import EditRequest, FeedbackRequest, RegenerateRequest, SendRequest
 from chats.models import Feedback, Message, Run, Trace
-from chats.services import branches, turns
-from chats.shapes import MessageShape
+from chats.services import branches, turn_store, turns
+from chats.shapes import MessageShape, WholeSourceShape
 
 TURN = inline_serializer(
     "Turn",
@@ -105,6 +105,18 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         trace = Trace.objects.filter(message=message).first()
         return Response({} if trace is None else trace.steps)
 
+    @extend_schema(responses=WholeSourceShape(many=True))
+    @action(detail=True)
+    def sources(self, request: Request, pk: UUID) -> Response:
+        """What the answer rests on, each passage whole, as shown: it outlives its document."""
+        message = self.get_object()
+        texts = turn_store.whole_passages(message)
+        shown = [
+            {**source, "text": texts.get(source["chunk_id"], source["content_preview"])}
+            for source in message.sources or ()
+        ]
+        return Response(WholeSourceShape(shown, many=True).data)
+
     @extend_schema(request=FeedbackRequest, responses={204: None})
     @action(detail=True, methods=["post"])
     def feedback(self, request: Request, pk: UUID) -> Response:
@@ -173,7 +185,8 @@ class RunEventsView(APIView):
             Run.objects.visible_to(asker(request)).select_related("message"),
             pk=run_id,
         )
-        events = frames.server_sent(run.message.chat_id, run_id, _after(request))
+        sent = frames.server_sent(run.message.chat_id, run_id, _after(request))
+        events = rights.while_held(credential(request), sent)
         packs = re_accepts_gzip.search(request.headers.get("Accept-Encoding", ""))
         response = StreamingHttpResponse(
             frames.squeezed(events) if packs else events,

@@ -12,12 +12,11 @@ from chats.calls import in_database
 from chats.models.chat import TITLE_CHARACTERS
 from chats.wording import notice
 from documents import spaces
+from rag.conversation import Sampling
+from rag.events import ANSWER_CUT
 from rag.factory import Engine, engine
-from rag.generation.prompted import PromptedAnswerer
-from rag.pieces import Sampling, Usage
-from rag.ports import LLM, GenerationOptions
+from rag.ports import LLM, GenerationOptions, Usage
 from rag.types import HistoryMessage, Role
-from rag.writing import CUT
 
 _FIRST_SAID = re.compile(r"^(?:#+ *)?USER:\s*(.+)$", re.MULTILINE | re.IGNORECASE)
 _EMPTY: Mapping[str, dict[str, Any]] = {
@@ -66,15 +65,15 @@ async def _asked(
     return {
         "content": "".join(said),
         "usage": asdict(usage) if usage else None,
-        "notices": [{"code": CUT, "detail": notice(CUT)}] if cut else [],
+        "notices": [{"code": ANSWER_CUT, "detail": notice(ANSWER_CUT)}] if cut else [],
     }
 
 
 def _model(made: Engine) -> LLM | None:
     if made.light:
         return made.light.llm
-    answerer = made.pipeline.general_answerer
-    return answerer.llm if isinstance(answerer, PromptedAnswerer) else None
+    writer = made.pipeline.writer
+    return writer.llm if writer else None
 
 
 def plain(job: str, messages: Sequence[HistoryMessage]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from chats.gateway.completions import Opened
 from chats.gateway.errors import error_body, status_of
-from rag.writing import CUT
+from rag.events import ANSWER_CUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Reply:
 def finish_reason(message: Mapping[str, Any]) -> str:
     """Why the answer ended: "length" at its limit of tokens, else "stop"."""
     codes = {one["code"] for one in message.get("notices") or ()}
-    return "length" if CUT in codes else "stop"
+    return "length" if ANSWER_CUT in codes else "stop"
 
 
 def usage(message: Mapping[str, Any]) -> dict[str, int]:

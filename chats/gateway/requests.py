@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from rag.pieces import Sampling
+from rag.conversation import Sampling
 
 MESSAGES = 1_000
 STOPS = 4

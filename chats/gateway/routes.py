@@ -6,10 +6,12 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.http import HttpRequest, JsonResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from knox.models import AuthToken
 from ninja import Router
 from rest_framework.exceptions import MethodNotAllowed
 
 from chats import runs
+from chats.access import Credential
 from chats.calls import in_database
 from chats.gateway import catalogue, completions, streaming, unstored, vectors
 from chats.gateway.completions import Opened
@@ -44,19 +46,19 @@ async def chat_completions(request: HttpRequest, body: ChatRequest) -> HttpRespo
     except asyncio.CancelledError:  # hung up while the question is being stored
         opening.add_done_callback(_stop_opened)
         raise
-    return await (_streamed(opened, body) if body.stream else _whole(opened))
+    credential = _credential(request)
+    return await (
+        _streamed(opened, credential, body) if body.stream else _whole(opened, credential)
+    )
 
 
 @router.post("/embeddings")
-async def embeddings(
-    request: HttpRequest,  # noqa: ARG001 - ninja passes it by this name
-    body: EmbeddingsRequest,
-) -> HttpResponseBase:
+async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpResponseBase:
     """The vectors of texts."""
     texts = vectors.texts_of(body)
     name = await in_database(vectors.checked_model, body.model)
     run_id = await asyncio.to_thread(unstored.begin, "embed", {"texts": texts})
-    event = await streaming.last_event(Opened(run_id, name))
+    event = await streaming.last_event(Opened(run_id, name), _credential(request))
     if event.type == runs.ERROR:
         return _failed(Failed.of(event.data))
     return _json(vectors.shown(body, name, event.data))
@@ -77,15 +79,15 @@ for address in ("/models", "/chat/completions", "/embeddings"):
     router.add_api_operation(address, METHODS, refused, include_in_schema=False)
 
 
-async def _whole(opened: Opened) -> HttpResponseBase:
-    event = await streaming.last_event(opened)
+async def _whole(opened: Opened, credential: Credential) -> HttpResponseBase:
+    event = await streaming.last_event(opened, credential)
     if event.type == runs.ERROR:
         return _failed(Failed.of(event.data))
     return _json(Reply(opened).whole(event.data.get("message", {})))
 
 
-async def _streamed(opened: Opened, body: ChatRequest) -> HttpResponseBase:
-    stream = streaming.Stream(opened, usage=body.told_usage)
+async def _streamed(opened: Opened, credential: Credential, body: ChatRequest) -> HttpResponseBase:
+    stream = streaming.Stream(opened, credential, usage=body.told_usage)
     if failed := await stream.begun():
         return _failed(failed)
     response = StreamingHttpResponse(
@@ -103,8 +105,17 @@ def _stop_opened(opening: "asyncio.Future[Opened]") -> None:
 
 def _asker(request: HttpRequest) -> User:
     """Whom the key belongs to."""
-    user: User = request.auth  # type: ignore[attr-defined]
+    user: User = _key(request).user
     return user
+
+
+def _credential(request: HttpRequest) -> Credential:
+    """That key, to be asked again while an answer is under way."""
+    return Credential(token=_key(request).digest)
+
+
+def _key(request: HttpRequest) -> AuthToken:
+    return request.auth  # type: ignore[attr-defined]
 
 
 def _failed(failed: Failed) -> HttpResponseBase:

@@ -1,6 +1,7 @@
 """From the events of a run to what a client receives, whole or piece by piece.
 
-A client that hangs up wants no more: the run is stopped, and with it the language model.
+A client that hangs up wants no more, and one whose key has ended gets no more: the run is stopped,
+and with it the language model.
 """
 
 import asyncio
@@ -11,8 +12,10 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from rest_framework.exceptions import AuthenticationFailed
 
-from chats import runs
+from chats import rights, runs
+from chats.access import Credential
 from chats.errors import Unavailable
 from chats.gateway.completions import Opened
 from chats.gateway.replies import Failed, Reply
@@ -28,31 +31,37 @@ WORDS = runs.FLOWING | runs.TERMINAL | {runs.REPLACE}
 """Events from which on a client has something to read."""
 
 
-async def last_event(opened: Opened) -> RunEvent:
-    """Wait for the end; the run is stopped when this is cancelled."""
+async def last_event(opened: Opened, credential: Credential) -> RunEvent:
+    """Wait for the end; the run is stopped when this is cancelled.
+
+    Raises `AuthenticationFailed` when the credential ends before.
+    """
     with stopped_unless_ended(opened.run_id) as ended:
-        async with aclosing(opened.events()) as events:
+        async with aclosing(_events(opened, credential)) as events:
             async for event in events:
                 if event is not None and event.terminal:
                     ended.append(event)
                     return event
-    raise Unavailable
+    raise AuthenticationFailed
 
 
 class Stream:
-    """The server-sent events of one answer."""
+    """The server-sent events of one answer, up to its end or that of the credential."""
 
-    def __init__(self, opened: Opened, *, usage: bool) -> None:
+    def __init__(self, opened: Opened, credential: Credential, *, usage: bool) -> None:
         self._opened = opened
         self._reply = Reply(opened)
         self._usage = usage
-        self._events = opened.events()
+        self._events = _events(opened, credential)
         self._early: list[RunEvent] = []
         self._streamed = ""
         self._spoke = time.monotonic()
 
     async def begun(self) -> Failed | None:
-        """Wait for the first words, as long as a silence may last; the error that came instead."""
+        """Wait for the first words, as long as a silence may last; the error that came instead.
+
+        Raises `AuthenticationFailed` when the credential ends before.
+        """
         with stopped_unless_ended(self._opened.run_id) as ended:
             async for event in self._events:
                 if event is not None and event.type in WORDS:
@@ -60,6 +69,8 @@ class Stream:
                     break
                 if self._is_late():
                     break
+            else:
+                raise AuthenticationFailed
             ended.append(True)  # what is left to do is the stream's
         first = self._early[0] if self._early else None
         if first is None or first.type != runs.ERROR:
@@ -118,6 +129,11 @@ class Stream:
     def _frame(self, data: Any) -> bytes:
         self._spoke = time.monotonic()
         return f"data: {runs.dumps(data)}\n\n".encode()
+
+
+def _events(opened: Opened, credential: Credential) -> AsyncGenerator[RunEvent | None, None]:
+    """All events; fewer, and the run stopped, when the credential ends before the last."""
+    return rights.while_held(credential, opened.events(), lambda: stop_soon(opened.run_id))
 
 
 @contextmanager

@@ -29,11 +29,13 @@ class MessageQuerySet(models.QuerySet["Message"]):
 class Message(models.Model):
     """One message. `parent` is the message it answers or follows; siblings are branches.
 
-    `sources` is the snapshot of the evidence as shown (null unless the mode is documents or
-    document), so it outlives the documents. `scope` is `{document_ids, reason, topic?, follows?,
+    `label` is empty for a user's message, a question back, an answer that did not end and one of
+    before there were labels. `sources` is the snapshot of the evidence as shown (null unless the
+    mode is documents or document), so it outlives the documents; the passages as a whole are kept
+    by the answer's turn. `scope` is `{document_ids, reason, topic?, follows?,
     widened?, standalone_query?, filters?, dropped_filters?}`. `candidates` are the documents that
     a question back offers, `view` the stretch of a whole document that is shown. `reasoning` is
-    what the model thought aloud, `grounding` a list of `rag.grounding.support.Checked`, `notices`
+    what the model thought aloud, `grounding` a list of `rag.verify.label.Checked`, `notices`
     are codes.
     """
 
@@ -63,6 +65,16 @@ class Message(models.Model):
         CLARIFY = "clarify", _("Question back")
         DOCUMENT = "document", _("Whole document")
 
+    class Label(models.TextChoices):
+        """What an answer rests on: see `rag.types.Label`."""
+
+        DOCUMENTS = "documents", _("From documents")
+        PARTIAL = "partial", _("Partly from documents")
+        INSUFFICIENT = "insufficient", _("Not in the documents")
+        GENERAL = "general", _("General knowledge")
+        CONVERSATION = "conversation", _("From this conversation")
+        PASSAGES = "passages", _("Passages found")
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     chat = models.ForeignKey(Chat, models.CASCADE, related_name="messages", verbose_name=_("chat"))
     parent = models.ForeignKey(
@@ -80,6 +92,9 @@ class Message(models.Model):
     )
     mode = models.CharField(
         max_length=9, choices=Mode.choices, blank=True, default="", verbose_name=_("mode")
+    )
+    label = models.CharField(
+        max_length=12, choices=Label.choices, blank=True, default="", verbose_name=_("rests on")
     )
     sources = models.JSONField(null=True, blank=True, verbose_name=_("sources"))
     error_code = models.CharField(

@@ -35,7 +35,7 @@ class Run(models.Model):
 
     A worker holds it by `claim` until `lease_until` and renews that while it lives. `client_id` is
     the sender's own id of the message: the same one twice is the same run. `sampling` is a
-    `rag.pieces.Sampling` as far as the sender wished for something.
+    `rag.conversation.Sampling` as far as the sender wished for something.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -67,6 +67,7 @@ class Turn(models.Model):
     assistant_text = models.TextField(_("answer"), blank=True)
     question_type = models.CharField(_("kind of question"), max_length=9, blank=True, default="")
     mode = models.CharField(max_length=9, choices=Message.Mode.choices, blank=True, default="")
+    label = models.CharField(max_length=12, choices=Message.Label.choices, blank=True, default="")
     schema_version = models.PositiveSmallIntegerField(default=SCHEMA_VERSION)
     doc_refs = models.JSONField(default=list)
     document_ids = ArrayField(models.UUIDField(), default=list)

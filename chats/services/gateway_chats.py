@@ -18,7 +18,7 @@ from chats.models.chat import title_of
 from chats.services.chats import find_documents
 from chats.services.turns import OpenedTurn, clean, open_answer, store_question
 from documents.models import Document
-from rag.pieces import Sampling
+from rag.conversation import Sampling
 
 
 @dataclass(frozen=True, slots=True)

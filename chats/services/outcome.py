@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from chats.models import Message
 
@@ -15,14 +16,17 @@ class Outcome:
     """How an answer ended.
 
     `passages` are the texts shown, whole, by chunk id, as far as they are known; `method` is how
-    they were found. `candidates` hold `rag.conversation.DocRef` as plain JSON.
+    they were found. `bearing` are documents that bore on the question, best first. `candidates`
+    hold `rag.conversation.DocRef` as plain JSON.
     """
 
     status: Message.Status
     content: str
     mode: str = ""
+    label: str = ""
     question_type: str = ""
     sources: list[dict[str, Any]] | None = None
+    bearing: Collection[UUID] = ()
     passages: Mapping[str, str] = field(default_factory=dict)
     method: str = ""
     candidates: list[dict[str, Any]] = field(default_factory=list)

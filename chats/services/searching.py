@@ -1,5 +1,6 @@
 """Search as a service: scope by the same rules as a question, nothing stored."""
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -17,12 +18,12 @@ from chats.services.chats import find_documents
 from documents import spaces
 from documents.models import Document
 from documents.store import ScopedStore
-from rag import selection
-from rag.conversation import Conversation, of_messages
+from rag.conversation import Conversation, Question
 from rag.factory import NO_HISTORY, engine, model_name
-from rag.history.memory import MemoryHistory
+from rag.memory.store import MemoryHistory
 from rag.ports import HistoryStore
-from rag.types import HistoryMessage, Hit, Retrieval, Role, Scope, ScopeReason, StrategyName
+from rag.retrieve.scope import select_scope
+from rag.types import HistoryMessage, Hit, Retrieval, Scope, ScopeReason, StrategyName
 
 
 def search(  # noqa: PLR0913 - the parts of the public request
@@ -81,11 +82,29 @@ def find(request: Mapping[str, Any]) -> dict[str, Any]:
     return describe(retrieval)
 
 
+def preview_prompt(
+    *, user: User, query: str, chat_id: UUID | None = None
+) -> tuple[HistoryMessage, ...]:
+    """What a model would be sent for a question of the user; stores nothing.
+
+    Empty where no model is asked. Raises `NotFound` for a chat that is not the user's.
+    """
+    chat = _chat(user, chat_id)
+    scope = _scope(user, chat, None)
+    used = spaces.in_use()
+    request = {"history": None, "chat_id": chat_id}
+    known, history = _conversation(request, model_name(used.config))
+    question = Question(query, scope, known, history_pairs=window(chat) if chat else None)
+    ids = (*scope.document_ids, *known.readable)
+    store = ScopedStore([*dict.fromkeys(ids)], space=used.space)
+    made = engine(used.config)
+    return asyncio.run(made.preview_prompt(question, store, history))
+
+
 def _conversation(request: Mapping[str, Any], embedding: str) -> tuple[Conversation, HistoryStore]:
     """What was brought along, else that of the chat's newest branch."""
     if request["history"] is not None:
-        brought = [HistoryMessage(Role(one["role"]), one["content"]) for one in request["history"]]
-        known = of_messages(brought)
+        known = conversation.from_messages(request["history"])
         return known, MemoryHistory(known.turns)
     chat = Chat.objects.select_related("owner").filter(pk=request["chat_id"]).first()
     if chat is None:
@@ -111,7 +130,7 @@ def _scope(user: User, chat: Chat | None, document_ids: Collection[UUID] | None)
         explicit = [doc.pk for doc in documents if doc.indexed]
     ready = Document.objects.visible_to(user).searchable().order_by("created_at", "id")
     linked = ready.filter(chat_links__chat=chat) if chat else ready.none()
-    return selection.select(
+    return select_scope(
         explicit,
         list(linked.values_list("pk", flat=True)),
         list(ready.values_list("pk", flat=True)),

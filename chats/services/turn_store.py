@@ -51,12 +51,13 @@ def record(*, answer: Message, outcome: Outcome) -> Turn:
         assistant_text=outcome.content,
         question_type=outcome.question_type,
         mode=outcome.mode,
+        label=outcome.label,
         doc_refs=refs,
         document_ids=[ref["document_id"] for ref in refs],
         candidates=outcome.candidates,
         view=outcome.view,
         forgets=outcome.forgets or (answer.scope or {}).get("topic") == Topic.NEW,
-        remembered=remembered(refs, outcome.sources or ()),
+        remembered=remembered(refs, outcome),
     )
     _follow(turn)
     turn.save(force_insert=True)
@@ -113,13 +114,35 @@ def _passage(source: Mapping[str, Any], passages: Mapping[str, str]) -> str:
     return passages.get(source["chunk_id"]) or str(source["content_preview"])
 
 
-def remembered(
-    refs: Sequence[Mapping[str, Any]], sources: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """The documents of an answer, those that it cites first, each group by slot."""
-    cited = {source["slot"] for source in sources if source["cited"]}
-    order = sorted(refs, key=lambda ref: (ref["slot"] not in cited, ref["slot"]))
-    return [{name: ref[name] for name in ("document_id", "title", "score")} for ref in order]
+def whole_passages(message: Message) -> dict[str, str]:
+    """The passages of an answer as they were shown, whole, by chunk id."""
+    turn = Turn.objects.told().filter(message=message).first()
+    refs = turn.doc_refs if turn else ()
+    return {
+        chunk_id: text
+        for ref in refs
+        for chunk_id, text in zip(ref["chunk_ids"], ref["passages"], strict=True)
+    }
+
+
+def remembered(refs: Sequence[Mapping[str, Any]], outcome: Outcome) -> list[dict[str, Any]]:
+    """The documents that a follow-up is about.
+
+    Those that the answer cites; of one that cites nothing those that bore on its question.
+    """
+    cited = {source["slot"] for source in outcome.sources or () if source["cited"]}
+    if shown := [ref for ref in refs if ref["slot"] in cited] or refs:
+        return [{name: ref[name] for name in ("document_id", "title", "score")} for ref in shown]
+    known = Document.objects.in_bulk(outcome.bearing)
+    return [
+        {
+            "document_id": str(key),
+            "title": names.called(known[key].name, known[key].metadata),
+            "score": 0.0,
+        }
+        for key in outcome.bearing
+        if key in known
+    ]
 
 
 def _nearest(message_id: UUID | None) -> Turn | None:
@@ -137,7 +160,7 @@ def _follow(turn: Turn) -> None:
         turn.shown = turn
         return
     kept = None if before is None or turn.forgets or is_forgotten(before) else before
-    turn.remembered = kept.remembered if kept else []
+    turn.remembered = turn.remembered or (kept.remembered if kept else [])
     turn.shown_id = kept.shown_id if kept else None
 
 
@@ -154,6 +177,8 @@ def _slip_in(turn: Turn) -> None:
     below = Turn.objects.told().select_related("chat").in_bulk(_ids(BELOW, turn.message_id))
     done: dict[UUID | None, Turn] = {turn.pk: turn}
     for later in sorted(below.values(), key=lambda one: one.number):
+        if later.parent is None or later.remembered == later.parent.remembered:
+            later.remembered = []  # what it took over is taken over anew
         if later.parent_id == turn.parent_id:
             later.parent_id = turn.pk
         later.parent = done[later.parent_id]

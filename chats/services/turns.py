@@ -24,8 +24,9 @@ from chats.services.chats import create_chat, find_category, find_documents
 from chats.services.dispatch import dispatch, note_later
 from chats.services.outcome import Outcome
 from documents.models import Document
-from rag import selection, tracing
-from rag.pieces import Sampling
+from rag import tracing
+from rag.conversation import Sampling
+from rag.retrieve.scope import select_scope
 from rag.types import Scope, Topic
 
 logger = structlog.get_logger()
@@ -164,7 +165,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     Raises `QuotaMessages`.
     """
     allowance.spend(chat.owner_id)
-    scope = select_scope(chat=chat, user_message=user_message)
+    scope = find_scope(chat=chat, user_message=user_message)
     wished = {} if topic == Topic.AUTO else {"topic": str(topic)}
     now = timezone.now()
     assistant_message = Message.objects.create(
@@ -203,18 +204,18 @@ def clean(content: str) -> str:
     return text
 
 
-def select_scope(*, chat: Chat, user_message: Message) -> Scope:
+def find_scope(*, chat: Chat, user_message: Message) -> Scope:
     """The documents of a question: named by its message, else the chat's, else all of the owner's.
 
     Those that an index serves.
     """
     if user_message.document_links.exists():
         named = Document.objects.filter(message_links__message=user_message)
-        return selection.select(_searchable(named, chat), (), ())
+        return select_scope(_searchable(named, chat), (), ())
     if chat.document_links.exists():
         linked = Document.objects.filter(chat_links__chat=chat)
-        return selection.select(None, _searchable(linked, chat), (), chat_named=True)
-    return selection.select(None, (), _searchable(Document.objects.all(), chat))
+        return select_scope(None, _searchable(linked, chat), (), chat_named=True)
+    return select_scope(None, (), _searchable(Document.objects.all(), chat))
 
 
 def _searchable(documents: Any, chat: Chat) -> list[UUID]:
@@ -239,6 +240,7 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
         status=outcome.status,
         content=outcome.content,
         mode=outcome.mode,
+        label=outcome.label,
         question_type=outcome.question_type,
         sources=outcome.sources,
         scope=scope and scope | outcome.scope | tracing.filters_of(outcome.trace),

@@ -1,17 +1,45 @@
 """Receives uploads: always to disk, counted as they come, never above the limit."""
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.core.files.uploadhandler import TemporaryFileUploadHandler
 from django.http import multipartparser
+from django.urls import Resolver404, resolve
 
 from documents.errors import FileTooLarge
 from documents.files import storage_error
 
 # Django allows 1,024 bytes for the headers of a part: too few for a name of 300 syllables.
 multipartparser.MAX_TOTAL_HEADER_SIZE = 8192  # type: ignore[attr-defined] # the stubs lack it
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def takes_file(method: Method) -> Method:
+    """Mark a method of a REST view as one that takes a file: that alone makes it an upload."""
+    method.takes_file = True  # type: ignore[attr-defined]
+    return method
+
+
+def uploads(view: type | None, actions: Mapping[str, str], method: str) -> bool:
+    """Whether a view of this class takes a file by this HTTP method.
+
+    `actions` are the names that a view set has for its HTTP methods; empty for other views.
+    """
+    name = method.lower()
+    return hasattr(getattr(view, actions.get(name, name), None), "takes_file")
+
+
+def is_upload(method: str, path: str) -> bool:
+    """Whether a request of this HTTP method to this path brings a file."""
+    try:
+        view = resolve(path).func
+    except Resolver404:
+        return False
+    return uploads(getattr(view, "cls", None), getattr(view, "actions", None) or {}, method)
 
 
 class LimitedUpload(TemporaryFileUploadHandler):

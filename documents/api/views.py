@@ -36,7 +36,7 @@ from documents.api.shapes import (
     VersionShape,
     metadata_query,
 )
-from documents.api.uploads import LimitedUpload, sent_name
+from documents.api.uploads import LimitedUpload, sent_name, takes_file, uploads
 from documents.models import Document, DocumentVersion
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ BY_METADATA = OpenApiParameter(
     "metadata.issuer",
     description="A value of the metadata; so with any key behind `metadata.`",
 )
-UPLOADS = frozenset(("create", "replace_file"))
-"""Actions that take a file."""
 
 
 class AnyAccept(DefaultContentNegotiation):
@@ -99,6 +97,7 @@ class DocumentViewSet(
         request={"multipart/form-data": UploadRequest},
         responses={201: DocumentShape, 200: UNCHANGED},
     )
+    @takes_file
     def create(self, request: Request) -> Response:
         """Upload a file; it is processed afterwards."""
         fields = _valid(UploadRequest, request)
@@ -155,6 +154,7 @@ class DocumentViewSet(
         responses={202: ACCEPTED, 200: UNCHANGED},
     )
     @file.mapping.put
+    @takes_file
     def replace_file(self, request: Request, pk: UUID) -> Response:
         """Send a new version; the old one is searched until the new one has been read."""
         document = self.get_object()
@@ -197,8 +197,8 @@ class DocumentViewSet(
         return document if number is None else document_versions.at(document, number)
 
     def _uploads(self, request: HttpRequest | Request | None) -> bool:
-        method = (request.method or "").lower() if request else ""
-        return (self.action_map or {}).get(method) in UPLOADS
+        method = (request.method or "") if request else ""
+        return uploads(type(self), self.action_map or {}, method)
 
 
 def _asker(request: Request) -> "User":

@@ -74,8 +74,8 @@ class Document(models.Model):
 
     `stated` is what people said in `metadata`; the rest of it was read in the file. `pages_done`
     pages were read since `started_at`. `indexed_at` is when the index that serves was written;
-    None: there is none. `seconds` tells how long each stage took, by its name. `received_at` is
-    when the file of this `version` came.
+    None: there is none. `terms_version` is that of its terms (`rag.indexing`). `seconds` tells how
+    long each stage took, by its name. `received_at` is when the file of this `version` came.
     """
 
     class Status(models.TextChoices):
@@ -129,6 +129,7 @@ class Document(models.Model):
     chunk_count = models.PositiveIntegerField(default=0, verbose_name=_("chunks"))
     metadata = models.JSONField(default=dict, blank=True, verbose_name=_("metadata"))
     stated = models.JSONField(default=dict, blank=True, editable=False)
+    terms_version = models.PositiveSmallIntegerField(default=0, editable=False)
     pages_done = models.PositiveIntegerField(default=0, editable=False)
     started_at = models.DateTimeField(null=True, blank=True, editable=False)
     indexed_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -10,6 +10,7 @@ from documents import spaces
 from documents.models import Document, EmbeddingSpace
 from documents.reindexing.questions import Question
 from documents.store import ScopedStore
+from rag.errors import EmbedderFailed
 from rag.factory import Engine, engine
 from rag.types import Scope, ScopeReason
 
@@ -56,7 +57,7 @@ def compare(
     questions: Sequence[Question],
     on_question: Callable[[int, int], None],
 ) -> Comparison:
-    """Search each question in both spaces. Raises what searching raises."""
+    """Search each question in both spaces. Raises `EmbedderFailed` and what the store raises."""
     places: list[tuple[int, int]] = []
     scope = functools.cache(_scope)
     engines = engine(spaces.config_of(old)), engine(spaces.config_of(new))
@@ -87,8 +88,10 @@ def _scope(owner_id: int) -> Scope:
 
 def _place(question: Question, scope: Scope, used: Engine, space: EmbeddingSpace) -> int:
     store = ScopedStore(scope.document_ids, space=space)
-    hits = used.search(question.text, scope, store, top_k=FAR).hits
-    found = [i for i, hit in enumerate(hits) if hit.passage.key in question.answers]
+    retrieval = used.search(question.text, scope, store, top_k=FAR)
+    if retrieval.failed:  # by words alone both spaces would find the same
+        raise EmbedderFailed(f"{space} could not be searched")
+    found = [i for i, hit in enumerate(retrieval.hits) if hit.passage.key in question.answers]
     return found[0] if found else FAR
 
 

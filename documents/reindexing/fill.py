@@ -11,9 +11,9 @@ from pgvector import HalfVector
 from documents import names, spaces
 from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace
 from rag import indexing
-from rag.language import dense_weight
 from rag.ports import Embedder
-from rag.retrieval.similarity import KNOWN
+from rag.retrieve.candidates import LEAST_KNOWN
+from rag.tokenize.language import dense_weight
 from rag.types import Chunk as RagChunk
 
 WINDOW = 1024
@@ -64,7 +64,7 @@ def lacking(space: EmbeddingSpace, languages: AbstractSet[str], since: datetime)
     found = 0
     for keys in _windows(_changed(since)):
         texts = Chunk.objects.filter(pk__in=_missing(space, keys)).values_list("text", flat=True)
-        found += sum(dense_weight(text, languages) >= KNOWN for text in texts)
+        found += sum(dense_weight(text, languages) >= LEAST_KNOWN for text in texts)
     return found
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from documents import lexical
 from documents.searching import passages
 from documents.searching.database import Search, numbers
-from rag.retrieval.bm25 import (
+from rag.retrieve.bm25 import (
     K1,
     LEAST_EMPHASIS,
     REFERENCE_LENGTH,
@@ -230,7 +230,7 @@ def _indexed(search: Search, terms: Mapping[str, float]) -> tuple[_Weights, _Fou
 
 
 def _term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
-    """`rag.retrieval.bm25.term_weight` of a term that stands once, and twice."""
+    """`rag.retrieve.bm25.term_weight` of a term that stands once, and twice."""
     norm = K1 * (1 - B + B * lengths / REFERENCE_LENGTH)
     return (K1 + 1) / (1 + norm), 2 * (K1 + 1) / (2 + norm)
 

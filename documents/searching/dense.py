@@ -25,7 +25,7 @@ GRAPH_SETTINGS = """
            set_config('hnsw.ef_search', %(ef_search)s, true)
 """
 EF_SEARCH = "1000"
-"""Recall@10 among half of 100,000 chunks: .988 with 400, .992 with 1,000 (docs/retrieval.md)."""
+"""Recall@10 among half of 100,000 chunks: .988 with 400, .992 with 1,000 (docs/notes)."""
 EXACT = f"""
     SELECT {passages.COLUMNS}, 1 - near.distance
       FROM {passages.JOINED}

@@ -4,13 +4,12 @@ import smtplib
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
-from allauth.core.exceptions import ImmediateHttpResponse
 from django.conf import settings
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AbstractBaseUser, User
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
-from nura.errors import too_many_requests
+from nura.accounts import attempts
 from rag.errors import NuraError
 
 
@@ -29,12 +28,35 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         """Whether strangers may make an account."""
         return settings.OPEN_SIGNUP
 
+    def authenticate(self, request: HttpRequest, **credentials: Any) -> AbstractBaseUser | None:
+        """Whose password it is. Raises the finished 429 answer; `nura.accounts.attempts` says when.
+
+        All ways to sign in come through here.
+        """
+        with attempts.in_turn(request):
+            user: AbstractBaseUser | None = super().authenticate(request, **credentials)
+        if user is not None:
+            attempts.count(request, attempts.DONE, user=user)
+        return user
+
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """Count the attempt. Raises the finished 429 answer once there were too many."""
+        """Count the try as a wrong one, as it is until the password was right."""
+        key = self._get_login_attempts_cache_key(request, **credentials)
         try:
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
-            raise ImmediateHttpResponse(too_many_requests(request)) from error
+            raise attempts.refused(request, attempts.FAILED, key=key) from error
+        if attempts.failures(request, key) > 1 and attempts.flooding(request):
+            self._rollback_login_failed_rl_usage()
+            raise attempts.refused(request, attempts.FLOOD)
+
+    def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
+        """Count a wrong password against its address too."""
+        attempts.count(request, attempts.FLOOD)
+
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        name = credentials.get("email", credentials.get("username", ""))
+        return attempts.key_of(request, name)
 
     def clean_username(self, username: str, shallow: bool = False) -> str:
         """The name in the one form under which it is stored: Hangul may come in parts."""

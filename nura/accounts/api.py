@@ -9,7 +9,6 @@ from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import ScopedRateThrottle
 from rest_framework.views import APIView
 
 from nura.accounts import services
@@ -60,8 +59,6 @@ class TokenView(APIView):
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
-    throttle_classes = (ScopedRateThrottle,)
-    throttle_scope = "token"
 
     @extend_schema(request=CredentialsSerializer, responses=TokenSerializer)
     def post(self, request: Request) -> Response:

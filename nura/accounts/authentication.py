@@ -23,16 +23,16 @@ class KeyAuthentication(TokenAuthentication):  # type: ignore[misc]
         return owner_and_key
 
 
-async def gateway_user(request: HttpRequest) -> User:
-    """The owner of the key in a request to the gateway; a session is none there.
+async def gateway_key(request: HttpRequest) -> AuthToken:
+    """The key of a request to the gateway, with its owner; a session is none there.
 
     Raises `NotAuthenticated`, `AuthenticationFailed`.
     """
     key = _gateway_key(request)
     if not key:
         raise NotAuthenticated
-    user, _key = await in_database(KeyAuthentication().authenticate_credentials, key.encode())
-    return user
+    _user, token = await in_database(KeyAuthentication().authenticate_credentials, key.encode())
+    return token
 
 
 def _gateway_key(request: HttpRequest) -> str:

@@ -1,5 +1,6 @@
 """Settings that hold everywhere. What a deployment decides comes from the environment or `.env`."""
 
+from functools import partial
 from pathlib import Path
 
 import django_stubs_ext
@@ -135,8 +136,9 @@ ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Nura] "
 ACCOUNT_FORMS = {"login": "nura.accounts.forms.LoginForm"}
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
-# Per address, which a whole office may share; wrong passwords have their own, stricter limit.
-ACCOUNT_RATE_LIMITS = {"login": "120/m/ip", "signup": "60/m/ip"}
+# "login" would lock an address, which a whole office may share; instead: nura.accounts.attempts.
+ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "5/5m/key", "login_flood": "100/5m/ip"}
+ACCOUNT_RATE_LIMITS |= {"login_done": "120/m/user", "signup": "60/m/ip"}
 TRUSTED_PROXIES = env.integer("NURA_TRUSTED_PROXIES", 0, most=10)
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
 OPEN_SIGNUP = env.flag("NURA_OPEN_SIGNUP", default=True)
@@ -160,7 +162,6 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ("nura.parsers.JSONParser",),
     "DEFAULT_PAGINATION_CLASS": "nura.pagination.PageNumberPagination",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_THROTTLE_RATES": {"token": "60/min"},
     "NUM_PROXIES": TRUSTED_PROXIES,
     "EXCEPTION_HANDLER": "nura.errors.exception_handler",
 }
@@ -295,5 +296,6 @@ TTS_VOICE = env.text("NURA_TTS_VOICE", "alloy")
 TTS_API_KEY = env.text("NURA_TTS_API_KEY")
 
 # Memory of conversations
-RAG = rag.build()
+RAG = rag.build(SECRET_KEY)
+BUILD_RAG = partial(rag.build, SECRET_KEY)  # of the environment as it is then, for comparisons
 EMBEDDING_OTHER_API_KEY = env.text("NURA_EMBEDDING_OTHER_API_KEY")

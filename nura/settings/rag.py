@@ -1,31 +1,39 @@
 """Builds the one frozen configuration of the engine from the environment."""
 
+import hmac
 from dataclasses import replace
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
 from nura.settings import env
-from rag import dictionary
-from rag.config import ContextRules, Endpoint, MemoryRules, RagConfig, StyleRules
-from rag.llms import light
+from rag.adapters import light
+from rag.config import USUAL_TOKENS, ContextRules, Endpoint, MemoryRules, RagConfig, StyleRules
+from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
 
 HTTP = ("http", "https")
 OPENAI = "https://api.openai.com/v1"
 LIGHT_CONNECT_SECONDS = 2.0
 VISION_SECONDS = 120.0
+AUTO = "auto"
 
 
-def build() -> RagConfig:
-    """The engine's configuration. Raises `ImproperlyConfigured` naming the variable."""
+def build(secret_key: str = "") -> RagConfig:
+    """The engine's configuration. Raises `ImproperlyConfigured` naming the variable.
+
+    `secret_key` is what the marks around material in prompts are made from: nobody who writes a
+    document can guess them.
+    """
     size = env.integer("NURA_CHUNK_SIZE", 1000, least=100, most=20_000)
     return RagConfig(
         llm=_llm(),
         light_llm=_light_llm(),
         vision=_vision(),
         vision_max_tokens=env.integer("NURA_VISION_MAX_TOKENS", 2000, least=1, most=1_000_000),
+        fence=hmac.new(secret_key.encode(), b"prompt fence", "sha256").hexdigest()[:12],
         temperature=env.decimal("NURA_LLM_TEMPERATURE", 0.0, most=2.0),
         max_tokens=env.integer("NURA_LLM_MAX_TOKENS", 1000, least=1, most=1_000_000),
+        thinking=env.flag("NURA_LLM_THINKING", default=False),
         embedding_model=env.text("NURA_EMBEDDING_MODEL"),
         embedding_endpoint=_embedding_endpoint(),
         embedding_languages=frozenset(env.words("NURA_EMBEDDING_LANGUAGES")),
@@ -40,6 +48,8 @@ def build() -> RagConfig:
         history_pairs=env.integer("MAX_CONVERSATION_HISTORY", 10, most=100),
         memory=_memory(),
         context=_context(),
+        verifier_model=env.text("NURA_VERIFIER_MODEL"),
+        revise=env.flag("NURA_REVISE", default=True),
         style=_style(),
     )
 
@@ -55,11 +65,26 @@ def _memory() -> MemoryRules:
     )
 
 
+def _context_tokens() -> int | None:
+    """None: as much as the model takes."""
+    if env.text("NURA_CONTEXT_TOKENS", AUTO).lower() == AUTO:
+        return None
+    return env.integer("NURA_CONTEXT_TOKENS", USUAL_TOKENS, least=1000, most=2_000_000)
+
+
 def _context() -> ContextRules:
+    usual = ContextRules()
+    system = env.decimal("NURA_CONTEXT_SYSTEM_SHARE", usual.system_share, most=0.9)
+    documents = env.decimal("NURA_CONTEXT_DOCUMENTS_SHARE", usual.documents_share, most=0.9)
+    if system + documents > 1:
+        raise ImproperlyConfigured(
+            "NURA_CONTEXT_SYSTEM_SHARE and NURA_CONTEXT_DOCUMENTS_SHARE are more than 1 together"
+        )
     return ContextRules(
-        tokens=env.integer("NURA_CONTEXT_TOKENS", 4000, least=1000, most=2_000_000),
-        summary_after=env.integer("NURA_SUMMARY_AFTER", 10, least=2, most=1000),
-        summary_keeps=env.integer("NURA_SUMMARY_KEEPS", 5, least=1, most=100),
+        tokens=_context_tokens(),
+        system_share=system,
+        documents_share=documents,
+        recent_share=env.decimal("NURA_CONTEXT_RECENT_SHARE", usual.recent_share, most=1.0),
         protected_terms=env.words("NURA_PROTECTED_TERMS"),
         explore_calls=env.integer("NURA_EXPLORE_CALLS", 8, most=100),
         explore_tokens=env.integer("NURA_EXPLORE_TOKENS", 6000, least=100, most=1_000_000),
@@ -140,8 +165,8 @@ def _user_dictionary() -> str:
         return ""
     path = str(Path(name).expanduser().resolve())
     try:
-        dictionary.read(path)
-    except dictionary.DictionaryUnreadable as error:
+        read_dictionary(path)
+    except DictionaryUnreadable as error:
         raise ImproperlyConfigured(f"NURA_USER_DICTIONARY: {error}") from error
     return path
 

@@ -4,7 +4,10 @@ from typing import Any
 
 from django.templatetags.static import static
 from django.urls import reverse_lazy
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
+
+from nura import __version__
 
 
 def _list_of(title: Any, icon: str, model: str) -> dict[str, Any]:
@@ -19,7 +22,7 @@ def _list_of(title: Any, icon: str, model: str) -> dict[str, Any]:
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": _("Nura administration"),
     "SITE_HEADER": "Nura",
-    "SITE_SUBHEADER": _("Administration"),
+    "SITE_SUBHEADER": format_lazy("{} · {}", _("Administration"), __version__),
     "SITE_URL": "/",
     "SITE_ICON": lambda _request: static("nura/img/mark.svg"),
     "SHOW_LANGUAGES": True,

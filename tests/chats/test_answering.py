@@ -1,17 +1,19 @@
 """Answering a run with an engine that a test plays."""
 
 import asyncio
+from dataclasses import asdict, replace
 
 import pytest
 
 from chats import answering, runs
 from chats.answering import answer_run
-from chats.models import Message, Run, Trace
+from chats.models import Message, Run, Trace, Turn
 from chats.services.chats import create_chat
 from chats.services.leases import claim_run
 from chats.services.turns import open_turn
 from rag.errors import LLMInterrupted, LLMUnauthorized
-from rag.types import Mode, Role
+from rag.pages import Box
+from rag.types import Label, Mode, Role, Span
 from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, Status, finished, source
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,6 +62,39 @@ def test_sources_come_before_the_first_delta_and_are_stored(play, turn):
     kinds = [event.type for event in runs.load(turn.run.pk)]
     assert kinds.index("sources") < kinds.index("delta")
     assert message.sources[0]["chunk_id"] == found[0].chunk_id
+
+
+def test_the_label_and_the_sentences_cited_are_stored_and_told(play, turn):
+    span = Span(7, 12, "상한은 9", 3, (Box(3, 0.1, 0.2, 0.9, 0.22),))
+    found = replace(source(), spans=(span,), text="본문 전체")
+    play(
+        SourcesFound((found,)),
+        Delta("답 [1]"),
+        replace(finished(Mode.DOCUMENTS, (found,)), label=Label.PARTIAL),
+    )
+    message = run_to_its_end(turn)
+    told = runs.load(turn.run.pk)[-1].data["message"]
+    assert (message.label, told["label"]) == ("partial", "partial")
+    assert told["sources"][0]["spans"] == [runs.plain(asdict(span))]
+
+
+def test_the_whole_passage_is_kept_once_beside_the_turn(play, turn, api):
+    found = replace(source(), text="본문 전체")
+    play(SourcesFound((found,)), Delta("답 [1]"), finished(Mode.DOCUMENTS, (found,)))
+    message = run_to_its_end(turn)
+    assert "본문 전체" not in str(message.sources)
+    (shown,) = api.get(f"/api/v1/messages/{message.pk}/sources").json()
+    assert (shown["chunk_id"], shown["text"]) == (found.chunk_id, "본문 전체")
+
+
+def test_an_answer_of_before_there_were_turns_has_the_beginning_of_its_passages(turn, api, play):
+    play(Delta("답"), finished())
+    message = run_to_its_end(turn)
+    Turn.objects.all().delete()
+    kept = runs.plain(asdict(source()))
+    Message.objects.filter(pk=message.pk).update(sources=[kept])
+    (shown,) = api.get(f"/api/v1/messages/{message.pk}/sources").json()
+    assert (shown["text"], shown["spans"]) == ("본문", [])
 
 
 def test_the_trace_is_kept(play, turn):

@@ -208,6 +208,7 @@ def test_a_stranger_gets_the_same_404_as_for_a_made_up_id(api, owner, stranger):
         ("get", "/api/v1/chats/{}/messages", turn.user_message.chat_id, None),
         ("get", "/api/v1/messages/{}", turn.assistant_message.pk, None),
         ("get", "/api/v1/messages/{}/trace", turn.assistant_message.pk, None),
+        ("get", "/api/v1/messages/{}/sources", turn.assistant_message.pk, None),
         ("post", "/api/v1/messages/{}/feedback", turn.assistant_message.pk, {"value": 1}),
         ("get", "/api/v1/runs/{}/events", turn.run.pk, None),
         ("post", "/api/v1/runs/{}/stop", turn.run.pk, None),

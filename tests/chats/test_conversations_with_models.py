@@ -75,9 +75,8 @@ def test_the_prompt_of_a_follow_up_holds_the_turn_before_and_its_documents(talk,
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     answer = talk.say("그럼 정산은 언제까지 해야 해?")
     prompt = asked(models, MAIN)[-1].prompt
-    assert "[이전 턴]" in prompt
     assert "출장 갈 때 숙박비 상한은 얼마인가요?" in prompt
-    assert "[이전 문서]" in prompt
+    assert "[앞선 답에서 본 문서]" in prompt
     assert "출장 규정" in prompt
     assert answer["scope"]["reason"] == "followup"
 
@@ -85,7 +84,7 @@ def test_the_prompt_of_a_follow_up_holds_the_turn_before_and_its_documents(talk,
 def test_a_stand_alone_question_carries_no_block_of_the_turn_before(talk, models):
     talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
     talk.say("연차 휴가는 한 해에 며칠인가요?")
-    assert "[이전 턴]" not in asked(models, MAIN)[-1].prompt
+    assert "[앞선 답에서 본 문서]" not in asked(models, MAIN)[-1].prompt
 
 
 def test_a_light_model_that_talks_nonsense_breaks_no_answer(talk, models, library):
@@ -140,6 +139,47 @@ def test_a_fact_from_beyond_the_window_reaches_the_prompt(talk, models):
         talk.say(f"{number}번째 회의실 예약 이야기를 적어 둡니다")
     talk.say("우리 프로젝트 담당자가 누구라고 했지?")
     assert "김민수" in asked(models, MAIN)[-1].prompt
+
+
+BEGUN_ANEW = ["새 주제로 이야기하자", "이전 대화는 잊어 줘"]
+
+
+@pytest.mark.parametrize("words", BEGUN_ANEW)
+def test_a_new_start_is_one_for_the_model_as_well(talk, models, words):
+    talk.say("참고로 우리 프로젝트의 담당자는 김민수 과장이야")
+    talk.say(words)
+    talk.say("연차 휴가는 한 해에 며칠인가요?")
+    prompt = asked(models, MAIN)[-1].prompt
+    assert "연차" in prompt
+    assert "김민수" not in prompt
+
+
+def test_a_question_that_begins_anew_is_asked_without_what_was_said(talk, models):
+    talk.say("참고로 우리 프로젝트의 담당자는 김민수 과장이야")
+    talk.say("새 주제로, 연차 휴가는 한 해에 며칠인가요?")
+    assert "김민수" not in asked(models, MAIN)[-1].prompt
+    talk.say("그럼 신청은 언제까지 해?")
+    assert "김민수" not in asked(models, MAIN)[-1].prompt
+    assert "연차" in asked(models, MAIN)[-1].prompt
+
+
+def test_what_was_said_before_a_new_start_comes_back_when_it_is_asked_for(talk, models):
+    talk.say("참고로 우리 프로젝트의 담당자는 김민수 과장이야")
+    talk.say(BEGUN_ANEW[0])
+    talk.say("연차 휴가는 한 해에 며칠인가요?")
+    talk.say("아까 우리 프로젝트 담당자가 누구라고 했지?")
+    assert "김민수" in asked(models, MAIN)[-1].prompt
+
+
+def test_a_model_that_finds_nothing_in_the_conversation_is_asked_once_before_it_answers(
+    talk, models
+):
+    for number in range(3):
+        talk.say(f"{number}번째 회의실 예약 이야기를 적어 둡니다")
+    before = len(asked(models, MAIN))
+    talk.say("그때 누가 책임지기로 했더라?")
+    calls = asked(models, MAIN)[before:]
+    assert ["tools" in call.json for call in calls] == [True, False]
 
 
 def test_the_prompt_grows_no_more_with_the_conversation(talk, models):

@@ -152,6 +152,35 @@ def test_a_deliberate_new_subject_is_asked_without_memory(owner):
     assert question.conversation.total == 1
 
 
+def test_a_conversation_begins_where_it_was_last_begun_anew(owner):
+    first = say(owner, "하나")
+    assert known_after(first).begins_at == 1
+    bare = say(owner, "새 주제로", parent=first, question_type="reset")
+    assert (known_after(bare).begins_at, known_after(bare).last) == (3, None)
+    asked = say(owner, "셋", parent=bare)
+    assert [turn.number for turn in known_after(asked).current] == [3]
+
+
+def test_a_question_that_begins_anew_belongs_to_what_it_begins(owner):
+    first = say(owner, "하나")
+    anew = say(owner, "둘", parent=first, topic="new")
+    assert known_after(say(owner, "셋", parent=anew)).begins_at == 2
+
+
+def test_a_cleared_memory_is_a_new_start(owner):
+    first = say(owner, "하나")
+    clear_memory(chat=first.chat)
+    assert known_after(fresh(first)).begins_at == 2
+    second = say(owner, "둘", parent=first)
+    assert [turn.number for turn in known_after(second).current] == [2]
+
+
+def test_another_branch_is_not_begun_anew(owner):
+    first = say(owner, "하나")
+    say(owner, "새 주제로", parent=first, question_type="reset")
+    assert known_after(say(owner, "다른 길", parent=first)).begins_at == 1
+
+
 def test_the_newest_running_summary_of_the_branch_counts(owner):
     first = say(owner, "하나")
     second = say(owner, "둘", parent=first)
@@ -192,8 +221,6 @@ def test_a_history_opens_turns_by_number_and_knows_no_others(owner):
     say(owner, "다른 대화", make_document(owner))
     history = history_of(talk(owner, 3, document))
     assert [turn.number for turn in history.get_turns([3, 1, 99, 1])] == [1, 3]
-    assert [ref.document_id for ref in history.get_turn_docs(1)] == [document.pk]
-    assert (history.get_turn_docs(2), history.get_turn_docs(99)) == ((), ())
     assert [ref.document_id for ref in history.documents()] == [document.pk]
 
 
@@ -224,7 +251,7 @@ def test_the_memory_of_a_chat_is_shown(api, owner):
     shown = [source(first, 1, cited=False), source(second, 2, similarity=0.8)]
     turn = say(owner, "질문", sources=shown)
     memory = get(api, turn.chat_id, "memory").json()
-    assert memory["document_ids"] == [str(second.pk), str(first.pk)]
+    assert memory["document_ids"] == [str(second.pk)]
     assert memory["documents"][0] == {
         "document_id": str(second.pk),
         "title": "둘",

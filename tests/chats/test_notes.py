@@ -8,10 +8,10 @@ from django.conf import settings
 from django.utils import timezone
 
 from chats import connections, notes, tasks
-from chats.models import Turn
+from chats.models import Chat, Turn
 from chats.services import dispatch
 from rag.conversation import RunningSummary
-from rag.history.note import Noted
+from rag.memory.summary import Noted
 from tests.chats.conftest import make_document
 from tests.chats.turns import again, known_after, say
 from tests.support import wait_until
@@ -91,30 +91,61 @@ def test_who_is_second_changes_nothing(owner, plug):
     assert (len(engine.asked), turn.summary_model) == (2, "another-model")
 
 
-def test_older_turns_of_the_branch_are_handed_over_to_be_folded(owner, plug):
-    rules = settings.RAG.context
-    turns = talk(owner, rules.summary_after + 1)
+PAIRS = 10
+"""Turns that a window holds."""
+
+
+def test_five_turns_that_left_the_window_are_handed_over_to_be_folded(owner, plug):
+    turns = talk(owner, PAIRS + 5)
     again(turns[2], content="anders")
-    through = rules.summary_after + 1 - rules.summary_keeps
-    engine = plug(running=RunningSummary("접은 것", through, "light-model"))
+    engine = plug(running=RunningSummary("접은 것", 5, "light-model"))
     last = note(turns[-1])
-    _, earlier, before = engine.asked[0]
-    assert ([turn.number for turn in earlier], before) == ([*range(1, through + 1)], None)
-    assert earlier[2].assistant_text == "답"
-    assert (last.running_summary, last.running_through) == ("접은 것", through)
-    assert known_after(last).summary == RunningSummary("접은 것", through, "light-model")
+    _, folding, before = engine.asked[0]
+    assert ([turn.number for turn in folding], before) == ([1, 2, 3, 4, 5], None)
+    assert folding[2].assistant_text == "답"
+    assert (last.running_summary, last.running_through) == ("접은 것", 5)
+    assert known_after(last).summary == RunningSummary("접은 것", 5, "light-model")
+
+
+@pytest.mark.parametrize("count", [5, PAIRS - 1, PAIRS])
+def test_turns_that_the_window_holds_are_not_folded(owner, plug, count):
+    engine = plug()
+    note(talk(owner, count)[-1])
+    assert engine.asked[0][1] == ()
+
+
+def test_a_chat_with_a_window_of_its_own_is_folded_by_that(owner, plug):
+    turns = talk(owner, 8)
+    Chat.objects.filter(pk=turns[0].chat_id).update(history_pairs=3)
+    engine = plug()
+    note(turns[-1])
+    assert [turn.number for turn in engine.asked[0][1]] == [1, 2, 3, 4, 5]
 
 
 def test_a_summary_goes_on_from_the_one_before(owner, plug):
-    turns = talk(owner, settings.RAG.context.summary_after + 2)
-    before = RunningSummary("접은 것", 6, "light-model")
+    turns = talk(owner, PAIRS + 10)
+    before = RunningSummary("접은 것", 5, "light-model")
     plug(running=before)
-    note(turns[-2])
+    note(turns[-6])
     engine = plug()
-    last = note(turns[-1])
-    _, earlier, running = engine.asked[0]
-    assert (running, [turn.number for turn in earlier]) == (before, [7])
-    assert last.running_through is None  # nothing new was folded
+    note(turns[-1])
+    _, folding, running = engine.asked[0]
+    assert (running, [turn.number for turn in folding]) == (before, [6, 7, 8, 9, 10])
+
+
+def test_a_summary_begins_anew_with_the_conversation(owner, plug):
+    turns = talk(owner, PAIRS + 5)
+    plug(running=RunningSummary("옛 주제", 5, "light-model"))
+    note(turns[-1])
+    turn = say(owner, "새 주제로", parent=turns[-1], question_type="reset")
+    for number in range(PAIRS + 5):
+        turn = say(owner, f"새 질문 {number}", parent=turn)
+    engine = plug()
+    note(turn)
+    _, folding, running = engine.asked[0]
+    assert running is None
+    assert [one.number for one in folding] == [17, 18, 19, 20, 21]
+    assert known_after(turn).summary is None
 
 
 def test_a_note_that_fails_is_tried_again_but_not_for_ever(owner, plug):

@@ -94,6 +94,12 @@ def test_first_questions_are_made_from_ones_own_documents(visitor, owner, strang
     assert "남몰래" not in text
 
 
+def test_only_an_administrator_is_shown_the_way_to_the_administration(client, owner, visitor):
+    assert page_data(visitor.get("/"))["administration"] == ""
+    client.force_login(User.objects.create_superuser("chief"))
+    assert page_data(client.get("/"))["administration"] == "/admin/chats/message/"
+
+
 def test_the_theme_of_the_cookie_is_in_the_page_from_the_start(visitor):
     visitor.cookies["theme"] = "dark"
     assert b'data-theme="dark"' in visitor.get("/").content

@@ -1,6 +1,7 @@
 """What the turn store keeps of every answer."""
 
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -15,7 +16,7 @@ from chats.services.turns import open_turn
 from documents.models import Document, DocumentVersion
 from rag.conversation import DocRef, View
 from rag.events import Finished
-from rag.types import Mode, Passage, QuestionType
+from rag.types import Mode, QuestionType
 from tests.chats.conftest import make_document
 from tests.chats.engines import Delta, SourcesFound, finished
 from tests.chats.engines import source as shown_source
@@ -24,10 +25,6 @@ from tests.chats.turns import again, end, gone, outcome, say, source, sources
 
 __all__ = ["play"]
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def passage(document, text, index=0):
-    return Passage(1, document.pk, document.name, index, text, 3, 3, "")
 
 
 def test_turns_are_numbered_and_chained_in_their_branch(owner):
@@ -139,13 +136,28 @@ def test_a_document_that_was_deleted_meanwhile_is_kept_with_its_snapshot(owner):
     assert turn.doc_refs[0]["passages"] == ["본문"]
 
 
-def test_cited_documents_are_remembered_before_others(owner):
+def test_cited_documents_are_remembered_and_no_others(owner):
     first, second, third = (make_document(owner, name=f"{n}.md") for n in range(3))
     shown = sources(first, second, third)
     shown[0]["cited"] = False
     turn = say(owner, "질문", sources=shown)
-    assert [one["title"] for one in turn.remembered] == ["1", "2", "0"]
+    assert [one["title"] for one in turn.remembered] == ["1", "2"]
     assert [ref["slot"] for ref in turn.doc_refs] == [1, 2, 3]
+
+
+def test_an_answer_that_cites_nothing_leaves_what_bore_on_its_question(owner):
+    bearing, other = make_document(owner, name="여비.md"), make_document(owner, name="둘.md")
+    say(owner, "처음", sources=sources(other))
+    turn = say(owner, "질문", sources=None, bearing=(bearing.pk,))
+    assert [one["title"] for one in turn.remembered] == ["여비"]
+    assert turn.document_ids == []
+
+
+def test_small_talk_leaves_the_memory_as_it_was(owner):
+    document = make_document(owner, name="여비.md")
+    first = say(owner, "처음", sources=sources(document))
+    turn = say(owner, "고마워", sources=None, parent=first)
+    assert turn.remembered == first.remembered
 
 
 def test_memory_outlasts_answers_without_documents(owner):
@@ -212,9 +224,9 @@ def test_a_question_back_and_a_stretch_of_a_document_are_kept(owner):
 
 def test_whole_passages_reach_the_store_from_the_engine(owner, play):
     document = make_document(owner)
-    shown = shown_source(document_id=document.pk)
     text = "가" * 700
-    found = SourcesFound((shown,), (passage(document, text),), "bm25")
+    shown = replace(shown_source(document_id=document.pk), text=text)
+    found = SourcesFound((shown,), "bm25")
     play(found, Delta("답 [1]"), finished(Mode.DOCUMENTS, (shown,)))
     run_to_its_end(open_turn(user=owner, content="질문"))
     ref = Turn.objects.get().doc_refs[0]
@@ -223,9 +235,8 @@ def test_whole_passages_reach_the_store_from_the_engine(owner, play):
 
 def test_an_answer_that_fails_keeps_the_passages_it_had_shown(owner, play):
     document = make_document(owner)
-    found = SourcesFound(
-        (shown_source(document_id=document.pk),), (passage(document, "전문"),), "rrf"
-    )
+    shown = replace(shown_source(document_id=document.pk), text="전문")
+    found = SourcesFound((shown,), "rrf")
     play(found, Delta("반쯤"), ZeroDivisionError())
     run_to_its_end(open_turn(user=owner, content="질문"))
     assert Turn.objects.get().doc_refs[0]["passages"] == ["전문"]
@@ -236,7 +247,7 @@ def test_candidates_and_view_reach_the_store_from_the_engine(owner, play):
     view = View(uuid.uuid4(), 1, 3)
     play(
         Delta("어느 문서요?"),
-        Finished(Mode.CLARIFY, QuestionType.SINGLE, None, None, {}, (ref,), view),
+        Finished(Mode.CLARIFY, QuestionType.SINGLE, None, None, {}, candidates=(ref,), view=view),
     )
     message = run_to_its_end(open_turn(user=owner, content="그 문서"))
     assert records.turn(Turn.objects.get()).candidates == (ref,)

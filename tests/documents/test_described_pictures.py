@@ -15,8 +15,8 @@ from documents.models import Chunk, Document, DocumentPicture
 from documents.parsers import sandbox
 from documents.parsers.base import PictureRules
 from documents.store import ScopedStore
+from rag.adapters.endpoint import load_client_library
 from rag.config import Endpoint
-from rag.llms import clients
 from tests.documents.conftest import stored_files, upload
 from tests.documents.parsers.pictured import PicturedPdf, chart, docx_with, noise, png
 from tests.documents.parsers.samples import paragraph
@@ -31,7 +31,8 @@ REFUSED = Failure(400, {"error": {"message": "no"}})
 @pytest.fixture
 def vision(settings, llm_server):  # noqa: F811
     """The stand-in as the vision model of the settings."""
-    clients.warm()  # loading takes longer than a heartbeat, whose connection sees no row of a test
+    # loading takes longer than a heartbeat, whose connection sees no row of a test
+    load_client_library()
     endpoint = Endpoint(llm_server.url, "qwen3-vl", total_timeout=10.0)
     settings.RAG = replace(settings.RAG, vision=endpoint)
     llm_server.default = Stream([SAID])

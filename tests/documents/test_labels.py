@@ -10,7 +10,7 @@ from documents import labels, services
 from documents.labels import DocumentLabel
 from documents.models import Document
 from documents.store import ScopedStore
-from rag.query.names import normalised
+from rag.understand.filters import normalised
 from tests.documents.conftest import make_row, upload
 from tests.documents.test_ingest import run
 

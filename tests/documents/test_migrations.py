@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from documents import lexical
 from documents.models import Document
-from rag.retrieval.bm25 import K1, B
+from rag.retrieve.bm25 import K1, B
 from tests.documents.conftest import make_row
 
 chunkterms = importlib.import_module("documents.migrations.0002_chunkterms")

@@ -12,7 +12,7 @@ from documents.searching import bm25, database, dense
 from documents.store import ScopedStore
 from rag.errors import RetrievalFailed
 from rag.pages import Box, Kind, Page
-from rag.retrieval.bm25 import K1, REFERENCE_LENGTH, B, idf, term_weight
+from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, idf, term_weight
 from rag.types import Chunk as RagChunk
 from rag.types import IndexedChunk
 from tests.documents.conftest import TinyEmbedder, make_row, store_rows
@@ -215,6 +215,38 @@ def test_chunks_come_in_the_order_asked(owner):
     assert [passage.text for passage in passages] == ["다", "나", "가"]
     assert passages[0].boxes == (Box(1, 0.1, 0.2, 0.3, 0.4),)
     assert passages[0].chunk_id == f"{document.pk}_2"
+
+
+def test_all_chunks_come_in_reading_order_by_document(owner):
+    one, two = index(owner, ["가 나", "다 라", "마"]), index(owner, ["바", "사"], name="둘.md")
+    found = store(two, one).read_all(5)
+    assert [(item.document_id, item.index) for item in found] == [
+        (two.pk, 0),
+        (two.pk, 1),
+        (one.pk, 0),
+        (one.pk, 1),
+        (one.pk, 2),
+    ]
+
+
+def test_too_many_chunks_are_not_read_at_all(owner):
+    assert store(index(owner, ["가", "나", "다"])).read_all(2) is None
+
+
+def test_chunks_are_read_by_their_places_and_only_within_the_scope(owner):
+    mine, other = index(owner, ["가", "나", "다"]), index(owner, ["라", "마"], name="둘.md")
+    found = store(mine).at([(mine.pk, 2), (other.pk, 0), (mine.pk, 9), (mine.pk, 0)])
+    assert sorted((item.document_id, item.index) for item in found) == [(mine.pk, 0), (mine.pk, 2)]
+    assert store().at([(mine.pk, 0)]) == []
+
+
+def test_a_passage_knows_its_place_and_what_its_document_says_of_itself(owner):
+    document = index(owner, ["가 나"])
+    document.metadata = {"title": "여비 규정", "issuer": "국토교통부", "date": "2026-01-02"}
+    document.save(update_fields=["metadata"])
+    (found,) = store(document).read_all(10)
+    assert (found.start, found.end) == (0, 3)
+    assert (found.title, found.issuer, found.date) == ("여비 규정", "국토교통부", "2026-01-02")
 
 
 def test_the_opening_takes_turns_between_documents(owner):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from documents.searching import bm25
-from rag.retrieval.bm25 import K1, REFERENCE_LENGTH, B, idf
+from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, idf
 from tests.documents.test_store import index, store
 
 pytestmark = pytest.mark.django_db

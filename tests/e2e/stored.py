@@ -21,8 +21,13 @@ def store(product: Product, message_id: str, **fields: Any) -> None:
     assert changed == 1
 
 
-def checked(content: str, sentence: str, verdict: str, *reasons: str) -> dict[str, Any]:
-    """A sentence of an answer as it was held against the evidence; offsets in code points."""
-    start = content.index(sentence)
+def checked(
+    content: str, sentence: str, verdict: str, *reasons: str, last: bool = False
+) -> dict[str, Any]:
+    """A sentence of an answer as it was held against the evidence; offsets in code points.
+
+    Of one that stands there more than once the first, or the `last`.
+    """
+    start = content.rindex(sentence) if last else content.index(sentence)
     end = start + len(sentence)
     return {"start": start, "end": end, "verdict": verdict, "slots": [1], "reasons": [*reasons]}

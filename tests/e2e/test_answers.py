@@ -28,7 +28,8 @@ def test_a_marker_opens_the_passage_marked_in_its_text(page):
     panel = page.locator("#panel")
     expect(panel).to_be_visible()
     expect(panel).to_contain_text(MANUAL)
-    expect(panel.locator("mark")).to_contain_text("6개월 또는 누적 운전 4,000시간")
+    cited = panel.locator("mark.cited", has_text="6개월 또는 누적 운전 4,000시간")
+    expect(cited).to_be_visible()
     page.keyboard.press("Escape")
     expect(panel).to_be_hidden()
 

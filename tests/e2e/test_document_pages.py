@@ -141,7 +141,7 @@ def test_an_answer_says_that_it_rests_on_an_older_version(open_page, keeper, rul
     page.reload()
     answer(page).locator(".cite").first.click()
     expect(page.locator("#panel .passage-old")).to_contain_text("2")
-    expect(page.locator("#panel mark")).to_contain_text("엿새")
+    expect(page.locator("#panel mark.cited")).to_contain_text("엿새")
 
 
 def test_a_search_tried_shows_hits_their_scores_and_the_verdict(open_page, keeper):

@@ -11,6 +11,7 @@ from tests.support import wait_until
 NUMBER = "**프리필터**는 9,000시간마다 [설명서](https://example.com/a) 대로 바꿉니다 [1]."
 ROW = "| 보증 | 7년 [1] |"
 TWICE = "교체는 기사가 합니다."
+LONG = "이 사업의 예산은 부가가치세를 포함하여 일억 이천만 원이며, " * 5 + "더 들지 않습니다."
 CONTENT = (
     f"😀👍🏽 헤파 필터는 6개월마다 교체합니다 [1]. {NUMBER} 무엇이 더 궁금하신가요?\n\n"
     f"- {TWICE}\n- 필터는 물로 씻지 않습니다 [1]\n- {TWICE}\n\n"
@@ -30,22 +31,13 @@ SOURCE = {
 }
 
 
-def second(sentence):
-    """The check of the second time that a sentence stands in the answer."""
-    start = CONTENT.rindex(sentence)
-    return checked(CONTENT, sentence, "unsupported", "overlap") | {
-        "start": start,
-        "end": start + len(sentence),
-    }
-
-
 CHECKS = [
     checked(CONTENT, "😀👍🏽 헤파 필터는 6개월마다 교체합니다 [1].", "supported"),
     checked(CONTENT, NUMBER, "unsupported", "number", "negation"),
     checked(CONTENT, "무엇이 더 궁금하신가요?", "plain"),
     checked(CONTENT, TWICE, "supported"),
     checked(CONTENT, "필터는 물로 씻지 않습니다 [1]", "supported"),
-    second(TWICE),
+    checked(CONTENT, TWICE, "unsupported", "overlap", last=True),
     checked(CONTENT, ROW, "unsupported", "a reason of a later version"),
 ]
 
@@ -84,6 +76,19 @@ def test_of_a_sentence_that_stands_twice_the_right_one_is_marked(doubted):
     items = doubted.locator(".prose li")
     expect(items.nth(0).locator(".doubt")).to_have_count(0)
     expect(items.nth(2).locator(".doubt")).to_have_count(1)
+
+
+def test_of_a_long_sentence_said_twice_both_are_marked(talk, talker, llm):
+    content = f"{LONG}\n\n{LONG}\n\n```python\n" + "value = 1\n" * 80 + "```"
+    checks = [
+        checked(content, LONG, "unsupported", "number"),
+        checked(content, LONG, "unsupported", "number", last=True),
+    ]
+    done = show(talk, talker, llm, content=content, grounding=checks)
+    for number in (0, 1):
+        expect(done.locator(".prose p").nth(number).locator(".doubt")).to_have_text(LONG)
+    expect(done.locator(".doubt-sign")).to_have_count(2)
+    expect(done.locator(".msg-plain")).to_have_count(0)
 
 
 def test_a_mark_adds_nothing_to_the_text_and_takes_no_marker_away(doubted):
@@ -171,3 +176,37 @@ def test_sources_of_which_none_is_cited_are_said_to_be_looked_at(talk, talker, l
     done = show(talk, talker, llm, content="모릅니다.", sources=[SOURCE | {"cited": False}])
     expect(done.locator(".cards-none")).to_be_visible()
     expect(done.locator(".source-card")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("documents", "문서 근거"),
+        ("partial", "일부 문서 근거"),
+        ("insufficient", "근거 부족"),
+        ("general", "일반 지식"),
+        ("conversation", "이 대화에서"),
+        ("passages", "찾은 문단"),
+    ],
+)
+def test_what_an_answer_rests_on_is_said_in_a_word_and_without_percentages(
+    talk, talker, llm, label, words
+):
+    done = show(talk, talker, llm, content="6개월입니다 [1].", sources=[SOURCE], label=label)
+    badge = done.locator(".msg-label [data-label]")
+    expect(badge).to_have_text(words)
+    assert len(badge.get_attribute("title")) > 10
+    assert "%" not in done.inner_text()
+
+
+def test_the_sentences_of_a_deleted_document_can_still_be_read(talk, talker, llm):
+    sentence = "헤파 필터는 6개월마다 교체합니다."
+    span = {"start": 0, "end": len(sentence), "page": None, "text": sentence, "boxes": []}
+    source = SOURCE | {"content_preview": f"앞 문장입니다. {sentence}", "spans": [span]}
+    done = show(talk, talker, llm, content="6개월입니다 [1].", sources=[source], label="documents")
+    marker = done.locator(".cite")
+    marker.hover()
+    expect(talk.locator("#hover-card .hover-text")).to_have_text(sentence)
+    marker.click()
+    expect(talk.locator("#panel .passage-text")).to_contain_text("앞 문장입니다.")
+    expect(talk.locator("#panel .passage-text .cited")).to_have_text(sentence)

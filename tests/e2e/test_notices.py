@@ -25,7 +25,7 @@ def test_an_answer_without_its_documents_says_so_before_its_text_after_a_reload(
     llm.default = Stream(["일반 지식으로 답합니다."])
     ask(talk, "문서가 없을 때")
     answer(talk)
-    codes = ["embedder_failed", "retrieval_failed"]
+    codes = ["retrieval_failed"]
     store(talker.product, talker.messages(chat_id(talk))[-1]["id"], notices=codes)
     talk.reload()
     expect(answer(talk).locator(f".msg-notice {NOTES}")).to_have_count(1)

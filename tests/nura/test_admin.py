@@ -144,3 +144,15 @@ def test_deleting_a_user_leaves_none_of_his_files(
         assert admin_client.post(address, {"post": "yes"}).status_code == 302
     assert not User.objects.filter(pk=minsu.pk).exists()
     assert not place.exists()
+
+
+def test_a_failed_answer_tells_an_administrator_which_setting_to_look_at(admin_client, chat):
+    failed = Message.objects.create(
+        chat=chat,
+        role="assistant",
+        status="FAILED",
+        error_code="llm_unauthorized",
+        created_at=timezone.now(),
+    )
+    address = reverse("admin:chats_message_change", args=[failed.pk])
+    assert "NURA_LLM_API_KEY" in admin_client.get(address).content.decode()

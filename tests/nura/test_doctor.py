@@ -7,7 +7,7 @@ import pytest
 from django.core.management import call_command
 from redis import Redis
 
-from nura import diagnosis, health
+from nura import __version__, diagnosis, health
 from nura.diagnosis import State
 from rag.config import Endpoint
 from tests.servers.wire import LOOK
@@ -74,6 +74,11 @@ def test_a_model_that_is_not_on_the_list_is_a_warning_that_names_others(endpoint
     finding = diagnosis.llm("LLM", server)
     assert finding.state is State.WARN
     assert "qwen3:8b" in finding.detail
+
+
+def test_the_report_begins_with_the_version():
+    first = next(diagnosis.examine())
+    assert (first.name, first.detail) == ("Nura", __version__)
 
 
 @pytest.mark.django_db

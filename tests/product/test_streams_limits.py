@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.product, pytest.mark.timeout(300)]
 
 TOKENS = 100
 QUESTION = "숙박비 상한은 얼마인가요?"
+CITED = Stream(["숙박비 상한은 1박 90,000원입니다. [1]"])
 GREETING = "오늘 기분이 어때?"
 LIMITS = {
     "NURA_LLM_TIMEOUT": "1.5",
@@ -137,15 +138,14 @@ def vectors(width, number=0.5, count=None):
     ],
     ids=["down", "wrong width", "NaN", "zero", "none at all"],
 )
-def test_d56_an_embedder_that_fails_leaves_general_conversation_and_a_notice(
-    asker, far, rules, reply
-):
+def test_d56_an_embedder_that_fails_leaves_search_by_words_and_a_notice(asker, far, rules, reply):
+    far.default = CITED
     far.embed_script(*[reply] * 5)
     message = answered(asker, QUESTION, document_ids=[rules])
-    assert (message["status"], message["mode"]) == ("COMPLETED", "general")
-    assert message["sources"] is None
+    assert (message["status"], message["mode"]) == ("COMPLETED", "documents")
+    assert [source["document_id"] for source in message["sources"]] == [rules]
     assert [one["code"] for one in message["notices"]] == ["embedder_failed"]
-    assert "90,000" not in far.chats[-1].prompt
+    assert "90,000" in far.chats[-1].prompt
 
 
 def test_d56_a_document_whose_embedder_answers_nonsense_fails_with_a_reason(asker, far, rules):
@@ -171,6 +171,7 @@ def test_d57_a_search_that_raises_in_postgres_leaves_general_conversation(
     assert (message["status"], message["mode"]) == ("COMPLETED", "general")
     assert message["sources"] is None
     assert [one["code"] for one in message["notices"]] == ["retrieval_failed"]
+    far.default = CITED
     again = answered(asker, QUESTION, document_ids=[rules])
     assert (again["status"], again["mode"]) == ("COMPLETED", "documents")
 

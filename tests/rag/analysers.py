@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from rag import morphemes
+from rag.errors import EngineUnavailable
+from rag.tokenize import korean
 
 
 @contextmanager
@@ -14,7 +15,7 @@ def without_kiwi() -> Iterator[None]:
     """As where kiwipiepy cannot be imported."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "kiwipiepy", None)
-        patch.setattr(morphemes, "_ANALYSER", morphemes.Analyser())
+        patch.setattr(korean, "_ANALYSER", korean.Analyser())
         yield
 
 
@@ -25,5 +26,6 @@ def analyser(request):
         yield
         return
     with without_kiwi():
-        assert not morphemes.available()
+        with pytest.raises(EngineUnavailable):
+            korean.analyser_in_use()
         yield

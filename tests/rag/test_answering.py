@@ -7,13 +7,14 @@ from contextlib import aclosing
 
 import pytest
 
+from rag import prompts
+from rag.adapters.openai import OpenAILLM
 from rag.config import ContextRules, Endpoint, RagConfig
+from rag.conversation import Question
 from rag.errors import ContextOverflow, LLMInterrupted, LLMUnreachable
 from rag.events import Delta, SourcesFound, Status
-from rag.llms.openai import OpenAILLM
-from rag.pieces import Piece, Usage
-from rag.question import Question
-from rag.types import HistoryMessage, Mode, QuestionType, Role, ScopeReason
+from rag.ports import Piece, Usage
+from rag.types import HistoryMessage, Label, Mode, QuestionType, Role, ScopeReason
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 from tests.servers.llm import Stream
 
@@ -34,7 +35,7 @@ def library(**parts):
 async def test_without_a_model_the_documents_sentence_is_quoted_with_its_source():
     events = await library().ask("숙박비 상한은?")
     end = finished(events)
-    assert "숙박비 상한은 1박 90,000원이다. [1]" in text_of(events)
+    assert "숙박비 상한은 1박 90,000원이다.** [1]" in text_of(events)
     assert "정산" not in text_of(events)
     assert end.mode is Mode.DOCUMENTS
     (source,) = [source for source in end.sources if source.cited]
@@ -57,17 +58,16 @@ async def test_a_comparison_reads_every_document_that_holds_a_part_of_it():
     assert {"여비.md", "휴가.md"} <= {source.document_name for source in end.sources}
 
 
-async def test_the_extractive_answer_says_what_it_is_and_is_deterministic():
+async def test_the_answer_without_a_model_is_deterministic():
     made = library()
     first, second = [text_of(await made.ask("숙박비 상한은?")) for _ in range(2)]
-    assert "언어 모델이 설정되지 않아" in first
+    assert "**" in first
     assert first == second
 
 
 async def test_an_english_question_is_answered_in_english():
     events = await library().ask("which port does the service listen on?")
-    assert "The service listens on port 8080. [1]" in text_of(events)
-    assert "quoted from the documents" in text_of(events)
+    assert "**The service listens on port 8080.**" in text_of(events)
 
 
 async def test_sources_come_before_the_first_delta_and_the_end_comes_last():
@@ -83,7 +83,7 @@ async def test_an_off_topic_question_is_general_conversation_without_sources():
     assert finished(events).mode is Mode.GENERAL
     assert finished(events).sources is None
     assert not any(isinstance(event, SourcesFound) for event in events)
-    assert "NURA_LLM_BASE_URL" in text_of(events)
+    assert "언어 모델" in text_of(events)
 
 
 async def test_a_greeting_is_answered_without_any_search():
@@ -137,12 +137,19 @@ async def test_a_model_reads_the_passages_and_its_markers_become_citations():
     assert end.trace["finish_reason"] == "stop"
 
 
-async def test_general_conversation_with_a_model_gets_no_passages():
-    llm = ScriptedLLM(Piece("첫째 날은 [1] 하카타입니다."), Piece(finish_reason="stop"))
+async def test_general_conversation_stays_general_whatever_stood_in_the_prompt():
+    llm = ScriptedLLM(Piece("첫째 날은 [9] 하카타입니다."), Piece(finish_reason="stop"))
     events = await library(llm=llm).ask("후쿠오카 여행 일정 짜줘")
+    end = finished(events)
     assert text_of(events) == "첫째 날은 하카타입니다."
+    assert llm.last.index("[관련이 적을 수 있는 자료]") < llm.last.index("여비")
+    assert (end.mode, end.label, end.sources) == (Mode.GENERAL, Label.GENERAL, None)
+
+
+async def test_small_talk_gets_no_passages():
+    llm = ScriptedLLM(Piece("안녕하세요!"), Piece(finish_reason="stop"))
+    await library(llm=llm).ask("안녕하세요")
     assert "여비" not in llm.last
-    assert finished(events).sources is None
 
 
 async def test_history_reaches_the_model_cut_and_limited():
@@ -150,8 +157,8 @@ async def test_history_reaches_the_model_cut_and_limited():
     history = [HistoryMessage(Role.USER, "가" * 900), HistoryMessage(Role.ASSISTANT, "답")] * 12
     roomy = RagConfig(context=ContextRules(tokens=40_000))
     await library(llm=llm, config=roomy).ask("출장의 숙박비 상한은 얼마인가요?", history=history)
-    earlier = llm.asked[0][1:-1]
-    assert len(earlier) == 20
+    earlier = llm.asked[-1][3:-1]  # behind the instructions, and what was said before the window
+    assert len(earlier) == 14
     assert len(earlier[0].content) == 500
 
 
@@ -161,13 +168,14 @@ async def test_usage_is_estimated_where_no_server_counts():
     assert usage.prompt_tokens > 0
 
 
-async def test_a_failing_embedder_leads_to_general_conversation_with_a_notice():
+async def test_where_embedding_fails_words_alone_find_the_passages_and_a_notice_says_so():
     made = library()
     made.engine.embedder.failing = True
     events = await made.ask("which port does the service listen on?")
     end = finished(events)
-    assert end.mode is Mode.GENERAL
-    assert end.sources is None
+    assert end.mode is Mode.DOCUMENTS
+    assert "8080" in text_of(events)
+    assert end.notices == ("embedder_failed",)
     assert end.trace["fallback"] == {"code": "embedder_failed"}
     assert "fallback" in [event.step for event in events if isinstance(event, Status)]
 
@@ -181,6 +189,28 @@ async def test_a_failing_store_leads_to_general_conversation():
     made.store.bm25 = broken
     end = finished(await made.ask("숙박비 상한은?"))
     assert (end.mode, end.trace["fallback"]) == (Mode.GENERAL, {"code": "retrieval_failed"})
+
+
+async def test_where_the_search_failed_the_model_is_not_told_that_nothing_was_found():
+    def broken(terms, limit):
+        raise OSError("database is gone")
+
+    llm = ScriptedLLM(Piece("네"))
+    made = library(llm=llm)
+    made.store.bm25 = broken
+    end = finished(await made.ask("숙박비 상한은?"))
+    assert end.notices == ("retrieval_failed",)
+    assert prompts.text("nothing_found", "ko") not in llm.last
+
+
+async def test_without_a_model_a_question_on_a_named_document_reads_that_one_alone():
+    made = Library(engine())
+    for title, text in (("환자안전법", "환자의 안전을 정한다."), ("공탁법", "공탁을 정한다.")):
+        chunks = (f"{title} 제1조 목적: {text}", f"{title} 제2조 정의를 둔다.")
+        made.add(f"{title}.md", *chunks, metadata={"title": title})
+    end = finished(await made.ask("환자안전법 요약해줘"))
+    assert {source.document_name for source in end.sources} == {"환자안전법.md"}
+    assert end.trace["plan"]["filters"] == {"title": "환자안전법"}
 
 
 @pytest.mark.parametrize("error", [LLMUnreachable(), ContextOverflow()])

@@ -7,13 +7,20 @@ import time
 
 import pytest
 
-from rag import breaker, errors
-from rag.breaker import Gate
+from rag import errors
+from rag.adapters import endpoint as endpoints
+from rag.adapters.embeddings import OpenAIEmbedder
+from rag.adapters.endpoint import (
+    FAILURES_MAX,
+    REST_SECONDS,
+    CallGate,
+    breaker_of,
+    forget_failures,
+    load_client_library,
+)
+from rag.adapters.light import Light
+from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
-from rag.embedders.openai import OpenAIEmbedder
-from rag.llms import clients, retries
-from rag.llms.light import Light
-from rag.llms.openai import OpenAILLM
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Role
 from tests.servers.llm import BreakOff, Calls, Failure, Hang, Raw, Stream
@@ -34,17 +41,17 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(breaker, "time", clock)
+    monkeypatch.setattr(endpoints, "time", clock)
     return clock
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
-    clients.warm()
-    breaker.forget()
+    monkeypatch.setattr(endpoints, "FIRST_PAUSE_SECONDS", 0.01)
+    load_client_library()
+    forget_failures()
     yield
-    breaker.forget()
+    forget_failures()
 
 
 @pytest.fixture
@@ -100,61 +107,61 @@ async def break_it(server, **settings):
 
 
 def test_a_gate_shuts_after_its_failures_in_a_row(clock):
-    gate = Gate(limit=3)
+    gate = CallGate(limit=3)
     for _ in range(2):
-        gate.failed()
+        gate.note_failure()
         assert gate.enter() == 0
-    gate.failed()
-    assert gate.enter() == breaker.PAUSE
+    gate.note_failure()
+    assert gate.enter() == REST_SECONDS
 
 
 def test_failures_that_are_not_in_a_row_do_not_shut_a_gate(clock):
-    gate = Gate(limit=2)
+    gate = CallGate(limit=2)
     for _ in range(5):
-        gate.failed()
-        gate.well()
+        gate.note_failure()
+        gate.note_success()
     assert gate.enter() == 0
 
 
 def test_a_shut_gate_lets_one_through_after_the_pause(clock):
-    gate = Gate(limit=1)
-    gate.failed()
-    clock.now += breaker.PAUSE + 0.1
+    gate = CallGate(limit=1)
+    gate.note_failure()
+    clock.now += REST_SECONDS + 0.1
     assert gate.enter() == 0
     assert gate.enter() > 0
 
 
 def test_a_try_that_fails_shuts_the_gate_for_another_pause(clock):
-    gate = Gate(limit=3)
-    gate.failed(at_once=True)
-    clock.now += breaker.PAUSE + 0.1
+    gate = CallGate(limit=3)
+    gate.note_failure(at_once=True)
+    clock.now += REST_SECONDS + 0.1
     gate.enter()
-    gate.failed()
-    clock.now += breaker.PAUSE - 0.1
+    gate.note_failure()
+    clock.now += REST_SECONDS - 0.1
     assert gate.enter() > 0
 
 
 def test_a_try_that_goes_well_opens_the_gate(clock):
-    gate = Gate(limit=3)
-    gate.failed(at_once=True)
-    clock.now += breaker.PAUSE + 0.1
+    gate = CallGate(limit=3)
+    gate.note_failure(at_once=True)
+    clock.now += REST_SECONDS + 0.1
     gate.enter()
-    gate.well()
+    gate.note_success()
     assert [gate.enter(), gate.enter()] == [0, 0]
 
 
 def test_a_try_whose_end_is_never_told_blocks_nobody_for_ever(clock):
-    gate = Gate(limit=1)
-    gate.failed()
+    gate = CallGate(limit=1)
+    gate.note_failure()
     for _ in range(3):
-        clock.now += breaker.PAUSE + 0.1
+        clock.now += REST_SECONDS + 0.1
         assert gate.enter() == 0
 
 
 def test_of_many_threads_one_makes_the_try(clock):
-    gate = Gate(limit=1)
-    gate.failed()
-    clock.now += breaker.PAUSE + 0.1
+    gate = CallGate(limit=1)
+    gate.note_failure()
+    clock.now += REST_SECONDS + 0.1
     barrier, passed = threading.Barrier(16), []
 
     def enter():
@@ -177,7 +184,7 @@ async def test_a_dead_server_fails_in_about_a_second_and_then_at_once(dead_port)
     await failing(dead_port)
     later, seconds = await failing(dead_port)
     assert type(later) is errors.LLMUnavailable
-    assert 1 <= later.params["retry_after"] <= breaker.PAUSE
+    assert 1 <= later.params["retry_after"] <= REST_SECONDS
     assert seconds < 1
 
 
@@ -206,7 +213,7 @@ async def test_tool_calls_are_left_alone_too(llm_server):
 
 async def test_one_question_finds_a_server_that_is_back(llm_server, clock):
     await break_it(llm_server)
-    clock.now += breaker.PAUSE + 0.1
+    clock.now += REST_SECONDS + 0.1
     assert await ask(llm_server.url) == "다시"
     assert await ask(llm_server.url) == "다시"
 
@@ -214,7 +221,7 @@ async def test_one_question_finds_a_server_that_is_back(llm_server, clock):
 async def test_a_question_that_tries_a_dead_server_does_so_once(llm_server, clock):
     await break_it(llm_server)
     llm_server.default = Failure(500)
-    clock.now += breaker.PAUSE + 0.1
+    clock.now += REST_SECONDS + 0.1
     error, _ = await failing(llm_server.url)
     assert type(error) is errors.LLMServerError
     assert len(llm_server.chats) == 1
@@ -222,7 +229,7 @@ async def test_a_question_that_tries_a_dead_server_does_so_once(llm_server, cloc
 
 async def test_the_first_word_counts_as_an_answer_while_more_is_to_come(llm_server, clock):
     await break_it(llm_server)
-    clock.now += breaker.PAUSE + 0.1
+    clock.now += REST_SECONDS + 0.1
     llm_server.script(Hang(after=["안녕"]))
     stream = OpenAILLM(endpoint(llm_server.url)).stream(TURNS, GenerationOptions())
     await anext(stream)
@@ -246,14 +253,14 @@ async def test_the_first_word_counts_as_an_answer_while_more_is_to_come(llm_serv
 )
 async def test_a_server_that_answers_anything_is_not_left_alone(llm_server, behaviour):
     llm_server.default = behaviour
-    for _ in range(breaker.FAILURES + 1):
+    for _ in range(FAILURES_MAX + 1):
         error, _ = await failing(llm_server.url)
         assert type(error) is not errors.LLMUnavailable
 
 
 async def test_a_server_that_is_silent_before_the_first_word_is_left_alone(llm_server):
     llm_server.default = Hang()
-    for _ in range(breaker.FAILURES):
+    for _ in range(FAILURES_MAX):
         error, _ = await failing(llm_server.url, first_token_timeout=0.3)
         assert type(error) is errors.LLMTimeout
     error, _ = await failing(llm_server.url, first_token_timeout=0.3)
@@ -280,7 +287,7 @@ async def test_another_server_is_asked_all_the_same(llm_server, dead_port):
 
 async def test_a_question_that_was_stopped_tells_nothing(llm_server):
     llm_server.default = Hang()
-    for _ in range(breaker.FAILURES + 1):
+    for _ in range(FAILURES_MAX + 1):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await ask(llm_server.url)
@@ -305,7 +312,7 @@ async def test_a_light_model_that_recovers_is_asked_again(llm_server, clock):
     with pytest.raises(errors.LLMServerError):
         await light.say("s", "u", max_tokens=5)
     llm_server.default = Stream(["7"])
-    clock.now += breaker.PAUSE + 0.1
+    clock.now += REST_SECONDS + 0.1
     assert [await light.say("s", "u", max_tokens=5) for _ in range(2)] == ["7", "7"]
 
 
@@ -338,29 +345,29 @@ def test_a_question_does_not_wait_for_an_embedder_that_is_left_alone(black_hole)
 
 
 def test_an_embedder_that_is_left_alone_gets_no_questions(llm_server):
-    breaker.of(endpoint(llm_server.url, "m")).server.failed(at_once=True)
+    breaker_of(endpoint(llm_server.url, "m")).server.note_failure(at_once=True)
     with pytest.raises(errors.EmbedderFailed):
         embedder(llm_server.url).embed_query("질문")
     assert not llm_server.embeddings
 
 
 def test_a_document_is_embedded_all_the_same_and_tells_that_the_server_is_back(llm_server):
-    breaker.of(endpoint(llm_server.url, "m")).server.failed(at_once=True)
+    breaker_of(endpoint(llm_server.url, "m")).server.note_failure(at_once=True)
     assert len(embedder(llm_server.url).embed_passages(["글"])) == 1
     assert len(embedder(llm_server.url).embed_query("질문")) == 8
 
 
 def test_failures_of_an_embedder_are_counted(llm_server):
     llm_server.embed_script(*[Failure(500)] * 20)
-    for _ in range(breaker.FAILURES + 1):
+    for _ in range(FAILURES_MAX + 1):
         with pytest.raises(errors.EmbedderFailed):
             embedder(llm_server.url).embed_query("질문")
-    assert len(llm_server.embeddings) == 2 * breaker.FAILURES
+    assert len(llm_server.embeddings) == 2 * FAILURES_MAX
 
 
 async def test_calls_of_tools_count_as_answers(llm_server, clock):
     await break_it(llm_server)
-    clock.now += breaker.PAUSE + 0.1
+    clock.now += REST_SECONDS + 0.1
     llm_server.script(Calls([("list_turns", {})]))
     await OpenAILLM(endpoint(llm_server.url)).choose(TURNS, [])
     assert await ask(llm_server.url) == "다시"

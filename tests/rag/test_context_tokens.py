@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from rag.context import vocabularies
-from rag.context.tokens import LEAST, MOST, Estimate, Exact, counter, cut
+from rag.context.tokens import LEAST, MOST, Estimate, Exact, counter, cut, vocabulary_of
 
 KOREAN = "숙박비 상한은 1박 90,000원이며, 정산은 귀임 후 5일 이내에 한다. "
 ENGLISH = "The service listens on port 8080, and backups run every night at two. "
@@ -40,7 +39,7 @@ ENGLISH = "The service listens on port 8080, and backups run every night at two.
 )
 def test_a_known_models_own_vocabulary_counts(model, vocabulary):
     found = counter(model)
-    assert (found.name, vocabularies.of_model(model)) == (vocabulary, vocabulary)
+    assert (found.name, vocabulary_of(model)) == (vocabulary, vocabulary)
     assert 10 <= found.count(ENGLISH) <= 25
 
 

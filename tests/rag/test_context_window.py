@@ -1,9 +1,12 @@
 """Between the messages that fit into a prompt and the older turns that are chosen, none is lost."""
 
-from rag.conversation import Conversation, Turn
-from rag.history.memory import MemoryHistory
-from rag.pieces import Piece
-from rag.question import Question
+import pytest
+
+from rag.adapters.light import Light
+from rag.conversation import Conversation, Question, Turn
+from rag.errors import LLMUnreachable
+from rag.memory.store import MemoryHistory
+from rag.ports import Piece
 from tests.rag.worlds import Library, ScriptedLLM, engine
 
 LONG = "회의실 예약과 주차 등록, 출입증 발급 절차를 차례로 설명드리겠습니다. " * 12
@@ -19,9 +22,9 @@ def conversation(said, *, at, turns):
     )
 
 
-async def prompt_for(question, turns):
+async def prompt_for(question, turns, light=None):
     llm = ScriptedLLM(Piece("네"))
-    made = Library(engine(llm=llm))
+    made = Library(engine(llm=llm, light=Light(light) if light else None))
     made.add("여비.md", "숙박비 상한은 1박 90,000원이다.")
     asked = Question(question, made.scope(), Conversation(turns[-10:], len(turns)))
     history = MemoryHistory(turns)
@@ -41,3 +44,44 @@ async def test_a_turn_within_the_window_is_not_told_twice():
     turns = conversation("우리 과제 담당자는 김민수야", at=9, turns=9)
     sent = await prompt_for("과제 담당자가 누구라고 했지?", turns)
     assert sum(message.content.count("김민수") for message in sent) == 1
+
+
+ALONE = "공무원 여비 규정에서 국내 출장 숙박비 상한은 얼마입니까?"
+UNSURE = "숙박비 상한은 1박에 얼마로 정해져 있나요?"
+
+
+@pytest.fixture
+def long():
+    return conversation("숙박비 상한을 넘으면 과제 담당자 김민수에게 알려야 해", at=3, turns=20)
+
+
+def holds_fact(sent):
+    return any("김민수" in message.content for message in sent)
+
+
+@pytest.mark.parametrize("said", ["[3]", "고른 차례: [3]", '["3", 3, 99]', "[3, 3]"])
+async def test_the_light_model_chooses_older_turns(long, said):
+    light = ScriptedLLM(Piece(said))
+    assert holds_fact(await prompt_for(ALONE, long, light))
+    assert "3: 숙박비 상한을 넘으면" in light.asked[0][-1].content
+
+
+async def test_the_light_model_may_choose_none(long):
+    light = ScriptedLLM(Piece("[]"))
+    assert not holds_fact(await prompt_for(ALONE, long, light))
+
+
+@pytest.mark.parametrize(
+    "said", ["모르겠습니다", "[99]", "[[3]]", '{"turns": 3}', LLMUnreachable("gone")]
+)
+async def test_scores_choose_where_the_light_model_does_not(long, said):
+    light = ScriptedLLM(Piece(said) if isinstance(said, str) else said)
+    assert holds_fact(await prompt_for(ALONE, long, light))
+    assert len(light.asked) == 1
+
+
+async def test_a_light_model_that_read_the_question_is_not_asked_to_choose(long):
+    light = ScriptedLLM(Piece("[3]"))
+    await prompt_for(UNSURE, long, light)
+    assert "search_terms" in light.asked[0][0].content
+    assert not any("3: 숙박비" in asked[-1].content for asked in light.asked)

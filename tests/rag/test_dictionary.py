@@ -2,10 +2,10 @@
 
 import pytest
 
-from rag import morphemes, tokenize
+from rag import tokenize
 from rag.config import RagConfig
-from rag.dictionary import DictionaryUnreadable
 from rag.factory import Engine
+from rag.tokenize.korean import DictionaryUnreadable, use_dictionary
 from tests.rag.worlds import LetterEmbedder
 
 WORD = "먹고보자"
@@ -18,7 +18,7 @@ def dictionary(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text(f"# 우리 말\n\n{WORD}\tNNP\t5.0\n", encoding="utf-8")
     yield str(path)
-    morphemes.use("")
+    use_dictionary("")
 
 
 def test_an_engine_keeps_the_words_of_its_dictionary_whole(dictionary):
@@ -29,32 +29,32 @@ def test_an_engine_keeps_the_words_of_its_dictionary_whole(dictionary):
 
 
 def test_the_same_dictionary_again_loads_nothing(dictionary):
-    morphemes.use(dictionary)
+    use_dictionary(dictionary)
     first = tokenize.morphemes_of(WORD)
-    morphemes.use(dictionary)
+    use_dictionary(dictionary)
     assert tokenize.morphemes_of(WORD) is first
 
 
 def test_without_a_dictionary_the_analysis_is_as_before(dictionary):
     before = tokenize.terms(WORD)
-    morphemes.use(dictionary)
+    use_dictionary(dictionary)
     assert tokenize.terms(WORD) != before
-    morphemes.use("")
+    use_dictionary("")
     assert tokenize.terms(WORD) == before
 
 
 def test_a_broken_dictionary_is_refused_and_the_one_in_use_stays(dictionary, tmp_path):
-    morphemes.use(dictionary)
+    use_dictionary(dictionary)
     broken = tmp_path / "broken.txt"
     broken.write_text("한 줄\n", encoding="utf-8")
     with pytest.raises(DictionaryUnreadable, match="line 1"):
-        morphemes.use(str(broken))
+        use_dictionary(str(broken))
     assert WORD in tokenize.terms(WORD)
 
 
 def test_words_of_a_dictionary_may_hold_spaces_and_latin_letters(tmp_path, dictionary):
     path = tmp_path / "mixed.txt"
     path.write_bytes("\ufeff전자 조달청\tNNP\r\nAI바우처\tNNP\t1.5\r\n".encode())
-    morphemes.use(str(path))
+    use_dictionary(str(path))
     assert "ai바우처" in tokenize.terms("AI바우처를 신청한다")
     assert {"전자", "조달청"} <= set(tokenize.terms("전자 조달청의 공고"))

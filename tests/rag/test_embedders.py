@@ -5,10 +5,9 @@ import time
 
 import pytest
 
+from rag.adapters.embeddings import OpenAIEmbedder, unit_vectors
+from rag.adapters.sentence_transformers import SentenceTransformersEmbedder
 from rag.config import Endpoint
-from rag.embedders.checks import unit_vectors
-from rag.embedders.openai import OpenAIEmbedder
-from rag.embedders.sentence_transformers import SentenceTransformersEmbedder
 from rag.errors import EmbedderFailed
 from tests.servers.llm import Failure, Hang
 
@@ -104,7 +103,7 @@ def test_an_unusable_reply_fails_as_an_embedder(llm_server, body):
 
 
 def test_a_question_does_not_wait_long_for_a_server_that_hangs(llm_server, monkeypatch):
-    monkeypatch.setattr("rag.embedders.openai.QUERY_SECONDS", 0.2)
+    monkeypatch.setattr("rag.adapters.embeddings.QUERY_SECONDS", 0.2)
     llm_server.embed_script(Hang(), Hang(), Hang())
     embedder = OpenAIEmbedder(Endpoint(base_url=llm_server.url, model="hanging"))
     started = time.monotonic()

@@ -5,10 +5,10 @@ from uuid import uuid4
 import pytest
 
 from benchmarks.quality import sets
-from rag.query import filters
-from rag.query.names import called, normalised
-from rag.retrieval.memory import MemoryStore
+from rag.retrieve.memory_store import MemoryStore
 from rag.types import QuestionType, StrategyName
+from rag.understand import filters
+from rag.understand.filters import called, normalised
 from tests.rag.worlds import Library, engine
 
 
@@ -218,15 +218,17 @@ def test_the_right_document_stays_within_the_filter(name, filtered, wrong):
 
 
 @pytest.mark.parametrize(
-    ("title", "short"),
+    ("title", "short", "shortest"),
     [
-        ("고향사랑 기부금에 관한 법률", "고향사랑기부금법"),
-        ("고향사랑 기부금에 관한 법률 시행령", "고향사랑기부금법시행령"),
-        ("가정폭력범죄의 처벌 등에 관한 특례법", "가정폭력범죄의처벌특례법"),
+        ("고향사랑 기부금에 관한 법률", "고향사랑기부금법", "고향사랑법"),
+        ("고향사랑 기부금에 관한 법률 시행령", "고향사랑기부금법시행령", "고향사랑법시행령"),
+        ("가정폭력범죄의 처벌 등에 관한 특례법", "가정폭력범죄의처벌특례법", "가정폭력범죄법"),
+        ("효행 장려 및 지원에 관한 법률", "효행장려및지원법", "효행법"),
     ],
 )
-def test_a_law_goes_by_its_short_name_too(title, short):
-    assert called("title", title) == {normalised(title): title, short: title}
+def test_a_law_goes_by_its_short_names_too(title, short, shortest):
+    names = dict.fromkeys((normalised(title), short, shortest), title)
+    assert called("title", title) == names
 
 
 def test_other_titles_have_one_name():

@@ -5,10 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rag.conversation import Conversation, Memory, Remembered, Turn
-from rag.query.classify import Verdict
-from rag.query.rewrite import Standalone
-from rag.retrieval.plan import Asked
 from rag.types import QuestionType, Scope, ScopeReason, Topic
+from rag.understand.analysis import QuestionAnalysis
 from tests.rag.worlds import Library, engine
 
 TRAVEL = (
@@ -27,9 +25,13 @@ def library():
     return made
 
 
-def following(text, **fields) -> Verdict:
-    """A verdict that the text follows."""
-    return Verdict(QuestionType.FOLLOWUP, follows=True, certainty=0.8, rest=text, **fields)
+NOWHERE = Scope((), ScopeReason.ALL)
+
+
+def following(text, **fields) -> QuestionAnalysis:
+    """The text, taken for a follow-up."""
+    values = {"follows": True, "certainty": 0.8, "standalone": text, **fields}
+    return QuestionAnalysis(QuestionType.FOLLOWUP, text, NOWHERE, **values)
 
 
 def memory(library, *names) -> Memory:
@@ -37,12 +39,12 @@ def memory(library, *names) -> Memory:
     return Memory(tuple(Remembered(library.ids[name], name, 1.0) for name in names))
 
 
-def searched(library, text, verdict=None, *, remembered=("여비 규정.md",), scope=None):
+def searched(library, text, analysis=None, *, remembered=("여비 규정.md",), scope=None):
     """Search with these documents remembered."""
-    asked = Asked(verdict or following(text), Standalone(text), memory(library, *remembered))
+    asked = analysis or following(text)
     within = scope or library.scope()
-    store = library.store.within(within.document_ids)
-    return library.engine.searcher.search(asked, within, store)
+    known = replace(asked, scope=within, memory=memory(library, *remembered))
+    return library.engine.searcher.search(known, library.store.within(within.document_ids))
 
 
 def names(found) -> set[str]:
@@ -58,7 +60,7 @@ def test_a_follow_up_is_searched_within_the_remembered_documents(library):
 
 
 def test_a_question_that_does_not_follow_is_searched_everywhere(library):
-    verdict = Verdict(QuestionType.SINGLE, rest="정산은?")
+    verdict = QuestionAnalysis(QuestionType.SINGLE, "정산은?", NOWHERE, standalone="정산은?")
     found = searched(library, "정산은?", verdict)
     assert found.plan.scope == library.scope()
     assert not found.widened
@@ -139,9 +141,13 @@ def test_a_sure_answer_inside_asks_nobody_outside(library):
             return getattr(library.store, name)
 
     text = "그 숙박비 상한은?"
-    verdict = replace(following(text), certainty=0.97)
-    wanted = Asked(verdict, Standalone(text), memory(library, "여비 규정.md"))
-    found = library.engine.searcher.search(wanted, library.scope(), Watched())
+    wanted = replace(
+        following(text),
+        certainty=0.97,
+        scope=library.scope(),
+        memory=memory(library, "여비 규정.md"),
+    )
+    found = library.engine.searcher.search(wanted, Watched())
     assert names(found) == {"여비 규정.md"}
     assert asked == []
 
@@ -155,9 +161,9 @@ def test_a_follow_up_of_a_conversation_stays_in_its_documents(library):
     assert names(found) == {"여비 규정.md"}
 
 
-def open_to_both(text) -> Verdict:
-    """A verdict whose words decide little."""
-    return Verdict(QuestionType.SINGLE, certainty=0.6, rest=text)
+def open_to_both(text) -> QuestionAnalysis:
+    """A question whose words decide little."""
+    return QuestionAnalysis(QuestionType.SINGLE, text, NOWHERE, certainty=0.6, standalone=text)
 
 
 def test_what_words_leave_open_is_a_follow_up_where_a_remembered_document_holds_it_best(library):

@@ -6,20 +6,20 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from rag.adapters.light import Light
 from rag.config import ContextRules
 from rag.conversation import DocRef, Turn
 from rag.errors import LLMRejected, LLMUnreachable
-from rag.history import environment
-from rag.history.environment import Environment, chunk_search
-from rag.history.explore import NOTE, explore
-from rag.history.memory import MemoryHistory
-from rag.llms.light import Light
-from rag.pieces import Piece
-from rag.tools import Choice, ToolCall
+from rag.lexicon import patterns
+from rag.memory.explore import NOTE, PEEK, TOOLS, Explorer
+from rag.memory.store import MemoryHistory
+from rag.ports import Choice, Piece, ToolCall
 from tests.rag import worlds
 
 RULES = ContextRules()
 FACT = "우리 프로젝트 담당자는 김민수야"
+UNKNOWN = "누가 책임지기로 했더라?"
+"""What no turn says in these words, so that a model is asked."""
 
 
 class Caller:
@@ -62,121 +62,220 @@ def library() -> worlds.Library:
     return made
 
 
-def place(library, turns=None) -> Environment:
+def estimate(text):
+    """About how many tokens a text has."""
+    return len(text) // 3
+
+
+def talk(library):
     """Thirty turns, of which the third tells a fact and the fifth showed a document."""
     refs = (DocRef(1, library.ids["복무규정.md"], "복무규정", "복무규정.md", snippet="연가는"),)
-    talk = turns or [
+    return [
         Turn(3, FACT, "알겠습니다."),
         Turn(5, "연가 제도를 설명해 줘", "규정을 보여 드립니다.", doc_refs=refs),
         *(Turn(n, f"전자조달 화면 {n} 쓰는 법", "공고를 등록합니다.") for n in range(6, 31)),
     ]
-    history = MemoryHistory(talk)
-    search = chunk_search(library.engine.searcher, library.store)
-    return Environment(history, library.store, search, library.engine.embedder)
 
 
-async def explored(question, where, caller=None, light=None, rules=RULES, **more):
-    return await explore(question, where, caller=caller, light=light, rules=rules, **more)
+def explorer(library, question=UNKNOWN, *, turns=None, history=None, count=None, **more):
+    """Where a question is explored; `more` are its caller, its rules and the like."""
+    told = history or MemoryHistory(turns or talk(library))
+    rules = more.pop("rules", RULES)
+    return Explorer(
+        question, told, library.store, library.engine.searcher, rules, count or estimate, **more
+    )
 
 
-def tools_of(findings):
-    return [step.tool for step in findings.steps]
+async def explored(library, question=UNKNOWN, caller=None, **more):
+    return await explorer(library, question, caller=caller, **more).explore()
+
+
+def steps_of(found):
+    return found.trace["exploration"]["steps"]
+
+
+def stopped(found):
+    return found.trace["exploration"]["stopped"]
+
+
+def tools_of(found):
+    return [step["tool"] for step in steps_of(found)]
+
+
+def led(found):
+    """The steps that a model chose: those after the fixed order, which ends with a list."""
+    tools = tools_of(found)
+    return tools[tools.index("list_turns") + 1 :]
+
+
+def numbers(found):
+    return [turn.number for turn in found.turns]
+
+
+async def answer_of(library, tool, **arguments):
+    """What a tool tells a model, and whether it failed."""
+    where = explorer(library, caller=Caller(calls((tool, arguments)), Choice("끝")))
+    found = await where.explore()
+    return where.results[-1], steps_of(found)[-1]["failed"]
 
 
 async def test_without_a_model_a_fact_is_found_in_its_turn(library):
-    found = await explored("담당자가 누구라고 했지?", place(library))
+    found = await explored(library, "담당자가 누구라고 했지?")
     assert tools_of(found) == ["search_turns", "get_turn"]
-    assert (found.notes, found.stopped) == ((f"3: {FACT}",), "found")
-    assert [turn.number for turn in found.turns] == [3]
+    assert (found.findings, stopped(found)) == ((f"3: {FACT}",), "found")
+    assert numbers(found) == [3]
 
 
 async def test_without_a_model_what_no_turn_says_is_sought_in_its_documents(library):
-    found = await explored("아까 말한 연가는 며칠까지 줄 수 있지?", place(library))
-    assert tools_of(found) == ["search_turns", "get_turn", "get_turn_docs", "search_chunks"]
-    assert found.stopped == "found"
-    assert "15일까지" in found.notes[0]
+    found = await explored(library, "아까 말한 연가는 며칠까지 줄 수 있지?")
+    assert tools_of(found) == ["search_turns", "get_turn", "search_chunks"]
+    assert stopped(found) == "found"
+    assert "15일까지" in found.findings[0]
 
 
 async def test_a_turn_named_by_its_place_is_opened_at_once(library):
-    found = await explored("3번째 질문에서 내가 뭐라고 했지?", place(library))
+    found = await explored(library, "3번째 질문에서 내가 뭐라고 했지?")
     assert tools_of(found) == ["get_turn"]
-    assert found.notes == (f"3: {FACT}",)
+    assert found.findings == (f"3: {FACT}",)
 
 
 async def test_nothing_to_be_found_is_said(library):
-    found = await explored("후쿠오카 벚꽃 축제는 언제라고 했지?", place(library))
-    assert (found.turns, found.notes, found.stopped) == ((), (), "nothing")
+    found = await explored(library, "후쿠오카 벚꽃 축제는 언제라고 했지?")
+    assert (found.turns, found.findings, stopped(found)) == ((), (), "nothing")
 
 
-async def test_a_model_leads_by_its_calls(library):
+async def test_a_model_is_not_asked_for_what_is_found_without_one(library):
+    caller = Caller(Choice(text="x"))
+    found = await explored(library, "담당자가 누구라고 했지?", caller)
+    assert (stopped(found), caller.shown) == ("found", [])
+    assert found.trace["exploration"]["model_calls"] == 0
+
+
+async def test_a_model_leads_by_its_calls_where_nothing_was_found(library):
     caller = Caller(
         calls(("search_turns", {"query": "담당자"})),
         calls(("get_turn", {"number": 3}), ("note", {"text": "담당자는 김민수"})),
         Choice(text="담당자는 김민수로 정해졌다."),
     )
-    found = await explored("담당자가 누구라고 했지?", place(library), caller)
-    assert tools_of(found) == ["search_turns", "get_turn", "note"]
-    assert found.notes == ("담당자는 김민수", "담당자는 김민수로 정해졌다.")
-    assert (found.stopped, [turn.number for turn in found.turns]) == ("done", [3])
+    found = await explored(library, UNKNOWN, caller)
+    assert led(found) == ["search_turns", "get_turn", "note"]
+    assert found.findings == ("담당자는 김민수", "담당자는 김민수로 정해졌다.")
+    assert (stopped(found), numbers(found)) == ("done", [3])
     assert "3: " in caller.shown[1][-1].content
     assert FACT in caller.shown[2][-1].content
+    assert found.trace["exploration"]["model_calls"] == 3
+
+
+async def test_the_first_choice_can_open_a_turn_that_is_listed(library):
+    short = [Turn(3, FACT, "알겠습니다."), Turn(4, "화면 쓰는 법", "공고를 등록합니다.")]
+    caller = Caller(calls(("get_turn", {"number": 3})))
+    rules = ContextRules(explore_calls=1)
+    found = await explored(library, UNKNOWN, caller, turns=short, rules=rules)
+    assert "3: 우리 프로젝트 담당자는 김민수야" in caller.shown[0][-1].content
+    assert (numbers(found), len(caller.shown)) == ([3], 1)
+
+
+async def test_what_a_model_searched_for_last_is_opened(library):
+    caller = Caller(calls(("search_turns", {"query": "프로젝트 담당자"})))
+    found = await explored(library, UNKNOWN, caller, rules=ContextRules(explore_calls=1))
+    assert numbers(found) == [3]
+
+
+async def test_what_a_model_searched_for_before_it_failed_is_opened(library):
+    caller = Caller(calls(("search_turns", {"query": "프로젝트 담당자"})), LLMUnreachable("gone"))
+    found = await explored(library, UNKNOWN, caller)
+    assert (numbers(found), stopped(found)) == ([3], "found")
+    assert found.trace["exploration"]["failure"] == LLMUnreachable.code
+
+
+async def test_models_are_asked_no_more_often_than_allowed(library):
+    light = Light(worlds.ScriptedLLM(Piece("15일")))
+    endless = Caller(calls(("subcall", {"question": "며칠?", "text": "연가"})))
+    rules = ContextRules(explore_calls=3)
+    found = await explored(library, UNKNOWN, endless, light=light, rules=rules)
+    assert len(endless.shown) + len(light.llm.asked) == 3
+    assert found.trace["exploration"]["model_calls"] == 3
+
+
+@pytest.mark.parametrize("said", patterns("recall").examples["nothing"])
+async def test_that_there_is_nothing_is_no_finding(library, said):
+    caller = Caller(calls(("note", {"text": said})), Choice(text=said))
+    found = await explored(library, UNKNOWN, caller)
+    assert (found.findings, found.turns, stopped(found)) == ((), (), "nothing")
+
+
+@pytest.mark.parametrize("said", patterns("recall").refuses["nothing"])
+async def test_a_finding_with_a_no_in_it_is_one(library, said):
+    found = await explored(library, UNKNOWN, Caller(Choice(text=said)))
+    assert found.findings == (said,)
+
+
+async def test_turns_that_the_prompt_holds_anyway_are_seen_but_not_handed_over(library):
+    found = await explored(library, "담당자가 누구라고 했지?", before=3)
+    assert (stopped(found), found.turns, found.findings) == ("found", (), ())
+
+
+async def test_turns_from_before_a_new_start_cannot_be_looked_into(library):
+    caller = Caller(
+        calls(
+            ("search_turns", {"query": "담당자"}),
+            ("list_turns", {"before": 6}),
+            ("get_turn", {"number": 3}),
+        ),
+        Choice("끝"),
+    )
+    where = explorer(library, caller=caller, since=6)
+    found = await where.explore()
+    assert not any(FACT in one for one in where.results)
+    assert steps_of(found)[-1]["failed"]
 
 
 async def test_every_step_is_told_with_its_arguments_size_and_time(library):
-    found = await explored("담당자가 누구라고 했지?", place(library))
-    step = found.steps[0]
-    assert (step.tool, step.arguments) == ("search_turns", {"query": "담당자가 ?"})
-    assert (step.size > 0, step.ms >= 0, step.failed) == (True, True, False)
+    step = steps_of(await explored(library, "담당자가 누구라고 했지?"))[0]
+    assert (step["tool"], step["arguments"]) == ("search_turns", {"query": "담당자가 ?"})
+    assert (step["size"] > 0, step["ms"] >= 0, step["failed"]) == (True, True, False)
 
 
-async def test_a_server_without_tools_leaves_the_lead_to_the_fixed_order(library):
-    found = await explored("담당자가 누구라고 했지?", place(library), Caller(LLMRejected("no")))
-    assert (found.stopped, found.failure) == ("found", LLMRejected.code)
-    assert found.notes == (f"3: {FACT}",)
+async def test_a_server_without_tools_leaves_what_was_found_without_a_model(library):
+    found = await explored(library, UNKNOWN, Caller(LLMRejected("no")))
+    assert stopped(found) == "nothing"
+    assert found.trace["exploration"]["failure"] == LLMRejected.code
 
 
-async def test_exploring_can_be_turned_off(library):
+async def test_asking_a_model_can_be_turned_off(library):
     caller = Caller(Choice(text="x"))
-    found = await explored("담당자?", place(library), caller, rules=ContextRules(explore_calls=0))
-    assert (found.stopped, found.steps, caller.shown) == ("off", (), [])
+    found = await explored(library, UNKNOWN, caller, rules=ContextRules(explore_calls=0))
+    assert (stopped(found), caller.shown) == ("nothing", [])
 
 
 @pytest.mark.parametrize("at_once", [1, 5])
 async def test_no_more_calls_are_made_than_allowed(library, at_once):
     endless = Caller(calls(*[("list_turns", {})] * at_once))
     rules = ContextRules(explore_calls=4, explore_tokens=10**6)
-    found = await explored("담당자?", place(library), endless, rules=rules)
-    assert (len(found.steps), found.stopped) == (4, "calls")
-
-
-async def test_the_fixed_order_keeps_to_the_calls_allowed_and_hands_over_what_it_has(library):
-    rules = ContextRules(explore_calls=2)
-    found = await explored("아까 말한 연가는 며칠까지 줄 수 있지?", place(library), rules=rules)
-    assert (len(found.steps), found.stopped) == (2, "calls")
-    assert [turn.number for turn in found.turns] == [5]
+    found = await explored(library, UNKNOWN, endless, rules=rules)
+    assert (len(led(found)), stopped(found)) == (4, "nothing")
 
 
 async def test_no_prompt_is_sent_that_the_tokens_do_not_cover(library):
     endless = Caller(calls(("note", {"text": "하나"}), ("list_turns", {})))
     rules = ContextRules(explore_calls=100, explore_tokens=2000)
-    found = await explored("담당자?", place(library), endless, rules=rules, count=len)
+    found = await explored(library, UNKNOWN, endless, rules=rules, count=len)
     sent = sum(len(message.content) for shown in endless.shown for message in shown)
-    assert (found.stopped, found.notes) == ("tokens", ("하나",))
+    assert (stopped(found), found.findings) == ("tokens", ("하나",))
     assert 0 < sent <= 2000
 
 
 async def test_a_model_that_never_chooses_costs_no_more_than_the_seconds_allowed(library):
-    rules = ContextRules(explore_seconds=0.1)
     async with asyncio.timeout(5):
-        found = await explored("담당자?", place(library), Slow(), rules=rules)
-    assert (found.stopped, found.steps) == ("seconds", ())
+        found = await explored(library, UNKNOWN, Slow(), rules=ContextRules(explore_seconds=0.1))
+    assert (stopped(found), led(found)) == ("nothing", [])
 
 
 async def test_what_the_model_is_shown_stays_bounded_however_long_it_goes_on(library):
     long = [Turn(n, f"{n} " + "가" * 5000, "나" * 5000) for n in range(1, 31)]
     endless = Caller(*[calls(("get_turn", {"number": n})) for n in range(1, 31)])
     rules = ContextRules(explore_calls=30, explore_tokens=10**6)
-    await explored("담당자?", place(library, long), endless, rules=rules)
+    await explored(library, UNKNOWN, endless, turns=long, rules=rules)
     sizes = [sum(len(message.content) for message in shown) for shown in endless.shown]
     assert len(sizes) == 30
     assert sizes[-1] < 2 * sizes[3]
@@ -185,32 +284,33 @@ async def test_what_the_model_is_shown_stays_bounded_however_long_it_goes_on(lib
 async def test_a_sub_call_asks_the_light_model_about_one_text_alone(library):
     llm = worlds.ScriptedLLM(Piece("15일"))
     caller = Caller(calls(("subcall", {"question": "며칠?", "text": "연가는 15일"})), Choice("끝"))
-    found = await explored("연가?", place(library), caller, Light(llm))
+    found = await explored(library, UNKNOWN, caller, light=Light(llm))
     assert "연가는 15일" in llm.last
     assert "15일" in caller.shown[1][-1].content
-    assert tools_of(found) == ["subcall"]
+    assert led(found) == ["subcall"]
 
 
 async def test_a_failing_sub_call_is_told(library):
     light = Light(worlds.ScriptedLLM(LLMUnreachable("gone")))
     caller = Caller(calls(("subcall", {"question": "며칠?", "text": "글"})), Choice("끝"))
-    found = await explored("연가?", place(library), caller, light)
-    assert found.steps[0].failed
+    found = await explored(library, UNKNOWN, caller, light=light)
+    assert steps_of(found)[-1]["failed"]
     assert LLMUnreachable.code in caller.shown[1][-1].content
 
 
 async def test_sub_calls_are_offered_only_with_a_light_model(library):
     caller = Caller(Choice("끝"))
-    await explored("연가?", place(library), caller)
-    assert {tool.name for tool in caller.offered} == environment.PARAMETERS.keys() - {"subcall"}
-    await explored("연가?", place(library), caller, Light(worlds.ScriptedLLM(Piece("x"))))
-    assert {tool.name for tool in caller.offered} == environment.PARAMETERS.keys()
+    await explored(library, UNKNOWN, caller)
+    assert {tool.name for tool in caller.offered} == set(TOOLS) - {"subcall"}
+    await explored(library, UNKNOWN, caller, light=Light(worlds.ScriptedLLM(Piece("x"))))
+    assert {tool.name for tool in caller.offered} == set(TOOLS)
     assert all(tool.description for tool in caller.offered)
     json.dumps([dict(tool.parameters) for tool in caller.offered])
 
 
 BAD = [
     ("no_such_tool", {}),
+    ("explore", {}),
     ("subcall", {"question": "q", "text": "t"}),
     ("get_turn", {}),
     ("get_turn", {"number": 999}),
@@ -220,29 +320,30 @@ BAD = [
     ("get_turn", {"number": float("inf")}),
     ("get_turn", {"number": 3, "part": 99}),
     ("get_turn", {"number": [3]}),
+    ("get_turn", {"number": 3, "self": 4}),
     ("search_turns", {"query": ""}),
     ("search_turns", {"query": 7}),
     ("search_chunks", {"query": "연가"}),
-    ("search_chunks", {"query": "연가", "document_ids": "x"}),
-    ("search_chunks", {"query": "연가", "document_ids": ["x", {}]}),
+    ("search_chunks", {"query": "연가", "document_id": "x"}),
+    ("search_chunks", {"query": "연가", "document_id": ["x", {}]}),
     ("peek", {"document_id": str(uuid4())}),
     ("peek", {"document_id": "../etc"}),
-    ("list_turns", {"limit": "many"}),
+    ("list_turns", {"before": "many"}),
 ]
 
 
 @pytest.mark.parametrize(("name", "arguments"), BAD)
 async def test_calls_that_make_no_sense_are_told_to_the_model(library, name, arguments):
     caller = Caller(calls((name, arguments)), Choice(text="끝"))
-    found = await explored("연가?", place(library), caller)
-    assert (found.steps[0].failed, found.stopped) == (True, "done")
+    found = await explored(library, UNKNOWN, caller)
+    assert (steps_of(found)[-1]["failed"], stopped(found)) == (True, "done")
     assert len(caller.shown) == 2
 
 
 async def test_arguments_that_could_not_be_read_are_told(library):
     broken = Choice(calls=(ToolCall("get_turn", {}, "not JSON"),))
     caller = Caller(broken, Choice(text="끝"))
-    await explored("연가?", place(library), caller)
+    await explored(library, UNKNOWN, caller)
     assert "not JSON" in caller.shown[1][-1].content
 
 
@@ -251,38 +352,35 @@ async def test_a_store_that_fails_is_told_and_ends_nothing(library):
         def get_turns(self, numbers):
             raise OSError("the disk is gone")
 
-    where = place(library)
-    where.history = Failing([Turn(3, FACT, "")])
     caller = Caller(calls(("get_turn", {"number": 3})), Choice(text="끝"))
-    found = await explored("담당자?", where, caller)
-    assert (found.steps[0].failed, found.stopped) == (True, "done")
+    history = Failing([Turn(3, FACT, "")])
+    found = await explored(library, UNKNOWN, caller, history=history)
+    assert (steps_of(found)[-1]["failed"], stopped(found)) == (True, "done")
     assert "disk" not in caller.shown[1][-1].content
 
 
-def test_documents_are_read_in_bounded_stretches(library):
-    where = place(library)
-    told = where.run(
-        "peek", {"document_id": str(library.ids["복무규정.md"]), "start": 3, "length": 10**9}
-    )
-    assert told.text.startswith("Characters 3 to ")
-    assert len(told.text) < environment.PEEK + 100
+async def test_a_turn_is_read_in_parts_and_names_its_documents(library):
+    told, failed = await answer_of(library, "get_turn", number=5)
+    assert "Turn 5, part 1 of 1\nQ: 연가 제도를 설명해 줘" in told
+    assert f"1. 복무규정 (document_id {library.ids['복무규정.md']})" in told
+    assert not failed
 
 
-def test_documents_outside_of_the_store_cannot_be_searched(library):
-    other = UUID(int=7)
-    told = place(library).run("search_chunks", {"query": "연가", "document_ids": [str(other)]})
-    assert told.text == "Nothing was found."
+async def test_documents_are_read_in_bounded_stretches(library):
+    one = str(library.ids["복무규정.md"])
+    told, failed = await answer_of(library, "peek", document_id=one, start=3, length=10**9)
+    assert "Characters 3 to " in told
+    assert (len(told) < PEEK + 200, failed) == (True, False)
 
 
-def test_turns_that_the_prompt_holds_anyway_are_not_searched(library):
-    where = place(library)
-    where.before = 3
-    assert where.run("search_turns", {"query": "담당자"}).text == "There is none."
+async def test_documents_outside_of_the_store_cannot_be_searched(library):
+    told, _ = await answer_of(library, "search_chunks", query="연가", document_id=str(UUID(int=7)))
+    assert told.endswith("Nothing was found.")
 
 
 async def test_notes_are_short_few_and_without_power(library):
     loud = [calls(("note", {"text": f"{n} <|im_start|>" + "가" * 2000})) for n in range(20)]
     rules = ContextRules(explore_calls=20, explore_tokens=10**6)
-    found = await explored("연가?", place(library), Caller(*loud), rules=rules)
-    assert len(found.notes) == 8
-    assert all(len(note) <= NOTE and "<|" not in note for note in found.notes)
+    found = await explored(library, UNKNOWN, Caller(*loud), rules=rules)
+    assert len(found.findings) == 8
+    assert all(len(note) <= NOTE and "<|" not in note for note in found.findings)

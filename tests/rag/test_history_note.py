@@ -5,13 +5,24 @@ from uuid import uuid4
 import pytest
 
 from rag import prompts
+from rag.adapters.light import Light
 from rag.config import ContextRules
 from rag.conversation import DocRef, RunningSummary, Turn
 from rag.errors import LLMUnreachable
-from rag.history import protected, said
-from rag.history.note import EXTRACTIVE, RUNNING, note, to_fold
-from rag.llms.light import Light
-from rag.pieces import Piece
+from rag.memory.summary import (
+    EXTRACTIVE,
+    RUNNING,
+    answer_of,
+    is_sane,
+    line_of,
+    note,
+    split_protected,
+    to_fold,
+)
+from rag.memory.summary import (
+    PROTECTED as PROTECTED_CHARACTERS,
+)
+from rag.ports import Piece
 from tests.rag.worlds import LetterEmbedder, ScriptedLLM
 
 RULES = ContextRules()
@@ -40,10 +51,10 @@ async def noted(turn, earlier=(), running=None, *, model=None, embedder=None, ru
     )
 
 
-async def folded(turns, *, model=None, rules=RULES, running=None):
+async def folded(turns, *, model=None, rules=RULES, running=None, pairs=10):
     """The running summary after every one of the turns was noted in its order."""
     for turn in turns:
-        due = to_fold(turn.number, running, rules)
+        due = to_fold(turn.number, running, pairs=pairs)
         earlier = [one for one in turns if one.number in due]
         running = (await noted(turn, earlier, running, model=model, rules=rules)).running
     return running
@@ -51,9 +62,45 @@ async def folded(turns, *, model=None, rules=RULES, running=None):
 
 async def test_the_light_model_writes_the_line():
     kept = await noted(
-        Turn(1, "예산은?", "예산은 3억 원입니다."), model=light("예산 3억 원을\n확인함")
+        Turn(1, "예산은?", "예산은 3억 원입니다."), model=light("“예산은 3억 원임을 확인함”")
     )
-    assert (kept.summary, kept.model) == ("예산 3억 원을 확인함", "scripted")
+    assert (kept.summary, kept.model) == ("예산은 3억 원임을 확인함", "scripted")
+
+
+ASKED = Turn(1, "입찰 보증금은 얼마인가요?", "입찰 보증금은 입찰 금액의 5퍼센트입니다.")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "입찰 보증금이 얼마인지 물었고 입찰 금액의 5퍼센트라고 답함",
+        "입찰 보증금: 입찰 금액의 5퍼센트",
+    ],
+)
+def test_a_line_that_tells_its_turn_is_sane(line):
+    assert is_sane(line, ASKED)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "죄송하지만 요약할 수 없습니다.",
+        "입찰 보증금 요약할 수 없습니다.",
+        "물론입니다! 입찰 보증금은 입찰 금액의 5퍼센트입니다.",
+        "The user asked about the bid bond.",
+        "휴가는 15일입니다.",
+        "입찰 보증금은 입찰 금액의 10퍼센트라고 답함",
+        "입찰 보증금을 물음\n5퍼센트라고 답함",
+        "입찰 보증금은 입찰 금액의 5퍼센트입니다. " * 10,
+        "",
+        "…",
+        "<|im_start|>",
+    ],
+)
+async def test_nonsense_of_the_light_model_is_not_kept_as_a_line(line):
+    assert not is_sane(line, ASKED)
+    kept = await noted(ASKED, model=light(line))
+    assert (kept.summary, kept.model) == (line_of(ASKED), EXTRACTIVE)
 
 
 async def test_the_light_model_reads_no_more_of_an_answer_than_its_first_500_characters():
@@ -76,28 +123,28 @@ async def test_a_line_is_one_line_of_at_most_160_characters():
     assert len((await noted(long, model=light("길다 " * 200))).summary) <= 160
 
 
-def test_names_and_figures_of_a_long_question_stay_in_its_line():
+def test_the_end_of_a_long_question_stays_in_its_line():
     filler = "그리고 여러 가지 사정을 함께 살펴보아야 하는데 "
     turn = Turn(
         1,
         f"{filler * 4}담당자 김민수가 2026년 3월 15일까지 A-1023 계약을 확인하나요?",
         "네, 그렇습니다.",
     )
-    line = said.line(turn)
+    line = line_of(turn)
     assert all(part in line for part in ("김민수", "2026년 3월 15일", "A-1023"))
 
 
 def test_the_line_takes_the_sentence_that_answers():
     answer = "조달청이 공고하였습니다. 이 사업의 예산은 3억 원입니다. 문의는 누리집에서 받습니다."
-    assert said.line(Turn(1, "사업 예산은 얼마야?", answer)).endswith(
+    assert line_of(Turn(1, "사업 예산은 얼마야?", answer)).endswith(
         "이 사업의 예산은 3억 원입니다."
     )
 
 
 def test_what_the_product_says_of_itself_is_not_part_of_a_turn():
     own = prompts.text("plain_no_model", "ko")
-    assert said.line(Turn(1, "우리 담당자는 김민수야", own)) == "우리 담당자는 김민수야"
-    assert said.answer(Turn(1, "", "보증금은 5%입니다. [1]")) == "보증금은 5%입니다."
+    assert line_of(Turn(1, "우리 담당자는 김민수야", own)) == "우리 담당자는 김민수야"
+    assert answer_of(Turn(1, "", "보증금은 5%입니다. [1]")) == "보증금은 5%입니다."
 
 
 async def test_terms_are_those_of_question_answer_and_titles():
@@ -122,48 +169,69 @@ async def test_a_failing_embedder_costs_the_vector_only():
     assert kept.summary
 
 
-async def test_nothing_is_folded_up_to_the_tenth_turn():
-    assert await folded(talk(10)) is None
+@pytest.mark.parametrize("pairs", [0, 3, 10])
+def test_only_what_left_the_window_is_folded_five_turns_at_a_time(pairs):
+    running, folds = None, []
+    for number in range(1, 41):
+        due = to_fold(number, running, pairs=pairs)
+        if due:
+            folds.append(len(due))
+            running = RunningSummary("", due[-1])
+            assert number - running.through >= pairs - 4  # the window of the next question
+    assert set(folds) == {5}
+    assert 40 - pairs - running.through < 5
 
 
-async def test_from_the_eleventh_on_all_but_the_last_five_are_folded():
-    assert (await folded(talk(11))).through == 6
-    assert (await folded(talk(14))).through == 9
+def test_many_late_turns_are_folded_in_whole_batches():
+    assert to_fold(33, None, pairs=10) == range(1, 26)
+
+
+def test_nothing_from_before_a_new_start_is_folded():
+    assert not to_fold(21, RunningSummary("", 5), pairs=10, begins_at=12)
+    assert to_fold(26, RunningSummary("", 5), pairs=10, begins_at=12) == range(12, 17)
 
 
 async def test_turns_that_were_folded_are_not_folded_again():
-    running = RunningSummary("지금까지의 요약", 6, EXTRACTIVE)
-    assert to_fold(12, running, RULES) == range(7, 8)
+    running = RunningSummary("지금까지의 요약", 5, EXTRACTIVE)
+    turns = talk(20)
+    due = to_fold(20, running, pairs=10)
+    assert due == range(6, 11)
     model = light("새 요약")
-    kept = await noted(talk(12)[-1], talk(12), running, model=model)
+    kept = await noted(turns[-1], [one for one in turns if one.number in due], running, model=model)
     assert "지금까지의 요약" in model.llm.last
-    assert "Q7:" in model.llm.last
-    assert "Q6:" not in model.llm.last
-    assert kept.running == RunningSummary("새 요약", 7, "scripted")
+    assert "Q6:" in model.llm.last
+    assert "Q5:" not in model.llm.last
+    assert kept.running == RunningSummary("새 요약", 10, "scripted")
+
+
+async def test_a_conversation_of_forty_turns_is_folded_by_six_calls():
+    model = light("새 요약")
+    await folded(talk(40), model=model)
+    assert len(model.llm.asked) == 40 + 6  # a line each, and the folds
 
 
 async def test_a_running_summary_without_a_model_stays_bounded_and_keeps_the_latest():
     running = await folded(talk(80))
-    body, _, _ = protected.split(running.text)
+    body, _ = split_protected(running.text)
     assert len(body) <= RUNNING
-    assert "75번 화면" in body
+    assert "70번 화면" in body
     assert running.model == EXTRACTIVE
 
 
 async def test_many_turns_at_once_are_folded_in_batches():
     model = light("요약")
     turns = talk(50)
-    kept = await noted(turns[-1], turns[:-1], None, model=model)
+    kept = await noted(turns[-1], turns[:45], None, model=model)
     assert kept.running.through == 45
     assert max(len(asked[-1].content) for asked in model.llm.asked) < 30_000
     assert len(model.llm.asked) == 1 + 3
 
 
-@pytest.mark.parametrize("reply", [LLMUnreachable("gone"), ""])
+@pytest.mark.parametrize("reply", [LLMUnreachable("gone"), "", "죄송합니다. 요약할 수 없습니다."])
 async def test_a_failing_light_model_folds_from_the_lines(reply):
-    running = await folded(talk(12), model=light(reply))
-    assert (running.through, running.model) == (7, EXTRACTIVE)
-    assert "7번 화면" in running.text
+    running = await folded(talk(15), model=light(reply))
+    assert (running.through, running.model) == (5, EXTRACTIVE)
+    assert "5번 화면" in running.text
 
 
 PROTECTED = {
@@ -177,14 +245,14 @@ PROTECTED = {
 
 @pytest.mark.parametrize("number", PROTECTED)
 async def test_what_a_model_drops_is_put_back(number):
-    running = await folded(talk(12, PROTECTED), model=light("화면의 쓰임을 물었다."))
+    running = await folded(talk(15, PROTECTED), model=light("화면의 쓰임을 물었다."))
     assert running.text.startswith("화면의 쓰임을 물었다.\n꼭 지킬 내용:")
     assert PROTECTED[number] in running.text
 
 
 async def test_what_a_model_kept_is_not_said_twice():
     kept = "환자는 페니실린 알레르기가 있어 주의한다. 예산은 1억2천만원이다."
-    running = await folded(talk(12, {1: PROTECTED[1], 3: PROTECTED[3]}), model=light(kept))
+    running = await folded(talk(15, {1: PROTECTED[1], 3: PROTECTED[3]}), model=light(kept))
     assert "꼭 지킬 내용" not in running.text
 
 
@@ -193,12 +261,12 @@ async def test_protected_words_of_the_first_turns_last_for_two_hundred_turns(mod
     turns = talk(200, PROTECTED)
     running = await folded(turns, model=light(model) if model else None)
     assert all(text in running.text for text in PROTECTED.values())
-    assert len(running.text) <= RUNNING + protected.KEPT + 20
+    assert len(running.text) <= RUNNING + PROTECTED_CHARACTERS + 20
 
 
 async def test_the_settings_name_what_is_protected():
     rules = ContextRules(protected_terms=("비밀번호 규칙",))
-    turns = talk(12, {1: "비밀번호 규칙은 열두 글자야", 2: PROTECTED[1]})
+    turns = talk(15, {1: "비밀번호 규칙은 열두 글자야", 2: PROTECTED[1]})
     running = await folded(turns, model=light("요약"), rules=rules)
     assert "비밀번호 규칙은 열두 글자야" in running.text
     assert "페니실린" not in running.text

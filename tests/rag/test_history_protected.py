@@ -4,14 +4,26 @@ import time
 
 import pytest
 
-from rag.history import protected
-from rag.history.protected import holds, items, put_back, split
+from rag.lexicon import patterns
+from rag.memory.summary import PROTECTED, find_protected, put_back, split_protected
 
 DEFAULT = ()
 
 
+@pytest.mark.parametrize("name", patterns("protected").named)
+def test_every_pattern_finds_its_examples_and_no_more(name):
+    known = patterns("protected")
+    assert all(known[name].search(text) for text in known.examples[name])
+    assert not any(known[name].search(text) for text in known.refuses[name])
+
+
+def tells(summary, item):
+    """Whether nothing has to be put back."""
+    return put_back(summary, [item], "ko") == summary
+
+
 def keys(text):
-    return [item.key for item in items([text], [], DEFAULT)]
+    return [item.key for item in find_protected([text], DEFAULT)]
 
 
 @pytest.mark.parametrize(
@@ -39,8 +51,9 @@ def test_ordinary_sentences_hold_nothing_protected(text):
     assert keys(text) == []
 
 
-def test_medical_words_come_before_amounts_and_the_users_words_before_others():
-    found = items(["예산은 300만 원이다."], ["아스피린은 금기입니다.", "값은 5%입니다."], DEFAULT)
+def test_medical_words_come_before_amounts_and_earlier_texts_before_later_ones():
+    texts = ["예산은 300만 원이다.", "아스피린은 금기입니다.", "값은 5%입니다."]
+    found = find_protected(texts, DEFAULT)
     assert [item.text for item in found] == [
         "아스피린은 금기입니다.",
         "예산은 300만 원이다.",
@@ -49,33 +62,33 @@ def test_medical_words_come_before_amounts_and_the_users_words_before_others():
 
 
 def test_an_amount_inside_of_another_does_not_count():
-    five, _ = items(["값은 5%이다.", "값은 15%이다."], [], DEFAULT)
-    assert not holds("값은 15%이다.", five)
-    assert holds("값은 5 %이다.", five)
+    five, _ = find_protected(["값은 5%이다.", "값은 15%이다."], DEFAULT)
+    assert not tells("값은 15%이다.", five)
+    assert tells("값은 5 %이다.", five)
 
 
 def test_a_sentence_is_not_told_by_its_protected_word_alone():
-    (item,) = items(["환자는 페니실린 알레르기가 있다."], [], DEFAULT)
-    assert not holds("땅콩 알레르기를 물었다.", item)
-    assert holds("환자는 페니실린 알레르기가 있음.", item)
+    (item,) = find_protected(["환자는 페니실린 알레르기가 있다."], DEFAULT)
+    assert not tells("땅콩 알레르기를 물었다.", item)
+    assert tells("환자는 페니실린 알레르기가 있음.", item)
 
 
 def test_what_is_put_back_can_be_taken_out_again():
-    found = items(["예산은 300만 원이다."], ["벌금은 5%입니다."], DEFAULT)
+    found = find_protected(["예산은 300만 원이다.", "벌금은 5%입니다."], DEFAULT)
     text = put_back("요약", found, "ko")
-    assert split(text) == ("요약", ["예산은 300만 원이다."], ["벌금은 5%입니다."])
+    assert split_protected(text) == ("요약", ["예산은 300만 원이다.", "벌금은 5%입니다."])
 
 
 def test_what_is_put_back_is_bounded_and_the_gravest_stay():
     amounts = [f"항목 {n}의 값은 {n}00만 원이다." for n in range(1, 300)]
-    text = put_back("요약", items([*amounts, "아스피린은 금기이다."], [], DEFAULT), "ko")
-    assert len(text) <= len("요약\n꼭 지킬 내용:\n") + protected.KEPT
+    text = put_back("요약", find_protected([*amounts, "아스피린은 금기이다."], DEFAULT), "ko")
+    assert len(text) <= len("요약\n꼭 지킬 내용:\n") + PROTECTED
     assert "아스피린은 금기이다." in text
 
 
 @pytest.mark.parametrize("piece", ["1,", "1억", "A1-", "2026-", "복용", "1 ", "“", "Jan 1"])
 def test_hostile_texts_take_no_time(piece):
     begun = time.perf_counter()
-    found = items([piece * 5000], [], DEFAULT)
+    found = find_protected([piece * 5000], DEFAULT)
     put_back("요약", found, "ko")
     assert time.perf_counter() - begun < 5

@@ -6,8 +6,9 @@ import pytest
 
 from rag import tokenize
 from rag.conversation import Turn
-from rag.generation import recalled
-from rag.history import recall
+from rag.generate import offline
+from rag.lexicon import patterns
+from rag.memory import recall
 
 TALK = [
     Turn(3, "우리 프로젝트 담당자는 김민수야", "문서에서는 찾지 못했습니다."),
@@ -39,9 +40,18 @@ def test_a_question_on_what_was_said_is_known_as_one(text):
     assert recall.recalls(text)
 
 
+@pytest.mark.parametrize("name", patterns("recall").named)
+def test_every_pattern_finds_its_examples_and_no_more(name):
+    known = patterns("recall")
+    assert all(known[name].search(text) for text in known.examples[name])
+    assert not any(known[name].search(text) for text in known.refuses[name])
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "이전 대화 무시하고 새로 시작하자",
+        "이전 주제는 잊어",
         "개인정보 보호법 제15조는 무엇을 정하나요?",
         "입찰보증금은 얼마인가요?",
         "이 문서 요약해줘",
@@ -100,19 +110,19 @@ def test_endless_questions_take_no_time(text):
     ],
 )
 def test_the_sentence_that_holds_it_is_quoted_with_its_turn(question, quote):
-    said = recalled.answer(question, TALK, "ko")
+    said = offline.answer_from_turns(question, TALK, "ko")
     assert said == f"앞서 나눈 대화에서 찾았습니다.\n\n{quote}"
 
 
 def test_english_is_quoted_in_english():
-    said = recalled.answer("What was the project code I told you?", TALK, "en")
+    said = offline.answer_from_turns("What was the project code I told you?", TALK, "en")
     assert said.startswith("Found earlier in this conversation.")
     assert said.endswith("- In turn 12: “Our project code is A-1023.”")
 
 
 @pytest.mark.parametrize("question", ["휴가는 며칠이라고 했지?", "", "뭐라고 했지?"])
 def test_what_no_turn_holds_is_not_answered(question):
-    assert recalled.answer(question, TALK, "ko") == ""
+    assert offline.answer_from_turns(question, TALK, "ko") == ""
 
 
 def test_a_question_is_never_quoted_as_its_own_answer():
@@ -120,23 +130,23 @@ def test_a_question_is_never_quoted_as_its_own_answer():
         Turn(1, "담당자가 누구야?", "모르겠습니다."),
         Turn(2, "담당자를 알려줘", "모르겠습니다."),
     ]
-    assert recalled.answer("담당자가 누구라고 했지?", turns, "ko") == ""
+    assert offline.answer_from_turns("담당자가 누구라고 했지?", turns, "ko") == ""
 
 
 def test_answers_are_quoted_where_the_user_said_nothing_of_it():
-    quotes = recalled.quoted("입찰 담당자가 어떻게 해야 한다고 했지?", [TALK[2]])
+    quotes = offline.quote_turns("입찰 담당자가 어떻게 해야 한다고 했지?", [TALK[2]])
     assert [one.text for one in quotes] == ["입찰 담당자는 공정해야 합니다."]
 
 
 def test_a_later_word_on_the_same_stands_beside_the_earlier_one():
     turns = [*TALK[:1], Turn(90, "담당자가 이영희로 바뀌었어", "네.")]
-    quotes = recalled.quoted("담당자가 누구라고 했지?", turns)
+    quotes = offline.quote_turns("담당자가 누구라고 했지?", turns)
     assert [one.number for one in quotes] == [3, 90]
 
 
 def test_quotes_are_few_short_and_without_power():
     loud = [Turn(n, f"예산은 {n}원이다 <|im_start|>{'아주 ' * 300}", "") for n in range(1, 30)]
-    quotes = recalled.quoted("예산이 얼마라고 했지?", loud)
-    assert 1 <= len(quotes) <= recalled.MOST
-    assert all(len(one.text) <= recalled.LONGEST for one in quotes)
+    quotes = offline.quote_turns("예산이 얼마라고 했지?", loud)
+    assert 1 <= len(quotes) <= offline.MAX_QUOTES
+    assert all(len(one.text) <= offline.MAX_QUOTE_CHARACTERS for one in quotes)
     assert not any("<|" in one.text for one in quotes)

@@ -5,11 +5,10 @@ from contextlib import aclosing
 import pytest
 
 from rag import errors
+from rag.adapters import endpoint
+from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
-from rag.llms import retries
-from rag.llms.openai import OpenAILLM
-from rag.ports import GenerationOptions
-from rag.tools import Tool
+from rag.ports import GenerationOptions, Tool
 from rag.types import HistoryMessage, Role
 from tests.servers import transformers_serve as server
 
@@ -85,7 +84,7 @@ async def test_a_reader_who_goes_away_frees_the_server(served, llm):
 
 
 async def test_a_prompt_beyond_the_model_is_an_error_of_ours(llm, monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
     with pytest.raises(errors.LLMError):
         await reply_to(llm, "가 " * server.CONTEXT + "며칠?")
     assert text_of(await reply_to(llm, "휴가는 며칠?")) == server.ANSWER

@@ -1,25 +1,8 @@
 """Languages of texts, and how far an embedder knows them."""
 
-import pytest
-
-from rag.language import dense_weight, language, reply_language
+from rag.tokenize.language import dense_weight, reply_language
 
 ENGLISH = frozenset({"en"})
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("숙박비 상한은?", "ko"),
-        ("What is the limit?", "en"),
-        ("RETRY_LIMIT 설정값은 무엇", "mixed"),
-        ("12345", "other"),
-        ("", "other"),
-        ("日本語の文書", "other"),
-    ],
-)
-def test_the_language_of_a_text_is_told(text, expected):
-    assert language(text) == expected
 
 
 def test_an_english_embedder_takes_no_part_in_korean_and_full_part_in_english():

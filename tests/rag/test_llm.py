@@ -8,10 +8,11 @@ from email.utils import format_datetime
 import pytest
 
 from rag import errors
+from rag.adapters import endpoint as endpoints
+from rag.adapters import stream
+from rag.adapters.endpoint import parse_retry_after
+from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
-from rag.llms import reply, retries
-from rag.llms.failures import retry_after
-from rag.llms.openai import OpenAILLM
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Role
 from tests.servers.llm import BreakOff, Failure, Hang, Stream
@@ -22,8 +23,8 @@ OK = "안녕하세요. 숙박비 상한은 1박 90,000원입니다 [1]."
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(reply, "GRACE", 0.2)
+    monkeypatch.setattr(endpoints, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(stream, "GRACE_SECONDS", 0.2)
 
 
 def llm(server, **limits):
@@ -121,7 +122,7 @@ async def test_a_pause_of_an_hour_is_not_waited_for(llm_server):
     ],
 )
 def test_retry_after_reads_seconds_and_dates(header, seconds):
-    assert retry_after(header) == seconds
+    assert parse_retry_after(header) == seconds
 
 
 async def test_a_busy_server_may_name_the_time_at_which_to_ask_again(llm_server):

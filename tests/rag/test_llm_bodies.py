@@ -8,11 +8,12 @@ import time
 import pytest
 
 from rag import errors
+from rag.adapters import endpoint as endpoints
+from rag.adapters import stream
+from rag.adapters.endpoint import to_llm_error
+from rag.adapters.openai import OpenAILLM
+from rag.adapters.stream import ReplyReader
 from rag.config import Endpoint
-from rag.llms import reply, retries
-from rag.llms.failures import translated
-from rag.llms.openai import OpenAILLM
-from rag.llms.reply import Reply
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Role
 from tests.servers.llm import Failure, Raw, Stream, completion, event
@@ -40,8 +41,8 @@ by_body = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(reply, "GRACE", 0.2)
+    monkeypatch.setattr(endpoints, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(stream, "GRACE_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def cut(body, seed):
 
 def reading(parts):
     """What a reply of these parts shows, and the error in which it ends."""
-    read = Reply(Endpoint("http://stand-in", "m"), GenerationOptions(), time.monotonic() + 60)
+    read = ReplyReader(Endpoint("http://stand-in", "m"), GenerationOptions(), time.monotonic() + 60)
     shown = []
     try:
         for part in parts:
@@ -78,7 +79,7 @@ def reading(parts):
     except errors.LLMError as error:
         return text_of(shown), type(error)
     except ValueError as error:
-        return text_of(shown), type(translated(error, started=True))
+        return text_of(shown), type(to_llm_error(error, started=True))
     return text_of(shown), None
 
 

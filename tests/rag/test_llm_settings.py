@@ -80,6 +80,11 @@ def test_the_limits_of_a_light_model_follow_its_whole_one(built):
     assert times(built(LIGHT_LLM_MODEL="s", LIGHT_LLM_TOTAL_TIMEOUT="1").light_llm) == (1, 1, 1, 1)
 
 
+def test_models_do_not_think_unless_they_are_told_to(built):
+    assert built(LLM_MODEL="m").thinking is False
+    assert built(LLM_MODEL="m", LLM_THINKING="on").thinking is True
+
+
 @pytest.mark.parametrize("name", [f"LLM_{name}" for name in TIMES])
 def test_a_limit_of_no_time_is_refused_by_its_name(built, name):
     with pytest.raises(ImproperlyConfigured, match=f"NURA_{name}"):
@@ -100,5 +105,6 @@ def test_each_limit_of_time_has_a_sentence_of_its_own(phase):
 
 
 def test_an_answer_lost_in_thinking_has_a_sentence_of_its_own():
-    assert "NURA_LLM_MAX_TOKENS" in sentence("llm_empty_answer", {"reason": "length"})
+    lost = sentence("llm_empty_answer", {"reason": "length"})
+    assert lost == str(SENTENCES["llm_empty_answer.length"])
     assert sentence("llm_empty_answer", {"reason": "stop"}) == str(SENTENCES["llm_empty_answer"])

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag import errors
+from rag.adapters.light import Light
+from rag.adapters.openai import THINKING_TOKENS, OpenAILLM
+from rag.adapters.stream import CHARACTERS_PER_TOKEN, ThinkingFilter
 from rag.config import Endpoint
-from rag.llms.light import Light
-from rag.llms.openai import OpenAILLM
-from rag.llms.thinking import Thinking
-from rag.ports import GenerationOptions
-from rag.tools import Tool
+from rag.ports import GenerationOptions, Tool
 from rag.types import HistoryMessage, Role
 from tests.servers.llm import BreakOff, Failure, Raw, Stream, event
 
@@ -21,7 +20,7 @@ TURNS = (HistoryMessage(Role.USER, "안녕"),)
 
 
 def told(*parts):
-    thinking = Thinking()
+    thinking = ThinkingFilter()
     pairs = [*map(thinking.feed, parts), thinking.close()]
     return "".join(thought for thought, _ in pairs), "".join(said for _, said in pairs)
 
@@ -100,22 +99,24 @@ async def test_thinking_between_tags_is_kept_apart(llm_server):
 
 
 @pytest.mark.parametrize("pieces", [["<think>생각"], ["<think>생각</think>\n\n"]])
-async def test_a_reply_that_is_all_thinking_is_empty(llm_server, pieces):
-    llm_server.script(Stream(pieces, finish_reason="length"))
+async def test_a_reply_that_is_all_thinking_twice_is_empty(llm_server, pieces):
+    llm_server.default = Stream(pieces, finish_reason="length")
     shown = []
     with pytest.raises(errors.LLMEmptyAnswer) as caught:
         await collect(llm_server, into=shown)
-    assert both(shown) == ("생각", "")
+    assert both(shown) == ("생각생각", "")
     assert caught.value.params["reason"] == "length"
-    assert len(llm_server.chats) == 1
+    assert len(llm_server.chats) == 2
 
 
 async def test_endless_thinking_is_cut(llm_server):
-    llm_server.script(Raw(chunk(reasoning="생각" * 10) * 500 + event("네") + event("", "stop")))
+    endless = chunk(reasoning="생각" * 1000) * 50 + event("네") + event("", "stop")
+    llm_server.default = Raw(endless)
     shown = []
     with pytest.raises(errors.LLMEmptyAnswer):
         await collect(llm_server, into=shown, options=GenerationOptions(max_tokens=10))
-    assert len(both(shown)[0]) <= 120
+    most = (THINKING_TOKENS + 2 * 10) * CHARACTERS_PER_TOKEN
+    assert len(both(shown)[0]) <= most + 2 * 2000
 
 
 async def test_what_was_thought_aloud_is_not_begun_anew(llm_server):
@@ -153,8 +154,8 @@ async def test_the_words_beside_tool_calls_are_without_thinking(llm_server):
     assert choice.text == "500만 원"
 
 
-async def test_a_whole_reply_that_only_thinks_is_empty(llm_server):
+async def test_a_whole_reply_that_only_thinks_twice_is_empty(llm_server):
     body = {"choices": [{"message": {"role": "assistant", "content": "<think>음"}}]}
-    llm_server.script(Failure(200, body))
+    llm_server.default = Failure(200, body)
     with pytest.raises(errors.LLMEmptyAnswer):
         await model(llm_server).choose(TURNS, [Tool("search", "Search.")])

@@ -1,6 +1,6 @@
 """A document's text in an answer shows what it is, and nothing of it comes alive."""
 
-from rag.generation import plain
+from rag.generate import plain
 
 LAW = (
     "---\n제목: 공탁법\n상태: 시행\n---\n\n# 공탁법\n\n"

@@ -3,7 +3,10 @@
 import pytest
 
 from benchmarks.quality import sets
-from rag.generation import topics
+from rag.generate.offline import answer_offline, find_product_topic
+from rag.types import Label, QuestionType, Scope, ScopeReason
+from rag.understand.analysis import QuestionAnalysis
+from tests.rag.passages import evidence
 from tests.rag.worlds import Library, engine, text_of
 
 ASKED = {
@@ -40,23 +43,23 @@ async def said(text):
 @pytest.mark.parametrize("asked", [(name, one) for name, many in ASKED.items() for one in many])
 def test_a_question_about_the_product_is_known_by_its_topic(asked):
     name, question = asked
-    assert topics.of(question) == name
+    assert find_product_topic(question) == f"help_{name}"
 
 
 @pytest.mark.parametrize("question", OTHER)
 def test_a_question_about_something_else_is_not_taken_for_help(question):
-    assert not topics.of(question)
+    assert not find_product_topic(question)
 
 
 @pytest.mark.skipif(not sets.available(), reason="needs ../shared/data")
 def test_no_utterance_and_no_question_of_the_sets_is_taken_for_help():
     asked = [one.text for name in ("korquad1_dev", "xquad_en") for one in sets.load(name).questions]
-    assert not [text for text in [*sets.smalltalk(), *asked] if topics.of(text)]
+    assert not [text for text in [*sets.smalltalk(), *asked] if find_product_topic(text)]
 
 
-async def test_help_names_the_settings_of_a_model_in_both_languages():
-    assert "NURA_LLM_BASE_URL" in await said("언어 모델은 어디서 설정해?")
-    assert "NURA_LLM_MODEL" in await said("How do I configure the language model?")
+async def test_who_asks_for_a_model_is_sent_to_the_administrator_in_both_languages():
+    assert "관리자" in await said("언어 모델은 어디서 설정해?")
+    assert "administrator" in await said("How do I configure the language model?")
 
 
 async def test_help_on_files_names_every_format_that_is_read():
@@ -70,7 +73,22 @@ async def test_who_leaves_is_not_greeted():
 
 
 @pytest.mark.parametrize("text", ["심심한데 노래 불러줘", "What is the tallest mountain on Mars?"])
-async def test_everything_else_hears_that_no_model_is_configured_and_where_to_set_one(text):
+async def test_everything_else_hears_that_no_model_is_configured_and_whom_to_ask(text):
     told = await said(text)
-    assert "NURA_LLM_BASE_URL" in told
-    assert "README" in told
+    assert "설정되어 있지 않습니다" in told or "none is configured" in told
+    assert "관리자" in told or "administrator" in told
+
+
+def test_what_a_follow_up_does_not_find_is_told_in_its_own_words():
+    passage = evidence("보증 기간은 산 날부터 2년입니다.")
+    asked = QuestionAnalysis(
+        QuestionType.FOLLOWUP,
+        "점심 메뉴는?",
+        Scope((passage.document_id,), ScopeReason.ALL),
+        follows=True,
+        standalone="E-1234 오류 해결 점심 메뉴는?",
+    )
+    answer = answer_offline(asked, [passage], (), whole=False, named=(), notices=(), language="ko")
+    assert answer.label is Label.INSUFFICIENT
+    assert "점심" in answer.text
+    assert "해결" not in answer.text

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.quality import slots
 from rag.conversation import Conversation, DocRef, Turn, View
-from rag.query.references import Unclear, resolve
+from rag.understand.references import Unclear, resolve
 
 TITLES = ("공탁법", "공탁금관리위원회규칙", "상표법")
 
@@ -417,3 +417,57 @@ def test_a_reference_is_found_at_either_end_of_a_long_message():
     found = resolve(f"{pasted}\n방금 2번 문서를 참고해서 검토해줘", ASKED, nothing)
     assert titles(found) == [TITLES[1]]
     assert found.rest.endswith("검토해줘")
+
+
+# Numbers that no answer has
+
+ONLY = answered(titles=TITLES[:1])
+TWO = answered(titles=TITLES[:2])
+
+
+@pytest.mark.parametrize(
+    ("text", "turn"),
+    [
+        ("0번 문서", FIRST),
+        ("영번 문서 보여줘", FIRST),
+        ("-1번 문서", FIRST),
+        ("열 번째 문서에서 벌칙은?", FIRST),
+        ("스무 번째 문서", FIRST),
+        ("99999번 문서 보여줘", FIRST),
+        ("이전 2번 문서를 참고해서 기한을 알려줘", ONLY),
+        ("뒤에서 세 번째 문서", TWO),
+        ("세션 전체 기준 7번", FIRST),
+        ("What does document 4 say?", FIRST),
+        ("the twelfth source you cited", FIRST),
+        ("document number zero", FIRST),
+    ],
+)
+def test_a_number_that_no_answer_has_is_asked_back_also_where_documents_are_chosen(text, turn):
+    conversation = chat(turn, shown=turn)
+    chosen = [turn.doc_refs[0].document_id]
+    for named in ((), chosen):
+        found = resolve(text, conversation, lambda: turn.doc_refs, named)
+        assert found.unclear is Unclear.OUT_OF_RANGE
+
+
+def test_a_number_before_any_answer_does_not_mean_the_chosen_document():
+    found = resolve("2번 문서에서 기한은?", Conversation(), nothing, [SHOWN[0].document_id])
+    assert found.unclear is Unclear.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("뒤에서 두 번째 문서", "공탁금관리위원회규칙"),
+        ("마지막에서 세 번째 문서", "공탁법"),
+        ("the second to last document", "공탁금관리위원회규칙"),
+        ("the penultimate source", "공탁금관리위원회규칙"),
+    ],
+)
+def test_places_may_be_counted_from_the_end(text, title):
+    assert titles(resolve(text, ASKED, nothing)) == [title]
+
+
+def test_a_number_beyond_the_documents_means_the_line_of_a_list():
+    listed = answered(titles=TITLES[:1], text="요건은 셋입니다.\n1. 신청\n2. 접수\n3. 심사")
+    assert resolve("2번 설명해줘", chat(listed, shown=listed), nothing) is None

@@ -2,9 +2,9 @@
 
 import pytest
 
+from rag.adapters.sentence_transformers import CrossEncoderReranker
 from rag.config import RagConfig
 from rag.errors import EngineUnavailable
-from rag.rerankers.cross_encoder import CrossEncoderReranker
 from rag.types import Hit
 from tests.rag.worlds import Library, engine
 

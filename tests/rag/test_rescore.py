@@ -2,10 +2,14 @@ from uuid import uuid4
 
 import pytest
 
-from rag.retrieval import rescore
-from rag.retrieval.legs import Legs
-from rag.retrieval.memory import MemoryStore
-from rag.retrieval.proximity import best_sentences
+from rag.retrieve.candidates import (
+    SENTENCES_DEPTH,
+    Legs,
+    QuestionEmbedder,
+    rescore,
+    score_sentences,
+)
+from rag.retrieve.memory_store import MemoryStore
 from rag.types import (
     Chunk,
     Hit,
@@ -64,48 +68,50 @@ def texts(hits):
 def test_a_sentence_that_holds_all_words_counts_more_than_words_all_over():
     together = hit("연차 휴가 일수는 정해져 있다. 다른 말.")
     apart = hit("연차 이야기. 휴가 이야기. 일수 이야기.")
-    shares = best_sentences({"연차": 1, "휴가": 1, "일수": 1}, [together, apart], 5)
+    shares = score_sentences({"연차": 1, "휴가": 1, "일수": 1}, [together, apart], 5)
     assert shares[0] == pytest.approx(1.0)
     assert shares[1] < 0.5
 
 
 def test_words_of_the_headings_count_for_every_sentence():
     terms = {"여비": 1, "정산": 1}
-    (share,) = best_sentences(terms, [hit("정산은 5일 안에 한다.", "여비 규정", "제1장")], 5)
+    (share,) = score_sentences(terms, [hit("정산은 5일 안에 한다.", "여비 규정", "제1장")], 5)
     assert share == pytest.approx(1.0)
 
 
 def test_a_question_without_terms_has_no_sentence():
-    assert best_sentences({}, [hit("가"), hit("나")], 1) == [0.0]
+    assert score_sentences({}, [hit("가"), hit("나")], 1) == [0.0]
 
 
 def test_closeness_lifts_a_passage_that_says_the_same_in_other_words():
     same = ("holiday entitlement", (1.0, 0.0))
     store = library(("vacation days vacation", (0.0, 1.0)), same, ("vacation", (0.0, 1.0)))
-    legs = Legs(asked("vacation days"), store, NumberEmbedder("en"))
-    found = rescore.order(legs, bm25_weight=1.0)
+    legs = Legs(asked("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")))
+    found = rescore(legs, bm25_weight=1.0)
     assert texts(found)[0] == "holiday entitlement"
     assert found[0].scores["closeness"] == pytest.approx(1.0)
 
 
 def test_closeness_of_lexical_hits_is_read_from_their_vectors():
     store = library(("vacation days", (0.6, 0.8)), ("days", (0.0, 1.0)))
-    legs = Legs(asked("vacation days"), store, NumberEmbedder("en"), unrelated=0.2)
-    found = rescore.order(legs, bm25_weight=1.0)
+    legs = Legs(
+        asked("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")), unrelated=0.2
+    )
+    found = rescore(legs, bm25_weight=1.0)
     assert found[0].scores["closeness"] == pytest.approx((0.6 - 0.2) / 0.8)
 
 
 def test_where_the_embedder_does_not_know_the_language_sentences_decide():
     apart = "연차 이야기가 길다. " * 2 + "휴가 이야기도 길다."
     store = library(("연차 휴가 이야기.", None), (apart, None))
-    legs = Legs(asked("연차 휴가"), store, NumberEmbedder("en"))
-    found = rescore.order(legs, bm25_weight=1.0)
+    legs = Legs(asked("연차 휴가"), store, QuestionEmbedder(NumberEmbedder("en")))
+    found = rescore(legs, bm25_weight=1.0)
     assert all("sentence" in one.scores and "closeness" not in one.scores for one in found)
     assert texts(found)[0] == "연차 휴가 이야기."
 
 
 def test_passages_behind_the_first_keep_their_order():
     store = library(*((f"연차 {'말 ' * n}", None) for n in range(1, 20)))
-    legs = Legs(asked("연차"), store, NumberEmbedder("en"))
-    found = rescore.order(legs, bm25_weight=1.0)
-    assert texts(found)[rescore.DEPTH :] == texts(legs.lexical)[rescore.DEPTH :]
+    legs = Legs(asked("연차"), store, QuestionEmbedder(NumberEmbedder("en")))
+    found = rescore(legs, bm25_weight=1.0)
+    assert texts(found)[SENTENCES_DEPTH:] == texts(legs.lexical)[SENTENCES_DEPTH:]

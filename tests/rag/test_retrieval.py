@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from rag.retrieval import bm25, mmr, rrf, several
-from rag.retrieval.memory import MemoryStore
+from rag.errors import EmbedderFailed
+from rag.retrieve import bm25, candidates, search
+from rag.retrieve.memory_store import MemoryStore
 from rag.types import (
     Hit,
     IndexedChunk,
@@ -46,6 +47,32 @@ def test_a_korean_question_finds_its_passage_and_embeds_nothing(library):
     found = library.search("숙박비 상한은 얼마인가요?")
     assert found.hits[0].passage.document_name == "여비 규정.md"
     assert library.engine.embedder.embedded == []
+
+
+@pytest.mark.parametrize("name", list(StrategyName))
+def test_a_failing_embedder_leaves_what_the_words_find(library, name):
+    words = library.search("how often do backups run?", strategy=StrategyName.BM25)
+    library.engine.embedder.failing = True
+    found = library.search("how often do backups run?", strategy=name)
+    assert (words.failed, found.failed) == ("", "embedder_failed")
+    assert found.hits[0].passage.document_name == "backup.md"
+    assert found.gate.relevant
+
+
+def test_a_failing_embedder_is_asked_once_for_a_question():
+    embedder = LetterEmbedder(frozenset({"*"}))
+    made = Library(engine(embedder=embedder))
+    for name in ("여비 규정.md", "보안 규정.md"):
+        made.add(name, RULES if "여비" in name else SECURITY)
+    asked = []
+
+    def fail(text):
+        asked.append(text)
+        raise EmbedderFailed
+
+    embedder.embed_query = fail
+    assert made.search("여비 규정의 비밀번호 변경 주기는?").failed
+    assert len(asked) == 1
 
 
 def test_korean_chunks_are_not_embedded_by_an_english_model():
@@ -126,7 +153,7 @@ def test_the_kind_of_a_question_decides_its_plan(library, query, kind):
 def test_a_comparison_shows_several_documents():
     one, other = uuid4(), uuid4()
     hits = [hit(i, document=one) for i in range(6)] + [hit(9, document=other)]
-    chosen = several.spread(hits, 4)
+    chosen = search.spread_documents(hits, 4)
     assert {h.passage.document_id for h in chosen} == {one, other}
     assert [h.passage.key for h in chosen] == [0, 1, 2, 9]
 
@@ -134,7 +161,7 @@ def test_a_comparison_shows_several_documents():
 def test_documents_compared_take_turns_for_half_of_the_places():
     one, other = uuid4(), uuid4()
     hits = [hit(i, document=one) for i in range(9)] + [hit(i, document=other) for i in (10, 11, 12)]
-    chosen = several.spread(hits, 8)
+    chosen = search.spread_documents(hits, 8)
     assert [h.passage.key for h in chosen] == [0, 1, 2, 3, 4, 5, 10, 11]
 
 
@@ -154,36 +181,40 @@ def test_a_named_top_k_is_exact(library):
 
 
 def test_fusion_adds_weighted_ranks_and_keeps_the_scores_of_each_leg():
-    fused = rrf.fuse({"a": ([hit(1, bm25=3.0), hit(2)], 1.0), "b": ([hit(2, similarity=0.9)], 1.0)})
+    fused = candidates.fuse_ranks(
+        {"a": ([hit(1, bm25=3.0), hit(2)], 1.0), "b": ([hit(2, similarity=0.9)], 1.0)}
+    )
     assert [h.passage.key for h in fused] == [2, 1]
     assert fused[0].scores["rank_b"] == 1
     assert fused[1].scores["bm25"] == 3.0
 
 
 def test_a_leg_without_weight_changes_nothing():
-    fused = rrf.fuse({"a": ([hit(1)], 1.0), "b": ([hit(2)], 0.0)})
+    fused = candidates.fuse_ranks({"a": ([hit(1)], 1.0), "b": ([hit(2)], 0.0)})
     assert [h.passage.key for h in fused] == [1]
 
 
 def order_of(hits, balance=0.7, vectors=None):
-    return [h.passage.key for h in mmr.select(hits, 3, balance=balance, vectors=vectors or {})]
+    ordered = candidates.select_diverse(hits, balance=balance, vectors=vectors or {})
+    return [h.passage.key for h in ordered]
+
+
+REPEATED = {1: [1.0, 0.0], 2: [1.0, 0.0], 3: [0.0, 1.0]}
 
 
 def test_mmr_puts_a_repeated_passage_back():
-    hits = [hit(1, 1.0, text="a b c d"), hit(2, 0.99, text="a b c d"), hit(3, 0.9, text="e f g h")]
-    assert order_of(hits) == [1, 3, 2]
+    hits = [hit(1, 1.0), hit(2, 0.99), hit(3, 0.9)]
+    assert order_of(hits, vectors=REPEATED) == [1, 3, 2]
 
 
-def test_mmr_compares_vectors_where_all_passages_have_one():
-    hits = [hit(1, 1.0, text="a"), hit(2, 0.99, text="b"), hit(3, 0.9, text="a")]
-    vectors = {1: [1.0, 0.0], 2: [1.0, 0.0], 3: [0.0, 1.0]}
-    assert order_of(hits, vectors=vectors) == [1, 3, 2]
+def test_mmr_leaves_the_order_where_a_passage_has_no_vector():
+    hits = [hit(1, 1.0), hit(2, 0.99), hit(3, 0.9)]
     assert order_of(hits, vectors={1: [1.0, 0.0]}) == [1, 2, 3]
 
 
 def test_the_balance_of_mmr_is_a_setting():
-    hits = [hit(1, 1.0, text="a b c d"), hit(2, 0.99, text="a b c d"), hit(3, 0.9, text="e f g h")]
-    assert order_of(hits, balance=1.0) == [1, 2, 3]
+    hits = [hit(1, 1.0), hit(2, 0.99), hit(3, 0.9)]
+    assert order_of(hits, balance=1.0, vectors=REPEATED) == [1, 2, 3]
 
 
 def test_a_stuffed_passage_wins_at_most_its_own_place(library):

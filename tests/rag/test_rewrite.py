@@ -6,19 +6,14 @@ from uuid import uuid4
 import pytest
 
 from rag.conversation import Conversation, Memory, Remembered, Turn
-from rag.errors import LLMUnreachable
-from rag.llms.light import Light
-from rag.pieces import Piece
-from rag.query import rewrite, rewrite_light
-from rag.query.classify import Verdict
-from rag.query.rewrite import Standalone, standalone
-from rag.retrieval import gate, plan
-from rag.retrieval.plan import Asked, Wishes
+from rag.retrieve import relevance as gate
+from rag.retrieve.search import Wishes, make_plan
 from rag.types import QuestionType, Scope, ScopeReason
-from tests.rag.worlds import Library, ScriptedLLM, engine
+from rag.understand import analysis
+from rag.understand.analysis import QuestionAnalysis, complete_question
+from tests.rag.worlds import Library, engine
 
-FOLLOWS = Verdict(QuestionType.FOLLOWUP, follows=True)
-ALONE = Verdict(QuestionType.SINGLE)
+NOWHERE = Scope((), ScopeReason.ALL)
 
 
 def talk(*said, titles=(), kinds=()):
@@ -32,22 +27,31 @@ def talk(*said, titles=(), kinds=()):
     return Conversation(turns, len(turns), Memory(remembered))
 
 
+def standalone(text, conversation, *, scope=NOWHERE, follows=True):
+    """The question, completed as a follow-up."""
+    kind = QuestionType.FOLLOWUP if follows else QuestionType.SINGLE
+    asked = QuestionAnalysis(kind, text, scope, follows=follows, memory=conversation.memory)
+    return complete_question(asked, conversation)
+
+
 def completed(text, *said, **more):
-    return standalone(text, talk(*said, **more), FOLLOWS)
+    return standalone(text, talk(*said, **more))
 
 
 def test_a_question_that_does_not_follow_stays_as_it_is():
-    assert standalone("그 기한은?", talk("공탁법의 이의신청은?"), ALONE) == Standalone("그 기한은?")
+    found = standalone("그 기한은?", talk("공탁법의 이의신청은?"), follows=False)
+    assert (found.standalone, found.completed_by, found.context) == ("그 기한은?", "", {})
 
 
 def test_a_first_question_stays_as_it_is_even_if_it_is_taken_for_a_follow_up():
-    assert standalone("그 기한은?", Conversation(), FOLLOWS) == Standalone("그 기한은?")
+    found = standalone("그 기한은?", Conversation())
+    assert (found.standalone, found.completed_by, found.context) == ("그 기한은?", "", {})
 
 
 def test_a_bare_side_gets_the_law_the_article_and_the_thing():
     found = completed("그 기한은?", "공탁법 제4조에 따른 이의신청은 어떻게 하나요?")
-    assert found.text == "공탁법 제4조 이의신청 기한은?"
-    assert found.by == "terms"
+    assert found.standalone == "공탁법 제4조 이의신청 기한은?"
+    assert found.completed_by == "terms"
 
 
 @pytest.mark.parametrize(
@@ -65,40 +69,64 @@ def test_a_bare_side_gets_the_law_the_article_and_the_thing():
     ],
 )
 def test_what_is_missing_stands_before_the_question(text, said, expected):
-    assert completed(text, said).text == expected
+    assert completed(text, said).standalone == expected
 
 
 def test_the_name_of_another_law_replaces_the_one_before_and_keeps_what_was_asked():
     found = completed("부동산등기법은?", "공탁법 제4조의 공탁금 회수 기한은?")
-    assert found.text == "공탁금 회수 기한 부동산등기법은?"
+    assert found.standalone == "공탁금 회수 기한 부동산등기법은?"
 
 
 def test_a_name_of_several_words_is_carried_over_whole():
     law = "국가를 당사자로 하는 계약에 관한 법률"
     found = completed("그 예외는?", f"{law}에서 입찰보증금은 꼭 내야 해?", titles=[law])
-    assert found.text.startswith(law)
+    assert found.standalone.startswith(law)
 
 
 def test_a_chain_of_follow_ups_goes_back_to_the_question_that_stood_alone():
     chain = ["도커 이미지의 태그는?", "공탁법의 이의신청은?", "기한은?", "접수는 어디서?"]
     kinds = ["single", "single", "followup", "followup"]
     found = completed("취소는?", *chain, kinds=kinds)
-    assert "공탁법 이의신청" in found.text
-    assert "도커" not in found.text
+    assert "공탁법 이의신청" in found.standalone
+    assert "도커" not in found.standalone
     assert not {"도커", "이미지", "태그"} & set(found.context)
 
 
 def test_nothing_is_carried_over_a_reset_and_small_talk_is_passed_over():
     kinds = ["single", "reset"]
-    assert completed("기한은?", "공탁법의 이의신청은?", "초기화", kinds=kinds).text == "기한은?"
-    assert "공탁법" in completed("기한은?", "공탁법의 이의신청은?", "고마워").text
+    assert (
+        completed("기한은?", "공탁법의 이의신청은?", "초기화", kinds=kinds).standalone == "기한은?"
+    )
+    assert "공탁법" in completed("기한은?", "공탁법의 이의신청은?", "고마워").standalone
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "담당자는 김지훈이야",
+        "담당자는 김지훈",
+        "우리 팀 예산은 3억 원입니다.",
+        "My manager is Kim.",
+    ],
+)
+def test_what_people_merely_tell_is_no_topic(told):
+    found = completed("그 기한은?", "공탁법의 이의신청은?", told)
+    assert found.standalone == "공탁법 이의신청 기한은?"
+    assert completed("그 기한은?", told).standalone == "그 기한은?"
+
+
+@pytest.mark.parametrize(
+    "asked", ["항공보안법 벌칙", "선박안전법의 정기검사 수수료는 얼마야", "visa fee of the embassy"]
+)
+def test_a_question_without_a_question_mark_is_a_topic(asked):
+    assert completed("그 예외는?", asked).standalone != "그 예외는?"
 
 
 def test_a_question_that_says_enough_keeps_its_words_and_the_conversation_weighs_little():
     full = completed("Who elects the members of the county board?", "What is the library budget?")
     bare = completed("Who elects it?", "What is the library budget?")
-    assert full.text == "Who elects the members of the county board?"
-    assert full.weight < 0.2 < bare.weight
+    assert full.standalone == "Who elects the members of the county board?"
+    assert full.background_weight < 0.2 < bare.background_weight
 
 
 def test_a_question_without_any_subject_takes_the_one_before_as_its_own():
@@ -108,7 +136,7 @@ def test_a_question_without_any_subject_takes_the_one_before_as_its_own():
 
 def test_what_the_question_says_itself_is_no_context():
     found = completed("그 이의신청의 기한은?", "공탁법의 이의신청은?")
-    assert found.text.count("이의신청") == 1
+    assert found.standalone.count("이의신청") == 1
     assert "이의신청" not in found.context
 
 
@@ -128,25 +156,25 @@ def test_the_same_conversation_gives_the_same_question():
 )
 def test_hostile_questions_and_conversations_are_bounded(text):
     for question, said in ((text, "공탁법의 이의신청은?"), ("그 기한은?", text)):
-        found = standalone(question, talk((said, ""), (said, text)), FOLLOWS)
-        assert found.text.endswith(question) or len(found.text) < 5000
-        assert len(found.context) <= rewrite.MOST_TERMS
-        assert len(found.background) <= 2 * rewrite.ANSWER_CHARACTERS + 1
+        found = standalone(question, talk((said, ""), (said, text)))
+        assert found.standalone.endswith(question) or len(found.standalone) < 5000
+        assert len(found.context) <= analysis.MOST_TERMS
+        assert len(found.background) <= 2 * analysis.ANSWER_CHARACTERS + 1
 
 
 def test_titles_are_no_patterns():
     hostile = ["((((a+)+)+)+ 보고서", "[법률", ".*{9} 규정"]
     found = completed("그 기한은?", "[법률 의 신청은?", titles=hostile)
-    assert "신청" in found.text
+    assert "신청" in found.standalone
 
 
 def test_completing_a_question_takes_a_few_milliseconds():
     chain = talk(*[("항공보안법의 보안검색 절차와 그 예외를 알려줘 " * 8, "답 " * 2000)] * 6)
-    standalone("그 기한은?", chain, FOLLOWS)
+    standalone("그 기한은?", chain)
     spent = []
     for number in range(20):
         begun = time.perf_counter()
-        standalone(f"그 {number}번째 기한은?", chain, FOLLOWS)
+        standalone(f"그 {number}번째 기한은?", chain)
         spent.append(time.perf_counter() - begun)
     assert sorted(spent)[10] < 0.02
 
@@ -168,10 +196,9 @@ def library():
     return made
 
 
-def searched(library, text, conversation, verdict=FOLLOWS):
-    asked = Asked(verdict, standalone(text, conversation, verdict), conversation.memory)
-    scope = Scope(tuple(library.ids.values()), ScopeReason.ALL)
-    return library.engine.searcher.search(asked, scope, library.store, Wishes())
+def searched(library, text, conversation):
+    asked = standalone(text, conversation, scope=library.scope())
+    return library.engine.searcher.search(asked, library.store, Wishes())
 
 
 def test_a_bare_follow_up_finds_its_passage_in_the_law_talked_about(library):
@@ -202,8 +229,8 @@ def test_carried_names_do_not_hold_a_search_in_the_remembered_documents(library)
     plans = {}
     for memory in (Memory(), remembered):
         conversation = Conversation(turns, 1, memory)
-        asked = Asked(FOLLOWS, standalone("수수료는?", conversation, FOLLOWS), memory)
-        plans[memory] = plan.make(asked, scope, Wishes(), usual_k=4)
+        asked = standalone("수수료는?", conversation, scope=scope)
+        plans[memory] = make_plan(asked, Wishes(), usual_k=4)
     assert plans[Memory()].standalone_query == "공탁법 공탁물 신청 기한 수수료는?"
     assert plans[remembered].standalone_query == "수수료는?"
     assert plans[remembered].completed == plans[Memory()].standalone_query
@@ -221,75 +248,20 @@ def test_words_of_the_conversation_that_no_passage_holds_do_not_close_the_gate()
     scope = Scope(tuple(uuid4() for _ in range(50)), ScopeReason.ALL)
     text = "보안검색의 기한은 며칠인가?"
     bare, bound = (
-        gate.Question.read(text, terms=4, dense_weight=0.0, scope=scope, lacking=lacking)
+        gate.Prior.read(text, terms=4, dense_weight=0.0, scope=scope, lacking=lacking)
         for lacking in (0.0, 0.25)
     )
-    alone = gate.Evidence(share=0.5, coverage=0.8, closeness=0.0)
-    diluted = gate.Evidence(share=0.4, coverage=0.8, closeness=0.0)
+    alone = gate.Signals(share=0.5, coverage=0.8, closeness=0.0)
+    diluted = gate.Signals(share=0.4, coverage=0.8, closeness=0.0)
     assert gate.probability(bound, diluted) == pytest.approx(gate.probability(bare, alone))
     assert gate.probability(bare, diluted) < gate.probability(bare, alone)
 
 
 def test_what_the_conversation_tells_counts_as_held_in_the_remembered_documents_only():
-    faint = gate.Evidence(share=0.2, coverage=0.5, closeness=0.0)
+    faint = gate.Signals(share=0.2, coverage=0.5, closeness=0.0)
     scores = {}
     for reason in (ScopeReason.ALL, ScopeReason.FOLLOWUP):
         scope = Scope((uuid4(),), reason)
-        asked = gate.Question.read("위원은?", terms=1, dense_weight=0.0, scope=scope, lacking=0.65)
+        asked = gate.Prior.read("위원은?", terms=1, dense_weight=0.0, scope=scope, lacking=0.65)
         scores[reason] = gate.probability(asked, faint)
     assert scores[ScopeReason.FOLLOWUP] > 0.5 > scores[ScopeReason.ALL]
-
-
-# --- the light model
-
-
-def light(*said):
-    return Light(ScriptedLLM(*(Piece(one) if isinstance(one, str) else one for one in said)))
-
-
-async def modelled(said, text="그 30일 기한은?", asked="공탁법의 이의신청은?"):
-    conversation = talk(asked)
-    ruled = standalone(text, conversation, FOLLOWS)
-    return ruled, await rewrite_light.by_model(text, conversation, light(said), ruled)
-
-
-async def test_the_models_question_is_searched_beside_the_words_of_the_question():
-    _, found = await modelled("공탁법 이의신청을 처리하는 30일 기한은?")
-    assert (found.text, found.by) == ("공탁법 이의신청을 처리하는 30일 기한은?", "light_llm")
-    assert found.own_words == "그 30일 기한은?"
-    assert found.context["기한"] >= 1
-    assert 0 < found.context["처리"] < 1
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "",
-        "공탁법 이의신청 기한은?",  # the number is gone
-        "공탁법 이의신청은 60일인가, 30일 기한인가?",  # a number that nobody said
-        "30일 기한은?\n공탁법입니다.",
-        "공탁법 30일 기한 " * 60,
-        LLMUnreachable("gone"),
-    ],
-)
-async def test_a_reply_that_is_no_such_question_leaves_the_one_by_rules(said):
-    ruled, found = await modelled(said)
-    assert found.failed
-    assert (found.text, found.context, found.by) == (ruled.text, ruled.context, "terms")
-
-
-async def test_names_and_codes_of_the_question_must_stay():
-    for text, said in (
-        ("What about E-1234?", "What does the error mean?"),
-        ("How does NASA see that?", "How does the agency see the mission?"),
-        ("부동산등기법은 어때?", "등기 이의신청은 어때?"),
-    ):
-        ruled, found = await modelled(said, text)
-        assert (found.text, found.by) == (ruled.text, "terms")
-
-
-async def test_a_message_of_20000_characters_is_not_sent_to_the_model():
-    ruled = Standalone("가" * 20_000)
-    asked = light("무엇?")
-    assert await rewrite_light.by_model(ruled.text, talk("공탁법은?"), asked, ruled) is ruled
-    assert asked.llm.asked == []

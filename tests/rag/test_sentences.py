@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag.sentences import split
+from rag.tokenize.text import split_sentences
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ from rag.sentences import split
     ],
 )
 def test_text_is_cut_into_its_sentences(text, expected):
-    assert split(text) == expected
+    assert split_sentences(text) == expected
 
 
 def test_nothing_is_lost():
     text = "가. 나! 다? 라… 마\n\n바"
-    assert "".join("".join(split(text)).split()) == "".join(text.split())
+    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())

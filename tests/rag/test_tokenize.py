@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rag import morphemes, particles, stems, tokenize
+from rag import tokenize
+from rag.tokenize import korean, surface
+from rag.tokenize.korean import strip_particle
 
 
 @pytest.mark.usefixtures("analyser")
@@ -83,9 +85,9 @@ def test_a_word_weighs_by_what_it_is_in_the_question():
 def test_a_word_that_comes_back_is_analysed_once(monkeypatch):
     words = [f"고라니뿔사슴벌레{letter}" for letter in "가나다라"]
     asked = []
-    analyse = morphemes.alone
+    analyse = korean.analyse_word
     monkeypatch.setattr(
-        morphemes, "alone", lambda analyser, word: asked.append(word) or analyse(analyser, word)
+        korean, "analyse_word", lambda analyser, word: asked.append(word) or analyse(analyser, word)
     )
     list(tokenize.terms_of_all([" ".join(words * 3), " ".join(words)]))
     assert asked == words
@@ -131,19 +133,19 @@ def test_no_term_is_longer_than_an_index_entry_takes():
     ],
 )
 def test_forms_of_an_english_word_share_their_stem(family):
-    assert len({stems.stem(word) for word in family.split()}) == 1
+    assert len({surface.stem(word) for word in family.split()}) == 1
 
 
 def test_stripping_a_particle_leaves_at_least_a_syllable():
-    assert particles.strip("은") == "은"
-    assert particles.strip("학교에서는") == "학교"
+    assert strip_particle("은") == "은"
+    assert strip_particle("학교에서는") == "학교"
 
 
 @pytest.mark.parametrize("word", ["국가", "사과", "나이", "물가", "효과", "평가"])
 def test_what_only_looks_like_a_particle_stays(word):
-    assert particles.strip(word) == word
+    assert strip_particle(word) == word
 
 
 @pytest.mark.parametrize("word", ["책은", "나무는", "책으로", "서울로", "나무로", "법으로부터는"])
 def test_particles_that_fit_are_stripped(word):
-    assert particles.strip(word) in {"책", "나무", "서울", "법"}
+    assert strip_particle(word) in {"책", "나무", "서울", "법"}

@@ -6,11 +6,10 @@ import json
 import pytest
 
 from rag import errors
+from rag.adapters import endpoint
+from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
-from rag.llms import retries
-from rag.llms.openai import OpenAILLM
-from rag.ports import ToolCaller
-from rag.tools import Choice, Tool, ToolCall
+from rag.ports import Choice, Tool, ToolCall, ToolCaller
 from rag.types import HistoryMessage, Role
 from tests.servers.llm import Calls, Failure, Hang, Raw, Stream
 
@@ -22,7 +21,7 @@ LIST = Tool("list_turns", "List the turns.")
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(endpoint, "FIRST_PAUSE_SECONDS", 0.01)
 
 
 def caller(server, **limits) -> ToolCaller:

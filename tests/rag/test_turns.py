@@ -1,14 +1,17 @@
 """What kind of question it is, whether it follows, and when the conversation is to be forgotten."""
 
 import unicodedata
+from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
 from benchmarks.quality import turn_sets, turns
-from rag.config import MemoryRules
-from rag.conversation import Conversation, Memory, Turn
-from rag.query.classify import classify
-from rag.types import QuestionType, Topic
+from rag.config import MemoryRules, RagConfig
+from rag.conversation import Conversation, DocRef, Memory, Question, Turn
+from rag.memory.store import MemoryHistory
+from rag.types import QuestionType, Scope, ScopeReason, Topic
+from rag.understand.analysis import analyse_by_rules
 from tests.rag.worlds import LetterEmbedder
 
 RULES = MemoryRules()
@@ -24,9 +27,10 @@ ENGLISH = Conversation(
 )
 
 
-def told(text, before=BEFORE, rules=RULES, **more):
-    """The verdict on a message."""
-    return classify(text, before, rules, **more)
+def told(text, before=BEFORE, rules=RULES, *, embedder=None, topic=Topic.AUTO):
+    """What is made of a message."""
+    question = Question(text, Scope((), ScopeReason.ALL), before, topic)
+    return analyse_by_rules(question, MemoryHistory(), RagConfig(memory=rules), embedder)
 
 
 @pytest.mark.parametrize(("language", "follows", "kinds"), [("ko", 0.88, 0.94), ("en", 0.92, 0.95)])
@@ -96,7 +100,7 @@ def test_a_question_behind_the_wish_stands_alone(text, rest):
     verdict = told(text)
     assert verdict.question_type is QuestionType.SINGLE
     assert verdict.forgets
-    assert verdict.rest == rest
+    assert verdict.text == rest
     assert not verdict.follows
 
 
@@ -240,6 +244,15 @@ def test_what_the_user_says_of_the_topic_outranks_the_words(topic, text, follows
     assert verdict.follows is follows
     assert verdict.by == "user"
     assert verdict.topic is topic
+
+
+def test_words_of_before_a_new_start_bind_nothing():
+    refs = (DocRef(1, uuid4(), "공탁금의 이자에 관한 규칙", "rule.md"),)
+    turns = (replace(BEFORE.turns[0], doc_refs=refs), Turn(2, "새 주제", "", "reset"))
+    asked = "공탁서는 공탁금의 이자에 관한 규칙에 따라 몇 통 작성해 내나요?"
+    before = Conversation(turns, 2)
+    assert told(asked, before).signals["shared"] > 0
+    assert told(asked, replace(before, begins_at=2)).signals["shared"] == 0
 
 
 def test_certainty_is_lower_in_between():

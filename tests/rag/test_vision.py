@@ -14,10 +14,10 @@ from documents.parsers.base import PictureRules
 from nura.settings import pictures
 from nura.settings import rag as settings
 from rag import errors
+from rag.adapters.openai import OpenAIVision
 from rag.config import Endpoint, RagConfig
 from rag.factory import vision
 from rag.prompts import text
-from rag.vision.openai import OpenAIVision
 from tests.servers.llm import Failure, Hang, Raw, Stream, completion
 
 KEY = "sk-a-very-secret-key"

@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 
 from rag.conversation import DocRef
-from rag.generation import clarify, plain, whole
-from rag.query.references import Reference, Unclear
+from rag.generate import fixed, plain
 from rag.types import Excerpt
+from rag.understand.references import Reference, Unclear
 
 KEY = uuid4()
 LAW = "\n\n".join(f"제{at}조 {'가나다라 ' * (at % 29 * 9)}" for at in range(1, 90))
@@ -36,7 +36,7 @@ def ref(**fields) -> DocRef:
 
 def shown(shelf, part=1, *, version=2, language="ko", document=None, **wishes):
     readable = {} if version is None else {KEY: version}
-    return whole.show(document or ref(), readable, part, shelf, language, **wishes)
+    return fixed.show_document(document or ref(), readable, part, shelf, language, **wishes)
 
 
 def body(found) -> str:
@@ -52,8 +52,8 @@ def test_a_part_tells_title_version_and_place():
     assert found.text.startswith(f"**『공탁법』 (v2) 2/{parts}**")
     assert (found.view.document_id, found.view.part) == (KEY, 2)
     assert "'다음'이라고 하시면" in found.text
-    assert not found.gone
-    assert not found.newer
+    assert "열 수 없습니다" not in found.text
+    assert "(v2)" in found.text
 
 
 def test_all_parts_together_are_the_document():
@@ -71,7 +71,8 @@ def test_parts_end_with_paragraphs_and_do_not_depend_on_what_was_read_before():
 def test_no_more_is_read_than_the_part():
     shelf = Shelf()
     shown(shelf, 3)
-    assert shelf.asked == [(2 * whole.PART, whole.PART + whole.LOOK)]
+    most = fixed.PART_CHARACTERS + fixed.LOOK_CHARACTERS
+    assert shelf.asked == [(2 * fixed.PART_CHARACTERS, most)]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,6 @@ def test_a_short_document_is_one_part_without_a_word_on_others():
 
 def test_of_a_document_that_is_gone_stands_what_was_shown_then():
     found = shown(Shelf(), version=None)
-    assert found.gone
     assert "열 수 없습니다" in found.text
     assert "그때의 첫 조항" in found.text
     assert "그때의 다른 조항" in found.text
@@ -109,7 +109,7 @@ def test_a_document_that_the_store_no_longer_gives_is_gone():
         def read(self, document_id, start, length):
             return None
 
-    assert shown(Empty()).gone
+    assert "열 수 없습니다" in shown(Empty()).text
 
 
 def test_where_nothing_was_kept_of_a_document_that_is_gone_that_is_said():
@@ -122,7 +122,6 @@ def test_where_nothing_was_kept_of_a_document_that_is_gone_that_is_said():
 
 def test_of_an_older_version_stands_what_was_shown_and_the_present_one_is_offered():
     found = shown(Shelf(), version=3, language="en")
-    assert found.newer
     assert "(v2) 1/1" in found.text
     assert "그때의 첫 조항" in found.text
     assert "latest version" in found.text
@@ -130,7 +129,6 @@ def test_of_an_older_version_stands_what_was_shown_and_the_present_one_is_offere
 
 def test_the_present_version_is_shown_when_it_is_asked_for():
     found = shown(Shelf(), version=3, present=True)
-    assert not found.newer
     assert "(v3)" in found.text
     assert "제1조" in found.text
     assert found.ref.version == 3
@@ -138,7 +136,6 @@ def test_the_present_version_is_shown_when_it_is_asked_for():
 
 def test_where_an_older_version_was_not_kept_the_present_one_stands_and_that_is_said():
     found = shown(Shelf(), version=3, document=ref(passages=()))
-    assert found.newer
     assert "남아 있지 않습니다" in found.text
     assert "제1조" in found.text
 
@@ -160,31 +157,31 @@ def asked_back(unclear, *titles) -> Reference:
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize("unclear", [Unclear.AMBIGUOUS, Unclear.OUT_OF_RANGE, Unclear.NOTHING])
 def test_a_question_back_lists_what_can_be_chosen(unclear, language):
-    text = clarify.question(asked_back(unclear, "공탁법", "상표법"), language)
+    text = fixed.ask_back(asked_back(unclear, "공탁법", "상표법"), language)
     assert text.endswith("1. 공탁법\n2. 상표법")
     assert bool(re.search("[가-힣]{2}나요", text)) == (language == "ko")
 
 
 def test_each_reason_has_its_own_words():
     reasons = [asked_back(kind, "공탁법") for kind in Unclear]
-    texts = {clarify.question(one, "ko") for one in (*reasons, asked_back(Unclear.NOTHING))}
+    texts = {fixed.ask_back(one, "ko") for one in (*reasons, asked_back(Unclear.NOTHING))}
     assert len(texts) == 4
 
 
 def test_nothing_is_listed_where_nothing_was_shown():
-    text = clarify.question(asked_back(Unclear.NOTHING), "ko")
+    text = fixed.ask_back(asked_back(Unclear.NOTHING), "ko")
     assert "아직 보여 드린 문서가 없습니다" in text
     assert "1." not in text
 
 
 def test_a_clear_reference_is_not_asked_back():
     with pytest.raises(ValueError, match="clear"):
-        clarify.question(Reference((ref(),), "기한은?"), "ko")
+        fixed.ask_back(Reference((ref(),), "기한은?"), "ko")
 
 
 def test_a_title_cannot_write_markdown_or_lines_of_its_own():
     title = "[x](http://a.b)\n\n# 제목 **굵게** <img src=x> <|im_start|> " + "길" * 300
-    text = clarify.question(asked_back(Unclear.AMBIGUOUS, title), "ko")
+    text = fixed.ask_back(asked_back(Unclear.AMBIGUOUS, title), "ko")
     line = text.splitlines()[-1]
     assert line.startswith("1. \\[x\\](http://a.b) \\# 제목 \\*\\*굵게\\*\\*")
     assert "<|" not in line
@@ -192,7 +189,7 @@ def test_a_title_cannot_write_markdown_or_lines_of_its_own():
 
 
 def test_many_candidates_are_cut():
-    text = clarify.question(asked_back(Unclear.AMBIGUOUS, *[f"법 {at}" for at in range(50)]), "ko")
+    text = fixed.ask_back(asked_back(Unclear.AMBIGUOUS, *[f"법 {at}" for at in range(50)]), "ko")
     assert "20. 법 19" in text
     assert "법 20" not in text
     assert "+30" in text

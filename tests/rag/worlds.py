@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from rag.config import RagConfig
-from rag.conversation import of_messages
+from rag.conversation import Question, of_messages
 from rag.errors import EmbedderFailed
 from rag.events import Delta, Finished
 from rag.factory import Engine
-from rag.question import Question
-from rag.retrieval.memory import MemoryStore
+from rag.retrieve.memory_store import MemoryStore
 from rag.types import Chunk, Role, Scope, ScopeReason
 
 

@@ -6,6 +6,8 @@ import threading
 
 import uvicorn
 
+from nura import web
+
 
 class WebServer:
     """`url` and `ws_url` of a running `nura.asgi:application`."""
@@ -17,10 +19,7 @@ class WebServer:
         self.host = f"127.0.0.1:{self.port}"
         self.url = f"http://{self.host}"
         self.ws_url = f"ws://{self.host}/ws/chat/"
-        config = uvicorn.Config(
-            "nura.asgi:application", log_level="warning", lifespan="off", ws_max_size=1_500_000
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(web.config())
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
 
     def start(self):

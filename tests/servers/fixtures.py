@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rag import breaker
+from rag.adapters.endpoint import forget_failures
+from rag.adapters.openai import forget_dialects
+from rag.context.budget import forget_context_lengths
 from tests.servers.llm import LLMServer
 
 
@@ -21,5 +23,7 @@ def llm_server(_llm_server: LLMServer) -> LLMServer:
     See `tests.servers.llm`.
     """
     _llm_server.reset()
-    breaker.forget()
+    forget_failures()
+    forget_dialects()
+    forget_context_lengths()
     return _llm_server

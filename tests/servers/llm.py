@@ -7,7 +7,7 @@
 
 Chat requests take behaviours from the script, then `llm_server.default` (a behaviour, or a function
 of the request's JSON that returns one). Embedding requests take from `embed_script`, then
-deterministic vectors of `dimensions`.
+deterministic vectors of `dimensions`. Other paths are answered as `told` says.
 """
 
 import asyncio
@@ -90,6 +90,10 @@ class Raw:
 
 Behaviour = Stream | Calls | Failure | Hang | BreakOff | Raw
 
+MODELS: dict[str, Behaviour] = {
+    "/v1/models": Failure(200, {"object": "list", "data": [{"id": "stand-in"}]})
+}
+
 
 @dataclass
 class Call:
@@ -129,6 +133,7 @@ class LLMServer:
         self.default: Behaviour | Callable[[Any], Behaviour] = Stream()
         self.dimensions = 8
         self.calls: list[Call] = []
+        self.told: dict[str, Behaviour] = dict(MODELS)
         self._script: deque[Behaviour] = deque()
         self._embed_script: deque[Behaviour] = deque()
         self._loop = asyncio.new_event_loop()
@@ -166,6 +171,7 @@ class LLMServer:
         self.calls.clear()
         self.default = Stream()
         self.dimensions = 8
+        self.told = dict(MODELS)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -220,9 +226,8 @@ class LLMServer:
             call.ended.set()
 
     async def _act(self, call: Call, out: Responder) -> bool:
-        if call.path.endswith("/models"):
-            await out.whole(200, JSON, _json({"object": "list", "data": [{"id": "stand-in"}]}))
-            return True
+        if call.path in self.told:
+            return await perform(self.told[call.path], None, out)
         if call.path.endswith("/embeddings"):
             behaviour = self._embed_script.popleft() if self._embed_script else None
             if behaviour is None:

@@ -10,12 +10,14 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import get_language
+from django.utils.translation import gettext as _
 
 from chats import player, runs
 from chats.api.requests import SendRequest
 from chats.commands import InvalidFrame
 from chats.models import Chat
 from chats.services import turns
+from chats.services.searching import preview_prompt
 from chats.terminal import Terminal
 from chats.wording import sentence
 from rag.errors import NuraError
@@ -37,13 +39,22 @@ class Command(BaseCommand):
         )
         parser.add_argument("--chat", help="id of a chat to go on with")
         parser.add_argument("--json", action="store_true", help="one JSON object a question")
+        parser.add_argument(
+            "--show-prompt",
+            action="store_true",
+            help="print what the language model would be sent, and do not ask it",
+        )
         parser.add_argument("--tts", action="store_true", help="speak the answer, too")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Exit status 1 when an answer failed."""
         chat = _chat(options["chat"])
-        user = _user(options["user"], chat)
+        user = find_user(options["user"], chat)
         chat_id = chat.pk if chat else None
+        if options["show_prompt"]:
+            for question in self._questions(options):
+                self._show_prompt(user, chat_id, question)
+            return
         terminal, failed = Terminal(), False
         try:
             for question in self._questions(options):
@@ -73,6 +84,14 @@ class Command(BaseCommand):
         if options["tts"]:
             self._speak(message["content"])
         return message
+
+    def _show_prompt(self, user: User, chat_id: UUID | None, question: str) -> None:
+        """The messages of a prompt, each under its role."""
+        messages = preview_prompt(user=user, query=question.strip(), chat_id=chat_id)
+        if not messages:
+            self.stderr.write(_("No language model is asked for this."))
+        for message in messages:
+            self.stdout.write(f"--- {message.role.value}\n{message.content}\n")
 
     def _questions(self, options: dict[str, Any]) -> Iterator[str]:
         if options["question"] is not None:
@@ -153,7 +172,7 @@ def _chat(given: str | None) -> Chat | None:
     return found
 
 
-def _user(name: str | None, chat: Chat | None) -> User:
+def find_user(name: str | None, chat: Chat | None = None) -> User:
     """As named, else the owner of the chat, else the only one or the first administrator."""
     active = User.objects.filter(is_active=True).order_by("pk")
     if name is not None:

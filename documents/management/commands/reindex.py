@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from documents import spaces
-from documents.reindexing import background, claims, questions, swap, work
+from documents.reindexing import background, claims, questions, swap, terms, work
 from documents.reindexing.claims import ReindexBusyError, ReindexLostError, Wish
 from documents.reindexing.models import Reindexing
 from rag.errors import EmbedderFailed
@@ -37,12 +37,19 @@ class Command(BaseCommand):
         parser.add_argument("--languages", default="", help="what it knows: ko,en or * for all")
         parser.add_argument("--questions", type=Path, help="questions to compare on: JSON, CSV")
         parser.add_argument("--force", action="store_true", help="swap even if search finds less")
+        parser.add_argument(
+            "--terms",
+            action="store_true",
+            help="make the terms of documents that an earlier version indexed anew, embed nothing",
+        )
         parser.add_argument("--rollback", action="store_true", help="back to the model before")
         parser.add_argument("--drop-old", action="store_true", help="delete vectors not in use")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Do it; exit status 1 when nothing was changed over."""
-        if options["rollback"]:
+        if options["terms"]:
+            self._bring_terms_over()
+        elif options["rollback"]:
             self._roll_back()
         elif options["drop_old"]:
             for space in swap.drop_inactive():
@@ -98,6 +105,11 @@ class Command(BaseCommand):
             shares = report[name]
             self.stdout.write(f"  {name:<20} {shares['at_5']:>8.3f} {shares['at_10']:>9.3f}")
 
+    def _bring_terms_over(self) -> None:
+        progress = Progress(self.stdout)
+        count = terms.bring_over(lambda done, total: progress.step("terms", done, total))
+        self.stdout.write(self.style.SUCCESS(f"{count} documents brought over."))
+
     def _roll_back(self) -> None:
         try:
             back = background.roll_back()
@@ -119,15 +131,19 @@ class Progress:
     def __init__(self, out: OutputWrapper) -> None:
         self._out = out
         self._told = 0.0
-        self._state: Reindexing.State | None = None
+        self._step = ""
         self._begun = time.monotonic()
         self._made = 0
 
     def progress(self, state: Reindexing.State, done: int, total: int, made: int) -> None:
+        """See `work.Teller`."""
+        self.step(state.value, done, total, made)
+
+    def step(self, name: str, done: int, total: int, made: int = 0) -> None:
         """A line every few seconds, and at each end of a step."""
         now = time.monotonic()
-        if state is not self._state:
-            self._state, self._begun, self._made = state, now, made
+        if name != self._step:
+            self._step, self._begun, self._made = name, now, made
         elif now - self._told < LINE_SECONDS and done != total:
             return
         self._told = now
@@ -135,7 +151,7 @@ class Progress:
         rate = ((made - self._made) or done) / seconds
         rest = f", {rate:.0f}/s, {_clock((total - done) / rate)} left" if rate and total else ""
         figures = f" {done}/{total}" if total else ""
-        self._out.write(f"{state.value}{figures}{rest}")
+        self._out.write(f"{name}{figures}{rest}")
         self._out.flush()
 
 

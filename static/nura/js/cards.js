@@ -2,7 +2,9 @@
 
 import { el, icon } from "./dom.js";
 import { hoverCard } from "./hover_card.js";
-import { pageLabel, percent, t, tn } from "./strings.js";
+import { claimBefore } from "./match.js";
+import { citedFor } from "./spans.js";
+import { pageLabel, t, tn } from "./strings.js";
 
 /** Passages by their slot: one group a document, as the markers count them. */
 function bySlot(sources) {
@@ -51,7 +53,6 @@ function card(group, message, hooks) {
   const section = group.length === 1 ? source.section : "";
   const facts = [pages.length ? t("page", { page: pages.join(", ") }) : "", section].filter(Boolean);
   if (!facts.length) facts.push(tn("passages", group.length));
-  const best = Math.max(...group.map((one) => one.similarity));
   const button = el(
     "button",
     { type: "button", class: "source-card", title: source.document_name, data: { source: source.chunk_id } },
@@ -62,7 +63,6 @@ function card(group, message, hooks) {
       el("span", { class: "source-name", text: source.document_name }),
       el("span", { class: "source-facts", text: facts.join(" · ") }),
     ),
-    el("span", { class: "source-score", text: percent(best), title: t("similarity") }),
   );
   button.addEventListener("click", () => hooks.openSource(message, source, button));
   return el("li", {}, button);
@@ -71,9 +71,9 @@ function card(group, message, hooks) {
 /** Show what a marker stands for while it is pointed at or has the focus. */
 export function watchMarkers(root, sourcesOf) {
   const show = (card, marker) => {
-    const source = sourcesOf(marker)?.find((one) => one.slot === Number(marker.dataset.slot));
-    if (!source) return false;
-    fill(card, source);
+    const sources = sourcesOf(marker)?.filter((one) => one.slot === Number(marker.dataset.slot));
+    if (!sources?.length) return false;
+    fill(card, citedFor(claimBefore(marker), sources));
     marker.setAttribute("aria-describedby", card.id);
     return true;
   };
@@ -81,11 +81,11 @@ export function watchMarkers(root, sourcesOf) {
   root.addEventListener("click", (event) => event.target.closest(".cite") && hide());
 }
 
-function fill(card, source) {
-  const facts = [pageLabel(source), source.section].filter(Boolean).join(" · ");
+function fill(card, { source, span }) {
+  const facts = [pageLabel(span?.page ? { page: span.page } : source), source.section].filter(Boolean).join(" · ");
   card.replaceChildren(
     el("div", { class: "hover-head" }, icon("file-text", "icon-s"), el("strong", { text: source.document_name })),
     facts ? el("p", { class: "hover-facts", text: facts }) : "",
-    el("p", { class: "hover-text", text: source.content_preview }),
+    el("p", { class: "hover-text", text: span?.text ?? source.content_preview }),
   );
 }

@@ -41,6 +41,7 @@ const thread = new Thread({
   nameOf: (id) => scope.documentOf(id),
   hooks: {
     limit: page.content_limit,
+    administration: page.administration,
     openSource: (...what) => panel.open(...what),
     explain: (message, opener, part) => explain(panel, message, opener, thread.hooks, part),
     put: (text) => composer.put(text),

@@ -7,8 +7,8 @@ const MARKER = /\[\d{1,3}\]/g;
 const BARS = /\s*\|\s*/g;
 
 /**
- * The sentences that were checked, in order: {text, letters, at, verdict, slots, reasons}. `text` is what the reader
- * sees of one without its markers, `at` the share of the answer before it.
+ * The sentences that were checked, in order: {text, letters, verdict, slots, reasons}. `text` is what the reader sees of
+ * one without its markers.
  */
 export function checkedSentences({ content, grounding }) {
   if (!grounding?.length) return [];
@@ -17,7 +17,7 @@ export function checkedSentences({ content, grounding }) {
     const shown = render(characters.slice(found.start, found.end).join("")).textContent;
     const bare = shown.replace(MARKER, "").replace(BARS, " ").replace(/\s+/g, " ");
     const text = bare.replace(/ (?=[.,!?])/g, "").trim();
-    return { ...found, text, letters: lettersOf(text), at: found.start / characters.length };
+    return { ...found, text, letters: lettersOf(text) };
   });
 }
 

@@ -24,6 +24,12 @@ export const fetchDocument = (id) => once(`/documents/${id}`);
 /** The whole text of an old version, whose chunks are gone. */
 export const fetchOldText = (id, version) => getText(`/documents/${id}/text?version=${version}`);
 
+/** The passage as it was shown, whole: it outlives its document. */
+export async function fetchSnapshot({ message_id: id, chunk_id, content_preview }) {
+  const shown = id ? await once(`/messages/${id}/sources`).catch(() => null) : null;
+  return shown?.find((one) => one.chunk_id === chunk_id)?.text ?? content_preview;
+}
+
 /** The number of a source's chunk in its document: chunk ids end with it. */
 export const indexOf = (source) => Number(source.chunk_id.split("_").pop());
 

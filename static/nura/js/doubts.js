@@ -3,7 +3,7 @@
 import { checkedSentences, reasonsOf, tally } from "./checks.js";
 import { el, icon } from "./dom.js";
 import { hoverCard } from "./hover_card.js";
-import { find, letterMap, stretches } from "./locate.js";
+import { findAll, letterMap, stretches } from "./locate.js";
 import { t, tn } from "./strings.js";
 
 const STOPS = /^[.!?。…,;:)\]”’"']+/;
@@ -13,9 +13,10 @@ const INLINE = "strong, em, del, a, code";
 export function markDoubts(root, message) {
   if (!tally(message).unsupported) return;
   const { text, places } = letterMap(root);
-  const found = checkedSentences(message).flatMap((sentence, number) => {
-    const at = sentence.verdict === "unsupported" ? find(text, sentence.letters, sentence.at) : null;
-    return at ? [{ number, why: reasonsOf(sentence), parts: stretches(places, ...at) }] : [];
+  const sentences = checkedSentences(message);
+  const found = findAll(text, sentences.map(({ letters }) => letters)).flatMap((at, number) => {
+    if (!at || sentences[number].verdict !== "unsupported") return [];
+    return [{ number, why: reasonsOf(sentences[number]), parts: stretches(places, ...at) }];
   });
   for (const doubt of found.reverse()) mark(doubt); // from the end: what comes before keeps its places
 }

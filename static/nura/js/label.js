@@ -4,13 +4,13 @@ import { isBound, scopeChip } from "./answer_scope.js";
 import { el, icon } from "./dom.js";
 import { longTime, shortTime, t, tn } from "./strings.js";
 
+const BADGES = { documents: "badge badge-accent", passages: "badge badge-accent", partial: "badge badge-warn", insufficient: "badge badge-warn" };
+const FIXED = new Set(["document", "clarify"]); // no sentence of ours is in them
+
 export function label(message, hooks) {
-  const { mode, scope, usage, created_at: time, status } = message;
+  const { scope, usage, created_at: time, status } = message;
   const parts = [];
-  if (mode && status === "COMPLETED") {
-    const name = mode === "documents" || mode === "document" ? "badge badge-accent" : "badge";
-    parts.push(el("span", { class: name, text: t(`mode.${mode}`) }));
-  }
+  if (message.mode && status === "COMPLETED") parts.push(groundsOf(message));
   const names = message.sources ? namesOf(scope?.filters) : "";
   if (names) {
     const text = t("filter.kept", { names });
@@ -20,6 +20,18 @@ export function label(message, hooks) {
   if (chip) parts.push(chip);
   if (time) parts.push(el("time", { datetime: time, title: usageText(usage, time), text: shortTime(time) }));
   return el("span", { class: "msg-label" }, parts);
+}
+
+/** What an answer rests on, in a word; how it came about, where it was not checked. */
+function groundsOf({ mode, label: grounds }) {
+  const told = grounds && !FIXED.has(mode);
+  const name = told ? BADGES[grounds] : BADGES[mode];
+  return el("span", {
+    class: name ?? "badge",
+    text: t(told ? `label.${grounds}` : `mode.${mode}`),
+    title: told ? t(`label.${grounds}.more`) : null,
+    data: { label: grounds ?? "" },
+  });
 }
 
 /** Names that the question gave, as they are read: field -> "one | another". */

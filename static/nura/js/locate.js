@@ -2,6 +2,7 @@
 
 const SKIPPED = "pre, .cite, .doubt-sign";
 const ANCHOR = 10;
+const GAP = 40; // letters between two sentences that belong to neither, such as numbers of a list
 const LETTER = /[\p{L}\p{N}]/gu;
 const AFTER = /^[^\s\p{L}\p{N}]+/u;
 
@@ -22,25 +23,32 @@ export function letterMap(root) {
   return { text, places };
 }
 
-/** Where `letters` stand in the text: [from, to), the occurrence nearest to `at` (0..1); null where they do not. */
-export function find(text, letters, at) {
-  if (!letters) return null;
-  const hint = at * text.length;
-  const whole = nearest(text, letters, hint);
-  if (whole >= 0) return [whole, whole + letters.length];
-  if (letters.length < 3 * ANCHOR) return null;
-  const from = nearest(text, letters.slice(0, ANCHOR), hint);
-  const to = from < 0 ? -1 : text.indexOf(letters.slice(-ANCHOR), from + ANCHOR);
-  const isFar = to - from > letters.length * 1.5;
-  return to < 0 || isFar ? null : [from, to + ANCHOR];
+/**
+ * Where sentences stand in the text: [from, to) of each, null of those that are not there. They are given as letters, in
+ * the order of the text, so that one said twice is found at both its places; no two places overlap.
+ */
+export function findAll(text, sentences) {
+  let end = 0;
+  let missed = 0; // letters of sentences that were looked for since: the next may stand that much further on
+  return sentences.map((letters) => {
+    const found = find(text, letters, end, end + missed + GAP);
+    if (found) [end, missed] = [found[1], 0];
+    else missed += letters.length;
+    return found;
+  });
 }
 
-function nearest(text, letters, hint) {
-  let best = -1;
-  for (let at = text.indexOf(letters); at >= 0; at = text.indexOf(letters, at + 1)) {
-    if (best < 0 || Math.abs(at - hint) < Math.abs(best - hint)) best = at;
-  }
-  return best;
+/** The first place of `letters` that begins in [from, latest]; where only its middle differs, by its beginning and end. */
+function find(text, letters, from, latest) {
+  if (!letters) return null;
+  const whole = text.indexOf(letters, from);
+  if (whole >= 0 && whole <= latest) return [whole, whole + letters.length];
+  if (letters.length < 3 * ANCHOR) return null;
+  const first = text.indexOf(letters.slice(0, ANCHOR), from);
+  if (first < 0 || first > latest) return null;
+  const last = text.indexOf(letters.slice(-ANCHOR), first + ANCHOR);
+  const isFar = last - first > letters.length * 1.5;
+  return last < 0 || isFar ? null : [first, last + ANCHOR];
 }
 
 /** The stretches of text nodes from the letter `from` to before the letter `to`: {node, start, end}, in order. */

@@ -35,6 +35,9 @@ function share(claim, text) {
   return claim.size ? common / claim.size : 0;
 }
 
+/** How much of a claim a text holds, 0..1. */
+export const likeness = (claim, text) => share(pairs(claim), text);
+
 /** Of the passages of one slot, the one that holds most of the claim; the first where none stands out. */
 export async function bestPassage(claim, passages) {
   if (passages.length < 2) return passages[0];

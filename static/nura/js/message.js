@@ -5,8 +5,9 @@ import { el, icon, iconButton } from "./dom.js";
 import { checksLine, markDoubts } from "./doubts.js";
 import { thumbs } from "./feedback.js";
 import { filterNote, label } from "./label.js";
-import { comesFirst, notes } from "./notices.js";
+import { comesFirst, fallbackWords, notes } from "./notices.js";
 import { candidateButtons, partBar } from "./offers.js";
+import { plainNote, plainText, report } from "./plain.js";
 import { readAloud } from "./read_aloud.js";
 import { Reasoning } from "./reasoning.js";
 import { StreamedMarkdown } from "./stream.js";
@@ -21,7 +22,7 @@ export class AnswerView {
   /**
    * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), step(message, by),
    * send(content, documents), put(text), explain(message, opener, part), busy(), before(message), titleOf(id),
-   * hold(anchor, change).
+   * hold(anchor, change), administration (where an administrator sees messages, else empty).
    */
   constructor(message, hooks) {
     this.message = message;
@@ -69,10 +70,10 @@ export class AnswerView {
 
   status(data) {
     const key = `step.${data.step}`;
-    if (data.step === "fallback") this.tell([{ code: data.detail?.code, detail: t(key) }]);
+    if (data.step === "fallback") this.tell([{ ...data.detail, detail: fallbackWords(data.detail?.code) }]);
     else if (data.step === "filter") this.message.scope = { ...this.message.scope, ...data.detail };
     else if (data.step === "scope") this.searching(data.detail ?? {});
-    else if (has(key)) this.showStep(t(key));
+    else if (has(key)) this.showStep(t(key, data.detail));
   }
 
   /** The search is bound to some documents, or left them. */
@@ -121,18 +122,18 @@ export class AnswerView {
     this.stream.reset();
   }
 
-  /** The message as it stays: text, label, sources, actions. */
+  /** The message as it stays: text, label, sources, actions. The view itself. */
   complete(message) {
     this.message = message;
     this.root.removeAttribute("aria-busy");
     this.root.classList.toggle("msg-broken", message.status === "FAILED");
     this.step.hidden = true;
     this.reasoning.complete(message.reasoning ?? "");
-    this.stream.finish(message.content);
-    markDoubts(this.body, message);
+    const note = this.drawText(message);
     const notices = message.notices ?? [];
     this.tell(notices.filter(comesFirst));
     const parts = [
+      note,
       ...notes(notices.filter((one) => !comesFirst(one))),
       this.brokenNote(),
       checksLine(message, this.hooks),
@@ -143,21 +144,40 @@ export class AnswerView {
       this.actions() ?? this.switcher.root,
     ];
     this.foot.replaceChildren(...parts.filter(Boolean));
+    return this;
+  }
+
+  /** The text as it stays. One that cannot be drawn is shown as it was written; a note that says so is returned. */
+  drawText(message) {
+    try {
+      this.stream.finish(message.content);
+      markDoubts(this.body, message);
+      return null;
+    } catch (error) {
+      report(error, message);
+      this.body.replaceChildren(plainText(message));
+      return plainNote();
+    }
   }
 
   brokenNote() {
-    const { status, error, content } = this.message;
+    const { id, status, error, content } = this.message;
+    const { hooks } = this;
     if (!BROKEN.has(status)) return null;
     const words = [t(content ? `end.${status}.partial` : `end.${status}`), error?.detail].filter(Boolean);
     const again = el(
       "button",
-      { type: "button", class: "button branching", on: { click: () => this.hooks.regenerate(this.message) } },
+      { type: "button", class: "button branching", on: { click: () => hooks.regenerate(this.message) } },
       icon("rotate-ccw", "icon-s"),
       t("regenerate"),
     );
+    const look = status === "FAILED" && hooks.administration;
+    const reasons = look
+      ? el("a", { class: "button button-plain", href: `${look}${id}/change/` }, icon("external-link", "icon-s"), t("end.look"))
+      : null;
     const kind = status === "STOPPED" ? "" : "note-error";
     const sign = icon(status === "STOPPED" ? "square" : "circle-alert");
-    return el("div", { class: `note msg-note ${kind}` }, sign, el("div", {}, el("p", { text: words.join(" ") }), again));
+    return el("div", { class: `note msg-note ${kind}` }, sign, el("div", {}, el("p", { text: words.join(" ") }), again, reasons));
   }
 
   actions() {

@@ -32,7 +32,7 @@ export class Panel {
 
   /** `claim`: what the answer says there, to be found in the passage. */
   open(message, source, opener, claim = "") {
-    const all = message.sources ?? [];
+    const all = (message.sources ?? []).map((one) => ({ ...one, message_id: message.id }));
     const cited = all.filter((one) => one.cited !== false);
     this.list = [...cited, ...all.filter((one) => one.cited === false)];
     this.at = Math.max(0, this.list.findIndex((one) => one.chunk_id === source.chunk_id && one.slot === source.slot));

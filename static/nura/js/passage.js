@@ -1,9 +1,11 @@
 // One source drawn: what it is, its rendered page with the passage marked, or its text with what stands around it.
 
-import { fetchChunk, fetchDocument, fetchOldText, indexOf } from "./chunks.js";
+import { fetchChunk, fetchDocument, fetchOldText, fetchSnapshot, indexOf } from "./chunks.js";
 import { el, icon, iconButton } from "./dom.js";
 import { boxAt, placeOf } from "./match.js";
-import { fileSize, pageLabel, percent, t } from "./strings.js";
+import { scrollWithin } from "./scrolling.js";
+import { boxesOf, markSpans } from "./spans.js";
+import { fileSize, pageLabel, t } from "./strings.js";
 import { prose, typed } from "./typed.js";
 
 const LONGEST_OVERLAP = 600;
@@ -23,7 +25,9 @@ export async function drawSource(root, source, action, claim) {
   if (root.ticket !== ticket) return;
   if (document_ instanceof Error) {
     action.disabled = document_.status === 404;
-    stage.replaceChildren(snapshot(source, document_.status === 404 ? t("document_gone") : document_.message));
+    const text = await fetchSnapshot(source);
+    if (root.ticket !== ticket) return;
+    stage.replaceChildren(snapshot(source, text, document_.status === 404 ? t("document_gone") : document_.message));
   } else {
     links.append(...documentLinks(source, document_));
     const isPdf = document_.content_type === "application/pdf" && source.page;
@@ -33,15 +37,14 @@ export async function drawSource(root, source, action, claim) {
     stage.replaceChildren(...oldNote(source, document_), ...parts);
   }
   stage.removeAttribute("aria-busy");
-  const mark = stage.querySelector(".passage-context mark");
-  if (mark) root.scrollTop = mark.offsetTop - root.offsetTop - root.clientHeight / 4;
+  const mark = stage.querySelector(".passage-context .cited") ?? stage.querySelector(".passage-context mark");
+  if (mark) scrollWithin(mark, 0.25);
 }
 
 function heading(source) {
   const facts = [
     pageLabel(source),
     source.section || null,
-    `${t("similarity")} ${percent(source.similarity)}`,
     t(source.cited === false ? "looked_at" : "cited"),
   ].filter(Boolean);
   return el(
@@ -86,27 +89,26 @@ function documentLinks(source, document_) {
   ];
 }
 
-function snapshot(source, why) {
-  return el(
-    "div",
-    {},
-    el("p", { class: "note note-warning" }, icon("info"), el("span", { text: why })),
-    el("blockquote", { class: "passage-text", text: source.content_preview }),
-  );
+function snapshot(source, text, why) {
+  const quote = el("blockquote", { class: "passage-text", text });
+  markSpans(quote, source.spans);
+  return el("div", {}, el("p", { class: "note note-warning" }, icon("info"), el("span", { text: why })), quote);
 }
 
-/** The pages, and below them the passage as text, with the line that the answer took from it. */
+/** The pages, and below them the passage as text, with the sentences that the answer took from it. */
 async function pageView(source, document_, claim) {
   const chunk = isOld(source, document_) ? null : await fetchChunk(source.document_id, indexOf(source));
-  const text = chunk?.text ?? source.content_preview;
-  const place = claim ? placeOf(claim, text) : null;
-  const box = boxAt(place, text, source.boxes ?? []);
-  const words = place
-    ? [text.slice(0, place.start), el("mark", { text: text.slice(place.start, place.end) }), text.slice(place.end)]
-    : [text];
-  const quote = el("blockquote", { class: "passage-text" }, words);
+  const text = chunk?.text ?? (await fetchSnapshot(source));
+  const quote = el("blockquote", { class: "passage-text", text });
+  const isMarked = markSpans(quote, source.spans);
+  const place = claim && !isMarked ? placeOf(claim, text) : null;
+  if (place) {
+    const mark = el("mark", { text: text.slice(place.start, place.end) });
+    quote.replaceChildren(text.slice(0, place.start), mark, text.slice(place.end));
+  }
   const section = el("section", { class: "passage-quote" }, el("h4", { text: t("passage") }), quote);
-  return [new PageView(source, document_, box).root, section];
+  const { boxes, here } = boxesOf(source, claim) ?? { boxes: source.boxes, here: boxAt(place, text, source.boxes ?? []) };
+  return [new PageView({ ...source, boxes }, document_, here).root, section];
 }
 
 /** The rendered pages of a passage with its boxes laid over them, and steps to their neighbours. */
@@ -146,7 +148,8 @@ export class PageView {
     const sheet = el("div", { class: "page-sheet loading" }, image, this.marks(page));
     image.addEventListener("load", () => {
       sheet.classList.remove("loading");
-      this.sheets.querySelector(".page-here")?.scrollIntoView({ block: "center", behavior: "instant" });
+      const here = this.sheets.querySelector(".page-here");
+      if (here) scrollWithin(here, 0.5);
     });
     image.addEventListener("error", () => {
       sheet.classList.remove("loading");
@@ -177,18 +180,20 @@ async function textView(source, document_) {
   const [before, chunk, after] = await Promise.all(
     [index - 1, index, index + 1].map((one) => (one < document_.chunk_count ? fetchChunk(source.document_id, one) : null)),
   );
-  const text = chunk?.text ?? source.content_preview;
+  const text = chunk?.text ?? (await fetchSnapshot(source));
   const sameSection = (other) => other && other.section === (chunk?.section ?? "");
   const isMarkdown = document_.content_type === "text/markdown";
   const part = (name, words, header) => {
     if (!words.trim()) return null;
     return isMarkdown ? prose(name, words, SOURCE_LEVEL) : el(name, {}, typed(words, header));
   };
+  const passage = part("mark", text, chunk?.header);
+  if (passage) markSpans(passage, source.spans);
   return el(
     "div",
     { class: "passage-text passage-context" },
     sameSection(before) ? part("div", withoutOverlap(before.text, text, true)) : null,
-    part("mark", text, chunk?.header),
+    passage,
     sameSection(after) ? part("div", withoutOverlap(text, after.text, false)) : null,
   );
 }
@@ -196,12 +201,14 @@ async function textView(source, document_) {
 /** An old version has no chunks any more: its text around what was quoted. */
 async function oldTextView(source) {
   const words = (text) => text.replace(/\s+/g, " ").trim();
-  const quote = words(source.content_preview).replace(/…$/, "");
+  const quote = words(await fetchSnapshot(source)).replace(/…$/, "");
   const text = words(await fetchOldText(source.document_id, source.version).catch(() => ""));
   const at = text.indexOf(quote);
   const [before, after] = at < 0 ? ["", ""] : [text.slice(Math.max(0, at - AROUND), at), text.slice(at + quote.length).slice(0, AROUND)];
   const part = (name, shown) => (shown ? el(name, { class: "as-typed", text: shown }) : null);
-  return el("div", { class: "passage-text passage-context" }, part("div", before), part("mark", quote), part("div", after));
+  const passage = part("mark", quote);
+  if (passage) markSpans(passage, source.spans);
+  return el("div", { class: "passage-text passage-context" }, part("div", before), passage, part("div", after));
 }
 
 /** Neighbouring chunks repeat some text: the first without what the second begins with, or the other way round. */

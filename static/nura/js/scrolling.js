@@ -1,8 +1,22 @@
-// Follows the end of the thread while it grows, until the reader scrolls up.
+// Moves what scrolls: the thread, whose end is followed until the reader scrolls up, and panes within the page.
 
 import { byId } from "./dom.js";
 
 const NEAR = 90;
+const MOVES = new Set(["auto", "scroll"]);
+
+/**
+ * Bring `node` to `share` (0..1) of the height of the pane that it scrolls in: 0 is its top, 0.5 its middle.
+ * The browser's own scrollIntoView moves all around it too, even the page, which nobody could move back.
+ */
+export function scrollWithin(node, share = 0) {
+  let pane = node.parentElement;
+  while (pane && !MOVES.has(getComputedStyle(pane).overflowY)) pane = pane.parentElement;
+  if (!pane) return;
+  const box = node.getBoundingClientRect();
+  const room = Math.max(0, pane.clientHeight - box.height);
+  pane.scrollTop += box.top - pane.getBoundingClientRect().top - pane.clientTop - room * share;
+}
 
 export class Scrolling {
   constructor(root) {

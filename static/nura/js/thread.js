@@ -7,7 +7,9 @@ import { watchMarkers } from "./cards.js";
 import { announce, byId, el, place } from "./dom.js";
 import { watchDoubts } from "./doubts.js";
 import { bestPassage, claimBefore } from "./match.js";
+import { citedFor } from "./spans.js";
 import { AnswerView } from "./message.js";
+import { orPlain } from "./plain.js";
 import { QuestionView } from "./question.js";
 import { stopReading } from "./read_aloud.js";
 import { Scrolling } from "./scrolling.js";
@@ -133,7 +135,7 @@ export class Thread extends EventTarget {
   }
 
   view(message) {
-    if (!this.views.has(message.id)) this.views.set(message.id, this.made(message));
+    if (!this.views.has(message.id)) this.views.set(message.id, orPlain(message, this.hooks, () => this.made(message)));
     return this.views.get(message.id);
   }
 
@@ -188,7 +190,7 @@ export class Thread extends EventTarget {
   editLast() {
     if (this.runId) return false;
     const question = this.tree.path(this.leaf).findLast((message) => message.role === "user");
-    if (question) this.view(question).edit();
+    if (question) this.view(question).edit?.();
     return Boolean(question);
   }
 
@@ -232,16 +234,15 @@ export class Thread extends EventTarget {
 
   receive(frame) {
     const { type, data, run_id: runId } = frame;
-    if (type === "run.started") return this.startedRun(runId, data);
+    if (type === "run.started") this.startedRun(runId, data);
     const answer = this.byRun.get(runId);
-    if (!answer) return undefined;
+    if (!answer || type === "run.started") return;
     if (type === "status") answer.status(data);
     else if (type === "sources") answer.sources(data);
     else if (type === "reasoning") answer.think(data.text);
     else if (type === "delta") answer.append(data.text);
     else if (type === "replace") answer.replace(data.text);
     else if (data?.message && type.startsWith("run.")) this.ended(runId, data.message);
-    return undefined;
   }
 
   startedRun(runId, { user_message: question, assistant_message: message }) {
@@ -258,7 +259,9 @@ export class Thread extends EventTarget {
   ended(runId, message) {
     this.byRun.delete(runId);
     this.tree.add(message);
-    this.views.get(message.id)?.complete(message);
+    const view = this.views.get(message.id);
+    if (view) this.views.set(message.id, orPlain(message, this.hooks, () => view.complete(message)));
+    this.show();
     announce(t(message.status === "COMPLETED" ? "announce.done" : `end.${message.status}`));
     this.announceBusy();
   }
@@ -293,6 +296,7 @@ export class Thread extends EventTarget {
     const { message } = this.viewAt(marker);
     const passages = message.sources.filter((one) => one.slot === Number(marker.dataset.slot));
     const claim = claimBefore(marker);
-    this.hooks.openSource(message, await bestPassage(claim, passages), marker, claim);
+    const { source, span } = citedFor(claim, passages);
+    this.hooks.openSource(message, span ? source : await bestPassage(claim, passages), marker, claim);
   }
 }

@@ -3,7 +3,9 @@
 import { get } from "./api.js";
 import { scopeWords } from "./answer_scope.js";
 import { el, icon } from "./dom.js";
-import { has, locale, pageLabel, percent, t, tn } from "./strings.js";
+import { fallbackWords } from "./notices.js";
+import { scrollWithin } from "./scrolling.js";
+import { has, locale, pageLabel, t, tn } from "./strings.js";
 import { checksPart, stylePart } from "./trace_checks.js";
 import { amount, bars, facts, list, part, steps, time } from "./trace_parts.js";
 
@@ -36,7 +38,8 @@ export async function explain(panel, message, opener, hooks, at = "") {
   ].filter(Boolean);
   if (!found.length) found.push(el("p", { class: "note" }, icon("info"), el("span", { text: t("trace.none") })));
   root.replaceChildren(...found);
-  if (at) root.querySelector(`[data-part="${at}"]`)?.scrollIntoView({ block: "start" });
+  const place = at && root.querySelector(`[data-part="${at}"]`);
+  if (place) scrollWithin(place);
 }
 
 /** What kind of question it was taken for, and why. */
@@ -44,14 +47,13 @@ function asked(trace) {
   const question = trace.question ?? { type: trace.question_type };
   if (!question.type) return null;
   const bond = typeof question.follows === "boolean" ? t(question.follows ? "trace.follows" : "trace.alone") : "";
-  const sure = bond && Number.isFinite(question.certainty) ? t("trace.certainty", { percent: percent(question.certainty) }) : "";
   const found = Object.entries(question.signals ?? {}).filter(([name, weight]) => weight > 0 && has(`signal.${name}`));
   const signs = [...new Set(found.map(([name]) => t(`signal.${name}`)))];
   return part(
     t("trace.question"),
     facts([
       [t("trace.kind"), known("kind", question.type)],
-      [t("trace.bond"), [bond, sure].filter(Boolean).join(" · ")],
+      [t("trace.bond"), bond],
       [t("trace.by"), known("by", question.by)],
       [t("trace.reference"), referred(trace.reference)],
     ]),
@@ -77,7 +79,7 @@ function searched(trace, where) {
     [t("trace.words_by"), trace.plan ? known("by", by) : ""],
     [t("trace.named"), names],
     [t("trace.strategy"), known("strategy", trace.plan?.strategy)],
-    [t("trace.fallback"), trace.fallback ? t("step.fallback") : ""],
+    [t("trace.fallback"), trace.fallback ? fallbackWords(trace.fallback.code) : ""],
   ];
   return rows.some(([, value]) => value) ? part(t("trace.search"), facts(rows)) : null;
 }
@@ -89,8 +91,8 @@ function known(group, name) {
 function verdict(gate) {
   if (!Number.isFinite(gate?.score)) return null;
   const words = t(gate.relevant ? "trace.relevant" : "trace.irrelevant", {
-    score: percent(gate.score),
-    threshold: percent(gate.threshold),
+    score: gate.score.toFixed(2),
+    threshold: gate.threshold.toFixed(2),
   });
   return part(t("trace.gate"), bars([{ label: "", value: gate.score, most: 1, mark: gate.threshold, text: words }]));
 }

@@ -128,6 +128,20 @@ def test_messages_of_other_roles_and_parts_without_text_are_passed_over(
     assert not [word for word in ("geheime", "noch eine", "Ergebnis", "image") if word in prompt]
 
 
+def test_what_was_said_before_a_new_start_is_not_told_to_the_model(client, model, answers_worker):
+    messages = [
+        {"role": "user", "content": "내 이름은 김하늘이야"},
+        {"role": "assistant", "content": "반갑습니다, 하늘 님."},
+        {"role": "user", "content": "새 주제로, 파이썬은 누가 만들었어?"},
+        {"role": "assistant", "content": "귀도 반 로섬입니다."},
+        {"role": "user", "content": "어느 나라 사람이야?"},
+    ]
+    ask(client, messages)
+    prompt = model.chats[-1].prompt
+    assert "귀도 반 로섬" in prompt
+    assert "하늘" not in prompt
+
+
 def test_what_no_database_keeps_is_left_out_of_a_question(client, model, answers_worker):
     message = [{"role": "user", "content": "안\0녕"}]
     assert ask(client, message, extra_headers={"X-Chat-Id": "c-1"}).choices

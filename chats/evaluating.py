@@ -1,0 +1,377 @@
+"""The questions of a set, asked as their user would, over his own documents.
+
+They go through the engine as an answers worker runs it, with the user's stores, scope rules and
+conversation; what lies between a run and its reader (queue, lease, run log) is left out. Nothing
+is stored: no chat, no message, no turn, nothing of a quota. The turns of a conversation are kept
+in memory, as the turn store would have kept them.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.contrib.auth.models import User
+
+from chats import records, runs
+from chats.calls import in_database
+from chats.models import Feedback, Message
+from chats.services import turn_store
+from chats.services.outcome import Outcome
+from chats.services.turns import clean
+from chats.shapes import to_sources_json
+from chats.stores import ReleasingStore
+from documents import spaces
+from documents.models import Document
+from documents.store import ScopedStore
+from rag.config import RagConfig
+from rag.conversation import Conversation, Memory, Question, Remembered, RunningSummary, Turn
+from rag.errors import NuraError
+from rag.evaluation.measures import AnsweredTurn
+from rag.evaluation.question_set import QuestionLine
+from rag.evaluation.recording import Recorder
+from rag.events import Delta, Event, Finished, Replaced, SourcesFound
+from rag.factory import Engine, light_model, main_model
+from rag.memory.store import MemoryHistory
+from rag.memory.summary import to_fold
+from rag.types import QuestionType, Scope, ScopeReason
+
+logger = structlog.get_logger()
+
+OF_THE_INDEX = ("chunk_", "embedding_", "vision", "user_dictionary")
+"""Beginnings of the names of settings that decide what is stored of documents."""
+
+
+class SettingRefused(ValueError):
+    """A setting cannot be compared; the text says why."""
+
+
+class DocumentUnknown(ValueError):
+    """A line names a document that its user has not, or has more than once."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A configuration whose answers are measured."""
+
+    name: str
+    config: RagConfig
+    recorder: Recorder = field(default_factory=Recorder)
+    engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        main, light = main_model(self.config.llm), light_model(self.config.light_llm)
+        self.engine = Engine(
+            self.config,
+            llm=self.recorder.wrap(main) if main else None,
+            light=replace(light, llm=self.recorder.wrap(light.llm)) if light else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What a user may ask about: the ids of his indexed documents by name and by id."""
+
+    ids: tuple[UUID, ...]
+    by_name: Mapping[str, tuple[UUID, ...]]
+
+    @classmethod
+    def of(cls, user: User) -> "Library":
+        """The user's documents, oldest first."""
+        rows = Document.objects.visible_to(user).searchable().order_by("created_at", "id")
+        names: dict[str, tuple[UUID, ...]] = {}
+        for pk, name in (found := list(rows.values_list("pk", "name"))):
+            names[name] = (*names.get(name, ()), pk)
+            names[str(pk)] = (pk,)
+        return cls(tuple(pk for pk, _ in found), names)
+
+    def find(self, line: QuestionLine) -> tuple[UUID, ...]:
+        """The documents that a line names. Raises `DocumentUnknown`."""
+        found = {name: self.by_name.get(name, ()) for name in line.documents}
+        for name, ids in found.items():
+            if len(ids) != 1:
+                why = "there are several; give its id" if ids else "there is no such document"
+                raise DocumentUnknown(f"{line.id}: {name}: {why}")
+        return tuple(ids[0] for ids in found.values())
+
+
+def present_candidate() -> Candidate:
+    """The configuration as it is."""
+    return Candidate("", spaces.in_use().config)
+
+
+def changed_candidate(changes: Sequence[str]) -> Candidate:
+    """The configuration with `NAME=VALUE` in the environment.
+
+    Raises `SettingRefused` where that changes nothing, or what is stored of documents;
+    `ImproperlyConfigured` for a value that cannot be.
+    """
+    pairs = {}
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not (equals and name):
+            raise SettingRefused(f"{change}: expected NAME=VALUE")
+        pairs[name] = value
+    with _environment(pairs):
+        changed: RagConfig = settings.BUILD_RAG()
+    different = [
+        name for name, value in _fields(changed).items() if value != _fields(settings.RAG)[name]
+    ]
+    if not different:
+        raise SettingRefused(f"{', '.join(pairs)}: this changes nothing of how answers are made")
+    if stored := [name for name in different if name.startswith(OF_THE_INDEX)]:
+        raise SettingRefused(
+            f"{', '.join(stored)}: decides what is stored of documents; "
+            "index them anew and evaluate again"
+        )
+    kept = {
+        name: value
+        for name, value in _fields(spaces.in_use().config).items()
+        if name.startswith(OF_THE_INDEX)
+    }
+    return Candidate(", ".join(changes), replace(changed, **kept))
+
+
+def _fields(config: RagConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in RagConfig.__dataclass_fields__}
+
+
+@contextmanager
+def _environment(pairs: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in pairs}
+    os.environ.update(pairs)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+async def answer_line(
+    candidate: Candidate, line: QuestionLine, library: Library
+) -> list[AnsweredTurn]:
+    """The turns of a line, one after the other in a conversation of its own."""
+    if line.is_scoped:
+        scope = Scope(library.find(line), ScopeReason.EXPLICIT)
+    else:
+        scope = Scope(library.ids, ScopeReason.ALL)
+    talk = _Talk(candidate, scope, library.ids)
+    return [await talk.ask(expected.user) for expected in line.turns]
+
+
+@dataclass(slots=True)
+class _Talk:
+    """A conversation that is kept in memory."""
+
+    candidate: Candidate
+    scope: Scope
+    readable: tuple[UUID, ...]
+    turns: tuple[Turn, ...] = ()
+    shown: Turn | None = None
+    memory: Memory = field(default_factory=Memory)
+    running: RunningSummary | None = None
+
+    async def ask(self, text: str) -> AnsweredTurn:
+        """Answer, and remember the turn."""
+        await self._note()
+        made = _Made(self.candidate.recorder)
+        try:
+            await self._answer(text, made)
+        except NuraError as error:
+            made.error = error.code
+        except Exception:  # one answer that cannot be made is a figure of the set, not its end
+            logger.exception("evaluated_answer_failed")
+            made.error = NuraError.code
+        answered = made.answered()
+        await in_database(self._remember, text, made)
+        return answered
+
+    async def _answer(self, text: str, made: "_Made") -> None:
+        versions = await in_database(self._versions)
+        question = Question(
+            text=clean(text),
+            scope=self.scope,
+            conversation=Conversation(
+                turns=self.turns,
+                total=len(self.turns),
+                memory=self.memory,
+                shown=self.shown,
+                summary=self.running,
+                readable=versions,
+            ),
+        )
+        wanted = dict.fromkeys((*self.scope.document_ids, *versions))
+        space = (await in_database(spaces.in_use)).space
+        store = ReleasingStore(ScopedStore(tuple(wanted), space=space))
+        events = self.candidate.engine.answer(question, store, MemoryHistory(self.turns))
+        async with aclosing(events):
+            async for event in events:
+                made.take(event)
+
+    def _versions(self) -> dict[UUID, int]:
+        """The documents of earlier turns that can still be read, and their versions."""
+        known = {ref.document_id for turn in self.turns for ref in turn.doc_refs}
+        rows = Document.objects.searchable().filter(pk__in=known & {*self.readable})
+        return dict(rows.values_list("pk", "version"))
+
+    def _remember(self, text: str, made: "_Made") -> None:
+        outcome = made.outcome()
+        stored = turn_store.references(outcome)
+        refs = records.references(stored)
+        turn = Turn(
+            number=len(self.turns) + 1,
+            user_text=text,
+            assistant_text=outcome.content,
+            question_type=outcome.question_type,
+            mode=outcome.mode,
+            doc_refs=refs,
+            candidates=records.references(outcome.candidates),
+            view=made.finished.view if made.finished else None,
+        )
+        self.turns = (*self.turns, turn)
+        documents = tuple(
+            Remembered(UUID(one["document_id"]), one["title"], one["score"])
+            for one in turn_store.remembered(stored, outcome)
+        )
+        if refs:
+            self.shown = turn
+        elif outcome.forgets:
+            self.shown = None
+        if not documents and not outcome.forgets:
+            documents = self.memory.documents
+        kind = outcome.question_type
+        known = QuestionType(kind) if kind in set(QuestionType) else None
+        self.memory = Memory(documents, text, outcome.content, known)
+
+    async def _note(self) -> None:
+        """Note the last turn, as it is noted before the next question comes."""
+        if not self.turns:
+            return
+        *before, last = self.turns
+        wanted = to_fold(last.number, self.running, pairs=self.candidate.config.history_pairs)
+        earlier = [turn for turn in before if turn.number in wanted]
+        noted = await self.candidate.engine.note(last, earlier, self.running)
+        self.turns = (*before, replace(last, summary=noted.summary))
+        self.running = noted.running
+
+
+@dataclass(slots=True)
+class _Made:
+    """What is known of an answer while it is made."""
+
+    recorder: Recorder
+    text: str = ""
+    found: SourcesFound | None = None
+    finished: Finished | None = None
+    error: str = ""
+    calls_before_first_word: int | None = None
+    first_word_ms: float | None = None
+    begun: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        self.recorder.calls.clear()
+
+    def take(self, event: Event) -> None:
+        """Keep what counts of an event."""
+        match event:
+            case Delta():
+                if self.first_word_ms is None:
+                    self.first_word_ms = self._milliseconds()
+                    self.calls_before_first_word = len(self.recorder.calls)
+                self.text += event.text
+            case Replaced():
+                self.text = event.text
+            case SourcesFound():
+                self.found = event
+            case Finished():
+                self.finished = event
+
+    def answered(self) -> AnsweredTurn:
+        """As it is measured."""
+        finished, calls = self.finished, tuple(self.recorder.calls)
+        before = self.calls_before_first_word
+        trace = finished.trace if finished else {}
+        sizes = trace.get("prompt")
+        return AnsweredTurn(
+            content=self.text,
+            mode=str(finished.mode) if finished else "",
+            label=(finished.label or "") if finished else "",
+            sources=(finished.sources or ()) if finished else (),
+            evidence=self.found.sources if self.found else (),
+            checks=finished.checks if finished else (),
+            calls=calls,
+            calls_before_first_word=len(calls) if before is None else before,
+            prompt_characters=sizes if isinstance(sizes, Mapping) else None,
+            first_word_ms=self.first_word_ms,
+            total_ms=self._milliseconds(),
+            error=self.error,
+        )
+
+    def outcome(self) -> Outcome:
+        """As the turn store takes it."""
+        finished, found = self.finished, self.found
+        if finished is None:
+            return Outcome(status=Message.Status.FAILED, content=self.text)
+        return Outcome(
+            status=Message.Status.COMPLETED,
+            content=self.text,
+            mode=finished.mode,
+            question_type=finished.question_type,
+            label=finished.label or "",
+            bearing=finished.bearing,
+            sources=to_sources_json(finished.sources or ()) or None,
+            passages={one.chunk_id: one.text for one in found.sources} if found else {},
+            method=found.method if found else "",
+            candidates=_plain(finished.candidates),
+            trace=finished.trace,
+        )
+
+    def _milliseconds(self) -> float:
+        return round((time.perf_counter() - self.begun) * 1000, 2)
+
+
+def _plain(items: Iterable[Any]) -> list[dict[str, Any]]:
+    return runs.plain([asdict(one) for one in items])  # type: ignore[no-any-return]
+
+
+def lines_of_feedback(user: User) -> Iterator[dict[str, Any]]:
+    """A line for each of the user's answers that he found unhelpful, oldest first.
+
+    The questions before it come along; the facts are left for people to fill in.
+    """
+    rows = Feedback.objects.filter(
+        user=user, value=-1, message__in=Message.objects.visible_to(user)
+    ).select_related("message")
+    for verdict in rows.order_by("updated_at", "pk"):
+        answer = verdict.message
+        questions = _questions_before(answer)
+        turns: list[dict[str, Any]] = [
+            {"user": text, "gold": [], "answerable": None} for text in questions
+        ]
+        if not turns:
+            continue
+        told = {"reason": verdict.reason, "answer": answer.content}
+        scope = answer.scope or {}
+        named = scope.get("reason") in {ScopeReason.EXPLICIT, ScopeReason.CHAT}
+        documents = {"documents": scope["document_ids"]} if named else {}
+        yield {"id": str(answer.pk), **documents, "turns": [*turns[:-1], turns[-1] | told]}
+
+
+def _questions_before(answer: Message) -> list[str]:
+    """The user's messages on the way to an answer, oldest first."""
+    messages = {one.pk: one for one in Message.objects.filter(chat_id=answer.chat_id)}
+    found: list[str] = []
+    here: Message | None = answer
+    while here is not None:
+        if here.role == Message.Role.USER:
+            found.append(here.content)
+        here = messages.get(here.parent_id) if here.parent_id else None
+    return found[::-1]

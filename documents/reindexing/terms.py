@@ -1,0 +1,97 @@
+"""Brings an index over to the present way of making terms, while it goes on to serve.
+
+Vectors stay as they are. What was committed stays when the process is killed; the next run goes on
+with the documents that are left.
+"""
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import QuerySet, Sum
+
+from documents import labels, lexical, names
+from documents.models import Chunk, Document
+from rag import indexing
+from rag.types import Chunk as RagChunk
+
+BATCH = 256
+"""Chunks that are read and committed at once: some tenths of a second."""
+
+READ = ("index", "text", "start", "end", "page", "page_end", "section", "header")
+TERMS = """
+    UPDATE documents_chunkterms AS kept
+       SET length = made.length, marks = made.marks::sparsevec, surplus = made.surplus::sparsevec
+      FROM unnest(%s::bigint[], %s::int[], %s::text[], %s::text[])
+           AS made(key, length, marks, surplus)
+     WHERE kept.chunk_id = made.key
+       AND (kept.length, kept.marks, kept.surplus)
+           IS DISTINCT FROM (made.length, made.marks::sparsevec, made.surplus::sparsevec)
+"""
+CHUNKS = """
+    UPDATE documents_chunk AS kept
+       SET term_count = made.length, lexemes = made.lexemes::tsvector
+      FROM unnest(%s::bigint[], %s::int[], %s::text[]) AS made(key, length, lexemes)
+     WHERE kept.id = made.key
+       AND (kept.term_count, kept.lexemes)
+           IS DISTINCT FROM (made.length, made.lexemes::tsvector)
+"""
+"""Rows that stay the same are not written: most do, and each would be copied."""
+
+
+def outdated() -> QuerySet[Document]:
+    """The documents whose index was made by an earlier way of making terms."""
+    return Document.objects.filter(
+        indexed_at__isnull=False, terms_version__lt=indexing.TERMS_VERSION
+    )
+
+
+def bring_over(on_batch: Callable[[int, int], None]) -> int:
+    """Make terms, emphasis and labels of all outdated documents anew; how many there were.
+
+    `on_batch(done, total)` counts chunks and is called after each commit; what it raises ends it.
+    A document that is processed anew meanwhile is left alone: it has its terms from there.
+    """
+    total = outdated().aggregate(total=Sum("chunk_count"))["total"] or 0
+    keys = list(outdated().order_by("-indexed_at").values_list("pk", flat=True))
+    done = 0
+    for key in keys:
+        last = 0
+        while (found := _bring_over_batch(key, last)) is not None:
+            last, count = found
+            done += count
+            on_batch(min(done, total), total)
+    return len(keys)
+
+
+def _bring_over_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
+    """The chunks of a document behind the key `last`: the last key and how many; None: no more."""
+    document = outdated().filter(pk=document_id).first()
+    if document is None:
+        return None
+    rows = Chunk.objects.filter(document_id=document_id, pk__gt=last).order_by("pk")
+    found = list(rows.values("pk", *READ)[:BATCH])
+    chunks = [RagChunk(**{name: row[name] for name in READ}) for row in found]
+    title = names.title(document.name, document.metadata)
+    made = [lexical.row(one) for one in indexing.lexical(chunks, title)]
+    with transaction.atomic():
+        held = outdated().filter(pk=document_id).select_for_update(no_key=True)
+        if not held.values_list("pk").first():
+            return None
+        if not found:
+            if rows.exists():  # of an ingest that came in between
+                return last, 0
+            labels.rewrite(document_id, document.name, document.metadata)
+            Document.objects.filter(pk=document_id).update(terms_version=indexing.TERMS_VERSION)
+            return None
+        _write([row["pk"] for row in found], made)
+    return found[-1]["pk"], len(found)
+
+
+def _write(keys: Sequence[int], made: Sequence[lexical.Row]) -> None:
+    """Only rows that are still there."""
+    lengths = [row.length for row in made]
+    with connection.cursor() as cursor:
+        marks, surplus = [row.marks for row in made], [row.surplus for row in made]
+        cursor.execute(TERMS, (list(keys), lengths, marks, surplus))
+        cursor.execute(CHUNKS, (list(keys), lengths, [row.lexemes for row in made]))

@@ -1,0 +1,115 @@
+"""How many wrong passwords are taken, and when the next one is: allauth's counters, our rules.
+
+Three limits, named as in `ACCOUNT_RATE_LIMITS`, hold for every way to sign in (the page, which is
+the administration's too, and `POST /auth/token`), since all of them go through the adapter:
+
+`login_failed`: wrong passwords for one name from one address. Then the name is locked for that
+    address, and for no other: who guesses at a name locks out himself, and nobody else who uses
+    the name or the address (an office, a proxy).
+`login_flood`: wrong passwords from one address, whatever the names; far more than an office
+    mistypes. Beyond it the address is slowed down and not locked: a name has one try there, so that
+    the right password of somebody who has not failed is always taken; tries are checked one after
+    the other, so that a flood costs one processor at the most; and a wrong one is told to wait.
+`login_done`: right passwords of one user. Each makes a session or a key.
+
+A name is what was typed. Whether somebody has it plays no part, nor is a name ever joined with the
+e-mail address of the same account: what is answered, and when, tells nothing about either.
+"""
+
+import math
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from allauth.core import ratelimit
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.core.internal import ratelimit as counters
+from django.core.cache import cache
+from django.http import HttpRequest
+from redis.exceptions import LockError
+
+from chats import connections
+from nura.errors import RETRY_AFTER_SECONDS, too_many_requests
+
+FAILED, FLOOD, DONE = "login_failed", "login_flood", "login_done"
+APP = "allauth.account"
+"""Whose settings name the limits."""
+TURN_SECONDS = 10.0
+"""How long a try of a flooding address waits for its turn, and the longest that one may take."""
+
+
+def key_of(request: HttpRequest, name: str) -> str:
+    """What wrong passwords are counted by: the name as it is compared, and the address.
+
+    Not the host that the request names, as allauth has it: with another port in each it would be
+    another count.
+    """
+    return f"{unicodedata.normalize('NFKC', name).casefold()} {counters.get_ip(request)}"
+
+
+def count(request: HttpRequest, action: str, **whose: Any) -> None:
+    """Count one; `whose` is the `key` or `user` of a limit that is not the address's.
+
+    Raises the finished 429 answer once there were too many.
+    """
+    if not ratelimit.consume(request, action=action, **whose):
+        raise refused(request, action, **whose)
+
+
+def flooding(request: HttpRequest) -> bool:
+    """Whether wrong passwords come from this address faster than people mistype."""
+    return not ratelimit.consume(request, action=FLOOD, dry_run=True)
+
+
+def failures(request: HttpRequest, key: str) -> int:
+    """How often the name has lately failed from this address, the try under way included."""
+    return max(len(history) for _rate, history in _counted(request, FAILED, key=key))
+
+
+@contextmanager
+def in_turn(request: HttpRequest) -> Iterator[None]:
+    """Check a password; those from a flooding address one after the other.
+
+    Raises the finished 429 answer when the turn does not come in time.
+    """
+    if not flooding(request):
+        yield
+        return
+    turn = connections.sync().lock(
+        f"nura:sign-in:{counters.get_ip(request)}",
+        timeout=TURN_SECONDS,
+        blocking_timeout=TURN_SECONDS,
+    )
+    if not turn.acquire():
+        raise ImmediateHttpResponse(too_many_requests(request, RETRY_AFTER_SECONDS))
+    try:
+        yield
+    finally:
+        with suppress(LockError):  # it took too long, and the turn has passed on
+            turn.release()
+
+
+def refused(request: HttpRequest, action: str, **whose: Any) -> ImmediateHttpResponse:
+    """The finished 429 answer: it says after how many seconds the limit takes one more."""
+    now = time.time()
+    waits = [
+        history[rate.amount - 1] + rate.duration - now
+        for rate, history in _counted(request, action, **whose)
+        if len(history) >= rate.amount
+    ]
+    seconds = math.ceil(max(waits, default=0))
+    return ImmediateHttpResponse(too_many_requests(request, max(seconds, 1)))
+
+
+def _counted(
+    request: HttpRequest, action: str, **whose: Any
+) -> Iterator[tuple[counters.Rate, list[float]]]:
+    """Each rate of a limit with the times at which it was counted, the newest first."""
+    for rate in counters.get_rates(app=APP, action=action):
+        kept = cache.get(
+            counters.get_cache_key(request, app=APP, action=action, rate=rate, **whose)
+        )
+        _allowed, history = counters.apply_rate(kept or [], time.time(), rate, dry_run=True)
+        yield rate, history

@@ -1,0 +1,1 @@
+"""Adapters to models and libraries: one outside thing each."""

@@ -1,0 +1,282 @@
+"""What every call of a model's endpoint shares: its client, its breaker, its errors and retries.
+
+The client's own retries are off for chats: it would wait up to a minute for a busy server, try a
+used-up quota again, and neither know how long the reply may take nor hear of errors within streams.
+
+An endpoint's words never reach a user, its keys not even a log.
+"""
+
+import asyncio
+import math
+import random
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from rag.config import Endpoint
+from rag.errors import (
+    ContextOverflow,
+    LLMError,
+    LLMInterrupted,
+    LLMRateLimited,
+    LLMRejected,
+    LLMServerError,
+    LLMTimeout,
+    LLMUnauthorized,
+    LLMUnavailable,
+    LLMUnreachable,
+)
+
+_clients: dict[tuple[asyncio.AbstractEventLoop, Endpoint], tuple[Any, asyncio.Task[None]]] = {}
+_clients_lock = threading.Lock()
+
+
+def load_client_library() -> None:
+    """Load the library now, which takes a second or two: no first question should wait for it."""
+    import openai  # noqa: F401
+
+
+def client_of(endpoint: Endpoint) -> Any:
+    """The endpoint's client for the running loop: its connections belong to the loop.
+
+    They end with the loop. The transport is aiohttp: a chunk takes little more than half of the
+    processor time that it takes with the default one (`benchmarks/llm_parsing.py`).
+    """
+    loop = asyncio.get_running_loop()
+    with _clients_lock:
+        if (loop, endpoint) not in _clients:
+            import openai
+
+            limit = endpoint.connect_timeout  # for the name, the connection and a free place
+            timeout = openai.Timeout(None, connect=limit, pool=limit)
+            client = openai.AsyncOpenAI(
+                base_url=endpoint.base_url,
+                api_key=endpoint.api_key or "none",
+                max_retries=0,
+                timeout=timeout,
+                http_client=openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout),
+            )
+            _clients[loop, endpoint] = client, loop.create_task(_keep_open(loop, endpoint, client))
+        return _clients[loop, endpoint][0]
+
+
+async def _keep_open(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, client: Any) -> None:
+    """Whoever ends a loop cancels its tasks first; then the sockets must go, too."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        with _clients_lock:
+            del _clients[loop, endpoint]
+        await client.close()
+
+
+FAILURES_MAX = 5
+"""In a row, after which nothing is asked any more."""
+REST_SECONDS = 5.0
+"""From a failure to the next try."""
+
+
+@dataclass(slots=True)
+class CallGate:
+    """Open until `limit` failures in a row; then one call every `REST_SECONDS` seconds may try.
+
+    Thread-safe. A call that goes well opens it again. A try whose end is never told takes nothing
+    from anyone: the next one goes after the same pause.
+    """
+
+    limit: int = FAILURES_MAX
+    _failures: int = 0
+    _next_try: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether calls are refused, but for the tries."""
+        return self._failures >= self.limit
+
+    def enter(self) -> float:
+        """0 when the call may go; else the seconds until the next try."""
+        with self._lock:
+            if not self.is_shut:
+                return 0.0
+            now = time.monotonic()
+            if now < self._next_try:
+                return self._next_try - now
+            self._next_try = now + REST_SECONDS
+            return 0.0
+
+    def note_success(self) -> None:
+        """The call was answered, be it by a refusal."""
+        with self._lock:
+            self._failures = 0
+
+    def note_failure(self, *, at_once: bool = False) -> None:
+        """The call was not answered; `at_once`: that took so long that once is enough."""
+        with self._lock:
+            self._failures = self.limit if at_once else self._failures + 1
+            self._next_try = time.monotonic() + REST_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """The gates of an endpoint: its server's, shared by all models there, and its model's.
+
+    A light model that fails must not shut out the main model of the same server.
+    """
+
+    server: CallGate
+    model: CallGate
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether another try now makes no sense."""
+        return self.server.is_shut or self.model.is_shut
+
+    def enter(self) -> None:
+        """Raises `LLMUnavailable` where the endpoint is left alone."""
+        if wait := self.server.enter() or self.model.enter():
+            raise LLMUnavailable(retry_after=max(1, round(wait)))
+
+    def note_success(self) -> None:
+        """Something of an answer came."""
+        self.server.note_success()
+        self.model.note_success()
+
+    def note_failure(self, error: LLMError) -> None:
+        """A call ended in this before anything of an answer came."""
+        if isinstance(error, LLMUnreachable):
+            self.server.note_failure(at_once=bool(error.params.get("slow")))
+            return
+        self.server.note_success()
+        if isinstance(error, LLMTimeout | LLMServerError):
+            self.model.note_failure()
+        else:
+            self.model.note_success()
+
+
+_gates: dict[tuple[str, ...], CallGate] = {}
+
+
+def breaker_of(endpoint: Endpoint) -> Breaker:
+    """The breaker of an endpoint, one in a process."""
+    server = endpoint.base_url.rstrip("/")
+    return Breaker(
+        _gates.setdefault((server,), CallGate()),
+        _gates.setdefault((server, endpoint.model), CallGate()),
+    )
+
+
+def forget_failures() -> None:
+    """All endpoints count as well again."""
+    _gates.clear()
+
+
+_KEY = re.compile(r"\b(?:sk|pk|key|hf|gsk)[-_][\w*.-]{3,}|Bearer\s+\S+", re.IGNORECASE)
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum (?:context|model) length|"
+    r"max_model_len|max context length|context (?:window|length|size)|"
+    r"too many (?:input )?tokens|input token count|(?:prompt|input|request) (?:is )?too long|"
+    r"longer than the (?:maximum )?model|inputs`? (?:tokens|must have less than)",
+    re.IGNORECASE,
+)
+"""How OpenAI, vLLM, SGLang, llama.cpp, Ollama, TGI and Gemini say that a prompt is too long."""
+MAX_DETAIL_CHARACTERS = 300
+
+
+def to_llm_error(error: Exception, *, started: bool, key: str = "") -> LLMError:
+    """The `LLMError` that an exception of the client stands for.
+
+    `started`: something was shown already, so that a broken connection is an interruption.
+    """
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        detail = _redact(f"{error} {error.code or ''} {error.body or ''}", key)
+        return _error_of_status(int(error.status_code), detail, error.response.headers)
+    if isinstance(error, ValueError | TypeError | AttributeError):
+        # broken JSON, broken UTF-8, or a chunk of another shape
+        name = type(error).__name__
+        return LLMInterrupted(name) if started else LLMServerError(f"unreadable reply: {name}")
+    if started:
+        return LLMInterrupted("connection lost")
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__) is not None:
+        causes.append(cause)
+    slow = any(isinstance(cause, TimeoutError) for cause in causes)
+    return LLMUnreachable(", ".join(type(cause).__name__ for cause in causes), slow=slow)
+
+
+def to_reported_error(error: object, *, started: bool, key: str = "") -> LLMError:
+    """The `LLMError` of an error body that came under HTTP 200, alone or within a stream.
+
+    Its code is a status where it looks like one.
+    """
+    detail = _redact(str(error), key)
+    code = error.get("code") if isinstance(error, Mapping) else None
+    if not started and isinstance(code, int) and 400 <= code < 600:
+        return _error_of_status(code, detail, {})
+    overflow = not started and _OVERFLOW.search(detail)
+    return ContextOverflow(detail) if overflow else LLMServerError(detail)
+
+
+def parse_retry_after(value: str) -> float | None:
+    """Seconds of a Retry-After header (number or date), never negative; None if unreadable."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value.strip()).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _error_of_status(status: int, detail: str, headers: Mapping[str, Any]) -> LLMError:
+    if status in (401, 403):
+        return LLMUnauthorized(detail, status=status)
+    if status == 429:
+        return LLMRateLimited(
+            detail,
+            status=status,
+            retry_after=parse_retry_after(headers.get("retry-after", "")),
+            final="insufficient_quota" in detail,
+        )
+    if _OVERFLOW.search(detail):
+        return ContextOverflow(detail, status=status)
+    if status >= 500 or status == 408:
+        return LLMServerError(f"status {status}", status=status)
+    return LLMRejected(detail, status=status)
+
+
+def _redact(text: str, key: str) -> str:
+    if key:
+        text = text.replace(key, "***")
+    return _KEY.sub("***", text)[:MAX_DETAIL_CHARACTERS]
+
+
+RETRIES_MAX = 2
+FIRST_PAUSE_SECONDS = 0.5
+"""After the first failure of a server that works; twice as long after the next."""
+QUICK_PAUSE_SECONDS = 0.1
+"""The same where nobody listens: a server that starts does so in a moment or not for long."""
+MAX_WAIT_SECONDS = 10.0
+"""A server that asks for a longer pause than this is not waited for."""
+
+
+def pause_before_retry(error: LLMError, tries: int) -> float | None:
+    """Seconds before another try, with jitter; None when another try makes no sense.
+
+    `tries` were made. A connection that timed out is not tried again: it took long enough.
+    """
+    if tries > RETRIES_MAX or error.params.get("final") or error.params.get("slow"):
+        return None
+    if not isinstance(error, LLMUnreachable | LLMRateLimited | LLMServerError):
+        return None
+    first = QUICK_PAUSE_SECONDS if isinstance(error, LLMUnreachable) else FIRST_PAUSE_SECONDS
+    asked = error.params.get("retry_after")
+    base = float(asked) if isinstance(asked, int | float) else first * 2 ** (tries - 1)
+    return base + random.uniform(0, first) if base <= MAX_WAIT_SECONDS else None  # noqa: S311

@@ -1,0 +1,117 @@
+"""The light model: short questions with short answers, in time or not at all."""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from itertools import islice
+
+from rag.adapters.endpoint import CallGate
+from rag.errors import (
+    LLMError,
+    LLMInterrupted,
+    LLMRateLimited,
+    LLMServerError,
+    LLMTimeout,
+    LLMUnavailable,
+    LLMUnreachable,
+)
+from rag.ports import LLM, GenerationOptions
+from rag.types import HistoryMessage, Role
+
+SECONDS = 8.0
+COSTLY = (LLMInterrupted, LLMRateLimited, LLMServerError, LLMTimeout, LLMUnreachable)
+"""Failures that may have taken long. The next one would be paid by the same answer."""
+MOST_TRIES = 20
+"""Places in a reply at which JSON may begin; a reply with more is no answer."""
+
+
+class BadReply(LLMError):
+    """The light model said something else than it was asked for."""
+
+    code = "llm_bad_reply"
+
+
+@dataclass(frozen=True, slots=True)
+class Light:
+    """Asks the light model. Whoever asks has an answer of his own for when it fails.
+
+    An answer asks several times; after one costly failure the model is left alone for a while, so
+    that all of them together cost no more than `seconds`.
+    """
+
+    llm: LLM
+    seconds: float = SECONDS
+    gate: CallGate = field(default_factory=lambda: CallGate(limit=1), compare=False)
+
+    @property
+    def name(self) -> str:
+        """The model's name, for traces and notes."""
+        return self.llm.name
+
+    async def say(
+        self,
+        system: str,
+        user: str,
+        *,
+        max_tokens: int,
+        schema: Mapping[str, object] | None = None,
+    ) -> str:
+        """The whole reply without its thinking.
+
+        Raises `LLMError`, `LLMTimeout` after `seconds`, `LLMUnavailable` at once.
+        """
+        if wait := self.gate.enter():
+            raise LLMUnavailable(retry_after=max(1, round(wait)))
+        turns = (HistoryMessage(Role.SYSTEM, system), HistoryMessage(Role.USER, user))
+        options = GenerationOptions(temperature=0.0, max_tokens=max_tokens, schema=schema)
+        try:
+            async with (
+                asyncio.timeout(self.seconds),
+                aclosing(self.llm.stream(turns, options)) as pieces,
+            ):
+                said = "".join([piece.text async for piece in pieces]).strip()
+        except TimeoutError:
+            self.gate.note_failure()
+            raise LLMTimeout("the light model", phase="total") from None
+        except COSTLY:
+            self.gate.note_failure()
+            raise
+        self.gate.note_success()
+        return said
+
+    async def read(
+        self,
+        system: str,
+        user: str,
+        *,
+        max_tokens: int,
+        schema: Mapping[str, object] | None = None,
+    ) -> object:
+        """The reply as JSON. Raises `LLMError`, `BadReply` where there is none in it.
+
+        The server is asked to hold the model to the JSON `schema` (its "title" names it), but not
+        every server can: the prompt must tell the shape as well, and the caller must check it.
+        """
+        said = await self.say(system, user, max_tokens=max_tokens, schema=schema)
+        return parse_json(said, "[" if (schema or {}).get("type") == "array" else "{")
+
+
+def parse_json(said: str, begins: str = "{") -> object:
+    """The JSON of a reply: all of it, else the first that begins so, whatever stands around it.
+
+    Raises `BadReply`.
+    """
+    decoder = json.JSONDecoder()
+    try:
+        return decoder.decode(said)
+    except (ValueError, RecursionError):
+        pass
+    for found in islice(re.finditer(re.escape(begins), said), MOST_TRIES):
+        try:
+            return decoder.raw_decode(said, found.start())[0]
+        except (ValueError, RecursionError):
+            continue
+    raise BadReply(said[:200])

@@ -1,0 +1,319 @@
+"""A prompt's tokens: how many a model takes, what each part may have of them, and what fits.
+
+As many as set, else as the model's server says, else as is known of the model. Servers say it in
+ways of their own; where each stands is told in docs/architecture.md.
+"""
+
+import asyncio
+import functools
+import logging
+import math
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rag.adapters.endpoint import client_of
+from rag.adapters.openai import dialect_of
+from rag.config import USUAL_TOKENS, ContextRules, Endpoint, RagConfig
+from rag.context.prompt import AnswerContext, render_passage, system_text
+from rag.context.tokens import PER_MESSAGE, Counter, cut
+from rag.conversation import Turn
+from rag.ports import GenerationOptions
+from rag.types import Evidence, HistoryMessage, Role
+
+log = logging.getLogger(__name__)
+
+QUERY_TOKENS = 200
+"""What the room of the conversation keeps free for any question: it must not change with it."""
+LEAST_TOKENS = 48
+"""Fewer tokens than that are not worth the beginning of a text."""
+SLIDE_TURNS = 3
+"""By so many turns at once the window moves on: each move costs the server its cached prefix."""
+SUMMARY_SHARE = 0.5
+"""Of the older turns' room, what their summary may take from what was picked for the question."""
+MAX_ROOM_TOKENS = 16_000
+"""More is not read with the same care, costs the reader's time, and is seldom filled."""
+MIN_ROOM_TOKENS = 1000
+"""Less holds no question with a passage; a model that has less is trimmed for when it refuses."""
+SLACK = 0.08
+"""Share of the length left free: tokens are counted by estimate, and chat templates add some."""
+ASK_SECONDS = 1.0
+"""What a question waits at most for a server to say how much it takes."""
+ASK_AGAIN_SECONDS = 60.0
+"""After a server that did not answer, or has not loaded its model yet."""
+_LENGTHS = ("max_model_len", "context_length", "max_context_length", "context_window")
+"""What vLLM and SGLang; OpenRouter and Together; Mistral; Groq call it in `/v1/models`."""
+_LOCAL_SERVERS = {
+    "library": ("/api/ps", "models", "context_length"),  # Ollama
+    "organization_owner": ("/api/v0/models", "data", "loaded_context_length"),  # LM Studio
+    "llamacpp": ("/props", "default_generation_settings", "n_ctx"),
+}
+"""By `owned_by`: servers that tell elsewhere what they were started with, often less than the model
+could hold (Ollama: 4,096 on a small card, and it cuts prompts without a word). Path, key, name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A prompt's `total` tokens, and what each part of it may take.
+
+    `system` and `documents` are reserved; `query` is for the question; of what these leave `recent`
+    is for the last messages, `long_term` for older turns. `used` holds what parts took.
+    """
+
+    total: int
+    system: int
+    query: int
+    recent: int
+    long_term: int
+    documents: int
+    counter: Counter
+    used: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def room(self) -> int:
+        """What the passages may take: what the other parts leave, and never below their share."""
+        return max(self.documents, self.total - sum(self.used.values()))
+
+    def with_used(self, **tokens: int) -> "Budget":
+        """The same with what these parts took."""
+        return replace(self, used={**self.used, **tokens})
+
+    def cost_of(self, language: str) -> Callable[[Evidence], int]:
+        """What a passage takes of the room."""
+        return lambda item: self.counter.count(render_passage(item, language)) + 2
+
+    def describe(self, evidence_tokens: int, dropped: int) -> dict[str, object]:
+        """For traces: what each part could take and took, and how many passages did not fit."""
+        used = {**self.used, "documents": evidence_tokens}
+        planned = {
+            "system": self.system,
+            "query": self.query,
+            "recent": self.recent,
+            "long_term": self.long_term,
+            "documents": self.room,
+        }
+        return {
+            "total": self.total,
+            "used": sum(used.values()),
+            "layers": {
+                name: {"planned": planned[name], "used": used.get(name, 0)} for name in planned
+            },
+            "dropped": {"passages": dropped} if dropped else {},
+            "counter": self.counter.name,
+        }
+
+
+def make_budget(context: AnswerContext, rules: ContextRules, counter: Counter) -> Budget:
+    """The budget before anything but instructions and question is known."""
+    system = _size(system_text(context.language, context.fence), counter)
+    query = _size(context.question, counter) + _size(context.standalone, counter)
+    budget = split_tokens(rules, counter, system=system, query=max(QUERY_TOKENS, query))
+    return budget.with_used(system=system, query=query)
+
+
+def split_tokens(rules: ContextRules, counter: Counter, *, system: int, query: int) -> Budget:
+    """Split the tokens of a prompt; `system` and `query` are what these two need, whatever it is.
+
+    What they and the documents leave is for the last messages and, the rest of it, older turns.
+    """
+    total = rules.tokens or USUAL_TOKENS
+    reserved = int(total * rules.system_share)
+    documents = int(total * rules.documents_share)
+    rest = max(0, total - max(reserved, system) - query - documents)
+    recent = int(rest * rules.recent_share)
+    return Budget(total, reserved, query, recent, rest - recent, documents, counter)
+
+
+def fit_conversation(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, Budget]:
+    """The context with the last messages that fit, and the budget that knows of them.
+
+    The window begins where it began for the question before, unless it grew out of its room: then
+    it moves on by `SLIDE_TURNS`. The last turn always stays, cut if need be.
+    """
+    room, counter = budget.recent, budget.counter
+    turns = _in_turns(context.window)
+    sizes = [sum(_size(one.content, counter) for one in turn) for turn in turns]
+    first = 0
+    while first < len(turns) - 1 and sum(sizes[first:]) > room:
+        first = min(first + SLIDE_TURNS, len(turns) - 1)
+    kept = turns[first:]
+    if len(kept) == 1 and sizes[-1] > room:
+        kept = [tuple(_cut_message(one, room // len(kept[0]), counter) for one in kept[0])]
+    window = tuple(one for turn in kept for one in turn)
+    used = sum(_size(one.content, counter) for one in window)
+    return replace(context, window=window), budget.with_used(recent=used)
+
+
+def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, Budget]:
+    """The context with what fits of older turns, findings and the summary, and the budget."""
+    room, counter = budget.long_term, budget.counter
+    summary_size = _size(context.summary, counter)
+    kept_for_summary = min(summary_size, int(room * SUMMARY_SHARE))
+    used = 0
+    findings: list[str] = []
+    for note in context.findings:
+        size = _size(note, counter)
+        if used + size > room - kept_for_summary:
+            break
+        findings.append(note)
+        used += size
+    recalled: list[Turn] = []
+    for turn in reversed(context.recalled):
+        fitted = _fit_turn(turn, room - kept_for_summary - used, counter)
+        if fitted is None:
+            break
+        recalled.insert(0, fitted)
+        used += _turn_size(fitted, counter)
+    summary = context.summary
+    if summary_size > room - used:
+        left = room - used - PER_MESSAGE
+        summary = cut(summary, left, counter) if left >= LEAST_TOKENS else ""
+    used += _size(summary, counter)
+    fitted_context = replace(
+        context, findings=tuple(findings), recalled=tuple(recalled), summary=summary
+    )
+    return fitted_context, budget.with_used(long_term=used)
+
+
+def halve(context: AnswerContext, counter: Counter) -> AnswerContext:
+    """The context with half of its passages and messages: it was too long for the model."""
+    sizes = [counter.count(item.content) for item in context.evidence]
+    left, kept = sum(sizes) // 2, 0
+    while kept < len(sizes) and (kept == 0 or left >= sizes[kept]):
+        left -= sizes[kept]
+        kept += 1
+    turns = _in_turns(context.window)
+    window = tuple(one for turn in turns[(len(turns) + 1) // 2 :] for one in turn)
+    return replace(context, evidence=context.evidence[:kept], window=window, recalled=())
+
+
+def _in_turns(messages: Sequence[HistoryMessage]) -> list[tuple[HistoryMessage, ...]]:
+    """The messages by turn; each begins with the user."""
+    turns: list[tuple[HistoryMessage, ...]] = []
+    for message in messages:
+        if message.role is Role.USER or not turns:
+            turns.append((message,))
+        else:
+            turns[-1] = (*turns[-1], message)
+    return turns
+
+
+def _cut_message(message: HistoryMessage, room: int, counter: Counter) -> HistoryMessage:
+    return replace(message, content=cut(message.content, max(room - PER_MESSAGE, 0), counter))
+
+
+def _fit_turn(turn: Turn, room: int, counter: Counter) -> Turn | None:
+    """The turn, with as much of its answer as fits; None where that is too little."""
+    if _turn_size(turn, counter) <= room:
+        return turn
+    bare = _turn_size(replace(turn, assistant_text=""), counter)
+    if room - bare < LEAST_TOKENS:
+        return None
+    return replace(turn, assistant_text=cut(turn.assistant_text, room - bare, counter))
+
+
+def _turn_size(turn: Turn, counter: Counter) -> int:
+    return _size(turn.user_text, counter) + _size(turn.assistant_text, counter)
+
+
+def _size(text: str, counter: Counter) -> int:
+    return counter.count(text) + PER_MESSAGE if text else 0
+
+
+async def resolve_context_tokens(config: RagConfig) -> int:
+    """The tokens of a whole prompt, so that the answer still fits behind it.
+
+    Asks the server at the first question, for `ASK_SECONDS` at most; while nothing is known,
+    `USUAL_TOKENS`. Raises nothing.
+    """
+    if config.context.tokens is not None:
+        return config.context.tokens
+    if config.llm is None:
+        return USUAL_TOKENS
+    length = await find_context_length(config.llm)
+    if length is None:
+        return USUAL_TOKENS
+    options = GenerationOptions(max_tokens=config.max_tokens, thinking=config.thinking)
+    reply = options.max_tokens + dialect_of(config.llm).thinking_tokens(options)
+    return max(MIN_ROOM_TOKENS, min(MAX_ROOM_TOKENS, int(length * (1 - SLACK)) - reply))
+
+
+_lengths: dict[Endpoint, tuple[int | None, float]] = {}
+"""What servers said, and the monotonic time from which on they are asked anew."""
+
+
+async def find_context_length(endpoint: Endpoint) -> int | None:
+    """Tokens that prompt and reply may have together; None where nobody says."""
+    length, ask_again = _lengths.get(endpoint, (None, 0.0))
+    if ask_again <= time.monotonic():
+        # whoever comes meanwhile does not wait
+        soon = time.monotonic() + ASK_AGAIN_SECONDS
+        _lengths[endpoint] = None, soon
+        length, is_final = await _ask_server(endpoint)
+        _lengths[endpoint] = length, math.inf if is_final else soon
+    return length or known_context_length(endpoint.model)
+
+
+def forget_context_lengths() -> None:
+    """Nothing is known of any server."""
+    _lengths.clear()
+
+
+def known_context_length(model: str) -> int | None:
+    """What the table says of a model by its name."""
+    name = model.casefold().rpartition("/")[2]
+    return next((tokens for begins, tokens in _table() if name.startswith(begins)), None)
+
+
+@functools.cache
+def _table() -> tuple[tuple[tuple[str, ...], int], ...]:
+    stored = Path(__file__).with_name("known_models.toml").read_text(encoding="utf-8")
+    return tuple((tuple(one["begins"]), one["tokens"]) for one in tomllib.loads(stored)["model"])
+
+
+async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
+    """What the server says, and whether it will say the same whenever it is asked."""
+    client_of(endpoint)  # loading the library takes longer than the server may
+    try:
+        async with asyncio.timeout(ASK_SECONDS):
+            model = _find_model(await _get(endpoint, "/models", "data"), endpoint.model)
+            length = _first_number(model, _LENGTHS)
+            place = _LOCAL_SERVERS.get(str(model.get("owned_by")))
+            if length is not None or place is None:
+                return length, True
+            path, key, name = place
+            loaded = _find_model(await _get(endpoint, path, key), endpoint.model)
+            length = _first_number(loaded, (name,))
+            return length, length is not None
+    except Exception as error:  # noqa: BLE001 - whatever a server does, the question goes on
+        log.info("%s does not say how much it takes: %r", endpoint.model, error)
+        return None, hasattr(error, "status_code")
+
+
+async def _get(endpoint: Endpoint, path: str, key: str) -> Any:
+    """What stands under a key of a JSON object; a path without "/models" stands beside "/v1"."""
+    client = client_of(endpoint)
+    if path != "/models":
+        client = client.with_options(base_url=endpoint.base_url.rstrip("/").removesuffix("/v1"))
+    body = await client.get(path, cast_to=object)
+    return body.get(key) if isinstance(body, dict) else None
+
+
+def _find_model(found: Any, name: str) -> Mapping[str, Any]:
+    """The model with this name; Ollama leaves ":latest" away. The only one, whatever its name."""
+    if isinstance(found, dict):
+        return found
+    listed = [one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict)]
+    for one in listed:
+        names = {one.get(field) for field in ("id", "name", "model")}
+        if names & {name, f"{name}:latest"} or one.get("root") == name:
+            return one
+    return listed[0] if len(listed) == 1 else {}
+
+
+def _first_number(found: Mapping[str, Any], names: Iterable[str]) -> int | None:
+    values = (found.get(name) for name in names)
+    return next((int(one) for one in values if isinstance(one, int | float) and one >= 1), None)

@@ -1,0 +1,226 @@
+"""The messages for the model: what an answer may be made from, put in order.
+
+First what stays the same from turn to turn, so that a server's prefix cache holds: constant
+instructions, the summary, the conversation. What belongs to this question comes last: passages,
+then the question. Nothing that a user or a document wrote stands in the system message; it stands
+between marks, without power, or in a message of its own role.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from rag import prompts
+from rag.conversation import Turn
+from rag.pages import Kind
+from rag.tokenize.text import neutralise, to_prompt_text
+from rag.types import Evidence, HistoryMessage, Passage, Role
+
+MAX_TITLE_CHARACTERS = 200
+MAX_TITLES = 8
+"""Documents of the last answer that are named."""
+_MARKER = re.compile(r"\[(\d{1,9})\]")
+_WEEKDAYS = {"ko": "월화수목금토일", "en": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")}
+_KINDS = {
+    Kind.TABLE: "kind_table",
+    Kind.PICTURE: "kind_picture",
+    Kind.RECOGNISED: "kind_recognised",
+}
+_FENCE_END = re.compile(r"\n{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerContext:
+    """Everything that an answer may be made from.
+
+    `standalone` says what the question means on its own where that is not how it was asked.
+    `window` are the last messages, `summary` what was said before them, `recalled` older turns that
+    bear on the question, oldest first, `seen` the titles of documents that the last answer showed.
+    `notes` are what was noted of whole documents that do not fit, section by section.
+    `notices` name prompts that say how the evidence was found. `searched`: documents were looked
+    at.
+    """
+
+    question: str
+    language: str
+    today: date
+    fence: str
+    standalone: str = ""
+    window: tuple[HistoryMessage, ...] = ()
+    summary: str = ""
+    recalled: tuple[Turn, ...] = ()
+    findings: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    notes: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    searched: bool = False
+
+    @property
+    def said_before(self) -> tuple[str, ...]:
+        """The texts of the conversation that the model reads."""
+        window = [message.content for message in self.window]
+        turns = [f"{turn.user_text}\n{turn.assistant_text}" for turn in self.recalled]
+        return tuple(filter(None, (*window, *turns, self.summary, *self.findings)))
+
+
+def build_messages(context: AnswerContext) -> tuple[HistoryMessage, ...]:
+    """The prompt: system, what was said before the window, the window, the question."""
+    fence = _safe_fence(context)
+    return (
+        HistoryMessage(Role.SYSTEM, system_text(context.language, fence)),
+        *_render_earlier(context, fence),
+        *(HistoryMessage(one.role, neutralise(one.content)) for one in context.window),
+        HistoryMessage(Role.USER, _render_question(context, fence)),
+    )
+
+
+def system_text(language: str, fence: str) -> str:
+    """The instructions: the same for every question of an installation in one language."""
+    return prompts.fill("system", language, fence=fence)
+
+
+def render_passages(evidence: Sequence[Evidence], language: str) -> str:
+    """The passages in their order, under a line for each document where it changes."""
+    lines: list[str] = []
+    before = None
+    for item in evidence:
+        if item.document_id != before:
+            lines.append(_render_document(item.passage))
+            before = item.document_id
+        lines.append(render_passage(item, language))
+    return "\n\n".join(lines)
+
+
+def render_passage(item: Evidence, language: str) -> str:
+    """One passage under its number: section, page, and what it is."""
+    passage = item.passage
+    page = prompts.fill("page", language, page=str(passage.page)) if passage.page else ""
+    kind = prompts.text(_KINDS[passage.kind], language) if passage.kind in _KINDS else ""
+    parts = (_own_section(item), page, kind)
+    place = neutralise(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
+    return f"[{item.number}] {place}".rstrip() + f"\n{_tame_text(_read_text(item))}"
+
+
+def _read_text(item: Evidence) -> str:
+    """The passage with its sentences on one line each, below the header of its table."""
+    text = to_prompt_text(item.text, item.passage.kind)
+    return f"{item.passage.header}\n{text}" if item.passage.header else text
+
+
+def _render_document(passage: Passage) -> str:
+    name = passage.title or passage.document_name
+    parts = (name, passage.issuer, passage.date)
+    return "# " + neutralise(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
+
+
+def _own_section(item: Evidence) -> str:
+    """The passage's section without what is read beside it: its document's title, its heading."""
+    passage = item.passage
+    parts = [part.strip() for part in passage.section.split(" > ")]
+    if parts[0] == passage.title.strip():
+        del parts[0]
+    heading = item.text.lstrip().partition("\n")[0]
+    if parts and heading.startswith("#") and heading.lstrip("#").strip() == parts[-1]:
+        del parts[-1]
+    return " > ".join(parts)
+
+
+def measure(messages: Sequence[HistoryMessage], context: AnswerContext) -> dict[str, int]:
+    """Characters by part, for traces."""
+    return {
+        "system": len(messages[0].content),
+        "history": sum(len(message.content) for message in messages[1:-1]),
+        "evidence": sum(len(item.content) for item in context.evidence),
+        "question": len(context.question),
+        "total": sum(len(message.content) for message in messages),
+    }
+
+
+def _render_earlier(context: AnswerContext, fence: str) -> tuple[HistoryMessage, ...]:
+    """What was said before the window, as a turn of its own: servers want roles in turns."""
+    language = context.language
+    blocks = []
+    if context.summary:
+        blocks.append(_block("block_summary", language, fence, _tame_text(context.summary)))
+    if context.recalled:
+        told = "\n\n".join(_render_turn(turn, language) for turn in context.recalled)
+        blocks.append(_block("block_recalled", language, fence, told))
+    if not blocks:
+        return ()
+    return (
+        HistoryMessage(Role.USER, "\n\n".join(blocks)),
+        HistoryMessage(Role.ASSISTANT, prompts.text("noted", language)),
+    )
+
+
+def _render_question(context: AnswerContext, fence: str) -> str:
+    language = context.language
+    blocks = [_render_today(context)]
+    if context.seen:
+        titles = "\n".join(_tame_title(title) for title in context.seen[:MAX_TITLES])
+        blocks.append(_block("block_seen", language, fence, titles))
+    if context.findings:
+        found = "\n".join(f"- {_tame_text(note)}" for note in context.findings)
+        blocks.append(_block("block_findings", language, fence, found))
+    if context.notes:
+        blocks.append(_block("block_notes", language, fence, "\n".join(context.notes)))
+    strong = [item for item in context.evidence if not item.weak]
+    weak = [item for item in context.evidence if item.weak]
+    for name, group in (("block_passages", strong), ("block_weak", weak)):
+        if group:
+            blocks.append(_block(name, language, fence, render_passages(group, language)))
+    if context.searched and not context.evidence and not context.notes:
+        blocks.append(prompts.text("nothing_found", language))
+    blocks += [
+        prompts.text(name.replace("notice_", "tell_", 1), language) for name in context.notices
+    ]
+    asked = prompts.fill("question", language, question=neutralise(context.question))
+    if context.standalone:
+        meaning = neutralise(context.standalone)
+        asked += "\n" + prompts.fill("question_meaning", language, question=meaning)
+    return "\n\n".join([*blocks, asked])
+
+
+def _render_today(context: AnswerContext) -> str:
+    day = context.today
+    weekday = _WEEKDAYS["ko" if context.language == "ko" else "en"][day.weekday()]
+    return prompts.fill("today", context.language, date=day.isoformat(), weekday=weekday)
+
+
+def _render_turn(turn: Turn, language: str) -> str:
+    return prompts.fill(
+        "block_turn",
+        language,
+        question=_tame_text(turn.user_text),
+        answer=_tame_text(turn.assistant_text),
+    )
+
+
+def _block(name: str, language: str, fence: str, content: str) -> str:
+    return prompts.fill(name, language, fence=fence, content=_FENCE_END.sub("\n\n", content))
+
+
+def _safe_fence(context: AnswerContext) -> str:
+    """The installation's fence; another one where a text happens to hold it."""
+    texts = (
+        context.question,
+        *context.said_before,
+        *context.notes,
+        *(item.content + item.passage.document_name for item in context.evidence),
+    )
+    fence, tries = context.fence, 0
+    while any(fence in text for text in texts):
+        tries += 1
+        fence = f"{context.fence}-{tries}"
+    return f"=== {fence} ==="
+
+
+def _tame_text(text: str) -> str:
+    """Without power, and with no number that could be taken for one of this answer's passages."""
+    return _MARKER.sub(r"(\1)", neutralise(text))
+
+
+def _tame_title(title: str) -> str:
+    return f"- {_tame_text(title)}".replace("\n", " ")[:MAX_TITLE_CHARACTERS]

@@ -1,1 +1,0 @@
-"""Embedding models, one adapter a file."""

@@ -1,0 +1,1 @@
+"""Whether answers are right: facts found, measures of a turn, configurations side by side."""

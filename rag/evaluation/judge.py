@@ -1,0 +1,64 @@
+"""A chat model's verdict on an answer."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+from rag import prompts
+from rag.adapters.light import BadReply, Light
+from rag.evaluation.measures import AnsweredTurn
+from rag.tokenize.language import reply_language
+from rag.tokenize.text import neutralise
+
+CRITERIA = ("relevance", "faithfulness", "support")
+COHERENCE = "coherence"
+"""Asked only of a turn that has others before it."""
+SCHEMA: Mapping[str, object] = {
+    "title": "verdict",
+    "type": "object",
+    "properties": {
+        name: {"type": "number", "minimum": 0, "maximum": 1} for name in (*CRITERIA, COHERENCE)
+    },
+    "required": [*CRITERIA, COHERENCE],
+    "additionalProperties": False,
+}
+MAX_TOKENS = 200
+MAX_PASSAGES_CHARACTERS = 12_000
+MAX_ANSWER_CHARACTERS = 6_000
+MAX_EARLIER_CHARACTERS = 3_000
+
+
+async def judge_turn(
+    light: Light, question: str, answered: AnsweredTurn, earlier: Sequence[tuple[str, str]]
+) -> dict[str, float]:
+    """0..1 by criterion. `earlier` are the questions and answers before, oldest first.
+
+    Raises `LLMError`, `BadReply` for a verdict that is none.
+    """
+    language = reply_language(question)
+    fence = f"=== {secrets.token_hex(6)} ==="
+    passages = "\n\n".join(source.text for source in answered.evidence)
+    told = "\n".join(f"Q: {asked}\nA: {said}" for asked, said in earlier)
+    case = prompts.fill(
+        "judge_case",
+        language,
+        fence=fence,
+        earlier=neutralise(told[-MAX_EARLIER_CHARACTERS:]) or "-",
+        passages=neutralise(passages[:MAX_PASSAGES_CHARACTERS]) or "-",
+        question=neutralise(question),
+        answer=neutralise(answered.content[:MAX_ANSWER_CHARACTERS]) or "-",
+    )
+    system = prompts.fill("judge", language, fence=fence)
+    reply = await light.read(system, case, max_tokens=MAX_TOKENS, schema=SCHEMA)
+    return _parse_verdict(reply, (*CRITERIA, COHERENCE) if earlier else CRITERIA)
+
+
+def _parse_verdict(reply: object, criteria: Sequence[str]) -> dict[str, float]:
+    if not isinstance(reply, Mapping):
+        raise BadReply("not an object")
+    return {name: _parse_grade(name, reply.get(name)) for name in criteria}
+
+
+def _parse_grade(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    raise BadReply(f"{name}: {str(value)[:40]}")

@@ -1,0 +1,246 @@
+"""What is measured of an answer, over a set of answers, and between two configurations."""
+
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from rag.evaluation import facts
+from rag.evaluation.question_set import ExpectedTurn
+from rag.evaluation.recording import Call
+from rag.types import Mode, Source
+from rag.verify.label import Checked, Verdict
+
+RESAMPLES = 4000
+CONFIDENCE = 0.95
+SEED = 20260
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure of a turn. `is_share`: 0..1, told as a mean; else an amount, told as a median.
+
+    `better` is 1 where more is better, -1 where less is.
+    """
+
+    name: str
+    better: int
+    is_share: bool = True
+
+
+MEASURES = (
+    Measure("evidence_all", 1),
+    Measure("evidence", 1),
+    Measure("facts", 1),
+    Measure("label", 1),
+    Measure("citations", 1),
+    Measure("false_abstention", -1),
+    Measure("abstains", 1),
+    Measure("evidence_share", 1),
+    Measure("strangers", -1),
+    Measure("relevance", 1),
+    Measure("faithfulness", 1),
+    Measure("support", 1),
+    Measure("coherence", 1),
+    Measure("failed", -1),
+    Measure("characters", -1, is_share=False),
+    Measure("prompt_tokens", -1, is_share=False),
+    Measure("completion_tokens", -1, is_share=False),
+    Measure("calls", -1, is_share=False),
+    Measure("calls_before_first_word", -1, is_share=False),
+    Measure("first_word_ms", -1, is_share=False),
+    Measure("total_ms", -1, is_share=False),
+)
+"""`evidence` and `facts` are the shares of the turn's facts in the prompt and in the answer,
+`evidence_all` says whether all stand in the prompt. See docs/answers.md for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredTurn:
+    """A turn as it was answered.
+
+    `sources` are those of the answer, `evidence` all that it could cite. `calls` are all requests
+    to chat models, of which `calls_before_first_word` began before the first word.
+    `prompt_characters` counts the prompt by part ("evidence", "total"). `error` is the code of
+    what ended it.
+    """
+
+    content: str = ""
+    mode: str = ""
+    label: str = ""
+    sources: tuple[Source, ...] = ()
+    evidence: tuple[Source, ...] = ()
+    checks: tuple[Checked, ...] = ()
+    calls: tuple[Call, ...] = ()
+    calls_before_first_word: int = 0
+    prompt_characters: Mapping[str, int] | None = None
+    first_word_ms: float | None = None
+    total_ms: float = 0.0
+    error: str = ""
+
+    @property
+    def prompt(self) -> str | None:
+        """What the answer was written from; None where no model wrote one."""
+        if self.mode in {Mode.CLARIFY, Mode.DOCUMENT} or not self.calls_before_first_word:
+            return None
+        return self.calls[self.calls_before_first_word - 1].prompt
+
+    @property
+    def abstains(self) -> bool:
+        """Whether it rests on no document."""
+        return self.mode not in {Mode.DOCUMENTS, Mode.DOCUMENT} or not self.sources
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate, and where it lies in 95 % of resamples."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval lies on one side of 0."""
+        return self.low > 0 or self.high < 0
+
+
+def measure_turn(
+    expected: ExpectedTurn, answered: AnsweredTurn, documents: Collection[UUID]
+) -> dict[str, float]:
+    """The measures that apply to the turn, by name.
+
+    `documents` are those that bear on it; empty: all of them may.
+    """
+    measured = {"failed": float(bool(answered.error)), **_measure_costs(answered)}
+    if answered.error:
+        return measured
+    return {
+        **measured,
+        **_measure_facts(expected, answered),
+        **_measure_label(expected, answered),
+        **_measure_citations(expected, answered),
+        **_measure_evidence(answered, documents),
+    }
+
+
+def text_read(expected: ExpectedTurn, answered: AnsweredTurn) -> str | None:
+    """What the answer was written from, but for the question: what is asked is no evidence."""
+    return None if answered.prompt is None else answered.prompt.replace(expected.user, "")
+
+
+def summarise(turns: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Mean or median of every measure that applies to one of the turns."""
+    found = {}
+    for measure in MEASURES:
+        if values := [turn[measure.name] for turn in turns if measure.name in turn]:
+            middle = statistics.fmean if measure.is_share else statistics.median
+            found[measure.name] = round(float(middle(values)), 4)
+    return found
+
+
+def compare(
+    first: Sequence[Sequence[Mapping[str, float]]], second: Sequence[Sequence[Mapping[str, float]]]
+) -> dict[str, Interval]:
+    """By how much the second differs from the first, by measure.
+
+    Both hold the same turns in the same order, by line. Differences are paired turn by turn; their
+    mean (or median, for amounts) is taken over lines drawn with replacement, whole, for the turns
+    of a conversation depend on each other (percentile bootstrap, fixed seed).
+    """
+    found = {}
+    for measure in MEASURES:
+        pairs = [
+            (place, after[measure.name] - before[measure.name])
+            for place, (old, new) in enumerate(zip(first, second, strict=True))
+            for before, after in zip(old, new, strict=True)
+            if measure.name in before and measure.name in after
+        ]
+        if pairs:
+            found[measure.name] = _estimate(pairs, is_share=measure.is_share)
+    return found
+
+
+def _estimate(pairs: Sequence[tuple[int, float]], *, is_share: bool) -> Interval:
+    """Of differences with the place of their line."""
+    _, lines = np.unique([place for place, _ in pairs], return_inverse=True)
+    differences = np.array([value for _, value in pairs])
+    middle = np.mean if is_share else np.median
+    count = int(lines.max()) + 1
+    chance = np.random.default_rng(SEED)
+    drawn = chance.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+    values = [middle(np.repeat(differences, times[lines])) for times in drawn]
+    low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(
+        *(round(float(value), 4) for value in (middle(differences), low, high)),
+    )
+
+
+def _measure_facts(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[str, float]:
+    if not expected.facts:
+        return {}
+    found = {"facts": facts.share_of_facts(expected.facts, answered.content, in_answer=True)}
+    if (prompt := text_read(expected, answered)) is not None:
+        share = facts.share_of_facts(expected.facts, prompt, in_answer=False)
+        found |= {"evidence": share, "evidence_all": float(share == 1)}
+    return found
+
+
+def _measure_label(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[str, float]:
+    found = {}
+    if expected.labels and answered.label:
+        found["label"] = float(answered.label in expected.labels)
+    if expected.answerable is not None:
+        name = "false_abstention" if expected.answerable else "abstains"
+        found[name] = float(answered.abstains)
+    return found
+
+
+def _measure_citations(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[str, float]:
+    """The share of the cited passages that hold a fact, or bear the sentence that cites them."""
+    cited = [source for source in answered.sources if source.cited]
+    if not cited:
+        return {}
+    right = sum(
+        _bears_out(source.slot, answered.checks) or _holds_fact(expected, source.text)
+        for source in cited
+    )
+    return {"citations": right / len(cited)}
+
+
+def _bears_out(slot: int, checks: Sequence[Checked]) -> bool:
+    """Whether sentences cite the slot and none of them is doubted."""
+    verdicts = {check.verdict for check in checks if slot in check.slots}
+    return Verdict.SUPPORTED in verdicts and Verdict.UNSUPPORTED not in verdicts
+
+
+def _holds_fact(expected: ExpectedTurn, text: str) -> bool:
+    return any(facts.share_of_facts([fact], text, in_answer=False) == 1 for fact in expected.facts)
+
+
+def _measure_evidence(answered: AnsweredTurn, documents: Collection[UUID]) -> dict[str, float]:
+    found = {}
+    sizes = answered.prompt_characters or {}
+    if answered.prompt is not None and sizes.get("total"):
+        found["evidence_share"] = sizes.get("evidence", 0) / sizes["total"]
+    total = sum(len(source.text) for source in answered.evidence)
+    if documents and total:
+        strange = (one for one in answered.evidence if one.document_id not in documents)
+        found["strangers"] = sum(len(source.text) for source in strange) / total
+    return found
+
+
+def _measure_costs(answered: AnsweredTurn) -> dict[str, float]:
+    found = {
+        "characters": float(len(answered.content)),
+        "prompt_tokens": float(sum(call.usage.prompt_tokens for call in answered.calls)),
+        "completion_tokens": float(sum(call.usage.completion_tokens for call in answered.calls)),
+        "calls": float(len(answered.calls)),
+        "calls_before_first_word": float(answered.calls_before_first_word),
+        "total_ms": answered.total_ms,
+    }
+    if answered.first_word_ms is not None:
+        found["first_word_ms"] = answered.first_word_ms
+    return found

@@ -1,0 +1,134 @@
+"""Questions with what their answers need: lines of JSON, checked as they are read."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rag.evaluation.facts import Fact, is_findable
+from rag.types import Label
+
+FOUND_LABELS = frozenset({Label.DOCUMENTS, Label.PARTIAL, Label.PASSAGES})
+"""What an answer from documents may be labelled."""
+NOT_FOUND_LABELS = frozenset({Label.INSUFFICIENT, Label.GENERAL, Label.CONVERSATION})
+
+
+class SetUnreadableError(ValueError):
+    """A line is not what it should be; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedTurn:
+    """A question and what is expected of its answer; `answerable` None: nobody has said it yet."""
+
+    user: str
+    facts: tuple[Fact, ...] = ()
+    answerable: bool | None = None
+    labels: frozenset[Label] = frozenset()
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionLine:
+    """A conversation of its own.
+
+    `documents` are names or ids. `is_scoped`: they are all that may be read; else everything may,
+    and they are those that bear on it.
+    """
+
+    id: str
+    turns: tuple[ExpectedTurn, ...]
+    documents: tuple[str, ...] = ()
+    is_scoped: bool = False
+
+
+def parse_set(text: str) -> list[QuestionLine]:
+    """The lines of `{id, documents?, turns: [{user, gold, answerable, ...}]}`.
+
+    `gold` lists facts, each a list of alternatives or one text. Of a turn `kind`, `label` (one or
+    several) and `choose` may be told; `kind` of a line holds for its turns. `choose: false` says
+    that the documents of the line are not ticked. Raises `SetUnreadableError`.
+    """
+    lines: dict[str, QuestionLine] = {}
+    for number, row in enumerate(text.splitlines(), 1):
+        if row.strip():
+            line = _parse_line(row, number)
+            if line.id in lines:
+                raise SetUnreadableError(f"line {number}: the id {line.id!r} is there twice")
+            lines[line.id] = line
+    if not lines:
+        raise SetUnreadableError("there are no questions in it")
+    return list(lines.values())
+
+
+def _parse_line(row: str, number: int) -> QuestionLine:
+    try:
+        given = json.loads(row)
+    except (ValueError, RecursionError) as error:
+        raise SetUnreadableError(f"line {number} is not JSON: {error}") from error
+    try:
+        return _to_line(given)
+    except SetUnreadableError as error:
+        raise SetUnreadableError(f"line {number}: {error}") from None
+
+
+def _to_line(given: Any) -> QuestionLine:
+    if not isinstance(given, Mapping):
+        raise SetUnreadableError("expected an object")
+    turns = given.get("turns")
+    if not isinstance(turns, list) or not turns:
+        raise SetUnreadableError("`turns` must be a list of questions")
+    documents = tuple(_texts(given.get("documents") or (), "documents"))
+    chosen = [turn.get("choose") for turn in turns if isinstance(turn, Mapping)]
+    return QuestionLine(
+        id=_text(given.get("id"), "id"),
+        turns=tuple(_to_turn(turn, str(given.get("kind", ""))) for turn in turns),
+        documents=documents,
+        is_scoped=bool(documents) and False not in chosen,
+    )
+
+
+def _to_turn(given: Any, kind: str) -> ExpectedTurn:
+    if not isinstance(given, Mapping):
+        raise SetUnreadableError("a turn must be an object")
+    answerable = given.get("answerable")
+    if answerable is not None and not isinstance(answerable, bool):
+        raise SetUnreadableError("`answerable` must be true, false or null")
+    gold = given.get("gold") or ()
+    if not isinstance(gold, Sequence) or isinstance(gold, str):
+        raise SetUnreadableError("`gold` must be a list of facts")
+    return ExpectedTurn(
+        user=_text(given.get("user"), "user"),
+        facts=tuple(_to_fact(one) for one in gold),
+        answerable=answerable,
+        labels=_to_labels(given.get("label"), answerable),
+        kind=str(given.get("kind", kind)),
+    )
+
+
+def _to_fact(given: Any) -> Fact:
+    fact = tuple(_texts([given] if isinstance(given, str) else given, "gold"))
+    if not fact or not all(map(is_findable, fact)):
+        raise SetUnreadableError("a fact of `gold` is empty")
+    return fact
+
+
+def _to_labels(given: Any, answerable: bool | None) -> frozenset[Label]:
+    if given is None:
+        return {True: FOUND_LABELS, False: NOT_FOUND_LABELS, None: frozenset[Label]()}[answerable]
+    names = _texts([given] if isinstance(given, str) else given, "label")
+    if unknown := set(names) - set(Label):
+        raise SetUnreadableError(f"`label` knows no {', '.join(sorted(unknown))}")
+    return frozenset(map(Label, names))
+
+
+def _texts(given: Any, field: str) -> list[str]:
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+        raise SetUnreadableError(f"`{field}` must be a list of texts")
+    return list(given)
+
+
+def _text(given: Any, field: str) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise SetUnreadableError(f"`{field}` must be a text")
+    return given

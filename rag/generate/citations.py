@@ -1,0 +1,219 @@
+"""Citations while they stream: a model cites passages, a reader sees the slots of documents.
+
+A marker without its passage never reaches the reader.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rag.types import Citation, Evidence
+
+LONGEST_CODE = 400
+"""Characters within which code between backticks must end; else its first one stands for itself."""
+LONGEST_RANGE = 50
+"""Passages that "[1-9]" may stand for."""
+
+_GAP = r"[ \t\u200b-\u200d\u2060\ufeff]{0,3}"
+_WORDS = "출처|문서|자료|발췌문|발췌|근거|source|document|doc|excerpt|reference|ref|citation"
+_LABEL = rf"(?:(?:{_WORDS}){_GAP}[:#]?{_GAP}|\^|#)?"
+_BETWEEN = rf"{_GAP}(?:[,;/·、，~∼–—-]|and|및)?{_GAP}"
+_NUMBERS = rf"\d{{1,4}}(?:{_BETWEEN}\d{{1,4}}){{0,11}}"
+_NOTE = r"(?:†[^\]】\n]{0,30})?"
+_MARKER = re.compile(
+    r"(?P<space>[ \t]{0,40})(?P<two>\\?[\[【［〔](?=\\?[\[【［〔]))?\\?[\[【［〔]"
+    rf"{_GAP}{_LABEL}{_GAP}(?P<numbers>{_NUMBERS}){_GAP}{_NOTE}"
+    r"\\?[\]】］〕](?(two)\\?[\]】］〕])",
+    re.IGNORECASE,
+)
+_LETTERS = r"[\d\s\u200b-\u200d\u2060\ufeff,;/·、，~∼–—^#:a-z가-힣-]{0,64}"
+_BEGUN = re.compile(
+    rf"[ \t]{{0,40}}(?:\\?[\[【［〔]?){{1,2}}(?:(?<=[\[【［〔]){_LETTERS}{_NOTE}\\?)?\Z"
+    rf"|[ \t]{{0,40}}(?:\\?[\[【［〔]){{2}}{_LETTERS}{_NOTE}\\?[\]】］〕]\\?\Z",
+    re.IGNORECASE,
+)
+_OPEN_BRACKET = re.compile(rf"[\[【［〔]{_LETTERS}\Z", re.IGNORECASE)
+_JOINT = re.compile(r"[ \t]{0,3}[,;·、，]")
+"""Stands between two markers that belong together: "[1], [2]"."""
+_PART = re.compile(r"(\d+)(?:\s*[~∼–—-]\s*(\d+))?")
+_PLAIN = re.compile(r"[^\s\[【［〔\\`]+|\n|[\[【［〔\\]|\s")
+_SPECIAL = re.compile(r"[\[【［〔\\`~]|\s\Z")
+"""What may begin a marker or code; a blank at the end may belong to it."""
+_DEFINES = re.compile(r"(?:^|\n) {0,3}(?:\[\d+\])+\Z")
+"""Markers at the beginning of a line: with a colon they would be the address of a link."""
+_BLANKS = re.compile(r"[ \t]+(?=[ \t]{40})")
+_TICKS = re.compile(r"`+")
+_FENCE = re.compile(r"( {0,3})(`{3,40}(?=[^`\n]*\n)|~{3,40}(?=[^~\n]*\n))[^\n]*\n")
+_FENCE_BEGUN = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|`{3,40}[^`\n]{0,200}|~{3,40}[^~\n]{0,200})\Z")
+_REMEMBERED = 80
+
+
+@dataclass(slots=True)
+class CitationFilter:
+    """A streaming filter: feed pieces, send on what comes out, flush at the end.
+
+    What goes in cites passages by `Evidence.number`; what comes out shows each one's slot, and
+    `citations` tells where which passage is cited. Numbers that no passage has are dropped, and
+    markers of one slot that stand together become one.
+
+    Code (between backticks) passes as it is. "[1, 2]", "[1-2]", "【1】【2】" and "[^1][^2]" become
+    "[1][2]". A marker never becomes a link: a blank comes before the address behind it.
+    However the text is cut into pieces, what comes out is the same.
+    """
+
+    evidence: Sequence[Evidence]
+    _slots: dict[int, int] = field(init=False)
+    _citations: list[Citation] = field(default_factory=list)
+    _held: str = ""
+    _fence: str = ""
+    _before: str = "\n"
+    _length: int = 0
+    _marked: dict[int, int] = field(default_factory=dict)
+    """The slots of the markers that came out last, and their offsets; empty behind other text."""
+
+    def __post_init__(self) -> None:
+        self._slots = {item.number: item.slot for item in self.evidence}
+
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The citations so far, each once, in the order of the text that came out."""
+        return tuple(dict.fromkeys(self._citations))
+
+    def feed(self, text: str) -> str:
+        """What of the text so far may go out; the start of a possible marker waits for more."""
+        if not (self._held or self._fence or self._marked or _SPECIAL.search(text)):
+            self._note(text)
+            return text  # most tokens of an answer
+        self._held += text
+        return "".join(self._ready(final=False))
+
+    def flush(self) -> str:
+        """The rest, at the end of the stream."""
+        return "".join(self._ready(final=True))
+
+    def _ready(self, *, final: bool) -> Iterator[str]:
+        text, position = self._held, 0
+        while position < len(text):
+            taken = self._take(text, position, final=final)
+            if taken is None:
+                break
+            position, out = taken
+            if out:
+                self._note(out)
+                yield out
+        self._held = text[position:]
+
+    def _note(self, out: str) -> None:
+        self._before = (self._before + out)[-_REMEMBERED:]
+        self._length += len(out)
+
+    def _take(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
+        """The end of the next stretch and what comes out for it; None where more must come."""
+        if self._fence:
+            return self._in_fence(text, position, final=final)
+        starts = self._before.endswith("\n")
+        if starts and (match := _FENCE.match(text, position)):
+            self._fence = match[2]
+            return match.end(), match[0]
+        joint = _JOINT.match(text, position) if self._marked else None
+        behind = joint.end() if joint else position
+        begun = _BEGUN.match(text, behind) or (starts and _FENCE_BEGUN.match(text, position))
+        if begun and not final:
+            return None
+        if text[position] == "`":
+            return self._code(text, position, final=final)
+        if match := _MARKER.match(text, behind):
+            return match.end(), self._marker(match, joint[0] if joint else "")
+        return self._plain(text, position)
+
+    def _plain(self, text: str, position: int) -> tuple[int, str]:
+        match = _BLANKS.match(text, position) or _PLAIN.match(text, position)
+        out = match[0] if match else text[position]
+        end = position + len(out)
+        if self._marked and (out[0] in "([" or (out[0] == ":" and _DEFINES.search(self._before))):
+            out = f" {out}"
+        self._marked = {}
+        return end, out
+
+    def _in_fence(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
+        """Lines as they are, up to the one that closes the fence."""
+        end = text.find("\n", position) + 1
+        line = text[position : end or len(text)]
+        mark = line.strip()
+        if self._before.endswith("\n") and not mark.strip(self._fence[0]):
+            if not end and not final:
+                return None  # it may be the closing line
+            if len(mark) >= len(self._fence):
+                self._fence = ""
+        self._marked = {}
+        return position + len(line), line
+
+    def _code(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
+        """Code up to as many backticks as it began with; without them they stand for themselves."""
+        ticks = _TICKS.match(text, position)
+        opened = min(ticks.end() if ticks else position + 1, position + LONGEST_CODE)
+        if opened == position + LONGEST_CODE:
+            return opened, text[position:opened]
+        if opened == len(text) and not final:
+            return None
+        line = text.find("\n", opened)
+        limit = min(opened + LONGEST_CODE, line if line >= 0 else len(text))
+        for match in _TICKS.finditer(text, opened, limit):
+            if match.end() == len(text) and not final:
+                return None
+            if len(match[0]) == opened - position:
+                self._marked = {}
+                return match.end(), text[position : match.end()]
+        if limit == len(text) and not final:
+            return None
+        self._marked = {}
+        return opened, text[position:opened]
+
+    def _marker(self, match: re.Match[str], joint: str) -> str:
+        numbers = list(dict.fromkeys(_numbers(match["numbers"])))
+        if not joint and self._is_subscript(match, numbers):
+            return match[0]
+        out = ""
+        for number in numbers:
+            slot = self._slots.get(number)
+            if slot is None:
+                continue
+            if slot not in self._marked:
+                out = out or joint + match["space"]
+                self._marked[slot] = self._length + len(out)
+                out += f"[{slot}]"
+            self._citations.append(Citation(self._marked[slot], number))
+        if out or any(number in self._slots for number in numbers):
+            return out
+        # dropped inside other brackets, what is left of these could read as a marker
+        return f"{joint}({match['numbers']})" if _OPEN_BRACKET.search(self._before) else ""
+
+    def _is_subscript(self, match: re.Match[str], numbers: list[int]) -> bool:
+        """`items[0]` outside code: no slot is ever 0, so it is no marker."""
+        before = self._before[-1]
+        attached = not match["space"] and before.isascii() and (before.isalnum() or before in "_)]")
+        return attached and numbers == [0]
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """The numbers of a marker, ranges written out."""
+    for match in _PART.finditer(text):
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first <= last <= first + LONGEST_RANGE:
+            yield from range(first, last + 1)
+        else:
+            yield from (first, last)
+
+
+def to_numbered(text: str, citations: Sequence[Citation]) -> str:
+    """The text with the numbers of its passages where it shows their slots: for a model to read."""
+    parts: list[str] = []
+    position = 0
+    cited: dict[int, list[int]] = {}
+    for citation in citations:
+        cited.setdefault(citation.offset, []).append(citation.number)
+    for offset, numbers in sorted(cited.items()):
+        end = text.index("]", offset) + 1
+        parts += [text[position:offset], *(f"[{number}]" for number in numbers)]
+        position = end
+    return "".join([*parts, text[position:]])

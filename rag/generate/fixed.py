@@ -1,0 +1,211 @@
+"""Answers without a search or a model: a question back, a document part by part, a new start.
+
+Of a document stands the version that was shown; where that is gone, what was shown of it then
+stands in its place, and that is said.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from rag import prompts
+from rag.conversation import DocRef, Question, View
+from rag.generate import plain
+from rag.ports import PassageStore
+from rag.types import Excerpt, Label, Mode, Passage, QuestionType, Source
+from rag.understand.analysis import QuestionAnalysis
+from rag.understand.references import LAST, Reference, Unclear
+
+PREVIEW_CHARACTERS = 200
+MAX_CANDIDATES = 20
+"""Candidates that a question back lists; more would not be read."""
+PART_CHARACTERS = 3000
+LOOK_CHARACTERS = 600
+"""Characters beyond `PART_CHARACTERS` in which a part may look for its end."""
+MAX_OTHERS = 5
+"""Further documents that are named where several were asked for."""
+MARKDOWN = (".md", ".markdown")
+_BETWEEN = "\n\n…\n\n"
+"""Stands between two passages of what was shown."""
+_ENDS = (
+    re.compile(r"\n[ \t]*\n\s*"),
+    re.compile(r"\n\s*"),
+    re.compile(r"[.!?。](?:[\"'”’」』)\]])*\s+"),
+    re.compile(r"\s+"),
+)
+"""Where a part may end, best first: a paragraph, a line, a sentence, a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedAnswer:
+    """A whole answer. `candidates` stand in a question back, `view` tells what was shown."""
+
+    text: str
+    mode: Mode
+    label: Label | None = None
+    sources: tuple[Source, ...] = ()
+    candidates: tuple[DocRef, ...] = ()
+    view: View | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A part of a document as Markdown; `ref` is the document in the version shown."""
+
+    text: str
+    view: View
+    ref: DocRef
+
+
+def answer_fixed(
+    question: Question, analysis: QuestionAnalysis, store: PassageStore, language: str
+) -> FixedAnswer | None:
+    """The fixed answer that a question asks for; None where it must be searched."""
+    reference = analysis.reference
+    if reference is None:
+        if analysis.question_type is QuestionType.RESET:
+            return FixedAnswer(prompts.text("reset", language), Mode.GENERAL, Label.GENERAL)
+        return None
+    if reference.unclear:
+        text = ask_back(reference, language)
+        return FixedAnswer(text, Mode.CLARIFY, candidates=reference.documents)
+    return _answer_with_document(question, reference, store, language) if reference.whole else None
+
+
+def ask_back(reference: Reference, language: str) -> str:
+    """What to ask back, in "ko" or "en", with numbered candidates. Raises `ValueError`."""
+    if reference.unclear is None:
+        raise ValueError("the reference is clear")
+    shown = reference.documents[:MAX_CANDIDATES]
+    listed = [f"{ref.slot}. {_title(ref)}" for ref in shown]
+    if more := len(reference.documents) - len(shown):
+        listed.append(f"\n… +{more}")
+    forgotten = reference.unclear is Unclear.NOTHING and reference.documents
+    name = "clarify_forgotten" if forgotten else f"clarify_{reference.unclear}"
+    return prompts.fill(name, language, candidates="\n".join(listed))
+
+
+def _answer_with_document(
+    question: Question, reference: Reference, store: PassageStore, language: str
+) -> FixedAnswer:
+    first, *others = reference.documents
+    shown = show_document(
+        first,
+        question.conversation.readable,
+        reference.part,
+        store,
+        language,
+        present=reference.present,
+        others=others,
+    )
+    name = shown.ref.source or shown.ref.title
+    passage = Passage(-1, shown.ref.document_id, name, 0, shown.text, None, None, "")
+    source = Source(
+        slot=1,
+        document_id=passage.document_id,
+        document_name=name,
+        chunk_id=passage.chunk_id,
+        page=None,
+        similarity=1.0,
+        content_preview=shown.text[:PREVIEW_CHARACTERS],
+        section="",
+        cited=True,
+        boxes=(),
+        version=shown.ref.version,
+        text=shown.text,  # kept as shown, so that it can be shown again when the document is gone
+    )
+    return FixedAnswer(shown.text, Mode.DOCUMENT, Label.DOCUMENTS, (source,), view=shown.view)
+
+
+def show_document(  # noqa: PLR0913 - one request, by name
+    ref: DocRef,
+    readable: Mapping[UUID, int],
+    part: int,
+    store: PassageStore,
+    language: str,
+    *,
+    present: bool = False,
+    others: Sequence[DocRef] = (),
+) -> Shown:
+    """Part `part` of a document, the last one where there are fewer.
+
+    `readable` tells the present version of every document that may be read. `present`: as it is
+    now, whatever was shown then. `others` were asked for as well: that their turn comes later is
+    said. Raises what the store raises.
+    """
+    version = readable.get(ref.document_id)
+    kept = _BETWEEN.join(ref.passages) or ref.snippet
+    found, note = None, ""
+    if version is not None:
+        found = _cut_part(lambda start, length: store.read(ref.document_id, start, length), part)
+    if version is None or found is None:
+        found, note = _cut_kept(kept, part), "whole_gone" if kept else "whole_lost"
+    elif not present and version != ref.version and kept:
+        found, note = _cut_kept(kept, part), "whole_newer"
+    else:
+        note = "" if present or version == ref.version else "whole_present"
+    versions = {"then": str(ref.version), "now": str(version)}
+    if note in {"", "whole_present"}:
+        ref = replace(ref, version=version or ref.version)
+    pieces = [
+        f"**『{_title(ref)}』 (v{ref.version}) {found.number}/{found.parts}**",
+        prompts.fill(note, language, **versions) if note else "",
+        prompts.fill("whole_beyond", language, part=str(part)) if found.parts < part < LAST else "",
+        (plain.markdown if ref.source.casefold().endswith(MARKDOWN) else plain.plain)(found.text),
+    ]
+    if found.parts > 1:
+        end = "whole_next" if found.number < found.parts else "whole_end"
+        pieces.append(f"---\n\n{prompts.text(end, language)}")
+    if others:
+        titles = ", ".join(f"『{_title(one)}』" for one in others[:MAX_OTHERS])
+        pieces.append(prompts.fill("whole_others", language, titles=titles))
+    text = "\n\n".join(piece for piece in pieces if piece)
+    return Shown(text, View(ref.document_id, found.number, found.parts), ref)
+
+
+def _title(ref: DocRef) -> str:
+    return plain.title(ref.title or ref.source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    text: str
+    number: int
+    parts: int
+
+
+def _cut_kept(text: str, part: int) -> _Part:
+    """A part of what was shown then."""
+
+    def read(start: int, length: int) -> Excerpt:
+        return Excerpt(text[start : start + length], start, len(text))
+
+    return _cut_part(read, part) or _Part("", 1, 1)
+
+
+def _cut_part(read: Callable[[int, int], Excerpt | None], part: int) -> _Part | None:
+    """The part with this number, or the last one; None where nothing can be read.
+
+    `read` gives the text from an offset, of a length. Part n ends at the first end of a paragraph
+    after n * `PART_CHARACTERS`, so that parts do not depend on which one was read before.
+    """
+    number = max(1, part)
+    found = read((number - 1) * PART_CHARACTERS, PART_CHARACTERS + LOOK_CHARACTERS)
+    if found is None:
+        return None
+    parts = 1 + max(0, found.total - LOOK_CHARACTERS - 1) // PART_CHARACTERS
+    if number > parts:
+        return _cut_part(read, parts)
+    text = found.text
+    first = _edge(text[:LOOK_CHARACTERS]) if number > 1 else 0
+    last = len(text)
+    if number < parts:
+        last = PART_CHARACTERS + _edge(text[PART_CHARACTERS:])
+    return _Part(text[first:last].strip("\n"), number, parts)
+
+
+def _edge(text: str) -> int:
+    """Where a part ends within the text."""
+    found = next((match for pattern in _ENDS if (match := pattern.search(text))), None)
+    return found.end() if found else 0

@@ -1,0 +1,198 @@
+"""Answers where no language model is configured: found passages, quoted turns, or a plain word."""
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rag import prompts, tokenize
+from rag.conversation import Turn
+from rag.generate.passages import PassagesAnswer, compose_passages
+from rag.lexicon import rules
+from rag.memory.recall import place, recalls, subject
+from rag.memory.summary import answer_of, shorten
+from rag.tokenize.text import neutralise, split_sentences
+from rag.types import Evidence, Label, QuestionType, Span
+from rag.understand.analysis import QuestionAnalysis
+
+MAX_PRODUCT_CHARACTERS = 80
+"""Of a question about the product; longer ones tell of something else."""
+MAX_REVIEWED = 8
+"""Passages that an answer keeps beside those that it shows."""
+MAX_QUOTES, MAX_QUOTE_CHARACTERS = 3, 300
+MAX_READ_CHARACTERS = 8000
+"""Of a turn's texts."""
+ENOUGH = 0.5
+"""Share of the question's weight that a quoted sentence must hold; what stands elsewhere in its
+text counts as half."""
+CLOSE = 0.8
+"""Further sentences are quoted that score at least this share of the best one."""
+OWN = 1.3
+"""What the user's own words are worth beside an answer's: the question is mostly after them."""
+_MARKER = re.compile(r"(?<!\\)\[(\d{1,4})\]")
+_READY = {
+    about: {name: re.compile("|".join(found), re.IGNORECASE) for name, found in group.items()}
+    for about, group in rules("ready").items()
+}
+_QUESTION = re.compile(
+    r"[?？]\s*$|"
+    r"(?:나요|까요|인가요|니까|는지요?|던가요?|뭐야|누구야|언제야|어디야|얼마야)[.!\s]*$|"
+    r"(?:알려|말해|설명해|보여)\s?(?:줘|주세요|줄래)[.!\s]*$|"
+    r"^(?:what|who|when|where|why|which|how|is|are|do|does|did|can|could|tell me)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineAnswer:
+    """A whole answer. `evidence` is what was looked at, the passages shown first.
+
+    `cited` are the numbers of those shown, `spans` their decisive sentences by number.
+    """
+
+    text: str
+    label: Label
+    evidence: tuple[Evidence, ...] = ()
+    cited: frozenset[int] = frozenset()
+    spans: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A sentence of a turn. `score` is the share of the question that it holds."""
+
+    number: int
+    text: str
+    score: float
+
+
+def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
+    analysis: QuestionAnalysis,
+    evidence: Sequence[Evidence],
+    turns: Sequence[Turn],
+    *,
+    whole: bool,
+    named: Sequence[str],
+    notices: Sequence[str],
+    language: str,
+) -> OfflineAnswer:
+    """The answer from passages and older turns.
+
+    `whole`: the evidence is whole documents, asked about as such. `named` are the documents asked
+    about, `notices` names of prompts that say how the passages were found.
+    """
+    question = analysis.text
+    said = answer_from_turns(question, turns, language)
+    if said and recalls(question):
+        return OfflineAnswer(said, Label.CONVERSATION)
+    if name := find_ready_answer(analysis):
+        return OfflineAnswer(prompts.text(name, language), Label.GENERAL)
+    compose = functools.partial(
+        compose_passages,
+        evidence=evidence,
+        question_type=analysis.question_type,
+        whole=whole,
+        named=named,
+        language=language,
+    )
+    # the words of a follow-up say what is asked now; what it lacks was asked before
+    found = compose(question) if analysis.follows else compose(analysis.standalone or question)
+    if analysis.follows and not found.found:
+        completed = compose(analysis.standalone)
+        found = completed if completed.found else found  # what is missing is told in own words
+    if found.found:
+        told = (prompts.text(name, language) for name in notices)
+        answer = _with_shown_first(found, evidence)
+        return replace(answer, text="\n\n".join([*told, answer.text]))
+    if said:
+        return OfflineAnswer(said, Label.CONVERSATION)
+    return OfflineAnswer(found.text or prompts.text("plain_no_model", language), Label.INSUFFICIENT)
+
+
+def _with_shown_first(found: PassagesAnswer, evidence: Sequence[Evidence]) -> OfflineAnswer:
+    """The answer with its passages numbered as it shows them: slots count as they are read.
+
+    Of what else was looked at only passages of the documents shown stay.
+    """
+    shown = [item for number in found.spans for item in evidence if item.number == number]
+    documents = {item.document_id for item in shown}
+    rest = [item for item in evidence if item not in shown and item.document_id in documents]
+    slots: dict[object, int] = {}
+    ordered = tuple(
+        replace(item, number=number, slot=slots.setdefault(item.document_id, len(slots) + 1))
+        for number, item in enumerate([*shown, *rest[:MAX_REVIEWED]], 1)
+    )
+    before = {item.slot: slots[item.document_id] for item in shown}
+    text = _MARKER.sub(lambda match: f"[{before.get(int(match[1]), match[1])}]", found.text)
+    spans = {
+        number: tuple(_to_span(item, start, end) for start, end in found.spans[item.number])
+        for number, item in enumerate(shown, 1)
+    }
+    return OfflineAnswer(text, Label.PASSAGES, ordered, frozenset(spans), spans)
+
+
+def _to_span(item: Evidence, start: int, end: int) -> Span:
+    text = item.text[start - item.start : end - item.start]
+    return Span(start, end, text, item.passage.page, item.passage.boxes)
+
+
+def find_ready_answer(analysis: QuestionAnalysis) -> str:
+    """The name of a ready answer's prompt; empty where passages are to be shown."""
+    if analysis.question_type is QuestionType.SMALLTALK:
+        return f"plain_{_find_pattern('smalltalk', analysis.text) or 'greeting'}"
+    if name := find_product_topic(analysis.text):
+        return f"plain_{name}"
+    return "" if analysis.scope.document_ids else "plain_no_documents"
+
+
+def find_product_topic(question: str) -> str:
+    """What of the product itself is asked about, "help_files"; empty: about something else."""
+    return "" if len(question) > MAX_PRODUCT_CHARACTERS else _find_pattern("product", question)
+
+
+def _find_pattern(about: str, text: str) -> str:
+    return next((name for name, says in _READY[about].items() if says.search(text)), "")
+
+
+def answer_from_turns(question: str, turns: Sequence[Turn], language: str) -> str:
+    """The sentences of these turns that hold what is asked for; empty where none does."""
+    lines = [
+        prompts.fill("recalled_quote", language, number=str(one.number), text=one.text)
+        for one in quote_turns(question, turns)
+    ]
+    return prompts.fill("recalled", language, quotes="\n".join(lines)) if lines else ""
+
+
+def quote_turns(question: str, turns: Sequence[Turn]) -> list[Quote]:
+    """At most `MAX_QUOTES` sentences, in the order of the conversation; of equal ones the latest.
+
+    A turn that the question names by its place is quoted itself; otherwise no questions are.
+    """
+    if named := [turn for turn in turns if turn.number == place(question)]:
+        texts = (" ".join(neutralise(turn.user_text).split()) for turn in named)
+        cut = (shorten(text[:MAX_READ_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts)
+        return [Quote(turn.number, text, 1.0) for turn, text in zip(named, cut, strict=True)]
+    asked = tokenize.query_terms(subject(question))
+    wanted = {term: weight for term, weight in asked.items() if weight >= 1}
+    found = [one for turn in turns for one in _quote_turn(turn, wanted)]
+    best = max((one.score for one in found), default=0.0)
+    if best < ENOUGH:
+        return []
+    near = [one for one in found if one.score >= max(ENOUGH, CLOSE * best)]
+    latest = {one.text: one for one in sorted(near, key=lambda one: one.number)}
+    chosen = sorted(latest.values(), key=lambda one: (-one.score, -one.number))[:MAX_QUOTES]
+    return sorted(chosen, key=lambda one: one.number)
+
+
+def _quote_turn(turn: Turn, wanted: Mapping[str, float]) -> Iterator[Quote]:
+    """The sentences of a turn that hold some of the terms and more, questions left out."""
+    for text, worth in ((turn.user_text, OWN), (answer_of(turn), 1.0)):
+        parts = split_sentences(neutralise(text[:MAX_READ_CHARACTERS]))
+        held = [set(terms) for terms in tokenize.terms_of_all(parts)]
+        around = set[str]().union(*held)
+        for part, own in zip(parts, held, strict=True):
+            if not _QUESTION.search(part) and own - wanted.keys() and own & wanted.keys():
+                shares = ((one in own) + (one in around) for one in wanted)
+                told = sum(w * share / 2 for w, share in zip(wanted.values(), shares, strict=True))
+                score = worth * told / sum(wanted.values())
+                yield Quote(turn.number, shorten(part, MAX_QUOTE_CHARACTERS), score)

@@ -1,0 +1,79 @@
+"""Text of documents and titles as Markdown that shows it as it is, and nothing more."""
+
+import re
+
+from rag.tokenize.text import neutralise
+
+_MARKS = re.compile(r"([\\`*_\[\]<>~&#|$])")
+_LIST = re.compile(r"^([-+=:]|\d{1,9}(?=[.)]))")
+_NUMBER_END = re.compile(r"^(\d{1,9})([.)])")
+_INDENT = re.compile(r"^[ \t]+")
+_CITATION = re.compile(r"\[(\d{1,4}(?:\s*,\s*\d{1,4})*)\]")
+_FRONT = re.compile(r"\A---[ \t]*\n(?:.*\n){0,60}?---[ \t]*(?:\n|\Z)")
+_FENCE = re.compile(r"[ \t]{0,3}(```|~~~)")
+_LIVE = re.compile(r"(\\*)([\[<])")
+"""What begins a link, a picture or HTML."""
+_ALIVE = re.compile(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)|~(?=~)|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
+_BEGINS = re.compile(r"^(\d{1,9}(?=[.)]))?([-+=:>#|]+|[.)])(?=\s|$|[-=:>#|])")
+"""What begins a list, a heading or a row."""
+_FIXED = "\u00a0"
+_DEEPEST = 16
+LONGEST_TITLE = 120
+
+
+def plain(text: str) -> str:
+    """Every line as it stands: no heading, list, link, markup, or marker of a source.
+
+    Rows of tables stay, since a table hides nothing.
+    """
+    return "\n".join(_line(line) for line in neutralise(text).splitlines())
+
+
+def markdown(text: str) -> str:
+    """A document that is Markdown itself, without links, pictures, HTML and markers of a source.
+
+    What stands before its text ("---") is shown line by line, code as it is.
+    """
+    front = _FRONT.match(text)
+    head, body = (front[0], text[front.end() :]) if front else ("", text)
+    lines, fence = [], ""
+    for line in neutralise(body).splitlines():
+        mark = _FENCE.match(line)
+        lines.append(line if mark or fence else _tamed(line))
+        if mark and (not fence or mark[1] == fence):
+            fence = "" if fence else mark[1]
+    shown = "\n".join([*lines, fence] if fence else lines)  # a part may end within code
+    return f"{plain(head)}\n\n{shown}" if head else shown
+
+
+def inert(text: str) -> str:
+    """One line as Markdown that shows it, with no more escapes than that takes."""
+    text = _ALIVE.sub(r"\\\g<0>", _CITATION.sub(r"(\1)", neutralise(text)))
+    return _BEGINS.sub(lambda found: f"{found[1] or ''}\\{found[2]}", text)
+
+
+def _tamed(line: str) -> str:
+    """A line of Markdown in which nothing leads elsewhere."""
+    line = _CITATION.sub(r"(\1)", line)
+    return _LIVE.sub(lambda found: found[1] + "\\" * (1 - len(found[1]) % 2) + found[2], line)
+
+
+def title(said: str) -> str:
+    """A title on one line, cut to 120 characters."""
+    one = " ".join(neutralise(said).split())
+    return plain(one if len(one) <= LONGEST_TITLE else f"{one[: LONGEST_TITLE - 1]}…")
+
+
+def _line(line: str) -> str:
+    line = _CITATION.sub(r"(\1)", line.rstrip())
+    row = line.lstrip().startswith("|")
+    marked = _MARKS.sub(
+        lambda found: found[1] if row and found[1] == "|" else rf"\{found[1]}", line
+    )
+    indent = _INDENT.match(marked)
+    body = marked[indent.end() :] if indent else marked
+    depth = min(_DEEPEST, len(indent[0].expandtabs(4))) if indent else 0
+    if _LIST.match(body):
+        numbered = _NUMBER_END.match(body)
+        body = f"{numbered[1]}\\{body[numbered.end(1) :]}" if numbered else f"\\{body}"
+    return _FIXED * depth + body

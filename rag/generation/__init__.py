@@ -1,1 +1,0 @@
-"""Turning evidence into an answer."""

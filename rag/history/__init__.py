@@ -1,1 +1,0 @@
-"""What of the conversation the engine may see."""

@@ -1,1 +1,0 @@
-"""Chat models, one adapter a file."""

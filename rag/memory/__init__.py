@@ -1,0 +1,1 @@
+"""What a conversation said: window, recall, exploration, summary."""

@@ -1,0 +1,325 @@
+"""Looks through a long conversation for what a question needs, within hard budgets.
+
+The conversation and its documents are an environment, looked into piece by piece and never whole
+(after the "Recursive Language Models" of Zhang and Khattab, 2025). First in a fixed order of steps;
+where these find nothing, by a model's tool calls. Nothing but what was found goes on from here.
+Every tool answers with text, bounded, also for arguments that make no sense.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import validate_call as check_arguments
+
+from rag import prompts
+from rag.adapters.light import Light
+from rag.config import ContextRules
+from rag.conversation import Turn
+from rag.errors import LLMError, NuraError
+from rag.generate.offline import quote_turns
+from rag.lexicon import patterns
+from rag.memory import recall
+from rag.memory.recall import FoundTurn, LookedBack
+from rag.memory.summary import to_one_line
+from rag.ports import HistoryStore, PassageStore, Tool, ToolCall, ToolCaller
+from rag.retrieve.search import Searcher, Wishes
+from rag.tokenize.language import reply_language
+from rag.tokenize.text import neutralise
+from rag.tracing import milliseconds_since
+from rag.types import HistoryMessage, QuestionType, Role, Scope, ScopeReason
+from rag.understand.analysis import QuestionAnalysis
+
+log = logging.getLogger(__name__)
+
+TOOLS = ("list_turns", "search_turns", "get_turn", "search_chunks", "peek", "subcall", "note")
+"""Methods of `Explorer`; what a model is told of them is the prompt "explore_tools"."""
+LISTED = 20
+FOUND = 8
+LINE = 200
+PART = 1500
+"""Characters of one part of a turn."""
+PEEK = 2000
+CHUNKS = 4
+CHUNK = 600
+DOCUMENTS = 50
+NOTE = 500
+"""Characters of one finding."""
+NOTES = 8
+TURNS = 3
+"""Opened turns that are handed over, the last ones."""
+FRESH = 2
+"""Results that the model sees whole; of older ones the beginning."""
+STALE = 100
+SUBCALL = 6000
+"""Characters of a text that a sub-call reads."""
+SUBCALL_TOKENS = 300
+KEPT_ARGUMENT = 200
+
+
+Number = Annotated[int, Field(ge=1, le=10**9)]
+Offset = Annotated[int, Field(ge=0, le=10**9)]
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Query = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+
+
+class BadArguments(ValueError):
+    """A tool was called with arguments that it cannot use."""
+
+
+@dataclass(slots=True)
+class Explorer:
+    """One exploration of all turns from `since` on.
+
+    Those from `before` on stand in the prompt anyway, and need not be handed over. `caller` leads,
+    and `light` reads for it, where they are not None. `count` gives the tokens of a text.
+    """
+
+    question: str
+    history: HistoryStore
+    store: PassageStore
+    searcher: Searcher
+    rules: ContextRules
+    count: Callable[[str], int]
+    caller: ToolCaller | None = None
+    light: Light | None = None
+    since: int = 1
+    before: int | None = None
+    opened: dict[int, Turn] = field(default_factory=dict)
+    found: list[FoundTurn] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    steps: list[dict[str, object]] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    tokens: int = 0
+    model_calls: int = 0
+
+    async def explore(self) -> LookedBack:
+        """Explore, first without a model; where that finds nothing, `caller` leads.
+
+        What is found until a budget is spent or a model fails counts. The trace tells every step,
+        how often a model was asked, and why it `stopped`: "found" (without a model), "done" (the
+        model was), "nothing", or what was spent: "calls", "tokens", "seconds".
+        """
+        await self._follow_rules()
+        stopped, failure = "found", ""
+        if self.caller and self.rules.explore_calls > 0 and not self._has_found():
+            try:
+                async with asyncio.timeout(self.rules.explore_seconds):
+                    stopped = await self._follow_model(self.caller)
+            except TimeoutError:
+                stopped = "seconds"
+            except LLMError as error:
+                failure = error.code
+            if not self._has_found():  # searched for, and no call was left to open it
+                await self._open_related()
+        older = [turn for turn in self.opened.values() if not self._is_shown(turn.number)]
+        turns = tuple(sorted(older[-TURNS:], key=lambda turn: turn.number))
+        trace = {
+            "steps": self.steps,
+            "stopped": stopped if self._has_found() else "nothing",
+            "failure": failure,
+            "turns": [turn.number for turn in turns],
+            "model_calls": self.model_calls,
+        }
+        return LookedBack(turns, tuple(self.notes[:NOTES]), {"exploration": trace})
+
+    async def _follow_rules(self) -> None:
+        """Open turns on the question and note what they say; else what their documents say."""
+        query = recall.subject(self.question) or self.question
+        if named := recall.place(self.question):
+            await self._step("get_turn", number=named)
+        else:
+            await self._step("search_turns", query=query)
+            await self._open_related()
+        opened = list(self.opened.values())
+        quotes = await asyncio.to_thread(quote_turns, self.question, opened)
+        for quote in quotes:
+            if not self._is_shown(quote.number):
+                self.note(f"{quote.number}: {quote.text}")
+        if not quotes and any(turn.doc_refs for turn in opened):
+            found = await self._step("search_chunks", query=query)
+            self.notes += [to_one_line(line, NOTE) for line in found.splitlines()]
+
+    async def _follow_model(self, caller: ToolCaller) -> str:
+        """Let the model choose the steps; why it ended. Raises `LLMError`."""
+        await self._step("list_turns")  # so that the first choice can open one
+        last = len(self.steps) + self.rules.explore_calls
+        while len(self.steps) < last and self.model_calls < self.rules.explore_calls:
+            messages = self._tell_state()
+            if not self._afford(message.content for message in messages):
+                return "tokens"
+            self.model_calls += 1
+            choice = await caller.choose(messages, self._offer_tools())
+            if not choice.calls:
+                self.note(choice.text)
+                return "done"
+            for call in choice.calls[: last - len(self.steps)]:
+                await self._take(call)
+        return "calls"
+
+    def _tell_state(self) -> list[HistoryMessage]:
+        """The task, what was noted, and the latest results: bounded, however long it goes on."""
+        language = reply_language(self.question)
+        older = [to_one_line(one, STALE) for one in self.results[:-FRESH]]
+        user = prompts.fill(
+            "explore_state",
+            language,
+            question=neutralise(self.question),
+            notes="\n".join(f"- {note}" for note in self.notes) or "-",
+            results="\n\n".join([*older, *self.results[-FRESH:]]),
+        )
+        system = prompts.text("explore", language)
+        return [HistoryMessage(Role.SYSTEM, system), HistoryMessage(Role.USER, user)]
+
+    def _offer_tools(self) -> list[Tool]:
+        lines = prompts.text("explore_tools", reply_language(self.question)).splitlines()
+        told = dict(line.split(": ", 1) for line in lines)
+        return [
+            Tool(name, told[name], TypeAdapter(getattr(self, name)).json_schema())
+            for name in TOOLS
+            if name != "subcall" or self.light is not None
+        ]
+
+    async def _step(self, name: str, **arguments: object) -> str:
+        return await self._take(ToolCall(name, arguments))
+
+    async def _take(self, call: ToolCall) -> str:
+        """What a call gives, which is kept for the model; what goes wrong is told, not raised."""
+        begun, failed = time.perf_counter(), False
+        try:
+            text = await self._run(call)
+        except Exception as error:  # noqa: BLE001 - logged where it is no failure of ours
+            text, failed = _tell_failure(error), True
+        told = {name: str(value)[:KEPT_ARGUMENT] for name, value in call.arguments.items()}
+        self.steps.append(
+            {
+                "tool": call.name[:40],
+                "arguments": told,
+                "size": len(text),
+                "ms": milliseconds_since(begun),
+                "failed": failed,
+            }
+        )
+        shown = ", ".join(f"{name}={value}" for name, value in told.items())
+        self.results.append(f"{call.name[:40]}({shown})\n{text or 'Nothing was found.'}")
+        return "" if failed else text
+
+    async def _run(self, call: ToolCall) -> str:
+        if call.error or call.name not in TOOLS:
+            raise BadArguments(call.error[:200] or "there is no such tool")
+        tool = check_arguments(getattr(self, call.name))
+        if call.name == "subcall":
+            return str(await tool(**call.arguments))
+        return str(await asyncio.to_thread(tool, **call.arguments))
+
+    async def _open_related(self) -> None:
+        """Open those of the turns found last that bear on what they were searched for."""
+        for one in [one for one in self.found if one.bears][:TURNS]:
+            await self._step("get_turn", number=one.line.number)
+
+    def _has_found(self) -> bool:
+        return bool(self.notes or self.opened)
+
+    def _is_shown(self, number: int) -> bool:
+        """Whether the prompt holds the turn anyway."""
+        return self.before is not None and number >= self.before
+
+    def _afford(self, texts: Iterable[str]) -> bool:
+        """Count the tokens of texts for a model; whether the budget covers them."""
+        self.tokens += sum(map(self.count, texts))
+        return self.tokens <= self.rules.explore_tokens
+
+    # The tools. What they are called with is checked before.
+
+    def list_turns(self, before: Number | None = None) -> str:
+        """The newest turns, a line each."""
+        lines = self.history.list_turns(LISTED, before)
+        told = [recall.tell_line(line) for line in lines if line.number >= self.since]
+        return "\n".join(told)
+
+    def search_turns(self, query: Query) -> str:
+        """The turns that bear on a query, a line each."""
+        lines = self.history.list_turns(recall.MAX_LINES)
+        lines = [line for line in lines if line.number >= self.since]
+        self.found = recall.search_turns(query, lines, self.searcher.embedder)[:FOUND]
+        return "\n".join(recall.tell_line(one.line) for one in self.found)
+
+    def get_turn(self, number: Number, part: Number = 1) -> str:
+        """One part of a turn's texts, and the documents that its answer showed."""
+        turn = next(iter(self.history.get_turns([number])), None)
+        if turn is None or number < self.since:
+            raise BadArguments(f"there is no turn {number}")
+        self.opened[number] = turn
+        whole = neutralise(f"Q: {turn.user_text}\nA: {turn.assistant_text}")
+        parts = [whole[start : start + PART] for start in range(0, len(whole), PART)]
+        if part > len(parts):
+            raise BadArguments(f"turn {number} has {len(parts)} parts")
+        documents = (
+            f"{ref.slot}. {to_one_line(ref.title, LINE)} (document_id {ref.document_id})"
+            for ref in turn.doc_refs[:DOCUMENTS]
+        )
+        head = f"Turn {number}, part {part} of {len(parts)}"
+        return "\n".join([head, parts[part - 1], *documents])
+
+    def search_chunks(self, query: Query, document_id: UUID | None = None) -> str:
+        """Passages on a query in a document, or in all that the turns read were about."""
+        read = (ref.document_id for turn in self.opened.values() for ref in turn.doc_refs)
+        documents = (document_id,) if document_id else tuple(dict.fromkeys(read))[:DOCUMENTS]
+        if not documents:
+            raise BadArguments("document_id is missing")
+        scope = Scope(documents, ScopeReason.EXPLICIT)
+        asked = QuestionAnalysis(QuestionType.SINGLE, query, scope, standalone=query)
+        wishes = Wishes(top_k=CHUNKS, filters={})
+        hits = self.searcher.search(asked, self.store.within(documents), wishes).hits[:CHUNKS]
+        return "\n".join(
+            f"{to_one_line(hit.passage.document_name, LINE)}: "
+            f"{to_one_line(hit.passage.content, CHUNK)}"
+            for hit in hits
+        )
+
+    def peek(self, document_id: UUID, start: Offset = 0, length: Number = PEEK) -> str:
+        """A stretch of a document."""
+        excerpt = self.store.read(document_id, start, min(length, PEEK))
+        if excerpt is None:
+            raise BadArguments("there is no such document")
+        end = excerpt.start + len(excerpt.text)
+        text = neutralise(excerpt.text[:PEEK])
+        return f"Characters {excerpt.start} to {end} of {excerpt.total}\n{text}"
+
+    async def subcall(self, question: Query, text: Text) -> str:
+        """A question on one text, put to the light model alone."""
+        language = reply_language(self.question)
+        read, asked = neutralise(text[:SUBCALL]), neutralise(question)
+        user = prompts.fill("explore_subcall_text", language, text=read, question=asked)
+        if self.light is None or self.model_calls >= self.rules.explore_calls:
+            raise BadArguments("no sub-call is left")
+        if not self._afford([user]):
+            raise BadArguments("the tokens are spent")
+        self.model_calls += 1
+        system = prompts.text("explore_subcall", language)
+        return await self.light.say(system, user, max_tokens=SUBCALL_TOKENS)
+
+    def note(self, text: Text) -> str:
+        """Keep a finding; that there is none is no finding."""
+        line = to_one_line(text, NOTE)
+        if line and line not in self.notes and not patterns("recall")["nothing"].search(line):
+            self.notes.append(line)
+        return "Noted."
+
+
+def _tell_failure(error: Exception) -> str:
+    match error:
+        case ValidationError():
+            wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+            return to_one_line(f"Bad arguments: {'; '.join(wrong)}", NOTE)
+        case BadArguments():
+            return f"Bad arguments: {error}"
+        case NuraError():
+            return f"The tool failed: {error.code}"
+    log.warning("a tool failed while exploring", exc_info=error)
+    return "The tool failed."

@@ -1,0 +1,369 @@
+"""What is kept of a turn for later: a line, its terms, its vector, and the running summary.
+
+No summary may lose medication, allergies, diagnoses; amounts, dates, codes: what a model drops of
+them is put back.
+"""
+
+import asyncio
+import functools
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rag import prompts, tokenize
+from rag.adapters.light import Light
+from rag.config import ContextRules
+from rag.conversation import RunningSummary, Turn
+from rag.errors import EmbedderFailed, LLMError
+from rag.lexicon import patterns, phrases, words
+from rag.memory.window import SLIDE_TURNS, find_window_start
+from rag.ports import Embedder
+from rag.retrieve.candidates import LEAST_KNOWN
+from rag.tokenize.language import dense_weight, reply_language
+from rag.tokenize.text import neutralise, split_sentences
+
+EXTRACTIVE = "extractive"
+"""The model's name where no model was asked, or none answered."""
+QUESTION = 1000
+"""Characters of a question that are read for a line, a vector, a summary; and ..."""
+ANSWER = 500
+"""... of an answer by a model."""
+EMBEDDED = 1000
+"""Characters of an answer that are embedded: models read little more."""
+INDEXED = 20_000
+"""Characters of a text whose terms are kept."""
+RUNNING = 1200
+"""Characters of a running summary, without what is put back into it."""
+MAX_FOLDED_AT_ONCE = 15
+"""Where many are late."""
+LEAST_LINE = 50
+LINE_TOKENS = 120
+FOLD_TOKENS = 900
+SHARED_TERMS = 0.4
+"""Share of a line's terms that stand in its turn, at least."""
+REFUSED = 80
+"""Characters of a summary within which a refusal begins."""
+_QUOTES = "\"'“”‘’「」`-•* "
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What is stored of a turn.
+
+    `model` wrote the summary; `embedding` is the embedder's name, empty without a `vector`.
+    """
+
+    summary: str
+    model: str
+    terms: Mapping[str, int]
+    vector: tuple[float, ...] | None
+    embedding: str
+    running: RunningSummary | None
+
+
+async def note(  # noqa: PLR0913 - the parts that a note is made with, by name
+    turn: Turn,
+    folding: Sequence[Turn],
+    running: RunningSummary | None,
+    *,
+    light: Light | None,
+    embedder: Embedder,
+    rules: ContextRules,
+) -> Noted:
+    """Note a turn; models that fail are done without.
+
+    `folding` are the whole turns that `to_fold` names; they are folded into `running`.
+    """
+    line, model = await _write_line(turn, light)
+    vector = await asyncio.to_thread(_embed, turn, embedder)
+    ordered = sorted(folding, key=lambda one: one.number)
+    for start in range(0, len(ordered), MAX_FOLDED_AT_ONCE):
+        batch = ordered[start : start + MAX_FOLDED_AT_ONCE]
+        running = await _fold(batch, running.text if running else "", light, rules)
+    return Noted(
+        summary=line,
+        model=model,
+        terms=await asyncio.to_thread(terms, turn),
+        vector=vector,
+        embedding=embedder.name if vector else "",
+        running=running,
+    )
+
+
+def to_fold(
+    number: int, running: RunningSummary | None, *, pairs: int, begins_at: int = 1
+) -> range:
+    """The numbers of the turns that are to be folded when turn `number` is noted.
+
+    Those that have left the window of the next question, in whole batches; none from before the
+    last new start.
+    """
+    first = max(begins_at, (running.through if running else 0) + 1)
+    waiting = max(0, find_window_start(begins_at, number, pairs) - first)
+    return range(first, first + waiting - waiting % SLIDE_TURNS)
+
+
+def terms(turn: Turn) -> dict[str, int]:
+    """The lexical terms of a whole turn: question, answer, titles of its documents."""
+    titles = " ".join(ref.title for ref in turn.doc_refs)
+    return tokenize.terms(f"{turn.user_text[:INDEXED]}\n{answer_of(turn)[:INDEXED]}\n{titles}")
+
+
+def _embed(turn: Turn, embedder: Embedder) -> tuple[float, ...] | None:
+    text = f"{turn.user_text[:QUESTION]}\n{answer_of(turn)[:EMBEDDED]}".strip()
+    if dense_weight(text, embedder.languages) < LEAST_KNOWN:
+        return None
+    try:
+        return tuple(embedder.embed_passages([text])[0])
+    except EmbedderFailed:
+        return None
+
+
+async def _fold(
+    turns: Sequence[Turn], before: str, light: Light | None, rules: ContextRules
+) -> RunningSummary:
+    """The running summary with these turns, oldest first, folded in."""
+    language = reply_language(" ".join(turn.user_text[:ANSWER] for turn in turns))
+    text, model = "", EXTRACTIVE
+    if light is not None:
+        told = "\n\n".join(
+            f"Q{turn.number}: {turn.user_text[:QUESTION]}\nA: {answer_of(turn)[:ANSWER]}"
+            for turn in turns
+        )
+        asked = prompts.fill(
+            "fold_turns", language, summary=neutralise(before) or "-", turns=neutralise(told)
+        )
+        reply = await _ask(light, prompts.text("fold", language), asked, FOLD_TOKENS)
+        body = split_protected(reply)[0]
+        if not _refuses(body[:REFUSED]):
+            text, model = shorten(body, RUNNING), light.name
+    return await asyncio.to_thread(_put_together, turns, before, text, model, rules, language)
+
+
+def _put_together(  # noqa: PLR0913, PLR0917 - what a fold is made of
+    turns: Sequence[Turn], before: str, text: str, model: str, rules: ContextRules, language: str
+) -> RunningSummary:
+    """What a model wrote, or else the turns' lines, with what must not be lost."""
+    if not text:
+        text, model = _join_lines(turns, before), EXTRACTIVE
+    body, kept = split_protected(before)
+    latest = turns[::-1]
+    texts = [*(turn.user_text for turn in latest), *kept, body, *map(answer_of, latest)]
+    found = find_protected(texts, rules.protected_terms)
+    return RunningSummary(put_back(text, found, language), turns[-1].number, model)
+
+
+def _join_lines(turns: Sequence[Turn], before: str) -> str:
+    """One line a turn, all shorter the more there are; the oldest go when too many."""
+    old = split_protected(before)[0].splitlines()
+    new = [f"{turn.number}. {turn.summary or line_of(turn)}" for turn in turns]
+    lines = [line for line in [*old, *new] if line.strip()]
+    width = max(LEAST_LINE, RUNNING // max(1, len(lines)) - 1)
+    return "\n".join([shorten(line, width) for line in lines][-(RUNNING // (width + 1)) :])
+
+
+async def _ask(light: Light, system: str, user: str, max_tokens: int) -> str:
+    """What the light model says; empty where it fails."""
+    try:
+        return neutralise(await light.say(system, user, max_tokens=max_tokens)).strip()
+    except LLMError:
+        return ""
+
+
+def _refuses(said: str, known: str = "") -> bool:
+    """Whether a model talks of itself, in words that are not those of a `known` text."""
+    one, other = said.casefold(), known.casefold()
+    return any(phrase in one and phrase not in other for phrase in phrases("refusals"))
+
+
+# The line of a turn
+
+LINE = 160
+"""Characters of a summary line."""
+ASKED = 80
+"""Of them for the question, where there is an answer worth telling."""
+READ = 4000
+"""Characters of a text that are read for a line."""
+FIGURE = 1.5
+"""What an amount, date or code in a sentence counts beside a term of the question."""
+_FIXED = (
+    *("passages_more", "passages_nothing", "notice_gone", "notice_widened", "reset"),
+    *("plain_bye", "plain_greeting", "plain_help", "plain_help_delete", "plain_help_files"),
+    *("plain_help_model", "plain_help_privacy", "plain_help_upload"),
+    *("plain_no_documents", "plain_no_model", "plain_thanks"),
+)
+_MARKER = re.compile(r"\s?\[\d{1,4}\]")
+
+
+async def _write_line(turn: Turn, light: Light | None) -> tuple[str, str]:
+    """The turn's line, and who wrote it."""
+    if light is not None:
+        asked = neutralise(f"Q: {turn.user_text[:QUESTION]}\nA: {answer_of(turn)[:ANSWER]}")
+        system = prompts.text("note", reply_language(turn.user_text))
+        line = (await _ask(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
+        if await asyncio.to_thread(is_sane, line, turn):
+            return line, light.name
+    return await asyncio.to_thread(line_of, turn), EXTRACTIVE
+
+
+def is_sane(line: str, turn: Turn) -> bool:
+    """Whether a model's line tells a turn: one short line, mostly in its words.
+
+    Small models refuse, explain themselves, or speak of something else.
+    """
+    if not line or "\n" in line or len(line) > LINE:
+        return False
+    whole = f"{turn.user_text[:QUESTION]}\n{answer_of(turn)[:INDEXED]}"
+    if _refuses(line, whole) or not set(_DIGITS.findall(line)) <= set(_DIGITS.findall(whole)):
+        return False
+    own = tokenize.terms(line).keys()
+    return len(own & terms(turn).keys()) >= SHARED_TERMS * len(own) > 0
+
+
+def line_of(turn: Turn) -> str:
+    """The question and the answer's most telling sentence, at most `LINE` characters.
+
+    Of a long question it is the beginning and, thrice as much, the end, where it asks.
+    """
+    asked = to_one_line(turn.user_text, READ)
+    telling = _find_telling(asked, answer_of(turn)[:READ])
+    room = ASKED if telling else LINE
+    if len(asked) > room:
+        asked = f"{shorten(asked, room // 4)} {asked[-(room * 3 // 4) :].lstrip()}"
+    return shorten(f"{asked} → {telling}" if telling else asked, LINE)
+
+
+def _find_telling(asked: str, said: str) -> str:
+    """The sentence of an answer that holds most of the question, preferably with a figure."""
+    parts = [to_one_line(part, READ) for part in split_sentences(said)]
+    wanted = tokenize.query_terms(asked)
+    weights = [
+        sum(weight for term, weight in wanted.items() if term in held)
+        + FIGURE * bool(patterns("protected")["figure"].search(part))
+        for part, held in zip(parts, tokenize.terms_of_all(parts), strict=True)
+    ]
+    return parts[weights.index(max(weights))] if parts else ""
+
+
+def answer_of(turn: Turn) -> str:
+    """The answer without source markers and without sentences that the product says of itself."""
+    text = _MARKER.sub("", turn.assistant_text)
+    for fixed in _own_sentences():
+        text = text.replace(fixed, "")
+    return text.strip()
+
+
+@functools.cache
+def _own_sentences() -> tuple[str, ...]:
+    return tuple(prompts.text(name, language) for name in _FIXED for language in ("ko", "en"))
+
+
+def shorten(text: str, length: int) -> str:
+    """The text, or its beginning with an ellipsis, at most `length` characters."""
+    return text if len(text) <= length else text[: max(0, length - 1)].rstrip() + "…"
+
+
+def to_one_line(text: str, length: int) -> str:
+    """The text, which may be of anybody, on one line of at most `length` characters."""
+    return shorten(" ".join(neutralise(text[: 2 * length]).split()), length)
+
+
+# What no summary may lose
+
+PROTECTED = 2000
+"""Characters of what is put back, at most."""
+MAX_PROTECTED_ITEMS = 400
+"""Of one text that are looked at: it can hold endless tables."""
+FACT = 160
+"""Characters of a sentence kept for a protected word."""
+CONTEXT = 80
+"""Characters kept around an amount, date or code."""
+HELD = 0.75
+"""Share of a sentence's terms that a summary must hold to tell it."""
+_LOOSE = re.compile(r"[\s,]+")
+
+
+class Item(NamedTuple):
+    """A thing to keep: the `key` that tells it, in its `text`; grave ones come first."""
+
+    key: str
+    text: str
+    grave: bool
+
+
+def find_protected(texts: Iterable[str], terms: Sequence[str]) -> list[Item]:
+    """What is to be kept of texts, none twice: grave ones first, else in the order of the texts.
+
+    `terms` are the protected words; empty: those of `rag/lexicon/protected.txt`.
+    """
+    wanted = _compile_words(tuple(terms))
+    each = (itertools.islice(_items_of(text, wanted), MAX_PROTECTED_ITEMS) for text in texts)
+    found = dict.fromkeys(itertools.chain.from_iterable(each))
+    return sorted(found, key=lambda item: not item.grave)
+
+
+def _items_of(text: str, wanted: re.Pattern[str]) -> Iterator[Item]:
+    known = patterns("protected")
+    for sentence in split_sentences(neutralise(text)):
+        for match in itertools.chain(wanted.finditer(sentence), known["dose"].finditer(sentence)):
+            yield Item(match[0], _cut_around(sentence, match, FACT), grave=True)
+        for match in known["figure"].finditer(sentence):
+            yield Item(match[0].strip(), _cut_around(sentence, match, CONTEXT), grave=False)
+
+
+def put_back(summary: str, found: Sequence[Item], language: str) -> str:
+    """The summary, then those of `found` that it does not tell, `PROTECTED` characters at most."""
+    told, held = summary.casefold(), set(tokenize.terms(summary))
+    kept: list[str] = []
+    room = PROTECTED
+    for item in found:
+        line = f"- {item.text}"
+        if len(line) < room and not _is_told(item, told, held):
+            kept.append(line)
+            told += f"\n{line.casefold()}"
+            held |= tokenize.terms(line).keys()
+            room -= len(line) + 1
+    if not kept:
+        return summary
+    return "\n".join([summary, prompts.text("protected", language), *kept]).strip()
+
+
+def _is_told(item: Item, told: str, held: set[str]) -> bool:
+    """Whether a text in small letters, which holds these terms, tells an item."""
+    if not item.grave:
+        key = re.escape(_LOOSE.sub("", item.key.casefold()))
+        return bool(re.search(rf"(?<![\d.]){key}", _LOOSE.sub("", told)))
+    wanted = tokenize.terms(item.text).keys()
+    return item.key.casefold() in told and len(wanted & held) >= HELD * len(wanted)
+
+
+def split_protected(text: str) -> tuple[str, list[str]]:
+    """A summary, and what had been put back into it."""
+    for language in ("ko", "en"):
+        body, mark, rest = text.partition(prompts.text("protected", language))
+        if mark:
+            lines = rest.strip().splitlines()
+            return body.strip(), [line.removeprefix("- ").strip("“”") for line in lines]
+    return text, []
+
+
+def _cut_around(sentence: str, match: re.Match[str], length: int) -> str:
+    """At most `length` characters of the sentence with the match in them, cut between words."""
+    if len(sentence) <= length:
+        return sentence
+    start = max(0, min(match.start() - length // 2, len(sentence) - length))
+    end = max(start + length, match.end())
+    if start:
+        start = sentence.find(" ", start, match.start()) + 1 or start
+    return " ".join(sentence[start:end].split())
+
+
+@functools.lru_cache(maxsize=8)
+def _compile_words(terms: tuple[str, ...]) -> re.Pattern[str]:
+    """Words of Latin letters begin where a word begins; Korean ones may stand inside of one."""
+    chosen = [term for term in terms if term.strip()] or sorted(words("protected"))
+    parts = (rf"\b{re.escape(one)}\w*" if one.isascii() else re.escape(one) for one in chosen)
+    return re.compile("|".join(parts), re.IGNORECASE)

@@ -1,0 +1,91 @@
+"""The part of a conversation that goes into every prompt, and what is told of the turns before."""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from rag.conversation import Conversation, Turn
+from rag.types import HistoryMessage, Role
+
+LINE_CHARACTERS = 160
+"""Of a turn that has no line yet."""
+SLIDE_TURNS = 5
+"""By so many turns at once the window moves on, and so many are folded together: each move costs
+the model's server the beginning of the prompt that it remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The last turns of what the conversation is about now.
+
+    `first` is the number of the first of them, one more than the last turn's where there is none.
+    `folded` tells what came before them, back to the last new start; `left` are turns that have
+    left the window and are not folded yet, by number, a line each.
+    """
+
+    messages: tuple[HistoryMessage, ...] = ()
+    first: int = 1
+    folded: str = ""
+    left: tuple[tuple[int, str], ...] = ()
+
+    def summary(self, without: Collection[int] = ()) -> str:
+        """What came before the window; turns that the prompt holds whole are left out."""
+        told = [f"{number}. {line}" for number, line in self.left]
+        known = tuple(f"{number}. " for number in without)
+        lines = [line for line in [*self.folded.splitlines(), *told] if line.strip()]
+        return "\n".join(line for line in lines if not (known and line.startswith(known)))
+
+
+def find_window_start(begins_at: int, total: int, pairs: int) -> int:
+    """The number of the first turn in the window of the question after turn `total`.
+
+    At most `pairs` turns, back to `begins_at`; it stays where it is until it moves on by several.
+    """
+    over = max(0, total - begins_at + 1 - pairs)
+    step = max(1, min(SLIDE_TURNS, pairs))
+    return min(total + 1, begins_at + step * math.ceil(over / step))
+
+
+def open_window(
+    conversation: Conversation, *, pairs: int, characters: int, forgets: bool = False
+) -> Window:
+    """At most the last `pairs` turns, each message cut at `characters`.
+
+    It goes back no further than the last new start, and holds no turn that is folded already.
+    `forgets`: the question itself begins anew.
+    """
+    total = conversation.total
+    begins = total + 1 if forgets else conversation.begins_at
+    running = conversation.summary
+    through = running.through if running and running.through >= begins else begins - 1
+    first = max(through + 1, find_window_start(begins, total, pairs))
+    turns = [turn for turn in conversation.turns if turn.number >= first]
+    between = [turn for turn in conversation.turns if through < turn.number < first]
+    return Window(
+        messages=tuple(
+            HistoryMessage(role, text[:characters])
+            for turn in turns
+            for role, text in ((Role.USER, turn.user_text), (Role.ASSISTANT, turn.assistant_text))
+            if text
+        ),
+        first=first,
+        folded=running.text if running and through >= begins else "",
+        left=tuple(
+            (turn.number, turn.summary or " ".join(turn.user_text.split())[:LINE_CHARACTERS])
+            for turn in between
+        ),
+    )
+
+
+def with_whole_turn(messages: Sequence[HistoryMessage], turn: Turn) -> tuple[HistoryMessage, ...]:
+    """The messages with their last turn whole: a follow-up leans on all of it."""
+    whole = {Role.USER: turn.user_text, Role.ASSISTANT: turn.assistant_text}
+    return (
+        *messages[:-2],
+        *(
+            replace(one, content=whole[one.role])
+            if whole[one.role].startswith(one.content)
+            else one
+            for one in messages[-2:]
+        ),
+    )

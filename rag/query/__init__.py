@@ -1,1 +1,0 @@
-"""Reading a question: what kind it is and what it is about."""

@@ -1,1 +1,0 @@
-"""Finding passages: legs, fusion, gate and reranking."""

@@ -1,0 +1,1 @@
+"""Finding passages: candidates, fusion, rescoring, relevance."""

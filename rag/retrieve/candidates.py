@@ -1,0 +1,405 @@
+"""Candidates for a question, and their order: two legs, strategies over them, a closer reading.
+
+Each leg is searched once and only where a strategy asks. What fusion would have to rank is rescored
+instead, by figures between 0 and 1 that mean the same for every question, so that they add up,
+where ranks only tell an order (docs/notes/retrieval.md).
+"""
+
+import functools
+import logging
+import math
+import re
+import time
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from rag import tokenize
+from rag.config import RagConfig
+from rag.errors import EmbedderFailed, EngineUnavailable
+from rag.ports import Embedder, PassageStore, Reranker
+from rag.tokenize.language import dense_weight
+from rag.tokenize.text import to_prompt_text
+from rag.types import Hit, Plan, ScopeReason, StrategyName
+
+log = logging.getLogger(__name__)
+
+LEAST_KNOWN = 0.3
+"""Passages that the embedder knows less than this are noise to it and get no vector."""
+DEPTH = 30
+"""Candidates that each leg brings to fusion."""
+INSIDE = 0.3
+"""What terms of the conversation keep of their weight within the documents that it is about.
+
+All of their passages are about what was said before; the question must tell them apart.
+"""
+JUDGES = 10
+"""Lexical candidates whose vectors tell whether the embedder knows what the documents say."""
+RANK_CONSTANT = 2
+"""Far below the usual 60.
+
+Two legs of 30 are no crowd, and a first place should count (docs/notes/retrieval.md).
+"""
+MMR_SHARE = 0.2
+"""Weight of the mmr ranks beside the similarity ranks.
+
+Together they weigh as the dense leg should.
+"""
+SENTENCE = 0.4
+"""What the best sentence's share weighs beside the passage's own, where closeness has no say."""
+CLOSENESS = 1.5
+"""What closeness weighs where the embedder knows all languages in play."""
+SENTENCES_DEPTH = 12
+"""Passages whose sentences are looked at; those behind them keep their places."""
+POOL_FACTOR = 5
+"""Passages that a model reads for each one that is wanted."""
+_END = re.compile(r"[.!?。]\s|\n")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class QuestionEmbedder:
+    """Embeds the texts of one question, however often it is searched: each of them once.
+
+    After a failure the embedder is left alone, so that nobody waits for it twice; `failed` is the
+    failure's code.
+    """
+
+    embedder: Embedder
+    failed: str = ""
+    _known: dict[str, Sequence[float]] = field(default_factory=dict)
+
+    def knows(self, text: str) -> float:
+        """How far the embedder knows the text's language, 0..1."""
+        return dense_weight(text, self.embedder.languages)
+
+    def embed(self, text: str) -> Sequence[float]:
+        """The vector of a text; empty after a failure."""
+        if text not in self._known and not self.failed:
+            try:
+                self._known[text] = self.embedder.embed_query(text)
+            except EmbedderFailed as error:
+                log.warning("searching by words alone: %s", error, exc_info=error)
+                self.failed = error.code
+        return () if self.failed else self._known[text]
+
+
+@dataclass(eq=False)
+class Legs:
+    """Lazy lexical and dense candidates of a plan; the lexical ones alone where embedding fails.
+
+    `unrelated` is the cosine that the embedder gives to texts that have nothing to do with each
+    other. `timings_ms` sums the time of each step, over all searches that share it.
+    """
+
+    made: Plan
+    store: PassageStore
+    embedder: QuestionEmbedder
+    unrelated: float = 0.0
+    depth: int = DEPTH
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    _vectors: dict[int, Sequence[float] | None] = field(default_factory=dict)
+
+    @functools.cached_property
+    def weight(self) -> float:
+        """How far the embedder knows the question's language, 0..1."""
+        known = self.embedder.knows(self.made.standalone_query)
+        return known if known and self.vector else 0.0
+
+    @functools.cached_property
+    def terms(self) -> Mapping[str, float]:
+        """The question's lexical terms, and those of the conversation with what they weigh."""
+        said = self.timed("tokenize", lambda: tokenize.query_terms(self.made.standalone_query))
+        inside = self.made.scope.reason in (ScopeReason.FOLLOWUP, ScopeReason.SLOT)
+        share = INSIDE if inside else 1.0
+        told = self.made.context.items()
+        return {**said, **{term: w if w >= 1 else w * share for term, w in told}}
+
+    @functools.cached_property
+    def lexical(self) -> Sequence[Hit]:
+        """Best passages by BM25."""
+        return self._by_words("bm25", self.terms)
+
+    @functools.cached_property
+    def reworded(self) -> Sequence[Hit]:
+        """Best passages by BM25 where other words for what is asked count, too."""
+        other = self.made.search_terms
+        return self._by_words("reworded", {**other, **self.terms}) if other else ()
+
+    def _by_words(self, step: str, terms: Mapping[str, float]) -> Sequence[Hit]:
+        return self.timed(step, lambda: self.store.bm25(terms, self.depth)) if terms else ()
+
+    @functools.cached_property
+    def dense(self) -> Sequence[Hit]:
+        """Nearest passages by cosine.
+
+        None, and nothing is embedded, where the embedder does not know the language; none either
+        where it fails.
+        """
+        if not self.weight:
+            return ()
+        found = self.timed("similar", lambda: self.store.similar(self.vector, self.depth))
+        return [add_closeness(hit, hit.score, self.unrelated) for hit in found]
+
+    @functools.cached_property
+    def vector(self) -> Sequence[float]:
+        """The question's own vector, drawn towards what was said before; empty after a failure."""
+        return self.timed("embed", self._embed)
+
+    def vectors(self, hits: Sequence[Hit]) -> Mapping[int, Sequence[float]]:
+        """The vectors of passages by key, of those that have one; read once."""
+        missing = [hit.passage.key for hit in hits if hit.passage.key not in self._vectors]
+        if missing:
+            found = self.timed("vectors", lambda: self.store.vectors(missing))
+            self._vectors.update({key: found.get(key) for key in missing})
+        return {key: vector for key, vector in self._vectors.items() if vector is not None}
+
+    @functools.cached_property
+    def fusion_weight(self) -> float:
+        """How far the dense leg counts beside the lexical one.
+
+        The question's share, times the share of the best lexical passages that have a vector, being
+        in a language that the embedder knows: an English question to Korean documents must not be
+        led to the few English passages.
+        """
+        best = [hit.passage.key for hit in self.lexical[:JUDGES]]
+        if not self.dense or not best:
+            return self.weight if self.dense else 0.0
+        vectors = self.vectors(self.lexical)
+        return self.weight * sum(key in vectors for key in best) / len(best)
+
+    def _embed(self) -> Sequence[float]:
+        import numpy as np  # here: processes that only import the engine stay small
+
+        made = self.made
+        vector = self.embedder.embed(made.own_words or made.standalone_query)
+        known = self.embedder.knows(made.background) if made.background else 0.0
+        pull = made.background_weight * known
+        if not pull or not vector:
+            return vector
+        behind = self.embedder.embed(made.background)
+        if not behind:
+            return ()
+        mixed = np.asarray(vector) + pull * np.asarray(behind)
+        unit: list[float] = (mixed / (np.linalg.norm(mixed) or 1.0)).tolist()
+        return unit
+
+    def timed(self, step: str, work: Callable[[], T]) -> T:
+        """What the work gives; its time is added to the step's."""
+        started = time.perf_counter()
+        try:
+            return work()
+        finally:
+            spent = (time.perf_counter() - started) * 1000
+            self.timings_ms[step] = self.timings_ms.get(step, 0.0) + spent
+
+
+def add_closeness(hit: Hit, cosine: float, unrelated: float) -> Hit:
+    """The hit with its cosine, and how much of the way from unrelated (0) to equal (1) that is.
+
+    Models differ in what texts have for a cosine that have nothing to do with each other.
+    """
+    closeness = max(0.0, (cosine - unrelated) / (1.0 - unrelated))
+    return replace(hit, scores={**hit.scores, "similarity": cosine, "closeness": closeness})
+
+
+def order_candidates(legs: Legs, config: RagConfig) -> Sequence[Hit]:
+    """The candidates as the plan's strategy orders them, best first.
+
+    `similarity`: by cosine; by BM25 where the embedder does not know the question's language or
+    finds nothing. `mmr`: the same, those too like an earlier one put back. `rrf`: ranks of
+    similarity, mmr and BM25 fused, the dense ones as far as the language is known.
+    """
+    strategy = legs.made.strategy
+    if strategy is StrategyName.BM25 or (strategy is StrategyName.RRF and not legs.fusion_weight):
+        return legs.lexical
+    nearest = legs.dense or legs.lexical
+    if strategy is StrategyName.SIMILARITY:
+        return nearest
+    vectors = legs.vectors(nearest) if legs.dense else {}
+    diverse = select_diverse(nearest, balance=config.mmr_lambda, vectors=vectors)
+    if strategy is StrategyName.MMR:
+        return diverse
+    weight = legs.fusion_weight
+    return fuse_ranks(
+        {
+            "bm25": (legs.lexical, config.bm25_weight),
+            "similarity": (legs.dense, weight * (1 - MMR_SHARE)),
+            "mmr": (diverse, weight * MMR_SHARE),
+        }
+    )
+
+
+def select_diverse(
+    hits: Sequence[Hit], *, balance: float, vectors: Mapping[int, Sequence[float]]
+) -> Sequence[Hit]:
+    """The hits by `balance` * relevance - (1 - balance) * likeness to any that stands before.
+
+    Relevance is the score scaled to its best, likeness the cosine of the unit `vectors` (by key).
+    The order stays where a hit has none: likeness by words only cost (docs/notes/retrieval.md).
+    """
+    if not hits or any(hit.passage.key not in vectors for hit in hits):
+        return hits
+    import numpy as np  # here: processes that only import the engine stay small
+
+    rows = np.asarray([vectors[hit.passage.key] for hit in hits], dtype=np.float32)
+    cosines = rows @ rows.T
+    best = max(hit.score for hit in hits)
+    relevance = [hit.score / best if best > 0 else 0.0 for hit in hits]
+    nearest = [0.0] * len(hits)
+    left = list(range(len(hits)))
+    chosen: list[Hit] = []
+    while left:
+        place = max(left, key=lambda i: (balance * relevance[i] - (1 - balance) * nearest[i], -i))
+        left.remove(place)
+        chosen.append(hits[place])
+        for other in left:
+            nearest[other] = max(nearest[other], float(cosines[place, other]))
+    return chosen
+
+
+def fuse_ranks(legs: Mapping[str, tuple[Sequence[Hit], float]]) -> list[Hit]:
+    """Fuse named legs, each with its weight: score = sum of weight / (RANK_CONSTANT + rank).
+
+    Equal scores keep leg order. A hit carries the scores of every leg that saw it and its rank
+    there (`rank_NAME`).
+    """
+    found: dict[int, Hit] = {}
+    totals: dict[int, float] = defaultdict(float)
+    for name, (hits, weight) in legs.items():
+        for rank, hit in enumerate(hits if weight > 0 else (), 1):
+            key = hit.passage.key
+            known = found.get(key, hit)
+            found[key] = replace(hit, scores={**known.scores, **hit.scores, f"rank_{name}": rank})
+            totals[key] += weight / (RANK_CONSTANT + rank)
+    return _best_first(
+        replace(hit, score=totals[key], scores={**hit.scores, "rrf": totals[key]})
+        for key, hit in found.items()
+    )
+
+
+def rerank(legs: Legs, config: RagConfig, reranker: Reranker | None) -> Sequence[Hit]:
+    """The candidates of fusion by what they hold, then the first of them by the model.
+
+    The order of a single leg is wanted as it is. A model that fails leaves the order: the passages
+    are no worse for it.
+    """
+    made = legs.made
+    hits: Sequence[Hit]
+    if made.strategy is StrategyName.RRF:
+        hits = rescore(legs, bm25_weight=config.bm25_weight)
+    else:
+        hits = order_candidates(legs, config)
+    if reranker is None or not hits:
+        return hits
+    query, pool = made.completed or made.standalone_query, hits[: made.top_k * POOL_FACTOR]
+    try:
+        return legs.timed("rerank", lambda: reranker.rerank(query, pool, len(pool)))
+    except EngineUnavailable as error:
+        log.warning("passages are not reranked: %s", error, exc_info=error)
+        return hits
+
+
+def rescore(legs: Legs, *, bm25_weight: float) -> list[Hit]:
+    """The candidates of both legs by share, and by closeness as far as the embedder has a say.
+
+    By the best sentences of the first ones, too, as far as it has none.
+    """
+    say = legs.fusion_weight
+    known = _with_closeness(legs) if say else legs.lexical
+    floor = min(
+        (hit.scores["closeness"] for hit in known if "closeness" in hit.scores), default=0.0
+    )
+
+    def score(hit: Hit) -> float:
+        close = say * CLOSENESS * hit.scores.get("closeness", floor)
+        return bm25_weight * hit.scores.get("share", 0.0) + close
+
+    scored = _best_first(replace(hit, score=score(hit)) for hit in known)
+    if say == 1:
+        return scored
+    weight = bm25_weight * SENTENCE * (1 - say)
+    shares = score_sentences(legs.terms, scored, SENTENCES_DEPTH)
+    looked_at = (
+        replace(hit, score=hit.score + weight * share, scores={**hit.scores, "sentence": share})
+        for hit, share in zip(scored, shares, strict=False)
+    )
+    return [*_best_first(looked_at), *scored[len(shares) :]]
+
+
+def score_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int) -> list[float]:
+    """For each of the first `depth` hits: the share (0..1) of `terms` that its best sentence holds.
+
+    Of those terms that any hit holds; each weighs as in the question and by its rarity among the
+    hits. Terms of the document's name, the section and the table's header count for every sentence.
+    """
+    texts = [_read_text(hit) for hit in hits]
+    heads = [_heading(hit) for hit in hits]
+    held = [
+        [term for term in terms if term in text or term in head]
+        for text, head in zip(texts, heads, strict=True)
+    ]
+    # as if as many passages again held none of them: what all of these hold still counts
+    total = 2 * len(held)
+    weights = {
+        term: terms[term] * math.log(1 + (total - count + 0.5) / (count + 0.5))
+        for term, count in Counter(term for found in held for term in found).items()
+    }
+    most = sum(weights.values()) or 1.0
+    best = zip(texts[:depth], heads, held, strict=False)
+    return [_best_sentence(text, head, found, weights) / most for text, head, found in best]
+
+
+def _read_text(hit: Hit) -> str:
+    """The passage's sentences, each on one line."""
+    return tokenize.normalise(to_prompt_text(hit.passage.text, hit.passage.kind)).lower()
+
+
+def _heading(hit: Hit) -> str:
+    passage = hit.passage
+    head = f"{passage.document_name}\n{passage.section}\n{passage.header}"
+    return tokenize.normalise(head).lower()
+
+
+def _best_sentence(
+    text: str, head: str, found: Sequence[str], weights: Mapping[str, float]
+) -> float:
+    ends = [match.end() for match in _END.finditer(text)]
+    sums = [0.0] * (len(ends) + 1)
+    above = 0.0
+    for term in found:
+        if term in head:
+            above += weights[term]
+            continue
+        at = text.find(term)
+        while at >= 0:
+            sentence = bisect_right(ends, at)
+            sums[sentence] += weights[term]
+            at = text.find(term, ends[sentence]) if sentence < len(ends) else -1
+    return above + max(sums)
+
+
+def _with_closeness(legs: Legs) -> list[Hit]:
+    """What either leg found, once, with the scores of both; all with a vector have a closeness."""
+    import numpy as np  # here: processes that only import the engine stay small
+
+    found: dict[int, Hit] = {}
+    for hit in (*legs.lexical, *legs.dense):
+        known = found.get(hit.passage.key, hit)
+        found[hit.passage.key] = replace(hit, scores={**known.scores, **hit.scores})
+    missing = [hit for hit in found.values() if "closeness" not in hit.scores]
+    stored = legs.vectors(missing)
+    question = np.asarray(legs.vector, dtype=np.float32)
+    for hit in missing:
+        key = hit.passage.key
+        if key in stored:
+            cosine = float(np.asarray(stored[key], dtype=np.float32) @ question)
+            found[key] = add_closeness(hit, cosine, legs.unrelated)
+    return list(found.values())
+
+
+def _best_first(hits: Iterable[Hit]) -> list[Hit]:
+    # rounded: equal figures must tie, whatever the last bit says
+    return sorted(hits, key=lambda hit: -round(hit.score, 9))

@@ -1,0 +1,241 @@
+"""Where a question is searched: its scope, the documents that it names, those it follows up on."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from rag import tokenize
+from rag.ports import PassageStore
+from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, Scope, ScopeReason, Topic
+from rag.understand import filters, followup
+from rag.understand.analysis import QuestionAnalysis
+from rag.understand.filters import Filter
+from rag.understand.kinds import comparing_terms, is_whole_question
+
+MOST_HEARD = 8
+"""In scopes of more documents nobody expects each of them to be heard."""
+NAMED_SURE = 0.8
+"""From that score of the gate on, nobody looks outside of the documents named."""
+OWN_NAME, ISSUER = 0.6, 0.2
+"""How much more the gate must give to the rest of the question outside of a filter."""
+FOLLOWED_SURE = 0.97
+"""From that score of the gate on, nobody looks outside: among few documents it is easily high."""
+FAINT = 0.15
+"""The score of the gate below which nothing is found outside."""
+TIMES = 30
+"""How many times the odds of inside those of outside must be, where its own words are asked."""
+CERTAIN = 0.98
+"""From that certainty of a follow-up on, what it says by itself is not looked at."""
+TELLING = 2
+"""Terms from which on a question says something by itself."""
+OPEN = 0.75
+"""Up to that certainty a question that seems to stand alone may still be a follow-up."""
+PROBE_DEPTH = 30
+"""Passages of all documents, of which none is of a remembered one where outside is stronger."""
+
+Search = Callable[[Plan, PassageStore], Retrieval]
+
+
+def select_scope(
+    explicit: Sequence[UUID] | None,
+    chat: Sequence[UUID],
+    everything: Sequence[UUID],
+    *,
+    chat_named: bool | None = None,
+) -> Scope:
+    """The scope by priority. Sequences hold ids that the user may read and that are ready.
+
+    `explicit` is None when the question named none. A list that was named and turns out empty (all
+    deleted, failed or not ready) finds nothing and never widens; `chat_named` says that the chat
+    has documents even if none is left.
+    """
+    ids, reason = everything, ScopeReason.ALL
+    if explicit is not None:
+        ids, reason = explicit, ScopeReason.EXPLICIT
+    elif chat or chat_named:
+        ids, reason = chat, ScopeReason.CHAT
+    return Scope(tuple(dict.fromkeys(ids)), reason)
+
+
+def open_documents(made: Plan, store: PassageStore, threshold: float) -> Retrieval:
+    """A question on whole documents: the first passages of each answer it, in their own order."""
+    passages = store.opening(made.top_k)
+    hits = tuple(Hit(passage, 1.0, {"opening": 1.0, "relevance": 1.0}) for passage in passages)
+    return Retrieval(made, hits, Gate(1.0 if hits else 0.0, threshold), whole=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """One question that can be asked inside of some documents, and of all of its scope."""
+
+    whole: Plan
+    narrow: Plan
+    store: PassageStore
+    within: PassageStore
+    search: Search
+
+    def inside(self, **changes: Any) -> Retrieval:
+        """What those documents hold, with these changes of the plan."""
+        return self.search(replace(self.narrow, **changes), self.within)
+
+    def anywhere(self, **changes: Any) -> Retrieval:
+        """What all of them hold."""
+        return self.search(replace(self.whole, **changes), self.store)
+
+
+def search_named(made: Plan, store: PassageStore, search: Search) -> Retrieval:
+    """Search within the documents that the question names; all without a name, or nothing there.
+
+    Within a document all passages bear its name: it would only drown the rest of the question. So
+    the rest is asked inside, unless it is found outside and not, or far less, inside. The plan that
+    comes back tells the whole scope and question, and the filters in force.
+    """
+    if made.question_type is QuestionType.SMALLTALK or not made.scope.document_ids:
+        return search(made, store)
+    found = filters.find(made.standalone_query, store)
+    if found is None:
+        return search(made, store)
+    ids = tuple(pk for pk in made.scope.document_ids if pk in found.document_ids)
+    scope = Scope(ids, ScopeReason.EXPLICIT)  # as if the user had chosen them
+    each = found.several or (made.needs_multi_doc and len(ids) > 1)
+    narrow = replace(made, scope=scope, needs_multi_doc=each)
+    places = _Places(made, narrow, store, store.within(found.document_ids), search)
+    asks = tokenize.subject_terms(found.rest) or is_whole_question(found.rest, scope)
+    rest = found.rest if asks else made.standalone_query
+    answer, filtered = places.inside(standalone_query=rest), True
+    if _only_names(made, found):
+        answer = open_documents(narrow, places.within, answer.gate.threshold)
+    else:
+        answer, filtered = _choose_answer(places, found, rest, answer)
+    if not filtered:
+        return replace(answer, plan=made, dropped_filters=found.values)
+    each = answer.plan.needs_multi_doc
+    plan = replace(made, filters=found.values, needs_multi_doc=each)
+    return replace(answer, plan=plan, named=ids)
+
+
+def _choose_answer(
+    places: _Places, found: Filter, rest: str, inside: Retrieval
+) -> tuple[Retrieval, bool]:
+    """What the documents named hold, or what all of them do; and whether it is the former."""
+    if inside.gate.score >= NAMED_SURE:
+        return inside, True
+    margin = 0.0
+    if inside.hits:  # a document named by its own name is rarely not meant
+        margin = OWN_NAME if found.certain else ISSUER if _answers(inside) else 0.0
+    beyond = places.anywhere(standalone_query=rest)
+    if _answers(beyond) and beyond.gate.score > inside.gate.score + margin:
+        return places.anywhere(), False
+    if _answers(inside):
+        return inside, True
+    if _answers(whole := places.inside()):
+        return whole, True
+    outside = places.anywhere()
+    dropped = _answers(outside) or not inside.hits
+    return (outside, False) if dropped else (inside, True)
+
+
+def _only_names(made: Plan, found: Filter) -> bool:
+    """Whether documents are to be compared, and nothing is said of in what."""
+    compared = made.question_type is QuestionType.COMPARE and found.several
+    return compared and not tokenize.subject_terms(found.rest) - comparing_terms()
+
+
+def _answers(found: Retrieval) -> bool:
+    return found.gate.relevant and bool(found.hits)
+
+
+def search_followed(
+    made: Plan, store: PassageStore, analysis: QuestionAnalysis, search: Search
+) -> Retrieval:
+    """Search within the remembered documents of the plan's scope, or all of it.
+
+    The plan that comes back tells the scope that was searched (reason FOLLOWUP within the
+    remembered ones); `widened` says that a follow-up was answered from outside.
+    """
+    scope, memory = made.scope, analysis.memory
+    allowed = set(scope.document_ids)
+    remembered = tuple(key for key in memory.document_ids if key in allowed)
+    if not remembered or scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
+        return search(made, store)
+    if analysis.follows and analysis.topic is not Topic.WIDER:
+        titles = tuple(item.title for item in memory.documents if item.document_id in allowed)
+        if family := filters.find_siblings(analysis.text, titles, store):
+            remembered = tuple(key for key in family if key in allowed) or remembered
+        return _search_following(_remembered_places(made, store, remembered, search), analysis)
+    whole = search(made, store)
+    undecided = analysis.by == "rules" and analysis.certainty <= OPEN
+    told = analysis.follows or not undecided or analysis.topic is not Topic.AUTO
+    if told or not whole.hits or _leads(whole, remembered):
+        return whole
+    # a follow-up after all: a remembered document holds it best
+    single = made.question_type is QuestionType.SINGLE
+    kind = QuestionType.FOLLOWUP if single else made.question_type
+    made = replace(made, question_type=kind, follows=True)
+    return _remembered_places(made, store, remembered, search).inside()
+
+
+def _search_following(places: _Places, analysis: QuestionAnalysis) -> Retrieval:
+    """Inside, unless what is asked is named or found outside, and not, or far less, inside."""
+    if analysis.topic is Topic.SAME or analysis.by == "simple":
+        return places.inside()
+    remembered = places.narrow.scope.document_ids
+    if _names_others(analysis.text, places.store, remembered):
+        return replace(places.anywhere(), widened=True)
+    if (other := _find_elsewhere(places, analysis)) is not None:
+        return replace(other, widened=True)
+    inside = places.inside()
+    sure = inside.gate.threshold if analysis.certainty >= CERTAIN else FOLLOWED_SURE
+    if inside.hits and inside.gate.score >= sure:
+        return inside
+    probe = places.anywhere(top_k=PROBE_DEPTH, needs_multi_doc=False)
+    if not probe.hits or {hit.passage.document_id for hit in probe.hits} & set(remembered):
+        return inside
+    return replace(places.anywhere(), widened=True)
+
+
+def _remembered_places(
+    made: Plan, store: PassageStore, remembered: tuple[UUID, ...], search: Search
+) -> _Places:
+    several = made.needs_multi_doc and len(remembered) > 1
+    scope = Scope(remembered, ScopeReason.FOLLOWUP)
+    narrow = replace(made, scope=scope, needs_multi_doc=several)
+    return _Places(made, narrow, store, store.within(remembered), search)
+
+
+def _find_elsewhere(places: _Places, analysis: QuestionAnalysis) -> Retrieval | None:
+    """What is found outside by the question's own words, where they say nothing inside."""
+    own = analysis.text
+    tells = len(tokenize.subject_terms(own)) >= TELLING and followup.find_naming_nouns(own)
+    if analysis.certainty >= CERTAIN or not tells:
+        return None
+    alone = {
+        "standalone_query": own,
+        "context": {},
+        "background_weight": 0.0,
+        "follows": False,
+    }
+    inside = places.inside(**alone)
+    if inside.gate.relevant:
+        return None
+    whole = places.anywhere(**alone)
+    likelier = _odds(whole.gate.score) >= TIMES * _odds(inside.gate.score)
+    remembered = places.narrow.scope.document_ids
+    better = likelier and whole.gate.score >= FAINT and _leads(whole, remembered)
+    return replace(whole, plan=replace(whole.plan, follows=True)) if better else None
+
+
+def _names_others(text: str, store: PassageStore, remembered: Sequence[UUID]) -> bool:
+    """True when the question names a document that is not remembered."""
+    found = filters.find(text, store)
+    return found is not None and found.certain and not found.document_ids <= set(remembered)
+
+
+def _leads(whole: Retrieval, remembered: Sequence[UUID]) -> bool:
+    """True when the best of all is in none of the remembered documents."""
+    return bool(whole.hits) and whole.hits[0].passage.document_id not in remembered
+
+
+def _odds(score: float) -> float:
+    return score / max(1 - score, 1e-9)

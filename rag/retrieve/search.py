@@ -1,0 +1,205 @@
+"""One search: its plan, where it is asked, candidates, their order, the relevance gate."""
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from rag.config import RagConfig
+from rag.ports import Embedder, PassageStore, Reranker
+from rag.retrieve import relevance, scope
+from rag.retrieve.candidates import (
+    DEPTH,
+    LEAST_KNOWN,
+    Legs,
+    QuestionEmbedder,
+    order_candidates,
+    rerank,
+)
+from rag.tokenize.language import dense_weight
+from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, StrategyName
+from rag.understand.analysis import QuestionAnalysis
+from rag.understand.kinds import is_whole_question
+
+OWN_FIRST = 2
+"""So many passages that the question's own words find come before any that other words found."""
+_WIDER = {QuestionType.MULTI: 1.5, QuestionType.COMPARE: 2.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a caller may ask of a search. `top_k` None: as configured and as the question needs."""
+
+    strategy: StrategyName = StrategyName.AUTO
+    top_k: int | None = None
+    rerank: bool = True
+    filters: Mapping[str, str] | None = None
+
+
+NO_WISHES = Wishes()
+
+
+def make_plan(analysis: QuestionAnalysis, wishes: Wishes, *, usual_k: int, depth: int = 0) -> Plan:
+    """The plan of a question.
+
+    Fusion for every kind unless a strategy is named, because it was never worse than one leg.
+    Questions over several documents get more passages than usual, unless `top_k` is named.
+    """
+    kind = analysis.question_type
+    wanted = round(usual_k * _WIDER.get(kind, 1.0)) if wishes.top_k is None else wishes.top_k
+    strategy = StrategyName.RRF if wishes.strategy is StrategyName.AUTO else wishes.strategy
+    # with documents to remember, a question in its own words: names carried over from the
+    # conversation would keep a search beyond those documents inside of them
+    own = analysis.own_words if analysis.memory.documents else ""
+    return Plan(
+        question_type=kind,
+        strategy=strategy,
+        top_k=wanted,
+        needs_multi_doc=kind in _WIDER and len(analysis.scope.document_ids) > 1,
+        standalone_query=own or analysis.standalone,
+        completed=analysis.standalone,
+        scope=analysis.scope,
+        depth=depth,
+        filters=dict(wishes.filters or {}),
+        follows=analysis.follows,
+        context=analysis.context,
+        search_terms=analysis.search_terms,
+        own_words=analysis.own_words,
+        background=analysis.background,
+        background_weight=analysis.background_weight,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """Searches with one configuration. Thread-safe."""
+
+    config: RagConfig
+    embedder: Embedder
+    reranker: Reranker | None = None
+
+    def knows(self, query: str) -> bool:
+        """True when the embedder knows the language well enough for its cosine to be shown."""
+        return dense_weight(query, self.embedder.languages) >= LEAST_KNOWN
+
+    def search(
+        self,
+        analysis: QuestionAnalysis,
+        store: PassageStore,
+        wishes: Wishes = NO_WISHES,
+        *,
+        depth: int = 0,
+    ) -> Retrieval:
+        """Search the store; an empty scope finds nothing.
+
+        At most `plan.top_k` hits, or `depth` where that is more.
+
+        Where the embedder fails the words alone are searched, and `failed` tells its code. Raises
+        `EngineUnavailable`, or what the store raises.
+        """
+        started = time.perf_counter()
+        made = make_plan(analysis, wishes, usual_k=self.config.top_k, depth=depth)
+        asking = _Asking(self, QuestionEmbedder(self.embedder), wishes)
+        found = scope.search_followed(made, store, analysis, asking.ask)
+        spent = asking.timings_ms | {"total": (time.perf_counter() - started) * 1000}
+        timings = {step: round(milliseconds, 2) for step, milliseconds in spent.items()}
+        return replace(found, timings_ms=timings, failed=asking.embedder.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """One question, asked of as many places as its scope needs; the times are those of all."""
+
+    searcher: Searcher
+    embedder: QuestionEmbedder
+    wishes: Wishes
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+    def ask(self, made: Plan, store: PassageStore) -> Retrieval:
+        """What a plan finds, within the documents that it names where nobody wished for filters."""
+        if self.wishes.filters is not None:
+            return self.find(made, store)
+        return scope.search_named(made, store, self.find)
+
+    def find(self, made: Plan, store: PassageStore) -> Retrieval:
+        """What a plan finds in all of the store."""
+        config = self.searcher.config
+        if not made.scope.document_ids:
+            return Retrieval(made, (), Gate(0.0, config.gate_threshold))
+        if is_whole_question(made.standalone_query, made.scope):
+            return scope.open_documents(made, store, config.gate_threshold)
+        wanted = max(made.top_k, made.depth)
+        unrelated = config.embedding_unrelated or 0.0
+        legs = Legs(
+            made, store, self.embedder, unrelated, max(DEPTH, wanted), timings_ms=self.timings_ms
+        )
+        if self.wishes.rerank:
+            hits = rerank(legs, config, self.searcher.reranker)
+        else:
+            hits = order_candidates(legs, config)
+        if made.needs_multi_doc:
+            hits = hear_all(hits, store, legs.terms, made.scope.document_ids)
+            hits = spread_documents(hits, wanted)
+        hits = _with_reworded(hits, legs.reworded)[:wanted]
+        prior = relevance.Prior.read(
+            made.standalone_query,
+            terms=sum(weight >= 1 for weight in legs.terms.values()),
+            dense_weight=legs.weight,
+            scope=made.scope,
+            lacking=made.background_weight,
+        )
+        talk = made.question_type is QuestionType.SMALLTALK
+        score = 0.0 if talk else relevance.score_gate(prior, [*legs.lexical, *legs.dense])
+        judged = (
+            replace(hit, scores={**hit.scores, "relevance": relevance.score_relevance(prior, hit)})
+            for hit in hits
+        )
+        return Retrieval(made, tuple(judged), Gate(score, config.gate_threshold))
+
+
+def hear_all(
+    hits: Sequence[Hit], store: PassageStore, terms: Mapping[str, float], documents: Sequence[UUID]
+) -> list[Hit]:
+    """The hits, and behind them the best passage of each document that has none among them.
+
+    A document that holds no word of the question adds nothing.
+    """
+    if len(documents) > scope.MOST_HEARD:
+        return list(hits)
+    heard = {hit.passage.document_id for hit in hits}
+    missing = [document for document in documents if document not in heard]
+    return [*hits, *(hit for one in missing for hit in store.within([one]).bm25(terms, 1))]
+
+
+def spread_documents(hits: Sequence[Hit], limit: int) -> list[Hit]:
+    """The `limit` hits that are shown, best first.
+
+    The documents fill half the places by turns; the best of what is left get the rest.
+    """
+    turns: Counter[UUID] = Counter()
+    by_turns = []
+    for place, hit in enumerate(hits):
+        by_turns.append((turns[hit.passage.document_id], place))
+        turns[hit.passage.document_id] += 1
+    wanted = {place for _, place in sorted(by_turns)[: max(2, limit // 2)]}
+    rest = [place for place in range(len(hits)) if place not in wanted]
+    kept = wanted | set(rest[: max(0, limit - len(wanted))])
+    return [hits[place] for place in sorted(kept)][:limit]
+
+
+def _with_reworded(hits: Sequence[Hit], reworded: Sequence[Hit]) -> Sequence[Hit]:
+    """The hits, and behind the first ones by turns those that only other words found as good.
+
+    The question's own words decide what comes first: other words for them are a guess.
+    """
+    if not reworded:
+        return hits
+    known = {hit.passage.key: hit for hit in hits}
+    ordered = {hit.passage.key: hit for hit in hits[:OWN_FIRST]}
+    for own, other in itertools.zip_longest(hits[OWN_FIRST:], reworded):
+        for hit in (other, own):
+            if hit is not None:
+                ordered.setdefault(hit.passage.key, known.get(hit.passage.key, hit))
+    return list(ordered.values())

@@ -1,0 +1,205 @@
+"""Korean words: their morphemes from Kiwi, the user dictionary, and the particles at their ends.
+
+The one place that loads kiwipiepy.
+"""
+
+import functools
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rag.errors import EngineUnavailable
+from rag.lexicon import words
+
+TAGS = frozenset(
+    (
+        *("NNG", "NNP", "NNB", "NR", "NP", "VV", "VA", "VX", "VCP", "VCN", "MM", "MAG", "MAJ"),
+        *("IC", "XPN", "XSN", "XSV", "XSA", "XSM", "XR", "JKS", "JKC", "JKG", "JKO", "JKB"),
+        *("JKV", "JKQ", "JX", "JC", "EP", "EF", "EC", "ETN", "ETM", "SL", "SH", "SN", "SW"),
+    )
+)
+"""The Sejong tags as Kiwi writes them."""
+REMEMBERED = 64
+"""A search asks several times for the morphemes of its question."""
+
+PARTICLES = words("particles.ko")
+LONGEST_PARTICLE = max(map(len, PARTICLES))
+_AFTER_VOWEL = frozenset("가는를와로랑라야여나란며예")
+_AFTER_CONSONANT = frozenset("은을과으아")
+"""First syllables of the particles that have one form after a vowel and one after a consonant."""
+_FINALS = 28
+_RIEUL = 8
+
+
+class Morpheme(NamedTuple):
+    """A morpheme with its Sejong tag and its offsets in the text."""
+
+    form: str
+    tag: str
+    start: int
+    end: int
+
+
+class DictionaryUnreadable(ValueError):
+    """The file is not there, is no UTF-8, or has a wrong line; the message names file and line."""
+
+
+class DictionaryEntry(NamedTuple):
+    """A word with its tag; a higher score is preferred over other readings."""
+
+    word: str
+    tag: str
+    score: float = 0.0
+
+
+@dataclass(slots=True)
+class Analyser:
+    """Kiwi with the words of a user dictionary, loaded at first use. Thread-safe."""
+
+    _path: str = ""
+    _entries: Sequence[DictionaryEntry] = ()
+    _kiwi: Any = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def use(self, path: str) -> None:
+        """Take the words of this file, none with an empty path.
+
+        Raises `DictionaryUnreadable`; what was in use then stays.
+        """
+        with self._lock:
+            if path != self._path:
+                self._entries = read_dictionary(path) if path else ()
+                self._path, self._kiwi = path, None
+
+    def kiwi(self) -> Any:
+        """The analyser itself. Raises `EngineUnavailable`."""
+        with self._lock:
+            if self._kiwi is None:
+                self._kiwi = _load(self._entries)
+            return self._kiwi
+
+
+_ANALYSER = Analyser()
+
+
+def use_dictionary(path: str) -> None:
+    """Analyse with this user dictionary from now on; see `read_dictionary`."""
+    _ANALYSER.use(path)
+
+
+def analyse_texts(texts: Sequence[str]) -> Iterator[list[Morpheme]]:
+    """The morphemes of every text, in order; one batch, analysed on all cores. Thread-safe.
+
+    Raises `EngineUnavailable` when kiwipiepy or its model is not installed.
+    """
+    found = analyser_in_use().tokenize(list(texts), z_coda=False)
+    return (_morphemes(text, tokens) for text, tokens in zip(texts, found, strict=True))
+
+
+def analyser_in_use() -> Any:
+    """The analyser that `analyse_word` takes; another one after `use_dictionary`.
+
+    Raises `EngineUnavailable`.
+    """
+    return _ANALYSER.kiwi()
+
+
+def analyse_word(analyser: Any, word: str) -> list[Morpheme]:
+    """The morphemes of one word between blanks, whatever stands beside it. Thread-safe."""
+    # An open ending: read as a whole sentence, a word would rather end like one.
+    return _morphemes(word, analyser.tokenize(word, z_coda=False, open_ending=True))
+
+
+def analyse_question(text: str) -> Sequence[Morpheme]:
+    """The morphemes of one short text; the last ones are remembered.
+
+    Raises `EngineUnavailable`.
+    """
+    return _remembered(analyser_in_use(), text)
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _remembered(kiwi: Any, text: str) -> tuple[Morpheme, ...]:
+    return tuple(_morphemes(text, kiwi.tokenize(text, z_coda=False)))
+
+
+def _morphemes(text: str, tokens: Sequence[Any]) -> list[Morpheme]:
+    """The tokens; one that spans words ("마리 앙투아네트" is one name to Kiwi) as its words."""
+    found: list[Morpheme] = []
+    for token in tokens:
+        form, tag, start, end = token.form, token.tag, token.start, token.end
+        if "-" in tag:  # VV-R and VV-I: regular and irregular
+            tag = tag.partition("-")[0]
+        if " " not in form:
+            found.append(Morpheme(form, tag, start, end))
+            continue
+        words_within = re.compile(r"\S+").finditer(text, start, end)
+        found += (Morpheme(word[0], tag, *word.span()) for word in words_within)
+    return found
+
+
+def _load(entries: Sequence[DictionaryEntry]) -> Any:
+    try:
+        from kiwipiepy import Kiwi
+
+        kiwi = Kiwi()
+    except (ImportError, OSError, RuntimeError) as error:
+        raise EngineUnavailable("kiwipiepy cannot be loaded") from error
+    for entry in entries:
+        kiwi.add_user_word(*entry)
+    return kiwi
+
+
+def read_dictionary(path: str) -> tuple[DictionaryEntry, ...]:
+    """The entries of a file in Kiwi's form: `word<TAB>tag<TAB>score` a line, the score optional.
+
+    Blank lines and lines that start with `#` say nothing. Raises `DictionaryUnreadable`.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DictionaryUnreadable(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise DictionaryUnreadable(f"{path}, line {line}: not UTF-8") from error
+    return tuple(
+        _to_entry(line, f"{path}, line {number}")
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip() and not line.startswith("#")
+    )
+
+
+def _to_entry(line: str, place: str) -> DictionaryEntry:
+    fields = [field.strip() for field in line.split("\t")]
+    if len(fields) not in (2, 3) or not all(fields):
+        raise DictionaryUnreadable(f"{place}: expected word<TAB>tag<TAB>score, not {line!r}")
+    word, tag, *score = fields
+    if tag not in TAGS:
+        raise DictionaryUnreadable(f"{place}: {tag!r} is no tag such as NNP or NNG")
+    try:
+        return DictionaryEntry(word, tag, float(score[0]) if score else 0.0)
+    except ValueError:
+        raise DictionaryUnreadable(f"{place}: the score {score[0]!r} is no number") from None
+
+
+def strip_particle(word: str) -> str:
+    """The word without its particle, longest match first; at least one syllable stays.
+
+    A particle must fit what it follows: "국가" and "사과" keep their last syllables.
+    """
+    for length in range(min(LONGEST_PARTICLE, len(word) - 1), 0, -1):
+        particle = word[-length:]
+        if particle in PARTICLES and fits_particle(word[-length - 1], particle):
+            return word[:-length]
+    return word
+
+
+def fits_particle(syllable: str, particle: str) -> bool:
+    """Whether Korean joins the two: 책은 but 나무는, 책으로 but 서울로."""
+    final = (ord(syllable) - ord("가")) % _FINALS
+    if particle[0] in _AFTER_VOWEL:
+        return final == 0 or (final == _RIEUL and particle[0] == "로")
+    return final != 0 or not (particle == "이" or particle[0] in _AFTER_CONSONANT)

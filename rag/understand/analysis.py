@@ -1,0 +1,412 @@
+"""From a message in a conversation to a question: what kind, of which documents, in which words.
+
+Rules where they are sure; where they are not, one call to the light model, whose word is held
+against what was really said.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rag import tokenize
+from rag.adapters.light import Light
+from rag.config import MemoryRules, RagConfig
+from rag.conversation import Conversation, Memory, Question
+from rag.errors import LLMError
+from rag.ports import Embedder, HistoryStore, PassageStore
+from rag.retrieve.candidates import LEAST_KNOWN
+from rag.tokenize.language import dense_weight
+from rag.types import QuestionType, Scope, ScopeReason, Topic
+from rag.understand import followup, kinds, model, references
+from rag.understand.everyday import find_document_terms
+from rag.understand.filters import find_laws
+from rag.understand.followup import Said, Word
+from rag.understand.kinds import Spoken, spoken
+from rag.understand.model import Reading
+from rag.understand.references import Reference
+
+log = logging.getLogger(__name__)
+
+SURE = 0.85
+"""From that certainty on the rules' word on a question's bond to the conversation stands.
+
+They are right there in .99 of the Korean and .95 of the English turns of our own dialogues, below
+it in .76 and .93 (docs/conversations.md).
+"""
+READ_CERTAINTY = 0.85
+"""How sure a small model's word is taken to be: what is found may still outweigh it."""
+READ_WEIGHT = 0.8
+"""What a lexical term weighs that the model's standalone question adds to the question's own."""
+READ_TERM_WEIGHT = 0.5
+"""What a lexical term weighs that the model names as another word for what is asked."""
+READ_LIKENESS = 0.5
+"""What the model's question weighs at least where it is embedded beside the question itself."""
+SHORT = 30
+"""Characters below which mode "simple" takes every question for a follow-up."""
+CHARACTERS = 2000
+"""Of a message that are read; longer ones are pasted texts and lack nothing."""
+ANSWER_CHARACTERS = 300
+"""Of the last answer's beginning, where it says what it is about."""
+LEAST, REFERS, FEW = 0.05, 0.2, 0.4
+"""What the conversation weighs beside any follow-up, one that points back, one of a single word."""
+ELDER = 0.5
+"""What a turn weighs beside the one after it."""
+ENOUGH = 3
+"""Words of its own with which a question needs no others, if it does not point back."""
+MOST_TERMS = 12
+"""Lexical terms that are carried over: each costs the search some time."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAnalysis:
+    """All that is understood of a question.
+
+    `text` is what is asked, without words of reset or reference. `scope` is narrowed to documents
+    that the question names by their place (`reference`). `topic` is what the user said of its bond
+    to the conversation, and `memory` what the conversation is about.
+
+    `follows`: it is bound to the conversation, so that it is completed and searched in the
+    remembered documents first. A comparison may follow, too: `question_type` is COMPARE then.
+    `certainty` (0..1) is how sure `follows` is; `by` is "rules", "simple", "light_llm" or "user".
+    `forgets`: the remembered documents are to be forgotten first. `whole`: it asks for whole
+    documents and names nothing to look for in them.
+
+    `standalone` is the question with what it lacks, as it is shown and searched; `completed_by` is
+    "" (as asked), "terms" or "light_llm". `context` are lexical terms of the conversation with what
+    they weigh beside the question's own, also such as stand in `standalone`; `search_terms`, all
+    below 1, other words for what is asked. `own_words` (empty: `standalone`) are embedded, and
+    beside them with `background_weight` the `background`, which was said before.
+
+    `failed` is the error code of a model that was asked in vain.
+    """
+
+    question_type: QuestionType
+    text: str
+    scope: Scope
+    follows: bool = False
+    certainty: float = 1.0
+    by: str = "rules"
+    signals: Mapping[str, float] = field(default_factory=dict)
+    forgets: bool = False
+    topic: Topic = Topic.AUTO
+    memory: Memory = field(default_factory=Memory)
+    reference: Reference | None = None
+    whole: bool = False
+    standalone: str = ""
+    completed_by: str = ""
+    context: Mapping[str, float] = field(default_factory=dict)
+    search_terms: Mapping[str, float] = field(default_factory=dict)
+    own_words: str = ""
+    background: str = ""
+    background_weight: float = 0.0
+    failed: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """True for a question that names its document by place and its subject, too."""
+        if self.reference is None:
+            return False
+        settled = self.reference.unclear or self.reference.whole
+        return bool(settled or tokenize.subject_terms(self.text))
+
+
+async def analyse_question(
+    question: Question,
+    history: HistoryStore,
+    config: RagConfig,
+    embedder: Embedder,
+    light: Light | None,
+) -> QuestionAnalysis:
+    """What rules make of a question, and the light model where they are not sure.
+
+    Never raises for what the model does.
+    """
+    judged = await asyncio.to_thread(_judge, question, history, config.memory, embedder)
+    reading = None
+    if light is not None and _needs_model(judged, question.conversation):
+        try:
+            reading = await model.read_question(judged.text, question.conversation, light)
+            judged = _add_reading(judged, reading)
+        except LLMError as error:
+            log.warning("the light model did not read a question: %s", error.code)
+            judged = replace(judged, failed=error.code)
+    return await asyncio.to_thread(_complete, judged, question.conversation, reading)
+
+
+def analyse_by_rules(
+    question: Question,
+    history: HistoryStore,
+    config: RagConfig,
+    embedder: Embedder | None = None,
+) -> QuestionAnalysis:
+    """What rules make of it.
+
+    Reads the store only for references to the whole session; `embedder` serves mode "simple".
+    """
+    return _complete(_judge(question, history, config.memory, embedder), question.conversation)
+
+
+def describe_analysis(question: Question, analysis: QuestionAnalysis) -> dict[str, object]:
+    """What was made of the question, as plain JSON for the trace."""
+    reference = analysis.reference
+    found: dict[str, object] = {
+        "question_type": analysis.question_type.value,
+        "question": {
+            "type": analysis.question_type.value,
+            "follows": analysis.follows,
+            "certainty": round(analysis.certainty, 3),
+            "by": analysis.by,
+            "signals": {name: round(value, 3) for name, value in analysis.signals.items()},
+            "topic": question.topic.value,
+            "whole": analysis.whole,
+            "failed": analysis.failed,
+        },
+        "standalone": {
+            "text": analysis.standalone,
+            "by": analysis.completed_by,
+            "search_terms": sorted(analysis.search_terms),
+        },
+        "scope": describe_scope(question, analysis, analysis.scope, widened=False),
+    }
+    if reference is not None:
+        found["reference"] = {
+            "documents": [
+                {"slot": ref.slot, "document_id": str(ref.document_id), "title": ref.title}
+                for ref in reference.documents
+            ],
+            "whole": reference.whole,
+            "part": reference.part,
+            "unclear": reference.unclear.value if reference.unclear else None,
+            "whole_session": reference.whole_session,
+        }
+    return found
+
+
+def describe_scope(
+    question: Question, analysis: QuestionAnalysis, scope: Scope, *, widened: bool
+) -> dict[str, object]:
+    """The documents that were searched in the end and why, as plain JSON."""
+    fixed = analysis.reference and (analysis.reference.unclear or analysis.reference.whole)
+    standalone = "" if fixed else analysis.standalone
+    return {
+        "reason": scope.reason.value,
+        "document_ids": [str(key) for key in scope.document_ids],
+        "widened": widened,
+        "follows": analysis.follows,
+        "forgets": analysis.forgets,
+        "topic": question.topic.value,
+        "standalone_query": standalone if standalone != question.text else "",
+    }
+
+
+def narrow_store(store: PassageStore, question: Question, scope: Scope) -> PassageStore:
+    """The store over the scope alone: documents of earlier turns may lie outside of it."""
+    same = scope.document_ids == question.scope.document_ids
+    known = question.conversation.readable.keys() <= set(scope.document_ids)
+    return store if same and known else store.within(scope.document_ids)
+
+
+def narrow_scope(scope: Scope, reference: Reference | None) -> Scope:
+    """The documents referred to by place outrank all others, and never widen."""
+    if reference is None or reference.unclear:
+        return scope
+    ids = tuple(dict.fromkeys(ref.document_id for ref in reference.documents))
+    return replace(scope, document_ids=ids, reason=ScopeReason.SLOT)
+
+
+def bind_to_conversation(analysis: QuestionAnalysis, certainty: float) -> QuestionAnalysis:
+    """The same question, bound to the conversation."""
+    single = analysis.question_type is QuestionType.SINGLE
+    bound = QuestionType.FOLLOWUP if single else analysis.question_type
+    return replace(analysis, question_type=bound, follows=True, certainty=certainty)
+
+
+# What kind of question it is, and whether it is bound to the conversation
+
+
+def _judge(
+    question: Question, history: HistoryStore, rules: MemoryRules, embedder: Embedder | None
+) -> QuestionAnalysis:
+    """Reference, kind and bond by rules; nothing is completed yet."""
+    scope, conversation = question.scope, question.conversation
+    only = scope.reason is ScopeReason.CHAT and len(scope.document_ids) == 1
+    named = scope.document_ids if only or scope.reason is ScopeReason.EXPLICIT else ()
+    reference = references.resolve(question.text, conversation, history.documents, named)
+    text = reference.rest if reference else question.text
+    if question.topic in (Topic.WIDER, Topic.NEW):
+        reference = None  # the user leaves the documents that the question names by their place
+    unread = QuestionAnalysis(
+        QuestionType.SINGLE,
+        text,
+        narrow_scope(scope, reference),
+        memory=conversation.memory,
+        reference=reference,
+    )
+    rest = kinds.find_reset(text, rules.reset_words)
+    if rest == "":
+        return replace(unread, question_type=QuestionType.RESET, text=question.text, forgets=True)
+    if rest is not None:
+        kind = kinds.tell_kind(spoken(rest), rules)
+        return replace(unread, question_type=kind, text=rest, forgets=True)
+    said = spoken(text)
+    alone = replace(unread, question_type=kinds.tell_kind(said, rules))
+    return _judge_bond(alone, said, question, rules, embedder)
+
+
+def _judge_bond(
+    alone: QuestionAnalysis,
+    said: Spoken,
+    question: Question,
+    rules: MemoryRules,
+    embedder: Embedder | None,
+) -> QuestionAnalysis:
+    """Whether it follows. What the user says of the topic outranks its words."""
+    conversation = question.conversation
+    told = replace(alone, topic=question.topic)
+    if alone.question_type is QuestionType.SMALLTALK or not conversation.total:
+        return told
+    if question.topic is not Topic.AUTO:
+        told = replace(told, by="user")
+        return told if question.topic is Topic.NEW else bind_to_conversation(told, 1.0)
+    if rules.mode == "simple":
+        told = replace(told, by="simple")
+        follows = _follows_simply(said, conversation, rules, embedder)
+        return bind_to_conversation(told, 1.0) if follows else told
+    found = followup.find_signals(said, conversation, rules)
+    likely = followup.estimate_bond(said, found)
+    weighed = replace(told, certainty=max(likely, 1 - likely), signals=found)
+    return bind_to_conversation(weighed, weighed.certainty) if likely >= 0.5 else weighed
+
+
+def _follows_simply(
+    said: Spoken, conversation: Conversation, rules: MemoryRules, embedder: Embedder | None
+) -> bool:
+    """The plain rule: short, a follow-up word, or like the last question.
+
+    Likeness is the cosine of both, where the embedder knows the language of both.
+    """
+    texts = (said.raw, conversation.memory.last_question)
+    if len(said.raw.strip()) < SHORT or said.holds(followup.cues(rules)):
+        return True
+    if embedder is None or not texts[1].strip():
+        return False
+    if min(dense_weight(text, embedder.languages) for text in texts) < LEAST_KNOWN:
+        return False
+    one, two = map(embedder.embed_query, texts)
+    return sum(a * b for a, b in zip(one, two, strict=True)) >= rules.similarity_threshold
+
+
+# What a question lacks: words of the conversation, and other words for what is asked
+
+
+def _complete(
+    judged: QuestionAnalysis, conversation: Conversation, reading: Reading | None = None
+) -> QuestionAnalysis:
+    """The question as it is searched; `reading` is what a model made of it."""
+    completed = complete_question(judged, conversation)
+    if completed.follows and reading and reading.standalone:
+        completed = _add_standalone(completed, reading.standalone, conversation)
+    text, scope = completed.text, completed.scope
+    throughout = scope.reason is not ScopeReason.ALL and kinds.reads_throughout(text)
+    return replace(
+        completed,
+        whole=throughout or kinds.is_whole_question(text, scope, find_laws(text)),
+        search_terms={**find_document_terms(text[:CHARACTERS]), **completed.search_terms},
+    )
+
+
+def complete_question(analysis: QuestionAnalysis, conversation: Conversation) -> QuestionAnalysis:
+    """The question with what it lacks from the conversation; as it is, unless it follows."""
+    text = analysis.text
+    plain = replace(analysis, standalone=text)
+    alone = not analysis.follows or analysis.is_complete or len(text) > CHARACTERS
+    turns = () if alone else followup.read_turns(conversation)
+    if not turns:
+        return plain
+    own = followup.read_words(text, conversation)
+    said = [question for _, question in turns]
+    carried = followup.carry_words(own, said)
+    lacks = own.refers or len(own.words) < ENOUGH
+    share = min(1.0, LEAST + REFERS * own.refers + FEW / max(1.0, own.weight))
+    last = turns[-1][0]
+    before = (text[:ANSWER_CHARACTERS] for text in (last.user_text, last.assistant_text))
+    return replace(
+        plain,
+        standalone=followup.complete_text(text, carried) if lacks else text,
+        completed_by="terms",
+        context=_context(own, carried, said, share),
+        own_words=text,
+        background="\n".join(before).strip(),
+        background_weight=share,
+    )
+
+
+def _context(
+    own: Said, carried: Sequence[Word], turns: Sequence[Said], share: float
+) -> dict[str, float]:
+    """The terms of the turns, all of them together weighing `share` of the question's own.
+
+    Names of documents are left out, as all of their passages bear them. Where the question names
+    nothing at all, the words carried over weigh as if it had said them.
+    """
+    asked = tokenize.query_terms(own.text)
+    mass = share * sum(asked.values())
+    weights: dict[str, float] = {}
+    for age, turn in enumerate(reversed(turns)):
+        found = tokenize.query_terms(turn.rest)
+        total = sum(found.values()) or 1.0
+        for term, weight in found.items():
+            weights[term] = weights.get(term, 0.0) + mass * ELDER**age * weight / total
+    shown = {term for word in carried if not word.document for term in word.terms}
+    best = sorted(weights, key=lambda term: (term not in shown, -weights[term], term))
+    kept = [term for term in best if term not in asked][:MOST_TERMS]
+    needed = shown if not own.words else ()
+    return {term: 1.0 if term in needed else min(0.99, weights[term]) for term in kept}
+
+
+# What the light model adds
+
+
+def _needs_model(ruled: QuestionAnalysis, conversation: Conversation) -> bool:
+    """Whether the rules leave something open that a model could know better."""
+    small = ruled.question_type in {QuestionType.RESET, QuestionType.SMALLTALK}
+    settled = small or ruled.forgets or ruled.is_complete or ruled.certainty >= SURE
+    return bool(conversation.total) and not settled
+
+
+def _add_reading(judged: QuestionAnalysis, reading: Reading) -> QuestionAnalysis:
+    """The analysis with what a model says; the kind that the rules saw by a word of it stays."""
+    kind, asked = judged.question_type, tokenize.query_terms(judged.text)
+    if kind in {QuestionType.SINGLE, QuestionType.FOLLOWUP}:
+        kind = reading.question_type
+    terms = [term for said in reading.search_terms for term in sorted(tokenize.subject_terms(said))]
+    new = [term for term in terms if term not in asked][:MOST_TERMS]
+    read = replace(
+        judged,
+        question_type=kind,
+        follows=False,
+        certainty=READ_CERTAINTY,
+        by="light_llm",
+        search_terms=dict.fromkeys(new, READ_TERM_WEIGHT),
+    )
+    return bind_to_conversation(read, READ_CERTAINTY) if reading.follows else read
+
+
+def _add_standalone(
+    completed: QuestionAnalysis, standalone: str, conversation: Conversation
+) -> QuestionAnalysis:
+    """A model's question, searched beside the question's own words and never instead of them."""
+    asked = tokenize.query_terms(completed.text)
+    said = followup.read_words(standalone, conversation)
+    added = [term for word in said.words if not word.document for term in word.terms]
+    new = [term for term in dict.fromkeys(added) if term not in asked][:MOST_TERMS]
+    return replace(
+        completed,
+        standalone=standalone,
+        completed_by="light_llm",
+        context={**completed.context, **dict.fromkeys(new, READ_WEIGHT), **asked},
+        own_words=completed.text,
+        background=standalone,
+        background_weight=max(READ_LIKENESS, completed.background_weight),
+    )

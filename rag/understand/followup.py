@@ -1,0 +1,338 @@
+"""Whether a question is bound to the conversation, and which words it lacks from there.
+
+The bond is a logistic function of what its words show (`rag/lexicon/followup.toml`), fitted on
+dialogues as told in docs/conversations.md.
+"""
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rag import tokenize
+from rag.config import MemoryRules
+from rag.conversation import Conversation, Turn
+from rag.lexicon import patterns, phrases, rules, words
+from rag.tokenize import surface
+from rag.tokenize.korean import Morpheme, strip_particle
+from rag.types import QuestionType
+from rag.understand import filters, kinds
+from rag.understand.filters import find_laws, normalised
+from rag.understand.kinds import Spoken, spoken
+
+TURNS = 4
+"""The last turns that count."""
+CHARACTERS = 1000
+"""Of the beginning of a question and of an answer."""
+TITLES = 8
+"""Of the documents of earlier answers."""
+MOST_SHARED, MOST_RUN, MOST_NEW = 3, 4, 5
+MOST_WORDS = 6
+"""Words that are carried over."""
+SIDE = 0.5
+"""What a word that names a side of something ("기한") says beside one that names the thing."""
+
+_IS = patterns("followup")
+_WEIGHTS: Mapping[str, Mapping[str, float]] = rules("followup")["weights"]
+_NAMING = frozenset(("NNG", "NNP", "XR"))
+_SHOWN = _NAMING | {"NR", "SL", "SH"}
+_PARTS = _SHOWN | {"NNB", "SN", "XSN", "XPN"}
+_RELATIONAL = words("relational.ko") | {surface.stem(word) for word in words("relational.en")}
+"""Nouns that name a side of something and need that something: "기한", "penalty"."""
+_ASKING = words("asking.ko") | {surface.stem(word) for word in words("asking.en")}
+_PLAIN = {surface.stem(word) for word in words("plain.en")}
+
+
+def titles(conversation: Conversation) -> tuple[str, ...]:
+    """The names of the documents that the conversation is about."""
+    remembered = [item.title for item in conversation.memory.documents]
+    shown = [ref.title for turn in conversation.current[-TURNS:] for ref in turn.doc_refs]
+    return tuple(name for name in dict.fromkeys((*remembered, *shown)) if name.strip())[:TITLES]
+
+
+@functools.lru_cache(maxsize=256)
+def find_nouns(text: str) -> frozenset[str]:
+    """The nouns of a text, Latin words by their stems; words that only ask are left out."""
+    clean = tokenize.normalise(text)
+    found = {
+        item.form.lower()
+        for item in tokenize.morphemes_of(clean) or ()
+        if item.tag in _NAMING and not item.form.isascii()
+    }
+    for word in clean.split():
+        found.update(term for term in surface.read(word).others if not term[0].isdigit())
+    return frozenset(found - _ASKING)
+
+
+def find_naming_nouns(text: str) -> frozenset[str]:
+    """The nouns of a text that name something by themselves."""
+    return find_nouns(text) - _RELATIONAL
+
+
+# What the words of a question show of its bond
+
+
+def find_signals(said: Spoken, conversation: Conversation, rules: MemoryRules) -> dict[str, float]:
+    """What the words of a question show in its conversation; 0 where there is nothing of a kind."""
+    turns = conversation.current[-TURNS:]
+    texts = [text[:CHARACTERS] for turn in turns for text in (turn.user_text, turn.assistant_text)]
+    known = frozenset[str]().union(*map(find_nouns, (*texts, *titles(conversation))))
+    return {
+        "bias": 1.0,
+        "reference": float(points_back(said)),
+        "connective": float(connects(said, rules)),
+        **(_korean_signals if said.korean else _english_signals)(said, known),
+    }
+
+
+def estimate_bond(said: Spoken, found: Mapping[str, float]) -> float:
+    """How likely a question with these signals follows, 0..1."""
+    weights = _WEIGHTS["ko" if said.korean else "en"]
+    logit = sum(weights[name] * value for name, value in found.items())
+    return 1 / (1 + math.exp(-logit))
+
+
+def cues(rules: MemoryRules) -> Sequence[str]:
+    """The follow-up words in force."""
+    return rules.followup_words or phrases("followup")
+
+
+def connects(said: Spoken, rules: MemoryRules) -> bool:
+    """True when it begins as the continuation of something."""
+    if _IS["connective"].match(said.text):
+        return True
+    start = len(said.text) - len(said.text.lstrip(" \"'([“‘"))
+    return any(place[0] == start for word in cues(rules) for place in said.places(word))
+
+
+_PRONOUNS = words("references.ko")
+_POINTING = frozenset(("그", "이", "저", "해당", "그런", "이런", "위", "상기"))
+
+
+def points_back(said: Spoken) -> bool:
+    """True when words point to something that was said: "그거", "위에서 말한", "the former"."""
+    if not said.korean:
+        return bool(_IS["points_english"].search(said.text))
+    return bool(_IS["points_korean"].search(said.text)) or any(
+        (item.tag == "NP" and item.form in _PRONOUNS)
+        or (
+            item.tag in ("MM", "NNG")
+            and item.form in _POINTING
+            and after.tag.startswith("N")
+            and after.start > item.end  # 이 법, 해당 기관; no part of a word
+        )
+        for item, after in itertools.pairwise(said.morphemes or ())
+    )
+
+
+def _korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
+    found = said.morphemes or ()
+    nouns = find_nouns(said.text)
+    count = _count_words(said.text, found, nouns - _RELATIONAL - known)
+    fragment = not any(item.tag in ("VV", "VA", "XSV", "XSA", "VCN") for item in found)
+    proper = {item.form.lower() for item in found if item.tag == "NNP"}
+    topic = len(found) > 1 and found[0].tag == "NNG" and found[1].tag in ("JX", "JKS")
+    return {
+        "nouns": math.log1p(len(nouns)),
+        "new_none": float(count == 0),
+        "new_one": float(count == 1),
+        "new_two": float(count == 2),
+        "new_more": float(max(0, min(count, MOST_NEW) - 2)),
+        "shared": float(min(len(nouns & known), MOST_SHARED)),
+        "run": float(max(0, min(_longest_run(found), MOST_RUN) - 1)),
+        "condition": float(any(item.tag == "EC" and item.form.endswith("면") for item in found)),
+        "proper": float(bool(proper - known)),
+        "also": float(any(item.tag == "JX" and item.form in ("도", "까지도") for item in found)),
+        "topic": float(topic),
+        "fragment": float(fragment),
+        "statement": float(not kinds.asks(said)),
+    }
+
+
+def _count_words(text: str, found: Sequence[Morpheme], nouns: Collection[str]) -> int:
+    """How many words between white space hold one of these nouns, a compound being one."""
+    starts = [item.start for item in found if item.form.lower() in nouns]
+    latin = sum(not surface.HANGUL.search(noun) for noun in nouns)
+    return len({text.rfind(" ", 0, start) for start in starts}) + latin
+
+
+def _longest_run(found: Sequence[Morpheme]) -> int:
+    """Nouns in a row, as in "체육 지도자 자격": the longest, without those that name a property."""
+    longest = run = 0
+    for item in found:
+        if (item.tag in _NAMING or item.tag == "SL") and item.form not in _RELATIONAL:
+            run += 1
+            longest = max(longest, run)
+        elif item.tag not in _PARTS:
+            run = 0
+    return longest
+
+
+def _english_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
+    terms = find_nouns(said.text) - _PLAIN
+    own = terms - _RELATIONAL
+    names = {surface.stem(name.lower()) for name in _IS["name"].findall(said.raw)} - {"i"}
+    return {
+        "length": math.log1p(len(said.text)),
+        "nouns": math.log1p(len(terms)),
+        "new": math.log1p(len(own - known)),
+        "shared": float(min(len(own & known), MOST_SHARED)),
+        "proper": float(bool(names - known)),
+        "self": float(bool(_IS["speaks_of_self"].search(said.text))),
+        "fragment": float(len(said.text.split()) <= 4 or not _IS["verb"].search(said.text)),
+    }
+
+
+# What the last turns were about, in words that can be carried over to another question
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word that says what something is about: as it is shown, and its terms.
+
+    `weight` is 1 for a word that names something, less for one that names a side of it ("기한").
+    `document`: the name of a law or a document, `article` the number of an article.
+    """
+
+    shown: str
+    terms: frozenset[str]
+    weight: float = 1.0
+    document: bool = False
+    article: bool = False
+
+    @property
+    def name(self) -> bool:
+        """Whether it names one thing."""
+        marked = self.shown[:1].isupper() or any(sign.isdigit() for sign in self.shown)
+        return self.document or self.article or marked
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A question of the conversation, in words; `rest` is its text without names of documents."""
+
+    text: str
+    rest: str
+    words: tuple[Word, ...]
+    refers: bool
+
+    @property
+    def weight(self) -> float:
+        """How much it says by itself."""
+        return sum(word.weight for word in self.words)
+
+
+def read_words(text: str, conversation: Conversation) -> Said:
+    """A question in words; names of documents of its conversation may stand in it."""
+    names = (name for name in titles(conversation) if filters.distinct("title", name))
+    return _read(text, tuple(names))
+
+
+def read_turns(conversation: Conversation) -> tuple[tuple[Turn, Said], ...]:
+    """The last turns that matter, oldest first: back to one that stands alone.
+
+    Small talk and what people merely tell ("담당자는 김지훈이야") are no topics.
+    """
+    found: list[tuple[Turn, Said]] = []
+    for turn in reversed(conversation.current[-TURNS:]):
+        if turn.question_type == QuestionType.RESET:
+            break
+        text = turn.user_text[:CHARACTERS].strip()
+        if not text or kinds.is_smalltalk(text) or kinds.is_statement(text):
+            continue
+        said = read_words(text, conversation)
+        found.insert(0, (turn, said))
+        if _stands_alone(turn, said):
+            break
+    return tuple(found)
+
+
+def carry_words(own: Said, turns: Sequence[Said]) -> list[Word]:
+    """The words of earlier questions that a question lacks, in the order of the conversation.
+
+    Of a question that was a follow-up itself only the things count, and not the side of them that
+    it asked for. Another law takes the place of the one before, and of its articles.
+    """
+    known = {term for word in own.words for term in word.terms}
+    document = any(word.document for word in own.words)
+    article = any(word.article for word in own.words)
+    found: list[Word] = []
+    for age, said in enumerate(reversed(turns)):
+        opening = age == len(turns) - 1
+        new: list[Word] = []
+        for word in said.words:
+            clash = (word.document and document) or (word.article and (document or article))
+            aside = word.weight < 1 and not opening
+            if not clash and not aside and not word.terms <= known:
+                new.append(word)
+                known |= word.terms
+        document |= any(word.document for word in new)
+        article |= any(word.article for word in new)
+        found = new + found
+    best = sorted(range(len(found)), key=lambda at: (not found[at].name, at))[:MOST_WORDS]
+    return [found[at] for at in sorted(best)]
+
+
+def complete_text(text: str, carried: Sequence[Word]) -> str:
+    """The words carried over, and the question behind them without the words that point back."""
+    if not carried:
+        return text
+    asked = _IS["beginning"].sub("", text).strip()
+    asked = _IS["pointing_word"].sub("", asked) or asked
+    before = " ".join(word.shown for word in carried)
+    korean = surface.HANGUL.search(asked or before)
+    return f"{before} {asked}" if korean else f"{before}: {asked}"
+
+
+@functools.lru_cache(maxsize=64)
+def _read(text: str, names: tuple[str, ...]) -> Said:
+    clean = tokenize.normalise(text)
+    found = tokenize.morphemes_of(clean)
+    laws = find_laws(clean)
+    written = {normalised(name): name for name in names}
+    words: dict[str, Word] = {}
+    rest: list[str] = []
+    for match in _split(clean, names):
+        named = match[1] is not None
+        shown = written[normalised(match[1])] if named else _show(clean, match, found)
+        terms = frozenset(tokenize.subject_terms(shown)) if shown else frozenset()
+        document = bool(terms) and (named or re.sub("[ㆍ·]+", "", shown) in laws)
+        if terms:
+            weight = SIDE if terms <= _RELATIONAL and not named else 1.0
+            article = bool(_IS["article"].match(shown))
+            words.setdefault(shown, Word(shown, terms, weight, document, article))
+        if not document:
+            rest.append(match[0])
+    return Said(text, " ".join(rest), tuple(words.values()), points_back(spoken(text)))
+
+
+def _split(text: str, names: Iterable[str]) -> Iterable[re.Match[str]]:
+    """The words between white space; group 1 is the name of a document that one begins with."""
+    longest_first = sorted(map(tokenize.normalise, names), key=len, reverse=True)
+    shapes = [r"\s*".join(map(re.escape, name.split())) for name in longest_first]
+    return re.finditer(rf"({'|'.join(shapes) or '(?!)'})\S*|\S+", text, re.IGNORECASE)
+
+
+def _show(text: str, match: re.Match[str], found: Sequence[Morpheme] | None) -> str:
+    """The word between white space without its particle; empty where it names nothing."""
+    edges = r"^[^\w]+|[^\w+#%]+$"
+    whole = match[0]
+    if found is None or not surface.HANGUL.search(whole):
+        return re.sub(edges, "", strip_particle(whole) if found is None else whole)
+    inside = [item for item in found if match.start() <= item.start and item.end <= match.end()]
+    nouns = any(item.tag in _SHOWN and item.form not in _ASKING for item in inside)
+    if not nouns and not _IS["article"].match(whole):
+        return ""
+    end = max((item.end for item in inside if item.tag in _PARTS), default=match.end())
+    return re.sub(edges, "", text[match.start() : end])
+
+
+def _stands_alone(turn: Turn, said: Said) -> bool:
+    """Whether a turn's question said all by itself: as it was taken then, else by its words."""
+    if turn.question_type:
+        return turn.question_type == QuestionType.SINGLE
+    if any(word.document for word in said.words):
+        return True
+    return not said.refers and said.weight >= 2

@@ -1,0 +1,264 @@
+"""What kind of message it is, by its words.
+
+Small talk, a comparison, a question on several documents or on whole ones, a wish to begin anew, a
+look-up or mere talk. The patterns stand in `rag/lexicon/kinds.toml`.
+"""
+
+import functools
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from rag import tokenize
+from rag.config import MemoryRules
+from rag.lexicon import patterns, phrases, words
+from rag.tokenize import surface
+from rag.tokenize.korean import Morpheme, strip_particle
+from rag.types import QuestionType, Scope, ScopeReason
+
+_IS = patterns("kinds")
+LOOKED_AT = 2000
+"""Characters of a message that its words are looked for in."""
+LONGEST_THANKS = 60
+"""Characters of a message that only greets, thanks or agrees."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A message as written (`raw`), in small letters, and with its morphemes.
+
+    `morphemes` None: the analyser is not there.
+    """
+
+    raw: str
+    text: str
+    morphemes: Sequence[Morpheme] | None
+
+    @property
+    def korean(self) -> bool:
+        """True when there is Korean in it."""
+        return bool(surface.HANGUL.search(self.text))
+
+    def places(self, word: str) -> Iterable[tuple[int, int]]:
+        """Where the word or phrase stands by itself, or as a whole part of a compound."""
+        for match in _shape(word).finditer(self.text):
+            if self._stands(*match.span()):
+                yield match.span()
+
+    def holds(self, words: Iterable[str]) -> bool:
+        """True when one of the words stands in the message."""
+        return any(True for word in words for _ in self.places(word))
+
+    def _stands(self, start: int, end: int) -> bool:
+        if not surface.HANGUL.search(self.text[start:end]):
+            return True
+        if self.morphemes is None:
+            word = re.match(r"\w+", self.text[start:])
+            return not re.match(r"\w", self.text[start - 1 : start]) and (
+                word is not None and strip_particle(word[0]) == self.text[start:end]
+            )
+        return any(item.start == start for item in self.morphemes) and any(
+            item.end == end for item in self.morphemes
+        )
+
+
+def spoken(text: str) -> Spoken:
+    """The message as it is read: folded, composed, its beginning only."""
+    clean = tokenize.normalise(text[:LOOKED_AT])
+    return Spoken(clean, clean.lower(), tokenize.morphemes_of(clean))
+
+
+@functools.lru_cache(maxsize=256)
+def _shape(word: str) -> re.Pattern[str]:
+    """The word in small letters; spaces in Korean phrases are optional."""
+    clean = tokenize.normalise(word).lower()
+    if surface.HANGUL.search(clean):
+        return re.compile(r"\s?".join(re.escape(part) for part in clean.split()))
+    return re.compile(rf"(?<![^\W가-힣]){re.escape(clean)}(?![^\W가-힣])")
+
+
+def tell_kind(said: Spoken, rules: MemoryRules) -> QuestionType:
+    """The kind, whatever was said before."""
+    if is_smalltalk(said.text):
+        return QuestionType.SMALLTALK
+    if compares(said, rules.compare_words):
+        return QuestionType.COMPARE
+    if asks_of_several(said, rules.multi_words):
+        return QuestionType.MULTI
+    return QuestionType.SINGLE
+
+
+def is_smalltalk(text: str) -> bool:
+    """True for a greeting, thanks, or a question about the assistant itself, and nothing else."""
+    said = text.strip()
+    if _IS["greeting"].fullmatch(said):
+        return True
+    short = len(said) <= LONGEST_THANKS and not said.endswith("?")
+    return short and bool(_IS["thanks"].fullmatch(said))
+
+
+def compares(said: Spoken, words: Sequence[str] = ()) -> bool:
+    """True when a word of comparison is meant as one. No `words`: those of the list."""
+    return _means(said, words or phrases("compare"))
+
+
+def asks_of_several(said: Spoken, words: Sequence[str] = ()) -> bool:
+    """True when several documents or bodies are asked about. No `words`: those of the list."""
+    if not words and _IS["each"].search(_IS["not_meant"].sub(" ", said.text)):
+        return True
+    return _means(said, words or phrases("multi"))
+
+
+def _means(said: Spoken, words: Sequence[str]) -> bool:
+    """Whether one of the words stands there and means what it is listed for: 대비, not 재난대비."""
+    other = [match.span() for match in _IS["not_meant"].finditer(said.text)]
+    return any(
+        not any(begins < end and start < ends for begins, ends in other)
+        for word in words
+        for start, end in said.places(word)
+    )
+
+
+# Whether a message looks for information or just talks: by its form, not by its subject
+
+_VERBS = frozenset(("VV", "VA", "XSV", "XSA"))
+_NOUNS_AT_END = frozenset(("NNG", "NNP", "NNB", "NR", "SN", "SL", "XSN"))
+
+
+def seeks(text: str) -> bool:
+    """True for the form of a look-up.
+
+    A question word, a request, a formal question, or a bare subject. Without Korean the form tells
+    too little, and every message may be a look-up.
+    """
+    if not surface.HANGUL.search(text):
+        return True
+    if any(_IS[name].search(text) for name in ("question", "request", "formal")):
+        return True
+    last = _last_morpheme(tokenize.morphemes_of(text))
+    return last is not None and last.tag in _NOUNS_AT_END | {"JX", "JKS"}
+
+
+def asks(said: Spoken) -> bool:
+    """True for what asks or wishes, and does not merely tell."""
+    if said.text.rstrip().endswith("?") or seeks(said.text) or _IS["wish"].search(said.text):
+        return True
+    ends = [item.form for item in said.morphemes or () if item.tag in ("EF", "EC")]
+    return bool(ends and _IS["asking_end"].search(ends[-1]))
+
+
+def is_statement(text: str) -> bool:
+    """True for what tells and asks nothing: "담당자는 김지훈이야", "My manager is Kim."."""
+    said = spoken(text.strip())
+    if said.text.endswith("?") or _IS["question"].search(said.text):
+        return False
+    if not said.korean:
+        return bool(_IS["told"].match(said.raw)) and not _IS["request"].search(said.text)
+    last = _last_morpheme(said.morphemes)
+    if last is None or not asks(said):
+        return last is not None and last.tag == "EF"
+    topic = _IS["named_topic"].match(said.text)
+    if topic is None or last.tag not in _NOUNS_AT_END or _IS["request"].search(said.text):
+        return False
+    return not any(item.tag in _VERBS and item.end <= topic.end() for item in said.morphemes or ())
+
+
+def talks_of_self(text: str) -> bool:
+    """True when the speakers themselves are the subject, as in chatting."""
+    return bool(_IS["self"].search(text))
+
+
+def _last_morpheme(found: Sequence[Morpheme] | None) -> Morpheme | None:
+    """The last one that is no mark."""
+    said = (item for item in found or () if item.tag[0] != "S" or item.tag in ("SN", "SL"))
+    return next(reversed(list(said)), None)
+
+
+# The wish to forget what the conversation was about; a question about resetting is none
+
+RESET_CHARACTERS = 300
+"""Characters at the beginning in which the wish must stand."""
+
+_PARTICLE = "(?:은|는|이|가|을|를|도|의|로|으로|에서|부터|들|들을|들은|한|하고)?"
+
+
+def find_reset(text: str, words: Sequence[str] = ()) -> str | None:
+    """The question behind the wish to begin anew, "" where there is none; None without the wish.
+
+    No `words`: those of the list.
+    """
+    said = tokenize.normalise(text).strip()
+    wish = _wish(tuple(words) or phrases("reset"))
+    at = 0
+    while not (found := wish.match(said, at)):
+        before = _IS["before_reset"].match(said, at)
+        if before is None or before.end() > RESET_CHARACTERS:
+            return None
+        at = before.end()
+    at = found.end()
+    while after := _IS["after_reset"].match(said, at):
+        at = after.end()
+    if not said[at:].strip(" .!~…ㅋㅎ^)\n"):
+        return ""
+    pause = _IS["reset_pause"].match(said, at)
+    return said[pause.end() :].strip() if pause else None
+
+
+@functools.lru_cache(maxsize=8)
+def _wish(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Any of the phrases: spaces are optional and particles may stand between the words."""
+    longest_first = sorted(map(tokenize.normalise, words), key=len, reverse=True)
+    shapes = ((_PARTICLE + r"\s*").join(map(re.escape, phrase.split())) for phrase in longest_first)
+    return re.compile(rf"(?:{'|'.join(shapes)})(?![a-z])", re.IGNORECASE)
+
+
+# Questions on whole documents: "이 문서 요약해줘", "두 문서 비교해줘", "summarize this document"
+
+_KINDS = words("document_kinds.ko")
+_POINTED = re.compile(
+    rf"{_IS['pointed'].pattern}(?:{'|'.join(sorted(_KINDS, key=len, reverse=True))})"
+)
+_PLACE = words("place") | {surface.stem(word) for word in words("place")}
+_NAMING_NOTHING = words("whole_document.ko") | {
+    surface.stem(word) for word in words("whole_document.en")
+}
+
+
+def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> bool:
+    """True when the question asks for the documents as a whole and names nothing to search for.
+
+    A comparison that names no aspect asks for whole documents, too. Where the scope is merely
+    everything the user has, the question must also mention documents; where documents were named by
+    their place ("방금 2번"), nothing else needs to be said. `names` in the question are those of
+    documents.
+    """
+    if not scope.document_ids:
+        return False
+    terms = tokenize.subject_terms(_IS["length"].sub(" ", text))
+    if scope.reason is ScopeReason.SLOT:
+        known = _NAMING_NOTHING | _PLACE | comparing_terms()
+        return all(term in known or term[0].isdigit() for term in terms)
+    rest = terms.difference(*(tokenize.subject_terms(name) for name in names))
+    chosen = scope.reason is ScopeReason.EXPLICIT or len(scope.document_ids) == 1
+    pointed = bool(_POINTED.search(text))
+    document = bool(_IS["document"].search(text))
+    mentions = bool(names or pointed or document)
+    compared = compares(spoken(text)) and (mentions or chosen)
+    if not (compared or _IS["whole"].search(text) or (document and len(text.split()) > 1)):
+        return False  # "자료" alone is a word to look for
+    if scope.reason is ScopeReason.ALL and not mentions:
+        return False
+    unsaid = comparing_terms() if compared else frozenset()
+    kinds = _KINDS if chosen or pointed else frozenset()
+    return rest <= _NAMING_NOTHING | unsaid | kinds
+
+
+def reads_throughout(text: str) -> bool:
+    """True when something is asked of all of a document: "문서 전체에서 벌칙은?"."""
+    return bool(_IS["throughout"].search(text))
+
+
+@functools.cache
+def comparing_terms() -> frozenset[str]:
+    """The terms that only say that something is compared."""
+    return frozenset(term for phrase in phrases("compare") for term in tokenize.terms(phrase))

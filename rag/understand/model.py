@@ -1,0 +1,145 @@
+"""What the light model reads in a question, and which of its words are believed.
+
+What it says is held against what was really said: a question that loses a number or a name, or
+has one that nobody said, is no reading of this message.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rag import prompts, tokenize
+from rag.adapters.light import BadReply, Light
+from rag.conversation import Conversation
+from rag.tokenize.language import reply_language
+from rag.tokenize.text import neutralise
+from rag.types import QuestionType
+from rag.understand.filters import find_laws
+
+TURNS = 3
+CHARACTERS = 300
+"""Of each message of the conversation."""
+QUESTION_CHARACTERS = 1000
+"""Of the message itself; longer ones lack nothing that would fit on a line."""
+MAX_TOKENS = 260
+STANDALONE_CHARACTERS = 400
+TERM_CHARACTERS = 40
+MAX_TERMS = 8
+
+SCHEMA: Mapping[str, object] = {
+    "title": "question",
+    "type": "object",
+    "properties": {
+        "type": {"type": "string", "enum": ["single", "multi", "compare", "smalltalk"]},
+        "follows": {"type": "boolean"},
+        "references": {"type": "array", "items": {"type": "integer"}},
+        "standalone": {"type": "string"},
+        "search_terms": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["type", "follows", "references", "standalone", "search_terms"],
+    "additionalProperties": False,
+}
+_TYPES = {
+    kind.value: kind for kind in (QuestionType.SINGLE, QuestionType.MULTI, QuestionType.COMPARE)
+} | {"smalltalk": QuestionType.SINGLE}
+"""Small talk is the rules' matter: on a model's word no search is left out."""
+_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_MARKED = re.compile(r"(?<![^\W\d_])(?=[A-Za-z0-9._-]*[A-Z0-9])[A-Za-z0-9][A-Za-z0-9._-]+")
+_QUOTES = "\"'“”‘’「」`"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a model makes of a question.
+
+    `follows`: it is bound to the conversation, also where it names documents of an answer: which of
+    them is the rules' matter, and never guessed. `standalone` (empty: nothing that could be
+    believed) is the question with what it lacks from the conversation; `search_terms` are other
+    words that a document may use for what is asked.
+    """
+
+    question_type: QuestionType
+    follows: bool
+    standalone: str = ""
+    search_terms: tuple[str, ...] = ()
+
+
+async def read_question(text: str, conversation: Conversation, light: Light) -> Reading:
+    """What the model says of a question in its conversation.
+
+    Raises `LLMError`, `BadReply` for anything that is no reading.
+    """
+    told = _tell_turns(conversation)
+    language = reply_language(text)
+    shown = prompts.fill(
+        "analyse_question",
+        language,
+        conversation=told,
+        message=_tamed(text, QUESTION_CHARACTERS),
+    )
+    said = await light.read(
+        prompts.text("analyse", language), shown, max_tokens=MAX_TOKENS, schema=SCHEMA
+    )
+    if not isinstance(said, Mapping):
+        raise BadReply(str(said)[:200])
+    kind, follows = said.get("type"), said.get("follows")
+    if not isinstance(kind, str) or kind not in _TYPES or not isinstance(follows, bool):
+        raise BadReply(str(said)[:200])
+    return Reading(
+        question_type=_TYPES[kind],
+        follows=(follows or bool(said.get("references"))) and conversation.total > 0,
+        standalone=_read_standalone(said.get("standalone"), text, told),
+        search_terms=_read_terms(said.get("search_terms"), f"{text}\n{told}"),
+    )
+
+
+def _read_standalone(said: object, text: str, told: str) -> str:
+    """The question in a reply; empty for what is none, or another one."""
+    if not isinstance(said, str) or "\n" in said.strip() or len(text) > QUESTION_CHARACTERS:
+        return ""
+    question = " ".join(said.strip().strip(_QUOTES).split())
+    if not question or len(question) > STANDALONE_CHARACTERS:
+        return ""
+    kept = _marks(text) <= _marks(question) and find_laws(text) <= find_laws(question)
+    return question if kept and _numbers(question) <= _numbers(f"{text}\n{told}") else ""
+
+
+def _read_terms(said: object, known: str) -> tuple[str, ...]:
+    """The words that may be searched: short, and no number or name that nobody said."""
+    terms = said if isinstance(said, list) else []
+    kept: dict[str, None] = {}
+    for term in terms[: 2 * MAX_TERMS]:
+        if not isinstance(term, str) or not 0 < len(term.strip()) <= TERM_CHARACTERS:
+            continue
+        if _marks(term) <= _marks(known) and find_laws(term) <= find_laws(known):
+            kept[term.strip()] = None
+    return tuple(kept)[:MAX_TERMS]
+
+
+def _marks(text: str) -> set[str]:
+    """What must stay: numbers, and Latin words with capitals or digits."""
+    clean = tokenize.normalise(text)
+    words = {match[0].casefold() for match in _MARKED.finditer(clean) if not _opens(match)}
+    return words | _numbers(clean)
+
+
+def _opens(match: re.Match[str]) -> bool:
+    """True for the first word of a sentence, which has a capital for no other reason."""
+    return match.start() == 0 and match[0].isalpha() and match[0].istitle()
+
+
+def _numbers(text: str) -> set[str]:
+    return {match.replace(",", "") for match in _NUMBER.findall(tokenize.normalise(text))}
+
+
+def _tell_turns(conversation: Conversation) -> str:
+    """The last turns, shortened."""
+    return "\n".join(
+        f"- {message.role.value}: {_tamed(message.content, CHARACTERS)}"
+        for message in conversation.messages[-2 * TURNS :]
+    )
+
+
+def _tamed(text: str, characters: int) -> str:
+    """The beginning of a text that cannot close the marks around it."""
+    return neutralise(text[:characters]).replace("<", "‹").replace(">", "›")

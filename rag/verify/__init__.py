@@ -1,0 +1,1 @@
+"""Sentences of an answer held against the evidence."""

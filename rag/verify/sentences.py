@@ -1,0 +1,211 @@
+"""The sentences of a text with their places in it, and which of them claim nothing."""
+
+import functools
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from rag import prompts
+from rag.lexicon import patterns, phrases
+from rag.types import Citation
+
+MARKER = re.compile(r"\[(\d{1,4})\]")
+_LINE = re.compile(r"[^\n]*\n?")
+_FENCE = re.compile(r"[ \t]*(```|~~~)")
+_HEADING = re.compile(
+    r"[ \t]{0,3}#{1,6}\s|[ \t]*(?:\*\*|__)[^*_\n]{1,80}(?:\*\*|__)[ \t]*:?[ \t]*$"
+)
+_RULE = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*$|[ \t]*(?:[*_=][ \t]*){3,}$")
+_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*(?:\[\d{1,4}\])*[ \t]*$")
+_BULLET = re.compile(
+    r"[ \t>]*(?:[-*•·○●□■–▪▶][ \t]+|\(?(?:\d{1,3}|[가-하]|[a-z])[.)][ \t]+|[①-⑳][ \t]*)?"
+)
+_MARKERS = r"(?:[ \t]*\[\d{1,4}\])*"
+_END = re.compile(
+    rf"(?:[.!?。？！…]+[\"'”’」』)\]*_]{{0,4}}{_MARKERS}(?=\s|$)(?!\s+[a-z])"
+    rf"|(?<=[다요죠음함임])[.!?]{_MARKERS}(?=[가-힣A-Z\"“'*]))"
+)
+_ABBREVIATED = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|No|Fig|St|Inc|Ltd|Jr|Co|Corp|Gen|Gov|Prof|Rev|Sr|approx|ca|cf)"
+    r"|\b[A-Za-z]|\d{1,4}\.\s?\d{1,2}\.\s?\d{1,2})\.$"
+)
+_BEFORE = 24
+_STARTS_DIGIT = re.compile(r"[ \t]*\d")
+_BARE = re.compile(rf"\s*{_MARKERS}\s*[.,;]?\s*")
+
+
+class Form(Enum):
+    """What a stretch of an answer is."""
+
+    PROSE = "prose"
+    ROW = "row"
+    TITLE = "title"
+    """A heading, or the head of a table: it claims nothing by itself."""
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """`start`..`end` in the characters of its text, of which `text` stands there.
+
+    `numbers` are those of the passages that it cites (`Evidence.number`), each once, in order.
+    """
+
+    start: int
+    end: int
+    text: str
+    form: Form
+    numbers: tuple[int, ...] = ()
+
+
+def split(answer: str, *, wrapped: bool = False) -> list[Sentence]:
+    """The sentences, list items, rows and titles, in order; a marker behind the full stop is in.
+
+    Rules between them are left out. A line ends a sentence unless the text is `wrapped`.
+    """
+    found: list[Sentence] = []
+    for start, end, form in _stretches(answer, wrapped=wrapped):
+        cuts = _sentences(answer[:end], start) if form is Form.PROSE else [(start, end)]
+        for first, last in cuts:
+            _add(found, _trimmed(answer, first, last, form))
+    return found
+
+
+def tie(found: Sequence[Sentence], citations: Sequence[Citation]) -> list[Sentence]:
+    """The sentences with the passages that are cited within each."""
+    offsets = [citation.offset for citation in citations]
+    tied = []
+    for one in found:
+        first, behind = bisect_left(offsets, one.start), bisect_left(offsets, one.end)
+        numbers = dict.fromkeys(citation.number for citation in citations[first:behind])
+        tied.append(replace(one, numbers=tuple(numbers)))
+    return tied
+
+
+def _add(found: list[Sentence], span: Sentence | None) -> None:
+    """Keep a span; markers alone belong to what stands before them."""
+    if span is None:
+        return
+    if found and _BARE.fullmatch(span.text) and found[-1].form is not Form.TITLE:
+        last = found[-1]
+        gap = " " * (span.start - last.end)
+        found[-1] = Sentence(last.start, span.end, last.text + gap + span.text, last.form)
+    else:
+        found.append(span)
+
+
+def _trimmed(answer: str, start: int, end: int, form: Form) -> Sentence | None:
+    if form is Form.PROSE and (bullet := _BULLET.match(answer, start, end)):
+        start = bullet.end()
+    text = answer[start:end]
+    start += len(text) - len(text.lstrip())
+    text = text.strip()
+    return Sentence(start, start + len(text), text, form) if text else None
+
+
+def _stretches(answer: str, *, wrapped: bool) -> Iterator[tuple[int, int, Form]]:
+    """Blocks of one form: paragraphs, items, rows, titles and code."""
+    begun, fence = -1, ""
+    lines = [(line.start(), line.end(), line[0].rstrip("\n")) for line in _LINE.finditer(answer)]
+    for place, (start, end, line) in enumerate(lines):
+        mark = _FENCE.match(line)
+        if fence or mark:
+            if begun >= 0:
+                yield begun, start, Form.PROSE
+            begun = -1
+            if not mark and line.strip():
+                yield start, end, Form.CODE
+            fence = "" if mark and mark[1] == fence else fence or (mark[1] if mark else "")
+            continue
+        form = _form(line, lines[place + 1][2] if place + 1 < len(lines) else "")
+        if begun >= 0 and (form is not Form.PROSE or not wrapped or _begins(line)):
+            yield begun, start, Form.PROSE
+            begun = -1
+        if form is not Form.PROSE and line.strip() and not _RULE.match(line):
+            yield start, end, form
+        elif form is Form.PROSE and begun < 0 and line.strip():
+            begun = start
+    if begun >= 0:
+        yield begun, len(answer), Form.PROSE
+
+
+def _form(line: str, following: str) -> Form:
+    if not line.strip() or _RULE.match(line) or _HEADING.match(line):
+        return Form.TITLE
+    if _ROW.match(line):
+        return Form.TITLE if _RULE.match(following) and "|" in following else Form.ROW
+    return Form.PROSE
+
+
+def _begins(line: str) -> bool:
+    """Whether a line begins an item of a list."""
+    bullet = _BULLET.match(line)
+    return bool(bullet and bullet[0].strip())
+
+
+def _sentences(answer: str, start: int) -> Iterator[tuple[int, int]]:
+    """The sentences of a paragraph that ends with `answer`; its lines end those that are over."""
+    position = bullet.end() if (bullet := _BULLET.match(answer, start)) else start
+    begun = start
+    while match := _END.search(answer, position):
+        position = match.end()
+        head = answer[max(begun, match.start() - _BEFORE) : match.start() + 1]
+        dated = answer[match.start() - 1 : match.start()].isdigit()
+        if _ABBREVIATED.search(head) or (dated and _STARTS_DIGIT.match(answer, position)):
+            continue
+        position = _behind(answer, position)
+        yield begun, position
+        begun = position
+    yield begun, len(answer)
+
+
+_FOLLOWING = re.compile(
+    r"\s*((?:[ \t]*\[\d{1,4}\])+)(?=\s*$|\s+(?![a-z은는이가을를의에와과도로])|[.,;])"
+)
+
+
+def _behind(answer: str, position: int) -> int:
+    """Behind the markers that follow a full stop and begin no sentence of their own."""
+    following = _FOLLOWING.match(answer, position)
+    return following.end() if following else position
+
+
+_ALWAYS = ("question", "lead_in", "source", "aside")
+_LACKS = ("lack_en", "lack_ko")
+_NOTES = ("passages_more", "notice_widened", "notice_gone")
+
+
+def claims_nothing(sentence: Sentence) -> bool:
+    """Whether the sentence by its form or words says nothing that could be checked."""
+    text = MARKER.sub("", sentence.text).strip()
+    return (
+        sentence.form in (Form.TITLE, Form.CODE)
+        or _is_any(_ALWAYS, text)
+        or text in _notes()
+        or _is_courtesy(text)
+        or is_lack(text, cites=bool(sentence.numbers))
+    )
+
+
+def is_lack(text: str, *, cites: bool) -> bool:
+    """Whether the sentence says that the documents do not tell something."""
+    return _is_any(_LACKS if cites else (*_LACKS, "lack_uncited_ko"), text)
+
+
+def _is_any(names: Iterable[str], text: str) -> bool:
+    return any(patterns("no_claims")[name].search(text) for name in names)
+
+
+def _is_courtesy(text: str) -> bool:
+    small = text.casefold().replace("’", "'")
+    return any(
+        phrase in small for name in ("ko", "en") for phrase in phrases(f"plain_sentences.{name}")
+    )
+
+
+@functools.cache
+def _notes() -> frozenset[str]:
+    """What we say ourselves of how an answer came about."""
+    return frozenset(prompts.text(name, tongue) for name in _NOTES for tongue in ("ko", "en"))

@@ -1,0 +1,211 @@
+"""`manage.py evaluate`: sets of questions through the product, with and without a model."""
+
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+
+from chats.models import Chat, DailyMessages, Feedback, Message, Turn
+from rag.config import Endpoint
+from tests.chats.talking import LEAVE, TRAVEL, add_document
+from tests.chats.turns import say
+from tests.servers.llm import Failure, Stream
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+QUESTION = {"user": "숙박비 상한은 얼마인가요?", "gold": [["1박에 90,000원", "90,000원"]]}
+LINE = {"id": "여비", "kind": "fact", "turns": [QUESTION | {"answerable": True}]}
+
+
+@pytest.fixture
+def library(owner):
+    return [add_document(owner, "여비.md", TRAVEL), add_document(owner, "휴가.md", LEAVE)]
+
+
+@pytest.fixture
+def model(llm_server, settings):
+    """A language model that answers from the first passage."""
+    endpoint = Endpoint(llm_server.url, "stand-in")
+    settings.RAG = replace(settings.RAG, llm=endpoint)
+    settings.BUILD_RAG = build_with(endpoint)
+    llm_server.default = Stream(["숙박비 상한은 1박에 ", "90,000원입니다 [1]."])
+    return llm_server
+
+
+def build_with(endpoint):
+    """What the environment says, with this model."""
+    build = settings.BUILD_RAG
+    return lambda: replace(build(), llm=endpoint)
+
+
+@pytest.fixture
+def evaluate(tmp_path):
+    """Run the command on some lines; its figures and its output."""
+
+    def run(*lines, options=()):
+        file, out = tmp_path / "set.jsonl", tmp_path / "out.json"
+        file.write_text("\n".join(json.dumps(line) for line in lines))
+        said = io.StringIO()
+        call_command("evaluate", file, "--json", out, *options, stdout=said, stderr=io.StringIO())
+        return json.loads(out.read_text()), said.getvalue()
+
+    return run
+
+
+def whole(figures, place=0):
+    return figures["configurations"][place]["all"]
+
+
+def test_an_answer_is_measured_from_the_prompt_to_its_citations(library, model, evaluate):
+    figures, said = evaluate(LINE | {"documents": ["여비.md"]})
+    found = whole(figures)
+    expected = {"evidence_all": 1, "facts": 1, "citations": 1, "false_abstention": 0, "failed": 0}
+    assert {name: found[name] for name in expected} == expected
+    assert found["strangers"] == 0
+    assert found["prompt_tokens"] > 10
+    assert 0 < found["first_word_ms"] <= found["total_ms"]
+    assert found["calls"] == len(model.chats)
+    assert re.search(r"^facts\s+1\.000$", said, re.MULTILINE)
+
+
+def test_what_is_missing_is_told_of_each_turn(library, model, evaluate):
+    line = {"id": "a", "turns": [QUESTION | {"gold": ["달에는 토끼가 산다"], "answerable": True}]}
+    (turn,) = evaluate(line)[0]["turns"][0]
+    assert turn["missing_in_prompt"] == turn["missing_in_answer"] == ["달에는 토끼가 산다"]
+
+
+def test_nothing_is_stored(library, model, evaluate):
+    evaluate(LINE)
+    stored = (Chat, Message, Turn, DailyMessages)
+    assert [model_class.objects.count() for model_class in stored] == [0, 0, 0, 0]
+
+
+def test_without_a_model_the_passages_are_measured(library, evaluate):
+    found = whole(evaluate(LINE)[0])
+    assert (found["facts"], found["calls"]) == (1, 0)
+    assert "evidence" not in found
+
+
+def test_a_line_is_one_conversation(library, model, evaluate):
+    turns = [QUESTION, {"user": "그럼 서울은?"}]
+    evaluate({"id": "a", "turns": turns}, {"id": "b", "turns": [QUESTION]})
+    second, third = (call.prompt for call in model.chats[-2:])
+    assert QUESTION["user"] in second
+    assert "그럼 서울은?" not in third
+
+
+def test_named_documents_are_all_that_is_read(library, model, evaluate):
+    evaluate(LINE | {"documents": [str(library[1].pk)]})
+    assert "90,000원" not in model.chats[-1].prompt
+    evaluate({**LINE, "documents": ["휴가.md"], "turns": [QUESTION | {"choose": False}]})
+    assert "90,000원" in model.chats[-1].prompt
+
+
+def test_an_answer_that_fails_is_counted_and_the_next_one_asked(library, model, evaluate):
+    model.script(Failure(401))
+    figures, _ = evaluate(LINE, LINE | {"id": "b"})
+    assert whole(figures)["failed"] == 0.5
+    assert [turn["error"] for turn in figures["turns"][0]] == ["llm_unauthorized", ""]
+
+
+def test_two_configurations_are_compared_question_by_question(library, model, evaluate):
+    options = ("--compare", "NURA_LLM_MAX_TOKENS=77", "--compare", "NURA_TOP_K=1")
+    figures, said = evaluate(LINE, LINE | {"id": "b"}, options=options)
+    asked = [call.json["max_tokens"] for call in model.chats]
+    assert asked == [1000, 77, 77, 1000]  # by turns, so that neither is always the first
+    assert figures["configurations"][1]["name"] == "NURA_LLM_MAX_TOKENS=77, NURA_TOP_K=1"
+    assert figures["differences"]["facts"] == {"value": 0, "low": 0, "high": 0}
+    assert "B - A" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("NURA_TOP_K", "NAME=VALUE"),
+        ("NURA_TOP_K=many", "whole number"),
+        ("NURA_TOPK=2", "changes nothing"),
+        ("NURA_CHUNK_SIZE=500", "index them anew"),
+    ],
+)
+def test_a_setting_that_cannot_be_compared_is_refused(library, evaluate, change, why):
+    with pytest.raises(CommandError, match=why):
+        evaluate(LINE, options=("--compare", change))
+
+
+GRADES = {"relevance": 1, "faithfulness": 1, "support": 0.5, "coherence": 1}
+
+
+def test_a_judge_grades_and_its_failures_are_counted(library, model, evaluate):
+    graded = Stream([json.dumps(GRADES)])
+    model.script(Stream(["90,000원 [1]"]), graded, Stream(["90,000원 [1]"]), Stream(["글쎄요"]))
+    figures, said = evaluate(LINE, LINE | {"id": "b"}, options=("--judge",))
+    assert whole(figures)["support"] == 0.5
+    assert figures["configurations"][0]["judge_failures"] == 1
+    assert "1 answers could not be graded" in said
+
+
+def test_a_judge_needs_a_model(library, evaluate):
+    with pytest.raises(CommandError, match="NURA_LLM_MODEL"):
+        evaluate(LINE, options=("--judge",))
+
+
+def test_the_page_stands_alone_and_obeys_nothing(library, model, evaluate, tmp_path):
+    page = tmp_path / "page.html"
+    evil = "<script>alert(1)</script> 숙박비는?"
+    line = {"id": "<b>", "turns": [{"user": evil, "gold": ["<i>x"], "answerable": True}]}
+    evaluate(LINE, line, options=("--html", page, "--compare", "NURA_TOP_K=1"))
+    text = page.read_text()
+    assert "<svg" in text
+    assert "<script" not in text
+    assert not re.search(r"(?:src|href)=|url\(|@import", text)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (LINE | {"documents": ["없음.md"]}, "여비: 없음.md: there is no such document"),
+        (LINE | {"turns": []}, "line 1: `turns`"),
+    ],
+)
+def test_a_set_that_does_not_fit_is_refused_before_anything_is_asked(
+    library, model, evaluate, line, why
+):
+    with pytest.raises(CommandError, match=why):
+        evaluate(line)
+    assert not model.chats
+
+
+def test_a_name_that_two_documents_bear_has_to_be_an_id(owner, library, evaluate):
+    add_document(owner, "여비.md", TRAVEL + "\n부칙")
+    with pytest.raises(CommandError, match="give its id"):
+        evaluate(LINE | {"documents": ["여비.md"]})
+
+
+def test_documents_of_others_are_not_there(stranger, library, evaluate):
+    with pytest.raises(CommandError, match="no documents"):
+        evaluate(LINE, options=("--user", "stranger"))
+
+
+def test_thumbs_down_become_a_set_that_can_be_read(owner, stranger, library, tmp_path):
+    first = say(owner, "숙박비는?", library[0])
+    second = say(owner, "그럼 서울은?", library[0], chat_id=first.chat_id)
+    liked = say(owner, "연차는?", library[1])
+    Feedback.objects.create(message=second.message, user=owner, value=-1, reason="틀렸어요")
+    Feedback.objects.create(message=liked.message, user=owner, value=1)
+    others = say(stranger, "남의 질문")
+    Feedback.objects.create(message=others.message, user=stranger, value=-1)
+    file = tmp_path / "set.jsonl"
+    call_command("evaluate", file, "--from-feedback", "--user", "owner", stderr=io.StringIO())
+    (line,) = map(json.loads, file.read_text().splitlines())
+    assert [turn["user"] for turn in line["turns"]] == ["숙박비는?", "그럼 서울은?"]
+    assert line["turns"][1]["reason"] == "틀렸어요"
+    assert line["turns"][1]["gold"] == []
+    with pytest.raises(CommandError, match="there already"):
+        call_command("evaluate", file, "--from-feedback", "--user", "owner")
+    out = io.StringIO()
+    call_command("evaluate", file, "--user", "owner", stdout=out, stderr=io.StringIO())
+    assert "1 conversations, 2 questions" in out.getvalue()

@@ -1,0 +1,114 @@
+"""The first screen offers what this installation can do with one's own documents."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from django.utils.translation import override
+
+from chats.examples import MOST, examples
+from documents.models import Chunk
+from rag.config import Endpoint
+from tests.chats.conftest import make_document
+
+WRITTEN = re.compile(r"요약해|비교해|summaris|compare", re.IGNORECASE)
+MODEL = Endpoint("http://127.0.0.1:9/v1", "stand-in")
+
+
+def with_headings(owner, name, *sections):
+    document = make_document(owner, name)
+    Chunk.objects.bulk_create(
+        Chunk(
+            document=document,
+            owner_id=owner.pk,
+            index=index,
+            text="본문",
+            start=0,
+            end=2,
+            section=section,
+        )
+        for index, section in enumerate(sections)
+    )
+    return document
+
+
+@pytest.fixture
+def manual(owner):
+    return with_headings(
+        owner,
+        "사용 설명서.md",
+        "사용 설명서",
+        "사용 설명서 > 2026년 3월",
+        "사용 설명서 > 1. 설치",
+        "사용 설명서 > 1. 설치",
+        "사용 설명서 > 2. 운전 > 2.1 와이파이 연결",
+        "사용 설명서 > 제3조(보증과 서비스)",
+    )
+
+
+def welcome(client):
+    page = client.get("/").content.decode()
+    return re.search('<section class="welcome".*?</section>', page, re.DOTALL)[0]
+
+
+def asked(*documents, has_model, language="ko"):
+    with override(language):
+        return examples(documents, has_model=has_model)
+
+
+def test_without_a_model_headings_are_looked_up_each_once_without_numbers(manual):
+    found = asked(manual, has_model=False)
+    headings = [re.search("‘(.+)’", question)[1] for question in found]
+    assert headings == ["설치", "와이파이 연결", "보증과 서비스"]
+    assert all("「사용 설명서」" in question for question in found)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_without_a_model_nothing_is_offered_that_takes_one(manual, owner, language):
+    found = asked(manual, make_document(owner), has_model=False, language=language)
+    assert found
+    assert not [question for question in found if WRITTEN.search(question)]
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_with_a_model_a_summary_and_a_comparison_are_offered(manual, owner, language):
+    found = asked(manual, make_document(owner, "규정.md"), has_model=True, language=language)
+    assert len([question for question in found if WRITTEN.search(question)]) == 2
+    assert "규정" in found[1]
+    assert len(found) == MOST
+
+
+def test_one_document_is_compared_with_nothing(manual):
+    assert not [one for one in asked(manual, has_model=True) if "비교" in one]
+
+
+def test_every_document_has_its_turn(manual, owner):
+    other = with_headings(owner, "규정.md", "가. 휴가", "나. 출장")
+    found = asked(manual, other, has_model=False)
+    assert [("규정" in question, "‘" in question) for question in found] == [
+        (False, True),
+        (True, True),
+        (False, True),
+        (True, True),
+    ]
+
+
+def test_a_document_without_headings_is_asked_for_dates_and_amounts(owner):
+    (found,) = asked(make_document(owner, "메모.txt"), has_model=False)
+    assert "메모" in found
+    assert "날짜" in found
+
+
+@pytest.mark.parametrize("has_documents", [True, False])
+def test_the_first_screen_promises_what_is_configured(client, owner, settings, has_documents):
+    client.force_login(owner)
+    if has_documents:
+        make_document(owner)
+    without = welcome(client)
+    assert "그대로 보여 드립니다" in without
+    assert "일반 지식" not in without
+    settings.RAG = replace(settings.RAG, llm=MODEL)
+    written = welcome(client)
+    assert "어디에서 읽었는지" in written
+    assert "언어 모델" not in written
+    assert ("일반 지식" in written) is not has_documents

@@ -1,0 +1,149 @@
+"""An index that an earlier version made gets the present terms while it serves."""
+
+import pytest
+from django.db import connection
+
+from documents import ingest, services
+from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, DocumentLabel
+from documents.reindexing import terms
+from documents.store import ScopedStore
+from nura import diagnosis
+from rag import tokenize
+from rag.indexing import TERMS_VERSION
+from tests.documents.changing import TOPICS, add, configure, reindex
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def model(settings, embedding_server, sent):
+    configure(settings, embedding_server, "words-16")
+
+
+@pytest.fixture
+def library(owner, model):
+    return [add(owner, f"규정 {number}.md", TOPICS[number : number + 2]) for number in range(3)]
+
+
+def index_rows():
+    return (
+        list(ChunkTerms.objects.order_by("pk").values_list("pk", "length", "marks", "surplus")),
+        list(Chunk.objects.order_by("pk").values_list("pk", "term_count", "lexemes", "text")),
+    )
+
+
+def vectors():
+    return list(ChunkEmbedding.objects.order_by("pk").values_list("pk", "vector"))
+
+
+def age(*documents):
+    """Give documents the terms of another time: none that a question has."""
+    keys = [document.pk for document in documents]
+    Document.objects.filter(pk__in=keys).update(terms_version=0)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE documents_chunk SET lexemes = '''old''', term_count = 1"
+            " WHERE document_id = ANY(%s)",
+            (keys,),
+        )
+        cursor.execute(
+            "UPDATE documents_chunkterms SET marks = '{1:1}/1000000000', surplus = NULL, length = 1"
+            " WHERE document_id = ANY(%s)",
+            (keys,),
+        )
+
+
+def found(document):
+    (first, *_) = TOPICS
+    asked = tokenize.query_terms(first)
+    return [hit.passage.document_id for hit in ScopedStore([document.pk]).bm25(asked, 3)]
+
+
+def terms_finding():
+    return next(diagnosis.terms_of_documents())
+
+
+def test_an_ingest_writes_the_present_terms(library):
+    assert {document.terms_version for document in Document.objects.all()} == {TERMS_VERSION}
+    assert not terms.outdated().exists()
+    assert terms_finding().state is diagnosis.State.OK
+
+
+def test_old_terms_become_those_of_an_ingest_and_nothing_is_embedded(library, embedding_server):
+    rows, embedded = index_rows(), vectors()
+    age(*library)
+    assert not found(library[0])
+    assert "3 documents" in terms_finding().detail
+    before = embedding_server.count("words-16")
+    text = reindex(terms=True)
+    assert index_rows() == rows
+    assert vectors() == embedded
+    assert embedding_server.count("words-16") == before
+    assert found(library[0])
+    assert "3 documents brought over" in text
+    assert f"terms {len(rows[0])}/{len(rows[0])}" in text
+    assert terms_finding().state is diagnosis.State.OK
+
+
+def test_only_what_is_old_is_touched(library):
+    age(*library)
+    Document.objects.filter(pk=library[0].pk).update(terms_version=TERMS_VERSION)
+    assert terms.bring_over(lambda _done, _total: None) == 2
+    assert not found(library[0])
+
+
+def test_a_run_that_was_interrupted_goes_on_where_it_was(library, monkeypatch):
+    rows = index_rows()
+    age(*library)
+    monkeypatch.setattr(terms, "BATCH", 1)
+
+    def stop(_done, _total):
+        if terms.outdated().count() == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        terms.bring_over(stop)
+    assert terms.bring_over(lambda _done, _total: None) == 2
+    assert index_rows() == rows
+
+
+def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library, monkeypatch):
+    age(library[0])
+    monkeypatch.setattr(terms, "BATCH", 1)
+    seen = []
+
+    def process(done, _total):
+        if not seen:
+            services.reprocess(document=Document.objects.get(pk=library[0].pk))
+            ingest.ingest()
+            seen.append(index_rows())
+
+    terms.bring_over(process)
+    assert index_rows() == seen[0]
+    assert found(library[0])
+    assert Document.objects.get(pk=library[0].pk).terms_version == TERMS_VERSION
+
+
+def test_a_document_that_goes_away_meanwhile_stops_nothing(library, monkeypatch):
+    age(*library)
+    monkeypatch.setattr(terms, "BATCH", 1)
+    gone = []
+
+    def delete(_done, _total):
+        if not gone:
+            gone.append(Document.objects.order_by("-indexed_at").first())
+            gone[0].delete()
+
+    terms.bring_over(delete)
+    assert not terms.outdated().exists()
+    assert not ChunkTerms.objects.filter(document_id=gone[0].pk).exists()
+
+
+def test_documents_get_the_names_that_new_ones_have(library):
+    document = library[0]
+    labels = DocumentLabel.objects.filter(document=document)
+    names = set(labels.values_list("field", "name", "value"))
+    labels.delete()
+    age(document)
+    reindex(terms=True)
+    assert set(labels.values_list("field", "name", "value")) == names != set()

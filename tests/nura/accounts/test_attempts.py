@@ -1,0 +1,212 @@
+"""Wrong passwords: whom they lock out, for how long, and that they tell nothing."""
+
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.conf import settings as django_settings
+from django.contrib.auth.hashers import MD5PasswordHasher
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+
+from nura.accounts import attempts
+from tests.nura.accounts.conftest import PASSWORD
+
+pytestmark = pytest.mark.django_db
+
+LOCKED_AFTER, LOCKED_SECONDS = 5, 300
+FLOOD = 100
+
+
+def by_token(name, password, **extra):
+    body = {"username": name, "password": password}
+    return Client().post("/api/v1/auth/token", body, content_type="application/json", **extra)
+
+
+def by_page(name, password, **extra):
+    return Client().post("/accounts/login/", {"login": name, "password": password}, **extra)
+
+
+def by_administration(name, password, **extra):
+    """As a browser goes: the administration sends to the sign-in page."""
+    sent_on = Client().post("/admin/login/?next=/admin/", **extra)
+    return Client().post(sent_on.url, {"login": name, "password": password}, **extra)
+
+
+WAYS = [by_token, by_page, by_administration]
+RIGHT = {by_token: 200, by_page: 302, by_administration: 302}
+WRONG = {by_token: 401, by_page: 200, by_administration: 200}
+every_way = pytest.mark.parametrize("sign_in", WAYS, ids=lambda way: way.__name__)
+
+
+def told_to_wait(answer):
+    assert answer.status_code == 429
+    return int(answer.headers["Retry-After"])
+
+
+def fail(sign_in, names):
+    return [sign_in(name, "wrong") for name in names]
+
+
+@every_way
+def test_made_up_names_lock_nobody(minsu, sign_in):
+    answers = fail(sign_in, [f"name{number}" for number in range(40)])
+    assert {answer.status_code for answer in answers} == {WRONG[sign_in]}
+    assert sign_in("minsu", PASSWORD).status_code == RIGHT[sign_in]
+
+
+@every_way
+@pytest.mark.parametrize("name", ["minsu", "nobody"])
+def test_wrong_passwords_lock_the_name_for_the_address_alone(minsu, stranger, sign_in, name):
+    answers = fail(sign_in, [name] * 20)
+    codes = [answer.status_code for answer in answers]
+    assert codes == [WRONG[sign_in]] * LOCKED_AFTER + [429] * (20 - LOCKED_AFTER)
+    told_to_wait(sign_in(name, PASSWORD))
+    assert sign_in("stranger", PASSWORD).status_code == RIGHT[sign_in]
+    elsewhere = sign_in(name, PASSWORD, REMOTE_ADDR="10.1.1.1")
+    assert elsewhere.status_code == (RIGHT if name == "minsu" else WRONG)[sign_in]
+
+
+@every_way
+def test_the_time_to_wait_is_the_time_that_is_left(minsu, monkeypatch, sign_in):
+    start, passed = time.time(), 0.0
+    monkeypatch.setattr(time, "time", lambda: start + passed)
+    for number in range(LOCKED_AFTER):
+        passed = number * 10.0
+        sign_in("minsu", "wrong")
+    passed = 50.0
+    assert told_to_wait(sign_in("minsu", PASSWORD)) == LOCKED_SECONDS - 50
+    passed = LOCKED_SECONDS - 0.5
+    assert told_to_wait(sign_in("minsu", PASSWORD)) == 1
+    passed = LOCKED_SECONDS + 0.0
+    assert sign_in("minsu", PASSWORD).status_code == RIGHT[sign_in]
+
+
+def test_all_ways_count_together(minsu):
+    for way in (by_token, by_page, by_administration, by_token, by_page):
+        way("minsu", "wrong")
+    for way in WAYS:
+        told_to_wait(way("minsu", PASSWORD))
+
+
+@pytest.mark.parametrize("variant", ["MINSU", " minsu ", "ｍｉｎｓｕ"])
+def test_another_spelling_of_a_name_is_the_same_name(minsu, variant):
+    fail(by_token, ["minsu"] * LOCKED_AFTER)
+    told_to_wait(by_token(variant, PASSWORD))
+
+
+def test_forged_headers_do_not_reset_the_count(minsu):
+    for number in range(LOCKED_AFTER):
+        forged = {"X-Forwarded-For": f"10.0.0.{number}", "Host": f"localhost:{number + 1}"}
+        assert by_token("minsu", "wrong", headers=forged).status_code == 401
+    told_to_wait(by_token("minsu", PASSWORD))
+
+
+def test_behind_a_proxy_that_is_trusted_addresses_count_apart(minsu, monkeypatch, settings):
+    settings.ALLAUTH_TRUSTED_PROXY_COUNT = 1
+    for _ in range(LOCKED_AFTER + 1):
+        answer = by_token("minsu", "wrong", headers={"X-Forwarded-For": "1.1.1.1, 10.0.0.1"})
+    told_to_wait(answer)
+    other = by_token("minsu", PASSWORD, headers={"X-Forwarded-For": "1.1.1.1, 10.0.0.2"})
+    assert other.status_code == 200
+
+
+def test_a_right_password_counts_for_nothing(minsu):
+    for _ in range(LOCKED_AFTER * 2):
+        assert by_token("minsu", PASSWORD).status_code == 200
+    fail(by_token, ["minsu"] * (LOCKED_AFTER - 1))
+    assert by_token("minsu", PASSWORD).status_code == 200
+    assert by_token("minsu", "wrong").status_code == 401
+    told_to_wait(by_token("minsu", PASSWORD))
+
+
+@pytest.fixture
+def flood(minsu):
+    """So many wrong passwords from our address that it is slowed down."""
+    fail(by_token, [f"name{number}" for number in range(FLOOD)])
+
+
+@every_way
+def test_in_a_flood_the_right_password_of_who_has_not_failed_is_taken(flood, sign_in):
+    fail(by_token, [f"more{number}" for number in range(30)])
+    assert sign_in("minsu", PASSWORD).status_code == RIGHT[sign_in]
+
+
+@every_way
+@pytest.mark.parametrize("name", ["minsu", "nobody"])
+def test_in_a_flood_each_name_has_one_try_and_is_told_the_same(flood, sign_in, name):
+    waits = [told_to_wait(sign_in(name, password)) for password in ("wrong", "wrong", PASSWORD)]
+    assert all(LOCKED_SECONDS - 60 < seconds <= LOCKED_SECONDS for seconds in waits)
+
+
+def test_a_flood_ends_with_its_window(flood, monkeypatch):
+    by_token("minsu", "wrong")
+    seconds = told_to_wait(by_token("minsu", PASSWORD))
+    start = time.time()
+    monkeypatch.setattr(time, "time", lambda: start + seconds)
+    assert by_token("minsu", PASSWORD).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_passwords_of_a_flood_are_checked_one_after_the_other(flood, monkeypatch):
+    together = threading.Barrier(2)
+    check, met = User.check_password, []
+
+    def watched(user, password):
+        try:  # nobody comes while one checks
+            met.append(together.wait(0.1))
+        except threading.BrokenBarrierError:
+            together.reset()
+        return check(user, password)
+
+    def ask(_):
+        try:
+            return by_token("minsu", PASSWORD).status_code
+        finally:
+            connection.close()
+
+    monkeypatch.setattr(User, "check_password", watched)
+    with ThreadPoolExecutor(4) as pool:
+        codes = list(pool.map(ask, range(4)))
+    assert 200 in codes
+    assert not met
+
+
+def test_a_turn_that_does_not_come_is_told_to_wait(flood, monkeypatch):
+    monkeypatch.setattr(attempts, "TURN_SECONDS", 0.2)
+    with attempts.connections.sync().lock("nura:sign-in:127.0.0.1", timeout=5):
+        assert 0 < told_to_wait(by_token("minsu", PASSWORD)) <= 5
+    assert by_token("minsu", PASSWORD).status_code == 200
+
+
+def test_nobody_makes_keys_without_end(minsu, monkeypatch):
+    rates = {**django_settings.ACCOUNT_RATE_LIMITS, "login_done": "3/m/user"}
+    monkeypatch.setattr(django_settings, "ACCOUNT_RATE_LIMITS", rates)
+    codes = [by_token("minsu", PASSWORD).status_code for _ in range(4)]
+    assert codes == [200] * 3 + [429]
+
+
+def test_the_page_of_a_lock_is_korean(client, minsu):
+    fail(by_page, ["minsu"] * LOCKED_AFTER)
+    page = by_page("minsu", "wrong").content.decode()
+    assert re.search("요청이 너무 많습니다|잠시", page)
+
+
+@pytest.mark.parametrize("flooded", [False, True])
+def test_a_known_name_costs_as_much_as_an_unknown_one(minsu, request, monkeypatch, flooded):
+    if flooded:
+        request.getfixturevalue("flood")
+    made = []
+    encode = MD5PasswordHasher.encode
+    monkeypatch.setattr(
+        MD5PasswordHasher, "encode", lambda *given: made.append(given) or encode(*given)
+    )
+    costs = {}
+    for name in ("minsu", "nobody"):
+        made.clear()
+        fail(by_token, [name] * (LOCKED_AFTER + 1))
+        costs[name] = len(made)
+    assert costs["minsu"] == costs["nobody"] == (1 if flooded else LOCKED_AFTER)

@@ -1,0 +1,244 @@
+"""Heads of requests over raw sockets: their size, their time, and what they cost a real process."""
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from nura import heads
+from nura import web as web_process
+from tests.servers import asgi
+from tests.support import ROOT, wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MEGABYTE = 2**20
+LINE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+UPGRADE = (
+    b"GET /ws/chat/ HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+CHUNKED = (
+    b"POST /api/v1/messages HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"2\r\n{}\r\n0\r\n"
+)
+
+
+@pytest.fixture
+def web(transactional_db):
+    with asgi.running() as server:
+        yield server.port
+
+
+@contextlib.contextmanager
+def connected(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as one:
+        yield one
+
+
+def sent(one, pieces):
+    """Send until all is sent or nobody listens any more; what came back up to the end."""
+    with contextlib.suppress(OSError):
+        for piece in pieces:
+            one.sendall(piece)
+    return rest(one)
+
+
+def hears_nothing(one, seconds):
+    """Whether the server neither says anything nor hangs up for so long."""
+    return not select.select([one], [], [], seconds)[0]
+
+
+def rest(one):
+    came = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := one.recv(65536):
+            came += piece
+    return came
+
+
+def many(size):
+    """So many bytes of headers, each of a kilobyte."""
+    return (b"X-%06d: " % number + b"v" * 1013 + b"\r\n" for number in range(size // 1024))
+
+
+def one_long(size):
+    """One header without an end."""
+    yield b"X-Long: "
+    for _ in range(size // 65536):
+        yield b"v" * 65536
+
+
+def long_address(size):
+    yield b"GET /"
+    for _ in range(size // 65536):
+        yield b"a" * 65536
+
+
+FLOODS = {
+    "many": lambda size: (LINE, *many(size)),
+    "long": lambda size: (LINE, *one_long(size)),
+    "name": lambda size: (LINE, *(b"n" * 65536 for _ in range(size // 65536))),
+    "address": long_address,
+    "upgrade": lambda size: (UPGRADE, *many(size)),
+    "trailer": lambda size: (CHUNKED, *many(size)),
+    "long trailer": lambda size: (CHUNKED, *one_long(size)),
+    "empty lines": lambda size: (b"\r\n" * 32768 for _ in range(size // 65536)),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_head_that_is_too_large_is_refused(web, flood):
+    with connected(web) as one:
+        came = sent(one, FLOODS[flood](8 * MEGABYTE))
+    if "trailer" not in flood:  # behind a body there may be an answer under way
+        assert came.startswith(b"HTTP/1.1 431 ")
+        assert came.endswith(b"Request Header Fields Too Large")
+
+
+@pytest.mark.parametrize("start", [LINE, UPGRADE])
+def test_the_bound_lies_where_it_is_said_to_be(web, start):
+    def answer(size):
+        filling = size - len(start) - 2
+        lines = b"".join(b"X: " + b"v" * 1019 + b"\r\n" for _ in range(filling // 1024))
+        with connected(web) as one:
+            one.sendall(start + lines + b"\r\n")
+            return one.recv(100)
+
+    assert not answer(heads.HEAD_BYTES - 2048).startswith(b"HTTP/1.1 431 ")
+    assert answer(heads.HEAD_BYTES + 2048).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_body_that_comes_with_a_head_in_pieces_is_no_head(web):
+    body = b"x" * MEGABYTE
+    with connected(web) as one:
+        for piece in (
+            LINE.replace(b"GET", b"POST"),
+            b"Content-Length: %d\r\n" % len(body),
+            b"\r\n",
+        ):
+            one.sendall(piece)
+            assert hears_nothing(one, 0.05)
+        one.sendall(body)
+        assert b" 431 " not in one.recv(1000)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Heads must come within a second."""
+    monkeypatch.setattr(heads, "HEAD_SECONDS", 1.0)
+
+
+def seconds_until_closed(one):
+    since = time.monotonic()
+    assert rest(one) == b""
+    return time.monotonic() - since
+
+
+@pytest.mark.parametrize("begun", [b"", LINE[:10], LINE, UPGRADE, b"\r\n"])
+def test_a_head_that_does_not_come_is_waited_for_only_so_long(hasty, web, begun):
+    with connected(web) as one:
+        one.sendall(begun)
+        assert 0.5 < seconds_until_closed(one) < 3
+
+
+def test_a_head_that_drips_is_waited_for_only_so_long(hasty, web):
+    with connected(web) as one:
+        since = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            one.sendall(LINE)
+            while time.monotonic() - since < 5:
+                one.sendall(b"X: y\r\n")
+                hears_nothing(one, 0.1)
+    assert 0.5 < time.monotonic() - since < 3
+
+
+def ask(one):
+    """One request on a connection that stays open; its status line."""
+    one.sendall(LINE + b"\r\n")
+    came = b""
+    while b"\r\n\r\n" not in came:
+        came += one.recv(65536)
+    return came.partition(b"\r\n")[0]
+
+
+def test_a_client_that_keeps_its_connection_is_left_alone(hasty, web):
+    with connected(web) as one:
+        for _ in range(8):
+            assert ask(one) == b"HTTP/1.1 200 OK"
+            assert hears_nothing(one, 0.3)
+
+
+def test_the_next_head_on_a_connection_is_bounded_too(hasty, web):
+    for begun in (b"\r\n", LINE):
+        with connected(web) as one:
+            ask(one)
+            one.sendall(begun)
+            assert 0.5 < seconds_until_closed(one) < 3
+    with connected(web) as one:
+        ask(one)
+        assert sent(one, [LINE, *many(8 * MEGABYTE)]).startswith(b"HTTP/1.1 431 ")
+
+
+def test_requests_sent_at_once_are_answered_in_turn(hasty, web):
+    with connected(web) as one:
+        one.sendall((LINE + b"\r\n") * 3)
+        came = b""
+        while came.count(b"HTTP/1.1 200 OK") < 3:
+            came += one.recv(65536)
+        assert ask(one) == b"HTTP/1.1 200 OK"
+
+
+@pytest.fixture
+def process(transactional_db):
+    """The web process as it is started, on its own; its port too."""
+    listener = web_process.listen("127.0.0.1", 0)
+    own = {
+        "DJANGO_SETTINGS_MODULE": "nura.settings.test",
+        web_process.SOCKET_FD: str(listener.fileno()),
+    }
+    with listener:
+        started = subprocess.Popen(
+            [sys.executable, "-m", "nura.web"],
+            env={**os.environ, **own},
+            cwd=ROOT,
+            pass_fds=[listener.fileno()],
+        )
+        try:
+            port = listener.getsockname()[1]
+            wait_until(lambda: answers(port))
+            yield port, psutil.Process(started.pid)
+        finally:
+            started.terminate()
+            started.wait(20)
+
+
+def answers(port):
+    try:
+        with connected(port) as one:
+            return ask(one) == b"HTTP/1.1 200 OK"
+    except OSError:
+        return False
+
+
+def test_floods_of_headers_leave_the_memory_of_the_web_process_flat(process):
+    port, web = process
+    for flood in FLOODS.values():
+        with connected(port) as one:
+            sent(one, flood(8 * MEGABYTE))
+    before = web.memory_info().rss
+    for flood in FLOODS.values():
+        with connected(port) as one:
+            sent(one, flood(64 * MEGABYTE))
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            one = stack.enter_context(connected(port))
+            one.sendall(LINE + b"".join(many(heads.HEAD_BYTES - 4096)))
+        assert answers(port)
+        assert web.memory_info().rss - before < 16 * MEGABYTE

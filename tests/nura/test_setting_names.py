@@ -1,0 +1,94 @@
+"""Settings and commands are named to administrators alone: no text for users tells of them."""
+
+import ast
+import re
+
+import pytest
+
+from tests.nura.test_catalogue import (
+    CATALOGUES,
+    FLOORS,
+    ROOT,
+    entries,
+    texts_of_python,
+    texts_of_template,
+)
+from tests.test_house import variables_in_readme
+
+SETTINGS = sorted({name for name in variables_in_readme() if "_" in name}, key=len, reverse=True)
+NAMES = re.compile(rf"\b(?:NURA_[A-Z]|(?:{'|'.join(SETTINGS)})\b)|manage\.py")
+MATTERS_OF_THE_SERVER = re.compile(
+    rf"{NAMES.pattern}|\bREADME\b|(?<!\w)\.env\b|\bdoctor\b|environment variable|환경\s?변수",
+    re.IGNORECASE,
+)
+FOR_ADMINISTRATORS = re.compile(
+    r"(?:^|/)admin(?:\.py$|/)|/management/|"
+    r"^chats/player\.py$|"  # `manage.py ask --tts`
+    r"^documents/spaces\.py$"  # `manage.py doctor` and the page of the embedding spaces
+)
+
+
+def files(suffix, *folders):
+    """`{name: text}` of our files, without those that only administrators get to see."""
+    found = {}
+    for path in (path for folder in folders for path in (ROOT / folder).rglob(f"*{suffix}")):
+        name = str(path.relative_to(ROOT))
+        if not FOR_ADMINISTRATORS.search(name) and "/migrations/" not in name:
+            found[name] = path.read_text(encoding="utf-8")
+    return found
+
+
+def strings(source):
+    """The texts in a Python source, without its docstrings."""
+    tree = ast.parse(source)
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+            yield node.value
+
+
+def test_the_rule_knows_names_when_it_sees_them():
+    assert MATTERS_OF_THE_SERVER.search("관리자가 NURA_LLM_BASE_URL을 설정하면")
+    assert MATTERS_OF_THE_SERVER.search("Put it into .env.")
+    assert not MATTERS_OF_THE_SERVER.search("관리자에게 알려 주세요.")
+
+
+def test_no_entry_of_the_catalogue_names_a_setting_unless_it_is_for_administrators():
+    meant = set()
+    for path in (path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")):
+        if FOR_ADMINISTRATORS.search(str(path.relative_to(ROOT))):
+            meant |= set(texts_of_python(path))
+    for path in (ROOT / "templates" / "admin").rglob("*.html"):
+        meant |= set(texts_of_template(path))
+    naming = {
+        original
+        for original, korean in entries(CATALOGUES[0] / "django.po").items()
+        if original and MATTERS_OF_THE_SERVER.search(f"{original}\n{korean}")
+    }
+    assert naming, "the advice for administrators names settings"
+    assert not naming - meant
+
+
+@pytest.mark.parametrize("folder", ["chats", "documents", "rag"])
+def test_no_text_of_the_program_names_a_setting(folder):
+    sources = files(".py", folder)
+    naming = {
+        (name, text)
+        for name, source in sources.items()
+        for text in strings(source)
+        if NAMES.search(text)
+    }
+    assert not naming
+
+
+@pytest.mark.parametrize(
+    ("suffix", "folder"), [(".html", "templates"), (".txt", "templates"), (".js", "static/nura")]
+)
+def test_no_page_names_a_setting(suffix, folder):
+    assert not [name for name, text in files(suffix, folder).items() if NAMES.search(text)]
+
+
+def test_no_answer_that_is_ready_made_names_a_setting():
+    prompts = files(".txt", "rag/prompts")
+    assert prompts
+    assert not [name for name, text in prompts.items() if MATTERS_OF_THE_SERVER.search(text)]

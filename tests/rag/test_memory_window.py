@@ -1,0 +1,87 @@
+"""What of a conversation stands in the prompt: its last turns, and what is told of those before."""
+
+import pytest
+
+from rag.conversation import Conversation, RunningSummary, Turn
+from rag.memory.window import open_window
+
+
+def turns(count):
+    return tuple(
+        Turn(n, f"질문 {n}", f"답 {n}", summary=f"{n}번에 말한 것") for n in range(1, count + 1)
+    )
+
+
+def opened(count, *, pairs=10, summary=None, characters=500, forgets=False, **known):
+    conversation = Conversation(turns(count), count, summary=summary, **known)
+    return open_window(conversation, pairs=pairs, characters=characters, forgets=forgets)
+
+
+def contents(window):
+    return [message.content for message in window.messages]
+
+
+def test_the_window_holds_the_last_turns_oldest_first():
+    window = opened(12)
+    assert (contents(window)[0], contents(window)[-1]) == ("질문 6", "답 12")
+    assert window.first == 6
+
+
+def test_the_window_stays_where_it_begins_and_moves_on_by_several_turns():
+    firsts = [opened(count).first for count in range(8, 22)]
+    assert firsts == [1, 1, 1, 6, 6, 6, 6, 6, 11, 11, 11, 11, 11, 16]
+
+
+def test_a_question_without_an_answer_counts_as_a_pair():
+    said = (*turns(2), Turn(3, "답이 없는 질문", ""))
+    window = open_window(Conversation(said, 3), pairs=2, characters=500)
+    assert contents(window) == ["답이 없는 질문"]
+
+
+def test_long_messages_are_cut():
+    window = open_window(Conversation((Turn(1, "가" * 900, ""),), 1), pairs=3, characters=500)
+    assert [len(text) for text in contents(window)] == [500]
+
+
+def test_no_pairs_means_no_window():
+    window = opened(3, pairs=0)
+    assert (window.messages, window.first) == ((), 4)
+
+
+def test_a_first_question_has_none():
+    window = opened(0)
+    assert (window.messages, window.summary()) == ((), "")
+
+
+def test_what_left_the_window_and_is_not_folded_yet_is_told_a_line_each():
+    told = [f"{number}. {number}번에 말한 것" for number in range(1, 6)]
+    assert opened(12).summary() == "\n".join(told)
+
+
+@pytest.mark.parametrize("count", [15, 16, 19])
+def test_the_summary_goes_to_where_the_window_begins(count):
+    window = opened(count, summary=RunningSummary("접은 것", 5))
+    told = window.summary()
+    between = range(6, window.first)
+    assert told == "\n".join(["접은 것", *(f"{n}. {n}번에 말한 것" for n in between)])
+    assert contents(window)[0] == f"질문 {window.first}"
+
+
+def test_the_window_never_holds_what_is_folded():
+    window = opened(12, summary=RunningSummary("접은 것", 7))
+    assert (window.first, contents(window)[0], window.summary()) == (8, "질문 8", "접은 것")
+
+
+def test_a_turn_that_the_prompt_holds_whole_is_not_told_once_more():
+    window = opened(12, pairs=4, summary=RunningSummary("1. 하나\n2. 둘\n3. 셋", 5))
+    assert window.summary(without={2, 6}) == "1. 하나\n3. 셋\n7. 7번에 말한 것\n8. 8번에 말한 것"
+
+
+def test_nothing_from_before_a_new_start_is_in_it():
+    window = opened(12, begins_at=9, summary=RunningSummary("옛 주제", 5))
+    assert (window.first, contents(window)[0], window.summary()) == (9, "질문 9", "")
+
+
+def test_a_question_that_begins_anew_sees_nothing():
+    window = opened(12, summary=RunningSummary("옛 주제", 5), forgets=True)
+    assert (window.messages, window.first, window.summary()) == ((), 13, "")

@@ -1,0 +1,98 @@
+"""What can be quoted of a stretch of a document, and where it stands."""
+
+from rag.generate import reading
+from rag.generate.reading import UnitKind
+
+LAW = """##### 제7조 (등록의 말소)
+
+**①** 시장은 다음 각 호의 어느 하나에 해당하면 등록을 말소할 수 있다. <개정 2023.6.9>
+
+  1\\. 거짓으로 등록한 경우
+  2\\. 사업을 그만둔 경우
+    가\\. 폐업한 경우
+
+**②** 말소된 사람은 30일 이내에 이의를 신청할 수 있다.
+"""
+
+
+def quotable(text):
+    return [unit for unit in reading.read(text) if unit.kind is not UnitKind.HEADING]
+
+
+def texts(text):
+    return [unit.text for unit in quotable(text)]
+
+
+def test_a_row_of_a_table_is_told_with_its_columns():
+    table = "| 부품 | 청소 | 교체 |\n|---|---|---|\n| 헤파 필터 | 씻지 않음 | 6개월 |"
+    assert texts(table) == ["헤파 필터 — 청소: 씻지 않음 · 교체: 6개월"]
+
+
+def test_a_row_without_a_name_carries_that_of_the_row_above():
+    table = "| 구분 | 값 |\n|---|---|\n| 수입 | 10 |\n|  | (1.5) |"
+    assert [unit.cells[0] for unit in quotable(table)] == ["수입", "수입"]
+
+
+def test_front_matter_and_headings_are_not_quoted_but_headings_are_known():
+    heading, unit = reading.read("---\ntitle: 설명서\n---\n\n## 4. 청소\n\n필터를 물로 씻습니다.")
+    assert (heading.kind, heading.text) == (UnitKind.HEADING, "4. 청소")
+    assert (unit.text, unit.heading) == ("필터를 물로 씻습니다.", 0)
+
+
+def test_an_article_that_stands_in_its_line_is_a_heading():
+    heading, unit = reading.read("제6조(신청) 신청서는 시장에게 낸다.")
+    assert (heading.text, unit.text) == ("제6조(신청)", "신청서는 시장에게 낸다.")
+
+
+def test_a_line_of_nothing_but_articles_is_read():
+    headings = [unit for unit in reading.read("제1조(가)" * 3000) if unit.kind is UnitKind.HEADING]
+    assert len(headings) == 3000
+
+
+def test_items_stand_under_what_announces_them():
+    units = reading.read(LAW)
+    lead = next(at for at, unit in enumerate(units) if unit.mark == "①")
+    first, second = (at for at, unit in enumerate(units) if unit.lead == lead)
+    assert (units[first].text, units[second].mark) == ("거짓으로 등록한 경우", "2.")
+    assert [unit.text for unit in units if unit.lead == second] == ["폐업한 경우"]
+
+
+def test_what_a_law_says_of_its_changes_is_left_out():
+    assert "개정" not in " ".join(texts(LAW))
+
+
+def test_every_unit_stands_where_it_says():
+    for unit in quotable(LAW):
+        assert reading.letters(unit.text) in reading.letters(LAW[unit.start : unit.end])
+
+
+def test_a_line_that_the_margin_broke_is_joined_with_the_next():
+    passage = (
+        "돌봄 신청을 부서마다 다른 시스템으로 받고 있어 같은 가구의 정보를\n"
+        "평균 3.4회 다시 입력하는 것으로 나타났다."
+    )
+    assert len(texts(passage)) == 1
+
+
+def test_short_lines_stand_for_themselves():
+    passage = (
+        "발주기관 해솔시 스마트도시과\n사업 예산 1,240,000,000원(부가가치세 포함)\n사업 기간 9개월"
+    )
+    assert len(texts(passage)) == 3
+
+
+def test_items_of_a_list_stand_for_themselves():
+    assert texts("- 첫째 항목입니다\n- 둘째 항목입니다") == ["첫째 항목입니다", "둘째 항목입니다"]
+
+
+def test_a_date_with_points_ends_no_sentence():
+    assert len(texts("이 규정은 2020.1.1. 시행한다. 접수는 2020. 3. 5. 마감한다.")) == 2
+
+
+def test_no_sentence_ends_within_brackets():
+    text = "시장(자치구의 구청장을 말한다. 이하 같다)은 등록증을 내준다. 수수료는 없다."
+    assert texts(text)[0] == "시장(자치구의 구청장을 말한다. 이하 같다)은 등록증을 내준다."
+
+
+def test_an_empty_passage_has_nothing_to_quote():
+    assert texts(" \n\n ") == []

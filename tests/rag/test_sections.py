@@ -1,0 +1,121 @@
+"""Whole documents that do not fit into a prompt are read part by part."""
+
+import re
+
+import pytest
+
+from rag.adapters.light import Light
+from rag.config import ContextRules, RagConfig
+from rag.errors import ContextOverflow, LLMServerError
+from rag.events import PARTS_UNREAD, Status
+from rag.generate.llm import MAX_PARTS, SectionReader
+from rag.ports import Piece
+from rag.types import Mode, ScopeReason
+from tests.rag.passages import evidence
+from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
+
+PART = "제{n}장은 여비의 {n}번째 절차를 정한다. " + "세부 절차를 차례로 적는다. " * 40
+
+
+def reader(*pieces):
+    llm = ScriptedLLM(*pieces)
+    return SectionReader(Light(llm), "ko", "f00d"), llm
+
+
+def portions(count, each=2):
+    return [
+        [evidence(f"{part}-{at} 내용", number=part * each + at + 1) for at in range(each)]
+        for part in range(count)
+    ]
+
+
+async def read(made, parts):
+    return [number async for number in made.read("요약해줘", parts)]
+
+
+async def test_points_are_noted_with_the_passages_that_they_rest_on():
+    made, llm = reader(
+        Piece("- 상한은 90,000원이다 [2]\n없음\n출처 없는 말\n정산은 14일 안에 [1][9]")
+    )
+    assert await read(made, portions(1)) == [1]
+    assert [(note.text, note.numbers) for note in made.notes] == [
+        ("- 상한은 90,000원이다 [2]", (2,)),
+        ("- 정산은 14일 안에 [1]", (1,)),
+    ]
+    assert "0-0 내용" in llm.last
+
+
+async def test_a_part_that_cannot_be_read_is_left_out_and_counted():
+    made, _ = reader(LLMServerError())
+    assert await read(made, portions(2)) == [1, 2]
+    assert (made.notes, made.unread) == ([], 2)
+
+
+@pytest.mark.parametrize("count", [MAX_PARTS, MAX_PARTS + 1, 100])
+async def test_of_many_parts_evenly_many_are_read_with_the_first_and_the_last(count):
+    made, llm = reader(Piece("없음"))
+    told = await read(made, portions(count, each=1))
+    assert len(llm.asked) == len(told) == MAX_PARTS
+    assert (told[0], told[-1]) == (1, count)
+    assert made.unread == count - MAX_PARTS
+
+
+async def test_a_summary_of_a_long_document_reads_all_of_it_and_says_how_far_it_is():
+    llm = ScriptedLLM(Piece("- 여비의 절차를 정한다 [3]"), Piece(finish_reason="stop"))
+    config = RagConfig(context=ContextRules(tokens=2000))
+    made = Library(engine(llm=llm, config=config))
+    made.add("편람.md", *(PART.format(n=number) for number in range(1, 9)))
+    events = await made.ask("이 문서 요약해줘", reason=ScopeReason.EXPLICIT)
+    told = [event.detail for event in events if isinstance(event, Status) and event.step == "read"]
+    parts = told[0]["parts"]
+    assert [detail["part"] for detail in told] == [*range(1, parts + 1)]
+    assert parts > 1
+    assert "[문서를 차례로 읽고 적은 메모]" in llm.last
+    assert all(
+        f"제{number}장은" in "".join(m.content for asked in llm.asked for m in asked)
+        for number in range(1, 9)
+    )
+    end = finished(events)
+    assert end.mode is Mode.DOCUMENTS
+    assert [source.cited for source in end.sources].count(True) == 1
+    assert "여비의 절차를 정한다" in text_of(events)
+
+
+@pytest.mark.parametrize(("chapters", "notices"), [(12, ()), (80, (PARTS_UNREAD,))])
+async def test_that_not_every_part_was_read_is_told_at_the_end(chapters, notices):
+    config = RagConfig(context=ContextRules(tokens=2000))
+    made = Library(engine(llm=ScriptedLLM(Piece("- 여비의 절차를 정한다 [3]")), config=config))
+    made.add("편람.md", *(PART.format(n=number) for number in range(chapters)))
+    end = finished(await made.ask("이 문서 요약해줘", reason=ScopeReason.EXPLICIT))
+    assert end.trace["evidence"]["parts"] > 1
+    assert end.notices == notices
+
+
+class OverflowsOnce(ScriptedLLM):
+    """Notes every passage, finds its first prompt too long, then cites a passage of each fate."""
+
+    shown = frozenset()
+    cited: dict[str, int]
+
+    async def stream(self, turns, options):
+        """Notes of a part, or the answer."""
+        prompt = turns[-1].content
+        if "[문서를 차례로 읽고 적은 메모]" not in prompt:
+            yield Piece("\n".join(f"- {number}번째 절차 [{number}]" for number in range(1, 31)))
+            return
+        left = {int(number) for number in re.findall(r"^\[(\d+)\]", prompt, re.MULTILINE)}
+        if not self.shown:
+            self.shown = left
+            raise ContextOverflow
+        noted = min(set(range(1, 31)) - self.shown)
+        self.cited = {"left": min(left), "trimmed": min(self.shown - left), "noted": noted}
+        yield Piece(" ".join(f"{n}번째 절차를 정한다 [{n}]." for n in self.cited.values()))
+
+
+async def test_after_a_trim_only_what_is_left_and_what_was_noted_can_be_cited():
+    llm = OverflowsOnce()
+    made = Library(engine(llm=llm, config=RagConfig(context=ContextRules(tokens=3000))))
+    made.add("편람.md", *(PART.format(n=number) for number in range(1, 31)))
+    end = finished(await made.ask("이 문서 요약해줘", reason=ScopeReason.EXPLICIT))
+    cited = {int(source.chunk_id.rpartition("_")[2]) + 1 for source in end.sources if source.cited}
+    assert cited == {llm.cited["left"], llm.cited["noted"]}
