@@ -22,9 +22,14 @@ setup-bench:
 run: setup
 	@exec $(MANAGE) up
 
+# What fails beside other tests on a busy machine is run once more, alone; both runs are printed.
+ALONE := --last-failed --last-failed-no-failures none
+
 test: check
-	$(BIN)/pytest -n 2 -m "not product and not browser"
-	$(BIN)/pytest -n 2 --dist loadgroup -m "product or browser"
+	$(BIN)/pytest -n 2 -m "not product and not browser" \
+		|| $(BIN)/pytest $(ALONE) -m "not product and not browser"
+	$(BIN)/pytest -n 2 --dist loadgroup -m "product or browser" \
+		|| $(BIN)/pytest $(ALONE) -m "product or browser"
 
 check: setup-dev
 	$(BIN)/ruff format --check $(wildcard $(CODE))

@@ -21,9 +21,9 @@ QUESTION = "숙박비 상한은 얼마인가요?"
 CITED = Stream(["숙박비 상한은 1박 90,000원입니다. [1]"])
 GREETING = "오늘 기분이 어때?"
 LIMITS = {
-    "NURA_LLM_TIMEOUT": "1.5",
-    "NURA_LLM_IDLE_TIMEOUT": "1",
-    "NURA_LLM_TOTAL_TIMEOUT": "4",
+    "NURA_LLM_TIMEOUT": "3",
+    "NURA_LLM_IDLE_TIMEOUT": "3",
+    "NURA_LLM_TOTAL_TIMEOUT": "12",
     "NURA_LLM_MAX_TOKENS": str(TOKENS),
     "NURA_EMBEDDING_MODEL": "stand-in",
     "NURA_EMBEDDING_LANGUAGES": "ko,en",
@@ -179,7 +179,7 @@ def test_d57_a_search_that_raises_in_postgres_leaves_general_conversation(
 def test_e71_an_answer_that_needs_longer_than_a_leaving_worker_has_is_interrupted(
     asker, far, strict
 ):
-    far.default = Stream(["하나 "] * 60, delay=0.06)
+    far.default = Stream(["하나 "] * 180, delay=0.06)
     turn = asker.ask(GREETING)
     listener = asker.follow(turn)
     wait_until(lambda: len(listener.text) > 10)
