@@ -190,7 +190,7 @@ def _measure_prompt(
     evidence = [(line, ids) for line, ids in found if ids]
     size = sum(len(line) for line, _ in evidence)
     strange = sum(len(line) for line, ids in evidence if not asked.documents & set(ids))
-    count = tokens.counter(MODEL).count
+    count = tokens.get_counter(MODEL).count
     read = count("\n".join(line for line, _ in evidence)) if evidence else 0
     asked.figures = {
         "no_passage": float(size < NO_PASSAGE),

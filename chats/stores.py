@@ -49,10 +49,6 @@ class ReleasingStore:
         """As `PassageStore.at`."""
         return released(self._store.at, places)
 
-    def chunks(self, keys: Sequence[int]) -> list[Passage]:
-        """As `PassageStore.chunks`."""
-        return released(self._store.chunks, keys)
-
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
         """As `PassageStore.read`."""
         return released(self._store.read, document_id, start, length)

@@ -44,15 +44,6 @@ class ScopedStore:
                 return []
             return dense.nearest(search, space, vector, limit)
 
-    def chunks(self, keys: Sequence[int]) -> list[Passage]:
-        """The chunks with these keys, in the order given; keys out of scope are left out."""
-        if not self._scope.documents or not keys:
-            return []
-        with database.search(self._scope) as search:
-            rows = search.rows(passages.BY_KEY, keys=list(keys))
-        found = {row[0]: passages.passage(row) for row in rows}
-        return [found[key] for key in keys if key in found]
-
     def opening(self, limit: int) -> list[Passage]:
         """The first chunks of the documents, in the order they were named in, turn by turn."""
         first = Scope(self._scope.documents[: max(limit, 0)])

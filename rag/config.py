@@ -108,7 +108,6 @@ class RagConfig:
     """What relevance weighs in MMR against likeness to what is chosen already, 0..1."""
     gate_threshold: float = 0.5
     history_pairs: int = 10
-    history_message_characters: int = 500
     memory: MemoryRules = field(default_factory=MemoryRules)
     context: ContextRules = field(default_factory=ContextRules)
     verifier_model: str = ""

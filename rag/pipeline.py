@@ -279,11 +279,12 @@ class Pipeline:
             async with aclosing(parts) as begun:
                 async for part in begun:
                     yield Status("read", {"part": part, "parts": len(selection.portions)})
-            context = replace(context, notes=tuple(note.text for note in reader.notes))
-            numbers = {number for note in reader.notes for number in note.numbers}
+            notes = reader.fit_notes(budget.room // 2, writer.counter)
+            context = replace(context, notes=tuple(note.text for note in notes))
+            numbers = {number for note in notes for number in note.numbers}
             room = budget.room - writer.counter.count("\n".join(context.notes))
             selection = selection.with_noted(numbers, room, budget.cost_of(asked.language))
-            if reader.unread or selection.incomplete:
+            if reader.unread or selection.incomplete or len(notes) < len(reader.notes):
                 draft.notices = (PARTS_UNREAD,)
         draft.context = _with_evidence(context, selection, asked)
         messages = build_messages(draft.context)
@@ -331,7 +332,6 @@ class Pipeline:
         opened = open_window(
             question.conversation,
             pairs=self.config.history_pairs if pairs is None else pairs,
-            characters=self.config.history_message_characters,
             forgets=asked.begins_anew,
         )
         last = question.conversation.last if analysis.follows else None
@@ -452,10 +452,13 @@ class Pipeline:
         self, asked: Asked, selection: Selection, sources: Sequence[Source], draft: AnswerDraft
     ) -> AsyncGenerator[Event, None]:
         """Check what was said, better it where it can be, say what it rests on, and finish."""
-        readable = replace(draft.context, evidence=selection.citable)
+        # a prompt that was too long was cut: what the model never saw bears nothing
+        read = (*draft.context.evidence, *selection.noted)
+        citable = tuple(sorted(read, key=lambda item: item.number))
+        readable = replace(draft.context, evidence=citable)
         check = functools.partial(
             verify_answer,
-            evidence=selection.citable,
+            evidence=citable,
             grounds=Grounds(asked=asked.found is not None, model=True),
             earlier=draft.context.said_before,
             verifier=self.verifier,
@@ -464,8 +467,13 @@ class Pipeline:
         if written and self.reviser and ANSWER_CUT not in draft.notices:
             for step, better in self.reviser.steps(written):
                 yield Status(step, {"model": self.reviser.light.name})
-                with asked.trace.timed(step):
-                    revised = await better(written, readable, check)
+                try:
+                    with asked.trace.timed(step):
+                        revised = await better(written, readable, check)
+                except Exception as error:  # the answer stands as it was written
+                    log.exception("an answer could not be revised")
+                    asked.trace.add({step: {"failure": type(error).__name__}})
+                    continue
                 kept = {"model": self.reviser.light.name, "draft_kept": revised.reason}
                 asked.trace.add({step: kept})
                 if revised.draft and revised.draft.text != written.text:
@@ -476,8 +484,10 @@ class Pipeline:
         cited = {one.number for one in (written or draft).citations}
         spans = written.found.spans if written else {}
         marked = _cite(sources, selection.citable, cited, spans)
-        shown = _keep_shown(marked, selection.citable) if cited else ()
-        bearing = [item.document_id for item in selection.citable if not item.weak]
+        shown = (
+            _keep_shown(marked, selection.citable, {one.number for one in citable}) if cited else ()
+        )
+        bearing = [item.document_id for item in citable if not item.weak]
         yield _finish(
             asked,
             mode=Mode.DOCUMENTS if shown else Mode.GENERAL,
@@ -600,7 +610,9 @@ def _cite(
     )
 
 
-def _keep_shown(sources: Sequence[Source], evidence: Sequence[Evidence]) -> tuple[Source, ...]:
+def _keep_shown(
+    sources: Sequence[Source], evidence: Sequence[Evidence], read: Collection[int]
+) -> tuple[Source, ...]:
     """The sources that an answer keeps: what it cites, and the best of what else was read.
 
     Each document up to the last one that is cited keeps a source, so that slots have no gaps.
@@ -610,8 +622,8 @@ def _keep_shown(sources: Sequence[Source], evidence: Sequence[Evidence]) -> tupl
     for source, item in zip(sources, evidence, strict=True):
         is_first = source.slot not in {one.slot for one in kept}
         has_room = sum(not one.cited for one in kept) < MAX_REVIEWED
-        is_read = is_first or (has_room and not item.weak)
-        if source.cited or (is_read and source.slot <= last):
+        is_reviewed = has_room and not item.weak and item.number in read
+        if source.cited or ((is_first or is_reviewed) and source.slot <= last):
             kept.append(source)
     return tuple(kept)
 

@@ -1,7 +1,4 @@
-"""Ports of the engine, and what goes through them: texts and calls of models, passages, turns.
-
-Protocols of one to three methods; the batch method is the primitive.
-"""
+"""Ports of the engine, and what goes through them: texts and calls of models, passages, turns."""
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -221,8 +218,7 @@ class PassageStore(Protocol):
     def opening(self, limit: int) -> list[Passage]:
         """The first chunks of the documents in scope, documents in the scope's order, turn by turn.
 
-        For questions on a
-        whole document.
+        For questions on whole documents.
         """
         ...
 
@@ -232,10 +228,6 @@ class PassageStore(Protocol):
 
     def at(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
         """The chunks at these places, (document, index); those that are not in scope left out."""
-        ...
-
-    def chunks(self, keys: Sequence[int]) -> list[Passage]:
-        """The chunks with these store keys, in the order given; keys out of scope are left out."""
         ...
 
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:

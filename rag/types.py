@@ -288,7 +288,7 @@ class Plan:
     standalone_query: str
     scope: Scope
     depth: int = 0
-    """How many passages are wanted beyond `top_k`: as many as a prompt may hold."""
+    """Passages wanted in all where that is more than `top_k`: as many as a prompt may hold."""
     filters: Mapping[str, str] = field(default_factory=dict)
     follows: bool = False
     """Bound to the conversation: the remembered documents come first."""
@@ -309,7 +309,8 @@ class Plan:
 class Retrieval:
     """What a search found.
 
-    Hits best first (at most `plan.top_k`), the gate's verdict, and time per step in ms.
+    Hits best first (at most `max(plan.top_k, plan.depth)`), the gate's verdict, and time per step
+    in ms.
     `dropped_filters` were found in the question and left out again, because they left nothing.
     `plan.scope` is the one that was searched in the end.
     """

@@ -12,7 +12,7 @@ from chats.gateway.catalogue import EVERYTHING
 from chats.gateway.errors import ModelNotFound, TooLong, WrongDimensions, WrongInput
 from chats.gateway.requests import EmbeddingsRequest, storable
 from documents import spaces
-from rag.context.tokens import counter
+from rag.context.tokens import get_counter
 from rag.factory import engine, model_name
 
 TEXTS = 256
@@ -26,7 +26,7 @@ async def work(request: dict[str, Any], _say: Callable[[str, Any], None]) -> dic
 
 
 def _embedded(embedder: Any, texts: Sequence[str]) -> dict[str, Any]:
-    count = counter(embedder.name).count
+    count = get_counter(embedder.name).count
     vectors = embedder.embed_passages(texts)
     return {"vectors": vectors, "tokens": sum(count(text) for text in texts)}
 

@@ -17,11 +17,6 @@ JOINED = "documents_chunk chunk JOIN documents_document document ON document.id 
 WIDTH = 17
 """How many columns a passage has; what a statement adds stands behind them."""
 
-BY_KEY = f"""
-    SELECT {COLUMNS} FROM {JOINED}
-     WHERE chunk.id = ANY(%(keys)s)
-       AND chunk.document_id IN (SELECT unnest(%(documents)s::uuid[]))
-"""
 BY_PLACE = f"""
     SELECT {COLUMNS} FROM {JOINED}
       JOIN unnest(%(wanted)s::uuid[], %(indexes)s::int[]) AS place(document_id, index)

@@ -18,8 +18,14 @@ from typing import Any
 from rag.adapters.endpoint import client_of
 from rag.adapters.openai import dialect_of
 from rag.config import USUAL_TOKENS, ContextRules, Endpoint, RagConfig
-from rag.context.prompt import AnswerContext, render_passage, system_text
-from rag.context.tokens import PER_MESSAGE, Counter, cut
+from rag.context.prompt import (
+    AnswerContext,
+    continues,
+    render_document,
+    render_passage,
+    system_text,
+)
+from rag.context.tokens import PER_MESSAGE, TokenCounter, cut
 from rag.conversation import Turn
 from rag.ports import GenerationOptions
 from rag.types import Evidence, HistoryMessage, Role
@@ -44,7 +50,7 @@ ASK_SECONDS = 1.0
 """What a question waits at most for a server to say how much it takes."""
 ASK_AGAIN_SECONDS = 60.0
 """After a server that did not answer, or has not loaded its model yet."""
-_LENGTHS = ("max_model_len", "context_length", "max_context_length", "context_window")
+_LENGTH_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window")
 """What vLLM and SGLang; OpenRouter and Together; Mistral; Groq call it in `/v1/models`."""
 _LOCAL_SERVERS = {
     "library": ("/api/ps", "models", "context_length"),  # Ollama
@@ -69,7 +75,7 @@ class Budget:
     recent: int
     long_term: int
     documents: int
-    counter: Counter
+    counter: TokenCounter
     used: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -81,9 +87,16 @@ class Budget:
         """The same with what these parts took."""
         return replace(self, used={**self.used, **tokens})
 
-    def cost_of(self, language: str) -> Callable[[Evidence], int]:
-        """What a passage takes of the room."""
-        return lambda item: self.counter.count(render_passage(item, language)) + 2
+    def cost_of(self, language: str) -> Callable[[Evidence, Evidence | None], int]:
+        """What a passage takes of the room behind another, its document's line where it changes."""
+
+        def cost(item: Evidence, before: Evidence | None) -> int:
+            told = render_passage(item, language)
+            if before is None or not continues(before, item):
+                told = f"{render_document(item.passage)}\n\n{told}"
+            return self.counter.count(told) + 2
+
+        return cost
 
     def describe(self, evidence_tokens: int, dropped: int) -> dict[str, object]:
         """For traces: what each part could take and took, and how many passages did not fit."""
@@ -106,7 +119,7 @@ class Budget:
         }
 
 
-def make_budget(context: AnswerContext, rules: ContextRules, counter: Counter) -> Budget:
+def make_budget(context: AnswerContext, rules: ContextRules, counter: TokenCounter) -> Budget:
     """The budget before anything but instructions and question is known."""
     system = _size(system_text(context.language, context.fence), counter)
     query = _size(context.question, counter) + _size(context.standalone, counter)
@@ -114,7 +127,7 @@ def make_budget(context: AnswerContext, rules: ContextRules, counter: Counter) -
     return budget.with_used(system=system, query=query)
 
 
-def split_tokens(rules: ContextRules, counter: Counter, *, system: int, query: int) -> Budget:
+def split_tokens(rules: ContextRules, counter: TokenCounter, *, system: int, query: int) -> Budget:
     """Split the tokens of a prompt; `system` and `query` are what these two need, whatever it is.
 
     What they and the documents leave is for the last messages and, the rest of it, older turns.
@@ -178,8 +191,8 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
     return fitted_context, budget.with_used(long_term=used)
 
 
-def halve(context: AnswerContext, counter: Counter) -> AnswerContext:
-    """The context with half of its passages and messages: it was too long for the model."""
+def halve(context: AnswerContext, counter: TokenCounter) -> AnswerContext:
+    """The context with half of its passages, notes and messages: it was too long for the model."""
     sizes = [counter.count(item.content) for item in context.evidence]
     left, kept = sum(sizes) // 2, 0
     while kept < len(sizes) and (kept == 0 or left >= sizes[kept]):
@@ -187,7 +200,15 @@ def halve(context: AnswerContext, counter: Counter) -> AnswerContext:
         kept += 1
     turns = _in_turns(context.window)
     window = tuple(one for turn in turns[(len(turns) + 1) // 2 :] for one in turn)
-    return replace(context, evidence=context.evidence[:kept], window=window, recalled=())
+    return replace(
+        context,
+        evidence=context.evidence[:kept],
+        notes=context.notes[: len(context.notes) // 2],
+        window=window,
+        recalled=(),
+        findings=(),
+        summary="",
+    )
 
 
 def _in_turns(messages: Sequence[HistoryMessage]) -> list[tuple[HistoryMessage, ...]]:
@@ -201,11 +222,11 @@ def _in_turns(messages: Sequence[HistoryMessage]) -> list[tuple[HistoryMessage, 
     return turns
 
 
-def _cut_message(message: HistoryMessage, room: int, counter: Counter) -> HistoryMessage:
+def _cut_message(message: HistoryMessage, room: int, counter: TokenCounter) -> HistoryMessage:
     return replace(message, content=cut(message.content, max(room - PER_MESSAGE, 0), counter))
 
 
-def _fit_turn(turn: Turn, room: int, counter: Counter) -> Turn | None:
+def _fit_turn(turn: Turn, room: int, counter: TokenCounter) -> Turn | None:
     """The turn, with as much of its answer as fits; None where that is too little."""
     if _turn_size(turn, counter) <= room:
         return turn
@@ -215,11 +236,11 @@ def _fit_turn(turn: Turn, room: int, counter: Counter) -> Turn | None:
     return replace(turn, assistant_text=cut(turn.assistant_text, room - bare, counter))
 
 
-def _turn_size(turn: Turn, counter: Counter) -> int:
+def _turn_size(turn: Turn, counter: TokenCounter) -> int:
     return _size(turn.user_text, counter) + _size(turn.assistant_text, counter)
 
 
-def _size(text: str, counter: Counter) -> int:
+def _size(text: str, counter: TokenCounter) -> int:
     return counter.count(text) + PER_MESSAGE if text else 0
 
 
@@ -241,25 +262,25 @@ async def resolve_context_tokens(config: RagConfig) -> int:
     return max(MIN_ROOM_TOKENS, min(MAX_ROOM_TOKENS, int(length * (1 - SLACK)) - reply))
 
 
-_lengths: dict[Endpoint, tuple[int | None, float]] = {}
+_length_of: dict[Endpoint, tuple[int | None, float]] = {}
 """What servers said, and the monotonic time from which on they are asked anew."""
 
 
 async def find_context_length(endpoint: Endpoint) -> int | None:
     """Tokens that prompt and reply may have together; None where nobody says."""
-    length, ask_again = _lengths.get(endpoint, (None, 0.0))
+    length, ask_again = _length_of.get(endpoint, (None, 0.0))
     if ask_again <= time.monotonic():
         # whoever comes meanwhile does not wait
         soon = time.monotonic() + ASK_AGAIN_SECONDS
-        _lengths[endpoint] = None, soon
+        _length_of[endpoint] = None, soon
         length, is_final = await _ask_server(endpoint)
-        _lengths[endpoint] = length, math.inf if is_final else soon
+        _length_of[endpoint] = length, math.inf if is_final else soon
     return length or known_context_length(endpoint.model)
 
 
 def forget_context_lengths() -> None:
     """Nothing is known of any server."""
-    _lengths.clear()
+    _length_of.clear()
 
 
 def known_context_length(model: str) -> int | None:
@@ -280,7 +301,7 @@ async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
     try:
         async with asyncio.timeout(ASK_SECONDS):
             model = _find_model(await _get(endpoint, "/models", "data"), endpoint.model)
-            length = _first_number(model, _LENGTHS)
+            length = _first_number(model, _LENGTH_FIELDS)
             place = _LOCAL_SERVERS.get(str(model.get("owned_by")))
             if length is not None or place is None:
                 return length, True

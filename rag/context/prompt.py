@@ -84,13 +84,18 @@ def system_text(language: str, fence: str) -> str:
 def render_passages(evidence: Sequence[Evidence], language: str) -> str:
     """The passages in their order, under a line for each document where it changes."""
     lines: list[str] = []
-    before = None
+    before: Evidence | None = None
     for item in evidence:
-        if item.document_id != before:
-            lines.append(_render_document(item.passage))
-            before = item.document_id
+        if before is None or not continues(before, item):
+            lines.append(render_document(item.passage))
         lines.append(render_passage(item, language))
+        before = item
     return "\n\n".join(lines)
+
+
+def continues(before: Evidence, item: Evidence) -> bool:
+    """Whether a passage stands under the line of the document of the one before it."""
+    return before.document_id == item.document_id and before.weak == item.weak
 
 
 def render_passage(item: Evidence, language: str) -> str:
@@ -109,7 +114,8 @@ def _read_text(item: Evidence) -> str:
     return f"{item.passage.header}\n{text}" if item.passage.header else text
 
 
-def _render_document(passage: Passage) -> str:
+def render_document(passage: Passage) -> str:
+    """The line above the passages of a document: title, issuer, date."""
     name = passage.title or passage.document_name
     parts = (name, passage.issuer, passage.date)
     return "# " + neutralise(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))

@@ -57,7 +57,7 @@ Families whose later members have another vocabulary are held to the versions th
 """
 
 
-class Counter(Protocol):
+class TokenCounter(Protocol):
     """Counts tokens as one model would. Thread-safe."""
 
     @property
@@ -116,13 +116,13 @@ class Estimate:
 
 
 @functools.lru_cache(maxsize=32)
-def counter(model: str) -> Counter:
+def get_counter(model: str) -> TokenCounter:
     """The counter of a model, one in a process, so that what it learns stays."""
     vocabulary = vocabulary_of(model)
     return Exact(vocabulary) if vocabulary else Estimate()
 
 
-def cut(text: str, room: int, counter: Counter) -> str:
+def cut(text: str, room: int, counter: TokenCounter) -> str:
     """A beginning of the text that fits into `room` tokens, and fills them about."""
     room = max(0, room)
     text = text[: room * LONGEST_TOKEN]

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from rag.context.tokens import PER_MESSAGE, counter
+from rag.context.tokens import PER_MESSAGE, get_counter
 from rag.ports import LLM, Choice, GenerationOptions, Piece, Tool, ToolCaller, Usage
 from rag.types import HistoryMessage
 
@@ -42,7 +42,7 @@ class Recorder:
 
     def begin(self, model: str, messages: Sequence[HistoryMessage]) -> int:
         """The place of a call that begins now: it counts even if it fails."""
-        counted = sum(counter(model).count(one.content) + PER_MESSAGE for one in messages)
+        counted = sum(get_counter(model).count(one.content) + PER_MESSAGE for one in messages)
         usage = Usage(counted, 0, estimated=True)
         self.calls.append(Call(model, tuple(messages), "", usage, 0.0))
         return len(self.calls) - 1
@@ -50,7 +50,9 @@ class Recorder:
     def end(self, place: int, reply: str, usage: Usage | None, milliseconds: float) -> None:
         """Complete a call; tokens that no server counted are counted here."""
         call = self.calls[place]
-        written = Usage(call.usage.prompt_tokens, counter(call.model).count(reply), estimated=True)
+        written = Usage(
+            call.usage.prompt_tokens, get_counter(call.model).count(reply), estimated=True
+        )
         self.calls[place] = replace(
             call, reply=reply, usage=usage or written, milliseconds=milliseconds
         )

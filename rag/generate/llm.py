@@ -6,6 +6,7 @@ part by part.
 
 import logging
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from rag import prompts
 from rag.adapters.light import Light
 from rag.context.budget import halve
 from rag.context.prompt import AnswerContext, build_messages, render_passages
-from rag.context.tokens import PER_MESSAGE, Counter, counter
+from rag.context.tokens import PER_MESSAGE, TokenCounter, get_counter
 from rag.conversation import Sampling
 from rag.errors import ContextOverflow, LLMError
 from rag.ports import LLM, GenerationOptions, Piece, Usage
@@ -44,9 +45,9 @@ class Writer:
         return self.llm.name
 
     @property
-    def counter(self) -> Counter:
+    def counter(self) -> TokenCounter:
         """Counts as the model does."""
-        return counter(self.llm.name)
+        return get_counter(self.llm.name)
 
     async def stream_answer(
         self,
@@ -98,6 +99,7 @@ class Note:
 
     text: str
     numbers: tuple[int, ...]
+    part: int = 0
 
 
 @dataclass(slots=True)
@@ -122,12 +124,27 @@ class SectionReader:
         for place in chosen:
             yield place + 1
             try:
-                self.notes += await self._note(question, portions[place])
+                self.notes += await self._note(question, portions[place], place)
             except LLMError as error:
                 log.warning("a part of a document was not read: %s", error.code)
                 self.unread += 1
 
-    async def _note(self, question: str, portion: Sequence[Evidence]) -> list[Note]:
+    def fit_notes(self, room: int, counter: TokenCounter) -> list[Note]:
+        """The notes that fit into `room` tokens: the first of each part before any second."""
+        turns: Counter[int] = Counter()
+        by_turns = []
+        for place, note in enumerate(self.notes):
+            by_turns.append((turns[note.part], place))
+            turns[note.part] += 1
+        kept: list[int] = []
+        for _, place in sorted(by_turns):
+            room -= counter.count(self.notes[place].text) + 1
+            if room < 0:
+                break
+            kept.append(place)
+        return [self.notes[place] for place in sorted(kept)]
+
+    async def _note(self, question: str, portion: Sequence[Evidence], part: int) -> list[Note]:
         told = render_passages(portion, self.language)
         shown = prompts.fill(
             "read_section_text",
@@ -139,17 +156,17 @@ class SectionReader:
         system = prompts.text("read_section", self.language)
         said = await self.light.say(system, shown, max_tokens=NOTE_TOKENS)
         known = {item.number for item in portion}
-        return [note for line in said.splitlines() if (note := _to_note(line, known))]
+        return [note for line in said.splitlines() if (note := _to_note(line, known, part))]
 
 
-def _to_note(line: str, known: set[int]) -> Note | None:
+def _to_note(line: str, known: set[int], part: int) -> Note | None:
     """A line of notes; None where it rests on none of the passages shown."""
     numbers = tuple(dict.fromkeys(int(one) for one in _NUMBERS.findall(line)))
     rests_on = tuple(one for one in numbers if one in known)
     text = _NUMBERS.sub("", line).strip(" -*•\t")[:MAX_NOTE_CHARACTERS]
     if not text or not rests_on:
         return None
-    return Note(f"- {neutralise(text)} " + "".join(f"[{one}]" for one in rests_on), rests_on)
+    return Note(f"- {neutralise(text)} " + "".join(f"[{one}]" for one in rests_on), rests_on, part)
 
 
 def _spread_evenly(total: int, most: int) -> list[int]:

@@ -15,7 +15,7 @@ from uuid import UUID
 from rag import prompts, tokenize
 from rag.adapters.light import BadReply, Light, parse_json
 from rag.config import ContextRules
-from rag.context.tokens import counter
+from rag.context.tokens import get_counter
 from rag.conversation import Turn, TurnLine
 from rag.errors import EmbedderFailed, LLMError
 from rag.lexicon import patterns
@@ -112,7 +112,7 @@ class LookBack:
                 store,
                 self.searcher,
                 self.rules,
-                counter(self.model).count,
+                get_counter(self.model).count,
                 caller=self.caller,
                 light=self.light,
                 since=since,

@@ -9,6 +9,7 @@ from rag.types import HistoryMessage, Role
 
 LINE_CHARACTERS = 160
 """Of a turn that has no line yet."""
+MAX_MESSAGE_CHARACTERS = 500
 SLIDE_TURNS = 5
 """By so many turns at once the window moves on, and so many are folded together: each move costs
 the model's server the beginning of the prompt that it remembers."""
@@ -46,10 +47,8 @@ def find_window_start(begins_at: int, total: int, pairs: int) -> int:
     return min(total + 1, begins_at + step * math.ceil(over / step))
 
 
-def open_window(
-    conversation: Conversation, *, pairs: int, characters: int, forgets: bool = False
-) -> Window:
-    """At most the last `pairs` turns, each message cut at `characters`.
+def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False) -> Window:
+    """At most the last `pairs` turns, each message cut at `MAX_MESSAGE_CHARACTERS`.
 
     It goes back no further than the last new start, and holds no turn that is folded already.
     `forgets`: the question itself begins anew.
@@ -63,7 +62,7 @@ def open_window(
     between = [turn for turn in conversation.turns if through < turn.number < first]
     return Window(
         messages=tuple(
-            HistoryMessage(role, text[:characters])
+            HistoryMessage(role, text[:MAX_MESSAGE_CHARACTERS])
             for turn in turns
             for role, text in ((Role.USER, turn.user_text), (Role.ASSISTANT, turn.assistant_text))
             if text

@@ -1,6 +1,6 @@
 """Candidates for a question, and their order: two legs, strategies over them, a closer reading.
 
-Each leg is searched once and only where a strategy asks. What fusion would have to rank is rescored
+Each leg is searched once; the gate looks at both. What fusion would have to rank is rescored
 instead, by figures between 0 and 1 that mean the same for every question, so that they add up,
 where ranks only tell an order (docs/notes/retrieval.md).
 """
@@ -12,7 +12,7 @@ import re
 import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -91,7 +91,8 @@ class Legs:
     """Lazy lexical and dense candidates of a plan; the lexical ones alone where embedding fails.
 
     `unrelated` is the cosine that the embedder gives to texts that have nothing to do with each
-    other. `timings_ms` sums the time of each step, over all searches that share it.
+    other. Searches for one question share `lookups`, what was asked already, and
+    `timings_ms`, the sum of each step's time.
     """
 
     made: Plan
@@ -99,6 +100,7 @@ class Legs:
     embedder: QuestionEmbedder
     unrelated: float = 0.0
     depth: int = DEPTH
+    lookups: dict[Hashable, Sequence[Hit]] = field(default_factory=dict)
     timings_ms: dict[str, float] = field(default_factory=dict)
     _vectors: dict[int, Sequence[float] | None] = field(default_factory=dict)
 
@@ -129,7 +131,10 @@ class Legs:
         return self._by_words("reworded", {**other, **self.terms}) if other else ()
 
     def _by_words(self, step: str, terms: Mapping[str, float]) -> Sequence[Hit]:
-        return self.timed(step, lambda: self.store.bm25(terms, self.depth)) if terms else ()
+        if not terms:
+            return ()
+        asked = frozenset(terms.items())
+        return self.look_up(step, asked, lambda: self.store.bm25(terms, self.depth))
 
     @functools.cached_property
     def dense(self) -> Sequence[Hit]:
@@ -140,8 +145,18 @@ class Legs:
         """
         if not self.weight:
             return ()
-        found = self.timed("similar", lambda: self.store.similar(self.vector, self.depth))
+        asked = tuple(self.vector)
+        found = self.look_up("similar", asked, lambda: self.store.similar(asked, self.depth))
         return [add_closeness(hit, hit.score, self.unrelated) for hit in found]
+
+    def look_up(
+        self, step: str, asked: Hashable, work: Callable[[], Sequence[Hit]]
+    ) -> Sequence[Hit]:
+        """What store or reranker give; asked once for the same thing within the same documents."""
+        key = (asked, self.made.scope.document_ids, self.depth)
+        if key not in self.lookups:
+            self.lookups[key] = self.timed(step, work)
+        return self.lookups[key]
 
     @functools.cached_property
     def vector(self) -> Sequence[float]:
@@ -296,7 +311,8 @@ def rerank(legs: Legs, config: RagConfig, reranker: Reranker | None) -> Sequence
         return hits
     query, pool = made.completed or made.standalone_query, hits[: made.top_k * POOL_FACTOR]
     try:
-        return legs.timed("rerank", lambda: reranker.rerank(query, pool, len(pool)))
+        asked = query, tuple(hit.passage.key for hit in pool)
+        return legs.look_up("rerank", asked, lambda: reranker.rerank(query, pool, len(pool)))
     except EngineUnavailable as error:
         log.warning("passages are not reranked: %s", error, exc_info=error)
         return hits

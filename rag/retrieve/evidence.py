@@ -37,8 +37,11 @@ _FRONT_OR_BACK = re.compile(
 )
 """Headings whose sections say least about what a document holds."""
 
-Cost = Callable[[Evidence], int]
-"""Tokens that a passage takes in the prompt."""
+MAX_CHARACTERS_A_TOKEN = 8
+"""More characters no vocabulary puts into a token on average: a text beyond is not even counted."""
+
+Cost = Callable[[Evidence, Evidence | None], int]
+"""Tokens that a passage takes in the prompt behind another one, or as the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,10 @@ class Selection:
         ordered = sorted(
             passages, key=lambda item: (item.number not in numbers, turns[item.number], item.number)
         )
-        kept, used = [], 0
+        kept: list[Evidence] = []
+        used = 0
         for item in ordered:
-            size = cost(item)
+            size = cost(item, _last_of(item.document_id, kept))
             if used + size <= room:
                 kept.append(item)
                 used += size
@@ -105,11 +109,11 @@ def select_evidence(found: Retrieval, store: PassageStore, *, room: int, cost: C
     supply = _Supply(room, cost, *_judge(found))
     everything = store.read_all(max(1, room // MIN_CHUNK_TOKENS))
     if everything is not None:
-        whole = supply.select("whole", everything, supply.strong)
-        if whole.tokens <= room:
+        may_fit = sum(len(one.text) for one in everything) <= room * MAX_CHARACTERS_A_TOKEN
+        if may_fit and (whole := supply.select("whole", everything, supply.strong)).tokens <= room:
             return whole
     if found.whole:
-        return _read_through(store, supply)
+        return _read_through(everything or store.read_all(MAX_CHUNKS_READ), store, supply)
     heard = plan.scope.document_ids if plan.scope.reason is not ScopeReason.ALL else ()
     documents = found.named or heard
     if plan.needs_multi_doc and 1 < len(documents) <= MOST_HEARD:
@@ -122,7 +126,7 @@ def select_given(passages: Sequence[Passage], *, room: int, cost: Cost) -> Selec
     supply = _Supply(room, cost, {passage.key: 1.0 for passage in passages})
     kept, _ = supply.fill(passages, room)
     evidence = _number(kept, supply.relevance, supply.relevance)
-    return Selection(evidence, "best", sum(map(cost, evidence)))
+    return Selection(evidence, "best", _sum_costs(evidence, cost))
 
 
 def kept_passages(refs: Iterable[DocRef], limit: int) -> tuple[Passage, ...]:
@@ -236,16 +240,21 @@ class _Supply:
 
     def fill(self, offered: Iterable[Passage], room: int) -> tuple[list[Passage], int]:
         """The passages that fit, best first; the first always does. And how many did not."""
-        kept: list[Passage] = []
+        kept: list[Evidence] = []
         used = dropped = 0
         for passage in dict.fromkeys(offered):
-            size = self.cost(_bare(passage))
+            size = self.cost(_bare(passage), _last_of(passage.document_id, kept))
             if kept and used + size > room:
                 dropped += passage.key in self.relevance
                 continue
-            kept.append(passage)
+            kept.append(_bare(passage))
             used += size
-        return kept, dropped
+        return [item.passage for item in kept], dropped
+
+    def rank(self, passages: Iterable[Passage]) -> list[Passage]:
+        """Best first; what the search did not find stands last."""
+        ranks = {key: rank for rank, key in enumerate(self.relevance)}
+        return sorted(passages, key=lambda one: ranks.get(one.key, len(ranks)))
 
     def order(self, passages: Sequence[Passage]) -> list[Passage]:
         """In reading order: documents by their best passage, those without one as they stand."""
@@ -261,7 +270,7 @@ class _Supply:
     ) -> Selection:
         """These passages in reading order, the `strong` ones before the others."""
         evidence = _number(self.order(passages), self.relevance, strong)
-        tokens = sum(map(self.cost, evidence))
+        tokens = _sum_costs(evidence, self.cost)
         return Selection(evidence, by if evidence else "none", tokens, dropped)
 
 
@@ -294,25 +303,29 @@ def _select_shares(
         leading = own[:top_k] or inside.opening(2)
         offered = [*leading, *_neighbours(leading, inside), *own[top_k:]]
         kept, lost = supply.fill(offered, left // (len(documents) - place))
-        left -= sum(supply.cost(_bare(one)) for one in kept)
+        left -= _sum_costs([_bare(one) for one in kept], supply.cost)
         chosen += kept
+        dropped += lost
+    if left < 0:  # each document kept a passage, and together those are too long
+        chosen, lost = supply.fill(supply.rank(chosen), supply.room)
         dropped += lost
     strong = {one.key for one in chosen} if found.gate.relevant else supply.strong
     return supply.select("documents", chosen, strong, dropped)
 
 
-def _read_through(store: PassageStore, supply: _Supply) -> Selection:
-    """Whole documents that do not fit, in portions that do."""
-    everything = store.read_all(MAX_CHUNKS_READ)
+def _read_through(
+    everything: Sequence[Passage] | None, store: PassageStore, supply: _Supply
+) -> Selection:
+    """Whole documents that do not fit, in portions that do; their beginnings without them."""
     passages = store.opening(MAX_OPENING_CHUNKS) if everything is None else everything
     ordered = supply.order(passages)
     portions: list[list[Evidence]] = []
     used = 0
     for item in _number(ordered, supply.relevance, {one.key for one in ordered}):
-        size = supply.cost(item)
+        size = supply.cost(item, portions[-1][-1] if portions else None)
         if not portions or used + size > supply.room:
             portions.append([])
-            used = 0
+            used, size = 0, supply.cost(item, None)
         portions[-1].append(item)
         used += size
     told = tuple(tuple(portion) for portion in portions)
@@ -356,6 +369,16 @@ def _places_beside(passages: Sequence[Passage]) -> list[tuple[UUID, int]]:
         if one.key >= 0 and one.index + step >= 0
     )
     return list(dict.fromkeys(places))
+
+
+def _sum_costs(evidence: Sequence[Evidence], cost: Cost) -> int:
+    """Tokens that the evidence takes as it stands."""
+    return sum(cost(item, before) for before, item in pairwise((None, *evidence)) if item)
+
+
+def _last_of(document_id: UUID, kept: Sequence[Evidence]) -> Evidence | None:
+    """What is kept already of a document: its line stands there once."""
+    return next((one for one in reversed(kept) if one.document_id == document_id), None)
 
 
 def _bare(passage: Passage) -> Evidence:

@@ -121,10 +121,6 @@ class MemoryStore:
         wanted = set(places)
         return [one for one in self._passages if (one.document_id, one.index) in wanted]
 
-    def chunks(self, keys: Sequence[int]) -> list[Passage]:
-        """The chunks with these keys."""
-        return [self._passages[key] for key in keys if 0 <= key < len(self._passages)]
-
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
         """A stretch of the text that the chunks cover; gaps between them are left out."""
         if document_id not in self._documents:

@@ -1,8 +1,8 @@
 """Where a question is searched: its scope, the documents that it names, those it follows up on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from rag import tokenize
@@ -34,7 +34,16 @@ OPEN = 0.75
 PROBE_DEPTH = 30
 """Passages of all documents, of which none is of a remembered one where outside is stronger."""
 
-Search = Callable[[Plan, PassageStore], Retrieval]
+
+class Search(Protocol):
+    """Asks the documents of a plan's scope."""
+
+    def __call__(self, made: Plan, store: PassageStore, *, reranked: bool = True) -> Retrieval:
+        """What a plan finds; not `reranked` where only the gate counts, or what is among the hits.
+
+        A reranker takes most of a search's time, and the gate does not look at its order.
+        """
+        ...
 
 
 def select_scope(
@@ -42,7 +51,7 @@ def select_scope(
     chat: Sequence[UUID],
     everything: Sequence[UUID],
     *,
-    chat_named: bool | None = None,
+    chat_named: bool = False,
 ) -> Scope:
     """The scope by priority. Sequences hold ids that the user may read and that are ready.
 
@@ -74,17 +83,22 @@ class _Places:
     store: PassageStore
     within: PassageStore
     search: Search
+    reranked: bool = True
 
-    def inside(self, **changes: Any) -> Retrieval:
+    def inside(self, *, reranked: bool = True, **changes: Any) -> Retrieval:
         """What those documents hold, with these changes of the plan."""
-        return self.search(replace(self.narrow, **changes), self.within)
+        reranked = reranked and self.reranked
+        return self.search(replace(self.narrow, **changes), self.within, reranked=reranked)
 
-    def anywhere(self, **changes: Any) -> Retrieval:
+    def anywhere(self, *, reranked: bool = True, **changes: Any) -> Retrieval:
         """What all of them hold."""
-        return self.search(replace(self.whole, **changes), self.store)
+        reranked = reranked and self.reranked
+        return self.search(replace(self.whole, **changes), self.store, reranked=reranked)
 
 
-def search_named(made: Plan, store: PassageStore, search: Search) -> Retrieval:
+def search_named(
+    made: Plan, store: PassageStore, search: Search, *, reranked: bool = True
+) -> Retrieval:
     """Search within the documents that the question names; all without a name, or nothing there.
 
     Within a document all passages bear its name: it would only drown the rest of the question. So
@@ -92,15 +106,15 @@ def search_named(made: Plan, store: PassageStore, search: Search) -> Retrieval:
     comes back tells the whole scope and question, and the filters in force.
     """
     if made.question_type is QuestionType.SMALLTALK or not made.scope.document_ids:
-        return search(made, store)
+        return search(made, store, reranked=reranked)
     found = filters.find(made.standalone_query, store)
     if found is None:
-        return search(made, store)
+        return search(made, store, reranked=reranked)
     ids = tuple(pk for pk in made.scope.document_ids if pk in found.document_ids)
     scope = Scope(ids, ScopeReason.EXPLICIT)  # as if the user had chosen them
     each = found.several or (made.needs_multi_doc and len(ids) > 1)
     narrow = replace(made, scope=scope, needs_multi_doc=each)
-    places = _Places(made, narrow, store, store.within(found.document_ids), search)
+    places = _Places(made, narrow, store, store.within(found.document_ids), search, reranked)
     asks = tokenize.subject_terms(found.rest) or is_whole_question(found.rest, scope)
     rest = found.rest if asks else made.standalone_query
     answer, filtered = places.inside(standalone_query=rest), True
@@ -124,7 +138,7 @@ def _choose_answer(
     margin = 0.0
     if inside.hits:  # a document named by its own name is rarely not meant
         margin = OWN_NAME if found.certain else ISSUER if _answers(inside) else 0.0
-    beyond = places.anywhere(standalone_query=rest)
+    beyond = places.anywhere(standalone_query=rest, reranked=False)
     if _answers(beyond) and beyond.gate.score > inside.gate.score + margin:
         return places.anywhere(), False
     if _answers(inside):
@@ -189,7 +203,7 @@ def _search_following(places: _Places, analysis: QuestionAnalysis) -> Retrieval:
     sure = inside.gate.threshold if analysis.certainty >= CERTAIN else FOLLOWED_SURE
     if inside.hits and inside.gate.score >= sure:
         return inside
-    probe = places.anywhere(top_k=PROBE_DEPTH, needs_multi_doc=False)
+    probe = places.anywhere(top_k=PROBE_DEPTH, needs_multi_doc=False, reranked=False)
     if not probe.hits or {hit.passage.document_id for hit in probe.hits} & set(remembered):
         return inside
     return replace(places.anywhere(), widened=True)
@@ -210,13 +224,13 @@ def _find_elsewhere(places: _Places, analysis: QuestionAnalysis) -> Retrieval | 
     tells = len(tokenize.subject_terms(own)) >= TELLING and followup.find_naming_nouns(own)
     if analysis.certainty >= CERTAIN or not tells:
         return None
-    alone = {
+    alone: dict[str, Any] = {
         "standalone_query": own,
         "context": {},
         "background_weight": 0.0,
         "follows": False,
     }
-    inside = places.inside(**alone)
+    inside = places.inside(**alone, reranked=False)
     if inside.gate.relevant:
         return None
     whole = places.anywhere(**alone)

@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -116,15 +116,29 @@ class _Asking:
     embedder: QuestionEmbedder
     wishes: Wishes
     timings_ms: dict[str, float] = field(default_factory=dict)
+    _found: list[tuple[Plan, bool, Retrieval]] = field(default_factory=list)
+    _lookups: dict[Hashable, Sequence[Hit]] = field(default_factory=dict)
 
-    def ask(self, made: Plan, store: PassageStore) -> Retrieval:
+    def ask(self, made: Plan, store: PassageStore, *, reranked: bool = True) -> Retrieval:
         """What a plan finds, within the documents that it names where nobody wished for filters."""
         if self.wishes.filters is not None:
-            return self.find(made, store)
-        return scope.search_named(made, store, self.find)
+            return self.find(made, store, reranked=reranked)
+        return scope.search_named(made, store, self.find, reranked=reranked)
 
-    def find(self, made: Plan, store: PassageStore) -> Retrieval:
-        """What a plan finds in all of the store."""
+    def find(self, made: Plan, store: PassageStore, *, reranked: bool = True) -> Retrieval:
+        """What a plan finds in all of the store, which holds the documents of the plan's scope.
+
+        A question that is looked up in several places comes by the same plan more than once.
+        """
+        reranked = reranked and self.wishes.rerank and self.searcher.reranker is not None
+        for plan, was_reranked, retrieval in self._found:
+            if replace(plan, follows=made.follows) == made and was_reranked >= reranked:
+                return replace(retrieval, plan=made)
+        retrieval = self._find_anew(made, store, reranked=reranked)
+        self._found.append((made, reranked, retrieval))
+        return retrieval
+
+    def _find_anew(self, made: Plan, store: PassageStore, *, reranked: bool) -> Retrieval:
         config = self.searcher.config
         if not made.scope.document_ids:
             return Retrieval(made, (), Gate(0.0, config.gate_threshold))
@@ -133,10 +147,16 @@ class _Asking:
         wanted = max(made.top_k, made.depth)
         unrelated = config.embedding_unrelated or 0.0
         legs = Legs(
-            made, store, self.embedder, unrelated, max(DEPTH, wanted), timings_ms=self.timings_ms
+            made,
+            store,
+            self.embedder,
+            unrelated,
+            max(DEPTH, wanted),
+            self._lookups,
+            self.timings_ms,
         )
         if self.wishes.rerank:
-            hits = rerank(legs, config, self.searcher.reranker)
+            hits = rerank(legs, config, self.searcher.reranker if reranked else None)
         else:
             hits = order_candidates(legs, config)
         if made.needs_multi_doc:

@@ -7,7 +7,7 @@ from django.db import connection
 from rank_bm25 import BM25Okapi
 
 from documents import lexical, spaces
-from documents.models import Chunk, Document, EmbeddingSpace
+from documents.models import Document, EmbeddingSpace
 from documents.searching import bm25, database, dense
 from documents.store import ScopedStore
 from rag.errors import RetrievalFailed
@@ -132,8 +132,8 @@ def test_nothing_out_of_scope_is_found(owner, stranger):
     vector = TinyEmbedder().embed_query("비밀 계획")
     assert {h.passage.document_id for h in found.bm25({"비밀": 1}, 10)} == {mine.pk}
     assert {h.passage.document_id for h in found.similar(vector, 10)} == {mine.pk}
-    keys = list(Chunk.objects.order_by("pk").values_list("pk", flat=True))
-    assert {p.document_id for p in found.chunks(keys)} == {mine.pk}
+    places = [(mine.pk, 0), (theirs.pk, 0)]
+    assert {p.document_id for p in found.at(places)} == {mine.pk}
     assert {p.document_id for p in found.opening(10)} == {mine.pk}
     assert theirs.pk not in {h.passage.document_id for h in found.similar(vector, 10)}
 
@@ -143,7 +143,6 @@ def test_an_empty_scope_finds_nothing_without_a_query(django_assert_num_queries)
         empty = ScopedStore([])
         assert empty.bm25({"가": 1}, 5) == []
         assert empty.similar([0.1], 5) == []
-        assert empty.chunks([1]) == []
         assert empty.opening(5) == []
 
 
@@ -206,15 +205,12 @@ def test_a_vector_of_another_width_finds_nothing(owner):
     assert store(index(owner, ["가"])).similar([0.5, 0.5], 5) == []
 
 
-def test_chunks_come_in_the_order_asked(owner):
+def test_a_passage_knows_its_place_in_document_and_page(owner):
     document = index(owner, ["가", "나", "다"])
-    keys = list(
-        Chunk.objects.filter(document=document).order_by("-index").values_list("pk", flat=True)
-    )
-    passages = store(document).chunks([*keys, 10**12])
-    assert [passage.text for passage in passages] == ["다", "나", "가"]
-    assert passages[0].boxes == (Box(1, 0.1, 0.2, 0.3, 0.4),)
-    assert passages[0].chunk_id == f"{document.pk}_2"
+    (passage,) = store(document).at([(document.pk, 2), (document.pk, 9)])
+    assert passage.text == "다"
+    assert passage.boxes == (Box(1, 0.1, 0.2, 0.3, 0.4),)
+    assert passage.chunk_id == f"{document.pk}_2"
 
 
 def test_all_chunks_come_in_reading_order_by_document(owner):

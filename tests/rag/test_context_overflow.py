@@ -25,7 +25,7 @@ HISTORY = [
 def _nothing_learned():
     """What a counter learned in one test is no matter of the next."""
     yield
-    tokens.counter.cache_clear()
+    tokens.get_counter.cache_clear()
 
 
 def library(server, **rules):
@@ -67,6 +67,16 @@ async def test_the_trace_tells_the_plan_and_what_was_left_of_it(llm_server):
     assert 0 < trimmed["passages"] < len(trace["evidence"]["passages"])
 
 
+async def test_what_was_trimmed_bears_nothing_and_is_no_source(llm_server):
+    said = "숙박비 상한은 10,000원입니다 [1]. 4조의 상한은 40,000원입니다."
+    llm_server.script(TOO_LONG, Stream([said]))
+    end = finished(await library(llm_server).ask("숙박비 상한은?", history=HISTORY))
+    sent = llm_server.chats[-1].json["messages"][-1]["content"]
+    read = [f"제{n}조" in sent for n in range(1, 5)]
+    assert not all(read)
+    assert [f"제{n}조" in "".join(one.text for one in end.sources) for n in range(1, 5)] == read
+
+
 async def test_a_prompt_that_stays_too_long_is_an_error_after_two_tries(llm_server):
     llm_server.default = TOO_LONG
     with pytest.raises(ContextOverflow):
@@ -86,7 +96,7 @@ async def test_only_what_goes_into_the_prompt_becomes_a_source(llm_server):
 
 async def test_the_estimate_learns_from_what_the_server_counted(llm_server):
     made = library(llm_server)
-    counter = tokens.counter("stand-in")
+    counter = tokens.get_counter("stand-in")
     llm_server.default = Stream(prompt_tokens=3000)
     before = counter.count("숙박비 상한은 얼마인가요? " * 10)
     plan = finished(await made.ask("숙박비 상한은?")).trace["token_plan"]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rag.context.tokens import LEAST, MOST, Estimate, Exact, counter, cut, vocabulary_of
+from rag.context.tokens import LEAST, MOST, Estimate, Exact, cut, get_counter, vocabulary_of
 
 KOREAN = "숙박비 상한은 1박 90,000원이며, 정산은 귀임 후 5일 이내에 한다. "
 ENGLISH = "The service listens on port 8080, and backups run every night at two. "
@@ -38,7 +38,7 @@ ENGLISH = "The service listens on port 8080, and backups run every night at two.
     ],
 )
 def test_a_known_models_own_vocabulary_counts(model, vocabulary):
-    found = counter(model)
+    found = get_counter(model)
     assert (found.name, vocabulary_of(model)) == (vocabulary, vocabulary)
     assert 10 <= found.count(ENGLISH) <= 25
 
@@ -51,7 +51,7 @@ def test_a_known_models_own_vocabulary_counts(model, vocabulary):
     ],
 )
 def test_a_model_of_another_vocabulary_is_estimated(model):
-    assert counter(model).name == "estimate"
+    assert get_counter(model).name == "estimate"
 
 
 def test_counts_of_openais_vocabulary_are_the_published_ones():
@@ -134,10 +134,12 @@ def test_a_report_without_the_reused_beginning_of_a_prompt_teaches_nothing(count
 
 def test_what_is_learned_is_the_models_own_and_stays():
     try:
-        counter("model-of-this-test").learn(100, 150)
-        assert counter("model-of-this-test").count(KOREAN) > counter("another").count(KOREAN)
+        get_counter("model-of-this-test").learn(100, 150)
+        assert get_counter("model-of-this-test").count(KOREAN) > get_counter("another").count(
+            KOREAN
+        )
     finally:
-        counter.cache_clear()
+        get_counter.cache_clear()
 
 
 def test_an_exact_count_learns_nothing():

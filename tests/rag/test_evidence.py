@@ -4,14 +4,17 @@ from uuid import uuid4
 
 import pytest
 
+from rag.config import ContextRules, RagConfig
+from rag.context.tokens import get_counter
+from rag.ports import Piece
 from rag.retrieve.evidence import select_evidence, select_given, sources_of, to_evidence
 from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, ScopeReason, StrategyName
-from tests.rag.worlds import Library, chunk, engine, no_progress
+from tests.rag.worlds import Library, ScriptedLLM, chunk, engine, finished, no_progress
 
 FILLER = "회의실 예약과 주차 등록 절차를 안내한다. "
 
 
-def cost(item):
+def cost(item, before=None):
     """One token a character."""
     return len(item.content)
 
@@ -135,6 +138,38 @@ def test_a_comparison_gives_each_named_document_its_share_and_no_other_any(libra
     assert selection.by == "documents"
     assert sizes["다"] == 0
     assert min(sizes["가"], sizes["나"]) >= 200
+
+
+def test_compared_documents_whose_passages_are_too_long_together_keep_within_the_room(library):
+    ids = tuple(add(library, name, 30) for name in "가나다라마")
+    compared = found(
+        library,
+        [(name, 1) for name in "다가나마라"],
+        question_type=QuestionType.COMPARE,
+        needs_multi_doc=True,
+        named=ids,
+    )
+    selection = select_evidence(compared, library.store, room=250, cost=cost)
+    assert places(selection) == [("다", 1), ("가", 1)]
+    assert (selection.tokens <= 250, selection.dropped) == (True, 3)
+
+
+@pytest.mark.parametrize("count", [5, 60])
+async def test_the_lines_of_many_documents_are_counted_too(count):
+    llm = ScriptedLLM(Piece("답"), Piece(finish_reason="stop"))
+    made = Library(engine(llm=llm, config=RagConfig(context=ContextRules(tokens=2000))))
+    title = "국가연구개발사업의 관리 등에 관한 긴 이름의 규정 시행세칙 "
+    for number in range(count):
+        metadata = {
+            "title": f"{title}{number}",
+            "issuer": "과학기술정보통신부",
+            "date": "2024-03-01",
+        }
+        made.add(f"{number}.md", f"숙박비 상한은 {number}만 원이다.", metadata=metadata)
+    trace = finished(await made.ask("숙박비 상한은?")).trace
+    read = sum(get_counter("scripted").count(one.content) for one in llm.asked[-1])
+    assert read <= 2000
+    assert trace["token_plan"]["used"] == pytest.approx(read, rel=0.1)
 
 
 def test_a_compared_document_that_holds_no_word_is_opened(library):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rag.conversation import Conversation, Memory, Remembered, Turn
+from rag.retrieve.memory_store import MemoryStore
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import QuestionAnalysis
 from tests.rag.worlds import Library, engine
@@ -45,6 +46,18 @@ def searched(library, text, analysis=None, *, remembered=("여비 규정.md",), 
     within = scope or library.scope()
     known = replace(asked, scope=within, memory=memory(library, *remembered))
     return library.engine.searcher.search(known, library.store.within(within.document_ids))
+
+
+class Recorder:
+    """A reranker that leaves the order, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = []
+
+    def rerank(self, query, hits, top_k):
+        """As they come."""
+        self.asked.append((query, tuple(hit.passage.key for hit in hits)))
+        return list(hits[:top_k])
 
 
 def names(found) -> set[str]:
@@ -185,3 +198,25 @@ def test_what_words_decide_is_not_asked_of_the_evidence(library):
     question = "영수증을 잃어버리면 어떡해?"
     sure = replace(open_to_both(question), certainty=0.9)
     assert searched(library, question, sure).plan.scope.reason is ScopeReason.ALL
+
+
+def test_the_same_is_never_searched_nor_reranked_twice_for_a_question(monkeypatch):
+    reranker = Recorder()
+    made = Library(engine(reranker=reranker))
+    for number in range(30):
+        text = f"{number}번 부서의 업무 분장. 회의실 예약은 총무팀에 알린다."
+        made.add(f"{number}번 규정.md", text, metadata={"title": f"{number}번 규정"})
+    made.add("여비 규정.md", TRAVEL, metadata={"title": "여비 규정"})
+    found = []
+    lexical = MemoryStore.bm25
+
+    def recorded(store, terms, limit):
+        found.append(
+            (tuple(terms.items()), limit, tuple(one.key for one in store.read_all(99) or ()))
+        )
+        return lexical(store, terms, limit)
+
+    monkeypatch.setattr(MemoryStore, "bm25", recorded)
+    searched(made, "여비 규정에서 우주선 발사 일정은 누가 정하나요?")
+    assert len(found) == len(set(found)) > 1
+    assert len(reranker.asked) == len(set(reranker.asked)) <= 3

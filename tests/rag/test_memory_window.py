@@ -12,9 +12,9 @@ def turns(count):
     )
 
 
-def opened(count, *, pairs=10, summary=None, characters=500, forgets=False, **known):
+def opened(count, *, pairs=10, summary=None, forgets=False, **known):
     conversation = Conversation(turns(count), count, summary=summary, **known)
-    return open_window(conversation, pairs=pairs, characters=characters, forgets=forgets)
+    return open_window(conversation, pairs=pairs, forgets=forgets)
 
 
 def contents(window):
@@ -34,12 +34,12 @@ def test_the_window_stays_where_it_begins_and_moves_on_by_several_turns():
 
 def test_a_question_without_an_answer_counts_as_a_pair():
     said = (*turns(2), Turn(3, "답이 없는 질문", ""))
-    window = open_window(Conversation(said, 3), pairs=2, characters=500)
+    window = open_window(Conversation(said, 3), pairs=2)
     assert contents(window) == ["답이 없는 질문"]
 
 
 def test_long_messages_are_cut():
-    window = open_window(Conversation((Turn(1, "가" * 900, ""),), 1), pairs=3, characters=500)
+    window = open_window(Conversation((Turn(1, "가" * 900, ""),), 1), pairs=3)
     assert [len(text) for text in contents(window)] == [500]
 
 

@@ -14,7 +14,7 @@ from rag.ports import Piece
 from rag.verify.label import Grounds
 from rag.verify.verify import verify_answer
 from tests.rag.passages import evidence as made_evidence
-from tests.rag.worlds import ScriptedLLM
+from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 
 DRAFT = "숙박비 상한은 90,000원임 [1]. 정산은 14일 안에 해야 됨 [2]."
 BETTER = "숙박비 상한은 90,000원입니다 [1]. 정산은 14일 안에 하셔야 합니다 [2]."
@@ -158,3 +158,17 @@ def test_only_a_draft_with_doubts_is_corrected():
 def test_rows_of_tables_are_not_rewritten():
     draft = drafted("| 구분 | 상한 |\n|---|---|\n| 숙박비 | 95,000원 [1] |")
     assert list(Reviser(Light(ScriptedLLM()), corrects=True).steps(draft)) == []
+
+
+async def test_a_revision_that_breaks_leaves_the_answer_as_it_was_written():
+    written = "숙박비 상한은 95,000원입니다 [1]."
+    made = Library(
+        engine(
+            llm=ScriptedLLM(Piece(written), Piece(finish_reason="stop")),
+            light=Light(ScriptedLLM(ZeroDivisionError("not foreseen"))),
+        )
+    )
+    made.add("여비 규정.md", "숙박비 상한은 1박 90,000원이다.")
+    events = await made.ask("숙박비 상한은 얼마인가요?")
+    assert text_of(events) == written
+    assert finished(events).trace["revise"] == {"failure": "ZeroDivisionError"}

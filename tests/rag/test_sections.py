@@ -6,6 +6,7 @@ import pytest
 
 from rag.adapters.light import Light
 from rag.config import ContextRules, RagConfig
+from rag.context.tokens import Estimate
 from rag.errors import ContextOverflow, LLMServerError
 from rag.events import PARTS_UNREAD, Status
 from rag.generate.llm import MAX_PARTS, SectionReader
@@ -49,6 +50,34 @@ async def test_a_part_that_cannot_be_read_is_left_out_and_counted():
     made, _ = reader(LLMServerError())
     assert await read(made, portions(2)) == [1, 2]
     assert (made.notes, made.unread) == ([], 2)
+
+
+async def test_of_too_many_notes_each_part_keeps_its_first_ones():
+    made, _ = reader(*(Piece(f"- 조항 {n} [1][2][3][4]\n") for n in range(3)))
+    await read(made, portions(2))
+    assert [(note.part, note.text[:6]) for note in made.notes] == [
+        (part, f"- 조항 {n}") for part in range(2) for n in range(3)
+    ]
+    size = Estimate().count(made.notes[0].text) + 1
+    kept = made.fit_notes(size * 3, Estimate())
+    assert [(note.part, note.text[:6]) for note in kept] == [
+        (0, "- 조항 0"),
+        (0, "- 조항 1"),
+        (1, "- 조항 0"),
+    ]
+
+
+async def test_notes_leave_room_in_the_prompt_and_it_is_said_that_some_were_left_out():
+    lines = "".join(
+        f"- {n}번째로 적어 둔 긴 메모의 내용이다 {'절차 ' * 30}[{n}]\n" for n in range(1, 60)
+    )
+    llm = ScriptedLLM(Piece(lines), Piece(finish_reason="stop"))
+    config = RagConfig(context=ContextRules(tokens=2000))
+    made = Library(engine(llm=llm, config=config))
+    made.add("편람.md", *(PART.format(n=number) for number in range(1, 20)))
+    end = finished(await made.ask("이 문서 요약해줘", reason=ScopeReason.EXPLICIT))
+    assert sum(Estimate().count(one.content) for one in llm.asked[-1]) <= 2000
+    assert PARTS_UNREAD in end.notices
 
 
 @pytest.mark.parametrize("count", [MAX_PARTS, MAX_PARTS + 1, 100])
