@@ -1,7 +1,7 @@
 """A finished draft once more by the light model: what is doubted anew, all of it in better words.
 
 Nothing that the draft said may be lost or added by style: markers, figures and code are compared.
-Every rewriting is held against the evidence again; where that supports less, the draft stays.
+Every rewriting is checked against the evidence again; where that supports less, the draft stays.
 """
 
 import asyncio

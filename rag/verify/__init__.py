@@ -1,1 +1,1 @@
-"""Sentences of an answer held against the evidence."""
+"""Sentences of an answer checked against the evidence."""

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 LONGEST_ANSWER, LONGEST_EVIDENCE = 20_000, 60_000
 """Characters of an answer, and of all passages together, that are looked at."""
 MOST_SENTENCES, MOST_UNITS = 300, 3000
-"""Sentences of an answer that are checked, and units of a passage that they are held against."""
+"""Sentences of an answer that are checked, and units of a passage that they are checked against."""
 MOST_FIGURES = 40
 """Figures and dates of a sentence that are looked at."""
 MOST_TOLD = 20
@@ -76,7 +76,7 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
 ) -> Verification:
     """Check every sentence of an answer and say what the whole rests on.
 
-    A sentence that cites is held against the passages that it cites, one that does not against
+    A sentence that cites is checked against the passages that it cites, one that does not against
     all. `earlier` are the turns that the model could read: an answer that cites nothing may rest
     on them, and `grounds` are completed by that and by what the answer says itself. `verifier`
     reads the sentences instead of the rules, which stay for where it fails.
@@ -307,7 +307,7 @@ def _infer_reasons(
 ) -> Mapping[Sentence, tuple[str, ...]] | None:
     """What speaks against each sentence by a model's reading; None where it fails.
 
-    A sentence is held against each passage that it cites, and against all of them together.
+    A sentence is checked against each passage that it cites, and against all of them together.
     """
     texts = {item.number: item.content for item in evidence}
     pairs: list[tuple[Sentence, str, str]] = []

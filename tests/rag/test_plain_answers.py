@@ -62,9 +62,16 @@ async def test_who_asks_for_a_model_is_sent_to_the_administrator_in_both_languag
     assert "administrator" in await said("How do I configure the language model?")
 
 
-async def test_help_on_files_names_every_format_that_is_read():
-    told = await said("어떤 파일을 올릴 수 있어?")
-    assert all(name in told for name in ("PDF", "DOCX", "HWP", "HWPX", "Markdown", "텍스트"))
+@pytest.mark.parametrize("question", ["어떤 파일을 올릴 수 있어?", "뭘 할 수 있어?"])
+async def test_help_names_every_format_that_is_read(question):
+    told = await said(question)
+    formats = ("PDF", "DOCX", "HWP", "HWPX", "HTML", "마크다운", "텍스트")
+    assert all(name in told for name in formats)
+
+
+async def test_help_on_files_says_that_scans_need_text_recognition():
+    assert "문자 인식(OCR)이 설치되어 있을 때만" in await said("어떤 파일을 올릴 수 있어?")
+    assert "only where text recognition (OCR)" in await said("which file formats are supported?")
 
 
 async def test_who_leaves_is_not_greeted():
