@@ -133,7 +133,7 @@ def test_a_chat_too_large_for_paper_says_so(api, owner, monkeypatch):
     monkeypatch.setattr(printing, "MOST_CHARACTERS", 10)
     answer = export(api, printed(owner, ANSWER))
     assert (answer.status_code, answer.json()["code"]) == (413, "export_too_large")
-    assert "Markdown" in answer.json()["detail"]
+    assert "마크다운" in answer.json()["detail"]
 
 
 def test_an_empty_chat_is_a_page_with_its_title(api, owner):

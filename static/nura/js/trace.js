@@ -11,7 +11,7 @@ import { amount, bars, facts, list, part, steps, time } from "./trace_parts.js";
 
 const CANDIDATES = 10;
 const LAYERS = ["system", "query", "recent", "long_term", "documents"];
-const TIMES = ["understand", "retrieve", "recall", "assemble", "first_delta", "generate", "check", "style", "total"];
+const TIMES = ["understand", "retrieve", "recall", "select", "first_delta", "generate", "check", "revise", "style", "total"];
 const SCORES = ["relevance", "similarity", "bm25", "share", "coverage", "rerank"];
 
 /** Open the panel with the steps of a message, at one of its parts; `hooks` are those of its `AnswerView`. */
@@ -148,13 +148,11 @@ function tokens(plan, trimmed) {
     const text = t("trace.used_of", { used: amount(used), planned: amount(planned) });
     return { label: t(`layer.${name}`), value: used, most, mark: planned, text };
   });
-  const dropped = Object.entries(plan.dropped ?? {})
-    .map(([name, what]) => [name, Array.isArray(what) ? what.length : Number(what)])
-    .filter(([name, count]) => count > 0 && has(`dropped.${name}`))
-    .map(([name, count]) => tn(`dropped.${name}`, count));
+  const left = plan.dropped?.passages;
+  const dropped = left ? tn("dropped.passages", left) : "";
   const counted = plan.counter ? t(plan.counter === "estimate" ? "trace.estimated" : "trace.counted") : "";
   const total = t("trace.total", { total: amount(plan.total ?? 0) });
-  const notes = [total, counted, ...dropped, trimmed && t("trace.trimmed")].filter(Boolean);
+  const notes = [total, counted, dropped, trimmed && t("trace.trimmed")].filter(Boolean);
   return part(t("trace.tokens"), bars(rows), el("p", { class: "trace-rest", text: notes.join(" · ") }));
 }
 

@@ -1,0 +1,42 @@
+"""Why an answer is as it is: what its trace tells has words in the page, and no word is idle."""
+
+import re
+
+import pytest
+from django.template.loader import render_to_string
+
+from rag.events import Finished
+from rag.lexicon import rules
+from rag.memory.explore import TOOLS
+from rag.ports import Piece
+from tests.rag.worlds import Library, ScriptedLLM, engine, finished
+
+PANELS = ("panels/strings_trace.html", "panels/strings_answer.html")
+
+
+def worded(group: str) -> set[str]:
+    """The names of a group that the page has words for."""
+    page = "".join(map(render_to_string, PANELS))
+    return set(re.findall(rf'data-key="{group}\.(\w+)"', page))
+
+
+async def answer(**parts) -> Finished:
+    library = Library(engine(**parts))
+    library.add("사내 규정", "연차 휴가는 15일이다.")
+    return finished(await library.ask("연차 휴가는 며칠이야?"))
+
+
+def test_every_sign_of_a_follow_up_has_its_words():
+    signs = set().union(*rules("followup")["weights"].values()) - {"bias"}
+    assert worded("signal") == signs
+
+
+def test_every_step_through_a_conversation_has_its_words():
+    assert worded("tool") == {*TOOLS, "other"}
+
+
+@pytest.mark.parametrize("parts", [{}, {"llm": ScriptedLLM(Piece("15일입니다. [1]"))}])
+async def test_every_timed_step_has_its_words(parts):
+    timed = (await answer(**parts)).trace["timings_ms"]
+    assert "select" in timed
+    assert set(timed) <= worded("time")
