@@ -77,13 +77,16 @@ def _follows(start: int, ends: Sequence[int]) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _patterns(alternative: str) -> tuple[re.Pattern[str], ...]:
-    """One pattern a cell. A number at an end of the whole must not go on there: 2 is not in 12."""
+    """One pattern a cell.
+
+    A number at an end of the whole must not go on there: 2 is not in 12, 500 is not in 1,500.
+    """
     cells = _cells(alternative)
     made = [_BETWEEN.join(map(re.escape, cell)) for cell in cells]
     if made and cells[0][0].isdigit():
-        made[0] = rf"(?<!\d){made[0]}"
+        made[0] = rf"(?<!\d)(?<!\d[.,]){made[0]}"
     if made and cells[-1][-1].isdigit():
-        made[-1] = rf"{made[-1]}(?!\d)"
+        made[-1] = rf"{made[-1]}(?![.,]?\d)"
     return tuple(map(re.compile, made))
 
 
