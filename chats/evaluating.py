@@ -159,12 +159,13 @@ async def answer_line(
     candidate: Candidate, line: QuestionLine, library: Library
 ) -> list[AnsweredTurn]:
     """The turns of a line, one after the other in a conversation of its own."""
-    if line.is_scoped:
-        scope = Scope(library.find(line), ScopeReason.EXPLICIT)
-    else:
-        scope = Scope(library.ids, ScopeReason.ALL)
-    talk = _Talk(candidate, scope, library.ids)
-    return [await talk.ask(expected.user) for expected in line.turns]
+    ticked = Scope(library.find(line), ScopeReason.EXPLICIT)
+    everything = Scope(library.ids, ScopeReason.ALL)
+    talk = _Talk(candidate, library.ids)
+    return [
+        await talk.ask(expected.user, ticked if expected.is_ticked else everything)
+        for expected in line.turns
+    ]
 
 
 @dataclass(slots=True)
@@ -172,19 +173,18 @@ class _Talk:
     """A conversation that is kept in memory."""
 
     candidate: Candidate
-    scope: Scope
     readable: tuple[UUID, ...]
     turns: tuple[Turn, ...] = ()
     shown: Turn | None = None
     memory: Memory = field(default_factory=Memory)
     running: RunningSummary | None = None
 
-    async def ask(self, text: str) -> AnsweredTurn:
-        """Answer, and remember the turn."""
+    async def ask(self, text: str, scope: Scope) -> AnsweredTurn:
+        """Answer from the documents of the scope, and remember the turn."""
         await self._note()
         made = _Made(self.candidate.recorder)
         try:
-            await self._answer(text, made)
+            await self._answer(text, scope, made)
         except NuraError as error:
             made.error = error.code
         except Exception:  # one answer that cannot be made is a figure of the set, not its end
@@ -194,11 +194,11 @@ class _Talk:
         await in_database(self._remember, text, made)
         return answered
 
-    async def _answer(self, text: str, made: "_Made") -> None:
+    async def _answer(self, text: str, scope: Scope, made: "_Made") -> None:
         versions = await in_database(self._versions)
         question = Question(
             text=clean(text),
-            scope=self.scope,
+            scope=scope,
             conversation=Conversation(
                 turns=self.turns,
                 total=len(self.turns),
@@ -208,7 +208,7 @@ class _Talk:
                 readable=versions,
             ),
         )
-        wanted = dict.fromkeys((*self.scope.document_ids, *versions))
+        wanted = dict.fromkeys((*scope.document_ids, *versions))
         space = (await in_database(spaces.in_use)).space
         store = ReleasingStore(ScopedStore(tuple(wanted), space=space))
         events = self.candidate.engine.answer(question, store, MemoryHistory(self.turns))
@@ -342,10 +342,11 @@ def _plain(items: Iterable[Any]) -> list[dict[str, Any]]:
     return runs.plain([asdict(one) for one in items])  # type: ignore[no-any-return]
 
 
-def lines_of_feedback(user: User) -> Iterator[dict[str, Any]]:
+def list_feedback_lines(user: User) -> Iterator[dict[str, Any]]:
     """A line for each of the user's answers that he found unhelpful, oldest first.
 
-    The questions before it come along; the facts are left for people to fill in.
+    The questions before it come along; the facts are left for people to fill in. An answer whose
+    documents were named and then all unreadable is left out: a set cannot say that.
     """
     rows = Feedback.objects.filter(
         user=user, value=-1, message__in=Message.objects.visible_to(user)
@@ -358,10 +359,12 @@ def lines_of_feedback(user: User) -> Iterator[dict[str, Any]]:
         ]
         if not turns:
             continue
-        told = {"reason": verdict.reason, "answer": answer.content}
         scope = answer.scope or {}
         named = scope.get("reason") in {ScopeReason.EXPLICIT, ScopeReason.CHAT}
+        if named and not scope["document_ids"]:
+            continue
         documents = {"documents": scope["document_ids"]} if named else {}
+        told = {"reason": verdict.reason, "answer": answer.content}
         yield {"id": str(answer.pk), **documents, "turns": [*turns[:-1], turns[-1] | told]}
 
 

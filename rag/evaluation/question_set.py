@@ -19,27 +19,27 @@ class SetUnreadableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedTurn:
-    """A question and what is expected of its answer; `answerable` None: nobody has said it yet."""
+    """A question and what is expected of its answer.
+
+    `answerable` None: nobody has said it yet. `is_ticked`: the documents of its line are all that
+    may be read; else everything may, and they are those that bear on it.
+    """
 
     user: str
     facts: tuple[Fact, ...] = ()
     answerable: bool | None = None
     labels: frozenset[Label] = frozenset()
     kind: str = ""
+    is_ticked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionLine:
-    """A conversation of its own.
-
-    `documents` are names or ids. `is_scoped`: they are all that may be read; else everything may,
-    and they are those that bear on it.
-    """
+    """A conversation of its own; `documents` are names or ids."""
 
     id: str
     turns: tuple[ExpectedTurn, ...]
     documents: tuple[str, ...] = ()
-    is_scoped: bool = False
 
 
 def parse_set(text: str) -> list[QuestionLine]:
@@ -47,10 +47,10 @@ def parse_set(text: str) -> list[QuestionLine]:
 
     `gold` lists facts, each a list of alternatives or one text. Of a turn `kind`, `label` (one or
     several) and `choose` may be told; `kind` of a line holds for its turns. `choose: false` says
-    that the documents of the line are not ticked. Raises `SetUnreadableError`.
+    that the documents of the line are not ticked for it. Raises `SetUnreadableError`.
     """
     lines: dict[str, QuestionLine] = {}
-    for number, row in enumerate(text.splitlines(), 1):
+    for number, row in enumerate(text.split("\n"), 1):  # JSON may hold other ends of lines as such
         if row.strip():
             line = _parse_line(row, number)
             if line.id in lines:
@@ -78,22 +78,21 @@ def _to_line(given: Any) -> QuestionLine:
     turns = given.get("turns")
     if not isinstance(turns, list) or not turns:
         raise SetUnreadableError("`turns` must be a list of questions")
-    documents = tuple(_texts(given.get("documents") or (), "documents"))
-    chosen = [turn.get("choose") for turn in turns if isinstance(turn, Mapping)]
+    documents = given.get("documents")
+    if documents is not None and not _texts(documents, "documents"):
+        raise SetUnreadableError("`documents` is empty; without it everything is read")
+    kind = str(given.get("kind") or "")
     return QuestionLine(
         id=_text(given.get("id"), "id"),
-        turns=tuple(_to_turn(turn, str(given.get("kind", ""))) for turn in turns),
-        documents=documents,
-        is_scoped=bool(documents) and False not in chosen,
+        turns=tuple(_to_turn(turn, kind, has_documents=bool(documents)) for turn in turns),
+        documents=tuple(documents or ()),
     )
 
 
-def _to_turn(given: Any, kind: str) -> ExpectedTurn:
+def _to_turn(given: Any, kind: str, *, has_documents: bool) -> ExpectedTurn:
     if not isinstance(given, Mapping):
         raise SetUnreadableError("a turn must be an object")
-    answerable = given.get("answerable")
-    if answerable is not None and not isinstance(answerable, bool):
-        raise SetUnreadableError("`answerable` must be true, false or null")
+    answerable, choose = _decision(given, "answerable"), _decision(given, "choose")
     gold = given.get("gold") or ()
     if not isinstance(gold, Sequence) or isinstance(gold, str):
         raise SetUnreadableError("`gold` must be a list of facts")
@@ -102,7 +101,8 @@ def _to_turn(given: Any, kind: str) -> ExpectedTurn:
         facts=tuple(_to_fact(one) for one in gold),
         answerable=answerable,
         labels=_to_labels(given.get("label"), answerable),
-        kind=str(given.get("kind", kind)),
+        kind=str(given.get("kind") or kind),
+        is_ticked=has_documents and choose is not False,
     )
 
 
@@ -120,6 +120,13 @@ def _to_labels(given: Any, answerable: bool | None) -> frozenset[Label]:
     if unknown := set(names) - set(Label):
         raise SetUnreadableError(f"`label` knows no {', '.join(sorted(unknown))}")
     return frozenset(map(Label, names))
+
+
+def _decision(given: Mapping[str, Any], field: str) -> bool | None:
+    value = given.get(field)
+    if value is not None and not isinstance(value, bool):
+        raise SetUnreadableError(f"`{field}` must be true, false or null")
+    return value
 
 
 def _texts(given: Any, field: str) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 
+from chats.evaluating import list_feedback_lines
 from chats.models import Chat, DailyMessages, Feedback, Message, Turn
 from rag.config import Endpoint
 from tests.chats.talking import LEAVE, TRAVEL, add_document
@@ -105,6 +106,13 @@ def test_named_documents_are_all_that_is_read(library, model, evaluate):
     assert "90,000원" in model.chats[-1].prompt
 
 
+def test_documents_are_ticked_turn_by_turn(library, model, evaluate):
+    turns = [QUESTION, QUESTION | {"choose": False}]
+    figures, _ = evaluate({"id": "a", "documents": ["휴가.md"], "turns": turns})
+    missing = [turn["missing_in_prompt"] for turn in figures["turns"][0]]
+    assert missing == [["1박에 90,000원"], []]
+
+
 def test_an_answer_that_fails_is_counted_and_the_next_one_asked(library, model, evaluate):
     model.script(Failure(401))
     figures, _ = evaluate(LINE, LINE | {"id": "b"})
@@ -188,6 +196,15 @@ def test_a_name_that_two_documents_bear_has_to_be_an_id(owner, library, evaluate
 def test_documents_of_others_are_not_there(stranger, library, evaluate):
     with pytest.raises(CommandError, match="no documents"):
         evaluate(LINE, options=("--user", "stranger"))
+
+
+def test_an_answer_whose_named_documents_were_gone_is_left_out_of_a_set(owner, library):
+    asked = say(owner, "숙박비는?", library[0])
+    Feedback.objects.create(message=asked.message, user=owner, value=-1)
+    for ids, lines in (([str(library[0].pk)], 1), ([], 0)):
+        asked.message.scope = {"reason": "explicit", "document_ids": ids}
+        asked.message.save()
+        assert len(list(list_feedback_lines(owner))) == lines
 
 
 def test_thumbs_down_become_a_set_that_can_be_read(owner, stranger, library, tmp_path):

@@ -94,14 +94,35 @@ def test_a_set_is_read():
             turns=[{"user": "안녕", "answerable": False, "choose": False, "gold": ["하나"]}],
         )
     )
-    assert (one.documents, one.is_scoped, one.turns[0].facts) == (
+    assert (one.documents, one.turns[0].is_ticked, one.turns[0].facts) == (
         ("여비.md",),
         True,
         (("90,000원",),),
     )
-    assert (two.is_scoped, two.turns[0].kind, two.turns[0].facts) == (False, "talk", (("하나",),))
+    turn = two.turns[0]
+    assert (turn.is_ticked, turn.kind, turn.facts) == (False, "talk", (("하나",),))
     assert Label.DOCUMENTS in one.turns[0].labels
     assert Label.INSUFFICIENT in two.turns[0].labels
+
+
+def test_each_turn_says_whether_the_documents_are_ticked_for_it():
+    given = [{"user": "a"}, {"user": "b", "choose": False}, {"user": "c", "choose": None}]
+    (one,) = parse_set(line(documents=["여비.md"], turns=given))
+    assert [turn.is_ticked for turn in one.turns] == [True, False, True]
+    (everything,) = parse_set(line(turns=given))
+    assert not any(turn.is_ticked for turn in everything.turns)
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85"])
+def test_only_a_line_feed_ends_a_line(sign):
+    (one,) = parse_set(line(turns=[{"user": f"상한은{sign}얼마?"}]) + "\r\n")
+    assert one.turns[0].user == f"상한은{sign}얼마?"
+
+
+def test_a_kind_that_is_null_is_none():
+    given = [{"user": "a", "kind": None}, {"user": "b", "kind": "fact"}]
+    assert [one.kind for one in parse_set(line(kind=None, turns=given))[0].turns] == ["", "fact"]
+    assert parse_set(line(kind="list", turns=given))[0].turns[0].kind == "list"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +140,9 @@ def test_a_set_is_read():
         (line(turns=[{"user": "q", "gold": [["-"]]}]), "empty"),
         (line(turns=[{"user": "q", "answerable": "yes"}]), "`answerable`"),
         (line(turns=[{"user": "q", "label": "sure"}]), "`label` knows no sure"),
+        (line(turns=[{"user": "q", "choose": "no"}]), "`choose`"),
         (line(documents="여비.md"), "`documents`"),
+        (line(documents=[]), "`documents` is empty"),
         ("[" * 100_000, "line 1 is not JSON"),
     ],
 )

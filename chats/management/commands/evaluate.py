@@ -82,7 +82,7 @@ class Command(BaseCommand):
         """Exit status 1 only where nothing could be measured: the figures are for people."""
         user = find_user(options["user"])
         if options["from_feedback"]:
-            self._write_feedback(evaluating.lines_of_feedback(user), options["file"])
+            self._write_feedback(evaluating.list_feedback_lines(user), options["file"])
             return
         lines = _read(options["file"])
         library = Library.of(user)
