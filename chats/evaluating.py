@@ -39,6 +39,7 @@ from rag.events import Delta, Event, Finished, Replaced, SourcesFound
 from rag.factory import Engine, light_model, main_model
 from rag.memory.store import MemoryHistory
 from rag.memory.summary import to_fold
+from rag.pipeline import FIXED, OFFLINE
 from rag.types import QuestionType, Scope, ScopeReason
 
 logger = structlog.get_logger()
@@ -298,18 +299,20 @@ class _Made:
         """As it is measured."""
         finished, calls = self.finished, tuple(self.recorder.calls)
         before = self.calls_before_first_word
-        trace = finished.trace if finished else {}
-        sizes = trace.get("prompt")
+        trace: Mapping[str, Any] = finished.trace if finished else {}
+        prompt = trace.get("prompt", {})
+        writer = prompt.get("model")
         return AnsweredTurn(
             content=self.text,
             mode=str(finished.mode) if finished else "",
             label=(finished.label or "") if finished else "",
+            model=None if writer in {OFFLINE, FIXED} else writer,
             sources=(finished.sources or ()) if finished else (),
             evidence=self.found.sources if self.found else (),
             checks=finished.checks if finished else (),
             calls=calls,
             calls_before_first_word=len(calls) if before is None else before,
-            prompt_characters=sizes if isinstance(sizes, Mapping) else None,
+            prompt_characters=prompt,
             first_word_ms=self.first_word_ms,
             total_ms=self._milliseconds(),
             error=self.error,

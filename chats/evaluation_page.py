@@ -142,12 +142,13 @@ def _told(value: float | None, *, is_share: bool) -> str:
 
 
 def _interval(found: Mapping[str, float] | None, measure: Measure) -> str:
-    """With a star where the interval lies on one side of 0."""
+    """With a star where it is certain that there is a difference."""
     if found is None:
         return "-"
     form = "+.3f" if measure.is_share else "+,.0f"
-    star = " *" if found["low"] > 0 or found["high"] < 0 else ""
-    return f"{found['value']:{form}} ({found['low']:{form}} … {found['high']:{form}}){star}"
+    star = " *" if found["certain"] else ""
+    span = f"{found['low']:{form}} … {found['high']:{form}}"
+    return f"{found['value']:{form}} ({span}, n = {found['lines']}){star}"
 
 
 def _charts(figures: Mapping[str, Any]) -> Iterator[Chart]:
@@ -190,9 +191,12 @@ def _differences(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
         found = figures["differences"].get(measure.name)
         if found is None or not measure.is_share:
             continue
-        place = {key: round(BAR_X + (value + 1) * BAR_WIDTH / 2, 1) for key, value in found.items()}
-        gain = found["low"] > 0 or found["high"] < 0
-        kind = ("better" if found["value"] * measure.better > 0 else "worse") if gain else "open"
+        place = {
+            name: round(BAR_X + (found[name] + 1) * BAR_WIDTH / 2, 1)
+            for name in ("value", "low", "high")
+        }
+        direction = "better" if found["value"] * measure.better > 0 else "worse"
+        kind = direction if found["certain"] else "open"
         top = PAD + len(made) * ROW_HEIGHT
         made.append(
             {"y": top + ROW_HEIGHT // 2, "name": names[measure.name], "kind": kind, **place}

@@ -89,6 +89,8 @@ SUPPLY = 40
 """Passages that a search brings for a prompt."""
 OFFLINE = "passages"
 """What stands for a model's name where none is configured."""
+FIXED = "fixed"
+"""What stands for a model's name where none is asked."""
 MAX_REVIEWED = 8
 """Passages that an answer keeps beside those that it cites."""
 MAX_CHUNKS_OUTLINED = 400
@@ -542,9 +544,9 @@ def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:
     """The events of an answer that is whole already."""
     if given.sources:
         yield SourcesFound(given.sources, given.mode.value)
-    yield Status("generate", {"model": "fixed", "passages": 0}, asked.trace.snapshot())
+    yield Status("generate", {"model": FIXED, "passages": 0}, asked.trace.snapshot())
     yield Delta(given.text)
-    asked.trace.add({"prompt": {"model": "fixed"}})
+    asked.trace.add({"prompt": {"model": FIXED}})
     finished = _finish(asked, mode=given.mode, label=given.label, sources=given.sources)
     yield replace(finished, candidates=given.candidates, view=given.view)
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import numpy as np
 
+from rag import prompts
 from rag.evaluation import facts
 from rag.evaluation.question_set import ExpectedTurn
 from rag.evaluation.recording import Call
@@ -16,6 +17,12 @@ from rag.verify.label import Checked, Verdict
 RESAMPLES = 4000
 CONFIDENCE = 0.95
 SEED = 20260
+MIN_LINES = 10
+"""With fewer, resamples differ too little from each other: of two lines every second difference of
+an amount would be certain by chance."""
+_QUESTION_MARKS = tuple(
+    prompts.text("question", language).partition("{{")[0] for language in ("ko", "en")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +68,16 @@ MEASURES = (
 class AnsweredTurn:
     """A turn as it was answered.
 
-    `sources` are those of the answer, `evidence` all that it could cite. `calls` are all requests
-    to chat models, of which `calls_before_first_word` began before the first word.
-    `prompt_characters` counts the prompt by part ("evidence", "total"). `error` is the code of
-    what ended it.
+    `model` wrote it, None where no model did. `sources` are those of the answer, `evidence` all
+    that it could cite. `calls` are all requests to chat models, of which `calls_before_first_word`
+    began before the first word. `prompt_characters` counts the prompt by part ("evidence",
+    "total"). `error` is the code of what ended it.
     """
 
     content: str = ""
     mode: str = ""
     label: str = ""
+    model: str | None = None
     sources: tuple[Source, ...] = ()
     evidence: tuple[Source, ...] = ()
     checks: tuple[Checked, ...] = ()
@@ -81,30 +89,27 @@ class AnsweredTurn:
     error: str = ""
 
     @property
-    def prompt(self) -> str | None:
-        """What the answer was written from; None where no model wrote one."""
-        if self.mode in {Mode.CLARIFY, Mode.DOCUMENT} or not self.calls_before_first_word:
+    def evidence_text(self) -> str | None:
+        """What the answer was written from; None where no model wrote it."""
+        if self.model is None:
             return None
-        return self.calls[self.calls_before_first_word - 1].prompt
-
-    @property
-    def abstains(self) -> bool:
-        """Whether it rests on no document."""
-        return self.mode not in {Mode.DOCUMENTS, Mode.DOCUMENT} or not self.sources
+        call = self.calls[self.calls_before_first_word - 1]
+        return read_evidence_text([message.content for message in call.messages])
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate, and where it lies in 95 % of resamples."""
+    """An estimate from so many lines, and where it lies in 95 % of resamples."""
 
     value: float
     low: float
     high: float
+    lines: int
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval lies on one side of 0."""
-        return self.low > 0 or self.high < 0
+        """Whether the interval lies on one side of 0, and there are enough lines to say so."""
+        return self.lines >= MIN_LINES and (self.low > 0 or self.high < 0)
 
 
 def measure_turn(
@@ -114,11 +119,11 @@ def measure_turn(
 
     `documents` are those that bear on it; empty: all of them may.
     """
-    measured = {"failed": float(bool(answered.error)), **_measure_costs(answered)}
     if answered.error:
-        return measured
+        return {"failed": 1.0}
     return {
-        **measured,
+        "failed": 0.0,
+        **_measure_costs(answered),
         **_measure_facts(expected, answered),
         **_measure_label(expected, answered),
         **_measure_citations(expected, answered),
@@ -126,9 +131,19 @@ def measure_turn(
     }
 
 
-def text_read(expected: ExpectedTurn, answered: AnsweredTurn) -> str | None:
-    """What the answer was written from, but for the question: what is asked is no evidence."""
-    return None if answered.prompt is None else answered.prompt.replace(expected.user, "")
+def read_evidence_text(contents: Sequence[str]) -> str:
+    """The messages of an answer's prompt but for the question at their end: it is no evidence.
+
+    What it means on its own stands behind it and goes with it. A passage may say the same words.
+    """
+    text = "\n".join(contents)
+    begun = max(text.rfind(f"\n{mark}") for mark in _QUESTION_MARKS)
+    return text if begun < 0 else text[:begun]
+
+
+def is_abstention(mode: str, sources: Collection[object]) -> bool:
+    """Whether an answer rests on no document."""
+    return mode not in {Mode.DOCUMENTS, Mode.DOCUMENT} or not sources
 
 
 def summarise(turns: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -173,17 +188,16 @@ def _estimate(pairs: Sequence[tuple[int, float]], *, is_share: bool) -> Interval
     drawn = chance.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
     values = [middle(np.repeat(differences, times[lines])) for times in drawn]
     low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(
-        *(round(float(value), 4) for value in (middle(differences), low, high)),
-    )
+    value, low, high = (round(float(one), 4) for one in (middle(differences), low, high))
+    return Interval(value, low, high, count)
 
 
 def _measure_facts(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[str, float]:
     if not expected.facts:
         return {}
     found = {"facts": facts.share_of_facts(expected.facts, answered.content, in_answer=True)}
-    if (prompt := text_read(expected, answered)) is not None:
-        share = facts.share_of_facts(expected.facts, prompt, in_answer=False)
+    if (text := answered.evidence_text) is not None:
+        share = facts.share_of_facts(expected.facts, text, in_answer=False)
         found |= {"evidence": share, "evidence_all": float(share == 1)}
     return found
 
@@ -194,7 +208,7 @@ def _measure_label(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[str, 
         found["label"] = float(answered.label in expected.labels)
     if expected.answerable is not None:
         name = "false_abstention" if expected.answerable else "abstains"
-        found[name] = float(answered.abstains)
+        found[name] = float(is_abstention(answered.mode, answered.sources))
     return found
 
 
@@ -223,7 +237,7 @@ def _holds_fact(expected: ExpectedTurn, text: str) -> bool:
 def _measure_evidence(answered: AnsweredTurn, documents: Collection[UUID]) -> dict[str, float]:
     found = {}
     sizes = answered.prompt_characters or {}
-    if answered.prompt is not None and sizes.get("total"):
+    if sizes.get("total"):
         found["evidence_share"] = sizes.get("evidence", 0) / sizes["total"]
     total = sum(len(source.text) for source in answered.evidence)
     if documents and total:

@@ -20,11 +20,6 @@ class Call:
     usage: Usage
     milliseconds: float
 
-    @property
-    def prompt(self) -> str:
-        """All messages, joined."""
-        return "\n".join(message.content for message in self.messages)
-
 
 @dataclass(slots=True)
 class Recorder:

@@ -57,6 +57,9 @@ def evaluate(tmp_path):
     return run
 
 
+NO_DIFFERENCE = {"value": 0, "low": 0, "high": 0, "certain": False}
+
+
 def whole(figures, place=0):
     return figures["configurations"][place]["all"]
 
@@ -89,6 +92,16 @@ def test_without_a_model_the_passages_are_measured(library, evaluate):
     found = whole(evaluate(LINE)[0])
     assert (found["facts"], found["calls"]) == (1, 0)
     assert "evidence" not in found
+
+
+def test_what_a_light_model_understands_from_is_no_evidence(
+    library, llm_server, settings, evaluate
+):
+    settings.RAG = replace(settings.RAG, light_llm=Endpoint(llm_server.url, "light"))
+    follow_up = QUESTION | {"user": "그럼 서울은?"}
+    _, second = evaluate(LINE | {"turns": [QUESTION, follow_up]})[0]["turns"][0]
+    assert second["measures"]["calls"] > 0
+    assert not {"evidence", "evidence_share"} & set(second["measures"])
 
 
 def test_a_line_is_one_conversation(library, model, evaluate):
@@ -126,7 +139,7 @@ def test_two_configurations_are_compared_question_by_question(library, model, ev
     asked = [call.json["max_tokens"] for call in model.chats]
     assert asked == [1000, 77, 77, 1000]  # by turns, so that neither is always the first
     assert figures["configurations"][1]["name"] == "NURA_LLM_MAX_TOKENS=77, NURA_TOP_K=1"
-    assert figures["differences"]["facts"] == {"value": 0, "low": 0, "high": 0}
+    assert figures["differences"]["facts"] == NO_DIFFERENCE | {"lines": 2}
     assert "B - A" in said
 
 

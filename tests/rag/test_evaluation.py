@@ -1,11 +1,13 @@
 """Measures of answers: facts found, turns measured, configurations compared, verdicts read."""
 
 import json
+from datetime import date
 from uuid import uuid4
 
 import pytest
 
 from rag.adapters.light import BadReply, Light
+from rag.context.prompt import AnswerContext, build_messages
 from rag.errors import LLMTimeout
 from rag.evaluation import measures
 from rag.evaluation.facts import missing_facts, share_of_facts
@@ -14,6 +16,7 @@ from rag.evaluation.measures import AnsweredTurn, compare, measure_turn, summari
 from rag.evaluation.question_set import ExpectedTurn, SetUnreadableError, parse_set
 from rag.evaluation.recording import Call, Recorder
 from rag.ports import Choice, GenerationOptions, Piece, ToolCaller, Usage
+from rag.tokenize.language import reply_language
 from rag.types import HistoryMessage, Label, Mode, Role, Source
 from rag.verify.label import Checked, Verdict
 from tests.rag.passages import evidence
@@ -173,24 +176,56 @@ def source(item, *, cited=True):
     )
 
 
+def call(prompt, name="m"):
+    return Call(name, (HistoryMessage(Role.USER, prompt),), "", Usage(100, 5), 1.0)
+
+
 def answered(*items, prompt="", **fields):
-    call = Call("m", (HistoryMessage(Role.USER, prompt),), "", Usage(100, 5), 1.0)
     known = {
+        "model": "m",
         "content": "90,000원입니다 [1].",
         "mode": Mode.DOCUMENTS,
         "label": Label.DOCUMENTS,
         "sources": tuple(map(source, items)),
         "evidence": tuple(map(source, items)),
-        "calls": (call,),
+        "calls": (call(prompt),),
         "calls_before_first_word": 1,
     }
     return AnsweredTurn(**known | fields)
 
 
-def test_a_fact_of_the_question_is_no_evidence():
-    expected = ExpectedTurn("90,000원이 맞나요?", (("90,000원이",),))
-    found = measure_turn(expected, answered(prompt="문서: 없음\n90,000원이 맞나요?"), ())
+def written_for(question, *passages, standalone=""):
+    """An answer that a model wrote to the product's own prompt."""
+    context = AnswerContext(
+        question=question,
+        language=reply_language(question),
+        today=date(2026, 9, 1),
+        fence="marks",
+        standalone=standalone,
+        evidence=tuple(map(evidence, passages)),
+        searched=True,
+    )
+    made = Call("m", build_messages(context), "", Usage(100, 5), 1.0)
+    return answered(calls=(made,))
+
+
+@pytest.mark.parametrize("question", ["90,000원이 맞나요?", "Is it 90,000원이?"])
+def test_a_fact_of_the_question_is_no_evidence(question):
+    expected = ExpectedTurn(question, (("90,000원이",),))
+    found = measure_turn(expected, written_for(question, standalone="여비 90,000원이 맞나요?"), ())
     assert (found["evidence"], found["evidence_all"], found["facts"]) == (0, 0, 0)
+
+
+def test_a_passage_that_says_the_words_of_the_question_is_evidence():
+    passage = "국내 출장 숙박비: 1박 90,000원"
+    expected = ExpectedTurn("국내 출장 숙박비", ((passage,),))
+    assert measure_turn(expected, written_for(expected.user, passage), ())["evidence_all"] == 1
+
+
+def test_what_another_model_was_asked_before_is_not_what_the_answer_was_written_from():
+    light = call("질문을 이해하세요: 90,000원", name="light")
+    shown = answered(model=None, label=Label.PASSAGES, calls=(light,))
+    assert not {"evidence", "evidence_all"} & set(measure_turn(EXPECTED, shown, ()))
 
 
 def test_evidence_and_facts_are_shares_of_the_facts():
@@ -200,7 +235,7 @@ def test_evidence_and_facts_are_shares_of_the_facts():
 
 
 def test_an_answer_that_no_model_wrote_has_no_evidence_in_a_prompt():
-    found = measure_turn(EXPECTED, answered(calls=(), calls_before_first_word=0), ())
+    found = measure_turn(EXPECTED, answered(model=None, calls=(), calls_before_first_word=0), ())
     assert "evidence" not in found
     assert found["calls"] == 0
 
@@ -257,9 +292,9 @@ def test_strangers_are_counted_in_characters_of_the_evidence():
 
 
 def test_an_answer_that_failed_counts_as_that_alone():
-    found = measure_turn(EXPECTED, answered(error="llm_failed"), ())
-    assert found["failed"] == 1
-    assert not {"facts", "label", "false_abstention"} & set(found)
+    cut = answered(error="llm_failed", content="", calls=(), total_ms=3.0)
+    assert measure_turn(EXPECTED, cut, ()) == {"failed": 1}
+    assert measure_turn(EXPECTED, answered(TRAVEL), ())["failed"] == 0
 
 
 def test_shares_are_told_by_their_mean_and_amounts_by_their_median():
@@ -276,6 +311,12 @@ def test_differences_are_paired_and_the_same_every_time():
     assert found.is_certain
     assert compare(before, after)["facts"] == found
     assert not compare(before, before)["facts"].is_certain
+
+
+@pytest.mark.parametrize(("lines", "certain"), [(1, False), (9, False), (10, True)])
+def test_a_few_conversations_make_nothing_certain(lines, certain):
+    found = compare([[{"facts": 0.0}] * 3] * lines, [[{"facts": 1.0}] * 3] * lines)["facts"]
+    assert (found.low, found.high, found.lines, found.is_certain) == (1, 1, lines, certain)
 
 
 def test_turns_of_one_conversation_are_not_taken_for_independent():
@@ -305,7 +346,7 @@ async def test_a_recorded_model_says_the_same_and_its_calls_are_kept():
     said = [piece.text async for piece in model.stream(turns("어때?"), GenerationOptions())]
     assert (said, model.name) == (["안녕", "!"], "scripted")
     (call,) = recorder.calls
-    assert (call.prompt, call.reply, call.usage) == ("어때?", "안녕!", Usage(7, 2))
+    assert (call.messages, call.reply, call.usage) == (turns("어때?"), "안녕!", Usage(7, 2))
 
 
 async def test_a_call_that_fails_counts_and_its_tokens_are_estimated():

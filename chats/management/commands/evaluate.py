@@ -210,7 +210,7 @@ def _record(
     row: Mapping[str, float],
 ) -> dict[str, Any]:
     """What the file of figures keeps of a turn."""
-    prompt = measures.text_read(expected, answered)
+    text = answered.evidence_text
     return {
         "id": line.id,
         "turn": number,
@@ -225,8 +225,8 @@ def _record(
             for one in answered.sources
         ],
         "missing_in_prompt": []
-        if prompt is None
-        else facts.missing_facts(expected.facts, prompt, in_answer=False),
+        if text is None
+        else facts.missing_facts(expected.facts, text, in_answer=False),
         "missing_in_answer": facts.missing_facts(expected.facts, answered.content, in_answer=True),
         "measures": dict(row),
     }
@@ -253,5 +253,7 @@ def _figures(found: Sequence[Measured], name: str) -> dict[str, Any]:
     }
     if len(found) > 1:
         differences = measures.compare(found[0].measures, found[1].measures)
-        figures["differences"] = {name: asdict(one) for name, one in differences.items()}
+        figures["differences"] = {
+            name: asdict(one) | {"certain": one.is_certain} for name, one in differences.items()
+        }
     return figures
