@@ -8,6 +8,7 @@ from rag.adapters.light import BadReply, Light
 from rag.evaluation.measures import AnsweredTurn
 from rag.tokenize.language import reply_language
 from rag.tokenize.text import neutralise
+from rag.types import Source
 
 CRITERIA = ("relevance", "faithfulness", "support")
 COHERENCE = "coherence"
@@ -36,7 +37,7 @@ async def judge_turn(
     """
     language = reply_language(question)
     fence = f"=== {secrets.token_hex(6)} ==="
-    passages = "\n\n".join(source.text for source in answered.evidence)
+    passages = "\n\n".join(f"[{one.slot}] {one.text}" for one in _put_cited_first(answered))
     told = "\n".join(f"Q: {asked}\nA: {said}" for asked, said in earlier)
     case = prompts.fill(
         "judge_case",
@@ -50,6 +51,12 @@ async def judge_turn(
     system = prompts.fill("judge", language, fence=fence)
     reply = await light.read(system, case, max_tokens=MAX_TOKENS, schema=SCHEMA)
     return _parse_verdict(reply, (*CRITERIA, COHERENCE) if earlier else CRITERIA)
+
+
+def _put_cited_first(answered: AnsweredTurn) -> list[Source]:
+    """The evidence in an order in which what the answer rests on is not cut off."""
+    cited = {one.chunk_id for one in answered.sources if one.cited}
+    return sorted(answered.evidence, key=lambda one: one.chunk_id not in cited)
 
 
 def _parse_verdict(reply: object, criteria: Sequence[str]) -> dict[str, float]:

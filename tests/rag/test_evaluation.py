@@ -385,6 +385,15 @@ async def test_a_judge_reads_the_answer_and_its_passages_between_marks():
     assert all(text in model.last for text in (TRAVEL.text, "90,000원입니다", "그랬다"))
 
 
+async def test_a_judge_reads_what_is_cited_first_under_the_numbers_of_the_answer():
+    model = ScriptedLLM(Piece(json.dumps(GRADES)))
+    long = evidence("이것은 다른 이야기다. " * 2000, name="긴 글.md")
+    given = answered(sources=(source(OTHER),), evidence=(source(long), source(OTHER)))
+    await judge_turn(Light(model), "연차는?", given, ())
+    assert f"[2] {OTHER.text}" in model.last
+    assert model.last.index(f"[2] {OTHER.text}") < model.last.index("[1] 이것은")
+
+
 async def test_coherence_is_not_graded_without_a_conversation():
     verdict = await judge_turn(Light(ScriptedLLM(Piece(json.dumps(GRADES)))), "?", answered(), ())
     assert "coherence" not in verdict
