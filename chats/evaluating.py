@@ -7,6 +7,7 @@ in memory, as the turn store would have kept them.
 """
 
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
@@ -46,6 +47,9 @@ logger = structlog.get_logger()
 
 OF_THE_INDEX = ("chunk_", "embedding_", "vision", "user_dictionary")
 """Beginnings of the names of settings that decide what is stored of documents."""
+_SECRET_NAME = re.compile(r"(?:KEY|PASSWORD|SECRET|TOKEN)$", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"://[^/\s]*@|\bsk-")
+"""A URL with credentials, a key of a provider."""
 
 
 class SettingRefused(ValueError):
@@ -57,32 +61,37 @@ class DocumentUnknown(ValueError):
 
 
 @dataclass(slots=True)
-class Candidate:
-    """A configuration whose answers are measured."""
+class Configuration:
+    """A set of settings whose answers are measured, under the name that people are shown."""
 
     name: str
-    config: RagConfig
+    rag: RagConfig
     recorder: Recorder = field(default_factory=Recorder)
     engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
-        main, light = main_model(self.config.llm), light_model(self.config.light_llm)
+        main, light = main_model(self.rag.llm), light_model(self.rag.light_llm)
         self.engine = Engine(
-            self.config,
+            self.rag,
             llm=self.recorder.wrap(main) if main else None,
             light=replace(light, llm=self.recorder.wrap(light.llm)) if light else None,
         )
 
+    @property
+    def model(self) -> str:
+        """The name of the language model that writes the answers; "" where there is none."""
+        return self.rag.llm.model if self.rag.llm else ""
+
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class AskableDocuments:
     """What a user may ask about: the ids of his indexed documents by name and by id."""
 
     ids: tuple[UUID, ...]
     by_name: Mapping[str, tuple[UUID, ...]]
 
     @classmethod
-    def of(cls, user: User) -> "Library":
+    def of(cls, user: User) -> "AskableDocuments":
         """The user's documents, oldest first."""
         rows = Document.objects.visible_to(user).searchable().order_by("created_at", "id")
         names: dict[str, tuple[UUID, ...]] = {}
@@ -101,12 +110,12 @@ class Library:
         return tuple(ids[0] for ids in found.values())
 
 
-def present_candidate() -> Candidate:
+def make_present_configuration() -> Configuration:
     """The configuration as it is."""
-    return Candidate("", spaces.in_use().config)
+    return Configuration("", spaces.in_use().config)
 
 
-def changed_candidate(changes: Sequence[str]) -> Candidate:
+def make_changed_configuration(changes: Sequence[str]) -> Configuration:
     """The configuration with `NAME=VALUE` in the environment.
 
     Raises `SettingRefused` where that changes nothing, or what is stored of documents;
@@ -116,7 +125,7 @@ def changed_candidate(changes: Sequence[str]) -> Candidate:
     for change in changes:
         name, equals, value = change.partition("=")
         if not (equals and name):
-            raise SettingRefused(f"{change}: expected NAME=VALUE")
+            raise SettingRefused("takes NAME=VALUE")
         pairs[name] = value
     with _environment(pairs):
         changed: RagConfig = settings.BUILD_RAG()
@@ -135,7 +144,14 @@ def changed_candidate(changes: Sequence[str]) -> Candidate:
         for name, value in _fields(spaces.in_use().config).items()
         if name.startswith(OF_THE_INDEX)
     }
-    return Candidate(", ".join(changes), replace(changed, **kept))
+    return Configuration(", ".join(map(_show_change, pairs.items())), replace(changed, **kept))
+
+
+def _show_change(change: tuple[str, str]) -> str:
+    """The setting for people and files: without its value where that is a secret."""
+    name, value = change
+    is_secret = _SECRET_NAME.search(name) or _SECRET_VALUE.search(value)
+    return f"{name}=…" if is_secret else f"{name}={value}"
 
 
 def _fields(config: RagConfig) -> dict[str, Any]:
@@ -157,12 +173,12 @@ def _environment(pairs: Mapping[str, str]) -> Iterator[None]:
 
 
 async def answer_line(
-    candidate: Candidate, line: QuestionLine, library: Library
+    configuration: Configuration, line: QuestionLine, askable: AskableDocuments
 ) -> list[AnsweredTurn]:
     """The turns of a line, one after the other in a conversation of its own."""
-    ticked = Scope(library.find(line), ScopeReason.EXPLICIT)
-    everything = Scope(library.ids, ScopeReason.ALL)
-    talk = _Talk(candidate, library.ids)
+    ticked = Scope(askable.find(line), ScopeReason.EXPLICIT)
+    everything = Scope(askable.ids, ScopeReason.ALL)
+    talk = _Talk(configuration, askable.ids)
     return [
         await talk.ask(expected.user, ticked if expected.is_ticked else everything)
         for expected in line.turns
@@ -173,7 +189,7 @@ async def answer_line(
 class _Talk:
     """A conversation that is kept in memory."""
 
-    candidate: Candidate
+    configuration: Configuration
     readable: tuple[UUID, ...]
     turns: tuple[Turn, ...] = ()
     shown: Turn | None = None
@@ -183,7 +199,7 @@ class _Talk:
     async def ask(self, text: str, scope: Scope) -> AnsweredTurn:
         """Answer from the documents of the scope, and remember the turn."""
         await self._note()
-        made = _Made(self.candidate.recorder)
+        made = _Made(self.configuration.recorder)
         try:
             await self._answer(text, scope, made)
         except NuraError as error:
@@ -212,7 +228,7 @@ class _Talk:
         wanted = dict.fromkeys((*scope.document_ids, *versions))
         space = (await in_database(spaces.in_use)).space
         store = ReleasingStore(ScopedStore(tuple(wanted), space=space))
-        events = self.candidate.engine.answer(question, store, MemoryHistory(self.turns))
+        events = self.configuration.engine.answer(question, store, MemoryHistory(self.turns))
         async with aclosing(events):
             async for event in events:
                 made.take(event)
@@ -257,9 +273,9 @@ class _Talk:
         if not self.turns:
             return
         *before, last = self.turns
-        wanted = to_fold(last.number, self.running, pairs=self.candidate.config.history_pairs)
+        wanted = to_fold(last.number, self.running, pairs=self.configuration.rag.history_pairs)
         earlier = [turn for turn in before if turn.number in wanted]
-        noted = await self.candidate.engine.note(last, earlier, self.running)
+        noted = await self.configuration.engine.note(last, earlier, self.running)
         self.turns = (*before, replace(last, summary=noted.summary))
         self.running = noted.running
 

@@ -1,5 +1,6 @@
 """The figures of an evaluation for people: lines for a terminal, and a page that stands alone."""
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -97,19 +98,21 @@ def render(figures: Mapping[str, Any], records: Sequence[Sequence[Mapping[str, A
 def to_text(figures: Mapping[str, Any]) -> Iterator[str]:
     """Tables for a terminal: all turns, then by kind."""
     configurations = figures["configurations"]
-    yield f"{figures['set']}: {figures['lines']} conversations, {figures['turns']} questions"
+    size = _("%(lines)s conversations, %(turns)s questions") % figures
+    yield f"{figures['set']}: {size}"
     for letter, one in zip("AB", configurations, strict=False):
-        model = one["model"] or "no language model"
-        yield f"{letter}: {one['name'] or 'present settings'} ({model})"
-        if one["judge_failures"]:
-            yield f"{letter}: {one['judge_failures']} answers could not be graded"
-    heads = ["", "A"] + (["B", "B - A, 95 % interval"] if len(configurations) > 1 else [])
+        model = one["model"] or _("no language model")
+        yield f"{letter}: {one['name'] or _('Present settings')} ({model})"
+        if count := one["judge_failures"]:
+            ungraded = _("%(count)s answers could not be graded") % {"count": count}
+            yield f"{letter}: {ungraded}"
+    heads = ["", "A"] + (["B", _("B - A, confidence interval")] if len(configurations) > 1 else [])
     rows = [_text_row(figures, measure) for measure in MEASURES]
     yield from _aligned([heads, *(row for row in rows if row)])
     for letter, one in zip("AB", configurations, strict=False):
         if one["kinds"]:
             names = [name for name in OF_A_KIND if name in one["all"]]
-            heads = [f"{letter} by kind", *names]
+            heads = [_("%(letter)s by kind") % {"letter": letter}, *names]
             kinds = [
                 [kind, *(_told(found.get(name), is_share=True) for name in names)]
                 for kind, found in one["kinds"].items()
@@ -128,11 +131,16 @@ def _text_row(figures: Mapping[str, Any], measure: Measure) -> list[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        first, *others = zip(row, widths, strict=True)
-        cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
-        yield "  ".join(cells).rstrip()
+        blanks = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        first, *others = zip(row, blanks, strict=True)
+        yield "  ".join([first[0] + first[1], *(blank + cell for cell, blank in others)]).rstrip()
+
+
+def _width(text: str) -> int:
+    """The columns of a terminal that it takes: a Hangul syllable takes two."""
+    return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 def _told(value: float | None, *, is_share: bool) -> str:

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
+from django.utils.translation import override
 
-from chats.evaluating import list_feedback_lines
+from chats.evaluating import list_feedback_lines, make_changed_configuration
 from chats.models import Chat, DailyMessages, Feedback, Message, Turn
 from rag.config import Endpoint
 from tests.chats.talking import LEAVE, TRAVEL, add_document
@@ -140,7 +141,35 @@ def test_two_configurations_are_compared_question_by_question(library, model, ev
     assert asked == [1000, 77, 77, 1000]  # by turns, so that neither is always the first
     assert figures["configurations"][1]["name"] == "NURA_LLM_MAX_TOKENS=77, NURA_TOP_K=1"
     assert figures["differences"]["facts"] == NO_DIFFERENCE | {"lines": 2}
-    assert "B - A" in said
+    assert "B - A, 신뢰구간" in said
+
+
+def test_the_table_speaks_english_too_and_stands_in_columns(library, evaluate):
+    with override("en"):
+        _, said = evaluate(LINE | {"kind": "여비 규정"}, LINE | {"id": "b", "kind": "fact"})
+    assert "2 conversations, 2 questions\nA: Present settings (no language model)\n" in said
+    rows = [row for row in said.splitlines() if row.startswith(("여비 규정", "fact "))]
+    assert [row.index("1.000") for row in rows] == [7, 11]  # a syllable is two columns wide
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ("NURA_LLM_API_KEY=hush-1", "NURA_LLM_API_KEY=…"),
+        ("NURA_LLM_BASE_URL=http://me:hush-1@models.test/v1", "NURA_LLM_BASE_URL=…"),
+        ("NURA_LLM_BASE_URL=http://models.test/v1", "NURA_LLM_BASE_URL=http://models.test/v1"),
+        ("NURA_LLM_MODEL=a", "NURA_LLM_MODEL=a"),
+        ("NURA_LLM_MAX_TOKENS=77", "NURA_LLM_MAX_TOKENS=77"),
+    ],
+)
+def test_a_secret_that_is_compared_is_not_shown(change, shown):
+    assert make_changed_configuration([change]).name == shown
+
+
+def test_what_lacks_its_name_is_refused_without_a_word_of_it(library, evaluate):
+    with pytest.raises(CommandError) as refused:
+        evaluate(LINE, options=("--compare", "hush-1"))
+    assert "hush-1" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +195,7 @@ def test_a_judge_grades_and_its_failures_are_counted(library, model, evaluate):
     figures, said = evaluate(LINE, LINE | {"id": "b"}, options=("--judge",))
     assert whole(figures)["support"] == 0.5
     assert figures["configurations"][0]["judge_failures"] == 1
-    assert "1 answers could not be graded" in said
+    assert "A: 답변 1개는 채점하지 못함" in said
 
 
 def test_a_judge_needs_a_model(library, evaluate):
@@ -238,4 +267,4 @@ def test_thumbs_down_become_a_set_that_can_be_read(owner, stranger, library, tmp
         call_command("evaluate", file, "--from-feedback", "--user", "owner")
     out = io.StringIO()
     call_command("evaluate", file, "--user", "owner", stdout=out, stderr=io.StringIO())
-    assert "1 conversations, 2 questions" in out.getvalue()
+    assert "대화 1건, 질문 2개" in out.getvalue()

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chats import evaluating, evaluation_page
-from chats.evaluating import Candidate, Library
+from chats.evaluating import AskableDocuments, Configuration
 from chats.management.commands.ask import find_user
 from rag.adapters.endpoint import CallGate
 from rag.adapters.light import Light
@@ -36,7 +36,7 @@ PATIENT_FAILURES = 1_000_000
 class Measured:
     """A configuration's answers: measures and records of turns, by line."""
 
-    candidate: Candidate
+    configuration: Configuration
     measures: list[list[dict[str, float]]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     judge_failures: int = 0
@@ -85,11 +85,11 @@ class Command(BaseCommand):
             self._write_feedback(evaluating.list_feedback_lines(user), options["file"])
             return
         lines = _read(options["file"])
-        library = Library.of(user)
-        _check_documents(lines, library)
-        candidates = _candidates(options["compare"])
-        judge = _judge(candidates[0]) if options["judge"] else None
-        found = asyncio.run(self._measure_all(lines, library, candidates, judge))
+        askable = AskableDocuments.of(user)
+        _check_documents(lines, askable)
+        configurations = _configurations(options["compare"])
+        judge = _judge(configurations[0]) if options["judge"] else None
+        found = asyncio.run(self._measure_all(lines, askable, configurations, judge))
         figures = _figures(found, options["file"].name)
         self._print(figures)
         if options["json"]:
@@ -101,16 +101,16 @@ class Command(BaseCommand):
     async def _measure_all(
         self,
         lines: Sequence[QuestionLine],
-        library: Library,
-        candidates: Sequence[Candidate],
+        askable: AskableDocuments,
+        configurations: Sequence[Configuration],
         judge: Light | None,
     ) -> list[Measured]:
         """Line by line, every configuration in turn, so that the machine is the same for all."""
-        found = [Measured(candidate) for candidate in candidates]
+        found = [Measured(configuration) for configuration in configurations]
         for number, line in enumerate(lines, 1):
             for one in found if number % 2 else reversed(found):
-                answered = await evaluating.answer_line(one.candidate, line, library)
-                await _take(one, line, library, answered, judge)
+                answered = await evaluating.answer_line(one.configuration, line, askable)
+                await _take(one, line, askable, answered, judge)
             self.stderr.write(f"\r{number} of {len(lines)}", ending="")
             self.stderr.flush()
         self.stderr.write("")
@@ -148,31 +148,30 @@ def _write(file: Path, text: str) -> None:
         raise CommandError(str(error)) from error
 
 
-def _check_documents(lines: Sequence[QuestionLine], library: Library) -> None:
-    if not library.ids:
+def _check_documents(lines: Sequence[QuestionLine], askable: AskableDocuments) -> None:
+    if not askable.ids:
         raise CommandError("this user has no documents that can be searched")
     try:
         for line in lines:
-            library.find(line)
+            askable.find(line)
     except evaluating.DocumentUnknown as error:
         raise CommandError(str(error)) from error
 
 
-def _candidates(changes: Sequence[str]) -> list[Candidate]:
-    present = evaluating.present_candidate()
+def _configurations(changes: Sequence[str]) -> list[Configuration]:
+    present = evaluating.make_present_configuration()
     if not changes:
         return [present]
     try:
-        return [present, evaluating.changed_candidate(changes)]
+        return [present, evaluating.make_changed_configuration(changes)]
     except (evaluating.SettingRefused, ImproperlyConfigured) as error:
         raise CommandError(f"--compare {error}") from error
 
 
-def _judge(candidate: Candidate) -> Light:
+def _judge(configuration: Configuration) -> Light:
     """The main model of the present configuration, else its light one."""
-    config = candidate.config
-    light = light_model(config.light_llm)
-    model = main_model(config.llm) or (light.llm if light else None)
+    light = light_model(configuration.rag.light_llm)
+    model = main_model(configuration.rag.llm) or (light.llm if light else None)
     if model is None:
         raise CommandError("--judge needs a language model: NURA_LLM_BASE_URL, NURA_LLM_MODEL")
     return Light(model, JUDGE_SECONDS, CallGate(limit=PATIENT_FAILURES))
@@ -181,12 +180,12 @@ def _judge(candidate: Candidate) -> Light:
 async def _take(
     measured: Measured,
     line: QuestionLine,
-    library: Library,
+    askable: AskableDocuments,
     answered: Sequence[AnsweredTurn],
     judge: Light | None,
 ) -> None:
     """Measure the turns of a line."""
-    documents = library.find(line)
+    documents = askable.find(line)
     rows: list[dict[str, float]] = []
     earlier: list[tuple[str, str]] = []
     for number, (expected, one) in enumerate(zip(line.turns, answered, strict=True), 1):
@@ -241,8 +240,8 @@ def _figures(found: Sequence[Measured], name: str) -> dict[str, Any]:
         "turns": len(found[0].records),
         "configurations": [
             {
-                "name": one.candidate.name,
-                "model": one.candidate.config.llm.model if one.candidate.config.llm else "",
+                "name": one.configuration.name,
+                "model": one.configuration.model,
                 "all": one.summary(),
                 "kinds": {kind: one.summary(kind) for kind in kinds},
                 "judge_failures": one.judge_failures,
