@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks import report
 from rag.context import tokens
 from rag.evaluation.facts import Fact, share_of_facts
+from rag.evaluation.measures import is_abstention, read_evidence_text
 from tests.product.client import Client
 from tests.servers.llm import LLMServer, Stream
 from tests.support import DATA, Product, wait_until
@@ -32,23 +33,22 @@ NO_PASSAGE = 40
 """Characters from documents below which a prompt counts as one without a passage."""
 AIM = {
     "with a model": {
-        "all_in_prompt": 0.95,
-        "strangers": 0.2,
+        "evidence_all": 0.95,
+        "stranger_line_share": 0.2,
         "calls": 2,
-        "evidence_share": 0.5,
+        "evidence_token_share": 0.5,
         "shared_prefix": 0.7,
     },
     "without a model": {
-        "recall": 0.8,
+        "facts": 0.8,
         "false_abstention": 0.08,
         "characters": 700,
         "abstains": 0.85,
     },
 }
-"""To reach over all answerable turns, `strangers` in comparisons, `abstains` where the documents do
-not say; each kind .85 of `all_in_prompt`."""
+"""To reach over all answerable turns, `stranger_line_share` in comparisons, `abstains` where the
+documents do not say; each kind .85 of `evidence_all`."""
 REFUSED = ("unanswerable", "nonsense")
-FROM_DOCUMENTS = ("documents", "document")
 _NOT_LETTERS = re.compile(r"[\W_]+")
 
 
@@ -185,7 +185,7 @@ def _measure_prompt(
     streamed = [call for call in calls if call.get("stream")]
     texts = [one["content"] for one in streamed[-1]["messages"]] if streamed else []
     whole = "\n".join(texts)
-    prompt = whole.replace(asked.question, "")
+    prompt = read_evidence_text(texts)
     found = [(line, library.origins(line)) for line in prompt.splitlines()]
     evidence = [(line, ids) for line, ids in found if ids]
     size = sum(len(line) for line, _ in evidence)
@@ -194,15 +194,15 @@ def _measure_prompt(
     read = count("\n".join(line for line, _ in evidence)) if evidence else 0
     asked.figures = {
         "no_passage": float(size < NO_PASSAGE),
-        "characters": len(prompt),
+        "prompt_characters": len(prompt),
         "tokens": count(whole),
-        "evidence_share": read / max(1, count(whole)),
-        "strangers": strange / size if size else 0.0,
+        "evidence_token_share": read / max(1, count(whole)),
+        "stranger_line_share": strange / size if size else 0.0,
         "calls": len(calls),
     }
     if asked.gold:
         share = share_of_facts(asked.gold, prompt, in_answer=False)
-        asked.figures |= {"in_prompt": share, "all_in_prompt": float(share == 1)}
+        asked.figures |= {"evidence": share, "evidence_all": float(share == 1)}
     if before:
         asked.figures["shared_prefix"] = _shared(before, whole) / len(before)
     return "\n".join(texts[:-1])
@@ -210,12 +210,14 @@ def _measure_prompt(
 
 def _measure_answer(asked: Asked, message: Mapping[str, Any], texts: Mapping[str, str]) -> None:
     sources = message["sources"] or ()
-    abstains = message["mode"] not in FROM_DOCUMENTS or not sources
-    asked.figures = {"characters": len(message["content"]), "abstains": float(abstains)}
+    asked.figures = {
+        "characters": len(message["content"]),
+        "abstains": float(is_abstention(message["mode"], sources)),
+    }
     if asked.gold:
         shown = "\n\n".join(texts.get(source["chunk_id"], "") for source in sources)
         asked.figures |= {
-            "recall": share_of_facts(asked.gold, message["content"], in_answer=True),
+            "facts": share_of_facts(asked.gold, message["content"], in_answer=True),
             "in_sources": share_of_facts(asked.gold, shown, in_answer=False),
         }
 
@@ -224,14 +226,17 @@ Told = Callable[[Sequence[Asked]], dict[str, float]]
 
 
 def _told_with(some: Sequence[Asked]) -> dict[str, float]:
-    means = ("all_in_prompt", "in_prompt", "no_passage", "strangers", "calls", "shared_prefix")
-    medians = ("characters", "tokens", "evidence_share")
+    means = (
+        *("evidence_all", "evidence", "no_passage", "stranger_line_share"),
+        *("calls", "shared_prefix"),
+    )
+    medians = ("prompt_characters", "tokens", "evidence_token_share")
     return _middle(some, means, statistics.fmean) | _middle(some, medians, statistics.median)
 
 
 def _told_without(some: Sequence[Asked]) -> dict[str, float]:
-    means = _middle(some, ("recall", "in_sources", "abstains"), statistics.fmean)
-    if all(asked.answerable for asked in some):
+    means = _middle(some, ("facts", "in_sources", "abstains"), statistics.fmean)
+    if some and all(asked.answerable for asked in some):
         means["false_abstention"] = means.pop("abstains")
     return means | _middle(some, ("characters",), statistics.median)
 
