@@ -144,7 +144,7 @@ class ScopeShape(serializers.Serializer[Any]):
 
 
 class CandidateShape(serializers.Serializer[Any]):
-    """A document that a question back offers."""
+    """A document that a clarifying question offers."""
 
     slot = serializers.IntegerField()
     document_id = serializers.UUIDField()

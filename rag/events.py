@@ -62,8 +62,8 @@ class Replaced:
 class Finished:
     """The answer is whole. `sources` is None in general mode. `trace` is plain JSON.
 
-    `label` is what it rests on, None for a question back and where it could not be checked.
-    `candidates` are the documents that a question back offers, `view` the stretch of a whole
+    `label` is what it rests on, None for a clarifying question and where it could not be checked.
+    `candidates` are the documents that a clarifying question offers, `view` the stretch of a whole
     document that was shown, `bearing` the documents that bore on the question, best first, whether
     or not the answer cites them, `checks` what the evidence says of each sentence, `notices` codes
     of what the reader should know: "embedder_failed", "retrieval_failed", "answer_cut".

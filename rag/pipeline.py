@@ -496,7 +496,7 @@ class Pipeline:
             label=written.found.label if written else None,
             sources=shown,
             usage=draft.usage,
-            # general knowledge is not held against passages that it never claimed to rest on
+            # general knowledge is not checked against passages that it never claimed to rest on
             checks=written.found.checks if written and cited else (),
             bearing=tuple(dict.fromkeys(bearing)),
             notices=(*asked.notices, *draft.notices),

@@ -10,6 +10,16 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AlterField(
+            model_name='message',
+            name='mode',
+            field=models.CharField(blank=True, choices=[('documents', 'From documents'), ('general', 'General knowledge'), ('clarify', 'Clarifying question'), ('document', 'Whole document')], default='', max_length=9, verbose_name='mode'),
+        ),
+        migrations.AlterField(
+            model_name='turn',
+            name='mode',
+            field=models.CharField(blank=True, choices=[('documents', 'From documents'), ('general', 'General knowledge'), ('clarify', 'Clarifying question'), ('document', 'Whole document')], default='', max_length=9),
+        ),
         migrations.AddField(
             model_name='message',
             name='label',

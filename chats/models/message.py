@@ -29,14 +29,14 @@ class MessageQuerySet(models.QuerySet["Message"]):
 class Message(models.Model):
     """One message. `parent` is the message it answers or follows; siblings are branches.
 
-    `label` is empty for a user's message, a question back, an answer that did not end and one of
-    before there were labels. `sources` is the snapshot of the evidence as shown (null unless the
-    mode is documents or document), so it outlives the documents; the passages as a whole are kept
-    by the answer's turn. `scope` is `{document_ids, reason, topic?, follows?,
+    `label` is empty for a user's message, a clarifying question, an answer that did not end, and
+    one made before there were labels. `sources` is the snapshot of the evidence as shown (null
+    unless the mode is documents or document), so it outlives the documents; the passages as a whole
+    are kept by the answer's turn. `scope` is `{document_ids, reason, topic?, follows?,
     widened?, standalone_query?, filters?, dropped_filters?}`. `candidates` are the documents that
-    a question back offers, `view` the stretch of a whole document that is shown. `reasoning` is
-    what the model thought aloud, `grounding` a list of `rag.verify.label.Checked`, `notices`
-    are codes.
+    a clarifying question offers, `view` the stretch of a whole document that is shown.
+    `reasoning` is what the model thought aloud, `grounding` a list of `rag.verify.label.Checked`,
+    `notices` are codes.
     """
 
     class Role(models.TextChoices):
@@ -62,7 +62,7 @@ class Message(models.Model):
 
         DOCUMENTS = "documents", _("From documents")
         GENERAL = "general", _("General knowledge")
-        CLARIFY = "clarify", _("Question back")
+        CLARIFY = "clarify", _("Clarifying question")
         DOCUMENT = "document", _("Whole document")
 
     class Label(models.TextChoices):

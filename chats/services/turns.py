@@ -264,7 +264,7 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
 
 
 def _offered(outcome: Outcome) -> list[dict[str, Any]] | None:
-    """What a page shows of the documents that a question back offers."""
+    """What a page shows of the documents that a clarifying question offers."""
     fields = ("slot", "document_id", "title")
     return [{name: one[name] for name in fields} for one in outcome.candidates] or None
 
