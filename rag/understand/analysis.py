@@ -307,12 +307,12 @@ def _complete(
     completed = complete_question(judged, conversation)
     if completed.follows and reading and reading.standalone:
         completed = _add_standalone(completed, reading.standalone, conversation)
-    text, scope = completed.text, completed.scope
+    text, scope = completed.text[:CHARACTERS], completed.scope
     throughout = scope.reason is not ScopeReason.ALL and kinds.reads_throughout(text)
     return replace(
         completed,
         whole=throughout or kinds.is_whole_question(text, scope, find_laws(text)),
-        search_terms={**find_document_terms(text[:CHARACTERS]), **completed.search_terms},
+        search_terms={**find_document_terms(text), **completed.search_terms},
     )
 
 

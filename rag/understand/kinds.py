@@ -234,6 +234,7 @@ def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> b
     """
     if not scope.document_ids:
         return False
+    text = text[:LOOKED_AT]
     terms = tokenize.subject_terms(_IS["length"].sub(" ", text))
     if scope.reason is ScopeReason.SLOT:
         known = _NAMING_NOTHING | _PLACE | comparing_terms()

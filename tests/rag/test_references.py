@@ -405,7 +405,7 @@ def test_documents_picked_for_a_question_settle_what_is_unclear():
 def test_hostile_messages_take_milliseconds(piece):
     text = (piece * 20_000)[:20_000]
     for conversation in (ASKED, chat(FIRST, offered(), shown=FIRST), chat(reading(number=1))):
-        for message in (text, f"{text[:200]}!", f"{text} 1번 문서"):
+        for message in (text, f"{text[:200]}!", f"{text} 1번 문서", f"2번은{text},"):
             started = time.process_time()
             resolve(message, conversation, lambda: SHOWN)
             assert time.process_time() - started < 0.1

@@ -186,6 +186,13 @@ def test_small_talk_never_follows(text):
     assert not verdict.follows
 
 
+@pytest.mark.parametrize(
+    "text", ["누구예요?", "할 수 있나요?", "수고비는?", "수고로움", "좋은 아침식사", "좋은하루요양원"]
+)
+def test_what_only_begins_like_a_greeting_is_a_question(text):
+    assert told(text).question_type is not QuestionType.SMALLTALK
+
+
 def test_thanks_with_a_question_are_no_small_talk():
     assert told("고마워요, 그럼 기한은?").question_type is QuestionType.FOLLOWUP
 

@@ -1,5 +1,6 @@
 """Which questions ask for whole documents, and which for something in them."""
 
+import time
 from uuid import uuid4
 
 import pytest
@@ -68,3 +69,20 @@ def test_without_a_document_or_with_an_aspect_it_is_a_search(text):
 
 def test_without_any_document_nothing_is_whole():
     assert not whole("이 문서 요약해줘", Scope((), ScopeReason.ALL))
+
+
+@pytest.mark.parametrize("piece", ["1", "1 ", "a.", "가 ", "what ", "what is ", '"a" ', "문서 "])
+def test_four_times_the_text_takes_no_more_than_about_four_times_as_long(piece):
+    whole(piece, TICKED)
+    short, long = (_seconds_of((piece * length)[:length]) for length in (5_000, 20_000))
+    assert long < 8 * short + 0.2
+
+
+def _seconds_of(text) -> float:
+    """The least that reading this message takes of the processor."""
+    taken = []
+    for _ in range(2):
+        started = time.process_time()
+        whole(text, TICKED)
+        taken.append(time.process_time() - started)
+    return min(taken)
