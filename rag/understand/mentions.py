@@ -23,8 +23,6 @@ READ = 250
 """Characters at either end of a message in which places are looked for."""
 MOST = 12
 """Places that are looked at in one message; more are no sentence."""
-WIDEST = 20
-"""Documents that one range may name."""
 BEFORE = 60
 """Characters before a place that may belong to it."""
 
@@ -90,11 +88,22 @@ def read_places(said: str) -> tuple[int, ...]:
 
     "2번" is 2, "1~3" 1, 2 and 3, "the last one" -1, "second to last" -2.
     """
-    if found := _ANY["range"].search(said):
-        first, last = int(found[1]), int(found[2])
-        if first <= last < first + WIDEST:
-            return tuple(range(first, last + 1))
-    return tuple(_read_number(match) for match in _ANY["number"].finditer(said))
+    found: list[int] = []
+    at = 0
+    for span in _ANY["range"].finditer(said):
+        first, last = map(_read_digits, span.groups())
+        if first <= last:
+            found += (*_read_numbers(said, at, span.start()), *range(first, last + 1))
+            at = span.end()
+    return (*found, *_read_numbers(said, at, len(said)))
+
+
+def _read_digits(said: str) -> int:
+    return int(said) if said.isdigit() else _spelled(said)
+
+
+def _read_numbers(said: str, start: int, end: int) -> Iterator[int]:
+    return map(_read_number, _ANY["number"].finditer(said, start, end))
 
 
 def _read_number(match: re.Match[str]) -> int:
@@ -183,22 +192,48 @@ def _outside(found: re.Match[str] | None, span: Span) -> re.Match[str] | None:
 
 
 def _korean_groups(text: str) -> list[list[re.Match[str]]]:
-    """The places named, those together that are joined: "1번과 3번 문서"."""
+    """The places named, those together that are joined: "1번과 3번 문서".
+
+    A mere blank joins what one noun is said of: "1번 2번 3번 문서".
+    """
     groups: list[list[re.Match[str]]] = []
     for item in _items(text, _KO["several"], _KO["numbered"], _KO["item"]):
         if groups and _are_joined(text, groups[-1][-1], item):
             groups[-1].append(item)
         else:
             groups.append([item])
-    return groups
+    joined: list[list[re.Match[str]]] = []
+    for group in reversed(groups):
+        if joined and _share_noun(text, group[-1], joined[-1]):
+            joined[-1][:0] = group
+        else:
+            joined.append(group)
+    return joined[::-1]
 
 
 def _are_joined(text: str, left: re.Match[str], right: re.Match[str]) -> bool:
-    """Whether two places are named together; a mere blank joins "1번 3번 문서" and no more."""
+    """Whether words between two places name them together."""
     between = text[left.end() : right.start()]
-    if between.strip():
-        return bool(_KO["join"].fullmatch(between))
-    return not _parts(left)["noun"] and bool(_parts(right)["noun"])
+    return bool(between.strip() and _KO["join"].fullmatch(between))
+
+
+def _share_noun(text: str, left: re.Match[str], group: Sequence[re.Match[str]]) -> bool:
+    """Whether a place stands right before a group whose noun is said of it, too."""
+    between = text[left.end() : group[0].start()]
+    return not (between.strip() or _parts(left)["noun"]) and bool(_parts(group[-1])["noun"])
+
+
+def _group_places(text: str, group: Sequence[re.Match[str]]) -> tuple[int, ...]:
+    """The places of a group; "첫 번째부터 세 번째" names what lies between them as well."""
+    places: list[int] = []
+    before = group[0]
+    for item in group:
+        found = _places(item, "end", "head", "spelled", "ordinal")
+        if places and _KO["through"].fullmatch(text, before.end(), item.start()):
+            places += range(places[-1] + 1, found[0])
+        places += found
+        before = item
+    return tuple(places)
 
 
 def _korean_mention(
@@ -208,8 +243,7 @@ def _korean_mention(
     noun, kind = bool(said["noun"]), said["kind"]
     if (said["end"] or said["head"]) and not (noun or kind or said["form"]):
         return None
-    numbers = ("end", "head", "spelled", "ordinal")
-    places = tuple(place for item in group for place in _places(item, *numbers))
+    places = _group_places(text, group)
     before = text[max(0, start - BEFORE) : start]
     if _KO["not_these"].match(text, end):
         rest = text.find("나머지", end)

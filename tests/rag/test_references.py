@@ -114,6 +114,46 @@ def test_a_place_is_that_of_the_last_answer_with_documents(text, meant):
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("문서 1과 2의 차이는?", [0, 1]),
+        ("문서 1, 2, 3 비교", [0, 1, 2]),
+        ("문서 1~3 비교해줘", [0, 1, 2]),
+        ("문서 1, 2~3 비교해줘", [0, 1, 2]),
+        ("문서 1부터 3까지 요약해줘", [0, 1, 2]),
+        ("1번 2번 3번 문서 비교", [0, 1, 2]),
+        ("1번 문서부터 3번 문서까지 비교해줘", [0, 1, 2]),
+        ("첫 번째부터 세 번째 문서까지 비교해줘", [0, 1, 2]),
+        ("Compare documents 1 to 3", [0, 1, 2]),
+        ("Summarize sources 1 through 3", [0, 1, 2]),
+        ("Compare documents one through three", [0, 1, 2]),
+        ("Explain documents 1-3", [0, 1, 2]),
+        ("Compare document 1 to document 3", [0, 2]),
+    ],
+)
+def test_of_several_documents_named_none_is_left_out(text, meant):
+    assert titles(resolve(text, ASKED, nothing)) == [TITLES[at] for at in meant]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "문서 2에서 3은?",
+        "문서 2, 30일 이내인지 알려줘",
+        "문서 2 - 3줄로 요약해줘",
+        "Shorten document 2 to 3 sentences",
+    ],
+)
+def test_another_number_beside_a_place_names_no_document(text):
+    assert titles(resolve(text, ASKED, nothing)) == [TITLES[1]]
+
+
+def test_a_range_beyond_the_documents_shown_is_asked_back():
+    for text in ("1~30번 문서 비교해줘", "1~3000번 문서 비교해줘"):
+        assert resolve(text, ASKED, nothing).unclear is Unclear.OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
     "text",
     [
         *("제1조", "1번 항목", "2번 출구", "질문 1번", "1번 문제 풀어줘", "3번 이상 위반하면?"),
@@ -398,8 +438,19 @@ def test_documents_picked_for_a_question_settle_what_is_unclear():
             "전체 보여줘 ",
             "첫 번째 ",
             "1,2,",
+            "1~9999번 문서 ",
+            "문서 1부터 ",
         ),
-        *("the second one you cited ", "document ", "show me the whole ", "and ", " ", "가", "번"),
+        *(
+            "the second one you cited ",
+            "document ",
+            "documents 1 to 3, ",
+            "show me the whole ",
+            "and ",
+            " ",
+            "가",
+            "번",
+        ),
     ],
 )
 def test_hostile_messages_take_milliseconds(piece):
