@@ -4,6 +4,7 @@ That is what is declared of known models (`known_embedders.toml`), and the check
 """
 
 import functools
+import logging
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,15 @@ from rag.adapters.endpoint import breaker_of, to_llm_error
 from rag.config import Endpoint
 from rag.errors import EmbedderFailed, LLMUnavailable
 
+log = logging.getLogger(__name__)
+
 ENGLISH = frozenset(("en",))
 BATCH = 64
 RETRIES = 2
 QUERY_RETRIES = 1
-"""Somebody waits for a question: it is asked again once, and each time no longer than this."""
+"""Somebody waits for a question, so it is retried once only."""
 QUERY_SECONDS = 10.0
+"""For each try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,29 @@ class Declared:
 
 
 def declared(model: str) -> Declared:
-    """What is known of a model by its name or folder; the empty declaration for others."""
-    return _known_models().get(model.rstrip("/").rsplit("/", 1)[-1].lower(), Declared())
+    """What is known of a model by its name or folder; the empty declaration for others.
+
+    Ollama's names carry a tag that says nothing of these: "bge-m3:567m".
+    """
+    name = model.rstrip("/").rsplit("/", 1)[-1].partition(":")[0]
+    return _known_models().get(name.lower(), Declared())
+
+
+def find_languages(model: str, told: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The languages of a model: as told, else as declared, else English alone.
+
+    A model that does not know a language harms its questions more than one that is left out.
+    """
+    if known := told or declared(model).languages:
+        return known
+    _warn_of_unknown(model)
+    return ENGLISH
+
+
+@functools.cache
+def _warn_of_unknown(model: str) -> None:
+    """Once a process: else a Korean model would be left out of Korean questions unnoticed."""
+    log.warning("%s counts as an English model: NURA_EMBEDDING_LANGUAGES tells otherwise", model)
 
 
 @functools.cache
@@ -86,7 +111,7 @@ class OpenAIEmbedder:
         self.name = endpoint.model
         self._declared = declared(endpoint.model)
         self._dimensions = dimensions or self._declared.dimensions
-        self.languages = languages or self._declared.languages or ENGLISH
+        self.languages = find_languages(self.name, languages)
 
     @property
     def dimensions(self) -> int:

@@ -171,7 +171,7 @@ def breaker_of(endpoint: Endpoint) -> Breaker:
 
 
 def forget_failures() -> None:
-    """All endpoints count as well again."""
+    """All endpoints count as healthy again."""
     _gates.clear()
 
 

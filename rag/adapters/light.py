@@ -29,7 +29,7 @@ MOST_TRIES = 20
 
 
 class BadReply(LLMError):
-    """The light model said something else than it was asked for."""
+    """The light model said something other than it was asked for."""
 
     code = "llm_bad_reply"
 

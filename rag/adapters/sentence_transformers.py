@@ -5,14 +5,13 @@ One call at a time goes into a model: two would share the same cores and both be
 
 import functools
 import importlib.util
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rag.adapters.embeddings import ENGLISH, declared, unit_vectors
+from rag.adapters.embeddings import declared, find_languages, unit_vectors
 from rag.errors import EmbedderFailed, EngineUnavailable
 from rag.ports import Inference
 from rag.types import Hit
@@ -30,9 +29,7 @@ class SentenceTransformersEmbedder:
 
     The English model that comes with the product when empty or called by its name.
 
-    Languages: what the caller says, else what is declared for known models, else English alone,
-    because a model that does not know a language harms its questions more than one that is left
-    out.
+    Languages: see `find_languages`.
     """
 
     def __init__(
@@ -43,7 +40,7 @@ class SentenceTransformersEmbedder:
         self.name = EMBEDDED_NAME if self._embedded else model
         self._declared = declared(self.name)
         self._dimensions = dimensions or self._declared.dimensions
-        self.languages = languages or self._declared.languages or ENGLISH
+        self.languages = find_languages(self.name, languages)
         self._encoding = threading.Lock()
 
     @property
@@ -74,18 +71,16 @@ class SentenceTransformersEmbedder:
         return unit_vectors(rows, count=len(texts), dimensions=self.dimensions)
 
     def _loaded(self) -> Any:
-        if self._embedded:
-            os.environ["HF_HUB_OFFLINE"] = "1"
         with _loading:
             try:
-                return _embedding_model(self._path)
+                return _embedding_model(self._path, local=self._embedded)
             except (ImportError, OSError, RuntimeError, ValueError) as error:
                 raise EmbedderFailed(f"{self.name} cannot be loaded") from error
 
 
 @functools.lru_cache(maxsize=KEPT)
-def _embedding_model(path: str) -> Any:
-    """The loaded model, shared by the embedders of this process."""
+def _embedding_model(path: str, *, local: bool) -> Any:
+    """The loaded model, shared by the embedders of this process; `local`: nothing is fetched."""
     import torch
     from sentence_transformers import SentenceTransformer
 
@@ -95,7 +90,7 @@ def _embedding_model(path: str) -> Any:
     else:
         fast = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
     dtype = torch.bfloat16 if fast else torch.float32
-    return SentenceTransformer(path, model_kwargs={"torch_dtype": dtype})
+    return SentenceTransformer(path, local_files_only=local, model_kwargs={"torch_dtype": dtype})
 
 
 def embedded_model_folder() -> Path:

@@ -1,6 +1,9 @@
 """Embedders: checked vectors, cheap facts, honest failures."""
 
 import json
+import logging
+import os
+import socket
 import time
 
 import pytest
@@ -14,8 +17,17 @@ from tests.servers.llm import Failure, Hang
 
 @pytest.fixture(scope="module")
 def embedded():
-    """The model that comes with the product."""
-    return SentenceTransformersEmbedder()
+    """The model that comes with the product, loaded without any network."""
+
+    def refuse(*_):
+        raise AssertionError("the network was asked for a model that is here")
+
+    model = SentenceTransformersEmbedder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", refuse)
+        patch.setattr(socket, "getaddrinfo", refuse)
+        model.embed_query("ready")
+    return model
 
 
 def cosine(one, other):
@@ -41,6 +53,10 @@ def test_no_texts_give_no_vectors(embedded):
         ("nlpai-lab/KURE-v1", 1024, {"*"}),
         ("intfloat/multilingual-e5-small", 384, {"*"}),
         ("/models/paraphrase-multilingual-MiniLM-L12-v2/", 384, {"*"}),
+        ("bge-m3:latest", 1024, {"*"}),
+        ("bge-m3:567m", 1024, {"*"}),
+        ("Qwen/Qwen3-Embedding-0.6B", 1024, {"*"}),
+        ("dengcao/Qwen3-Embedding-8B:Q8_0", 4096, {"*"}),
     ],
 )
 def test_known_models_declare_their_width_and_languages(model, dimensions, languages):
@@ -52,6 +68,21 @@ def test_an_unknown_model_counts_as_english_unless_told_otherwise():
     assert SentenceTransformersEmbedder("my/model").languages == {"en"}
     told = SentenceTransformersEmbedder("my/model", frozenset({"ko"}))
     assert told.languages == {"ko"}
+
+
+def test_that_an_unknown_model_counts_as_english_is_logged_once(llm_server, caplog):
+    with caplog.at_level(logging.WARNING):
+        remote(llm_server, "korean-model")
+        remote(llm_server, "korean-model")
+        remote(llm_server, "bge-m3:latest")
+        OpenAIEmbedder(Endpoint(llm_server.url, "other-model"), frozenset({"ko"}))
+    assert caplog.text.count("NURA_EMBEDDING_LANGUAGES") == caplog.text.count("korean-model") == 1
+
+
+def test_the_embedded_model_leaves_fetching_to_other_models(embedded, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    embedded.embed_query("x")
+    assert "HF_HUB_OFFLINE" not in os.environ
 
 
 def test_a_model_that_is_not_there_fails_as_an_embedder(tmp_path, monkeypatch):
@@ -73,10 +104,18 @@ def test_an_endpoint_embeds_in_batches_and_its_width_is_probed(llm_server):
     assert vectors[7] == embedder.embed_passages(["text 7"])[0]
 
 
-def test_prefixes_of_the_e5_family_are_added(llm_server):
+@pytest.mark.parametrize("model", ["multilingual-e5-small", "yxchia/multilingual-e5-small:latest"])
+def test_prefixes_of_the_e5_family_are_added(llm_server, model):
     llm_server.dimensions = 384
-    remote(llm_server, "multilingual-e5-small").embed_query("질문")
+    remote(llm_server, model).embed_query("질문")
     assert llm_server.embeddings[0].json["input"] == ["query: 질문"]
+
+
+def test_a_question_to_qwen_comes_with_its_task(llm_server):
+    remote(llm_server, "qwen3-embedding:0.6b").embed_query("질문")
+    [asked] = llm_server.embeddings[0].json["input"]
+    assert asked.startswith("Instruct: ")
+    assert asked.endswith("\nQuery:질문")
 
 
 def test_another_width_than_declared_fails(llm_server, shared_data):
