@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from rag.adapters.endpoint import CallGate
+from rag.adapters.stream import drop_thoughts
 from rag.errors import (
     LLMError,
     LLMInterrupted,
@@ -72,7 +73,7 @@ class Light:
                 asyncio.timeout(self.seconds),
                 aclosing(self.llm.stream(turns, options)) as pieces,
             ):
-                said = "".join([piece.text async for piece in pieces]).strip()
+                said = drop_thoughts("".join([piece.text async for piece in pieces]))
         except TimeoutError:
             self.gate.note_failure()
             raise LLMTimeout("the light model", phase="total") from None
@@ -89,14 +90,15 @@ class Light:
         *,
         max_tokens: int,
         schema: Mapping[str, object] | None = None,
+        begins: str = "{",
     ) -> object:
         """The reply as JSON. Raises `LLMError`, `BadReply` where there is none in it.
 
-        The server is asked to hold the model to the JSON `schema` (its "title" names it), but not
+        `begins`: what the JSON begins with where the reply is not JSON alone. The server is asked to hold the model to the JSON `schema` (its "title" names it), but not
         every server can: the prompt must tell the shape as well, and the caller must check it.
         """
         said = await self.say(system, user, max_tokens=max_tokens, schema=schema)
-        return parse_json(said, "[" if (schema or {}).get("type") == "array" else "{")
+        return parse_json(said, begins)
 
 
 def parse_json(said: str, begins: str = "{") -> object:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rag import prompts
 from rag.adapters.endpoint import breaker_of, client_of, pause_before_retry, to_llm_error
-from rag.adapters.stream import CHARACTERS_PER_TOKEN, ReplyReader
+from rag.adapters.stream import CHARACTERS_PER_TOKEN, ReplyReader, drop_thoughts
 from rag.config import Endpoint
 from rag.errors import LLMEmptyAnswer, LLMError, LLMRejected, LLMTimeout, LLMUnavailable
 from rag.ports import Choice, GenerationOptions, Piece, Tool
@@ -68,7 +68,7 @@ class OpenAILLM:
         call = _Call(self._endpoint, options, patient=True)
         said = [piece.text async for piece in call.pieces(messages, **more)]
         cut = call.reader.finish_reason == "length"
-        return Choice("".join(said).strip(), call.reader.calls, cut=cut)
+        return Choice(drop_thoughts("".join(said)), call.reader.calls, cut=cut)
 
 
 class OpenAIVision:

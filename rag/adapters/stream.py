@@ -141,6 +141,16 @@ class ThinkingFilter:
         return (held, "") if self._thinking else ("", held)
 
 
+def drop_thoughts(said: str) -> str:
+    """A whole reply without thoughts that it only closes: its template opened them in the prompt.
+
+    In a reply that is shown as it comes they cannot be told apart before the tag is there.
+    """
+    thought, closed, answer = said.partition(CLOSING)
+    only_closed = closed and OPENING not in thought
+    return (answer if only_closed else said).strip()
+
+
 def _begun_tag(text: str) -> int:
     """How many of the last characters may begin the closing tag."""
     longest = min(len(text), len(CLOSING) - 1)

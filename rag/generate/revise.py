@@ -103,7 +103,7 @@ class Reviser:
         asked = _material(draft, doubted, context)
         try:
             patient = replace(self.light, seconds=CORRECT_SECONDS)
-            said = await patient.read(system, asked, max_tokens=CORRECT_TOKENS)
+            said = await patient.read(system, asked, max_tokens=CORRECT_TOKENS, begins="[")
         except LLMError as error:
             log.warning("the light model did not correct an answer: %s", error.code)
             return Revised(reason=error.code)

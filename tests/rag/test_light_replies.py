@@ -76,6 +76,7 @@ async def test_a_server_that_refuses_every_format_is_asked_in_words_alone(llm_se
         '```json\n{"follows": true}\n```',
         'Sure, here it is:\n{"follows": true}\nAnything else?',
         'The form is {follows}; so: {"follows": true}',
+        'Perhaps {"follows": false}? No.\n</think>\n\n{"follows": true}',
     ],
 )
 async def test_json_is_found_whatever_a_model_says_around_it(said):

@@ -148,6 +148,20 @@ async def test_the_light_model_says_what_it_means_without_its_thinking(llm_serve
     assert await Light(model(llm_server)).say("s", "u", max_tokens=10) == "7"
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("Let me think.\n</think>\n\n답입니다", "답입니다"),
+        ("생각은 <think>와 </think> 사이에 둡니다", "생각은 <think>와 </think> 사이에 둡니다"),
+    ],
+)
+async def test_thoughts_that_a_whole_reply_only_closes_are_no_part_of_it(llm_server, said, meant):
+    llm_server.script(Stream([said]), Stream([said]))
+    assert await Light(model(llm_server)).say("s", "u", max_tokens=10) == meant
+    choice = await model(llm_server).choose(TURNS, [Tool("search", "Search.")])
+    assert choice.text == meant
+
+
 async def test_the_words_beside_tool_calls_are_without_thinking(llm_server):
     llm_server.script(Stream(["<think>찾을까?</think>\n\n500만 원"]))
     choice = await model(llm_server).choose(TURNS, [Tool("search", "Search.")])

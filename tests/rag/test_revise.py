@@ -115,8 +115,12 @@ async def corrected(said, draft=WRONG):
     return revised, model
 
 
-async def test_a_sentence_that_nothing_supports_is_said_anew_from_the_passages():
-    revised, model = await corrected('["숙박비 상한은 90,000원입니다 [1]."]')
+LIST = '["숙박비 상한은 90,000원입니다 [1]."]'
+
+
+@pytest.mark.parametrize("said", [LIST, f"```json\n{LIST}\n```", f"고친 문장입니다: {LIST}"])
+async def test_a_sentence_that_nothing_supports_is_said_anew_from_the_passages(said):
+    revised, model = await corrected(said)
     assert revised.draft.text == WRONG.replace("95,000", "90,000")
     assert revised.draft.found.label == "documents"
     assert [one.number for one in revised.draft.citations] == [1, 2]
