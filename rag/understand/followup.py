@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 import re
+from bisect import bisect
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,7 @@ MOST_WORDS = 6
 SIDE = 0.5
 """What a word that names a side of something ("기한") says beside one that names the thing."""
 
+_SPACE = re.compile(r"\s")
 _IS = patterns("followup")
 _WEIGHTS: Mapping[str, Mapping[str, float]] = rules("followup")["weights"]
 _NAMING = frozenset(("NNG", "NNP", "XR"))
@@ -155,7 +157,8 @@ def _count_words(text: str, found: Sequence[Morpheme], nouns: Collection[str]) -
     """How many words between white space hold one of these nouns, a compound being one."""
     starts = [item.start for item in found if item.form.lower() in nouns]
     latin = sum(not surface.HANGUL.search(noun) for noun in nouns)
-    return len({text.rfind(" ", 0, start) for start in starts}) + latin
+    spaces = [space.start() for space in _SPACE.finditer(text)]
+    return len({bisect(spaces, start) for start in starts}) + latin
 
 
 def _longest_run(found: Sequence[Morpheme]) -> int:

@@ -163,6 +163,11 @@ def test_a_question_with_its_own_names_stands_alone(text):
     assert not told(text).follows
 
 
+def test_words_in_different_lines_are_as_many_as_in_one():
+    signals = [told(text).signals for text in ("여비 한도\n숙박비 상한", "여비 한도 숙박비 상한")]
+    assert signals[0]["new_more"] == signals[1]["new_more"] > 0
+
+
 def test_the_first_message_never_follows():
     verdict = told("그거 언제까지야?", Conversation())
     assert not verdict.follows
