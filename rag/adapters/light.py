@@ -94,8 +94,9 @@ class Light:
     ) -> object:
         """The reply as JSON. Raises `LLMError`, `BadReply` where there is none in it.
 
-        `begins`: what the JSON begins with where the reply is not JSON alone. The server is asked to hold the model to the JSON `schema` (its "title" names it), but not
-        every server can: the prompt must tell the shape as well, and the caller must check it.
+        `begins`: what the JSON begins with where there are words around it. The server is asked to
+        hold the model to the JSON `schema` (its "title" names it), but not every server can: the
+        prompt must tell the shape as well, and the caller must check it.
         """
         said = await self.say(system, user, max_tokens=max_tokens, schema=schema)
         return parse_json(said, begins)

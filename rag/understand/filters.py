@@ -32,17 +32,8 @@ LEAST_FIRST_WORD = 2
 
 _IS = patterns("names")
 _PIECE = re.compile(r"[가-힣]+|\d+|[^\W\d_가-힣]+")
-_ENDINGS = PARTICLES | {
-    "상",
-    "상의",
-    "측",
-    "측의",
-    "측에서",
-    "측은",
-    "측이",
-    "들",
-    "들의",
-}
+_ENDINGS = PARTICLES | words("name_endings.ko")
+LONGEST_ENDING = max(map(len, _ENDINGS))
 _KINDS = tuple(words("document_kinds.ko"))
 _NO_KINDS = words("no_document_kinds.ko")
 _NO_LAWS = words("no_law_names.ko")
@@ -205,9 +196,9 @@ def _ends(piece: re.Match[str], after: re.Match[str] | None) -> Iterable[tuple[s
             yield text[:-1], end - 1, end - 1
         return
     yield text, end, end
-    for ending in _ENDINGS if re.match("[가-힣]", text) else ():
-        if text.endswith(ending) and len(text) > len(ending):
-            yield text[: -len(ending)], end - len(ending), end
+    for length in range(1, min(LONGEST_ENDING, len(text) - 1) + 1):
+        if text[-length:] in _ENDINGS:
+            yield text[:-length], end - length, end
 
 
 def _longest(places: Iterable[tuple[str, _Span]]) -> list[tuple[str, _Span]]:

@@ -165,7 +165,7 @@ def test_a_question_with_its_own_names_stands_alone(text):
 
 def test_words_in_different_lines_are_as_many_as_in_one():
     signals = [told(text).signals for text in ("여비 한도\n숙박비 상한", "여비 한도 숙박비 상한")]
-    assert signals[0]["new_more"] == signals[1]["new_more"] > 0
+    assert signals[0] == signals[1]
 
 
 def test_the_first_message_never_follows():
@@ -192,10 +192,37 @@ def test_small_talk_never_follows(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["누구예요?", "할 수 있나요?", "수고비는?", "수고로움", "좋은 아침식사", "좋은하루요양원"]
+    "text",
+    ["누구예요?", "할 수 있나요?", "수고비는?", "수고로움", "좋은 아침식사", "좋은하루요양원"],
 )
 def test_what_only_begins_like_a_greeting_is_a_question(text):
     assert told(text).question_type is not QuestionType.SMALLTALK
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "당사자가 서로 합의하면 어떻게 되나요?",
+        "서로 다른 주소로 신청해도 되나요?",
+        "Can I use a different address?",
+    ],
+)
+def test_a_word_of_comparison_that_compares_nothing_makes_no_comparison(text):
+    assert told(text, Conversation()).question_type is QuestionType.SINGLE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "씨름의 날과 구강보건의 날은 서로 어떻게 다른가요?",
+        "두 지침의 담당 부서가 서로 다른가요?",
+        "두 제도는 서로 같은가요?",
+        "How are leave and absence different?",
+        "Is leave different from absence?",
+    ],
+)
+def test_a_comparison_is_told_by_its_word(text):
+    assert told(text, Conversation()).question_type is QuestionType.COMPARE
 
 
 def test_thanks_with_a_question_are_no_small_talk():
