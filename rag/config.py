@@ -53,7 +53,7 @@ class ContextRules:
     recent_share: float = 0.6
     """For the last messages, of what the others leave; the rest of that is for older turns."""
     protected_terms: tuple[str, ...] = ()
-    """Words that no summary may lose; empty: those of `rag/lexicon/protected.txt`."""
+    """Words that no summary may lose; empty: those of `rag/lexicon/protected_words.txt`."""
     explore_calls: int = 8
     """Of a model in one exploration, and of tools; 0: no model is asked."""
     explore_tokens: int = 6000

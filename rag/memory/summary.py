@@ -297,7 +297,7 @@ class Item(NamedTuple):
 def find_protected(texts: Iterable[str], terms: Sequence[str]) -> list[Item]:
     """What is to be kept of texts, none twice: grave ones first, else in the order of the texts.
 
-    `terms` are the protected words; empty: those of `rag/lexicon/protected.txt`.
+    `terms` are the protected words; empty: those of `rag/lexicon/protected_words.txt`.
     """
     wanted = _compile_words(tuple(terms))
     each = (itertools.islice(_items_of(text, wanted), MAX_PROTECTED_ITEMS) for text in texts)
@@ -364,6 +364,6 @@ def _cut_around(sentence: str, match: re.Match[str], length: int) -> str:
 @functools.lru_cache(maxsize=8)
 def _compile_words(terms: tuple[str, ...]) -> re.Pattern[str]:
     """Words of Latin letters begin where a word begins; Korean ones may stand inside of one."""
-    chosen = [term for term in terms if term.strip()] or sorted(words("protected"))
+    chosen = [term for term in terms if term.strip()] or sorted(words("protected_words"))
     parts = (rf"\b{re.escape(one)}\w*" if one.isascii() else re.escape(one) for one in chosen)
     return re.compile("|".join(parts), re.IGNORECASE)

@@ -32,7 +32,8 @@ _NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
 _VERBS = frozenset(("VV", "VA"))
 _CONTENT = _NOUNS | _VERBS | {"MAG", "XPN"}
 _EMPTY_VERBS = words("empty_verbs.ko")
-_ASKING = words("asking.ko") | {surface.stem(word) for word in words("asking.en")}
+ASKING = words("asking.ko") | surface.read_stems("asking.en")
+"""Words that mostly only ask, English ones by their stems."""
 
 
 def terms(text: str) -> dict[str, int]:
@@ -188,7 +189,7 @@ def _without_asking(*weighed: tuple[Counter[str], float]) -> dict[str, float]:
     """The sums of counts by their weights, but for the words that only ask."""
     found: dict[str, float] = defaultdict(float)
     for counts, weight in weighed:
-        for term in counts.keys() - _ASKING:
+        for term in counts.keys() - ASKING:
             found[term] += weight * counts[term]
     return found
 
@@ -233,7 +234,7 @@ def _is_content(form: str, tag: str) -> bool:
 
 
 def _tells(item: Morpheme) -> bool:
-    return _is_content(item.form, item.tag) and item.form not in _ASKING
+    return _is_content(item.form, item.tag) and item.form not in ASKING
 
 
 def _content_bigrams(text: str, found: Sequence[Morpheme] | None) -> Iterator[str]:

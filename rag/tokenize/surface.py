@@ -189,6 +189,12 @@ def _singular(word: str) -> str:
     return word[:-1]
 
 
+@functools.cache
+def read_stems(name: str) -> frozenset[str]:
+    """The stems of the words of a list of the lexicon."""
+    return frozenset(map(stem, words(name)))
+
+
 def _undouble(base: str) -> str:
     if base[-1] == base[-2] and base[-1] not in "lsz":
         return base[:-1]

@@ -41,10 +41,9 @@ _WEIGHTS: Mapping[str, Mapping[str, float]] = rules("followup")["weights"]
 _NAMING = frozenset(("NNG", "NNP", "XR"))
 _SHOWN = _NAMING | {"NR", "SL", "SH"}
 _PARTS = _SHOWN | {"NNB", "SN", "XSN", "XPN"}
-_RELATIONAL = words("relational.ko") | {surface.stem(word) for word in words("relational.en")}
+_RELATIONAL = words("relational.ko") | surface.read_stems("relational.en")
 """Nouns that name a side of something and need that something: "기한", "penalty"."""
-_ASKING = words("asking.ko") | {surface.stem(word) for word in words("asking.en")}
-_PLAIN = {surface.stem(word) for word in words("plain.en")}
+_PLAIN = surface.read_stems("plain.en")
 
 
 def titles(conversation: Conversation) -> tuple[str, ...]:
@@ -65,7 +64,7 @@ def find_nouns(text: str) -> frozenset[str]:
     }
     for word in clean.split():
         found.update(term for term in surface.read(word).others if not term[0].isdigit())
-    return frozenset(found - _ASKING)
+    return frozenset(found - tokenize.ASKING)
 
 
 def find_naming_nouns(text: str) -> frozenset[str]:
@@ -98,7 +97,7 @@ def estimate_bond(said: Spoken, found: Mapping[str, float]) -> float:
 
 def cues(rules: MemoryRules) -> Sequence[str]:
     """The follow-up words in force."""
-    return rules.followup_words or phrases("followup")
+    return rules.followup_words or phrases("followup_words")
 
 
 def connects(said: Spoken, rules: MemoryRules) -> bool:
@@ -109,7 +108,7 @@ def connects(said: Spoken, rules: MemoryRules) -> bool:
     return any(place[0] == start for word in cues(rules) for place in said.places(word))
 
 
-_PRONOUNS = words("references.ko")
+_PRONOUNS = words("pronouns.ko")
 _POINTING = frozenset(("그", "이", "저", "해당", "그런", "이런", "위", "상기"))
 
 
@@ -325,7 +324,7 @@ def _show(text: str, match: re.Match[str], found: Sequence[Morpheme] | None) -> 
     if found is None or not surface.HANGUL.search(whole):
         return re.sub(edges, "", strip_particle(whole) if found is None else whole)
     inside = [item for item in found if match.start() <= item.start and item.end <= match.end()]
-    nouns = any(item.tag in _SHOWN and item.form not in _ASKING for item in inside)
+    nouns = any(item.tag in _SHOWN and item.form not in tokenize.ASKING for item in inside)
     if not nouns and not _IS["article"].match(whole):
         return ""
     end = max((item.end for item in inside if item.tag in _PARTS), default=match.end())

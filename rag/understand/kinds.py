@@ -218,10 +218,8 @@ _KINDS = words("document_kinds.ko")
 _POINTED = re.compile(
     rf"{_IS['pointed'].pattern}(?:{'|'.join(sorted(_KINDS, key=len, reverse=True))})"
 )
-_PLACE = words("place") | {surface.stem(word) for word in words("place")}
-_NAMING_NOTHING = words("whole_document.ko") | {
-    surface.stem(word) for word in words("whole_document.en")
-}
+_PLACE = words("place") | surface.read_stems("place")
+_NAMING_NOTHING = words("whole_document.ko") | surface.read_stems("whole_document.en")
 
 
 def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> bool:
