@@ -1,7 +1,7 @@
 """From a message in a conversation to a question: what kind, of which documents, in which words.
 
-Rules where they are sure; where they are not, one call to the light model, whose word is held
-against what was really said.
+Rules where they are sure; where they are not, one call to the light model, whose word is
+checked against what was really said.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What the light model reads in a question, and which of its words are believed.
 
-What it says is held against what was really said: a question that loses a number or a name, or
+What it says is checked against what was really said: a question that loses a number or a name, or
 has one that nobody said, is no reading of this message.
 """
 
@@ -30,7 +30,7 @@ SCHEMA: Mapping[str, object] = {
     "title": "question",
     "type": "object",
     "properties": {
-        "type": {"type": "string", "enum": ["single", "multi", "compare", "smalltalk"]},
+        "type": {"type": "string", "enum": ["single", "multi", "compare"]},
         "follows": {"type": "boolean"},
         "references": {"type": "array", "items": {"type": "integer"}},
         "standalone": {"type": "string"},
@@ -41,7 +41,7 @@ SCHEMA: Mapping[str, object] = {
 }
 _TYPES = {
     kind.value: kind for kind in (QuestionType.SINGLE, QuestionType.MULTI, QuestionType.COMPARE)
-} | {"smalltalk": QuestionType.SINGLE}
+}
 """Small talk is the rules' matter: on a model's word no search is left out."""
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _MARKED = re.compile(r"(?<![^\W\d_])(?=[A-Za-z0-9._-]*[A-Z0-9])[A-Za-z0-9][A-Za-z0-9._-]+")
@@ -85,11 +85,12 @@ async def read_question(text: str, conversation: Conversation, light: Light) -> 
     kind, follows = said.get("type"), said.get("follows")
     if not isinstance(kind, str) or kind not in _TYPES or not isinstance(follows, bool):
         raise BadReply(str(said)[:200])
+    # numbers of documents only tell that it follows: which ones are meant is the rules' matter
     return Reading(
         question_type=_TYPES[kind],
         follows=(follows or bool(said.get("references"))) and conversation.total > 0,
         standalone=_read_standalone(said.get("standalone"), text, told),
-        search_terms=_read_terms(said.get("search_terms"), f"{text}\n{told}"),
+        search_terms=_read_terms(said.get("search_terms"), f"{text[:QUESTION_CHARACTERS]}\n{told}"),
     )
 
 
@@ -107,11 +108,12 @@ def _read_standalone(said: object, text: str, told: str) -> str:
 def _read_terms(said: object, known: str) -> tuple[str, ...]:
     """The words that may be searched: short, and no number or name that nobody said."""
     terms = said if isinstance(said, list) else []
+    marks, names = _marks(known), find_laws(known)
     kept: dict[str, None] = {}
     for term in terms[: 2 * MAX_TERMS]:
         if not isinstance(term, str) or not 0 < len(term.strip()) <= TERM_CHARACTERS:
             continue
-        if _marks(term) <= _marks(known) and find_laws(term) <= find_laws(known):
+        if _marks(term) <= marks and find_laws(term) <= names:
             kept[term.strip()] = None
     return tuple(kept)[:MAX_TERMS]
 

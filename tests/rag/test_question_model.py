@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from rag.memory.store import MemoryHistory
 from rag.ports import Piece
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import QuestionAnalysis, analyse_by_rules, analyse_question
+from rag.understand.model import read_question
 from tests.rag.worlds import LetterEmbedder, ScriptedLLM
 
 BEFORE = Conversation(
@@ -79,7 +81,7 @@ def test_a_comparison_that_the_words_tell_stays_one():
 
 def test_no_search_is_left_out_on_the_models_word():
     found = asked(said(reading(type="smalltalk", follows=False)))
-    assert found.question_type is QuestionType.SINGLE
+    assert found.question_type is not QuestionType.SMALLTALK
 
 
 def test_a_first_question_that_stands_alone_asks_no_model():
@@ -145,6 +147,15 @@ def test_the_model_sees_the_last_turns_and_the_message_shortened():
     assert "나" * 100 in llm.last
     assert "다" * 100 in llm.last
     assert len(llm.last) < 3000
+
+
+def test_the_words_of_a_model_are_checked_in_no_time():
+    terms = ["하나", "둘", "셋", "넷", "다섯", "여섯", "일곱", "여덟"]
+    light = Light(said(reading(search_terms=terms)))
+    started = time.process_time()
+    found = asyncio.run(read_question("a." * 10_000, BEFORE, light))
+    assert found.search_terms == tuple(terms)
+    assert time.process_time() - started < 2
 
 
 def test_what_was_said_cannot_close_the_marks_around_it():
