@@ -8,7 +8,7 @@ from django.db import connection, models, transaction
 
 from documents.names import stem
 from rag.types import Named
-from rag.understand.filters import ALTERNATIVES, FIELDS, called, normalised
+from rag.understand.filters import ALTERNATIVES, FIELDS, list_names, to_name_key
 
 FOUND = """
     WITH found AS MATERIALIZED (  -- by name alone: a scope of thousands would be probed one by one
@@ -41,7 +41,7 @@ class DocumentLabel(models.Model):
 
 def bearing(field: str, value: str) -> models.Q:
     """Documents that bear one of the names; `value` holds several as a filter writes them."""
-    names = [normalised(name) for name in value.split(ALTERNATIVES)]
+    names = [to_name_key(name) for name in value.split(ALTERNATIVES)]
     rows = DocumentLabel.objects.filter(field=field, name__in=names)
     return models.Q(pk__in=rows.values("document_id"))
 
@@ -60,13 +60,13 @@ def of(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, str], str
     """Field and name as compared -> name as shown. The file's name counts as a title."""
     found: dict[tuple[str, str], str] = {}
     for field, text in [*_named(metadata), ("title", stem(file_name))]:
-        for name, shown in called(field, text).items():
+        for name, shown in list_names(field, text).items():
             found.setdefault((field, name), shown)
     return found
 
 
 def named(document_ids: Sequence[UUID], names: Sequence[str]) -> list[Named]:
-    """Documents among these that carry one of the names, as `filters.normalised` writes them."""
+    """Documents among these that carry one of the names, as `filters.to_name_key` writes them."""
     with connection.cursor() as cursor:
         scope = "{" + ",".join(map(str, document_ids)) + "}"  # one text: the driver adapts no list
         cursor.execute(FOUND, (list(names), scope))

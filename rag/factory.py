@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from dataclasses import replace
 
 from rag import indexing, tokenize
-from rag.adapters.embeddings import OpenAIEmbedder, declared
+from rag.adapters.embeddings import OpenAIEmbedder, find_declaration
 from rag.adapters.endpoint import load_client_library
 from rag.adapters.light import Light
 from rag.adapters.openai import OpenAILLM, OpenAIVision
@@ -203,7 +203,7 @@ def vision(config: RagConfig) -> Vision | None:
 def new_embedder(config: RagConfig) -> Embedder:
     """An embedder that remembers nothing: it measures its width anew where nobody says it."""
     name = model_name(config)
-    known = declared(name)
+    known = find_declaration(name)
     languages = config.embedding_languages or known.languages
     dimensions = config.embedding_dimensions or known.dimensions
     if config.embedding_endpoint is not None:

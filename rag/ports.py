@@ -188,7 +188,7 @@ class PassageStore(Protocol):
         ...
 
     def named(self, names: Sequence[str]) -> list[Named]:
-        """The documents with one of these names, as `rag.understand.filters.normalised` has them.
+        """The documents with one of these names, as `rag.understand.filters.to_name_key` has them.
 
         Names are issuers, project names and titles of documents.
         """

@@ -16,7 +16,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from benchmarks.quality import sets
 from rag.conversation import Conversation, DocRef, Turn, View
-from rag.understand.references import LAST, Reference, resolve
+from rag.understand.references import LAST, Reference, resolve_reference
 
 SET = Path(__file__).resolve().parents[2] / "tests" / "data" / "slots.jsonl"
 ALARMS = ("korquad1_dev", "ko_strategyqa", "kr_law", "ko_docs", "xquad_en", "clapnq_dev")
@@ -46,7 +46,7 @@ class Case:
 
     def found(self) -> Reference | None:
         """What the product makes of it."""
-        return resolve(self.text, self.conversation, lambda: self.session)
+        return resolve_reference(self.text, self.conversation, lambda: self.session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,9 @@ def alarms(name: str) -> tuple[int, int]:
     """
     after = load()[0]
     questions = {asked.text for asked in sets.load(name).questions}
-    found = [resolve(text, after.conversation, lambda: after.session) for text in questions]
+    found = [
+        resolve_reference(text, after.conversation, lambda: after.session) for text in questions
+    ]
     return sum(one is not None for one in found), len(questions)
 
 

@@ -40,7 +40,7 @@ class Declared:
     passage_prefix: str = ""
 
 
-def declared(model: str) -> Declared:
+def find_declaration(model: str) -> Declared:
     """What is known of a model by its name or folder; the empty declaration for others.
 
     Ollama's names carry a tag that says nothing of these: "bge-m3:567m".
@@ -54,7 +54,7 @@ def find_languages(model: str, told: frozenset[str] = frozenset()) -> frozenset[
 
     A model that does not know a language harms its questions more than one that is left out.
     """
-    if known := told or declared(model).languages:
+    if known := told or find_declaration(model).languages:
         return known
     _warn_of_unknown(model)
     return ENGLISH
@@ -75,7 +75,7 @@ def _known_models() -> Mapping[str, Declared]:
     }
 
 
-def unit_vectors(
+def to_unit_vectors(
     vectors: Sequence[Sequence[float]], *, count: int, dimensions: int
 ) -> list[list[float]]:
     """The vectors at length 1. `dimensions` 0 takes the width of the first one.
@@ -109,7 +109,7 @@ class OpenAIEmbedder:
     ) -> None:
         self._endpoint = endpoint
         self.name = endpoint.model
-        self._declared = declared(endpoint.model)
+        self._declared = find_declaration(endpoint.model)
         self._dimensions = dimensions or self._declared.dimensions
         self.languages = find_languages(self.name, languages)
 
@@ -159,7 +159,7 @@ class OpenAIEmbedder:
             # exception
             raise EmbedderFailed(f"{self.name} did not embed", reason="endpoint") from error
         breaker.note_success()
-        vectors = unit_vectors(found, count=len(texts), dimensions=self._dimensions)
+        vectors = to_unit_vectors(found, count=len(texts), dimensions=self._dimensions)
         self._dimensions = self._dimensions or len(vectors[0])
         return vectors
 

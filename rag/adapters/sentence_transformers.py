@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rag.adapters.embeddings import declared, find_languages, unit_vectors
+from rag.adapters.embeddings import find_declaration, find_languages, to_unit_vectors
 from rag.errors import EmbedderFailed, EngineUnavailable
 from rag.ports import Inference
 from rag.types import Hit
@@ -38,7 +38,7 @@ class SentenceTransformersEmbedder:
         self._embedded = model in {"", EMBEDDED_NAME}
         self._path = str(embedded_model_folder()) if self._embedded else model
         self.name = EMBEDDED_NAME if self._embedded else model
-        self._declared = declared(self.name)
+        self._declared = find_declaration(self.name)
         self._dimensions = dimensions or self._declared.dimensions
         self.languages = find_languages(self.name, languages)
         self._encoding = threading.Lock()
@@ -68,7 +68,7 @@ class SentenceTransformersEmbedder:
         except (RuntimeError, ValueError, IndexError) as error:
             raise EmbedderFailed(f"{self.name} failed on {len(texts)} texts") from error
         rows = vectors.float().cpu().tolist()
-        return unit_vectors(rows, count=len(texts), dimensions=self.dimensions)
+        return to_unit_vectors(rows, count=len(texts), dimensions=self.dimensions)
 
     def _loaded(self) -> Any:
         with _loading:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rag.retrieve import bm25
 from rag.types import Excerpt, Hit, IndexedChunk, Named, Passage
-from rag.understand.filters import FIELDS, called
+from rag.understand.filters import FIELDS, list_names
 
 
 class MemoryStore:
@@ -101,7 +101,7 @@ class MemoryStore:
             Named(field, shown, name, document_id)
             for document_id, (_, _, metadata) in self._documents.items()
             for field in FIELDS
-            for name, shown in called(field, metadata.get(field, "")).items()
+            for name, shown in list_names(field, metadata.get(field, "")).items()
             if name in wanted
         ]
 

@@ -66,7 +66,7 @@ class Prior:
         inside = scope.reason is ScopeReason.FOLLOWUP
         return cls(
             terms=terms,
-            seeks=kinds.seeks(text),
+            seeks=kinds.is_lookup(text),
             talks_of_self=kinds.talks_of_self(text),
             dense_weight=dense_weight,
             chosen=scope.reason is not ScopeReason.ALL,

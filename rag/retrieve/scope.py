@@ -107,7 +107,7 @@ def search_named(
     """
     if made.question_type is QuestionType.SMALLTALK or not made.scope.document_ids:
         return search(made, store, reranked=reranked)
-    found = filters.find(made.standalone_query, store)
+    found = filters.find_filter(made.standalone_query, store)
     if found is None:
         return search(made, store, reranked=reranked)
     ids = tuple(pk for pk in made.scope.document_ids if pk in found.document_ids)
@@ -242,7 +242,7 @@ def _find_elsewhere(places: _Places, analysis: QuestionAnalysis) -> Retrieval | 
 
 def _names_others(text: str, store: PassageStore, remembered: Sequence[UUID]) -> bool:
     """True when the question names a document that is not remembered."""
-    found = filters.find(text, store)
+    found = filters.find_filter(text, store)
     return found is not None and found.certain and not found.document_ids <= set(remembered)
 
 

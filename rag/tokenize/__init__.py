@@ -197,7 +197,11 @@ def _without_asking(*weighed: tuple[Counter[str], float]) -> dict[str, float]:
 def _words_of(text: str, found: Sequence[Morpheme] | None) -> list[str]:
     """The content morphemes and compounds; without the analyser the words without particles."""
     if found is None:
-        return [korean.strip_particle(run) for word in text.split() for run in surface.hangul(word)]
+        return [
+            korean.strip_particle(run)
+            for word in text.split()
+            for run in surface.split_hangul(word)
+        ]
     return _content(found)
 
 
@@ -246,7 +250,7 @@ def _content_bigrams(text: str, found: Sequence[Morpheme] | None) -> Iterator[st
     for word in surface.HANGUL.finditer(text):
         inside = [one for one in _begun_within(telling, *word.span()) if one.end <= word.end()]
         if inside:
-            yield from surface.pairs(text[inside[0].start : inside[-1].end])
+            yield from surface.split_pairs(text[inside[0].start : inside[-1].end])
 
 
 def _begun_within(items: Sequence[Morpheme], start: int, end: int) -> Sequence[Morpheme]:

@@ -56,7 +56,7 @@ _remembered = functools.lru_cache(maxsize=REMEMBERED)(_read)
 """Words come back often."""
 
 
-def pairs(word: str) -> Iterator[str]:
+def split_pairs(word: str) -> Iterator[str]:
     """The neighbouring letters of a word; a single letter as it is."""
     if len(word) == 1:
         yield word
@@ -64,7 +64,7 @@ def pairs(word: str) -> Iterator[str]:
         yield word[start : start + 2]
 
 
-def hangul(word: str) -> Iterator[str]:
+def split_hangul(word: str) -> Iterator[str]:
     """The runs of Hangul, but for a particle that hangs on something else ("API를", "(갑)은")."""
     for run in HANGUL.finditer(word):
         if run[0] not in PARTICLES or not _ATTACHES.search(word[: run.start()]):
@@ -79,7 +79,7 @@ def _bigrams(word: str) -> Iterator[str]:
             continue
         stem = strip_particle(run[0])
         if len(stem) > 1 or not before[-1:].isdigit():
-            yield from pairs(stem)
+            yield from split_pairs(stem)
         if len(stem) == 1 and len(run[0]) > 1:
             # "도로" may be a noun or "도" with a particle: both readings count, so that "도로가"
             # finds either.
@@ -138,7 +138,7 @@ def _numbers(word: str) -> Iterator[str]:
 
 def _ideographs(word: str) -> Iterator[str]:
     for run in _IDEOGRAPHS.findall(word):
-        yield from pairs(run)
+        yield from split_pairs(run)
         if 2 < len(run) <= LONGEST_MIXED:
             yield run
 

@@ -20,9 +20,9 @@ from rag.tokenize.language import dense_weight
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand import followup, kinds, model, references
 from rag.understand.everyday import find_document_terms
-from rag.understand.filters import find_laws
+from rag.understand.filters import find_names
 from rag.understand.followup import Said, Word
-from rag.understand.kinds import Spoken, spoken
+from rag.understand.kinds import Spoken, read_message
 from rag.understand.model import Reading
 from rag.understand.references import Reference
 
@@ -232,7 +232,7 @@ def _judge(
     scope, conversation = question.scope, question.conversation
     only = scope.reason is ScopeReason.CHAT and len(scope.document_ids) == 1
     named = scope.document_ids if only or scope.reason is ScopeReason.EXPLICIT else ()
-    reference = references.resolve(question.text, conversation, history.documents, named)
+    reference = references.resolve_reference(question.text, conversation, history.documents, named)
     text = reference.rest if reference else question.text
     if question.topic in (Topic.WIDER, Topic.NEW):
         reference = None  # the user leaves the documents that the question names by their place
@@ -247,9 +247,9 @@ def _judge(
     if rest == "":
         return replace(unread, question_type=QuestionType.RESET, text=question.text, forgets=True)
     if rest is not None:
-        kind = kinds.tell_kind(spoken(rest), rules)
+        kind = kinds.tell_kind(read_message(rest), rules)
         return replace(unread, question_type=kind, text=rest, forgets=True)
-    said = spoken(text)
+    said = read_message(text)
     alone = replace(unread, question_type=kinds.tell_kind(said, rules))
     return _judge_bond(alone, said, question, rules, embedder)
 
@@ -287,7 +287,7 @@ def _follows_simply(
     Likeness is the cosine of both, where the embedder knows the language of both.
     """
     texts = (said.raw, conversation.memory.last_question)
-    if len(said.raw.strip()) < SHORT or said.holds(followup.cues(rules)):
+    if len(said.raw.strip()) < SHORT or said.holds(followup.list_cues(rules)):
         return True
     if embedder is None or not texts[1].strip():
         return False
@@ -311,7 +311,7 @@ def _complete(
     throughout = scope.reason is not ScopeReason.ALL and kinds.reads_throughout(text)
     return replace(
         completed,
-        whole=throughout or kinds.is_whole_question(text, scope, find_laws(text)),
+        whole=throughout or kinds.is_whole_question(text, scope, find_names(text)),
         search_terms={**find_document_terms(text), **completed.search_terms},
     )
 

@@ -30,7 +30,7 @@ _MEANS = frozenset(("로", "으로"))
 
 Entry = tuple[tuple[str, ...], tuple[str, ...]]
 """The words of an everyday phrase, and the terms that documents have for it."""
-Reading = Sequence[frozenset[str]]
+WordReadings = Sequence[frozenset[str]]
 """Word by word how it may be read: a noun alone, or with what makes a verb of it."""
 
 
@@ -55,7 +55,7 @@ def find_document_terms(text: str) -> Mapping[str, float]:
     return dict.fromkeys(kept, weight)
 
 
-def _matching(said: Reading) -> list[Entry]:
+def _matching(said: WordReadings) -> list[Entry]:
     """The entries whose first word is said, longer ones first."""
     entries = _entries()
     words = dict.fromkeys(word for ways in said for word in sorted(ways, key=len, reverse=True))
@@ -63,7 +63,7 @@ def _matching(said: Reading) -> list[Entry]:
     return sorted(found, key=lambda entry: -len("".join(entry[0])))
 
 
-def _find_places(words: Sequence[str], said: Reading) -> set[int]:
+def _find_places(words: Sequence[str], said: WordReadings) -> set[int]:
     """Where the words stand in this order and close to each other; empty where they do not."""
     for start, ways in enumerate(said):
         if words[0] not in ways:
@@ -93,7 +93,7 @@ def _entries() -> Mapping[str, Sequence[Entry]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _read(text: str) -> Reading:
+def _read(text: str) -> WordReadings:
     """The words of a text as entries are compared: stems of verbs and of Latin words, nouns."""
     clean = tokenize.normalise(text)
     if surface.HANGUL.search(clean):
@@ -102,7 +102,7 @@ def _read(text: str) -> Reading:
     return [frozenset((surface.stem(word),)) for word in words if word]
 
 
-def _telling(text: str, found: Sequence[Morpheme]) -> Reading:
+def _telling(text: str, found: Sequence[Morpheme]) -> WordReadings:
     words: list[set[str]] = []
     begins = 0
     before = ""

@@ -2,7 +2,7 @@
 
 Every stretch of words of the question is a candidate; the store tells in one look-up which of them
 are names. A wrong filter hides the right document, so that names which could be ordinary words of
-a question do not filter (`distinct`).
+a question do not filter (`is_distinct`).
 """
 
 import re
@@ -43,12 +43,12 @@ _STOP = words("stop.en") | words("asking.en")
 # Names as they are compared
 
 
-def normalised(name: str) -> str:
+def to_name_key(name: str) -> str:
     """A name without spaces, marks and case: "전자 조달 (2세대)" and "전자조달2세대" are one."""
     return re.sub(r"[\W_]+", "", tokenize.normalise(name)).casefold()
 
 
-def called(field: str, value: str) -> dict[str, str]:
+def list_names(field: str, value: str) -> dict[str, str]:
     """Every normalised name that a value of one of `FIELDS` gives its document -> as shown.
 
     Issuers may be several ("법무부, 통계청"), and go by without legal form and "한국", too; laws go
@@ -56,15 +56,15 @@ def called(field: str, value: str) -> dict[str, str]:
     """
     parts = _IS["between_issuers"].split(value) if field == "issuer" else [value]
     shown = [part.strip() for part in parts]
-    found = {normalised(name): name for name in shown}
-    if field == "title" and (law := _IS["long_law"].match(normalised(value))):
+    found = {to_name_key(name): name for name in shown}
+    if field == "title" and (law := _IS["long_law"].match(to_name_key(value))):
         found.setdefault(f"{law[1]}{law[2] or ''}법{law[3]}", shown[0])
         first = value.split(maxsplit=1)[0].removesuffix("의")
         if len(first) >= LEAST_FIRST_WORD:
-            found.setdefault(f"{normalised(first)}법{law[3]}", shown[0])
+            found.setdefault(f"{to_name_key(first)}법{law[3]}", shown[0])
     if field == "issuer":
         for name in shown:
-            bare = normalised(_IS["legal_form"].sub(" ", tokenize.normalise(name)))
+            bare = to_name_key(_IS["legal_form"].sub(" ", tokenize.normalise(name)))
             found.setdefault(bare, name)
             found.setdefault(_IS["country"].sub("", bare), name)
     return {
@@ -74,7 +74,7 @@ def called(field: str, value: str) -> dict[str, str]:
     }
 
 
-def find_laws(text: str) -> set[str]:
+def find_names(text: str) -> set[str]:
     """The names in a text, without spaces: "공탁법", "소음ㆍ진동관리법시행령"."""
     found = [match[0] for match in _IS["law"].finditer(text)]
     found += [match[1] for match in _IS["quoted"].finditer(text)]
@@ -109,13 +109,13 @@ class _Span:
     cut: int
 
 
-def find(question: str, store: PassageStore) -> Filter | None:
+def find_filter(question: str, store: PassageStore) -> Filter | None:
     """The filter that a question asks for; None where it names nothing that the store knows."""
     text = tokenize.normalise(question)
     spans = _spans(text)
     found: dict[str, list[Named]] = defaultdict(list)
     for named in store.named(list(spans)) if spans else ():
-        if distinct(named.field, named.value):
+        if is_distinct(named.field, named.value):
             found[named.name].append(named)
     kept = _longest(
         (name, span)
@@ -141,7 +141,7 @@ def find(question: str, store: PassageStore) -> Filter | None:
     )
 
 
-def distinct(field: str, value: str) -> bool:
+def is_distinct(field: str, value: str) -> bool:
     """Whether a name can hardly be meant otherwise.
 
     An issuer of three syllables; a name of a kind of document ("공탁법", "착수 보고서"); a name of
@@ -166,7 +166,7 @@ def _is_kind(value: str) -> bool:
     last = value.rsplit(maxsplit=1)[-1].strip("」』)]>\"'")
     if last in _NO_KINDS or (last.endswith("방법") and len(last) > 3):
         return False
-    return normalised(value).endswith(_KINDS)
+    return to_name_key(value).endswith(_KINDS)
 
 
 def _spans(text: str) -> dict[str, list[_Span]]:
@@ -255,7 +255,7 @@ def find_siblings(text: str, titles: Iterable[str], store: PassageStore) -> tupl
     kinds = {match[1] for match in _IS["family"].finditer(text[:FAMILY_CHARACTERS])}
     bases = {_IS["member"].sub("", title) for title in titles}
     names = [
-        normalised(base if kind in _WHOLE else base + kind)
+        to_name_key(base if kind in _WHOLE else base + kind)
         for base in sorted(bases)
         for kind in sorted(kinds)
         if base

@@ -20,8 +20,8 @@ from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme, strip_particle
 from rag.types import QuestionType
 from rag.understand import filters, kinds
-from rag.understand.filters import find_laws, normalised
-from rag.understand.kinds import Spoken, spoken
+from rag.understand.filters import find_names, to_name_key
+from rag.understand.kinds import Spoken, read_message
 
 TURNS = 4
 """The last turns that count."""
@@ -46,7 +46,7 @@ _RELATIONAL = words("relational.ko") | surface.read_stems("relational.en")
 _PLAIN = surface.read_stems("plain.en")
 
 
-def titles(conversation: Conversation) -> tuple[str, ...]:
+def list_titles(conversation: Conversation) -> tuple[str, ...]:
     """The names of the documents that the conversation is about."""
     remembered = [item.title for item in conversation.memory.documents]
     shown = [ref.title for turn in conversation.current[-TURNS:] for ref in turn.doc_refs]
@@ -79,7 +79,7 @@ def find_signals(said: Spoken, conversation: Conversation, rules: MemoryRules) -
     """What the words of a question show in its conversation; 0 where there is nothing of a kind."""
     turns = conversation.current[-TURNS:]
     texts = [text[:CHARACTERS] for turn in turns for text in (turn.user_text, turn.assistant_text)]
-    known = frozenset[str]().union(*map(find_nouns, (*texts, *titles(conversation))))
+    known = frozenset[str]().union(*map(find_nouns, (*texts, *list_titles(conversation))))
     return {
         "bias": 1.0,
         "reference": float(points_back(said)),
@@ -95,7 +95,7 @@ def estimate_bond(said: Spoken, found: Mapping[str, float]) -> float:
     return 1 / (1 + math.exp(-logit))
 
 
-def cues(rules: MemoryRules) -> Sequence[str]:
+def list_cues(rules: MemoryRules) -> Sequence[str]:
     """The follow-up words in force."""
     return rules.followup_words or phrases("followup_words")
 
@@ -105,7 +105,7 @@ def connects(said: Spoken, rules: MemoryRules) -> bool:
     if _IS["connective"].match(said.text):
         return True
     start = len(said.text) - len(said.text.lstrip(" \"'([“‘"))
-    return any(place[0] == start for word in cues(rules) for place in said.places(word))
+    return any(place[0] == start for word in list_cues(rules) for place in said.places(word))
 
 
 _PRONOUNS = words("pronouns.ko")
@@ -148,7 +148,7 @@ def _korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
         "also": float(any(item.tag == "JX" and item.form in ("도", "까지도") for item in found)),
         "topic": float(topic),
         "fragment": float(fragment),
-        "statement": float(not kinds.asks(said)),
+        "statement": float(not kinds.is_asking(said)),
     }
 
 
@@ -228,7 +228,7 @@ class Said:
 
 def read_words(text: str, conversation: Conversation) -> Said:
     """A question in words; names of documents of its conversation may stand in it."""
-    names = (name for name in titles(conversation) if filters.distinct("title", name))
+    names = (name for name in list_titles(conversation) if filters.is_distinct("title", name))
     return _read(text, tuple(names))
 
 
@@ -292,13 +292,13 @@ def complete_text(text: str, carried: Sequence[Word]) -> str:
 def _read(text: str, names: tuple[str, ...]) -> Said:
     clean = tokenize.normalise(text)
     found = tokenize.morphemes_of(clean)
-    laws = find_laws(clean)
-    written = {normalised(name): name for name in names}
+    laws = find_names(clean)
+    written = {to_name_key(name): name for name in names}
     words: dict[str, Word] = {}
     rest: list[str] = []
     for match in _split(clean, names):
         named = match[1] is not None
-        shown = written[normalised(match[1])] if named else _show(clean, match, found)
+        shown = written[to_name_key(match[1])] if named else _show(clean, match, found)
         terms = frozenset(tokenize.subject_terms(shown)) if shown else frozenset()
         document = bool(terms) and (named or re.sub("[ㆍ·]+", "", shown) in laws)
         if terms:
@@ -307,7 +307,7 @@ def _read(text: str, names: tuple[str, ...]) -> Said:
             words.setdefault(shown, Word(shown, terms, weight, document, article))
         if not document:
             rest.append(match[0])
-    return Said(text, " ".join(rest), tuple(words.values()), points_back(spoken(text)))
+    return Said(text, " ".join(rest), tuple(words.values()), points_back(read_message(text)))
 
 
 def _split(text: str, names: Iterable[str]) -> Iterable[re.Match[str]]:

@@ -62,7 +62,7 @@ class Spoken:
         )
 
 
-def spoken(text: str) -> Spoken:
+def read_message(text: str) -> Spoken:
     """The message as it is read: folded, composed, its beginning only."""
     clean = tokenize.normalise(text[:LOOKED_AT])
     return Spoken(clean, clean.lower(), tokenize.morphemes_of(clean))
@@ -81,7 +81,7 @@ def tell_kind(said: Spoken, rules: MemoryRules) -> QuestionType:
     """The kind, whatever was said before."""
     if is_smalltalk(said.text):
         return QuestionType.SMALLTALK
-    if compares(said, rules.compare_words):
+    if is_comparison(said, rules.compare_words):
         return QuestionType.COMPARE
     if asks_of_several(said, rules.multi_words):
         return QuestionType.MULTI
@@ -97,7 +97,7 @@ def is_smalltalk(text: str) -> bool:
     return short and bool(_IS["thanks"].fullmatch(said))
 
 
-def compares(said: Spoken, words: Sequence[str] = ()) -> bool:
+def is_comparison(said: Spoken, words: Sequence[str] = ()) -> bool:
     """True when a word of comparison is meant as one. No `words`: those of the list."""
     return _means(said, words or phrases("compare"))
 
@@ -125,7 +125,7 @@ _VERBS = frozenset(("VV", "VA", "XSV", "XSA"))
 _NOUNS_AT_END = frozenset(("NNG", "NNP", "NNB", "NR", "SN", "SL", "XSN"))
 
 
-def seeks(text: str) -> bool:
+def is_lookup(text: str) -> bool:
     """True for the form of a look-up.
 
     A question word, a request, a formal question, or a bare subject. Without Korean the form tells
@@ -139,9 +139,9 @@ def seeks(text: str) -> bool:
     return last is not None and last.tag in _NOUNS_AT_END | {"JX", "JKS"}
 
 
-def asks(said: Spoken) -> bool:
+def is_asking(said: Spoken) -> bool:
     """True for what asks or wishes, and does not merely tell."""
-    if said.text.rstrip().endswith("?") or seeks(said.text) or _IS["wish"].search(said.text):
+    if said.text.rstrip().endswith("?") or is_lookup(said.text) or _IS["wish"].search(said.text):
         return True
     ends = [item.form for item in said.morphemes or () if item.tag in ("EF", "EC")]
     return bool(ends and _IS["asking_end"].search(ends[-1]))
@@ -149,13 +149,13 @@ def asks(said: Spoken) -> bool:
 
 def is_statement(text: str) -> bool:
     """True for what tells and asks nothing: "담당자는 김지훈이야", "My manager is Kim."."""
-    said = spoken(text.strip())
+    said = read_message(text.strip())
     if said.text.endswith("?") or _IS["question"].search(said.text):
         return False
     if not said.korean:
         return bool(_IS["told"].match(said.raw)) and not _IS["request"].search(said.text)
     last = _last_morpheme(said.morphemes)
-    if last is None or not asks(said):
+    if last is None or not is_asking(said):
         return last is not None and last.tag == "EF"
     topic = _IS["named_topic"].match(said.text)
     if topic is None or last.tag not in _NOUNS_AT_END or _IS["request"].search(said.text):
@@ -242,7 +242,7 @@ def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> b
     pointed = bool(_POINTED.search(text))
     document = bool(_IS["document"].search(text))
     mentions = bool(names or pointed or document)
-    compared = compares(spoken(text)) and (mentions or chosen)
+    compared = is_comparison(read_message(text)) and (mentions or chosen)
     if not (compared or _IS["whole"].search(text) or (document and len(text.split()) > 1)):
         return False  # "자료" alone is a word to look for
     if scope.reason is ScopeReason.ALL and not mentions:

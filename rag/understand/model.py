@@ -14,7 +14,7 @@ from rag.conversation import Conversation
 from rag.tokenize.language import reply_language
 from rag.tokenize.text import neutralise
 from rag.types import QuestionType
-from rag.understand.filters import find_laws
+from rag.understand.filters import find_names
 
 TURNS = 3
 CHARACTERS = 300
@@ -101,19 +101,19 @@ def _read_standalone(said: object, text: str, told: str) -> str:
     question = " ".join(said.strip().strip(_QUOTES).split())
     if not question or len(question) > STANDALONE_CHARACTERS:
         return ""
-    kept = _marks(text) <= _marks(question) and find_laws(text) <= find_laws(question)
+    kept = _marks(text) <= _marks(question) and find_names(text) <= find_names(question)
     return question if kept and _numbers(question) <= _numbers(f"{text}\n{told}") else ""
 
 
 def _read_terms(said: object, known: str) -> tuple[str, ...]:
     """The words that may be searched: short, and no number or name that nobody said."""
     terms = said if isinstance(said, list) else []
-    marks, names = _marks(known), find_laws(known)
+    marks, names = _marks(known), find_names(known)
     kept: dict[str, None] = {}
     for term in terms[: 2 * MAX_TERMS]:
         if not isinstance(term, str) or not 0 < len(term.strip()) <= TERM_CHARACTERS:
             continue
-        if _marks(term) <= marks and find_laws(term) <= names:
+        if _marks(term) <= marks and find_names(term) <= names:
             kept[term.strip()] = None
     return tuple(kept)[:MAX_TERMS]
 

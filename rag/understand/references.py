@@ -16,7 +16,7 @@ from uuid import UUID
 from rag.conversation import Conversation, DocRef, Turn
 from rag.lexicon import patterns
 from rag.types import Mode, QuestionType
-from rag.understand.filters import normalised
+from rag.understand.filters import to_name_key
 from rag.understand.mentions import (
     READ,
     Mention,
@@ -81,7 +81,7 @@ class Reference:
     counted: bool = False
 
 
-def resolve(
+def resolve_reference(
     text: str, conversation: Conversation, session: Session, named: Collection[UUID] = ()
 ) -> Reference | None:
     """The reference in a question; None where there is none.
@@ -455,13 +455,13 @@ def _choose_named(name: str, candidates: Sequence[DocRef], rest: str) -> Referen
 
 def _find_called(name: str, documents: Sequence[DocRef]) -> tuple[DocRef, ...]:
     """The documents whose title the words name or are a part of; an exact title outranks others."""
-    bare = (normalised(_ANY["between_names"].sub("", word)) for word in name.split())
+    bare = (to_name_key(_ANY["between_names"].sub("", word)) for word in name.split())
     words = [word for word in bare if word]
     whole = "".join(words)
     if len(whole) < 2:
         return ()
     titles = [
-        (ref, normalised(line))
+        (ref, to_name_key(line))
         for ref in documents
         for line in (*ref.title.splitlines(), ref.source)
     ]

@@ -98,7 +98,7 @@ def read_statement(
     for word in f"{about} {text}".split():
         terms.update(term for term in surface.read(word).others if not _NO_LATIN.search(term))
     for word in _hangul_words(f"{about} {text}", found):
-        terms.update(surface.pairs(word))
+        terms.update(surface.split_pairs(word))
     return Statement(
         text, frozenset(terms), tuple(dict.fromkeys(dates)), tuple(dict.fromkeys(figures))
     )
@@ -287,5 +287,5 @@ def _has(text: str, key: str) -> bool:
     """Whether a word, or half of it, is part of a text: names are written apart and shortened."""
     if key.isascii():
         return key in text
-    pairs = list(surface.pairs(key))
+    pairs = list(surface.split_pairs(key))
     return 2 * sum(pair in text for pair in pairs) >= len(pairs)

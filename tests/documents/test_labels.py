@@ -10,7 +10,7 @@ from documents import labels, services
 from documents.labels import DocumentLabel
 from documents.models import Document
 from documents.store import ScopedStore
-from rag.understand.filters import normalised
+from rag.understand.filters import to_name_key
 from tests.documents.conftest import make_row, upload
 from tests.documents.test_ingest import run
 
@@ -38,7 +38,7 @@ def names_of(document):
 
 def found(name, *documents):
     store = ScopedStore([document.pk for document in documents])
-    return {named.document_id for named in store.named([normalised(name)])}
+    return {named.document_id for named in store.named([to_name_key(name)])}
 
 
 def test_an_ingested_document_is_found_by_what_its_text_says(owner, sent, tiny_engine):
@@ -114,7 +114,7 @@ def test_documents_from_before_get_their_labels_by_the_migration(owner):
 
 def test_a_thousand_candidates_are_one_look_up_by_index(owner):
     rows = [described(owner, name=f"문서 {number}.md") for number in range(300)]
-    names = [normalised(f"문서 {number}") for number in range(1000)]
+    names = [to_name_key(f"문서 {number}") for number in range(1000)]
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE documents_documentlabel")
         cursor.execute("SET LOCAL enable_seqscan = off")

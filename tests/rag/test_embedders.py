@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rag.adapters.embeddings import OpenAIEmbedder, unit_vectors
+from rag.adapters.embeddings import OpenAIEmbedder, to_unit_vectors
 from rag.adapters.sentence_transformers import SentenceTransformersEmbedder
 from rag.config import Endpoint
 from rag.errors import EmbedderFailed
@@ -172,8 +172,8 @@ def test_a_server_that_is_down_fails_as_an_embedder(llm_server):
 )
 def test_unusable_vectors_are_refused(vectors):
     with pytest.raises(EmbedderFailed):
-        unit_vectors(vectors, count=1, dimensions=2)
+        to_unit_vectors(vectors, count=1, dimensions=2)
 
 
 def test_vectors_come_out_at_length_one():
-    assert unit_vectors([[3.0, 4.0]], count=1, dimensions=0) == [[0.6, 0.8]]
+    assert to_unit_vectors([[3.0, 4.0]], count=1, dimensions=0) == [[0.6, 0.8]]

@@ -8,7 +8,7 @@ from benchmarks.quality import sets
 from rag.retrieve.memory_store import MemoryStore
 from rag.types import QuestionType, StrategyName
 from rag.understand import filters
-from rag.understand.filters import called, normalised
+from rag.understand.filters import list_names, to_name_key
 from tests.rag.worlds import Library, engine
 
 
@@ -37,7 +37,7 @@ def laws():
 
 def named(question, laws):
     store, ids = laws
-    found = filters.find(question, store)
+    found = filters.find_filter(question, store)
     keys = {pk: key for key, pk in ids.items()}
     return set() if found is None else {keys[pk] for pk in found.document_ids}
 
@@ -91,7 +91,7 @@ def test_an_issuer_and_another_ones_document_leave_both(laws):
 
 
 def test_the_filter_tells_names_as_written_and_the_question_without_them(laws):
-    found = filters.find("한국생산기술연구원의 클라우드전환사업은 언제 끝나나?", laws[0])
+    found = filters.find_filter("한국생산기술연구원의 클라우드전환사업은 언제 끝나나?", laws[0])
     assert found.values == {"issuer": "한국생산기술연구원", "project_name": "클라우드 전환 사업"}
     assert found.rest == "언제 끝나나?"
 
@@ -101,11 +101,11 @@ def test_the_longest_possible_question_is_read_within_bounds(laws):
 
 
 def test_names_are_found_without_legal_form_and_country():
-    assert set(called("issuer", "(주)한글과컴퓨터")) >= {"주한글과컴퓨터", "한글과컴퓨터"}
-    assert "생산기술연구원" in called("issuer", "한국생산기술연구원")
-    assert set(called("issuer", "한국은행")) == {"한국은행"}
-    assert set(called("title", "한국생산기술연구원 규정")) == {
-        normalised("한국생산기술연구원 규정")
+    assert set(list_names("issuer", "(주)한글과컴퓨터")) >= {"주한글과컴퓨터", "한글과컴퓨터"}
+    assert "생산기술연구원" in list_names("issuer", "한국생산기술연구원")
+    assert set(list_names("issuer", "한국은행")) == {"한국은행"}
+    assert set(list_names("title", "한국생산기술연구원 규정")) == {
+        to_name_key("한국생산기술연구원 규정")
     }
 
 
@@ -206,7 +206,7 @@ def test_the_right_document_stays_within_the_filter(name, filtered, wrong):
     meta = {unit.document: {"title": unit.title} for unit in asked.units} | dict(asked.metadata)
     store, ids = store_of(**meta)
     questions = asked.questions[:: max(1, len(asked.questions) // 700)]
-    found = [(filters.find(question.text, store), question) for question in questions]
+    found = [(filters.find_filter(question.text, store), question) for question in questions]
     kept = [(one, question) for one, question in found if one is not None]
     lost = [
         question.text
@@ -227,9 +227,9 @@ def test_the_right_document_stays_within_the_filter(name, filtered, wrong):
     ],
 )
 def test_a_law_goes_by_its_short_names_too(title, short, shortest):
-    names = dict.fromkeys((normalised(title), short, shortest), title)
-    assert called("title", title) == names
+    names = dict.fromkeys((to_name_key(title), short, shortest), title)
+    assert list_names("title", title) == names
 
 
 def test_other_titles_have_one_name():
-    assert list(called("title", "검사 등에 관한 규칙")) == ["검사등에관한규칙"]
+    assert list(list_names("title", "검사 등에 관한 규칙")) == ["검사등에관한규칙"]
