@@ -13,6 +13,7 @@ ASKED = {
     "files": (
         "어떤 파일을 올릴 수 있어?",
         "한글 파일도 읽을 수 있나요?",
+        "HTML 파일도 읽을 수 있나요?",
         "which file formats are supported?",
     ),
     "upload": ("문서는 어떻게 올려?", "파일 업로드 방법 알려줘", "How do I upload a document?"),
