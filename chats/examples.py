@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
+from documents import names
 from documents.models import Chunk, Document
 
 MOST = 4
@@ -32,10 +33,10 @@ def examples(documents: Iterable[Document], *, has_model: bool) -> list[str]:
 
 def _written(documents: list[Document]) -> list[str]:
     """What takes a model: it writes a text of its own."""
-    names = [_spoken_name(document) for document in documents]
-    found = [_("Summarise the key points of “{name}”").format(name=name) for name in names[:1]]
-    if len(names) > 1:
-        found.append(_("Compare “{name}” with “{other}”").format(name=names[0], other=names[1]))
+    spoken = [_spoken_name(document) for document in documents]
+    found = [_("Summarise the key points of “{name}”").format(name=name) for name in spoken[:1]]
+    if len(spoken) > 1:
+        found.append(_("Compare “{name}” with “{other}”").format(name=spoken[0], other=spoken[1]))
     return found
 
 
@@ -58,10 +59,12 @@ def _headings(documents: list[Document]) -> dict[UUID, list[str]]:
     rows = (
         Chunk.objects.filter(document__in=documents, index__lt=READ_CHUNKS)
         .exclude(section="")
-        .order_by("document", "index")
+        .order_by("document_id", "index")
         .values_list("document_id", "section")
     )
-    titles = {one.pk: {_spoken_name(one), one.metadata.get("title")} for one in documents}
+    titles = {
+        one.pk: {_spoken_name(one), names.called(one.name, one.metadata)} for one in documents
+    }
     found: dict[UUID, dict[str, None]] = {}
     for document_id, section in rows:
         heading = _NUMBER.sub("", section.rpartition(" > ")[2]).strip(" ()[]【】")

@@ -7,7 +7,7 @@ import pytest
 from django.utils.translation import override
 
 from chats.examples import MOST, examples
-from documents.models import Chunk
+from documents.models import Chunk, Document
 from rag.config import Endpoint
 from tests.chats.conftest import make_document
 
@@ -97,6 +97,21 @@ def test_a_document_without_headings_is_asked_for_dates_and_amounts(owner):
     (found,) = asked(make_document(owner, "메모.txt"), has_model=False)
     assert "메모" in found
     assert "날짜" in found
+
+
+def test_the_title_of_a_document_is_no_heading_to_ask_about(manual):
+    manual.metadata = {"title": "설치"}
+    headings = [re.search("‘(.+)’", one)[1] for one in asked(manual, has_model=False)]
+    assert headings == ["와이파이 연결", "보증과 서비스"]
+
+
+@pytest.mark.parametrize("title", [["설치", "운전"], {"ko": "설치"}, 7, None])
+def test_the_first_screen_is_shown_whatever_a_document_calls_its_title(
+    client, owner, manual, title
+):
+    Document.objects.filter(pk=manual.pk).update(metadata={"title": title})
+    client.force_login(owner)
+    assert "「사용 설명서」" in welcome(client)
 
 
 @pytest.mark.parametrize("has_documents", [True, False])
