@@ -37,23 +37,27 @@ def create_chat(
 def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
     """Apply those of title, history_pairs, category_id and document_ids that are there.
 
-    Raises `NotFound`.
+    Changes of one chat are made one after the other. Raises `NotFound`.
     """
-    for name in ("title", "history_pairs"):
-        if name in changes:
-            setattr(chat, name, changes[name])
+    held = Chat.objects.select_for_update().filter(pk=chat.pk, deleted_at=None).first()
+    if held is None:
+        raise NotFound
+    fields: list[str] = [name for name in ("title", "history_pairs") if name in changes]
+    for name in fields:
+        setattr(held, name, changes[name])
     if "category_id" in changes:
         category_id: UUID | None = changes["category_id"]  # type: ignore[assignment]
-        chat.category = find_category(owner=chat.owner, category_id=category_id)
+        held.category = find_category(owner=held.owner, category_id=category_id)
+        fields.append("category")
     if "document_ids" in changes:
         ids: Collection[UUID] = changes["document_ids"]  # type: ignore[assignment]
-        documents = find_documents(owner=chat.owner, document_ids=ids)
-        ChatDocument.objects.filter(chat=chat).exclude(document__in=documents).delete()
-        link_documents(chat=chat, documents=documents)
+        documents = find_documents(owner=held.owner, document_ids=ids)
+        ChatDocument.objects.filter(chat=held).exclude(document__in=documents).delete()
+        link_documents(chat=held, documents=documents)
     # not updated_at: a chat moves up in the list when something is said in it
-    chat.save(update_fields=("title", "history_pairs", "category"))
-    transaction.on_commit(lambda: chat_changed(chat.pk))
-    return chat
+    held.save(update_fields=fields)
+    transaction.on_commit(lambda: chat_changed(held.pk))
+    return held
 
 
 def delete_chat(*, chat: Chat) -> None:
