@@ -55,10 +55,13 @@ class Keeper:
         self._task = asyncio.create_task(self._run(), context=Context())
 
     async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(leases.HEARTBEAT_SECONDS)
-            if self.held:
-                await self._renew(list(self.held.values()), next(self.turns))
+        try:
+            while True:
+                await asyncio.sleep(leases.HEARTBEAT_SECONDS)
+                if self.held:
+                    await self._renew(list(self.held.values()), next(self.turns))
+        finally:
+            await asyncio.to_thread(self._thread.shutdown)
 
     async def _renew(self, held: list[Held], turn: int) -> None:
         """A database that is away is waited for."""

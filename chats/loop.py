@@ -103,10 +103,12 @@ def close() -> None:
 
 
 async def _cancel_all() -> None:
+    """Who waits for a thread is cut off; what the thread does goes on, and is waited for here."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()
 
 
 def _loop() -> asyncio.AbstractEventLoop:

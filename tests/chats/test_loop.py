@@ -2,10 +2,13 @@
 
 import asyncio
 import threading
+import uuid
 
 import pytest
 
-from chats import loop
+from chats import keeping, loop
+from chats.services import leases
+from chats.writer import RunWriter
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +75,47 @@ def test_what_has_not_ended_in_time_is_cut_off():
     loop.leave(0.1)
     loop.close()
     assert work.ended == ["cut off"]
+
+
+class Call:
+    """A call that takes a moment longer than who waits for it."""
+
+    def __init__(self):
+        self.begun, self.may_end, self.has_ended = threading.Event(), threading.Event(), False
+
+    def __call__(self, **_given):
+        self.begun.set()
+        self.may_end.wait(10)
+        self.has_ended = True
+        return set()
+
+    def end_the_loop(self):
+        assert self.begun.wait(5)
+        threading.Timer(0.2, self.may_end.set).start()
+        loop.leave(0)
+        loop.close()
+
+
+def test_a_call_in_a_thread_has_ended_when_the_loop_has():
+    call = Call()
+    loop.hand_over(asyncio.to_thread(call))
+    call.end_the_loop()
+    assert call.has_ended
+
+
+def test_a_sign_of_life_that_is_under_way_has_ended_when_the_loop_has(monkeypatch):
+    call = Call()
+    monkeypatch.setattr(leases, "renew", call)
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.01)
+
+    async def hold():
+        claim = leases.Claim(uuid.uuid4(), uuid.uuid4())
+        with keeping.held(claim, RunWriter(claim.run_id)):
+            await asyncio.sleep(10)
+
+    loop.hand_over(hold())
+    call.end_the_loop()
+    assert call.has_ended
 
 
 def test_after_its_end_a_new_one_begins():
