@@ -88,7 +88,11 @@ def _sessions(keys: Collection[str]) -> dict[str, dict[str, Any]]:
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
     held = {row.session_key: row.get_decoded() for row in rows}
     known = settings.AUTHENTICATION_BACKENDS
-    return {key: kept for key, kept in held.items() if kept.get(BACKEND_SESSION_KEY) in known}
+    return {
+        key: kept
+        for key, kept in held.items()
+        if SESSION_KEY in kept and kept.get(BACKEND_SESSION_KEY) in known
+    }
 
 
 def _own(origin: str, scope: Scope) -> bool:

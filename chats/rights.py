@@ -48,6 +48,9 @@ class Watcher:
             except DatabaseError as error:  # nobody is sent away for that
                 logger.warning("rights_unknown", error=str(error)[:200])
                 continue
+            except Exception:  # one credential must not end the looking at all others
+                logger.exception("rights_unknown")
+                continue
             ended = [end for end, user in zip(credentials, users, strict=True) if user is None]
             # A reader that takes nothing may take no close either: it is tried again.
             closing = [asyncio.wait_for(end(), CLOSE_SECONDS) for end in ended]

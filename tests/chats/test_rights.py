@@ -9,11 +9,13 @@ from datetime import timedelta
 
 import httpx2 as httpx
 import pytest
+from django.contrib.auth import BACKEND_SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
 from django.utils import timezone
 from knox.models import AuthToken
 
-from chats import rights
+from chats import access, rights
 from chats.access import Credential
 from chats.models import Message
 from chats.services.turns import open_turn
@@ -191,6 +193,34 @@ async def test_what_is_made_for_a_reader_ends_while_he_takes_nothing():
         async with asyncio.timeout(SOON):
             await told.wait()
         assert [part async for part in held] == []
+
+
+async def test_rights_are_looked_up_again_after_an_error(monkeypatch):
+    found = iter([KeyError("no such key"), [None]])
+
+    def look_up(_credentials):
+        users = next(found)
+        if isinstance(users, Exception):
+            raise users
+        return users
+
+    async def end():
+        ended.set()
+
+    monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(access, "users_of", look_up)
+    ended = asyncio.Event()
+    rights.watch(Credential(), end)
+    async with asyncio.timeout(SOON):
+        await ended.wait()
+    rights.forget(end)
+
+
+def test_a_session_that_names_nobody_is_nobodys(settings):
+    session = SessionStore()
+    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+    session.create()
+    assert access.users_of([Credential(session=session.session_key)]) == [None]
 
 
 async def test_an_error_of_the_parts_is_not_taken_for_the_end_of_rights():
