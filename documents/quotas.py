@@ -38,7 +38,7 @@ def kept(owner_id: int) -> Kept:
 def hold(owner_id: int) -> None:
     """Let nobody else count for this user until the transaction ends.
 
-    Who locks a document, too, locks it first.
+    Who also locks a document locks the document first, then this.
     """
     User.objects.select_for_update(no_key=True).values_list("pk").get(pk=owner_id)
 
