@@ -75,13 +75,13 @@ def _bring_over_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
     title = names.title(document.name, document.metadata)
     made = [lexical.row(one) for one in indexing.lexical(chunks, title)]
     with transaction.atomic():
-        held = outdated().filter(pk=document_id).select_for_update(no_key=True)
-        if not held.values_list("pk").first():
+        held = outdated().filter(pk=document_id).select_for_update(no_key=True).first()
+        if held is None:
             return None
         if not found:
             if rows.exists():  # of an ingest that came in between
                 return last, 0
-            labels.rewrite(document_id, document.name, document.metadata)
+            labels.rewrite(document_id, held.name, held.metadata)  # as it is called by now
             Document.objects.filter(pk=document_id).update(terms_version=indexing.TERMS_VERSION)
             return None
         _write([row["pk"] for row in found], made)

@@ -1,8 +1,12 @@
 """An index that an earlier version made gets the present terms while it serves."""
 
-import pytest
-from django.db import connection
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+from django.db import connection, transaction
+
+from chats.calls import released
 from documents import ingest, services
 from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, DocumentLabel
 from documents.reindexing import terms
@@ -11,6 +15,8 @@ from nura import diagnosis
 from rag import tokenize
 from rag.indexing import TERMS_VERSION
 from tests.documents.changing import TOPICS, add, configure, reindex
+from tests.locks import has_waiting
+from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -137,6 +143,29 @@ def test_a_document_that_goes_away_meanwhile_stops_nothing(library, monkeypatch)
     terms.bring_over(delete)
     assert not terms.outdated().exists()
     assert not ChunkTerms.objects.filter(document_id=gone[0].pk).exists()
+
+
+def test_a_document_that_is_renamed_meanwhile_keeps_its_new_name(library):
+    document = library[0]
+    age(document)
+    written, renamed = threading.Event(), threading.Event()
+
+    def wait_for_the_name(_done, _total):
+        written.set()
+        renamed.wait(20)
+
+    with ThreadPoolExecutor(1) as pool:
+        brought = pool.submit(released, terms.bring_over, wait_for_the_name)
+        assert written.wait(20)
+        with transaction.atomic():
+            services.update_document(document=document, name="새 이름.md")
+            renamed.set()
+            wait_until(has_waiting)
+        brought.result(20)
+    titles = DocumentLabel.objects.filter(document=document, field="title")
+    names = set(titles.values_list("value", flat=True))
+    assert "새 이름" in names
+    assert "규정 0" not in names
 
 
 def test_documents_get_the_names_that_new_ones_have(library):
