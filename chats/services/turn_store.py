@@ -115,13 +115,16 @@ def _passage(source: Mapping[str, Any], passages: Mapping[str, str]) -> str:
 
 
 def whole_passages(message: Message) -> dict[str, str]:
-    """The passages of an answer as they were shown, whole, by chunk id."""
+    """The passages of an answer as they were shown, whole, by chunk id.
+
+    Those that a row of another version lacks are left out.
+    """
     turn = Turn.objects.told().filter(message=message).first()
     refs = turn.doc_refs if turn else ()
     return {
         chunk_id: text
         for ref in refs
-        for chunk_id, text in zip(ref["chunk_ids"], ref["passages"], strict=True)
+        for chunk_id, text in zip(ref.get("chunk_ids", ()), ref.get("passages", ()), strict=False)
     }
 
 

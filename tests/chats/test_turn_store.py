@@ -233,6 +233,18 @@ def test_whole_passages_reach_the_store_from_the_engine(owner, play):
     assert (ref["passages"], ref["retrieval_method"]) == ([text], "bm25")
 
 
+@pytest.mark.parametrize("lacking", [{}, {"chunk_ids": ["x"]}, {"passages": ["x"]}])
+def test_what_a_row_of_another_version_lacks_is_shown_as_far_as_the_message_has_it(
+    api, owner, lacking
+):
+    turn = say(owner, "질문", make_document(owner))
+    (ref,) = turn.doc_refs
+    bare = {name: ref[name] for name in ref if name not in {"chunk_ids", "passages"}}
+    Turn.objects.update(doc_refs=[bare | lacking])
+    (shown,) = api.get(f"/api/v1/messages/{turn.message_id}/sources").json()
+    assert shown["text"] == "본문"
+
+
 def test_an_answer_that_fails_keeps_the_passages_it_had_shown(owner, play):
     document = make_document(owner)
     shown = replace(shown_source(document_id=document.pk), text="전문")
