@@ -27,6 +27,7 @@ from allauth.core import ratelimit
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.core.internal import ratelimit as counters
 from django.core.cache import cache
+from django.db import connection
 from django.http import HttpRequest
 from redis.exceptions import LockError
 
@@ -37,7 +38,9 @@ FAILED, FLOOD, DONE = "login_failed", "login_flood", "login_done"
 APP = "allauth.account"
 """Whose settings name the limits."""
 TURN_SECONDS = 10.0
-"""How long a try of a flooding address waits for its turn, and the longest that one may take."""
+"""The longest that a turn may take; then the next one begins."""
+WAIT_SECONDS = 2.0
+"""How long a try of a flooding address waits for its turn: it holds a thread that others need."""
 
 
 def key_of(request: HttpRequest, name: str) -> str:
@@ -80,8 +83,10 @@ def in_turn(request: HttpRequest) -> Iterator[None]:
     turn = connections.sync().lock(
         f"nura:sign-in:{counters.get_ip(request)}",
         timeout=TURN_SECONDS,
-        blocking_timeout=TURN_SECONDS,
+        blocking_timeout=WAIT_SECONDS,
     )
+    if not connection.in_atomic_block:
+        connection.close()  # the pool has few, and a flood could wait with all of them
     if not turn.acquire():
         raise ImmediateHttpResponse(too_many_requests(request, RETRY_AFTER_SECONDS))
     try:

@@ -11,6 +11,7 @@ from django.contrib.auth.hashers import MD5PasswordHasher
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
+from redis.lock import Lock
 
 from nura.accounts import attempts
 from tests.nura.accounts.conftest import PASSWORD
@@ -176,10 +177,23 @@ def test_passwords_of_a_flood_are_checked_one_after_the_other(flood, monkeypatch
 
 
 def test_a_turn_that_does_not_come_is_told_to_wait(flood, monkeypatch):
-    monkeypatch.setattr(attempts, "TURN_SECONDS", 0.2)
+    monkeypatch.setattr(attempts, "WAIT_SECONDS", 0.2)
     with attempts.connections.sync().lock("nura:sign-in:127.0.0.1", timeout=5):
         assert 0 < told_to_wait(by_token("minsu", PASSWORD)) <= 5
     assert by_token("minsu", PASSWORD).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_a_turn_holds_no_connection_to_the_database(flood, monkeypatch):
+    held = []
+
+    def come_too_late(_turn):
+        held.append(connection.connection is not None)
+        return False
+
+    monkeypatch.setattr(Lock, "acquire", come_too_late)
+    told_to_wait(by_token("minsu", PASSWORD))
+    assert held == [False]
 
 
 def test_nobody_makes_keys_without_end(minsu, monkeypatch):
