@@ -3,12 +3,20 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, text_of
+from tests.e2e.chat import answer, ask, text_of
 from tests.e2e.stored import checked, store
 from tests.e2e.test_grounding import SOURCE
+from tests.servers.llm import Stream
 
 QUESTIONS = ("첫째 질문", "둘째 질문", "셋째 질문")
 BODY = "필터는 **6개월**마다 바꿉니다 [1]."
+NO_BEGIN = """
+  const plain = Element.prototype.setAttribute;
+  Element.prototype.setAttribute = function (name, value) {
+    if (name === "aria-busy" && this.classList.contains("msg-answer")) throw new Error("not today");
+    return plain.call(this, name, value);
+  };
+"""
 NO_MARKS = "Text.prototype.splitText = () => { throw new Error('no marks today'); };"
 
 
@@ -68,6 +76,17 @@ def test_a_question_that_cannot_be_drawn_shows_its_text_and_leaves_the_rest(talk
     plain = talk.locator(".msg-question").nth(1)
     expect(plain).to_contain_text(QUESTIONS[1])
     expect(plain.locator(".msg-plain")).to_be_visible()
+
+
+def test_an_answer_that_could_not_be_begun_is_drawn_whole_at_its_end(talk, llm, told):
+    llm.default = Stream(["필터는 ", "**6개월**마다 ", "바꿉니다."], delay=0.1)
+    talk.add_init_script(NO_BEGIN)
+    talk.reload()
+    ask(talk, "필터는 언제 바꾸나요?")
+    found = answer(talk)
+    assert text_of(found) == "필터는 6개월마다 바꿉니다."
+    expect(talk.locator(".msg-plain")).to_have_count(0)
+    assert any("could not be drawn" in line for line in told)
 
 
 def test_an_answer_whose_marks_fail_keeps_its_sources_and_what_can_be_done(

@@ -135,18 +135,20 @@ export class Thread extends EventTarget {
   }
 
   view(message) {
-    if (!this.views.has(message.id)) this.views.set(message.id, orPlain(message, this.hooks, () => this.made(message)));
+    if (!this.views.has(message.id)) {
+      const view = orPlain(message, this.hooks, () => this.made(message));
+      this.views.set(message.id, view);
+      if (message.status === "STREAMING" && message.run_id) {
+        this.begin(message.run_id, view);
+        this.runs.follow(message.run_id, 0);
+      }
+    }
     return this.views.get(message.id);
   }
 
   made(message) {
     if (message.role === "user") return new QuestionView(message, this.documentsOf(message), this.hooks);
-    const answer = new AnswerView(message, this.hooks);
-    if (message.status === "STREAMING" && message.run_id) {
-      this.begin(message.run_id, answer);
-      this.runs.follow(message.run_id, 0);
-    }
-    return answer;
+    return new AnswerView(message, this.hooks);
   }
 
   documentsOf(message) {
@@ -237,18 +239,22 @@ export class Thread extends EventTarget {
     if (type === "run.started") this.startedRun(runId, data);
     const answer = this.byRun.get(runId);
     if (!answer || type === "run.started") return;
+    if (data?.message && type.startsWith("run.")) this.ended(runId, data.message);
+    else if (answer instanceof AnswerView) this.grow(answer, type, data);
+  }
+
+  grow(answer, type, data) {
     if (type === "status") answer.status(data);
     else if (type === "sources") answer.sources(data);
     else if (type === "reasoning") answer.think(data.text);
     else if (type === "delta") answer.append(data.text);
     else if (type === "replace") answer.replace(data.text);
-    else if (data?.message && type.startsWith("run.")) this.ended(runId, data.message);
   }
 
   startedRun(runId, { user_message: question, assistant_message: message }) {
     const existing = this.views.get(message.id);
     if (existing) {
-      existing.restart();
+      existing.restart?.();
       this.begin(runId, existing);
       return;
     }
@@ -260,7 +266,8 @@ export class Thread extends EventTarget {
     this.byRun.delete(runId);
     this.tree.add(message);
     const view = this.views.get(message.id);
-    if (view) this.views.set(message.id, orPlain(message, this.hooks, () => view.complete(message)));
+    const whole = () => (view instanceof AnswerView ? view.complete(message) : this.made(message));
+    if (view) this.views.set(message.id, orPlain(message, this.hooks, whole));
     this.show();
     announce(t(message.status === "COMPLETED" ? "announce.done" : `end.${message.status}`));
     this.announceBusy();
