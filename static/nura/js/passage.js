@@ -118,8 +118,11 @@ export class PageView {
     this.source = source;
     this.here = here;
     this.document = document_;
-    const touched = (source.boxes ?? []).map((box) => box.page);
-    this.pages = [...new Set([source.page, ...touched])].sort((one, other) => one - other).slice(0, MOST_PAGES);
+    const boxes = source.boxes ?? [];
+    const touched = [...new Set([source.page, ...boxes.map((box) => box.page)])].sort((one, other) => one - other);
+    const wanted = touched.indexOf(boxes[here]?.page ?? source.page);
+    const first = Math.max(0, Math.min(wanted, touched.length - MOST_PAGES));
+    this.pages = touched.slice(first, first + MOST_PAGES);
     this.sheets = el("div", { class: "page-sheets" });
     this.label = el("span", { class: "page-number" });
     this.previous = iconButton("chevron-left", t("previous_page"), { on: { click: () => this.turn(-1) } });
