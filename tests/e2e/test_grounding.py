@@ -210,3 +210,16 @@ def test_the_sentences_of_a_deleted_document_can_still_be_read(talk, talker, llm
     marker.click()
     expect(talk.locator("#panel .passage-text")).to_contain_text("앞 문장입니다.")
     expect(talk.locator("#panel .passage-text .cited")).to_have_text(sentence)
+
+
+def test_a_sentence_that_a_passage_says_twice_is_marked_at_both_places(talk, talker, llm):
+    text = f"{TWICE} 사이에 다른 문장이 있습니다. {TWICE}"
+    places = [text.rindex(TWICE), text.index(TWICE)]
+    spans = [
+        {"start": at, "end": at + len(TWICE), "page": None, "text": TWICE, "boxes": []}
+        for at in places
+    ]
+    source = SOURCE | {"content_preview": text, "spans": spans}
+    done = show(talk, talker, llm, content=f"{TWICE} [1]", sources=[source], label="documents")
+    done.locator(".cite").click()
+    expect(talk.locator("#panel .passage-text .cited")).to_have_text([TWICE, TWICE])

@@ -31,9 +31,12 @@ export function boxesOf(source, claim) {
 /** Mark the sentences of a source below `root`, however they are drawn there; whether any was found. */
 export function markSpans(root, spans = []) {
   const { text, places } = letterMap(root);
-  const found = spans.map((span) => {
+  let after = 0; // in their order, so that a sentence said twice is found at both its places
+  const found = [...spans].sort((one, other) => one.start - other.start).map((span) => {
     const letters = lettersOf(span.text);
-    const at = letters ? text.indexOf(letters) : -1;
+    const next = letters ? text.indexOf(letters, after) : -1;
+    const at = next < 0 && letters ? text.indexOf(letters) : next;
+    after = Math.max(after, at + letters.length);
     return [at, at + letters.length];
   });
   const apart = found.filter(([from]) => from >= 0).sort(([one], [other]) => one - other);
