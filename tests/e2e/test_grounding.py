@@ -223,3 +223,8 @@ def test_a_sentence_that_a_passage_says_twice_is_marked_at_both_places(talk, tal
     done = show(talk, talker, llm, content=f"{TWICE} [1]", sources=[source], label="documents")
     done.locator(".cite").click()
     expect(talk.locator("#panel .passage-text .cited")).to_have_text([TWICE, TWICE])
+
+
+def test_a_document_shown_whole_bears_the_colour_of_documents(talk, talker, llm):
+    done = show(talk, talker, llm, content="본문", sources=[SOURCE], mode="document", label="")
+    expect(done.locator(".msg-label .badge-accent[data-label]")).to_be_visible()

@@ -4,7 +4,13 @@ import { isBound, scopeChip } from "./answer_scope.js";
 import { el, icon } from "./dom.js";
 import { longTime, shortTime, t, tn } from "./strings.js";
 
-const BADGES = { documents: "badge badge-accent", passages: "badge badge-accent", partial: "badge badge-warn", insufficient: "badge badge-warn" };
+const BADGES = {
+  documents: "badge badge-accent",
+  document: "badge badge-accent",
+  passages: "badge badge-accent",
+  partial: "badge badge-warn",
+  insufficient: "badge badge-warn",
+};
 const FIXED = new Set(["document", "clarify"]); // no sentence of ours is in them
 
 export function label(message, hooks) {
