@@ -10,25 +10,25 @@ from django.utils.translation import gettext as _
 from documents import names
 from documents.models import Chunk, Document
 
-MOST = 4
+MAX_EXAMPLES = 4
 READ_CHUNKS = 60
 """Chunks of a document that are looked through for headings."""
-LONGEST_NAME = 40
-LONGEST_HEADING = 30
+MAX_NAME_CHARACTERS = 40
+MAX_HEADING_CHARACTERS = 30
 _NUMBER = re.compile(
     r"^(?:제\s?\d+\s?[편장절관조항]\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)"
 )
 _HEADING = re.compile(r"[^\W\d_].*\w")
 
 
-def examples(documents: Iterable[Document], *, has_model: bool) -> list[str]:
-    """At most `MOST` questions about these documents.
+def suggest_questions(documents: Iterable[Document], *, has_model: bool) -> list[str]:
+    """At most `MAX_EXAMPLES` questions about these documents.
 
     Without a language model only such as finding a passage answers: what stands under a heading.
     """
-    known = list(documents)[:MOST]
+    known = list(documents)[:MAX_EXAMPLES]
     found = [*(_written(known) if has_model else ()), *_looked_up(known)]
-    return found[:MOST]
+    return found[:MAX_EXAMPLES]
 
 
 def _written(documents: list[Document]) -> list[str]:
@@ -69,11 +69,11 @@ def _headings(documents: list[Document]) -> dict[UUID, list[str]]:
     for document_id, section in rows:
         heading = _NUMBER.sub("", section.rpartition(" > ")[2]).strip(" ()[]【】")
         says_something = heading not in titles[document_id] and _HEADING.fullmatch(heading)
-        if says_something and len(heading) <= LONGEST_HEADING:
+        if says_something and len(heading) <= MAX_HEADING_CHARACTERS:
             found.setdefault(document_id, {})[heading] = None
     return {document_id: list(headings) for document_id, headings in found.items()}
 
 
 def _spoken_name(document: Document) -> str:
     name = document.name.rpartition(".")[0] or document.name
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    return name if len(name) <= MAX_NAME_CHARACTERS else name[: MAX_NAME_CHARACTERS - 1] + "…"

@@ -39,7 +39,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
         "has_model": has_model,
         "examples": []
         if chat
-        else examples.examples(searchable[: examples.MOST], has_model=has_model),
+        else examples.suggest_questions(searchable[: examples.MAX_EXAMPLES], has_model=has_model),
         "page": {
             "chat": chat and _chat_data(chat),
             "selected": [] if chat else _selected(request, searchable),

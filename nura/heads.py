@@ -33,9 +33,9 @@ class BoundedHeads(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._told = 0
+        self._head_bytes = 0
         """Bytes of the head, and of the trailer, that the parser has handed on ..."""
-        self._kept = 0
+        self._pending_bytes = 0
         """... and bytes that it was given since it last handed on anything."""
         self._in_head = True
         self._refused = False
@@ -61,14 +61,14 @@ class BoundedHeads(HttpToolsProtocol):
         """Parse. What the parser keeps for itself counts as well: one endless header is kept."""
         if self._refused:
             return
-        self._kept += len(data)
+        self._pending_bytes += len(data)
         super().data_received(data)
-        if self._kept > HEAD_BYTES:
+        if self._pending_bytes > HEAD_BYTES:
             self._refuse()
 
     def on_message_begin(self) -> None:
         """Begin a head."""
-        self._told = self._kept = 0
+        self._head_bytes = self._pending_bytes = 0
         self._in_head = True
         super().on_message_begin()
 
@@ -94,20 +94,20 @@ class BoundedHeads(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Hand on a part of the body."""
-        self._kept = 0
+        self._pending_bytes = 0
         super().on_body(body)
 
     def send_400_response(self, msg: str) -> None:
         """Answer what the parser gave up, or was stopped at."""
-        if self._told > HEAD_BYTES:
+        if self._head_bytes > HEAD_BYTES:
             self._refuse()
         else:
             super().send_400_response(msg)
 
     def _count(self, size: int) -> None:
-        self._kept = 0
-        self._told += size
-        if self._told > HEAD_BYTES:
+        self._pending_bytes = 0
+        self._head_bytes += size
+        if self._head_bytes > HEAD_BYTES:
             raise HeadTooLarge
 
     def _refuse(self) -> None:

@@ -15,7 +15,7 @@ def asker(request: Request) -> User:
     return request.user
 
 
-def credential(request: Request) -> Credential:
+def credential_of(request: Request) -> Credential:
     """The key or the session by which the request was let through."""
     if isinstance(request.auth, AuthToken):
         return Credential(token=request.auth.digest)

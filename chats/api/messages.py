@@ -22,7 +22,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chats import follow, frames, rights, runs
-from chats.api.asker import asker, credential
+from chats.api.asker import asker, credential_of
 from chats.api.requests import EditRequest, FeedbackRequest, RegenerateRequest, SendRequest
 from chats.models import Feedback, Message, Run, Trace
 from chats.services import branches, turn_store, turns
@@ -186,7 +186,7 @@ class RunEventsView(APIView):
             pk=run_id,
         )
         sent = frames.server_sent(run.message.chat_id, run_id, _after(request))
-        events = rights.while_held(credential(request), sent)
+        events = rights.while_held(credential_of(request), sent)
         packs = re_accepts_gzip.search(request.headers.get("Accept-Encoding", ""))
         response = StreamingHttpResponse(
             frames.squeezed(events) if packs else events,

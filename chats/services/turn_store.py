@@ -13,7 +13,7 @@ from documents.errors import VersionNotFound
 from documents.models import Document
 from rag.types import Topic
 
-SNIPPET = 200
+MAX_SNIPPET_CHARACTERS = 200
 """Characters of the best passage that a reference keeps beside the whole ones."""
 
 NEAREST = """
@@ -93,7 +93,7 @@ def _reference(
         "checksum": _checksum(document, version),
         "chunk_ids": list(texts),
         "passages": list(texts.values()),
-        "snippet": texts[best["chunk_id"]][:SNIPPET],
+        "snippet": texts[best["chunk_id"]][:MAX_SNIPPET_CHARACTERS],
         "retrieval_method": outcome.method,
         "score": best["similarity"],
     }

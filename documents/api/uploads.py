@@ -24,7 +24,7 @@ def takes_file(method: Method) -> Method:
     return method
 
 
-def uploads(view: type | None, actions: Mapping[str, str], method: str) -> bool:
+def takes_file_by(view: type | None, actions: Mapping[str, str], method: str) -> bool:
     """Whether a view of this class takes a file by this HTTP method.
 
     `actions` are the names that a view set has for its HTTP methods; empty for other views.
@@ -39,7 +39,7 @@ def is_upload(method: str, path: str) -> bool:
         view = resolve(path).func
     except Resolver404:
         return False
-    return uploads(getattr(view, "cls", None), getattr(view, "actions", None) or {}, method)
+    return takes_file_by(getattr(view, "cls", None), getattr(view, "actions", None) or {}, method)
 
 
 class LimitedUpload(TemporaryFileUploadHandler):

@@ -36,7 +36,7 @@ from documents.api.shapes import (
     VersionShape,
     metadata_query,
 )
-from documents.api.uploads import LimitedUpload, sent_name, takes_file, uploads
+from documents.api.uploads import LimitedUpload, sent_name, takes_file, takes_file_by
 from documents.models import Document, DocumentVersion
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ class DocumentViewSet(
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
         """Watch an upload from its first byte: authentication may be what reads the body."""
-        if self._uploads(request):
+        if self._takes_file(request):
             request.upload_handlers = [LimitedUpload(request)]
         return super().initialize_request(request, *args, **kwargs)
 
     def get_parsers(self) -> list[BaseParser]:
         """Uploads come as forms, the rest as JSON."""
-        return [MultiPartParser()] if self._uploads(self.request) else super().get_parsers()
+        return [MultiPartParser()] if self._takes_file(self.request) else super().get_parsers()
 
     def get_queryset(self) -> QuerySet[Document]:
         """What the user may read, a list of it narrowed; what he may change."""
@@ -196,9 +196,9 @@ class DocumentViewSet(
         number = _valid_query(VersionQuery, request).get("version")
         return document if number is None else document_versions.at(document, number)
 
-    def _uploads(self, request: HttpRequest | Request | None) -> bool:
+    def _takes_file(self, request: HttpRequest | Request | None) -> bool:
         method = (request.method or "") if request else ""
-        return uploads(type(self), self.action_map or {}, method)
+        return takes_file_by(type(self), self.action_map or {}, method)
 
 
 def _asker(request: Request) -> "User":

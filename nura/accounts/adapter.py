@@ -33,10 +33,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
         All ways to sign in come through here.
         """
-        with attempts.in_turn(request):
+        with attempts.hold_turn(request):
             user: AbstractBaseUser | None = super().authenticate(request, **credentials)
         if user is not None:
-            attempts.count(request, attempts.DONE, user=user)
+            attempts.count_attempt(request, attempts.DONE, user=user)
         return user
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
@@ -45,14 +45,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         try:
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
-            raise attempts.refused(request, attempts.FAILED, key=key) from error
-        if attempts.failures(request, key) > 1 and attempts.flooding(request):
+            raise attempts.to_refusal(request, attempts.FAILED, key=key) from error
+        if attempts.count_failures(request, key) > 1 and attempts.is_flooding(request):
             self._rollback_login_failed_rl_usage()
-            raise attempts.refused(request, attempts.FLOOD)
+            raise attempts.to_refusal(request, attempts.FLOOD)
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Count a wrong password against its address too."""
-        attempts.count(request, attempts.FLOOD)
+        attempts.count_attempt(request, attempts.FLOOD)
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         name = credentials.get("email", credentials.get("username", ""))

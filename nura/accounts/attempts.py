@@ -52,32 +52,32 @@ def key_of(request: HttpRequest, name: str) -> str:
     return f"{unicodedata.normalize('NFKC', name).casefold()} {counters.get_ip(request)}"
 
 
-def count(request: HttpRequest, action: str, **whose: Any) -> None:
+def count_attempt(request: HttpRequest, action: str, **whose: Any) -> None:
     """Count one; `whose` is the `key` or `user` of a limit that is not the address's.
 
     Raises the finished 429 answer once there were too many.
     """
     if not ratelimit.consume(request, action=action, **whose):
-        raise refused(request, action, **whose)
+        raise to_refusal(request, action, **whose)
 
 
-def flooding(request: HttpRequest) -> bool:
+def is_flooding(request: HttpRequest) -> bool:
     """Whether wrong passwords come from this address faster than people mistype."""
     return not ratelimit.consume(request, action=FLOOD, dry_run=True)
 
 
-def failures(request: HttpRequest, key: str) -> int:
+def count_failures(request: HttpRequest, key: str) -> int:
     """How often the name has lately failed from this address, the try under way included."""
     return max(len(history) for _rate, history in _counted(request, FAILED, key=key))
 
 
 @contextmanager
-def in_turn(request: HttpRequest) -> Iterator[None]:
+def hold_turn(request: HttpRequest) -> Iterator[None]:
     """Check a password; those from a flooding address one after the other.
 
     Raises the finished 429 answer when the turn does not come in time.
     """
-    if not flooding(request):
+    if not is_flooding(request):
         yield
         return
     turn = connections.sync().lock(
@@ -96,7 +96,7 @@ def in_turn(request: HttpRequest) -> Iterator[None]:
             turn.release()
 
 
-def refused(request: HttpRequest, action: str, **whose: Any) -> ImmediateHttpResponse:
+def to_refusal(request: HttpRequest, action: str, **whose: Any) -> ImmediateHttpResponse:
     """The finished 429 answer: it says after how many seconds the limit takes one more."""
     now = time.time()
     waits = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from django.utils.translation import override
 
-from chats.examples import MOST, examples
+from chats.examples import MAX_EXAMPLES, suggest_questions
 from documents.models import Chunk, Document
 from rag.config import Endpoint
 from tests.chats.conftest import make_document
@@ -53,7 +53,7 @@ def welcome(client):
 
 def asked(*documents, has_model, language="ko"):
     with override(language):
-        return examples(documents, has_model=has_model)
+        return suggest_questions(documents, has_model=has_model)
 
 
 def test_without_a_model_headings_are_looked_up_each_once_without_numbers(manual):
@@ -75,7 +75,7 @@ def test_with_a_model_a_summary_and_a_comparison_are_offered(manual, owner, lang
     found = asked(manual, make_document(owner, "규정.md"), has_model=True, language=language)
     assert len([question for question in found if WRITTEN.search(question)]) == 2
     assert "규정" in found[1]
-    assert len(found) == MOST
+    assert len(found) == MAX_EXAMPLES
 
 
 def test_one_document_is_compared_with_nothing(manual):
