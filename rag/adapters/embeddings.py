@@ -63,7 +63,7 @@ def find_languages(model: str, told: frozenset[str] = frozenset()) -> frozenset[
 @functools.cache
 def _warn_of_unknown(model: str) -> None:
     """Once a process: else a Korean model would be left out of Korean questions unnoticed."""
-    log.warning("%s counts as an English model: NURA_EMBEDDING_LANGUAGES tells otherwise", model)
+    log.warning("%s counts as an English model: its languages are not set, nor known", model)
 
 
 @functools.cache

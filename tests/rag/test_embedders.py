@@ -76,7 +76,7 @@ def test_that_an_unknown_model_counts_as_english_is_logged_once(llm_server, capl
         remote(llm_server, "korean-model")
         remote(llm_server, "bge-m3:latest")
         OpenAIEmbedder(Endpoint(llm_server.url, "other-model"), frozenset({"ko"}))
-    assert caplog.text.count("NURA_EMBEDDING_LANGUAGES") == caplog.text.count("korean-model") == 1
+    assert caplog.text.count("its languages are not set") == caplog.text.count("korean-model") == 1
 
 
 def test_the_embedded_model_leaves_fetching_to_other_models(embedded, monkeypatch):
