@@ -19,6 +19,8 @@ NARROW_CHARACTERS = 32
 """Characters below which nothing can be told from a line's width."""
 MAX_TEXT_CHARACTERS, MAX_UNIT_CHARACTERS = 60_000, 3_000
 """Of one stretch, and of one of its sentences: more is not read."""
+MAX_BRACKET_CHARACTERS = 600
+"""What stands in longer brackets is cut into sentences."""
 MAX_CELLS = 64
 """Of a row."""
 REACH = 8
@@ -88,11 +90,8 @@ _ANNOUNCES = re.compile(
     r"\bfollowing\b|\bas follows\b",
     re.IGNORECASE,
 )
-_UNENDED = re.compile(
-    r"(?:\b(?:Vol|pp?|Sec|Art|Co|Corp|Gov|Sen|Rep|Prof|Sr|Jr|Gen|Rev|vs|a\.m|p\.m|U\.S|[A-Z]\.[A-Z])\."
-    r"|\b(?:19|20)\d\d\.(?:\s?\d{1,2}\.){1,2}|\b\d{1,4}\.(?=\s\d)|\([^()]{0,600})\s\S?$"
-)
-"""Where no sentence ends: behind what is shortened, in dates, within brackets."""
+_OPEN_BRACKET = re.compile(r"\([^()]*$")
+"""Where no sentence ends."""
 _NOTHING = re.compile(r"[\W\d_]*")
 """Numbers of pages, and rules."""
 _AMENDED = re.compile(
@@ -386,7 +385,7 @@ def _sentences(raw: str) -> Iterator[tuple[int, int]]:
     """Where the sentences stand."""
     held: list[str] = []
     for part in split_sentences(raw):
-        if held and _UNENDED.search(f"{held[-1]} {part[0]}"):
+        if held and _OPEN_BRACKET.search(held[-1], len(held[-1]) - MAX_BRACKET_CHARACTERS):
             held[-1] = f"{held[-1]} {part}"
         else:
             held.append(part)

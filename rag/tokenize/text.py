@@ -96,8 +96,9 @@ _OPENING = "([{<\"'“‘「『"
 
 
 ABBREVIATIONS = (
-    *("e.g", "i.e", "etc", "vs", "Mr", "Mrs", "Ms", "Dr", "No", "Fig", "St", "Inc", "Ltd"),
-    *("approx", "cf"),
+    *("e.g", "i.e", "etc", "vs", "cf", "ca", "approx", "a.m", "p.m", "p", "pp"),
+    *("Mr", "Mrs", "Ms", "Dr", "Prof", "Gen", "Gov", "Rep", "Rev", "Sen", "Jr", "Sr", "St"),
+    *("No", "Fig", "Vol", "Sec", "Art", "Co", "Corp", "Inc", "Ltd"),
 )
 """Words whose full stop ends no sentence."""
 _SHORTENED = rf"\b(?:{'|'.join(map(re.escape, ABBREVIATIONS))})|\b[A-Z]"
@@ -352,22 +353,48 @@ _SENTENCE_END = re.compile(
     r"(?<=[.!?。？！…])[\"'”’)\]]*\s+|(?<=[다요죠음함임])\.(?=[가-힣A-Z\"“'])|\n\s*\n|\n(?=\s*(?:[-*•·○●□■]|\d+[.)]|[가-하][.)]|제\d+조|#))"
 )
 _BULLET = re.compile(r"^\s*(?:[-*•·○●□■#>|]+\s+)+")
-_NO_END = re.compile(rf"(?:{_SHORTENED}|^\s*\d+|^\s*[가-하])\.$")
+_LABEL = re.compile(r"(?:\d+|[가-하])\.")
+_NUMBER_END = re.compile(r"\b\d{1,4}\.$")
+_DATE_END = re.compile(
+    r"\b(?:(?:19|20)\d\d\.(?:\s?\d{1,2}\.){1,2}|\d\d\.\s?\d{1,2}\.\s?\d{1,2}\.)$"
+)
+_LOOKED_BACK = 24
+"""Characters before a stop that tell whether it ends a sentence: the longest date fits in."""
 
 
 def split_sentences(text: str) -> list[str]:
     """The sentences of Korean and English prose, Markdown and lists, in order.
 
-    White space is folded, list marks and empty ones are left out.
+    White space is folded, list marks and empty ones are left out. Dates ("2024. 3. 4.") stay whole.
     """
-    cuts = [0, *(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
-    parts = [""]
-    for start, end in pairwise(cuts):
-        parts[-1] += text[start:end]
-        if not _NO_END.search(parts[-1].rstrip()):
-            parts.append("")
+    begun, parts = 0, []
+    for end in (match.end() for match in _SENTENCE_END.finditer(text)):
+        tail = text[max(begun, end - _LOOKED_BACK) : end]
+        said = tail.rstrip()
+        is_label = begun >= end - _LOOKED_BACK and _LABEL.fullmatch(said.lstrip())
+        if (
+            is_label
+            or _ENDS_SHORTENED.search(said)
+            or _is_in_date(said, tail[len(said) :], text[end : end + 1])
+        ):
+            continue
+        parts.append(text[begun:end])
+        begun = end
+    parts.append(text[begun:])
     clean = (" ".join(_BULLET.sub("", part).split()) for part in parts)
     return [part for part in clean if part]
+
+
+def _is_in_date(said: str, gap: str, following: str) -> bool:
+    """Whether the stop behind `said` belongs to a date, told by the white space that follows.
+
+    A new line may be an item: only a year goes on in it.
+    """
+    lines = gap.count("\n")
+    number = (_NUMBER_END, _YEAR)[lines].search(said) if lines < 2 else None
+    if number and following.isdigit():
+        return True
+    return not lines and _DATE_END.search(said) is not None
 
 
 # --- what has power in a prompt -----------------------------------------------------------------

@@ -9,6 +9,7 @@ from enum import Enum
 
 from rag import prompts
 from rag.lexicon import patterns, phrases
+from rag.tokenize.text import ABBREVIATIONS
 from rag.types import Citation
 
 MARKER = re.compile(r"\[(\d{1,4})\]")
@@ -28,8 +29,8 @@ _END = re.compile(
     rf"|(?<=[다요죠음함임])[.!?]{_MARKERS}(?=[가-힣A-Z\"“'*]))"
 )
 _ABBREVIATED = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|No|Fig|St|Inc|Ltd|Jr|Co|Corp|Gen|Gov|Prof|Rev|Sr|approx|ca|cf)"
-    r"|\b[A-Za-z]|\d{1,4}\.\s?\d{1,2}\.\s?\d{1,2})\.$"
+    rf"(?:\b(?:{'|'.join(map(re.escape, ABBREVIATIONS))}|[A-Za-z])"
+    r"|\d{1,4}\.\s?\d{1,2}\.\s?\d{1,2})\.$"
 )
 _BEFORE = 24
 _STARTS_DIGIT = re.compile(r"[ \t]*\d")

@@ -116,6 +116,11 @@ async def test_without_a_usable_reply_the_line_is_taken_from_the_turn(reply):
     assert (kept.summary, kept.model) == ("예산은 얼마인가요? → 예산은 3억 원입니다.", EXTRACTIVE)
 
 
+async def test_a_line_tells_a_date_whole():
+    kept = await noted(Turn(1, "제출일이 언제야?", "제출일은 2024. 3. 4. 이다."))
+    assert kept.summary == "제출일이 언제야? → 제출일은 2024. 3. 4. 이다."
+
+
 async def test_a_line_is_one_line_of_at_most_160_characters():
     long = Turn(1, "물음\n" * 200, "답입니다.\n" * 300)
     assert (await noted(long)).summary.isprintable()

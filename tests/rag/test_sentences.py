@@ -1,5 +1,7 @@
 """Sentences of Korean and English prose."""
 
+import time
+
 import pytest
 
 from rag.tokenize.text import split_sentences
@@ -14,6 +16,14 @@ from rag.tokenize.text import split_sentences
         ),
         ("끝났다.다음 문장이다.", ["끝났다.", "다음 문장이다."]),
         ("See Fig. 3 for details. It is 3.5 m.", ["See Fig. 3 for details.", "It is 3.5 m."]),
+        ("제출일은 2024. 3. 4. 이다. 끝", ["제출일은 2024. 3. 4. 이다.", "끝"]),
+        ("24. 3. 5. 시행한다. 끝", ["24. 3. 5. 시행한다.", "끝"]),
+        ("2024. 3. 기준이다. 끝", ["2024. 3. 기준이다.", "끝"]),
+        ("제출일은 2024.\n3. 4. 이다", ["제출일은 2024. 3. 4. 이다"]),
+        ("제출: 2024. 3. 4.\n작성: 김하늘", ["제출: 2024. 3. 4.", "작성: 김하늘"]),
+        ("1. 값은 5.\n2. 둘째", ["1. 값은 5.", "2. 둘째"]),
+        ("목표는 2025.\n\n1. 첫째", ["목표는 2025.", "1. 첫째"]),
+        ("See Vol. 2 by Prof. Kim. It is long.", ["See Vol. 2 by Prof. Kim.", "It is long."]),
         ("# 제목\n\n본문이다", ["제목", "본문이다"]),
         ("- 하나\n- 둘", ["하나", "둘"]),
         ("1. 첫째\n2. 둘째", ["1. 첫째", "2. 둘째"]),
@@ -28,3 +38,10 @@ def test_text_is_cut_into_its_sentences(text, expected):
 def test_nothing_is_lost():
     text = "가. 나! 다? 라… 마\n\n바"
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("piece", ["A. ", "12. ", "2024. ", "가. ", "(a. "])
+def test_stops_without_end_are_read_in_linear_time(piece):
+    started = time.process_time()
+    split_sentences(piece * 10_000)
+    assert time.process_time() - started < 3
