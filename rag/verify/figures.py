@@ -3,6 +3,7 @@
 1억 2천만 원 is 120,000,000원; 2024.3.5. is March 5, 2024.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -90,7 +91,8 @@ def _any_of(names: Iterable[str]) -> str:
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d{1,18})(?:\.\d{1,9})?"
 _SCALE = (
-    r"(?:[ ]?여?(?:[십백천]?[만억]|조(?=\s?(?:원|달러|\d))|[천백](?=[\s원명개달만억여]|$))"
+    r"(?:[ ]?여?(?:[십백천]?[만억]|[십백천](?=[\s\d원명개달만억여]|$)"
+    r"|조(?=\s?(?:원|달러|[\d,.]+[백천]?[만억])))"
     r"|[ -](?:hundred|thousand|million|billion|trillion)\b)"
 )
 _COUNTERS = "가지|번|명|개|차례|달|시간|살|곳|대|사람|배|단계|종류"
@@ -108,6 +110,8 @@ _PART = re.compile(
     re.IGNORECASE,
 )
 _AROUND = 18
+_DOTTED = {ord("İ"): "I", ord("ı"): "i"}
+"""Patterns that know no case take them for "i", which finds "mınutes"; tables do not."""
 
 
 class Figure(NamedTuple):
@@ -129,6 +133,7 @@ number where they have no dimension."""
 
 def read_figures(text: str) -> list[Figure]:
     """The figures of a text in order; dates should be blanked before."""
+    text = text.translate(_DOTTED)
     return [_to_figure(text, match) for match in _FIGURE.finditer(text)]
 
 
@@ -155,7 +160,7 @@ def is_opposed(figure: Figure, bounds: AbstractSet[str]) -> bool:
 
 
 def _to_figure(text: str, match: re.Match[str]) -> Figure:
-    raw = round(sum(_to_number(*part) for part in _PART.findall(match[0])), 9)
+    raw = round(_add_up(_PART.findall(match[0])), 9)
     before = text[max(0, match.start() - _AROUND) : match.start()]
     unit = _UNIT.match(text, match.end())
     end = unit.end() if unit else match.end()
@@ -165,11 +170,22 @@ def _to_figure(text: str, match: re.Match[str]) -> Figure:
     return Figure(round(raw * factor, 9), dimension, raw, bound)
 
 
-def _to_number(number: str, scale: str) -> float:
-    value = float(_NUMBER_WORDS.get(number.lower()) or number.replace(",", ""))
-    for part in [scale.lower()] if scale.isascii() else scale:
-        value *= _SCALES.get(part, 1.0)
-    return value
+def _add_up(parts: Iterable[tuple[str, str]]) -> float:
+    """The number that numbers with their scales tell: 3천 5백만 is 3,500 times 10,000.
+
+    십, 백 and 천 count within the 만, 억 or 조 that follows.
+    """
+    total = section = 0.0
+    for number, scale in parts:
+        value = float(_NUMBER_WORDS.get(number.lower()) or number.replace(",", ""))
+        if scale.isascii():
+            section += value * _SCALES.get(scale.lower(), 1.0)
+            continue
+        section += value * math.prod(_SCALES[sign] for sign in scale if sign in "십백천")
+        large = [_SCALES[sign] for sign in scale if sign in "만억조"]
+        if large:
+            total, section = total + section * math.prod(large), 0.0
+    return total + section
 
 
 _SIGNS = {"$": "달러", "₩": "원", "€": "유로"}

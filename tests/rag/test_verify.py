@@ -96,6 +96,31 @@ def test_what_a_passage_does_not_say_is_unsupported_for_a_reason(answer, reason)
 
 
 @pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("3천5백만 원", "35,000,000원"),
+        ("3천 5백만 원", "3,500만 원"),
+        ("1억 2천5백만원", "125,000,000원"),
+        ("2조 3천억 원", "2,300,000,000,000원"),
+        ("12만3천4백5십 원", "123,450원"),
+        ("3백 5십 명", "350명"),
+        ("1천2백34개", "1,234개"),
+        ("제3조 5항의 5백만 원", "제3조 제5항의 5,000,000원"),
+    ],
+)
+def test_korean_numbers_mean_what_they_say(said, meant):
+    told = f"사업의 규모는 올해 {said} 정도로 정한다."
+    assert only(told.replace(said, meant)[:-1] + " [1].", told).verdict is Verdict.SUPPORTED
+    wrong = told.replace(said, meant.replace("5", "7").replace("3", "8"))
+    assert "number" in only(wrong[:-1] + " [1].", told).reasons
+
+
+def test_dots_of_other_alphabets_stop_no_check():
+    found = only("It takes 5 minutes to fill in the form [1].", "It takes 5 mınutes to fill it in.")
+    assert found.verdict is Verdict.SUPPORTED
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         "안녕하세요!",
