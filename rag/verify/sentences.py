@@ -18,16 +18,20 @@ _FENCE = re.compile(r"[ \t]*(```|~~~)")
 _HEADING = re.compile(
     r"[ \t]{0,3}#{1,6}\s|[ \t]*(?:\*\*|__)[^*_\n]{1,80}(?:\*\*|__)[ \t]*:?[ \t]*$"
 )
-_RULE = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*$|[ \t]*(?:[*_=][ \t]*){3,}$")
+_RULE = re.compile(r"(?=.*--)[ \t:|-]+$|[ \t]*(?:[*_=][ \t]*){3,}$")
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*(?:\[\d{1,4}\])*[ \t]*$")
 _BULLET = re.compile(
     r"[ \t>]*(?:[-*•·○●□■–▪▶][ \t]+|\(?(?:\d{1,3}|[가-하]|[a-z])[.)][ \t]+|[①-⑳][ \t]*)?"
 )
 _MARKERS = r"(?:[ \t]*\[\d{1,4}\])*"
 _END = re.compile(
-    rf"(?:[.!?。？！…]+[\"'”’」』)\]*_]{{0,4}}{_MARKERS}(?=\s|$)(?!\s+[a-z])"
+    rf"(?:(?<![.!?。？！…])[.!?。？！…]+[\"'”’」』)\]*_]{{0,4}}{_MARKERS}(?=\s|$)(?!\s+[a-z])"
     rf"|(?<=[다요죠음함임])[.!?]{_MARKERS}(?=[가-힣A-Z\"“'*]))"
 )
+_FOLLOWING = re.compile(
+    r"\s*((?:[ \t]*\[\d{1,4}\])+)(?=\s*$|\s+(?![a-z은는이가을를의에와과도로])|[.,;])"
+)
+"""Markers behind a full stop that begin no sentence of their own."""
 _ABBREVIATED = re.compile(
     rf"(?:\b(?:{'|'.join(map(re.escape, ABBREVIATIONS))}|[A-Za-z])"
     r"|\d{1,4}\.\s?\d{1,2}\.\s?\d{1,2})\.$"
@@ -68,7 +72,7 @@ def split(answer: str, *, wrapped: bool = False) -> list[Sentence]:
     """
     found: list[Sentence] = []
     for start, end, form in _stretches(answer, wrapped=wrapped):
-        cuts = _sentences(answer[:end], start) if form is Form.PROSE else [(start, end)]
+        cuts = _sentences(answer, start, end) if form is Form.PROSE else [(start, end)]
         for first, last in cuts:
             _add(found, _trimmed(answer, first, last, form))
     return found
@@ -146,31 +150,21 @@ def _begins(line: str) -> bool:
     return bool(bullet and bullet[0].strip())
 
 
-def _sentences(answer: str, start: int) -> Iterator[tuple[int, int]]:
-    """The sentences of a paragraph that ends with `answer`; its lines end those that are over."""
-    position = bullet.end() if (bullet := _BULLET.match(answer, start)) else start
+def _sentences(answer: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The sentences of a paragraph; its lines end those that are over."""
+    position = bullet.end() if (bullet := _BULLET.match(answer, start, end)) else start
     begun = start
-    while match := _END.search(answer, position):
+    while match := _END.search(answer, position, end):
         position = match.end()
         head = answer[max(begun, match.start() - _BEFORE) : match.start() + 1]
         dated = answer[match.start() - 1 : match.start()].isdigit()
-        if _ABBREVIATED.search(head) or (dated and _STARTS_DIGIT.match(answer, position)):
+        if _ABBREVIATED.search(head) or (dated and _STARTS_DIGIT.match(answer, position, end)):
             continue
-        position = _behind(answer, position)
+        if following := _FOLLOWING.match(answer, position, end):
+            position = following.end()
         yield begun, position
         begun = position
-    yield begun, len(answer)
-
-
-_FOLLOWING = re.compile(
-    r"\s*((?:[ \t]*\[\d{1,4}\])+)(?=\s*$|\s+(?![a-z은는이가을를의에와과도로])|[.,;])"
-)
-
-
-def _behind(answer: str, position: int) -> int:
-    """Behind the markers that follow a full stop and begin no sentence of their own."""
-    following = _FOLLOWING.match(answer, position)
-    return following.end() if following else position
+    yield begun, end
 
 
 _ALWAYS = ("question", "lead_in", "source", "aside")

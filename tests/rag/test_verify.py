@@ -1,6 +1,7 @@
 """Sentences of an answer against the passages that they cite."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from rag.generate.citations import CitationFilter
 from rag.pages import Box
 from rag.types import Label
 from rag.verify.label import Checked, Grounds, Verdict, decide_label
+from rag.verify.sentences import split
 from rag.verify.verify import select_doubted, summarise, verify_answer
 from tests.rag.analysers import without_kiwi
 from tests.rag.passages import evidence as made_evidence
@@ -393,3 +395,12 @@ def test_an_answer_from_earlier_turns_is_labelled_so():
 def test_the_sentences_that_nothing_supports_are_told_as_they_stand():
     answer = "연차휴가는 15일입니다 [2]. 연차휴가는 21일입니다 [2]. 안녕하세요!"
     assert select_doubted(answer, verified(answer)) == ("연차휴가는 21일입니다 [2].",)
+
+
+@pytest.mark.parametrize(
+    "text", ["-" * 1500 + " 제목", "." * 20_000 + "x", "\n".join(["문단이다. 끝."] * 2000)]
+)
+def test_an_answer_of_nothing_but_signs_is_read_in_linear_time(text):
+    started = time.process_time()
+    split(text)
+    assert time.process_time() - started < 1
