@@ -18,7 +18,7 @@ FULL_LINE = 0.6
 NARROW_CHARACTERS = 32
 """Characters below which nothing can be told from a line's width."""
 MAX_TEXT_CHARACTERS, MAX_UNIT_CHARACTERS = 60_000, 3_000
-"""Of one stretch, and of one of its sentences: more is not read."""
+"""Of one stretch, and of one of its sentences, headings and cells: more is not read."""
 MAX_BRACKET_CHARACTERS = 600
 """What stands in longer brackets is cut into sentences."""
 MAX_CELLS = 64
@@ -67,7 +67,7 @@ class Unit:
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?:.*\n)*?---[ \t]*(?:\n|\Z)")
 _FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
 _HEADINGS = (
-    re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?P<name>.+?)[ \t]*#*$"),
+    re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?P<name>.*[^\s#])[\s#]*$"),
     re.compile(
         r"[ \t]*[<\[【][ \t]*(?P<name>[^<>\[\]【】]{2,60}?)[ \t]*(?:(?<=[ \t])>|\]|】)[ \t]*$"
     ),
@@ -82,7 +82,7 @@ _MARK = re.compile(
     r")[ \t]*"
 )
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
-_RULE = re.compile(r"[\s|:\-]+$")
+_RULE = re.compile(r"[\s|:]*-[\s|:\-]*$")
 _SPLIT = re.compile(r"(?<!\\)\|")
 _ENDED = re.compile(r"[.!?。？！…:：;][\"'”’」』)\]]*$")
 _ANNOUNCES = re.compile(
@@ -220,8 +220,8 @@ def letters(text: str) -> str:
 
 
 def to_visible(text: str) -> str:
-    """What a reader of the rendered Markdown sees, on one line."""
-    text = _TAG.sub(" ", _LINK.sub(r"\1", text))
+    """What a reader of the rendered Markdown sees, on one line; of a long text the beginning."""
+    text = _TAG.sub(" ", _LINK.sub(r"\1", text[:MAX_UNIT_CHARACTERS]))
     text = _STRESS.sub(r"\2", _STRESS.sub(r"\2", text))
     text = _ESCAPED.sub(r"\1", _CODE.sub(r"\2", text))
     return _AMENDED.sub("", " ".join(text.split()))
@@ -320,7 +320,7 @@ class _Reader:
         self.blocks += 1
         raw = "\n".join([first.raw[first.body - first.start :], *(line.raw for line in part[1:])])
         for start, end in _sentences(raw):
-            text = to_visible(raw[start : min(end, start + MAX_UNIT_CHARACTERS)])
+            text = to_visible(raw[start:end])
             if not _NOTHING.fullmatch(text):
                 mark = first.mark if len(self.units) == at else ""
                 place = (first.body + start, first.body + end, self.blocks, self.heading)
