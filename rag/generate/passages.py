@@ -195,8 +195,9 @@ def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
 
 
 def _without_titles(question: str, titles: Iterable[str]) -> str:
-    for title in set(titles) - {""}:
-        pattern = re.escape(title) + "[가-힣]*"
+    """The question without titles that stand in it as words of their own, the longest first."""
+    for title in sorted(set(titles) - {""}, key=lambda one: (-len(one), one)):
+        pattern = rf"(?<!\w){re.escape(title)}(?![A-Za-z\d])[가-힣]*"
         question = re.sub(pattern, functools.partial(_after_title, title), question)
     return question
 
@@ -540,9 +541,7 @@ class _Composer:
         before = _PATTERNS["before_value"].search(unit.text[max(0, start - 40) : start])
         after = _PATTERNS["behind_value"].match(unit.text[start : start + MAX_VALUE_CHARACTERS])
         said = "".join(found[0] for found in (before, after) if found).strip(" ,.;:·\"'“”()")
-        return re.sub(
-            r"(?<=[가-힣\d%])(?:이다|이며|이고|입니다|으로|[을를로의에은는이가])$", "", said
-        )
+        return _VALUE_ENDING.sub("", said)
 
     def _cut(self, text: str) -> str:
         """A long text shortened around the place where most of the words stand."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from rag.generate.passages import VALUES, compose_passages
+from rag.generate.passages import VALUES, compose_passages, read_question
 from rag.types import QuestionType
 from tests.rag.passages import evidence as made_evidence
 
@@ -240,6 +240,23 @@ def test_titles_leave_a_comparison_with_the_particles_behind_them():
     assert "**예외는 부서장이 정한다.**" in told
     assert "**예외는 없다.**" in told
     assert "찾지 못했습니다" not in told
+
+
+@pytest.mark.parametrize(
+    ("question", "title", "word"),
+    [
+        ("What is the planning fee?", "plan", "planning"),
+        ("이사회의록은 언제 확정돼?", "회의록", "이사회의록"),
+        ("재신청 기간은?", "신청", "재신청"),
+    ],
+)
+def test_a_title_within_another_word_leaves_that_whole(question, title, word):
+    assert word in [one.said for one in read_question(question, [title]).words]
+
+
+def test_the_longest_title_goes_first():
+    words = read_question("여비 규정에서 숙박비는?", ["여비", "여비 규정", "규정"]).words
+    assert [one.said for one in words] == ["숙박비"]
 
 
 def test_documents_with_titles_compared_by_name_alone_tell_what_each_is_for():
