@@ -132,6 +132,8 @@ def _with_shown_first(found: PassagesAnswer, evidence: Sequence[Evidence]) -> Of
 
 
 def _to_span(item: Evidence, start: int, end: int) -> Span:
+    """What of a sentence stands in its passage: it may begin in the one before."""
+    start, end = max(start, item.start), min(end, item.start + len(item.text))
     text = item.text[start - item.start : end - item.start]
     return Span(start, end, text, item.passage.page, item.passage.boxes)
 

@@ -1,5 +1,7 @@
 """General conversation without a model: small talk, help about the product, and honesty."""
 
+from uuid import uuid4
+
 import pytest
 
 from benchmarks.quality import sets
@@ -100,3 +102,18 @@ def test_what_a_follow_up_does_not_find_is_told_in_its_own_words():
     assert answer.label is Label.INSUFFICIENT
     assert "점심" in answer.text
     assert "해결" not in answer.text
+
+
+def test_a_span_of_a_sentence_over_two_passages_is_what_stands_in_its_own():
+    document_id = uuid4()
+    before, after = "숙박비는 1박에 ", "9만원을 상한으로 하여 실비로 지급한다. 식비는 따로 정한다."
+    pieces = (
+        evidence(before, number=1, document_id=document_id),
+        evidence(after, number=2, document_id=document_id, start=len(before)),
+    )
+    scope = Scope((document_id,), ScopeReason.ALL)
+    asked = QuestionAnalysis(QuestionType.SINGLE, "숙박비는 얼마야?", scope)
+    answer = answer_offline(asked, pieces, (), whole=False, named=(), notices=(), language="ko")
+    spans = [span for found in answer.spans.values() for span in found]
+    assert [span.text for span in spans] == ["9만원을 상한으로 하여 실비로 지급한다."]
+    assert all((before + after)[span.start : span.end] == span.text for span in spans)
