@@ -10,7 +10,7 @@ _NUMBER_END = re.compile(r"^(\d{1,9})([.)])")
 _INDENT = re.compile(r"^[ \t]+")
 _CITATION = re.compile(r"\[(\d{1,4}(?:\s*,\s*\d{1,4})*)\]")
 _FRONT = re.compile(r"\A---[ \t]*\n(?:.*\n){0,60}?---[ \t]*(?:\n|\Z)")
-_FENCE = re.compile(r"[ \t]{0,3}(```|~~~)")
+_FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
 _LIVE = re.compile(r"(\\*)([\[<])")
 """What begins a link, a picture or HTML."""
 _ALIVE = re.compile(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)|~(?=~)|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
@@ -38,10 +38,18 @@ def markdown(text: str) -> str:
     head, body = (front[0], text[front.end() :]) if front else ("", text)
     lines, fence = [], ""
     for line in neutralise(body).splitlines():
-        mark = _FENCE.match(line)
-        lines.append(line if mark or fence else _tamed(line))
-        if mark and (not fence or mark[1] == fence):
-            fence = "" if fence else mark[1]
+        bare = line.strip()
+        if fence and len(bare) >= len(fence) and not bare.strip(fence[0]):
+            lines.append(bare)
+            fence = ""
+        elif fence:
+            lines.append(line)
+        elif mark := _FENCE.match(bare):
+            # not indented: with the list that it stands in the code would end, and come alive
+            lines.append(bare)
+            fence = mark[0]
+        else:
+            lines.append(_tamed(line))
     shown = "\n".join([*lines, fence] if fence else lines)  # a part may end within code
     return f"{plain(head)}\n\n{shown}" if head else shown
 

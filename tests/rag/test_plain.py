@@ -1,5 +1,8 @@
 """A document's text in an answer shows what it is, and nothing of it comes alive."""
 
+import pytest
+from markdown_it import MarkdownIt
+
 from rag.generate import plain
 
 LAW = (
@@ -36,6 +39,32 @@ def test_a_backslash_before_a_link_brings_it_not_back():
 
 def test_code_is_shown_as_it_is():
     assert plain.markdown("```\nrows[0] < 3\n```\nrows[0]") == "```\nrows[0] < 3\n```\nrows(0)"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "```` ```a``` ````",
+        "````\n```` ``` x ````\n````",
+        "````\n```\n````",
+        "- a\n  ```\n  code\nend",
+        "  ```\ncode\n```",
+        "```\n    ```",
+        "```\n    ```\n```",
+        "- ```\n  code\n  ```\n```",
+        "> ```\n> code\n```\n~~~\n```",
+        "~~~ `a`\n```\n~~~~",
+    ],
+)
+def test_links_below_code_come_not_alive(code):
+    shown = plain.markdown(f"{code}\n[y](http://evil)\n\n[z](http://evil)")
+    assert "<a " not in MarkdownIt().render(shown)
+
+
+def test_code_within_a_list_is_shown_as_it_is():
+    shown = plain.markdown("- a\n  ```\n  rows[0] < 3\n  ```\n- [b]")
+    assert "rows[0] &lt; 3\n</code>" in MarkdownIt().render(shown)
+    assert "\\[b]" in shown
 
 
 def test_a_block_of_code_that_a_part_cuts_is_closed():
