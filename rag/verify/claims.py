@@ -28,7 +28,12 @@ _REACH = 4
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,400}\)")
 _MARKUP = re.compile(r"\*{1,3}|`+|~~|^[#>\s]+|__")
 _NO_LATIN = re.compile(r"^\d|[가-힣]")
-WEEKDAY = re.compile(r"[월화수목금토일]요일|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day")
+_DAYS = ("월", "화", "수", "목", "금", "토", "일")
+_ENGLISH_DAYS = ("Mon", "Tues", "Wednes", "Thurs", "Fri", "Satur", "Sun")
+_WEEKDAY = re.compile(
+    rf"([{''.join(_DAYS)}])요일|(?<=[\d일.])\s?\(([{''.join(_DAYS)}])\)"
+    rf"|\b({'|'.join(_ENGLISH_DAYS)})day"
+)
 _NO_WORD = re.compile(r"[\W_]+")
 _EDGES = re.compile(r"^[\W_]+|[\W_]+$")
 _ORGANISATION = re.compile(rf"[가-힣]{{2,12}}?(?:{'|'.join(words('organisations.ko'))})")
@@ -139,6 +144,12 @@ def to_plain(text: str) -> str:
 def to_bare(text: str) -> str:
     """Letters and digits alone, in small letters, as names are looked for."""
     return _NO_WORD.sub("", text).casefold()
+
+
+def read_weekdays(text: str) -> frozenset[int]:
+    """The days of the week that a text names, Monday 0: 월요일, 3. 4.(월), Monday."""
+    days = {name: day for names in (_DAYS, _ENGLISH_DAYS) for day, name in enumerate(names)}
+    return frozenset(days[found[found.lastindex or 0]] for found in _WEEKDAY.finditer(text))
 
 
 def read_names(text: str, found: Sequence[Morpheme]) -> list[str]:

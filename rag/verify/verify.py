@@ -140,6 +140,7 @@ class _Premise:
     units: tuple[_Unit, ...]
     figures: Known
     dates: frozenset[Date]
+    weekdays: frozenset[int]
     numbers: frozenset[float]
 
     def share(self, terms: frozenset[str]) -> float:
@@ -212,6 +213,7 @@ def _read_premise(number: int, text: str, *, header: str = "", about: str = "") 
         tuple(units),
         to_known(figures),
         dates,
+        claims.read_weekdays(f"{about} {whole}"),
         frozenset(figure.raw for figure in figures),
     )
 
@@ -271,7 +273,7 @@ def _compare(held: _Held, near: Sequence[_Unit], details: Sequence[Details]) -> 
             yield "date"
     yield from _compare_figures(held, near)
     bare = " ".join(one.bare for one in held.premises)
-    if claims.find_missing(claims.WEEKDAY.findall(held.read.text), bare):
+    if claims.read_weekdays(held.read.text).difference(*(one.weekdays for one in held.premises)):
         yield "date"
     if claims.find_missing(held.names, bare):
         yield "name"

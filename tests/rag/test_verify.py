@@ -117,6 +117,14 @@ def test_korean_numbers_mean_what_they_say(said, meant):
     assert "number" in only(wrong[:-1] + " [1].", told).reasons
 
 
+@pytest.mark.parametrize("said", ["2024. 3. 4.(월)", "2024년 3월 4일 (월)", "Monday, 4 March 2024"])
+def test_a_day_of_the_week_is_one_however_it_is_written(said):
+    told = f"회의 meeting: {said}, 2층 대회의실."
+    assert "date" not in only("회의는 월요일에 대회의실에서 엽니다 [1].", told).reasons
+    assert "date" in only("회의는 화요일에 대회의실에서 엽니다 [1].", told).reasons
+    assert "date" in only("The meeting is on Tuesday, March 4 [1].", told).reasons
+
+
 def test_dots_of_other_alphabets_stop_no_check():
     found = only("It takes 5 minutes to fill in the form [1].", "It takes 5 mınutes to fill it in.")
     assert found.verdict is Verdict.SUPPORTED
