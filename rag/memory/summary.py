@@ -283,7 +283,8 @@ CONTEXT = 80
 """Characters kept around an amount, date or code."""
 HELD = 0.75
 """Share of a sentence's terms that a summary must hold to tell it."""
-_LOOSE = re.compile(r"[\s,]+")
+_LOOSE = re.compile(r"(?<=\d),(?=\d{3})|(?<!\d)[\s,]+|[\s,]+(?!\d)")
+"""White space and commas but for those between two numbers."""
 
 
 class Item(NamedTuple):
@@ -317,13 +318,15 @@ def _items_of(text: str, wanted: re.Pattern[str]) -> Iterator[Item]:
 def put_back(summary: str, found: Sequence[Item], language: str) -> str:
     """The summary, then those of `found` that it does not tell, `PROTECTED` characters at most."""
     told, held = summary.casefold(), set(tokenize.terms(summary))
+    loose = _LOOSE.sub("", told)
     kept: list[str] = []
     room = PROTECTED
     for item in found:
         line = f"- {item.text}"
-        if len(line) < room and not _is_told(item, told, held):
+        if len(line) < room and not _is_told(item, told, loose, held):
             kept.append(line)
             told += f"\n{line.casefold()}"
+            loose = _LOOSE.sub("", told)
             held |= tokenize.terms(line).keys()
             room -= len(line) + 1
     if not kept:
@@ -331,11 +334,16 @@ def put_back(summary: str, found: Sequence[Item], language: str) -> str:
     return "\n".join([summary, prompts.text("protected", language), *kept]).strip()
 
 
-def _is_told(item: Item, told: str, held: set[str]) -> bool:
-    """Whether a text in small letters, which holds these terms, tells an item."""
+def _is_told(item: Item, told: str, loose: str, held: set[str]) -> bool:
+    """Whether a text in small letters, which holds these terms, tells an item.
+
+    `loose` is the text as figures are looked for: 3억 is neither in 13억 nor in 1.3억, A-7 not in
+    A-77.
+    """
     if not item.grave:
-        key = re.escape(_LOOSE.sub("", item.key.casefold()))
-        return bool(re.search(rf"(?<![\d.]){key}", _LOOSE.sub("", told)))
+        key = _LOOSE.sub("", item.key.casefold())
+        end = r"(?!\d)" if key[-1:].isdigit() else ""
+        return bool(re.search(rf"(?<!\d)(?<!\d\.){re.escape(key)}{end}", loose))
     wanted = tokenize.terms(item.text).keys()
     return item.key.casefold() in told and len(wanted & held) >= HELD * len(wanted)
 

@@ -67,6 +67,22 @@ def test_an_amount_inside_of_another_does_not_count():
     assert tells("값은 5 %이다.", five)
 
 
+@pytest.mark.parametrize(
+    ("text", "summary", "told"),
+    [
+        ("예산은 3억 원입니다.", "장소는 정했습니다. 3억 원으로 합니다.", True),
+        ("예산은 3억 원입니다.", "예산은 1.3억 원으로 합니다.", False),
+        ("예산은 3억 원입니다.", "2024 3억원", True),
+        ("예산은 3,500만 원입니다.", "예산: 3500만원", True),
+        ("계약 번호는 A-1023-7입니다.", "계약 A-1023-77", False),
+        ("계약 번호는 A-1023-7입니다.", "계약 A-1023-7 2024년", True),
+    ],
+)
+def test_a_figure_is_told_within_its_own_borders(text, summary, told):
+    item = next(one for one in find_protected([text], DEFAULT) if not one.grave)
+    assert tells(summary, item) is told
+
+
 def test_a_sentence_is_not_told_by_its_protected_word_alone():
     (item,) = find_protected(["환자는 페니실린 알레르기가 있다."], DEFAULT)
     assert not tells("땅콩 알레르기를 물었다.", item)
