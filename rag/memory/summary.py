@@ -18,14 +18,12 @@ from rag.config import ContextRules
 from rag.conversation import RunningSummary, Turn
 from rag.errors import EmbedderFailed, LLMError
 from rag.lexicon import patterns, phrases, words
-from rag.memory.window import SLIDE_TURNS, find_window_start
+from rag.memory.window import EXTRACTIVE, SLIDE_TURNS, find_window_start
 from rag.ports import Embedder
 from rag.retrieve.candidates import LEAST_KNOWN
 from rag.tokenize.language import dense_weight, reply_language
 from rag.tokenize.text import neutralise, split_sentences
 
-EXTRACTIVE = "extractive"
-"""The model's name where no model was asked, or none answered."""
 QUESTION = 1000
 """Characters of a question that are read for a line, a vector, a summary; and ..."""
 ANSWER = 500

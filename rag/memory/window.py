@@ -13,6 +13,8 @@ MAX_MESSAGE_CHARACTERS = 500
 SLIDE_TURNS = 5
 """By so many turns at once the window moves on, and so many are folded together: each move costs
 the model's server the beginning of the prompt that it remembers."""
+EXTRACTIVE = "extractive"
+"""Who wrote a summary where no model was asked, or none answered: it is a line each turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +22,24 @@ class Window:
     """The last turns of what the conversation is about now.
 
     `first` is the number of the first of them, one more than the last turn's where there is none.
-    `folded` tells what came before them, back to the last new start; `left` are turns that have
-    left the window and are not folded yet, by number, a line each.
+    `folded` tells what came before them, back to the last new start, in the words of `folded_by`;
+    `left` are turns that have left the window and are not folded yet, by number, a line each.
     """
 
     messages: tuple[HistoryMessage, ...] = ()
     first: int = 1
     folded: str = ""
+    folded_by: str = EXTRACTIVE
     left: tuple[tuple[int, str], ...] = ()
 
     def summary(self, without: Collection[int] = ()) -> str:
         """What came before the window; turns that the prompt holds whole are left out."""
-        told = [f"{number}. {line}" for number, line in self.left]
-        known = tuple(f"{number}. " for number in without)
-        lines = [line for line in [*self.folded.splitlines(), *told] if line.strip()]
-        return "\n".join(line for line in lines if not (known and line.startswith(known)))
+        lines = self.folded.splitlines()
+        if without and self.folded_by == EXTRACTIVE:  # a model's numbers are those of its own list
+            known = tuple(f"{number}. " for number in without)
+            lines = [line for line in lines if not line.startswith(known)]
+        lines += [f"{number}. {line}" for number, line in self.left if number not in without]
+        return "\n".join(line for line in lines if line.strip())
 
 
 def find_window_start(begins_at: int, total: int, pairs: int) -> int:
@@ -69,6 +74,7 @@ def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False
         ),
         first=first,
         folded=running.text if running and through >= begins else "",
+        folded_by=running.model if running else EXTRACTIVE,
         left=tuple(
             (turn.number, turn.summary or " ".join(turn.user_text.split())[:LINE_CHARACTERS])
             for turn in between

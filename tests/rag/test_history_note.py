@@ -10,7 +10,9 @@ from rag.config import ContextRules
 from rag.conversation import DocRef, RunningSummary, Turn
 from rag.errors import LLMUnreachable
 from rag.memory.summary import (
-    EXTRACTIVE,
+    PROTECTED as PROTECTED_CHARACTERS,
+)
+from rag.memory.summary import (
     RUNNING,
     answer_of,
     is_sane,
@@ -19,9 +21,7 @@ from rag.memory.summary import (
     split_protected,
     to_fold,
 )
-from rag.memory.summary import (
-    PROTECTED as PROTECTED_CHARACTERS,
-)
+from rag.memory.window import EXTRACTIVE
 from rag.ports import Piece
 from tests.rag.worlds import LetterEmbedder, ScriptedLLM
 
