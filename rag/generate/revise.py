@@ -115,7 +115,7 @@ class Reviser:
         ]
         text, citations = _shown(_spliced(draft, better), context.evidence)
         found = await asyncio.to_thread(check, text, citations)
-        if _doubts(found.checks) >= _doubts(draft.found.checks):
+        if len(found.doubted) >= len(draft.found.doubted):
             return Revised(reason="support")
         return Revised(Written(text, citations, found))
 
@@ -135,7 +135,7 @@ class Reviser:
         if reason := _lost(draft, text, citations):
             return Revised(reason=reason)
         found = await asyncio.to_thread(check, text, citations)
-        if _doubts(found.checks) > _doubts(draft.found.checks):
+        if len(found.doubted) > len(draft.found.doubted):
             return Revised(reason="support")
         return Revised(Written(text, citations, found))
 
@@ -149,9 +149,7 @@ class Reviser:
 
 def _doubted(draft: Written) -> Iterator[Checked]:
     """The sentences that nothing supports, rows of tables left out: they are no sentences."""
-    for item in draft.found.checks:
-        if item.verdict is Verdict.UNSUPPORTED and draft.text[item.start] != "|":
-            yield item
+    return (item for item in draft.found.doubted if draft.text[item.start] != "|")
 
 
 def _material(draft: Written, doubted: Sequence[Checked], context: AnswerContext) -> str:
@@ -221,7 +219,3 @@ def _codes(text: str) -> Counter[str]:
 
 def _numbers(text: str) -> set[str]:
     return set(_NUMBER.findall(_MARKER.sub(" ", text)))
-
-
-def _doubts(checks: Sequence[Checked]) -> int:
-    return sum(one.verdict is Verdict.UNSUPPORTED for one in checks)

@@ -90,9 +90,9 @@ class Details:
 
 
 def read_statement(
-    text: str, found: Sequence[Morpheme] | None = None, *, about: str = ""
+    text: str, found: Sequence[Morpheme] | None = None, *, about: frozenset[str] = frozenset()
 ) -> Statement:
-    """Read a sentence. `about` stands above it and gives it terms.
+    """Read a sentence. `about` are the terms of what stands above it.
 
     Of the Hangul of one that is analysed only the nouns are terms.
     """
@@ -100,13 +100,22 @@ def read_statement(
     figures = read_figures(rest)
     terms = {f"{figure.value:.12g} {figure.dimension}" for figure in figures}
     terms.update(str(part) for date in dates for part in date if part)
-    for word in f"{about} {text}".split():
-        terms.update(term for term in surface.read(word).others if not _NO_LATIN.search(term))
-    for word in _hangul_words(f"{about} {text}", found):
-        terms.update(surface.split_pairs(word))
     return Statement(
-        text, frozenset(terms), tuple(dict.fromkeys(dates)), tuple(dict.fromkeys(figures))
+        text,
+        about.union(terms, read_terms(text, found)),
+        tuple(dict.fromkeys(dates)),
+        tuple(dict.fromkeys(figures)),
     )
+
+
+def read_terms(text: str, found: Sequence[Morpheme] | None = None) -> frozenset[str]:
+    """The terms of a text's words: pairs of syllables and Latin stems."""
+    terms: set[str] = set()
+    for word in text.split():
+        terms.update(term for term in surface.read(word).others if not _NO_LATIN.search(term))
+    for word in _hangul_words(text, found):
+        terms.update(surface.split_pairs(word))
+    return frozenset(terms)
 
 
 def _hangul_words(text: str, found: Sequence[Morpheme] | None) -> list[str]:

@@ -1,5 +1,6 @@
 """Each sentence of an answer against the passages that it cites, and what follows from that."""
 
+import functools
 import logging
 import re
 from bisect import bisect_left, bisect_right
@@ -47,6 +48,9 @@ LIKELY = 0.5
 """Probability from which on a model's reading counts."""
 SLACK = 0.1
 """Share of a line by which a stretch may be guessed too far on either side."""
+REMEMBERED_PASSAGES = 128
+"""An answer is checked anew for each sentence that is rewritten, and questions follow each other on
+the same passages; most of a check is reading these."""
 _LINE = re.compile(r"[^\n]*\S[^\n]*\n?")
 _BEFORE_STOP = re.compile(r" (?=[.,!?])")
 """What a marker leaves behind."""
@@ -63,6 +67,11 @@ class Verification:
     checks: tuple[Checked, ...]
     spans: Mapping[int, tuple[Span, ...]]
     label: Label
+
+    @property
+    def doubted(self) -> tuple[Checked, ...]:
+        """The sentences that nothing supports."""
+        return tuple(item for item in self.checks if item.verdict is Verdict.UNSUPPORTED)
 
 
 def verify_answer(  # noqa: PLR0913 - one question, by name
@@ -82,26 +91,17 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     reads the sentences instead of the rules, which stay for where it fails.
     """
     found = sentences.tie(sentences.split(text[:LONGEST_ANSWER]), citations)
-    premises = _read_evidence(evidence)
-    held = list(_hold_all(found, premises))
+    said = _read_claims(found)
+    held = list(_hold_all(said, _read_evidence(evidence)))
     slots = {item.number: item.slot for item in evidence}
     reasons = _infer_reasons(held, evidence, verifier) if verifier else None
     if reasons is None:
         reasons = _find_reasons(held)
     checks = tuple(_to_checked(one, reasons.get(one), slots) for one in found)
     lacks = any(sentences.is_lack(one.text, cites=bool(one.numbers)) for one in found)
-    rests = not citations and bool(earlier) and _rests_on(found, earlier)
+    rests = not citations and bool(earlier) and _rests_on(said, earlier)
     told = replace(grounds, lacks=lacks, earlier=rests)
     return Verification(checks, _find_spans(held, evidence), decide_label(checks, told))
-
-
-def select_doubted(text: str, verification: Verification) -> tuple[str, ...]:
-    """The sentences of an answer that nothing supports, as they stand in it."""
-    return tuple(
-        text[item.start : item.end]
-        for item in verification.checks
-        if item.verdict is Verdict.UNSUPPORTED
-    )
 
 
 def summarise(verification: Verification) -> dict[str, object]:
@@ -110,10 +110,9 @@ def summarise(verification: Verification) -> dict[str, object]:
     counts = {verdict.value: sum(item.verdict is verdict for item in checks) for verdict in Verdict}
     doubted = [
         {"start": item.start, "end": item.end, "slots": [*item.slots], "reasons": [*item.reasons]}
-        for item in checks
-        if item.verdict is Verdict.UNSUPPORTED
+        for item in verification.doubted[:MOST_TOLD]
     ]
-    return {**counts, "doubted": doubted[:MOST_TOLD], "label": verification.label.value}
+    return {**counts, "doubted": doubted, "label": verification.label.value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +154,8 @@ class _Held:
     sentence: Sentence
     read: Statement
     details: Details
-    premises: tuple[_Premise, ...]
-    others: tuple[_Premise, ...]
+    premises: tuple[_Premise, ...] = ()
+    others: tuple[_Premise, ...] = ()
 
     @property
     def foreign(self) -> bool:
@@ -188,15 +187,18 @@ def _read_evidence(evidence: Sequence[Evidence]) -> list[_Premise]:
     return found
 
 
+@functools.lru_cache(maxsize=REMEMBERED_PASSAGES)
 def _read_premise(number: int, text: str, *, header: str = "", about: str = "") -> _Premise:
     """A text cut into units. `header` is read before it, `about` says what document it is of."""
-    about, heading = tokenize.normalise(about), ""
+    about = tokenize.normalise(about)
+    above = claims.read_terms(about)
     units: list[_Unit] = []
     parts = ((0, one) for one in sentences.split(header, wrapped=True))
     for place, one in chain(parts, ((1, one) for one in sentences.split(text, wrapped=True))):
         said = tokenize.normalise(one.text)
-        heading = said if one.form is Form.TITLE else heading
-        read = read_statement(said, about=f"{about} {heading}")
+        if one.form is Form.TITLE:
+            above = claims.read_terms(f"{about} {said}")
+        read = read_statement(said, about=above)
         units.append(_Unit(one.start * place, one.end * place, read))
         if len(units) == MOST_UNITS:
             break
@@ -218,15 +220,23 @@ def _read_premise(number: int, text: str, *, header: str = "", about: str = "") 
     )
 
 
-def _hold_all(split: Sequence[Sentence], premises: Sequence[_Premise]) -> Iterator[_Held]:
-    """The sentences that claim something, beside their passages."""
+def _read_claims(split: Sequence[Sentence]) -> list[_Held]:
+    """The sentences that may claim something, read, beside no passages yet."""
     telling = [one for one in split if not sentences.claims_nothing(one)][:MOST_SENTENCES]
     texts = [claims.to_plain(one.text) for one in telling]
-    for sentence, text, found in zip(telling, texts, analyse(texts), strict=True):
-        cited = [one for one in premises if not sentence.numbers or one.number in sentence.numbers]
-        others = [one for one in premises if one not in cited]
-        read, details = read_statement(text, found), read_details(text, found)
-        held = _Held(sentence, read, details, tuple(cited), tuple(others))
+    return [
+        _Held(sentence, read_statement(text, found), read_details(text, found))
+        for sentence, text, found in zip(telling, texts, analyse(texts), strict=True)
+    ]
+
+
+def _hold_all(said: Sequence[_Held], premises: Sequence[_Premise]) -> Iterator[_Held]:
+    """The sentences that claim something, beside their passages."""
+    for one in said:
+        numbers = one.sentence.numbers
+        cited = [item for item in premises if not numbers or item.number in numbers]
+        others = [item for item in premises if item not in cited]
+        held = replace(one, premises=tuple(cited), others=tuple(others))
         if _has_claim(held):
             yield held
 
@@ -256,10 +266,12 @@ def _find_bearing(terms: frozenset[str], units: Iterable[_Unit]) -> list[_Unit]:
 def _find_reasons(held: Sequence[_Held]) -> Mapping[Sentence, tuple[str, ...]]:
     """What speaks against each sentence by the rules."""
     near = [_find_bearing(item.read.terms, item.units) for item in held]
-    texts = [unit.read.text for units in near for unit in units]
-    details = map(read_details, texts, analyse(texts))
+    texts = list(dict.fromkeys(unit.read.text for units in near for unit in units))
+    details = dict(zip(texts, map(read_details, texts, analyse(texts)), strict=True))
     return {
-        item.sentence: tuple(dict.fromkeys(_compare(item, units, [next(details) for _ in units])))
+        item.sentence: tuple(
+            dict.fromkeys(_compare(item, units, [details[unit.read.text] for unit in units]))
+        )
         for item, units in zip(held, near, strict=True)
     }
 
@@ -338,10 +350,10 @@ def _conclude(several: Sequence[Inference]) -> Iterator[str]:
     yield "negation" if any(one.contradiction >= LIKELY for one in several) else "overlap"
 
 
-def _rests_on(found: Sequence[Sentence], earlier: Sequence[str]) -> bool:
+def _rests_on(said: Sequence[_Held], earlier: Sequence[str]) -> bool:
     """Whether most of what an answer claims stands in earlier turns."""
     premises = [_read_premise(number, text) for number, text in enumerate(earlier, 1)]
-    reasons = _find_reasons(list(_hold_all(found, premises))).values()
+    reasons = _find_reasons(list(_hold_all(said, premises))).values()
     return sum(not one for one in reasons) > EARLIER * len(reasons)
 
 
