@@ -213,7 +213,7 @@ def to_numbered(text: str, citations: Sequence[Citation]) -> str:
     for citation in citations:
         cited.setdefault(citation.offset, []).append(citation.number)
     for offset, numbers in sorted(cited.items()):
-        end = text.index("]", offset) + 1
+        end = text.find("]", offset) + 1 or len(text)
         parts += [text[position:offset], *(f"[{number}]" for number in numbers)]
         position = end
     return "".join([*parts, text[position:]])

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag.generate.citations import CitationFilter, to_numbered
+from rag.types import Citation
 from tests.rag.passages import evidence
 
 
@@ -102,6 +103,10 @@ def test_a_shown_text_is_turned_back_into_what_the_model_wrote(text):
     markers = CitationFilter(shown(1, 1, 2))
     out = markers.feed(text) + markers.flush()
     assert to_numbered(out, markers.citations) == text
+
+
+def test_a_marker_that_the_end_of_a_text_cuts_has_its_number():
+    assert to_numbered("가나다 [1", [Citation(4, 7)]) == "가나다 [7]"
 
 
 def test_in_general_conversation_no_marker_passes():
