@@ -183,7 +183,7 @@ def compose(
 ) -> PassagesAnswer:
     """The answer to a question without a model."""
     return compose_passages(
-        question,
+        [question],
         found,
         question_type=kind,
         whole=False,

@@ -1,6 +1,5 @@
 """Answers where no language model is configured: found passages, quoted turns, or a plain word."""
 
-import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -87,19 +86,16 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
         return OfflineAnswer(said, Label.CONVERSATION)
     if name := find_ready_answer(analysis):
         return OfflineAnswer(prompts.text(name, language), Label.GENERAL)
-    compose = functools.partial(
-        compose_passages,
-        evidence=evidence,
+    standalone = analysis.standalone or question
+    found = compose_passages(
+        # the words of a follow-up say what is asked now; what it lacks was asked before
+        [question, standalone] if analysis.follows else [standalone],
+        evidence,
         question_type=analysis.question_type,
         whole=whole,
         named=named,
         language=language,
     )
-    # the words of a follow-up say what is asked now; what it lacks was asked before
-    found = compose(question) if analysis.follows else compose(analysis.standalone or question)
-    if analysis.follows and not found.found:
-        completed = compose(analysis.standalone)
-        found = completed if completed.found else found  # what is missing is told in own words
     if found.found:
         told = (prompts.text(name, language) for name in notices)
         answer = _with_shown_first(found, evidence)
@@ -170,7 +166,8 @@ def quote_turns(question: str, turns: Sequence[Turn]) -> list[Quote]:
 
     A turn that the question names by its place is quoted itself; otherwise no questions are.
     """
-    if named := [turn for turn in turns if turn.number == place(question)]:
+    number = place(question)
+    if named := [turn for turn in turns if turn.number == number]:
         texts = (" ".join(neutralise(turn.user_text).split()) for turn in named)
         cut = (shorten(text[:MAX_READ_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts)
         return [Quote(turn.number, text, 1.0) for turn, text in zip(named, cut, strict=True)]

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from typing import Any
 
 from rag import prompts, tokenize
@@ -268,7 +268,7 @@ def _key(text: str) -> str:
 
 
 def compose_passages(  # noqa: PLR0913 - all that decides what is shown, by name
-    question: str,
+    questions: Sequence[str],
     evidence: Sequence[Evidence],
     *,
     question_type: QuestionType,
@@ -278,6 +278,7 @@ def compose_passages(  # noqa: PLR0913 - all that decides what is shown, by name
 ) -> PassagesAnswer:
     """The passages that answer a question that stands alone, best first, or that none does.
 
+    `questions`: the same one in several words, of which the first ones that find something count.
     `evidence` in rank order; where `whole` documents are asked about, in reading order. `named`:
     titles of documents that the question names or the user chose.
     """
@@ -287,11 +288,19 @@ def compose_passages(  # noqa: PLR0913 - all that decides what is shown, by name
     slots = list(dict.fromkeys(item.slot for item in evidence))
     if whole:
         return _outline(stretches, slots, language)
-    asked = read_question(question, (item.passage.title for item in evidence))
-    if question_type is QuestionType.COMPARE and len(slots) > 1:
-        return _compare(asked, stretches, slots, named, language)
+    titles = [item.passage.title for item in evidence]
     own = [one for one in stretches if one.title in named]
-    return _Composer(asked, own or stretches, language).answer(named, ROOM_CHARACTERS)
+
+    def compose(question: str) -> PassagesAnswer:
+        asked = read_question(question, titles)
+        if question_type is QuestionType.COMPARE and len(slots) > 1:
+            return _compare(asked, stretches, slots, named, language)
+        return _Composer(asked, own or stretches, language).answer(named, ROOM_CHARACTERS)
+
+    first, *others = questions
+    lacking = compose(first)
+    answers = chain([lacking], map(compose, others))
+    return next((one for one in answers if one.found), lacking)
 
 
 @dataclass(slots=True)

@@ -148,13 +148,13 @@ class Explorer:
     async def _follow_model(self, caller: ToolCaller) -> str:
         """Let the model choose the steps; why it ended. Raises `LLMError`."""
         await self._step("list_turns")  # so that the first choice can open one
-        last = len(self.steps) + self.rules.explore_calls
+        last, tools = len(self.steps) + self.rules.explore_calls, self._offer_tools()
         while len(self.steps) < last and self.model_calls < self.rules.explore_calls:
             messages = self._tell_state()
             if not self._afford(message.content for message in messages):
                 return "tokens"
             self.model_calls += 1
-            choice = await caller.choose(messages, self._offer_tools())
+            choice = await caller.choose(messages, tools)
             if not choice.calls:
                 self.note(choice.text)
                 return "done"

@@ -70,7 +70,7 @@ def compose(question, *shown, **fields):
         "language": "ko",
         **fields,
     }
-    return compose_passages(question, found, **values)
+    return compose_passages([question], found, **values)
 
 
 def ask(question, *shown, **fields):
