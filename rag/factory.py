@@ -169,7 +169,7 @@ class Engine:
         self, turn: Turn, folding: Sequence[Turn], running: RunningSummary | None
     ) -> Noted:
         """What is kept of a turn for later; see `rag.memory.summary`."""
-        return await summary.note(
+        return await summary.note_turn(
             turn,
             folding,
             running,

@@ -41,7 +41,7 @@ from rag.generate.fixed import FixedAnswer, answer_fixed
 from rag.generate.llm import SECONDS_A_PART, SectionReader, Writer
 from rag.generate.offline import answer_offline
 from rag.generate.revise import Check, Reviser, Written
-from rag.memory.recall import LookBack, LookedBack, recalls
+from rag.memory.recall import LookBack, LookedBack, is_recalling
 from rag.memory.window import Window, open_window, with_whole_turn
 from rag.ports import HistoryStore, PassageStore, Usage, Verifier
 from rag.retrieve.evidence import (
@@ -144,7 +144,7 @@ class Asked:
     @property
     def recalled_since(self) -> int:
         """The first turn that may be recalled: all of them where the user refers back."""
-        if self.analysis.reference is not None or recalls(self.analysis.text):
+        if self.analysis.reference is not None or is_recalling(self.analysis.text):
             return 1
         conversation = self.question.conversation
         return conversation.total + 1 if self.begins_anew else conversation.begins_at
@@ -204,7 +204,7 @@ class Pipeline:
         asked = await self._retrieve(asked)
         for status in tracing.statuses(asked.trace.values):
             yield status
-        if question.conversation.total and recalls(asked.analysis.text):
+        if question.conversation.total and is_recalling(asked.analysis.text):
             yield Status("explore")
         answer = self._write(self.writer, asked) if self.writer else self._show_passages(asked)
         async with aclosing(answer) as events:
@@ -338,7 +338,7 @@ class Pipeline:
         )
         last = question.conversation.last if analysis.follows else None
         # what was said is asked in the conversation's own words: a completed question would mislead
-        is_plain = analysis.standalone == analysis.text or recalls(analysis.text)
+        is_plain = analysis.standalone == analysis.text or is_recalling(analysis.text)
         context = AnswerContext(
             question=analysis.text or question.text,
             language=asked.language,

@@ -26,7 +26,7 @@ from rag.conversation import Turn, TurnLine
 from rag.factory import Engine
 from rag.memory.recall import choose_turns
 from rag.memory.store import QUESTION_CHARACTERS
-from rag.memory.summary import note
+from rag.memory.summary import note_turn
 from rag.ports import Embedder
 from rag.retrieve.memory_store import MemoryStore
 from rag.types import Chunk, Scope, ScopeReason
@@ -164,7 +164,7 @@ class Notes:
         return self._found[question]
 
     def _line(self, turn: Turn) -> TurnLine:
-        work = note(turn, (), None, light=None, embedder=self.embedder, rules=ContextRules())
+        work = note_turn(turn, (), None, light=None, embedder=self.embedder, rules=ContextRules())
         noted = asyncio.run(work)
         return TurnLine(
             number=turn.number,

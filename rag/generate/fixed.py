@@ -152,7 +152,9 @@ def show_document(  # noqa: PLR0913 - one request, by name
         f"**『{_title(ref)}』 (v{ref.version}) {found.number}/{found.parts}**",
         prompts.fill(note, language, **versions) if note else "",
         prompts.fill("whole_beyond", language, part=str(part)) if found.parts < part < LAST else "",
-        (plain.markdown if ref.source.casefold().endswith(MARKDOWN) else plain.plain)(found.text),
+        (plain.tame_markdown if ref.source.casefold().endswith(MARKDOWN) else plain.escape_lines)(
+            found.text
+        ),
     ]
     if found.parts > 1:
         end = "whole_next" if found.number < found.parts else "whole_end"
@@ -165,7 +167,7 @@ def show_document(  # noqa: PLR0913 - one request, by name
 
 
 def _title(ref: DocRef) -> str:
-    return plain.title(ref.title or ref.source)
+    return plain.to_title(ref.title or ref.source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from rag import prompts, tokenize
 from rag.conversation import Turn
 from rag.generate.passages import PassagesAnswer, compose_passages
 from rag.lexicon import rules
-from rag.memory.recall import place, recalls, subject
-from rag.memory.summary import answer_of, shorten
+from rag.memory.recall import find_turn_number, is_recalling, strip_frame
+from rag.memory.summary import shorten, strip_own_sentences
 from rag.tokenize.text import neutralise, split_sentences
 from rag.types import Evidence, Label, QuestionType, Span
 from rag.understand.analysis import QuestionAnalysis
@@ -82,7 +82,7 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     """
     question = analysis.text
     said = answer_from_turns(question, turns, language)
-    if said and recalls(question):
+    if said and is_recalling(question):
         return OfflineAnswer(said, Label.CONVERSATION)
     if name := find_ready_answer(analysis):
         return OfflineAnswer(prompts.text(name, language), Label.GENERAL)
@@ -166,12 +166,12 @@ def quote_turns(question: str, turns: Sequence[Turn]) -> list[Quote]:
 
     A turn that the question names by its place is quoted itself; otherwise no questions are.
     """
-    number = place(question)
+    number = find_turn_number(question)
     if named := [turn for turn in turns if turn.number == number]:
         texts = (" ".join(neutralise(turn.user_text).split()) for turn in named)
         cut = (shorten(text[:MAX_READ_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts)
         return [Quote(turn.number, text, 1.0) for turn, text in zip(named, cut, strict=True)]
-    asked = tokenize.query_terms(subject(question))
+    asked = tokenize.query_terms(strip_frame(question))
     wanted = {term: weight for term, weight in asked.items() if weight >= 1}
     found = [one for turn in turns for one in _quote_turn(turn, wanted)]
     best = max((one.score for one in found), default=0.0)
@@ -185,7 +185,7 @@ def quote_turns(question: str, turns: Sequence[Turn]) -> list[Quote]:
 
 def _quote_turn(turn: Turn, wanted: Mapping[str, float]) -> Iterator[Quote]:
     """The sentences of a turn that hold some of the terms and more, questions left out."""
-    for text, worth in ((turn.user_text, OWN), (answer_of(turn), 1.0)):
+    for text, worth in ((turn.user_text, OWN), (strip_own_sentences(turn), 1.0)):
         parts = split_sentences(neutralise(text[:MAX_READ_CHARACTERS]))
         held = [set(terms) for terms in tokenize.terms_of_all(parts)]
         around = set[str]().union(*held)

@@ -189,7 +189,7 @@ def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
         words=_read_words(_without_titles(text, titles)) or _read_words(text),
         value=None if defined else value,
         unit=re.compile(rf"\d\s?{counted[1]}") if counted else None,
-        defined=reading.letters(defined),
+        defined=reading.to_letters(defined),
         listed=bool(_PATTERNS["listed"].search(text)),
     )
 
@@ -365,7 +365,7 @@ class _Composer:
             stretch = self.stretches[found.of]
             unit = stretch.units[found.at]
             if not blocks and (value := self._value(unit)):
-                page.parts.append(f"**{plain.inert(value)}** [{stretch.slot}]")
+                page.parts.append(f"**{plain.escape_line(value)}** [{stretch.slot}]")
             source = _source(stretch, unit)
             body = (
                 self._rows(found, left) if unit.kind is UnitKind.ROW else self._block(found, left)
@@ -432,7 +432,7 @@ class _Composer:
         if asked.value:
             worth *= 1.0 if asked.value.is_in(unit) else WITHOUT
         if asked.defined:
-            said = reading.letters(re.sub(r"\([^()]*\)", "", unit.text))
+            said = reading.to_letters(re.sub(r"\([^()]*\)", "", unit.text))
             worth *= DEFINES if re.search(re.escape(asked.defined) + _DEFINES, said) else 1.0
         if asked.listed and stretch.under(at):
             worth *= LISTS
@@ -458,12 +458,12 @@ class _Composer:
         held = self.ranked[0].held if self.ranked else ()
         words = enumerate(asked.words)
         lacking = [word.said for at, word in words if at not in held and word.weight == 1]
-        what = plain.inert(" ".join((lacking or [word.said for word in asked.words])[:4]))
+        what = plain.escape_line(" ".join((lacking or [word.said for word in asked.words])[:4]))
         if not what:
             return prompts.text("passages_nothing", language)
         if not named:
             return prompts.fill("passages_nothing_on", language, what=what)
-        titles = map(plain.inert, named[:2])
+        titles = map(plain.escape_line, named[:2])
         where = ", ".join(prompts.fill("passages_title", language, title=one) for one in titles)
         return prompts.fill("passages_nothing_in", language, where=where, what=what)
 
@@ -494,7 +494,7 @@ class _Composer:
         """A unit with its mark, the decisive one in bold."""
         unit = self.stretches[found.of].units[at]
         told = marked and unit.mark != "ㅇ" and any(map(str.isalnum, unit.mark))
-        text = plain.inert(self._cut(f"{unit.mark} {unit.text}" if told else unit.text))
+        text = plain.escape_line(self._cut(f"{unit.mark} {unit.text}" if told else unit.text))
         return f"**{text}**" if at == found.at else text
 
     def _around(self, stretch: Stretch, at: int, room: int) -> list[int]:
@@ -510,7 +510,7 @@ class _Composer:
         unit = stretch.units[found.at]
         self.page.shown.add((found.of, found.at))
         if not unit.columns or sum(map(len, unit.columns)) > room:
-            return f"**{plain.inert(self._cut(unit.text))}** [{stretch.slot}]"
+            return f"**{plain.escape_line(self._cut(unit.text))}** [{stretch.slot}]"
         block, least = set(stretch.block(found.at)), 0.0 if listed else FURTHER * found.score
         own = [one for one in self.ranked if one.of == found.of and one.at in block]
         near = [one.at for one in own if one.score >= least]
@@ -584,15 +584,15 @@ def _own(unit: Unit) -> str:
 def _source(stretch: Stretch, unit: Unit) -> str:
     """The line above a passage: its document, heading and page."""
     heading, page = stretch.heading(unit), stretch.bearer(unit).passage.page
-    parts = [f"「{plain.inert(stretch.title)}」"]
+    parts = [f"「{plain.escape_line(stretch.title)}」"]
     if 0 < len(heading) <= MAX_HEADING_CHARACTERS and _key(heading) != _key(stretch.title):
-        parts.append(plain.inert(heading))
+        parts.append(plain.escape_line(heading))
     return " · ".join([*parts, f"p. {page}"] if page else parts)
 
 
 def _row(cells: Sequence[str], width: int, bold: int | None = None) -> str:
     filled = [*cells, *[""] * (width - len(cells))]
-    shown = [plain.inert(one[:MAX_UNIT_CHARACTERS]).replace("|", "\\|") for one in filled]
+    shown = [plain.escape_line(one[:MAX_UNIT_CHARACTERS]).replace("|", "\\|") for one in filled]
     if bold is not None:
         shown[bold] = f"**{shown[bold]}**"
     return f"| {' | '.join(shown)} |"
@@ -632,12 +632,14 @@ def _outline(stretches: Sequence[Stretch], slots: Sequence[int], language: str) 
     for slot in slots[:MAX_PASSAGES]:
         own = [one for one in stretches if one.slot == slot]
         chosen = _choose_telling(own, ROOM_CHARACTERS // min(len(slots), MAX_PASSAGES))
-        page.parts.append(f"「{plain.inert(own[0].title)}」")
+        page.parts.append(f"「{plain.escape_line(own[0].title)}」")
         under = [(of, own[of].units[at].heading, own[of].units[at]) for of, at in chosen]
         for (of, heading), found in groupby(under, lambda one: one[:2]):
-            lines = [] if heading is None else [f"**{plain.inert(own[of].units[heading].text)}**"]
+            lines = (
+                [] if heading is None else [f"**{plain.escape_line(own[of].units[heading].text)}**"]
+            )
             for _, _, unit in found:
-                lines.append(f"- {plain.inert(_shorten(unit.text))} [{slot}]")
+                lines.append(f"- {plain.escape_line(_shorten(unit.text))} [{slot}]")
                 page.cite(own[of], unit)
             page.parts.append("\n".join(lines))
     return page.answer()

@@ -21,15 +21,15 @@ _DEEPEST = 16
 LONGEST_TITLE = 120
 
 
-def plain(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Every line as it stands: no heading, list, link, markup, or marker of a source.
 
     Rows of tables stay, since a table hides nothing.
     """
-    return "\n".join(_line(line) for line in neutralise(text).splitlines())
+    return "\n".join(_escape(line) for line in neutralise(text).splitlines())
 
 
-def markdown(text: str) -> str:
+def tame_markdown(text: str) -> str:
     """A document that is Markdown itself, without links, pictures, HTML and markers of a source.
 
     What stands before its text ("---") is shown line by line, code as it is.
@@ -51,10 +51,10 @@ def markdown(text: str) -> str:
         else:
             lines.append(_tamed(line))
     shown = "\n".join([*lines, fence] if fence else lines)  # a part may end within code
-    return f"{plain(head)}\n\n{shown}" if head else shown
+    return f"{escape_lines(head)}\n\n{shown}" if head else shown
 
 
-def inert(text: str) -> str:
+def escape_line(text: str) -> str:
     """One line as Markdown that shows it, with no more escapes than that takes."""
     text = _ALIVE.sub(r"\\\g<0>", _CITATION.sub(r"(\1)", neutralise(text)))
     return _BEGINS.sub(lambda found: f"{found[1] or ''}\\{found[2]}", text)
@@ -66,13 +66,13 @@ def _tamed(line: str) -> str:
     return _LIVE.sub(lambda found: found[1] + "\\" * (1 - len(found[1]) % 2) + found[2], line)
 
 
-def title(said: str) -> str:
+def to_title(said: str) -> str:
     """A title on one line, cut to 120 characters."""
     one = " ".join(neutralise(said).split())
-    return plain(one if len(one) <= LONGEST_TITLE else f"{one[: LONGEST_TITLE - 1]}…")
+    return escape_lines(one if len(one) <= LONGEST_TITLE else f"{one[: LONGEST_TITLE - 1]}…")
 
 
-def _line(line: str) -> str:
+def _escape(line: str) -> str:
     line = _CITATION.sub(r"(\1)", line.rstrip())
     row = line.lstrip().startswith("|")
     marked = _MARKS.sub(

@@ -198,7 +198,7 @@ def read_stretches(evidence: Sequence[Evidence]) -> list[Stretch]:
 def _read_stretch(items: Sequence[Evidence], text: str) -> Stretch:
     header = items[0].passage.header
     above = f"{header}\n" if header else ""
-    units = read(above + text)
+    units = read_units(above + text)
     children: dict[int, list[int]] = {}
     for at, unit in enumerate(units):
         if unit.lead is not None and unit.kind is UnitKind.SENTENCE:
@@ -206,7 +206,7 @@ def _read_stretch(items: Sequence[Evidence], text: str) -> Stretch:
     return Stretch(tuple(items), items[0].start - len(above), tuple(units), children)
 
 
-def read(text: str) -> list[Unit]:
+def read_units(text: str) -> list[Unit]:
     """The units of a text, in order."""
     reader = _Reader()
     for run in _runs(_lines(text[:MAX_TEXT_CHARACTERS])):
@@ -214,7 +214,7 @@ def read(text: str) -> list[Unit]:
     return reader.units
 
 
-def letters(text: str) -> str:
+def to_letters(text: str) -> str:
     """Letters and digits alone, small."""
     return re.sub(r"[\W_]+", "", text).casefold()
 

@@ -130,8 +130,8 @@ class Explorer:
 
     async def _follow_rules(self) -> None:
         """Open turns on the question and note what they say; else what their documents say."""
-        query = recall.subject(self.question) or self.question
-        if named := recall.place(self.question):
+        query = recall.strip_frame(self.question) or self.question
+        if named := recall.find_turn_number(self.question):
             await self._step("get_turn", number=named)
         else:
             await self._step("search_turns", query=query)

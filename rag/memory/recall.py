@@ -36,19 +36,19 @@ LINE_CHARACTERS = 200
 REPLY_TOKENS = 60
 
 
-def recalls(text: str) -> bool:
+def is_recalling(text: str) -> bool:
     """True when a question asks for something that was said in the conversation."""
     parts = (text[:MAX_READ_CHARACTERS], text[-MAX_READ_CHARACTERS:])
     found = (one for name, one in patterns("recall").named.items() if name.startswith("recalls_"))
     return any(one.search(part) for one in found for part in parts)
 
 
-def subject(text: str) -> str:
+def strip_frame(text: str) -> str:
     """The question without the words that only say that it recalls: what it is about."""
     return " ".join(patterns("recall")["frame"].sub(" ", text[:MAX_READ_CHARACTERS]).split())
 
 
-def place(text: str) -> int | None:
+def find_turn_number(text: str) -> int | None:
     """The number of the turn that a question names by its place: "3번째 질문", "first question"."""
     known, read = patterns("recall"), text[:MAX_READ_CHARACTERS]
     if match := known["place_nth"].search(read):
@@ -102,7 +102,7 @@ class LookBack:
         before = total + 1 - (recent if self.windowed else 0)
         if since > total:
             return LookedBack()
-        if recalls(question):
+        if is_recalling(question):
             # here: processes that only make an engine stay small
             from rag.memory.explore import Explorer
 

@@ -62,7 +62,7 @@ class Noted:
     running: RunningSummary | None
 
 
-async def note(  # noqa: PLR0913 - the parts that a note is made with, by name
+async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by name
     turn: Turn,
     folding: Sequence[Turn],
     running: RunningSummary | None,
@@ -75,7 +75,7 @@ async def note(  # noqa: PLR0913 - the parts that a note is made with, by name
 
     `folding` are the whole turns that `to_fold` names; they are folded into `running`.
     """
-    line, model = await _write_line(turn, light)
+    line, model = await _ask_for_line(turn, light)
     vector = await asyncio.to_thread(_embed, turn, embedder)
     ordered = sorted(folding, key=lambda one: one.number)
     for start in range(0, len(ordered), MAX_FOLDED_AT_ONCE):
@@ -84,7 +84,7 @@ async def note(  # noqa: PLR0913 - the parts that a note is made with, by name
     return Noted(
         summary=line,
         model=model,
-        terms=await asyncio.to_thread(terms, turn),
+        terms=await asyncio.to_thread(count_terms, turn),
         vector=vector,
         embedding=embedder.name if vector else "",
         running=running,
@@ -104,14 +104,16 @@ def to_fold(
     return range(first, first + waiting - waiting % SLIDE_TURNS)
 
 
-def terms(turn: Turn) -> dict[str, int]:
+def count_terms(turn: Turn) -> dict[str, int]:
     """The lexical terms of a whole turn: question, answer, titles of its documents."""
     titles = " ".join(ref.title for ref in turn.doc_refs)
-    return tokenize.terms(f"{turn.user_text[:INDEXED]}\n{answer_of(turn)[:INDEXED]}\n{titles}")
+    return tokenize.terms(
+        f"{turn.user_text[:INDEXED]}\n{strip_own_sentences(turn)[:INDEXED]}\n{titles}"
+    )
 
 
 def _embed(turn: Turn, embedder: Embedder) -> tuple[float, ...] | None:
-    text = f"{turn.user_text[:QUESTION]}\n{answer_of(turn)[:EMBEDDED]}".strip()
+    text = f"{turn.user_text[:QUESTION]}\n{strip_own_sentences(turn)[:EMBEDDED]}".strip()
     if dense_weight(text, embedder.languages) < LEAST_KNOWN:
         return None
     try:
@@ -128,7 +130,7 @@ async def _fold(
     text, model = "", EXTRACTIVE
     if light is not None:
         told = "\n\n".join(
-            f"Q{turn.number}: {turn.user_text[:QUESTION]}\nA: {answer_of(turn)[:ANSWER]}"
+            f"Q{turn.number}: {turn.user_text[:QUESTION]}\nA: {strip_own_sentences(turn)[:ANSWER]}"
             for turn in turns
         )
         asked = prompts.fill(
@@ -149,7 +151,7 @@ def _put_together(  # noqa: PLR0913, PLR0917 - what a fold is made of
         text, model = _join_lines(turns, before), EXTRACTIVE
     body, kept = split_protected(before)
     latest = turns[::-1]
-    texts = [*(turn.user_text for turn in latest), *kept, body, *map(answer_of, latest)]
+    texts = [*(turn.user_text for turn in latest), *kept, body, *map(strip_own_sentences, latest)]
     found = find_protected(texts, rules.protected_terms)
     return RunningSummary(put_back(text, found, language), turns[-1].number, model)
 
@@ -157,7 +159,7 @@ def _put_together(  # noqa: PLR0913, PLR0917 - what a fold is made of
 def _join_lines(turns: Sequence[Turn], before: str) -> str:
     """One line a turn, all shorter the more there are; the oldest go when too many."""
     old = split_protected(before)[0].splitlines()
-    new = [f"{turn.number}. {turn.summary or line_of(turn)}" for turn in turns]
+    new = [f"{turn.number}. {turn.summary or write_line(turn)}" for turn in turns]
     lines = [line for line in [*old, *new] if line.strip()]
     width = max(LEAST_LINE, RUNNING // max(1, len(lines)) - 1)
     return "\n".join([shorten(line, width) for line in lines][-(RUNNING // (width + 1)) :])
@@ -196,15 +198,17 @@ _FIXED = (
 _MARKER = re.compile(r"\s?\[\d{1,4}\]")
 
 
-async def _write_line(turn: Turn, light: Light | None) -> tuple[str, str]:
+async def _ask_for_line(turn: Turn, light: Light | None) -> tuple[str, str]:
     """The turn's line, and who wrote it."""
     if light is not None:
-        asked = neutralise(f"Q: {turn.user_text[:QUESTION]}\nA: {answer_of(turn)[:ANSWER]}")
+        asked = neutralise(
+            f"Q: {turn.user_text[:QUESTION]}\nA: {strip_own_sentences(turn)[:ANSWER]}"
+        )
         system = prompts.text("note", reply_language(turn.user_text))
         line = (await _ask(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
         if await asyncio.to_thread(is_sane, line, turn):
             return line, light.name
-    return await asyncio.to_thread(line_of, turn), EXTRACTIVE
+    return await asyncio.to_thread(write_line, turn), EXTRACTIVE
 
 
 def is_sane(line: str, turn: Turn) -> bool:
@@ -214,20 +218,20 @@ def is_sane(line: str, turn: Turn) -> bool:
     """
     if not line or "\n" in line or len(line) > LINE:
         return False
-    whole = f"{turn.user_text[:QUESTION]}\n{answer_of(turn)[:INDEXED]}"
+    whole = f"{turn.user_text[:QUESTION]}\n{strip_own_sentences(turn)[:INDEXED]}"
     if _refuses(line, whole) or not set(_DIGITS.findall(line)) <= set(_DIGITS.findall(whole)):
         return False
     own = tokenize.terms(line).keys()
-    return len(own & terms(turn).keys()) >= SHARED_TERMS * len(own) > 0
+    return len(own & count_terms(turn).keys()) >= SHARED_TERMS * len(own) > 0
 
 
-def line_of(turn: Turn) -> str:
+def write_line(turn: Turn) -> str:
     """The question and the answer's most telling sentence, at most `LINE` characters.
 
     Of a long question it is the beginning and, thrice as much, the end, where it asks.
     """
     asked = to_one_line(turn.user_text, READ)
-    telling = _find_telling(asked, answer_of(turn)[:READ])
+    telling = _find_telling(asked, strip_own_sentences(turn)[:READ])
     room = ASKED if telling else LINE
     if len(asked) > room:
         asked = f"{shorten(asked, room // 4)} {asked[-(room * 3 // 4) :].lstrip()}"
@@ -246,7 +250,7 @@ def _find_telling(asked: str, said: str) -> str:
     return parts[weights.index(max(weights))] if parts else ""
 
 
-def answer_of(turn: Turn) -> str:
+def strip_own_sentences(turn: Turn) -> str:
     """The answer without source markers and without sentences that the product says of itself."""
     text = _MARKER.sub("", turn.assistant_text)
     for fixed in _own_sentences():

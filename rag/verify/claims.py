@@ -133,7 +133,7 @@ def read_details(text: str, found: Sequence[Morpheme] | None) -> Details:
     )
 
 
-def analyse(texts: Sequence[str]) -> Sequence[Sequence[Morpheme] | None]:
+def analyse_morphemes(texts: Sequence[str]) -> Sequence[Sequence[Morpheme] | None]:
     """The morphemes of every Korean text's beginning; None where the analyser is not there."""
     texts = [text[:LONGEST] for text in texts]
     korean = [text for text in texts if surface.HANGUL.search(text)]

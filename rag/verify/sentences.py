@@ -65,7 +65,7 @@ class Sentence:
     numbers: tuple[int, ...] = ()
 
 
-def split(answer: str, *, wrapped: bool = False) -> list[Sentence]:
+def split_answer(answer: str, *, wrapped: bool = False) -> list[Sentence]:
     """The sentences, list items, rows and titles, in order; a marker behind the full stop is in.
 
     Rules between them are left out. A line ends a sentence unless the text is `wrapped`.
@@ -78,7 +78,7 @@ def split(answer: str, *, wrapped: bool = False) -> list[Sentence]:
     return found
 
 
-def tie(found: Sequence[Sentence], citations: Sequence[Citation]) -> list[Sentence]:
+def tie_citations(found: Sequence[Sentence], citations: Sequence[Citation]) -> list[Sentence]:
     """The sentences with the passages that are cited within each."""
     offsets = [citation.offset for citation in citations]
     tied = []

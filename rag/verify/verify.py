@@ -15,7 +15,7 @@ from rag.ports import Inference, Verifier
 from rag.tokenize.language import reply_language
 from rag.types import Citation, Evidence, Label, Passage, Span
 from rag.verify import claims, sentences
-from rag.verify.claims import Details, Statement, analyse, read_details, read_statement
+from rag.verify.claims import Details, Statement, analyse_morphemes, read_details, read_statement
 from rag.verify.figures import Date, Figure, Known, find_bounds, is_opposed, is_told, to_known
 from rag.verify.label import Checked, Grounds, Verdict, decide_label
 from rag.verify.sentences import Form, Sentence
@@ -90,7 +90,7 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     on them, and `grounds` are completed by that and by what the answer says itself. `verifier`
     reads the sentences instead of the rules, which stay for where it fails.
     """
-    found = sentences.tie(sentences.split(text[:LONGEST_ANSWER]), citations)
+    found = sentences.tie_citations(sentences.split_answer(text[:LONGEST_ANSWER]), citations)
     said = _read_claims(found)
     held = list(_hold_all(said, _read_evidence(evidence)))
     slots = {item.number: item.slot for item in evidence}
@@ -193,8 +193,10 @@ def _read_premise(number: int, text: str, *, header: str = "", about: str = "") 
     about = tokenize.normalise(about)
     above = claims.read_terms(about)
     units: list[_Unit] = []
-    parts = ((0, one) for one in sentences.split(header, wrapped=True))
-    for place, one in chain(parts, ((1, one) for one in sentences.split(text, wrapped=True))):
+    parts = ((0, one) for one in sentences.split_answer(header, wrapped=True))
+    for place, one in chain(
+        parts, ((1, one) for one in sentences.split_answer(text, wrapped=True))
+    ):
         said = tokenize.normalise(one.text)
         if one.form is Form.TITLE:
             above = claims.read_terms(f"{about} {said}")
@@ -226,7 +228,7 @@ def _read_claims(split: Sequence[Sentence]) -> list[_Held]:
     texts = [claims.to_plain(one.text) for one in telling]
     return [
         _Held(sentence, read_statement(text, found), read_details(text, found))
-        for sentence, text, found in zip(telling, texts, analyse(texts), strict=True)
+        for sentence, text, found in zip(telling, texts, analyse_morphemes(texts), strict=True)
     ]
 
 
@@ -267,7 +269,7 @@ def _find_reasons(held: Sequence[_Held]) -> Mapping[Sentence, tuple[str, ...]]:
     """What speaks against each sentence by the rules."""
     near = [_find_bearing(item.read.terms, item.units) for item in held]
     texts = list(dict.fromkeys(unit.read.text for units in near for unit in units))
-    details = dict(zip(texts, map(read_details, texts, analyse(texts)), strict=True))
+    details = dict(zip(texts, map(read_details, texts, analyse_morphemes(texts)), strict=True))
     return {
         item.sentence: tuple(
             dict.fromkeys(_compare(item, units, [details[unit.read.text] for unit in units]))

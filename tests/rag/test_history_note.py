@@ -14,12 +14,12 @@ from rag.memory.summary import (
 )
 from rag.memory.summary import (
     RUNNING,
-    answer_of,
     is_sane,
-    line_of,
-    note,
+    note_turn,
     split_protected,
+    strip_own_sentences,
     to_fold,
+    write_line,
 )
 from rag.memory.window import EXTRACTIVE
 from rag.ports import Piece
@@ -46,7 +46,7 @@ def talk(count, said_at=None):
 
 
 async def noted(turn, earlier=(), running=None, *, model=None, embedder=None, rules=RULES):
-    return await note(
+    return await note_turn(
         turn, earlier, running, light=model, embedder=embedder or LetterEmbedder(), rules=rules
     )
 
@@ -100,7 +100,7 @@ def test_a_line_that_tells_its_turn_is_sane(line):
 async def test_nonsense_of_the_light_model_is_not_kept_as_a_line(line):
     assert not is_sane(line, ASKED)
     kept = await noted(ASKED, model=light(line))
-    assert (kept.summary, kept.model) == (line_of(ASKED), EXTRACTIVE)
+    assert (kept.summary, kept.model) == (write_line(ASKED), EXTRACTIVE)
 
 
 async def test_the_light_model_reads_no_more_of_an_answer_than_its_first_500_characters():
@@ -135,21 +135,21 @@ def test_the_end_of_a_long_question_stays_in_its_line():
         f"{filler * 4}담당자 김민수가 2026년 3월 15일까지 A-1023 계약을 확인하나요?",
         "네, 그렇습니다.",
     )
-    line = line_of(turn)
+    line = write_line(turn)
     assert all(part in line for part in ("김민수", "2026년 3월 15일", "A-1023"))
 
 
 def test_the_line_takes_the_sentence_that_answers():
     answer = "조달청이 공고하였습니다. 이 사업의 예산은 3억 원입니다. 문의는 누리집에서 받습니다."
-    assert line_of(Turn(1, "사업 예산은 얼마야?", answer)).endswith(
+    assert write_line(Turn(1, "사업 예산은 얼마야?", answer)).endswith(
         "이 사업의 예산은 3억 원입니다."
     )
 
 
 def test_what_the_product_says_of_itself_is_not_part_of_a_turn():
     own = prompts.text("plain_no_model", "ko")
-    assert line_of(Turn(1, "우리 담당자는 김민수야", own)) == "우리 담당자는 김민수야"
-    assert answer_of(Turn(1, "", "보증금은 5%입니다. [1]")) == "보증금은 5%입니다."
+    assert write_line(Turn(1, "우리 담당자는 김민수야", own)) == "우리 담당자는 김민수야"
+    assert strip_own_sentences(Turn(1, "", "보증금은 5%입니다. [1]")) == "보증금은 5%입니다."
 
 
 async def test_terms_are_those_of_question_answer_and_titles():

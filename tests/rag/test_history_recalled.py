@@ -37,7 +37,7 @@ TALK = [
     ],
 )
 def test_a_question_on_what_was_said_is_known_as_one(text):
-    assert recall.recalls(text)
+    assert recall.is_recalling(text)
 
 
 @pytest.mark.parametrize("name", patterns("recall").named)
@@ -64,7 +64,7 @@ def test_every_pattern_finds_its_examples_and_no_more(name):
     ],
 )
 def test_a_question_on_documents_is_not(text):
-    assert not recall.recalls(text)
+    assert not recall.is_recalling(text)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_question_on_documents_is_not(text):
     ],
 )
 def test_what_a_question_recalls_is_left_of_it(text, about):
-    assert tokenize.subject_terms(recall.subject(text)) == {about}
+    assert tokenize.subject_terms(recall.strip_frame(text)) == {about}
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_what_a_question_recalls_is_left_of_it(text, about):
     ],
 )
 def test_a_turn_may_be_named_by_its_place(text, place):
-    assert recall.place(text) == place
+    assert recall.find_turn_number(text) == place
 
 
 @pytest.mark.parametrize("text", ["아까 " * 5000, "i " * 9000, "라고 " * 9000, "내가 말" * 4000])
 def test_endless_questions_take_no_time(text):
     begun = time.perf_counter()
-    recall.recalls(text), recall.subject(text), recall.place(text)
+    recall.is_recalling(text), recall.strip_frame(text), recall.find_turn_number(text)
     assert time.perf_counter() - begun < 1
 
 

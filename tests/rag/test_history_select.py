@@ -8,7 +8,7 @@ import pytest
 
 from rag.conversation import Turn, TurnLine
 from rag.memory.recall import choose_turns, search_turns
-from rag.memory.summary import line_of, terms
+from rag.memory.summary import count_terms, write_line
 from tests.rag.worlds import LetterEmbedder
 
 SUBJECTS = (
@@ -37,8 +37,8 @@ def line(one, embedder=None):
     return TurnLine(
         one.number,
         one.user_text[:200],
-        line_of(one),
-        terms=terms(one),
+        write_line(one),
+        terms=count_terms(one),
         vector=tuple(embedder.embed_query(text)) if embedder else None,
     )
 

@@ -20,7 +20,7 @@ LAW = """##### 제7조 (등록의 말소)
 
 
 def quotable(text):
-    return [unit for unit in reading.read(text) if unit.kind is not UnitKind.HEADING]
+    return [unit for unit in reading.read_units(text) if unit.kind is not UnitKind.HEADING]
 
 
 def texts(text):
@@ -43,23 +43,27 @@ def test_an_empty_row_makes_no_names_of_columns_of_the_row_above():
 
 
 def test_front_matter_and_headings_are_not_quoted_but_headings_are_known():
-    heading, unit = reading.read("---\ntitle: 설명서\n---\n\n## 4. 청소\n\n필터를 물로 씻습니다.")
+    heading, unit = reading.read_units(
+        "---\ntitle: 설명서\n---\n\n## 4. 청소\n\n필터를 물로 씻습니다."
+    )
     assert (heading.kind, heading.text) == (UnitKind.HEADING, "4. 청소")
     assert (unit.text, unit.heading) == ("필터를 물로 씻습니다.", 0)
 
 
 def test_an_article_that_stands_in_its_line_is_a_heading():
-    heading, unit = reading.read("제6조(신청) 신청서는 시장에게 낸다.")
+    heading, unit = reading.read_units("제6조(신청) 신청서는 시장에게 낸다.")
     assert (heading.text, unit.text) == ("제6조(신청)", "신청서는 시장에게 낸다.")
 
 
 def test_a_line_of_nothing_but_articles_is_read():
-    headings = [unit for unit in reading.read("제1조(가)" * 3000) if unit.kind is UnitKind.HEADING]
+    headings = [
+        unit for unit in reading.read_units("제1조(가)" * 3000) if unit.kind is UnitKind.HEADING
+    ]
     assert len(headings) == 3000
 
 
 def test_items_stand_under_what_announces_them():
-    units = reading.read(LAW)
+    units = reading.read_units(LAW)
     lead = next(at for at, unit in enumerate(units) if unit.mark == "①")
     first, second = (at for at, unit in enumerate(units) if unit.lead == lead)
     assert (units[first].text, units[second].mark) == ("거짓으로 등록한 경우", "2.")
@@ -72,7 +76,7 @@ def test_what_a_law_says_of_its_changes_is_left_out():
 
 def test_every_unit_stands_where_it_says():
     for unit in quotable(LAW):
-        assert reading.letters(unit.text) in reading.letters(LAW[unit.start : unit.end])
+        assert reading.to_letters(unit.text) in reading.to_letters(LAW[unit.start : unit.end])
 
 
 def test_a_line_that_the_margin_broke_is_joined_with_the_next():
@@ -104,7 +108,7 @@ def test_a_date_with_points_ends_no_sentence():
 )
 def test_what_never_ends_is_read_in_linear_time(text):
     started = time.process_time()
-    reading.read(text)
+    reading.read_units(text)
     assert time.process_time() - started < 1
 
 

@@ -14,7 +14,7 @@ from rag.generate.citations import CitationFilter
 from rag.pages import Box
 from rag.types import Label
 from rag.verify.label import Checked, Grounds, Verdict, decide_label
-from rag.verify.sentences import split
+from rag.verify.sentences import split_answer
 from rag.verify.verify import summarise, verify_answer
 from tests.rag.analysers import without_kiwi
 from tests.rag.passages import evidence as made_evidence
@@ -401,7 +401,9 @@ def test_an_answer_from_earlier_turns_is_labelled_so():
 
 
 def test_passages_are_read_once_for_an_answer_and_what_it_is_rewritten_to():
-    evidence = shown(*(f"{n}번 위원회는 매월 {n}일에 예산 {n}만 원을 정한다. " * 60 for n in range(20)))
+    evidence = shown(
+        *(f"{n}번 위원회는 매월 {n}일에 예산 {n}만 원을 정한다. " * 60 for n in range(20))
+    )
     spent = []
     only("연차휴가는 15일입니다 [2].")  # the analyser is there
     for number in range(1, 9):
@@ -422,5 +424,5 @@ def test_the_sentences_that_nothing_supports_are_told_as_they_stand():
 )
 def test_an_answer_of_nothing_but_signs_is_read_in_linear_time(text):
     started = time.process_time()
-    split(text)
+    split_answer(text)
     assert time.process_time() - started < 1

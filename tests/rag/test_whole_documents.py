@@ -214,4 +214,4 @@ def test_many_candidates_are_cut():
     ],
 )
 def test_a_line_is_shown_as_it_stands(text, safe):
-    assert plain.plain(text) == safe
+    assert plain.escape_lines(text) == safe
