@@ -19,12 +19,12 @@ MAX_PRODUCT_CHARACTERS = 80
 MAX_REVIEWED = 8
 """Passages that an answer keeps beside those that it shows."""
 MAX_QUOTES, MAX_QUOTE_CHARACTERS = 3, 300
-MAX_READ_CHARACTERS = 8000
+MAX_TURN_CHARACTERS = 8000
 """Of a turn's texts."""
-ENOUGH = 0.5
+MIN_QUOTED_SHARE = 0.5
 """Share of the question's weight that a quoted sentence must hold; what stands elsewhere in its
 text counts as half."""
-CLOSE = 0.8
+MIN_SHARE_OF_BEST_QUOTE = 0.8
 """Further sentences are quoted that score at least this share of the best one."""
 OWN = 1.3
 """What the user's own words are worth beside an answer's: the question is mostly after them."""
@@ -169,15 +169,17 @@ def quote_turns(question: str, turns: Sequence[Turn]) -> list[Quote]:
     number = find_turn_number(question)
     if named := [turn for turn in turns if turn.number == number]:
         texts = (" ".join(neutralise(turn.user_text).split()) for turn in named)
-        cut = (shorten(text[:MAX_READ_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts)
+        cut = (shorten(text[:MAX_TURN_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts)
         return [Quote(turn.number, text, 1.0) for turn, text in zip(named, cut, strict=True)]
     asked = tokenize.query_terms(strip_frame(question))
     wanted = {term: weight for term, weight in asked.items() if weight >= 1}
     found = [one for turn in turns for one in _quote_turn(turn, wanted)]
     best = max((one.score for one in found), default=0.0)
-    if best < ENOUGH:
+    if best < MIN_QUOTED_SHARE:
         return []
-    near = [one for one in found if one.score >= max(ENOUGH, CLOSE * best)]
+    near = [
+        one for one in found if one.score >= max(MIN_QUOTED_SHARE, MIN_SHARE_OF_BEST_QUOTE * best)
+    ]
     latest = {one.text: one for one in sorted(near, key=lambda one: one.number)}
     chosen = sorted(latest.values(), key=lambda one: (-one.score, -one.number))[:MAX_QUOTES]
     return sorted(chosen, key=lambda one: one.number)
@@ -186,7 +188,7 @@ def quote_turns(question: str, turns: Sequence[Turn]) -> list[Quote]:
 def _quote_turn(turn: Turn, wanted: Mapping[str, float]) -> Iterator[Quote]:
     """The sentences of a turn that hold some of the terms and more, questions left out."""
     for text, worth in ((turn.user_text, OWN), (strip_own_sentences(turn), 1.0)):
-        parts = split_sentences(neutralise(text[:MAX_READ_CHARACTERS]))
+        parts = split_sentences(neutralise(text[:MAX_TURN_CHARACTERS]))
         held = [set(terms) for terms in tokenize.terms_of_all(parts)]
         around = set[str]().union(*held)
         for part, own in zip(parts, held, strict=True):

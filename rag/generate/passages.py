@@ -28,7 +28,7 @@ MAX_PASSAGES = 3
 LEAST_ROOM_CHARACTERS = 120
 MAX_BLOCK_CHARACTERS = 420
 """Of one passage, unless it is a list or a table."""
-MAX_UNIT_CHARACTERS = 400
+MAX_SHOWN_CHARACTERS = 400
 MAX_HEADING_CHARACTERS = 80
 MAX_VALUE_CHARACTERS = 60
 MAX_ROWS, MAX_LISTED_ROWS = 3, 12
@@ -554,11 +554,11 @@ class _Composer:
 
     def _cut(self, text: str) -> str:
         """A long text shortened around the place where most of the words stand."""
-        if len(text) <= MAX_UNIT_CHARACTERS:
+        if len(text) <= MAX_SHOWN_CHARACTERS:
             return text
-        middle = self._middle(text, MAX_UNIT_CHARACTERS // 2)
-        start = max(0, min(middle - MAX_UNIT_CHARACTERS // 2, len(text) - MAX_UNIT_CHARACTERS))
-        end = start + MAX_UNIT_CHARACTERS
+        middle = self._middle(text, MAX_SHOWN_CHARACTERS // 2)
+        start = max(0, min(middle - MAX_SHOWN_CHARACTERS // 2, len(text) - MAX_SHOWN_CHARACTERS))
+        end = start + MAX_SHOWN_CHARACTERS
         return f"{'…' if start else ''}{text[start:end].strip()}{'…' if end < len(text) else ''}"
 
     def _middle(self, text: str, reach: int) -> int:
@@ -592,7 +592,7 @@ def _source(stretch: Stretch, unit: Unit) -> str:
 
 def _row(cells: Sequence[str], width: int, bold: int | None = None) -> str:
     filled = [*cells, *[""] * (width - len(cells))]
-    shown = [plain.escape_line(one[:MAX_UNIT_CHARACTERS]).replace("|", "\\|") for one in filled]
+    shown = [plain.escape_line(one[:MAX_SHOWN_CHARACTERS]).replace("|", "\\|") for one in filled]
     if bold is not None:
         shown[bold] = f"**{shown[bold]}**"
     return f"| {' | '.join(shown)} |"

@@ -25,18 +25,18 @@ from rag.verify.verify import Verification
 
 log = logging.getLogger(__name__)
 
-LONGEST = 8000
-"""Characters of a draft beyond which it stays: a small model would lose some of it."""
-SHORTER, LONGER = 0.4, 1.6
+MAX_DRAFT_CHARACTERS = 8000
+"""Of a draft; a longer one stays: a small model would lose some of it."""
+MIN_LENGTH_SHARE, MAX_LENGTH_SHARE = 0.4, 1.6
 """Shares of the draft's length that a rewriting may have: beyond it, it is another text."""
 TOKENS_PER_CHARACTER = 1.2
 """Enough for Korean with any tokeniser, at the length that a rewriting may have."""
-SMALLEST_LIMIT = 200
-MOST_REWRITTEN = 8
+MIN_STYLE_TOKENS = 200
+MAX_REWRITTEN_SENTENCES = 8
 """Doubted sentences that are rewritten; one with more of them is better read with its marks."""
 
-MOST_READ = 8000
-"""Characters of passages that the light model reads to correct sentences."""
+MAX_MATERIAL_CHARACTERS = 8000
+"""Of passages that the light model reads to correct sentences."""
 CORRECT_SECONDS, CORRECT_TOKENS = 20.0, 1000
 
 _MARKER = re.compile(r"\[(\d{1,4})\]")
@@ -98,7 +98,7 @@ class Reviser:
 
         What is no better than before stays, and is shown as doubted.
         """
-        doubted = list(_doubted(draft))[:MOST_REWRITTEN]
+        doubted = list(_doubted(draft))[:MAX_REWRITTEN_SENTENCES]
         system = prompts.text("revise", context.language)
         asked = _material(draft, doubted, context)
         try:
@@ -123,7 +123,7 @@ class Reviser:
         self, rules: StyleRules, draft: Written, context: AnswerContext, check: Check
     ) -> Revised:
         """The draft in the style of the rules."""
-        if not draft.text.strip() or len(draft.text) > LONGEST:
+        if not draft.text.strip() or len(draft.text) > MAX_DRAFT_CHARACTERS:
             return Revised(reason="length")
         try:
             text = to_numbered(draft.text, draft.citations)
@@ -142,7 +142,7 @@ class Reviser:
     async def _say_restyled(self, rules: StyleRules, text: str, language: str) -> str:
         told = rules.text or prompts.text("style_rules", language)
         system = prompts.fill("style", language, rules=told)
-        most = max(SMALLEST_LIMIT, round(len(text) * LONGER * TOKENS_PER_CHARACTER))
+        most = max(MIN_STYLE_TOKENS, round(len(text) * MAX_LENGTH_SHARE * TOKENS_PER_CHARACTER))
         patient = replace(self.light, seconds=rules.seconds)
         return await patient.say(system, neutralise(text), max_tokens=most)
 
@@ -155,7 +155,7 @@ def _doubted(draft: Written) -> Iterator[Checked]:
 def _material(draft: Written, doubted: Sequence[Checked], context: AnswerContext) -> str:
     """Passages, question and sentences for the light model; those that are cited come first."""
     cited = {one.number for one in draft.citations}
-    passages, room = [], MOST_READ
+    passages, room = [], MAX_MATERIAL_CHARACTERS
     for item in sorted(context.evidence, key=lambda item: item.number not in cited):
         passages.append(f"[{item.number}] {item.passage.document_name}\n{item.content[:room]}")
         room -= len(item.content)
@@ -203,7 +203,7 @@ def _shown(said: str, evidence: Sequence[Evidence]) -> tuple[str, tuple[Citation
 
 def _lost(draft: Written, text: str, citations: Sequence[Citation]) -> str:
     """Which part of the draft did not survive; empty when all of it did."""
-    if not SHORTER * len(draft.text) <= len(text) <= LONGER * len(draft.text):
+    if not MIN_LENGTH_SHARE * len(draft.text) <= len(text) <= MAX_LENGTH_SHARE * len(draft.text):
         return "length"
     if _codes(draft.text) != _codes(text):
         return "code"

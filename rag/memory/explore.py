@@ -25,7 +25,7 @@ from rag.errors import LLMError, NuraError
 from rag.generate.offline import quote_turns
 from rag.lexicon import patterns
 from rag.memory import recall
-from rag.memory.recall import FoundTurn, LookedBack
+from rag.memory.recall import MAX_LISTED_CHARACTERS, FoundTurn, LookedBack
 from rag.memory.summary import to_one_line
 from rag.ports import HistoryStore, PassageStore, Tool, ToolCall, ToolCaller
 from rag.retrieve.search import Searcher, Wishes
@@ -39,27 +39,25 @@ log = logging.getLogger(__name__)
 
 TOOLS = ("list_turns", "search_turns", "get_turn", "search_chunks", "peek", "subcall", "note")
 """Methods of `Explorer`; what a model is told of them is the prompt "explore_tools"."""
-LISTED = 20
-FOUND = 8
-LINE = 200
-PART = 1500
-"""Characters of one part of a turn."""
-PEEK = 2000
-CHUNKS = 4
-CHUNK = 600
-DOCUMENTS = 50
-NOTE = 500
-"""Characters of one finding."""
-NOTES = 8
-TURNS = 3
+MAX_LISTED_TURNS = 20
+MAX_FOUND_TURNS = 8
+MAX_PART_CHARACTERS = 1500
+"""Of a turn, at once."""
+MAX_PEEK_CHARACTERS = 2000
+MAX_CHUNKS = 4
+MAX_CHUNK_CHARACTERS = 600
+MAX_DOCUMENTS = 50
+MAX_FINDING_CHARACTERS = 500
+MAX_FINDINGS = 8
+MAX_TURNS = 3
 """Opened turns that are handed over, the last ones."""
-FRESH = 2
+MAX_FRESH_RESULTS = 2
 """Results that the model sees whole; of older ones the beginning."""
-STALE = 100
-SUBCALL = 6000
-"""Characters of a text that a sub-call reads."""
+MAX_STALE_CHARACTERS = 100
+MAX_SUBCALL_CHARACTERS = 6000
+"""Of a text that a sub-call reads."""
 SUBCALL_TOKENS = 300
-KEPT_ARGUMENT = 200
+MAX_ARGUMENT_CHARACTERS = 200
 
 
 Number = Annotated[int, Field(ge=1, le=10**9)]
@@ -118,7 +116,7 @@ class Explorer:
             if not self._has_found():  # searched for, and no call was left to open it
                 await self._open_related()
         older = [turn for turn in self.opened.values() if not self._is_shown(turn.number)]
-        turns = tuple(sorted(older[-TURNS:], key=lambda turn: turn.number))
+        turns = tuple(sorted(older[-MAX_TURNS:], key=lambda turn: turn.number))
         trace = {
             "steps": self.steps,
             "stopped": stopped if self._has_found() else "nothing",
@@ -126,7 +124,7 @@ class Explorer:
             "turns": [turn.number for turn in turns],
             "model_calls": self.model_calls,
         }
-        return LookedBack(turns, tuple(self.notes[:NOTES]), {"exploration": trace})
+        return LookedBack(turns, tuple(self.notes[:MAX_FINDINGS]), {"exploration": trace})
 
     async def _follow_rules(self) -> None:
         """Open turns on the question and note what they say; else what their documents say."""
@@ -143,7 +141,7 @@ class Explorer:
                 self.note(f"{quote.number}: {quote.text}")
         if not quotes and any(turn.doc_refs for turn in opened):
             found = await self._step("search_chunks", query=query)
-            self.notes += [to_one_line(line, NOTE) for line in found.splitlines()]
+            self.notes += [to_one_line(line, MAX_FINDING_CHARACTERS) for line in found.splitlines()]
 
     async def _follow_model(self, caller: ToolCaller) -> str:
         """Let the model choose the steps; why it ended. Raises `LLMError`."""
@@ -165,13 +163,14 @@ class Explorer:
     def _tell_state(self) -> list[HistoryMessage]:
         """The task, what was noted, and the latest results: bounded, however long it goes on."""
         language = reply_language(self.question)
-        older = [to_one_line(one, STALE) for one in self.results[:-FRESH]]
+        stale, fresh = self.results[:-MAX_FRESH_RESULTS], self.results[-MAX_FRESH_RESULTS:]
+        older = [to_one_line(one, MAX_STALE_CHARACTERS) for one in stale]
         user = prompts.fill(
             "explore_state",
             language,
             question=neutralise(self.question),
             notes="\n".join(f"- {note}" for note in self.notes) or "-",
-            results="\n\n".join([*older, *self.results[-FRESH:]]),
+            results="\n\n".join([*older, *fresh]),
         )
         system = prompts.text("explore", language)
         return [HistoryMessage(Role.SYSTEM, system), HistoryMessage(Role.USER, user)]
@@ -195,7 +194,9 @@ class Explorer:
             text = await self._run(call)
         except Exception as error:  # noqa: BLE001 - logged where it is no failure of ours
             text, failed = _tell_failure(error), True
-        told = {name: str(value)[:KEPT_ARGUMENT] for name, value in call.arguments.items()}
+        told = {
+            name: str(value)[:MAX_ARGUMENT_CHARACTERS] for name, value in call.arguments.items()
+        }
         self.steps.append(
             {
                 "tool": call.name[:40],
@@ -219,7 +220,7 @@ class Explorer:
 
     async def _open_related(self) -> None:
         """Open those of the turns found last that bear on what they were searched for."""
-        for one in [one for one in self.found if one.bears][:TURNS]:
+        for one in [one for one in self.found if one.bears][:MAX_TURNS]:
             await self._step("get_turn", number=one.line.number)
 
     def _has_found(self) -> bool:
@@ -238,7 +239,7 @@ class Explorer:
 
     def list_turns(self, before: Number | None = None) -> str:
         """The newest turns, a line each."""
-        lines = self.history.list_turns(LISTED, before)
+        lines = self.history.list_turns(MAX_LISTED_TURNS, before)
         told = [recall.tell_line(line) for line in lines if line.number >= self.since]
         return "\n".join(told)
 
@@ -246,7 +247,7 @@ class Explorer:
         """The turns that bear on a query, a line each."""
         lines = self.history.list_turns(recall.MAX_LINES)
         lines = [line for line in lines if line.number >= self.since]
-        self.found = recall.search_turns(query, lines, self.searcher.embedder)[:FOUND]
+        self.found = recall.search_turns(query, lines, self.searcher.embedder)[:MAX_FOUND_TURNS]
         return "\n".join(recall.tell_line(one.line) for one in self.found)
 
     def get_turn(self, number: Number, part: Number = 1) -> str:
@@ -256,12 +257,14 @@ class Explorer:
             raise BadArguments(f"there is no turn {number}")
         self.opened[number] = turn
         whole = neutralise(f"Q: {turn.user_text}\nA: {turn.assistant_text}")
-        parts = [whole[start : start + PART] for start in range(0, len(whole), PART)]
+        starts = range(0, len(whole), MAX_PART_CHARACTERS)
+        parts = [whole[start : start + MAX_PART_CHARACTERS] for start in starts]
         if part > len(parts):
             raise BadArguments(f"turn {number} has {len(parts)} parts")
         documents = (
-            f"{ref.slot}. {to_one_line(ref.title, LINE)} (document_id {ref.document_id})"
-            for ref in turn.doc_refs[:DOCUMENTS]
+            f"{ref.slot}. {to_one_line(ref.title, MAX_LISTED_CHARACTERS)} "
+            f"(document_id {ref.document_id})"
+            for ref in turn.doc_refs[:MAX_DOCUMENTS]
         )
         head = f"Turn {number}, part {part} of {len(parts)}"
         return "\n".join([head, parts[part - 1], *documents])
@@ -269,32 +272,34 @@ class Explorer:
     def search_chunks(self, query: Query, document_id: UUID | None = None) -> str:
         """Passages on a query in a document, or in all that the turns read were about."""
         read = (ref.document_id for turn in self.opened.values() for ref in turn.doc_refs)
-        documents = (document_id,) if document_id else tuple(dict.fromkeys(read))[:DOCUMENTS]
+        documents = (document_id,) if document_id else tuple(dict.fromkeys(read))[:MAX_DOCUMENTS]
         if not documents:
             raise BadArguments("document_id is missing")
         scope = Scope(documents, ScopeReason.EXPLICIT)
         asked = QuestionAnalysis(QuestionType.SINGLE, query, scope, standalone=query)
-        wishes = Wishes(top_k=CHUNKS, filters={})
-        hits = self.searcher.search(asked, self.store.within(documents), wishes).hits[:CHUNKS]
+        wishes = Wishes(top_k=MAX_CHUNKS, filters={})
+        hits = self.searcher.search(asked, self.store.within(documents), wishes).hits[:MAX_CHUNKS]
         return "\n".join(
-            f"{to_one_line(hit.passage.document_name, LINE)}: "
-            f"{to_one_line(hit.passage.content, CHUNK)}"
+            f"{to_one_line(hit.passage.document_name, MAX_LISTED_CHARACTERS)}: "
+            f"{to_one_line(hit.passage.content, MAX_CHUNK_CHARACTERS)}"
             for hit in hits
         )
 
-    def peek(self, document_id: UUID, start: Offset = 0, length: Number = PEEK) -> str:
+    def peek(
+        self, document_id: UUID, start: Offset = 0, length: Number = MAX_PEEK_CHARACTERS
+    ) -> str:
         """A stretch of a document."""
-        excerpt = self.store.read(document_id, start, min(length, PEEK))
+        excerpt = self.store.read(document_id, start, min(length, MAX_PEEK_CHARACTERS))
         if excerpt is None:
             raise BadArguments("there is no such document")
         end = excerpt.start + len(excerpt.text)
-        text = neutralise(excerpt.text[:PEEK])
+        text = neutralise(excerpt.text[:MAX_PEEK_CHARACTERS])
         return f"Characters {excerpt.start} to {end} of {excerpt.total}\n{text}"
 
     async def subcall(self, question: Query, text: Text) -> str:
         """A question on one text, put to the light model alone."""
         language = reply_language(self.question)
-        read, asked = neutralise(text[:SUBCALL]), neutralise(question)
+        read, asked = neutralise(text[:MAX_SUBCALL_CHARACTERS]), neutralise(question)
         user = prompts.fill("explore_subcall_text", language, text=read, question=asked)
         if self.light is None or self.model_calls >= self.rules.explore_calls:
             raise BadArguments("no sub-call is left")
@@ -306,7 +311,7 @@ class Explorer:
 
     def note(self, text: Text) -> str:
         """Keep a finding; that there is none is no finding."""
-        line = to_one_line(text, NOTE)
+        line = to_one_line(text, MAX_FINDING_CHARACTERS)
         if line and line not in self.notes and not patterns("recall")["nothing"].search(line):
             self.notes.append(line)
         return "Noted."
@@ -316,7 +321,7 @@ def _tell_failure(error: Exception) -> str:
     match error:
         case ValidationError():
             wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-            return to_one_line(f"Bad arguments: {'; '.join(wrong)}", NOTE)
+            return to_one_line(f"Bad arguments: {'; '.join(wrong)}", MAX_FINDING_CHARACTERS)
         case BadArguments():
             return f"Bad arguments: {error}"
         case NuraError():

@@ -31,7 +31,7 @@ MAX_READ_CHARACTERS = 500
 """Of a question: what it asks for stands near an end of it."""
 MAX_LINES = 1000
 """Turns that are searched, the newest ones."""
-LINE_CHARACTERS = 200
+MAX_LISTED_CHARACTERS = 200
 """Of a turn as a model sees it in a list."""
 REPLY_TOKENS = 60
 
@@ -178,7 +178,7 @@ async def _ask_for_turns(question: str, lines: Sequence[TurnLine], light: Light)
 
 def tell_line(line: TurnLine) -> str:
     """A turn as a model sees it in a list: its number and its line."""
-    return f"{line.number}: {to_one_line(line.summary or line.question, LINE_CHARACTERS)}"
+    return f"{line.number}: {to_one_line(line.summary or line.question, MAX_LISTED_CHARACTERS)}"
 
 
 # How well turns bear on a question. CPU work without waiting: to be called in a thread.
@@ -196,7 +196,7 @@ SPREAD = 0.5
 SHARPNESS = 2
 """Exponent of the likeness of turns: weak likeness is chance."""
 STEPS = 8
-CLOSE = 0.7
+MIN_SHARE_OF_BEST_TURN = 0.7
 """A further turn is chosen when it scores at least this share of the best one."""
 COVERED = 0.2
 """Share of the question's weight that the best turn must hold, or ..."""
@@ -276,7 +276,7 @@ def choose_turns(
     candidates = [near[at] for at in order]
     if not any(one.bears for one in found[:limit]):
         return candidates, ()
-    chosen = [at for at in order[:limit] if scores[at] >= CLOSE * scores[order[0]]]
+    chosen = [at for at in order[:limit] if scores[at] >= MIN_SHARE_OF_BEST_TURN * scores[order[0]]]
     best = own.index(max(own))
     if best not in chosen:  # the most like of all, though in a thread of its own
         chosen = [*chosen[: limit - 1], best]

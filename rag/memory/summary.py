@@ -18,31 +18,31 @@ from rag.config import ContextRules
 from rag.conversation import RunningSummary, Turn
 from rag.errors import EmbedderFailed, LLMError
 from rag.lexicon import patterns, phrases, words
-from rag.memory.window import EXTRACTIVE, SLIDE_TURNS, find_window_start
+from rag.memory.window import EXTRACTIVE, MAX_LINE_CHARACTERS, SLIDE_TURNS, find_window_start
 from rag.ports import Embedder
 from rag.retrieve.candidates import LEAST_KNOWN
 from rag.tokenize.language import dense_weight, reply_language
 from rag.tokenize.text import neutralise, split_sentences
 
-QUESTION = 1000
-"""Characters of a question that are read for a line, a vector, a summary; and ..."""
-ANSWER = 500
+MAX_QUESTION_CHARACTERS = 1000
+"""Of a question that are read for a line, a vector, a summary; and ..."""
+MAX_SUMMARISED_CHARACTERS = 500
 """... of an answer by a model."""
-EMBEDDED = 1000
-"""Characters of an answer that are embedded: models read little more."""
-INDEXED = 20_000
-"""Characters of a text whose terms are kept."""
-RUNNING = 1200
-"""Characters of a running summary, without what is put back into it."""
+MAX_EMBEDDED_CHARACTERS = 1000
+"""Of an answer: models read little more."""
+MAX_INDEXED_CHARACTERS = 20_000
+"""Of a text whose terms are kept."""
+MAX_RUNNING_CHARACTERS = 1200
+"""Of a running summary, without what is put back into it."""
 MAX_FOLDED_AT_ONCE = 15
 """Where many are late."""
-LEAST_LINE = 50
+MIN_LINE_CHARACTERS = 50
 LINE_TOKENS = 120
 FOLD_TOKENS = 900
-SHARED_TERMS = 0.4
+MIN_SHARED_TERMS_SHARE = 0.4
 """Share of a line's terms that stand in its turn, at least."""
-REFUSED = 80
-"""Characters of a summary within which a refusal begins."""
+MAX_REFUSAL_CHARACTERS = 80
+"""Of a summary within which a refusal begins."""
 _QUOTES = "\"'“”‘’「」`-•* "
 _DIGITS = re.compile(r"\d+")
 
@@ -107,13 +107,13 @@ def to_fold(
 def count_terms(turn: Turn) -> dict[str, int]:
     """The lexical terms of a whole turn: question, answer, titles of its documents."""
     titles = " ".join(ref.title for ref in turn.doc_refs)
-    return tokenize.terms(
-        f"{turn.user_text[:INDEXED]}\n{strip_own_sentences(turn)[:INDEXED]}\n{titles}"
-    )
+    texts = (turn.user_text, strip_own_sentences(turn))
+    return tokenize.terms("\n".join([*(text[:MAX_INDEXED_CHARACTERS] for text in texts), titles]))
 
 
 def _embed(turn: Turn, embedder: Embedder) -> tuple[float, ...] | None:
-    text = f"{turn.user_text[:QUESTION]}\n{strip_own_sentences(turn)[:EMBEDDED]}".strip()
+    answer = strip_own_sentences(turn)[:MAX_EMBEDDED_CHARACTERS]
+    text = f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}".strip()
     if dense_weight(text, embedder.languages) < LEAST_KNOWN:
         return None
     try:
@@ -126,20 +126,19 @@ async def _fold(
     turns: Sequence[Turn], before: str, light: Light | None, rules: ContextRules
 ) -> RunningSummary:
     """The running summary with these turns, oldest first, folded in."""
-    language = reply_language(" ".join(turn.user_text[:ANSWER] for turn in turns))
+    language = reply_language(
+        " ".join(turn.user_text[:MAX_SUMMARISED_CHARACTERS] for turn in turns)
+    )
     text, model = "", EXTRACTIVE
     if light is not None:
-        told = "\n\n".join(
-            f"Q{turn.number}: {turn.user_text[:QUESTION]}\nA: {strip_own_sentences(turn)[:ANSWER]}"
-            for turn in turns
-        )
+        told = "\n\n".join(_tell_turn(turn, f"Q{turn.number}") for turn in turns)
         asked = prompts.fill(
             "fold_turns", language, summary=neutralise(before) or "-", turns=neutralise(told)
         )
         reply = await _ask(light, prompts.text("fold", language), asked, FOLD_TOKENS)
         body = split_protected(reply)[0]
-        if not _refuses(body[:REFUSED]):
-            text, model = shorten(body, RUNNING), light.name
+        if not _refuses(body[:MAX_REFUSAL_CHARACTERS]):
+            text, model = shorten(body, MAX_RUNNING_CHARACTERS), light.name
     return await asyncio.to_thread(_put_together, turns, before, text, model, rules, language)
 
 
@@ -161,8 +160,15 @@ def _join_lines(turns: Sequence[Turn], before: str) -> str:
     old = split_protected(before)[0].splitlines()
     new = [f"{turn.number}. {turn.summary or write_line(turn)}" for turn in turns]
     lines = [line for line in [*old, *new] if line.strip()]
-    width = max(LEAST_LINE, RUNNING // max(1, len(lines)) - 1)
-    return "\n".join([shorten(line, width) for line in lines][-(RUNNING // (width + 1)) :])
+    width = max(MIN_LINE_CHARACTERS, MAX_RUNNING_CHARACTERS // max(1, len(lines)) - 1)
+    fitting = lines[-(MAX_RUNNING_CHARACTERS // (width + 1)) :]
+    return "\n".join(shorten(line, width) for line in fitting)
+
+
+def _tell_turn(turn: Turn, mark: str) -> str:
+    """The beginnings of a turn's texts as a model reads them."""
+    answer = strip_own_sentences(turn)[:MAX_SUMMARISED_CHARACTERS]
+    return f"{mark}: {turn.user_text[:MAX_QUESTION_CHARACTERS]}\nA: {answer}"
 
 
 async def _ask(light: Light, system: str, user: str, max_tokens: int) -> str:
@@ -181,13 +187,11 @@ def _refuses(said: str, known: str = "") -> bool:
 
 # The line of a turn
 
-LINE = 160
-"""Characters of a summary line."""
-ASKED = 80
-"""Of them for the question, where there is an answer worth telling."""
-READ = 4000
-"""Characters of a text that are read for a line."""
-FIGURE = 1.5
+MAX_ASKED_CHARACTERS = 80
+"""Of a line for the question, where there is an answer worth telling."""
+MAX_LINE_SOURCE_CHARACTERS = 4000
+"""Of a text that are read for a line."""
+FIGURE_WEIGHT = 1.5
 """What an amount, date or code in a sentence counts beside a term of the question."""
 _FIXED = (
     *("passages_more", "passages_nothing", "notice_gone", "notice_widened", "reset"),
@@ -201,9 +205,7 @@ _MARKER = re.compile(r"\s?\[\d{1,4}\]")
 async def _ask_for_line(turn: Turn, light: Light | None) -> tuple[str, str]:
     """The turn's line, and who wrote it."""
     if light is not None:
-        asked = neutralise(
-            f"Q: {turn.user_text[:QUESTION]}\nA: {strip_own_sentences(turn)[:ANSWER]}"
-        )
+        asked = neutralise(_tell_turn(turn, "Q"))
         system = prompts.text("note", reply_language(turn.user_text))
         line = (await _ask(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
         if await asyncio.to_thread(is_sane, line, turn):
@@ -216,35 +218,36 @@ def is_sane(line: str, turn: Turn) -> bool:
 
     Small models refuse, explain themselves, or speak of something else.
     """
-    if not line or "\n" in line or len(line) > LINE:
+    if not line or "\n" in line or len(line) > MAX_LINE_CHARACTERS:
         return False
-    whole = f"{turn.user_text[:QUESTION]}\n{strip_own_sentences(turn)[:INDEXED]}"
+    answer = strip_own_sentences(turn)[:MAX_INDEXED_CHARACTERS]
+    whole = f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}"
     if _refuses(line, whole) or not set(_DIGITS.findall(line)) <= set(_DIGITS.findall(whole)):
         return False
     own = tokenize.terms(line).keys()
-    return len(own & count_terms(turn).keys()) >= SHARED_TERMS * len(own) > 0
+    return len(own & count_terms(turn).keys()) >= MIN_SHARED_TERMS_SHARE * len(own) > 0
 
 
 def write_line(turn: Turn) -> str:
-    """The question and the answer's most telling sentence, at most `LINE` characters.
+    """The question and the answer's most telling sentence, at most `MAX_LINE_CHARACTERS`.
 
     Of a long question it is the beginning and, thrice as much, the end, where it asks.
     """
-    asked = to_one_line(turn.user_text, READ)
-    telling = _find_telling(asked, strip_own_sentences(turn)[:READ])
-    room = ASKED if telling else LINE
+    asked = to_one_line(turn.user_text, MAX_LINE_SOURCE_CHARACTERS)
+    telling = _find_telling(asked, strip_own_sentences(turn)[:MAX_LINE_SOURCE_CHARACTERS])
+    room = MAX_ASKED_CHARACTERS if telling else MAX_LINE_CHARACTERS
     if len(asked) > room:
         asked = f"{shorten(asked, room // 4)} {asked[-(room * 3 // 4) :].lstrip()}"
-    return shorten(f"{asked} → {telling}" if telling else asked, LINE)
+    return shorten(f"{asked} → {telling}" if telling else asked, MAX_LINE_CHARACTERS)
 
 
 def _find_telling(asked: str, said: str) -> str:
     """The sentence of an answer that holds most of the question, preferably with a figure."""
-    parts = [to_one_line(part, READ) for part in split_sentences(said)]
+    parts = [to_one_line(part, MAX_LINE_SOURCE_CHARACTERS) for part in split_sentences(said)]
     wanted = tokenize.query_terms(asked)
     weights = [
         sum(weight for term, weight in wanted.items() if term in held)
-        + FIGURE * bool(patterns("protected")["figure"].search(part))
+        + FIGURE_WEIGHT * bool(patterns("protected")["figure"].search(part))
         for part, held in zip(parts, tokenize.terms_of_all(parts), strict=True)
     ]
     return parts[weights.index(max(weights))] if parts else ""
@@ -275,15 +278,15 @@ def to_one_line(text: str, length: int) -> str:
 
 # What no summary may lose
 
-PROTECTED = 2000
-"""Characters of what is put back, at most."""
+MAX_PROTECTED_CHARACTERS = 2000
+"""Of what is put back into a summary."""
 MAX_PROTECTED_ITEMS = 400
 """Of one text that are looked at: it can hold endless tables."""
-FACT = 160
-"""Characters of a sentence kept for a protected word."""
-CONTEXT = 80
-"""Characters kept around an amount, date or code."""
-HELD = 0.75
+MAX_FACT_CHARACTERS = 160
+"""Of a sentence kept for a protected word."""
+MAX_CONTEXT_CHARACTERS = 80
+"""Of a sentence kept around an amount, date or code."""
+MIN_TOLD_SHARE = 0.75
 """Share of a sentence's terms that a summary must hold to tell it."""
 _LOOSE = re.compile(r"(?<=\d),(?=\d{3})|(?<!\d)[\s,]+|[\s,]+(?!\d)")
 """White space and commas but for those between two numbers."""
@@ -312,17 +315,19 @@ def _items_of(text: str, wanted: re.Pattern[str]) -> Iterator[Item]:
     known = patterns("protected")
     for sentence in split_sentences(neutralise(text)):
         for match in itertools.chain(wanted.finditer(sentence), known["dose"].finditer(sentence)):
-            yield Item(match[0], _cut_around(sentence, match, FACT), grave=True)
+            yield Item(match[0], _cut_around(sentence, match, MAX_FACT_CHARACTERS), grave=True)
         for match in known["figure"].finditer(sentence):
-            yield Item(match[0].strip(), _cut_around(sentence, match, CONTEXT), grave=False)
+            yield Item(
+                match[0].strip(), _cut_around(sentence, match, MAX_CONTEXT_CHARACTERS), grave=False
+            )
 
 
 def put_back(summary: str, found: Sequence[Item], language: str) -> str:
-    """The summary, then those of `found` that it does not tell, `PROTECTED` characters at most."""
+    """The summary, then those of `found` that it does not tell, as far as there is room."""
     told, held = summary.casefold(), set(tokenize.terms(summary))
     loose = _LOOSE.sub("", told)
     kept: list[str] = []
-    room = PROTECTED
+    room = MAX_PROTECTED_CHARACTERS
     for item in found:
         line = f"- {item.text}"
         if len(line) < room and not _is_told(item, told, loose, held):
@@ -347,7 +352,7 @@ def _is_told(item: Item, told: str, loose: str, held: set[str]) -> bool:
         end = r"(?!\d)" if key[-1:].isdigit() else ""
         return bool(re.search(rf"(?<!\d)(?<!\d\.){re.escape(key)}{end}", loose))
     wanted = tokenize.terms(item.text).keys()
-    return item.key.casefold() in told and len(wanted & held) >= HELD * len(wanted)
+    return item.key.casefold() in told and len(wanted & held) >= MIN_TOLD_SHARE * len(wanted)
 
 
 def split_protected(text: str) -> tuple[str, list[str]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from rag.conversation import Conversation, Turn
 from rag.types import HistoryMessage, Role
 
-LINE_CHARACTERS = 160
-"""Of a turn that has no line yet."""
+MAX_LINE_CHARACTERS = 160
+"""Of what is told of a turn in one line."""
 MAX_MESSAGE_CHARACTERS = 500
 SLIDE_TURNS = 5
 """By so many turns at once the window moves on, and so many are folded together: each move costs
@@ -76,7 +76,7 @@ def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False
         folded=running.text if running and through >= begins else "",
         folded_by=running.model if running else EXTRACTIVE,
         left=tuple(
-            (turn.number, turn.summary or " ".join(turn.user_text.split())[:LINE_CHARACTERS])
+            (turn.number, turn.summary or " ".join(turn.user_text.split())[:MAX_LINE_CHARACTERS])
             for turn in between
         ),
     )

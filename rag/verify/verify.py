@@ -32,7 +32,7 @@ MOST_TOLD = 20
 """Doubted sentences that a trace names."""
 FEWEST = 2
 """Words that a sentence without markers, figures and names must have to claim something."""
-ENOUGH = 0.4
+MIN_TERMS_SHARE = 0.4
 """Share of a sentence's terms that must stand in its passages."""
 BETTER_ELSEWHERE = 0.2
 """How much more of it a unit of a passage may hold that it does not cite."""
@@ -315,7 +315,7 @@ def _is_too_little(held: _Held) -> bool:
     there = frozenset[str]().union(*(terms & one.terms for one in held.premises))
     best = max((one.share(terms) for one in held.premises), default=0.0)
     elsewhere = max((one.share(terms) for one in held.others), default=0.0)
-    return len(there) < ENOUGH * len(terms) or elsewhere - best > BETTER_ELSEWHERE
+    return len(there) < MIN_TERMS_SHARE * len(terms) or elsewhere - best > BETTER_ELSEWHERE
 
 
 def _infer_reasons(

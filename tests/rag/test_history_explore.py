@@ -11,7 +11,7 @@ from rag.config import ContextRules
 from rag.conversation import DocRef, Turn
 from rag.errors import LLMRejected, LLMUnreachable
 from rag.lexicon import patterns
-from rag.memory.explore import NOTE, PEEK, TOOLS, Explorer
+from rag.memory.explore import MAX_FINDING_CHARACTERS, MAX_PEEK_CHARACTERS, TOOLS, Explorer
 from rag.memory.store import MemoryHistory
 from rag.ports import Choice, Piece, ToolCall
 from tests.rag import worlds
@@ -370,7 +370,7 @@ async def test_documents_are_read_in_bounded_stretches(library):
     one = str(library.ids["복무규정.md"])
     told, failed = await answer_of(library, "peek", document_id=one, start=3, length=10**9)
     assert "Characters 3 to " in told
-    assert (len(told) < PEEK + 200, failed) == (True, False)
+    assert (len(told) < MAX_PEEK_CHARACTERS + 200, failed) == (True, False)
 
 
 async def test_documents_outside_of_the_store_cannot_be_searched(library):
@@ -383,4 +383,4 @@ async def test_notes_are_short_few_and_without_power(library):
     rules = ContextRules(explore_calls=20, explore_tokens=10**6)
     found = await explored(library, UNKNOWN, Caller(*loud), rules=rules)
     assert len(found.findings) == 8
-    assert all(len(note) <= NOTE and "<|" not in note for note in found.findings)
+    assert all(len(note) <= MAX_FINDING_CHARACTERS and "<|" not in note for note in found.findings)

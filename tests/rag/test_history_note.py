@@ -10,10 +10,8 @@ from rag.config import ContextRules
 from rag.conversation import DocRef, RunningSummary, Turn
 from rag.errors import LLMUnreachable
 from rag.memory.summary import (
-    PROTECTED as PROTECTED_CHARACTERS,
-)
-from rag.memory.summary import (
-    RUNNING,
+    MAX_PROTECTED_CHARACTERS,
+    MAX_RUNNING_CHARACTERS,
     is_sane,
     note_turn,
     split_protected,
@@ -218,7 +216,7 @@ async def test_a_conversation_of_forty_turns_is_folded_by_six_calls():
 async def test_a_running_summary_without_a_model_stays_bounded_and_keeps_the_latest():
     running = await folded(talk(80))
     body, _ = split_protected(running.text)
-    assert len(body) <= RUNNING
+    assert len(body) <= MAX_RUNNING_CHARACTERS
     assert "70번 화면" in body
     assert running.model == EXTRACTIVE
 
@@ -266,7 +264,7 @@ async def test_protected_words_of_the_first_turns_last_for_two_hundred_turns(mod
     turns = talk(200, PROTECTED)
     running = await folded(turns, model=light(model) if model else None)
     assert all(text in running.text for text in PROTECTED.values())
-    assert len(running.text) <= RUNNING + PROTECTED_CHARACTERS + 20
+    assert len(running.text) <= MAX_RUNNING_CHARACTERS + MAX_PROTECTED_CHARACTERS + 20
 
 
 async def test_the_settings_name_what_is_protected():

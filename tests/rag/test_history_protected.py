@@ -5,7 +5,7 @@ import time
 import pytest
 
 from rag.lexicon import patterns
-from rag.memory.summary import PROTECTED, find_protected, put_back, split_protected
+from rag.memory.summary import MAX_PROTECTED_CHARACTERS, find_protected, put_back, split_protected
 
 DEFAULT = ()
 
@@ -98,7 +98,7 @@ def test_what_is_put_back_can_be_taken_out_again():
 def test_what_is_put_back_is_bounded_and_the_gravest_stay():
     amounts = [f"항목 {n}의 값은 {n}00만 원이다." for n in range(1, 300)]
     text = put_back("요약", find_protected([*amounts, "아스피린은 금기이다."], DEFAULT), "ko")
-    assert len(text) <= len("요약\n꼭 지킬 내용:\n") + PROTECTED
+    assert len(text) <= len("요약\n꼭 지킬 내용:\n") + MAX_PROTECTED_CHARACTERS
     assert "아스피린은 금기이다." in text
 
 

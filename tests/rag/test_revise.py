@@ -9,7 +9,7 @@ from rag.config import StyleRules
 from rag.context.prompt import AnswerContext
 from rag.errors import LLMUnreachable
 from rag.generate.citations import CitationFilter
-from rag.generate.revise import LONGEST, Reviser, Written
+from rag.generate.revise import MAX_DRAFT_CHARACTERS, Reviser, Written
 from rag.ports import Piece
 from rag.verify.label import Grounds
 from rag.verify.verify import verify_answer
@@ -90,7 +90,7 @@ async def test_a_light_model_that_fails_leaves_the_draft():
 
 
 async def test_a_very_long_draft_is_not_given_to_the_light_model():
-    styled, model = await rewritten(BETTER, draft="가나다 " * LONGEST)
+    styled, model = await rewritten(BETTER, draft="가나다 " * MAX_DRAFT_CHARACTERS)
     assert styled[1] == "length"
     assert model.asked == []
 
