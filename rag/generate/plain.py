@@ -2,7 +2,7 @@
 
 import re
 
-from rag.tokenize.text import neutralise
+from rag.tokenize.text import find_code, neutralise
 
 _MARKS = re.compile(r"([\\`*_\[\]<>~&#|$])")
 _LIST = re.compile(r"^([-+=:]|\d{1,9}(?=[.)]))")
@@ -10,7 +10,6 @@ _NUMBER_END = re.compile(r"^(\d{1,9})([.)])")
 _INDENT = re.compile(r"^[ \t]+")
 _CITATION = re.compile(r"\[(\d{1,4}(?:\s*,\s*\d{1,4})*)\]")
 _FRONT = re.compile(r"\A---[ \t]*\n(?:.*\n){0,60}?---[ \t]*(?:\n|\Z)")
-_FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
 _LIVE = re.compile(r"(\\*)([\[<])")
 """What begins a link, a picture or HTML."""
 _ALIVE = re.compile(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)|~(?=~)|<(?=[A-Za-z/!?])|&(?=#?\w+;)")
@@ -36,21 +35,12 @@ def tame_markdown(text: str) -> str:
     """
     front = _FRONT.match(text)
     head, body = (front[0], text[front.end() :]) if front else ("", text)
-    lines, fence = [], ""
-    for line in neutralise(body).splitlines():
-        bare = line.strip()
-        if fence and len(bare) >= len(fence) and not bare.strip(fence[0]):
-            lines.append(bare)
-            fence = ""
-        elif fence:
-            lines.append(line)
-        elif mark := _FENCE.match(bare):
-            # not indented: with the list that it stands in the code would end, and come alive
-            lines.append(bare)
-            fence = mark[0]
-        else:
-            lines.append(_tamed(line))
-    shown = "\n".join([*lines, fence] if fence else lines)  # a part may end within code
+    lines, is_open, fence = [], False, ""
+    for line, fence, bounds in find_code(neutralise(body).splitlines()):
+        is_open ^= bounds
+        # a fence is not indented: its code would end with the list that it stands in
+        lines.append(line.strip() if bounds else line if fence else _tamed(line))
+    shown = "\n".join([*lines, fence] if is_open else lines)  # a part may end within code
     return f"{escape_lines(head)}\n\n{shown}" if head else shown
 
 

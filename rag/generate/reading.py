@@ -10,7 +10,7 @@ from enum import Enum
 from itertools import groupby, zip_longest
 
 from rag.lexicon import rules
-from rag.tokenize.text import split_sentences
+from rag.tokenize.text import find_code, split_sentences
 from rag.types import Evidence
 
 FULL_LINE = 0.6
@@ -65,7 +65,6 @@ class Unit:
 
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?:.*\n)*?---[ \t]*(?:\n|\Z)")
-_FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
 _HEADINGS = (
     re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(?=\S)(?P<name>.*[^\s#])[\s#]*$"),
     re.compile(
@@ -248,11 +247,9 @@ class _Line:
 def _lines(text: str) -> Iterator[_Line]:
     """The lines of a text but for front matter and code: those are empty."""
     front = _FRONT_MATTER.match(text)
-    at, fenced = front.end() if front else 0, False
-    for raw in text[at:].split("\n"):
-        fence = _FENCE.match(raw)
-        fenced ^= fence is not None
-        if fence or fenced:
+    at = front.end() if front else 0
+    for raw, fence, _ in find_code(text[at:].split("\n")):
+        if fence:
             yield _Line("", at, at)
         else:
             yield from _line(raw, at)

@@ -235,9 +235,32 @@ def _with_tails(text: str) -> Iterator[Edit]:
             yield at, at + 1, ""
 
 
+# --- code between fences ------------------------------------------------------------------------
+
+_FENCE = re.compile(r"`{3,}(?=[^`]*$)|~{3,}")
+
+
+def find_code(lines: Iterable[str]) -> Iterator[tuple[str, str, bool]]:
+    """Each line with the fence of the code that it belongs to ("": none), and whether it is one.
+
+    As in CommonMark but for indentation, which is of no account, and for fences in quotes.
+    """
+    fence = ""
+    for line in lines:
+        bare = line.strip()
+        if fence:
+            closes = len(bare) >= len(fence) and not bare.strip(fence[0])
+            yield line, fence, closes
+            fence = "" if closes else fence
+        elif mark := _FENCE.match(bare):
+            fence = mark[0]
+            yield line, fence, True
+        else:
+            yield line, "", False
+
+
 # --- lines broken by the margin -----------------------------------------------------------------
 
-_FENCE = re.compile(r"(?:`{3,}|~{3,})")
 _BEGINS = re.compile(
     r"(?:[-*+•·∙‣○◦●▪■□◆◇▶▷❍ㅇ◎※→☞](?=\s|$)|[(\[]?(?:\d{1,3}(?:의\d+)?|[가-하a-zA-Z]|[ivxIVX]{1,4})"
     r"\\?[.)\]](?=\s|$)|제\s?\d+\s?(?:편|장|절|관|조|항|호)|[①-⑳㉠-㉭ⓐ-ⓩⅠ-Ⅻ❶-❿]|[|#>=]|[-_*]{3,}|"
@@ -281,14 +304,10 @@ def _joined_lines(text: str) -> Iterator[Edit]:
 def _paragraphs(text: str) -> Iterator[list[Line]]:
     """Lines of prose without a blank one, a row, a heading or code between them; two at least."""
     paragraph: list[Line] = []
-    fence, start = "", 0
-    for line in text.split("\n"):
-        bare = line.lstrip()
-        first = bare[:1]
-        mark = _FENCE.match(bare) if first in "`~" and first else None
-        if mark and (not fence or mark[0].startswith(fence)):
-            fence = "" if fence else mark[0]
-        elif first and first not in "|#>" and not fence and (paragraph or not _is_code(line)):
+    start = 0
+    for line, fence, _ in find_code(text.split("\n")):
+        first = line.lstrip()[:1]
+        if first and first not in "|#>" and not fence and (paragraph or not _is_code(line)):
             paragraph.append((start, line))
             start += len(line) + 1
             continue

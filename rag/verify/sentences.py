@@ -9,12 +9,10 @@ from enum import Enum
 
 from rag import prompts
 from rag.lexicon import patterns, phrases
-from rag.tokenize.text import ABBREVIATIONS
+from rag.tokenize.text import ABBREVIATIONS, find_code
 from rag.types import Citation
 
 MARKER = re.compile(r"\[(\d{1,4})\]")
-_LINE = re.compile(r"[^\n]*\n?")
-_FENCE = re.compile(r"[ \t]*(```|~~~)")
 _HEADING = re.compile(
     r"[ \t]{0,3}#{1,6}\s|[ \t]*(?:\*\*|__)[^*_\n]{1,80}(?:\*\*|__)[ \t]*:?[ \t]*$"
 )
@@ -112,19 +110,18 @@ def _trimmed(answer: str, start: int, end: int, form: Form) -> Sentence | None:
 
 def _stretches(answer: str, *, wrapped: bool) -> Iterator[tuple[int, int, Form]]:
     """Blocks of one form: paragraphs, items, rows, titles and code."""
-    begun, fence = -1, ""
-    lines = [(line.start(), line.end(), line[0].rstrip("\n")) for line in _LINE.finditer(answer)]
-    for place, (start, end, line) in enumerate(lines):
-        mark = _FENCE.match(line)
-        if fence or mark:
+    begun, end = -1, 0
+    lines = answer.split("\n")
+    for (line, fence, bounds), following in zip(find_code(lines), [*lines[1:], ""], strict=True):
+        start, end = end, end + len(line) + 1
+        if fence:
             if begun >= 0:
                 yield begun, start, Form.PROSE
             begun = -1
-            if not mark and line.strip():
+            if not bounds and line.strip():
                 yield start, end, Form.CODE
-            fence = "" if mark and mark[1] == fence else fence or (mark[1] if mark else "")
             continue
-        form = _form(line, lines[place + 1][2] if place + 1 < len(lines) else "")
+        form = _form(line, following)
         if begun >= 0 and (form is not Form.PROSE or not wrapped or _begins(line)):
             yield begun, start, Form.PROSE
             begun = -1

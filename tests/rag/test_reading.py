@@ -117,5 +117,16 @@ def test_no_sentence_ends_within_brackets():
     assert texts(text)[0] == "시장(자치구의 구청장을 말한다. 이하 같다)은 등록증을 내준다."
 
 
+@pytest.mark.parametrize(
+    "code", ["```` ```a``` ````", "~~~\n```\n~~~", "````\n```\ncode\n````", "```a``` b"]
+)
+def test_what_stands_below_code_is_read(code):
+    assert texts(f"{code}\n\n수수료는 없다.")[-1] == "수수료는 없다."
+
+
+def test_code_is_not_quoted():
+    assert texts("```\ncode one\n~~~\n  ```\n수수료는 없다.") == ["수수료는 없다."]
+
+
 def test_an_empty_passage_has_nothing_to_quote():
     assert texts(" \n\n ") == []

@@ -121,6 +121,7 @@ JOINED = WRAPPED.replace("\n", " ")
         (f"{WRAPPED}\n제6조(시행) 이 규정은", f"{JOINED}\n제6조(시행) 이 규정은"),
         (f"- {WRAPPED}\n- {WRAPPED}", f"- {JOINED}\n- {JOINED}"),
         (f"1. {WRAPPED}\n2. 다음", f"1. {JOINED}\n2. 다음"),
+        (f"```a `b` c```라는 말\n\n{WRAPPED}", f"```a `b` c```라는 말\n\n{JOINED}"),
         (BROKEN, BROKEN.replace("-\n", "")),
         (
             "사업 기간은 계약을 체결한 날부터 시작하여 2024.\n12. 31.까지 마치는 것으로 한다.",

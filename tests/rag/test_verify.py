@@ -419,6 +419,14 @@ def test_the_sentences_that_nothing_supports_are_told_as_they_stand():
     assert doubted == ["연차휴가는 21일입니다 [2]."]
 
 
+def test_code_within_longer_fences_claims_nothing():
+    code = "````\n```\n```\n연차휴가는 21일입니다 [2].\n````"
+    answer = f"{code}\n연차휴가는 15일입니다 [2]."
+    verdicts = [one.verdict for one in judged(answer)]
+    assert verdicts[-1] is Verdict.SUPPORTED
+    assert set(verdicts[:-1]) == {Verdict.PLAIN}
+
+
 @pytest.mark.parametrize(
     "text", ["-" * 1500 + " 제목", "." * 20_000 + "x", "\n".join(["문단이다. 끝."] * 2000)]
 )
