@@ -5,7 +5,7 @@ What is read keeps its place in the document, what announces it, and the columns
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby, zip_longest
 
@@ -73,6 +73,11 @@ _HEADINGS = (
     re.compile(r"[ \t]*(?P<name>제\d+조(?:의\d+)?[ \t]?\([^()\n]{1,60}\)|부[ \t]?칙\b.{0,40}$)"),
 )
 """Of Markdown, in a box, and the name of an article, which may go on in its text."""
+_NUMBERED = re.compile(
+    r"[ \t]*(?P<name>(?P<number>\d{1,2}(?:\.\d{1,2})*)\.?[ \t]+[^\W\d][^|]{0,58}?)[ \t]*$"
+)
+_SAYS = re.compile(r"[.!?。？！…:：;,]$|[다요까함됨음]$")
+"""A line that is no name: it says something."""
 _MARK = re.compile(
     r"[ \t]*(?:>[ \t]?)*(?:\*\*)?(?:"
     r"(?P<circle>[①-⑳])(?:\*\*)?|(?P<bullet>[-*+•·∙‣○◦●▪■□◆◇▶▷❍ㅇ※])(?=[ \t])|"
@@ -208,7 +213,7 @@ def _read_stretch(items: Sequence[Evidence], text: str) -> Stretch:
 def read_units(text: str) -> list[Unit]:
     """The units of a text, in order."""
     reader = _Reader()
-    for run in _runs(_lines(text[:MAX_TEXT_CHARACTERS])):
+    for run in _runs(_name_headings(list(_lines(text[:MAX_TEXT_CHARACTERS])))):
         reader.take(run)
     return reader.units
 
@@ -272,6 +277,36 @@ def _line(raw: str, at: int) -> Iterator[_Line]:
         yield _Line(raw, at, at + found.end(), mark, shape)
     else:
         yield _Line(raw, at, at + len(raw) - len(raw.lstrip()))
+
+
+def _name_headings(lines: Sequence[_Line]) -> Iterator[_Line]:
+    """The lines, with the headings of plain text known: numbered names of what follows them.
+
+    A name stands above a number that is one of its own (3. above 3.1), above text where its number
+    has parts, else above a sentence: items of a list have the next item behind them.
+    """
+    following: _Line | None = None
+    told: list[_Line] = []
+    for line in reversed(lines):
+        found = None if line.kind in ("heading", "row") else _NUMBERED.match(line.raw)
+        if found and following and _is_heading(found, following):
+            start = line.start + found.start("name")
+            told.append(replace(line, body=start, kind="heading"))
+        else:
+            told.append(line)
+        following = line if line.raw.strip() else following
+    return reversed(told)
+
+
+def _is_heading(found: re.Match[str], following: _Line) -> bool:
+    """Whether a numbered line names what follows it."""
+    if _SAYS.search(found["name"]):
+        return False
+    after = _NUMBERED.match(following.raw)
+    if after:
+        return after["number"].startswith(f"{found['number']}.")
+    is_sentence = not following.kind and len(following.said) >= NARROW_CHARACTERS
+    return "." in found["number"] or following.kind == "row" or is_sentence
 
 
 def _runs(lines: Iterator[_Line]) -> Iterator[list[_Line]]:

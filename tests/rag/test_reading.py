@@ -50,6 +50,30 @@ def test_front_matter_and_headings_are_not_quoted_but_headings_are_known():
     assert (unit.text, unit.heading) == ("필터를 물로 씻습니다.", 0)
 
 
+def test_numbered_names_of_plain_text_are_headings():
+    units = reading.read(
+        "3. 제안서 평가\n3.1 평가 방법\n기술능력 평가 90점과 입찰가격 평가 10점을 더해 평가한다.\n"
+        "3.2 배점\n| 부문 | 배점 |\n| --- | --- |\n| 기술 | 90 |\n"
+        "4. 제출 안내\n제안서는 A4 세로 150쪽 이내로 쓰고 두 가지로 나누어 제출한다."
+    )
+    headings = [unit.text for unit in units if unit.kind is UnitKind.HEADING]
+    assert headings == ["3. 제안서 평가", "3.1 평가 방법", "3.2 배점", "4. 제출 안내"]
+    assert units[2].heading == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1. 사업자등록증 사본\n2. 법인 인감증명서\n3. 사용 인감계",
+        "1. 신청서를 제출한다\n접수한 날부터 14일 이내에 처리 결과를 신청인에게 알려야 한다.",
+        "2.5 kg 이하의 물품은 받지 않는다.\n무게는 창구에서 잰다.",
+        "1.1 사본\n1.2 원본\n1.3 그 밖의 서류",
+    ],
+)
+def test_numbered_items_stay_quotable(text):
+    assert all(unit.kind is UnitKind.SENTENCE for unit in reading.read(text)[:1])
+
+
 def test_an_article_that_stands_in_its_line_is_a_heading():
     heading, unit = reading.read_units("제6조(신청) 신청서는 시장에게 낸다.")
     assert (heading.text, unit.text) == ("제6조(신청)", "신청서는 시장에게 낸다.")
