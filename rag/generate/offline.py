@@ -13,6 +13,7 @@ from rag.memory.summary import shorten, strip_own_sentences
 from rag.tokenize.text import neutralise, split_sentences
 from rag.types import Evidence, Label, QuestionType, Span
 from rag.understand.analysis import QuestionAnalysis
+from rag.verify.spans import to_span
 
 MAX_PRODUCT_CHARACTERS = 80
 """Of a question about the product; longer ones tell of something else."""
@@ -128,10 +129,9 @@ def _with_shown_first(found: PassagesAnswer, evidence: Sequence[Evidence]) -> Of
 
 
 def _to_span(item: Evidence, start: int, end: int) -> Span:
-    """What of a sentence stands in its passage: it may begin in the one before."""
-    start, end = max(start, item.start), min(end, item.start + len(item.text))
-    text = item.text[start - item.start : end - item.start]
-    return Span(start, end, text, item.passage.page, item.passage.boxes)
+    """What of a sentence, told by offsets in the document, stands in its passage."""
+    first, last = max(start, item.start), min(end, item.start + len(item.text))
+    return to_span(item, first - item.start, last - item.start)
 
 
 def find_ready_answer(analysis: QuestionAnalysis) -> str:

@@ -3,22 +3,21 @@
 import functools
 import logging
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import chain
 
 from rag import tokenize
 from rag.errors import EngineUnavailable
-from rag.pages import Box
 from rag.ports import Inference, Verifier
 from rag.tokenize.language import reply_language
-from rag.types import Citation, Evidence, Label, Passage, Span
+from rag.types import Citation, Evidence, Label, Span
 from rag.verify import claims, sentences
 from rag.verify.claims import Details, Statement, analyse_morphemes, read_details, read_statement
 from rag.verify.figures import Date, Figure, Known, find_bounds, is_opposed, is_told, to_known
 from rag.verify.label import Checked, Grounds, Verdict, decide_label
 from rag.verify.sentences import Form, Sentence
+from rag.verify.spans import to_span
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +45,9 @@ MOST_PREMISES = 8
 """Passages that a model reads a sentence against."""
 LIKELY = 0.5
 """Probability from which on a model's reading counts."""
-SLACK = 0.1
-"""Share of a line by which a stretch may be guessed too far on either side."""
 REMEMBERED_PASSAGES = 128
 """An answer is checked anew for each sentence that is rewritten, and questions follow each other on
 the same passages; most of a check is reading these."""
-_LINE = re.compile(r"[^\n]*\S[^\n]*\n?")
 _BEFORE_STOP = re.compile(r" (?=[.,!?])")
 """What a marker leaves behind."""
 
@@ -384,40 +380,7 @@ def _find_spans(
                     (unit.start, unit.end) for unit in found if unit.end
                 )
     return {
-        one.number: tuple(_span(one, *place) for place in sorted(places[one.number]))
+        one.number: tuple(to_span(one, *place) for place in sorted(places[one.number]))
         for one in evidence
         if places.get(one.number)
     }
-
-
-def _span(item: Evidence, start: int, end: int) -> Span:
-    passage, offset = item.passage, item.start - item.passage.start
-    boxes = _find_boxes(passage, start + offset, end + offset)
-    page = boxes[0].page if boxes else passage.page
-    return Span(item.start + start, item.start + end, item.text[start:end], page, boxes)
-
-
-def _find_boxes(passage: Passage, start: int, end: int) -> tuple[Box, ...]:
-    """The boxes of a passage in which `start`..`end` of its text stand.
-
-    Parsers give one box a printed line. Where the text has as many lines they are told by their
-    number, else by the share of the letters before them: boxes are as wide as these together.
-    """
-    if len(passage.boxes) < 2:
-        return passage.boxes
-    lines = [line.span() for line in _LINE.finditer(passage.text)]
-    if len(lines) == len(passage.boxes):
-        pairs = zip(lines, passage.boxes, strict=True)
-        return tuple(box for (first, last), box in pairs if first < end and start < last)
-    widths = list(accumulate((box.x1 - box.x0 for box in passage.boxes), initial=0.0))
-    letters = list(accumulate(map(_width, passage.text), initial=0))
-    scale = widths[-1] / max(1, letters[-1])
-    slack = SLACK * widths[-1] / len(passage.boxes)
-    first = min(bisect_right(widths, letters[start] * scale + slack), len(passage.boxes)) - 1
-    behind = bisect_left(widths, letters[end] * scale - slack)
-    return passage.boxes[first : max(first + 1, behind)]
-
-
-def _width(letter: str) -> int:
-    """How wide a letter is printed beside a Latin one; bars and breaks are not printed."""
-    return 0 if letter in "|\n" else 2 if letter >= "\u1100" else 1

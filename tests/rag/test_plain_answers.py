@@ -1,11 +1,13 @@
 """General conversation without a model: small talk, help about the product, and honesty."""
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 
 from benchmarks.quality import sets
 from rag.generate.offline import answer_offline, find_product_topic
+from rag.pages import Box
 from rag.types import Label, QuestionType, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis
 from tests.rag.passages import evidence
@@ -102,6 +104,18 @@ def test_what_a_follow_up_does_not_find_is_told_in_its_own_words():
     assert answer.label is Label.INSUFFICIENT
     assert "점심" in answer.text
     assert "해결" not in answer.text
+
+
+def test_only_the_lines_of_what_is_shown_are_marked_on_the_page():
+    text = "총칙이다.\n숙박비 상한은 1박 9만원이다.\n식비는 하루 2만원이다.\n정산은 5일 안에 한다."
+    boxes = tuple(Box(3, 0.1, top / 10, 0.9, top / 10 + 0.02) for top in range(1, 5))
+    item = evidence(text, page=3)
+    item = replace(item, passage=replace(item.passage, boxes=boxes))
+    scope = Scope((item.document_id,), ScopeReason.ALL)
+    asked = QuestionAnalysis(QuestionType.SINGLE, "숙박비 상한은 얼마야?", scope)
+    answer = answer_offline(asked, [item], (), whole=False, named=(), notices=(), language="ko")
+    ((span,),) = answer.spans.values()
+    assert (span.text, span.boxes) == ("숙박비 상한은 1박 9만원이다.", boxes[1:2])
 
 
 def test_a_span_of_a_sentence_over_two_passages_is_what_stands_in_its_own():

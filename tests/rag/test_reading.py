@@ -51,7 +51,7 @@ def test_front_matter_and_headings_are_not_quoted_but_headings_are_known():
 
 
 def test_numbered_names_of_plain_text_are_headings():
-    units = reading.read(
+    units = reading.read_units(
         "3. 제안서 평가\n3.1 평가 방법\n기술능력 평가 90점과 입찰가격 평가 10점을 더해 평가한다.\n"
         "3.2 배점\n| 부문 | 배점 |\n| --- | --- |\n| 기술 | 90 |\n"
         "4. 제출 안내\n제안서는 A4 세로 150쪽 이내로 쓰고 두 가지로 나누어 제출한다."
@@ -71,7 +71,7 @@ def test_numbered_names_of_plain_text_are_headings():
     ],
 )
 def test_numbered_items_stay_quotable(text):
-    assert all(unit.kind is UnitKind.SENTENCE for unit in reading.read(text)[:1])
+    assert all(unit.kind is UnitKind.SENTENCE for unit in reading.read_units(text)[:1])
 
 
 def test_an_article_that_stands_in_its_line_is_a_heading():
