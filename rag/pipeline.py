@@ -47,11 +47,11 @@ from rag.ports import HistoryStore, PassageStore, Usage, Verifier
 from rag.retrieve.evidence import (
     STRONG_RELEVANCE,
     Selection,
-    kept_passages,
+    restore_passages,
     select_evidence,
     select_given,
-    sources_of,
     to_evidence,
+    to_sources,
 )
 from rag.retrieve.search import Searcher
 from rag.tokenize.language import reply_language
@@ -258,7 +258,7 @@ class Pipeline:
         if found.plan.follows and not analysis.follows:  # the evidence says so
             analysis = bind_to_conversation(analysis, analysis.certainty)
             trace.add(describe_analysis(asked.question, analysis))
-        trace.add(tracing.of_retrieval(found))
+        trace.add(tracing.describe_retrieval(found))
         scope = describe_scope(asked.question, analysis, found.plan.scope, widened=found.widened)
         trace.add({"scope": scope})
         failed = (found.failed,) if found.failed else ()
@@ -292,7 +292,7 @@ class Pipeline:
         messages = build_messages(draft.context)
         prompt = {"model": writer.name, **measure(messages, draft.context)}
         plan = budget.describe(selection.tokens, selection.dropped)
-        evidence = tracing.of_selection(selection)
+        evidence = tracing.describe_selection(selection)
         asked.trace.add({"evidence": evidence, "token_plan": plan, "prompt": prompt})
         sources = self._sources(asked, selection.citable)
         if sources:
@@ -394,7 +394,7 @@ class Pipeline:
         if asked.found is None:
             return Selection()
         cost = budget.cost_of(asked.language)
-        if kept := kept_passages(asked.gone, PASSAGES_READ):
+        if kept := restore_passages(asked.gone, PASSAGES_READ):
             return select_given(kept, room=budget.room, cost=cost)
         try:
             return await asyncio.to_thread(
@@ -537,7 +537,7 @@ class Pipeline:
 
     def _sources(self, asked: Asked, evidence: Sequence[Evidence]) -> tuple[Source, ...]:
         hits = asked.found.hits if asked.found else ()
-        return sources_of(evidence, hits, dense=self.searcher.knows(asked.question.text))
+        return to_sources(evidence, hits, dense=self.searcher.knows(asked.question.text))
 
 
 def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:
@@ -635,7 +635,7 @@ def _read_passages(asked: Asked) -> tuple[Evidence, ...]:
     found = asked.found
     if found is None:
         return ()
-    if kept := kept_passages(asked.gone, PASSAGES_READ):
+    if kept := restore_passages(asked.gone, PASSAGES_READ):
         return to_evidence(kept, {passage.key: 1.0 for passage in kept})
     if found.whole:
         within = asked.store.within(found.named or found.plan.scope.document_ids)

@@ -10,7 +10,7 @@ from rag.retrieve.evidence import Selection
 from rag.types import Hit, Plan, Retrieval
 
 
-def of_retrieval(found: Retrieval) -> dict[str, object]:
+def describe_retrieval(found: Retrieval) -> dict[str, object]:
     """Plan, candidates with all their scores, gate and times."""
     return {
         "plan": _plan(found.plan) | {"dropped_filters": dict(found.dropped_filters)},
@@ -46,7 +46,7 @@ def statuses(trace: Mapping[str, object]) -> Iterator[Status]:
         yield Status("fallback", dict(fallback))
 
 
-def of_selection(selection: Selection) -> dict[str, object]:
+def describe_selection(selection: Selection) -> dict[str, object]:
     """What of the passages stands in the prompt."""
     return {
         "by": selection.by,

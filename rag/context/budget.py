@@ -36,8 +36,9 @@ QUERY_TOKENS = 200
 """What the room of the conversation keeps free for any question: it must not change with it."""
 LEAST_TOKENS = 48
 """Fewer tokens than that are not worth the beginning of a text."""
-SLIDE_TURNS = 3
-"""By so many turns at once the window moves on: each move costs the server its cached prefix."""
+OVERFLOW_STEP_TURNS = 3
+"""By so many turns the window moves on where it outgrows its tokens: each move costs the server its
+cached prefix."""
 SUMMARY_SHARE = 0.5
 """Of the older turns' room, what their summary may take from what was picked for the question."""
 MAX_ROOM_TOKENS = 16_000
@@ -144,14 +145,14 @@ def fit_conversation(context: AnswerContext, budget: Budget) -> tuple[AnswerCont
     """The context with the last messages that fit, and the budget that knows of them.
 
     The window begins where it began for the question before, unless it grew out of its room: then
-    it moves on by `SLIDE_TURNS`. The last turn always stays, cut if need be.
+    it moves on by `OVERFLOW_STEP_TURNS`. The last turn always stays, cut if need be.
     """
     room, counter = budget.recent, budget.counter
     turns = _in_turns(context.window)
     sizes = [sum(_size(one.content, counter) for one in turn) for turn in turns]
     first = 0
     while first < len(turns) - 1 and sum(sizes[first:]) > room:
-        first = min(first + SLIDE_TURNS, len(turns) - 1)
+        first = min(first + OVERFLOW_STEP_TURNS, len(turns) - 1)
     kept = turns[first:]
     if len(kept) == 1 and sizes[-1] > room:
         kept = [tuple(_cut_message(one, room // len(kept[0]), counter) for one in kept[0])]

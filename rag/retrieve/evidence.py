@@ -129,12 +129,12 @@ def select_given(passages: Sequence[Passage], *, room: int, cost: Cost) -> Selec
     return Selection(evidence, "best", _sum_costs(evidence, cost))
 
 
-def kept_passages(refs: Iterable[DocRef], limit: int) -> tuple[Passage, ...]:
+def restore_passages(refs: Iterable[DocRef], limit: int) -> tuple[Passage, ...]:
     """What earlier answers showed of documents that can no longer be read, in the order shown."""
-    return tuple(passage for ref in refs for passage in _restore_passages(ref))[:limit]
+    return tuple(passage for ref in refs for passage in _restore_of_document(ref))[:limit]
 
 
-def _restore_passages(ref: DocRef) -> Iterator[Passage]:
+def _restore_of_document(ref: DocRef) -> Iterator[Passage]:
     for place, text in enumerate(ref.passages or filter(None, (ref.snippet,))):
         chunk_id = ref.chunk_ids[place] if place < len(ref.chunk_ids) else ""
         index = chunk_id.rpartition("_")[2]
@@ -150,7 +150,7 @@ def _restore_passages(ref: DocRef) -> Iterator[Passage]:
         )
 
 
-def sources_of(
+def to_sources(
     evidence: Sequence[Evidence], hits: Iterable[Hit], *, dense: bool
 ) -> tuple[Source, ...]:
     """The evidence as sources.

@@ -7,7 +7,7 @@ import pytest
 from rag.config import ContextRules, RagConfig
 from rag.context.tokens import get_counter
 from rag.ports import Piece
-from rag.retrieve.evidence import select_evidence, select_given, sources_of, to_evidence
+from rag.retrieve.evidence import select_evidence, select_given, to_evidence, to_sources
 from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, ScopeReason, StrategyName
 from tests.rag.worlds import Library, ScriptedLLM, chunk, engine, finished, no_progress
 
@@ -239,7 +239,7 @@ def test_sources_follow_the_evidence(library):
     evidence = to_evidence(
         [hit.passage for hit in retrieval.hits], {retrieval.hits[0].passage.key: 0.7}
     )
-    (source,) = sources_of(evidence, retrieval.hits, dense=False)
+    (source,) = to_sources(evidence, retrieval.hits, dense=False)
     assert (source.slot, source.similarity, source.cited) == (1, 0.7, False)
     assert source.text == evidence[0].passage.content
 
