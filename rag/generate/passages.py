@@ -31,7 +31,7 @@ MAX_BLOCK_CHARACTERS = 420
 MAX_SHOWN_CHARACTERS = 400
 MAX_HEADING_CHARACTERS = 80
 MAX_VALUE_CHARACTERS = 60
-MAX_ROWS, MAX_LISTED_ROWS = 3, 12
+MAX_ROWS, MAX_LISTED_ROWS = 6, 12
 MIN_OUTLINED_CHARACTERS, MAX_OUTLINED_CHARACTERS = 12, 160
 """Of a sentence in the outline of a document."""
 FOUND = 0.4
@@ -63,6 +63,8 @@ _NOUNS = frozenset(("NNG", "NNP", "NR", "XR", "SL", "SN", "XPN"))
 _WORD = re.compile(r"[A-Za-z0-9][\w–‑.-]*|[가-힣]+")
 _HANGUL, _SHORT = re.compile(r"[가-힣]{3,}"), re.compile(r"[가-힣]{3}")
 """A noun that may be short for a longer one: 지자체."""
+_CODE = re.compile(r"(?<![\w-])[A-Za-z]{1,6}-\d[\w-]*(?<=[A-Za-z\d])", re.ASCII)
+"""Of a fault, a requirement, a product: the analyser takes its letters and digits apart."""
 _PERIODS = (
     (re.compile(r"(?:20)?(\d\d)년"), r"(?:20|['‘’])?{}(?:년|\.)"),
     (re.compile(r"([1-4])분기"), r"{}(?:분기|q|/4)"),
@@ -227,8 +229,12 @@ def _runs(text: str) -> Iterator[tuple[str, str]]:
     if found is None or not surface.HANGUL.search(text):
         yield from ((strip_particle(match[0]), "NNG") for match in _WORD.finditer(text))
         return
+    codes = [match.span() for match in _CODE.finditer(text)]
+    yield from ((text[slice(*code)], "NNP") for code in codes)
     start, end, tag = 0, -1, ""
     for item in found:
+        if any(first <= item.start < last for first, last in codes):
+            continue
         glued = item.tag == "MM" and text[item.end : item.end + 1].strip()
         goes_on = item.start == end
         joins = item.tag in _NOUNS or glued or (goes_on and item.tag in {"XSN", "NNB"})
@@ -513,16 +519,20 @@ class _Composer:
             return f"**{plain.escape_line(self._cut(unit.text))}** [{stretch.slot}]"
         block, least = set(stretch.block(found.at)), 0.0 if listed else FURTHER * found.score
         own = [one for one in self.ranked if one.of == found.of and one.at in block]
-        near = [one.at for one in own if one.score >= least]
+        told = self.own[found.of]
+        names = {at for at, word in enumerate(self.asked.words) if word.name}
+        # beside the row of E-1234 nobody asks for those of other codes
+        beside = [one for one in own if told[one.at] & names or not told[found.at] & names]
+        near = [one.at for one in beside if one.score >= least]
         rows = {found.at, *near[: MAX_LISTED_ROWS if listed else MAX_ROWS]}
         width = max(len(unit.columns), *(len(stretch.units[at].cells) for at in rows))
         lines = [_row(unit.columns, width), "|" + " --- |" * width]
         for at in sorted(rows):
-            bold = self._asked_cell(unit) if at == found.at else None
+            bold = (self._asked_cell(unit) or 0) if at == found.at else None
             line = _row(stretch.units[at].cells, width, bold)
             if at == found.at or sum(map(len, lines)) + len(line) <= room:
                 lines.append(f"{line[:-2]} [{stretch.slot}] |")
-                self.page.shown.add((found.of, at))
+        self.page.shown.update((found.of, at) for at in block)  # a table is shown once
         return "\n".join(lines)
 
     def _asked_cell(self, unit: Unit) -> int | None:

@@ -42,7 +42,8 @@ class Unit:
     """The least that can be quoted: `text` as people read it, `start:end` in the text read.
 
     `mark` stands before an item ("①", "1.", "-"). `heading` and `lead` are places of other units:
-    the heading above, and what announces an item (None: nothing). `block` is the same for the
+    the heading above (of a heading: the one that it is a part of), and what announces an item
+    (None: nothing). `block` is the same for the
     sentences of one paragraph or item, and for the rows of one table. `cells` of a row stand under
     `columns`; without a name it carries that of the row above, as merged cells do.
     """
@@ -76,6 +77,7 @@ _HEADINGS = (
 _NUMBERED = re.compile(
     r"[ \t]*(?P<name>(?P<number>\d{1,2}(?:\.\d{1,2})*)\.?[ \t]+[^\W\d][^|]{0,58}?)[ \t]*$"
 )
+_PART = re.compile(r"\d{1,2}\.\d")
 _SAYS = re.compile(r"[.!?。？！…:：;,]$|[다요까함됨음]$")
 """A line that is no name: it says something."""
 _MARK = re.compile(
@@ -169,14 +171,22 @@ class Stretch:
 
     def heading(self, unit: Unit) -> str:
         """The heading above a unit, or the last one of its section."""
-        if unit.heading is not None:
-            return self.units[unit.heading].text
-        return to_visible(self.bearer(unit).passage.section.rpartition(" > ")[2])
+        return next(self.headings(unit))
+
+    def headings(self, unit: Unit) -> Iterator[str]:
+        """The headings above a unit, the nearest first; its section's where the text has none."""
+        at, name = unit.heading, ""
+        while at is not None:
+            name = self.units[at].text
+            yield name
+            at = self.units[at].heading
+        if not name or _PART.match(name):  # 3.1 whose 3. stands in a passage before
+            yield to_visible(self.bearer(unit).passage.section.rpartition(" > ")[2])
 
     def above(self, unit: Unit) -> Iterator[str]:
-        """What stands above a unit: the names of its columns, its heading, what announces it."""
+        """What stands above a unit: the names of its columns, its headings, what announces it."""
         yield " ".join(unit.columns)
-        yield self.heading(unit)
+        yield from self.headings(unit)
         for _ in range(2 * MAX_DEPTH):
             if unit.lead is None:
                 return
@@ -343,9 +353,20 @@ class _Reader:
 
     def _name(self, line: _Line) -> None:
         if text := to_visible(line.said):
+            whole = self._whole_of(text)
             self.heading, self.open = len(self.units), []
             end = line.start + len(line.raw)
-            self.units.append(Unit(UnitKind.HEADING, text, line.body, end, self.blocks))
+            self.units.append(Unit(UnitKind.HEADING, text, line.body, end, self.blocks, whole))
+
+    def _whole_of(self, name: str) -> int | None:
+        """The heading whose number the number of this one begins with: 3. of 3.1."""
+        at, found = self.heading, _NUMBERED.match(name)
+        while found and at is not None:
+            before = _NUMBERED.match(self.units[at].text)
+            if before and found["number"].startswith(f"{before['number']}."):
+                return at
+            at = self.units[at].heading
+        return None
 
     def _quote(self, part: Sequence[_Line]) -> None:
         first, lead, at = part[0], self._lead(part[0]), len(self.units)

@@ -144,6 +144,32 @@ def test_a_number_of_an_article_is_no_amount():
     assert ask("지원금은 얼마인가?", text).startswith("**500만원까지** [1]")
 
 
+CODES = """## 오류 코드
+
+| 코드 | 뜻 | 조치 |
+| --- | --- | --- |
+| E-1101 | 급기 팬이 돌지 않음 | 전원을 뽑고 다시 켭니다. |
+| E-1102 | 배기 팬이 돌지 않음 | E-1101과 같습니다. |
+| E-1234 | 필터의 사용 시간이 다 됨 | 필터를 바꿉니다. |
+| E-1310 | 센서 이상 | 창문을 엽니다. |
+"""
+
+
+def test_of_a_table_of_codes_the_rows_of_those_asked_for_are_shown():
+    told = compose("E-1234 오류는 어떻게 해결해?", evidence(CODES))
+    assert "**E-1234** | 필터의 사용 시간이 다 됨 | 필터를 바꿉니다." in told.text
+    assert "E-1101" not in told.text
+    both = compose("E-1102, E-1310 오류는 각각 무슨 뜻이야?", evidence(CODES)).text
+    assert "배기 팬이" in both
+    assert "센서 이상" in both
+
+
+def test_a_table_is_shown_once():
+    rows = "".join(f"| 오류 {n}번 | 오류의 뜻 {n} |\n" for n in range(9))
+    told = compose("오류 뜻이 뭐야?", evidence(f"| 코드 | 뜻 |\n| --- | --- |\n{rows}")).text
+    assert told.count("| 코드 | 뜻 |") == 1
+
+
 def test_a_year_and_a_quarter_are_found_as_tables_write_them():
     table = (
         "| 구분 | 미국 | 독일 |\n|---|---|---|\n| ‘23.2Q | 11.0 | 7.1 |\n| ‘24.2Q | 61.2 | 9.9 |"

@@ -6,6 +6,7 @@ import pytest
 
 from rag.generate import reading
 from rag.generate.reading import UnitKind
+from tests.rag.passages import evidence
 
 LAW = """##### 제7조 (등록의 말소)
 
@@ -58,7 +59,20 @@ def test_numbered_names_of_plain_text_are_headings():
     )
     headings = [unit.text for unit in units if unit.kind is UnitKind.HEADING]
     assert headings == ["3. 제안서 평가", "3.1 평가 방법", "3.2 배점", "4. 제출 안내"]
-    assert units[2].heading == 1
+    assert (units[2].heading, units[1].heading, units[0].heading) == (1, 0, None)
+
+
+def test_a_unit_stands_under_the_headings_that_its_own_is_a_part_of():
+    text = (
+        "1. 사업 개요\n1.1 추진 배경\n신청 창구가 흩어져 있어 같은 정보를 여러 번 입력한다.\n"
+        "1.2 추진 일정\n마감은 2월 26일이다."
+    )
+    (stretch,) = reading.read_stretches([evidence(text, section="제안요청서 > 1. 사업 개요")])
+    assert list(stretch.headings(stretch.units[-1])) == ["1.2 추진 일정", "1. 사업 개요"]
+    (later,) = reading.read_stretches(
+        [evidence("1.3 예산\n예산은 3억 원이다.", section="제안요청서 > 1. 사업 개요")]
+    )
+    assert list(later.headings(later.units[-1])) == ["1.3 예산", "1. 사업 개요"]
 
 
 @pytest.mark.parametrize(
