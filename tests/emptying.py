@@ -1,9 +1,9 @@
 """Empties the database after a test that committed, without making anew what nobody changed."""
 
-import time
-
 from django.core.management.color import no_style
 from django.db import connection
+
+from tests.support import wait_until
 
 KEPT = {"django_content_type", "auth_permission"}
 """Made by the migrations. A flush empties both and makes them again with some 80 statements."""
@@ -22,10 +22,10 @@ def empty(_case: object = None) -> None:
     Fails where something that the test began still works in the database: it would meet an empty
     one, or wait for us while we wait for it.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while others := _others_at_work():
-        assert time.monotonic() < deadline, f"still at work in the database: {others}"
-        time.sleep(0.02)
+    try:
+        wait_until(lambda: not _others_at_work(), PATIENCE_SECONDS, step=0.02)
+    except AssertionError:
+        raise AssertionError(f"still at work in the database: {_others_at_work()}") from None
     names = connection.introspection.django_table_names(only_existing=True, include_views=False)
     tables = [name for name in names if name not in KEPT]
     statements = connection.ops.sql_flush(

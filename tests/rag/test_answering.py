@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import time
+import threading
 from contextlib import aclosing
 
 import pytest
@@ -247,20 +247,18 @@ async def test_closing_an_answer_closes_the_models_connection(llm_server):
 
 async def test_a_slow_search_does_not_block_the_event_loop():
     made = library()
-    fast = made.store.bm25
+    fast, begun, may_end = made.store.bm25, threading.Event(), threading.Event()
 
     def slow(terms, limit):
-        time.sleep(0.3)
+        begun.set()
+        assert may_end.wait(10), "the loop stands still while the search goes on"
         return fast(terms, limit)
 
     made.store.bm25 = slow
     task = asyncio.create_task(made.ask("숙박비 상한은?"))
-    ticks = 0
-    while not task.done():
-        await asyncio.sleep(0.01)
-        ticks += 1
-    assert ticks >= 10
-    assert finished(task.result()).mode is Mode.DOCUMENTS
+    assert await asyncio.to_thread(begun.wait, 10)
+    may_end.set()
+    assert finished(await task).mode is Mode.DOCUMENTS
 
 
 async def test_the_trace_is_plain_json_with_every_step():
