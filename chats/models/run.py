@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.utils.translation import gettext_lazy as _
 
 from chats.models.message import Message
@@ -26,16 +26,24 @@ class RunQuerySet(models.QuerySet["Run"]):
         return self.visible_to(user)
 
     def open(self) -> Self:
-        """Runs whose message has no end state yet."""
-        return self.filter(message__status=Message.Status.STREAMING)
+        """Runs whose message has no end state yet.
+
+        Asked without a join: Django updates what it joins by a list of keys, and who waited for a
+        row would take it by that list, whatever its lease says by then.
+        """
+        streaming = Message.objects.filter(
+            pk=OuterRef("message_id"), status=Message.Status.STREAMING
+        )
+        return self.filter(Exists(streaming))
 
 
 class Run(models.Model):
     """The work of answering one assistant message; its state is the message's `status`.
 
-    A worker holds it by `claim` until `lease_until` and renews that while it lives. `client_id` is
-    the sender's own id of the message: the same one twice is the same run. `sampling` is a
-    `rag.conversation.Sampling` as far as the sender wished for something.
+    A worker holds it by `claim` until `lease_until` and renews that while it lives; an ended run
+    keeps its last `lease_until`. `client_id` is the sender's own id of the message: the same one
+    twice is the same run. `sampling` is a `rag.conversation.Sampling` as far as the sender wished
+    for something.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

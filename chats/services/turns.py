@@ -256,7 +256,8 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
     Trace.objects.update_or_create(
         message_id=held.message_id, defaults={"steps": dict(outcome.trace)}
     )
-    Run.objects.filter(pk=run_id).update(lease_until=None, claim=None)
+    # The lease stays: a worker whose claim waited for this row still takes the message for open.
+    Run.objects.filter(pk=run_id).update(claim=None)
     turn = turn_store.record(answer=held.message, outcome=outcome)
     transaction.on_commit(lambda: chat_changed(chat_id))
     transaction.on_commit(lambda: note_later(turn.pk))

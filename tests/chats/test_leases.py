@@ -1,14 +1,19 @@
 """What becomes of runs whose worker is gone."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
 from chats import runs
+from chats.calls import released
 from chats.models import Message, Run
 from chats.services import leases
-from chats.services.turns import open_turn
+from chats.services.turns import Outcome, close_turn, open_turn
+from tests.locks import has_waiting
+from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,6 +33,28 @@ def die(turn, content=""):
 
 def message_of(turn):
     return Message.objects.get(pk=turn.assistant_message.pk)
+
+
+def test_a_claim_that_waited_while_the_run_was_answered_gets_nothing(turn):
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            Run.objects.select_for_update().get(pk=turn.run.pk)
+            late = pool.submit(released, leases.claim_run, run_id=turn.run.pk)
+            wait_until(has_waiting)  # it has seen a run that nobody holds, and waits for its row
+            claim = leases.claim_run(run_id=turn.run.pk)
+            outcome = Outcome(status=Message.Status.COMPLETED, content="답")
+            assert close_turn(run_id=turn.run.pk, claim=claim.token, outcome=outcome)
+        assert late.result(20) is None
+
+
+def test_of_two_claims_at_once_one_gets_the_run(turn):
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            Run.objects.select_for_update().get(pk=turn.run.pk)
+            late = pool.submit(released, leases.claim_run, run_id=turn.run.pk)
+            wait_until(has_waiting)
+            assert leases.claim_run(run_id=turn.run.pk)
+        assert late.result(20) is None
 
 
 def test_a_claimed_run_cannot_be_claimed_again(turn):
