@@ -560,6 +560,7 @@ class _Composer:
         before = _PATTERNS["before_value"].search(unit.text[max(0, start - 40) : start])
         after = _PATTERNS["behind_value"].match(unit.text[start : start + MAX_VALUE_CHARACTERS])
         said = "".join(found[0] for found in (before, after) if found).strip(" ,.;:·\"'“”()")
+        said += ")" * (said.count("(") - said.count(")"))
         return _VALUE_ENDING.sub("", said)
 
     def _cut(self, text: str) -> str:

@@ -89,6 +89,12 @@ def test_the_value_that_is_asked_for_comes_first():
     assert told.startswith("**30일 이내** [1]\n\n")
 
 
+def test_a_date_in_points_is_a_value_to_its_end():
+    shown = "○ 모집기간 : 2023. 6. 19.(월) ~ 6. 25.(일)\n○ 통지 : 7월 중 개별 안내"
+    told = ask("모집 기간은 언제인가요?", shown)
+    assert told.startswith("**2023\\. 6. 19.(월) ~ 6. 25.(일)** [1]")
+
+
 def test_what_the_asked_thing_is_counted_in_may_be_asked_for_as_an_amount():
     shown = "주간 돌봄의 지원 금액은 95만 원이다. 주간 돌봄의 이용 정원은 488명이다."
     assert ask("주간 돌봄의 이용 정원은 얼마인가요?", shown).startswith("**488명** [1]")
