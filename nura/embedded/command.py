@@ -12,6 +12,7 @@ WITHOUT_SERVICES = {
     *(
         "findstatic",
         "diffsettings",
+        "settings_reference",
         "makemigrations",
         "spectacular",
         "test",

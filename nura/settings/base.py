@@ -12,35 +12,36 @@ from documents.parsers.base import Limits
 from documents.parsers.registry import PDF_READERS, PDFIUM
 from nura import logs
 from nura.embedded import locations
-from nura.settings import env, pictures, rag, unfold
+from nura.settings import env, pictures, rag, reference, unfold
 from nura.settings.secrets import secret_key
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes be written with their types
 
 BASE_DIR = Path(__file__).resolve().parents[2]
-env.load_dotenv(Path(env.text("NURA_DOTENV", str(BASE_DIR / ".env"))))
+env.load_dotenv(Path(env.read_text("NURA_DOTENV", str(BASE_DIR / ".env"))))
+env.adopt_renamed(reference.RENAMED)
 
-DATA_DIR = env.folder("NURA_DATA_DIR", BASE_DIR / "var")
-HOST = env.text("NURA_HOST", "127.0.0.1")
-PORT = env.integer("NURA_PORT", 8000, least=1, most=65535)
-DATABASE_URL = env.url("DATABASE_URL", ("postgres", "postgresql"))
-REDIS_URL = env.url("REDIS_URL", ("redis", "rediss", "unix")) or locations.redis_url(DATA_DIR)
+DATA_DIR = env.read_folder("NURA_DATA_DIR", BASE_DIR / "var")
+HOST = env.read_text("NURA_HOST", "127.0.0.1")
+PORT = env.read_integer("NURA_PORT", 8000, minimum=1, maximum=65535)
+DATABASE_URL = env.read_url("DATABASE_URL", ("postgres", "postgresql"))
+REDIS_URL = env.read_url("REDIS_URL", ("redis", "rediss", "unix")) or locations.redis_url(DATA_DIR)
 EMBEDDED_POSTGRES = not DATABASE_URL
-EMBEDDED_REDIS = not env.text("REDIS_URL")
+EMBEDDED_REDIS = not env.read_text("REDIS_URL")
 
-WEB_WORKERS = env.integer("NURA_WEB_WORKERS", 1, least=1, most=64)
-ANSWER_WORKERS = env.integer("NURA_ANSWER_WORKERS", 1, least=1, most=64)
-DOCUMENT_WORKERS = env.integer("NURA_DOCUMENT_WORKERS", 1, least=1, most=256)
-SHUTDOWN_SECONDS = env.decimal("NURA_SHUTDOWN_SECONDS", 8.0, least=0.0, most=3600.0)
+WEB_WORKERS = env.read_integer("NURA_WEB_WORKERS", 1, minimum=1, maximum=64)
+ANSWER_WORKERS = env.read_integer("NURA_ANSWER_WORKERS", 1, minimum=1, maximum=64)
+DOCUMENT_WORKERS = env.read_integer("NURA_DOCUMENT_WORKERS", 1, minimum=1, maximum=256)
+SHUTDOWN_SECONDS = env.read_decimal("NURA_SHUTDOWN_SECONDS", 8.0, minimum=0.0, maximum=3600.0)
 
-LOG_FORMAT = env.choice("NURA_LOG_FORMAT", "text", ("text", "json"))
-LOGGING = logs.config(LOG_FORMAT, env.choice("NURA_LOG_LEVEL", "INFO", logs.LEVELS))
+LOG_FORMAT = env.read_choice("NURA_LOG_FORMAT", "text", ("text", "json"))
+LOGGING = logs.config(LOG_FORMAT, env.read_choice("NURA_LOG_LEVEL", "INFO", logs.LEVELS))
 logs.configure()
 
 SECRET_KEY = secret_key(DATA_DIR)
 DEBUG = False
-ALLOWED_HOSTS = list(env.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", HOST)))
-CSRF_TRUSTED_ORIGINS = list(env.origins("CSRF_TRUSTED_ORIGINS"))
+ALLOWED_HOSTS = list(env.read_words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", HOST)))
+CSRF_TRUSTED_ORIGINS = list(env.read_origins("CSRF_TRUSTED_ORIGINS"))
 
 INSTALLED_APPS = [
     "unfold",
@@ -139,16 +140,16 @@ ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
 # "login" would lock an address, which a whole office may share; instead: nura.accounts.attempts.
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "5/5m/key", "login_flood": "100/5m/ip"}
 ACCOUNT_RATE_LIMITS |= {"login_done": "120/m/user", "signup": "60/m/ip"}
-TRUSTED_PROXIES = env.integer("NURA_TRUSTED_PROXIES", 0, most=10)
+TRUSTED_PROXIES = env.read_integer("NURA_TRUSTED_PROXIES", 0, maximum=10)
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
-OPEN_SIGNUP = env.flag("NURA_OPEN_SIGNUP", default=True)
-EMAIL_BACKEND = env.text("EMAIL_BACKEND", "django.core.mail.backends.console.EmailBackend")
-EMAIL_HOST = env.text("EMAIL_HOST", "localhost")
-EMAIL_PORT = env.integer("EMAIL_PORT", 25, most=65535)
-EMAIL_HOST_USER = env.text("EMAIL_HOST_USER")
-EMAIL_HOST_PASSWORD = env.text("EMAIL_HOST_PASSWORD")
-EMAIL_USE_TLS = env.flag("EMAIL_USE_TLS", default=False)
-DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "nura@localhost")
+OPEN_SIGNUP = env.read_flag("NURA_OPEN_SIGNUP", default=True)
+EMAIL_BACKEND = env.read_text("EMAIL_BACKEND", "django.core.mail.backends.console.EmailBackend")
+EMAIL_HOST = env.read_text("EMAIL_HOST", "localhost")
+EMAIL_PORT = env.read_integer("EMAIL_PORT", 25, maximum=65535)
+EMAIL_HOST_USER = env.read_text("EMAIL_HOST_USER")
+EMAIL_HOST_PASSWORD = env.read_text("EMAIL_HOST_PASSWORD")
+EMAIL_USE_TLS = env.read_flag("EMAIL_USE_TLS", default=False)
+DEFAULT_FROM_EMAIL = env.read_text("DEFAULT_FROM_EMAIL", "nura@localhost")
 REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Token"}
 
 # REST
@@ -180,12 +181,12 @@ SPECTACULAR_SETTINGS = {
 UNFOLD = unfold.UNFOLD
 
 # Language and time
-LANGUAGE_CODE = env.choice("NURA_LANGUAGE", "ko", ("ko", "en"))
+LANGUAGE_CODE = env.read_choice("NURA_LANGUAGE", "ko", ("ko", "en"))
 LANGUAGES = [("ko", _("Korean")), ("en", _("English"))]
 LOCALE_PATHS = [BASE_DIR / "locale", BASE_DIR / "locale" / "libraries"]
 LANGUAGE_COOKIE_AGE = 365 * 24 * 3600
 LANGUAGE_COOKIE_SAMESITE = "Lax"
-TIME_ZONE = env.zone("TZ", "Asia/Seoul")
+TIME_ZONE = env.read_zone("TZ", "Asia/Seoul")
 USE_TZ = True
 
 # Files
@@ -197,21 +198,21 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "nura.staticfiles.HashedStaticFiles"},
 }
-MAX_UPLOAD_MB = env.integer("NURA_MAX_UPLOAD_MB", 200, least=1)
-QUOTA_DOCUMENTS = env.integer("NURA_QUOTA_DOCUMENTS", 0)  # of one user each; 0 is no limit
-QUOTA_MB = env.integer("NURA_QUOTA_MB", 0)
-QUOTA_PAGES = env.integer("NURA_QUOTA_PAGES", 0)
-QUOTA_MESSAGES_PER_DAY = env.integer("NURA_QUOTA_MESSAGES_PER_DAY", 0)
+MAX_UPLOAD_MB = env.read_integer("NURA_MAX_UPLOAD_MB", 200, minimum=1)
+QUOTA_DOCUMENTS = env.read_integer("NURA_QUOTA_DOCUMENTS", 0)  # of one user each; 0 is no limit
+QUOTA_MB = env.read_integer("NURA_QUOTA_MB", 0)
+QUOTA_PAGES = env.read_integer("NURA_QUOTA_PAGES", 0)
+QUOTA_MESSAGES_PER_DAY = env.read_integer("NURA_QUOTA_MESSAGES_PER_DAY", 0)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_PERMISSIONS = 0o600
 PICTURES = pictures.build()
-READING_LIMITS = Limits(recognised_pages=env.integer("NURA_OCR_PAGES", 200, most=5000))
-PDF_READER = env.choice("NURA_PDF_READER", PDFIUM, PDF_READERS)
+READING_LIMITS = Limits(recognised_pages=env.read_integer("NURA_OCR_PAGES", 200, maximum=5000))
+PDF_READER = env.read_choice("NURA_PDF_READER", PDFIUM, PDF_READERS)
 
 # Celery (read with the prefix CELERY_)
 BROKERS = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps", "pyamqp")
-CELERY_BROKER_URL = env.url("CELERY_BROKER_URL", BROKERS) or locations.celery_url(REDIS_URL)
+CELERY_BROKER_URL = env.read_url("CELERY_BROKER_URL", BROKERS) or locations.celery_url(REDIS_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
@@ -290,12 +291,12 @@ CONTENT_SECURITY_POLICY = {
 }
 
 # Speech of `manage.py ask --tts`
-TTS_BASE_URL = env.url("NURA_TTS_BASE_URL", ("http", "https"))
-TTS_MODEL = env.text("NURA_TTS_MODEL")
-TTS_VOICE = env.text("NURA_TTS_VOICE", "alloy")
-TTS_API_KEY = env.text("NURA_TTS_API_KEY")
+TTS_BASE_URL = env.read_url("NURA_TTS_BASE_URL", ("http", "https"))
+TTS_MODEL = env.read_text("NURA_TTS_MODEL")
+TTS_VOICE = env.read_text("NURA_TTS_VOICE", "alloy")
+TTS_API_KEY = env.read_text("NURA_TTS_API_KEY")
 
 # Memory of conversations
 RAG = rag.build(SECRET_KEY)
 BUILD_RAG = partial(rag.build, SECRET_KEY)  # of the environment as it is then, for comparisons
-EMBEDDING_OTHER_API_KEY = env.text("NURA_EMBEDDING_OTHER_API_KEY")
+EMBEDDING_OTHER_API_KEY = env.read_text("NURA_EMBEDDING_OTHER_API_KEY")

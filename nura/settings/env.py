@@ -1,7 +1,13 @@
-"""Typed readers of the environment. A bad value stops the start and names the variable."""
+"""Typed readers of the environment. A bad value stops the start and names the variable.
+
+Each reader also notes what it was asked for in `DECLARED`, from which `nura.settings.reference`
+writes the list of settings.
+"""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -10,6 +16,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from django.core.exceptions import ImproperlyConfigured
 
 N = TypeVar("N", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A variable as the code reads it: its default and the values it takes, in words."""
+
+    default: str
+    values: str
+
+
+DECLARED: dict[str, Declaration] = {}
+"""Every variable read so far, by name; of several reads the first counts."""
 
 
 def load_dotenv(path: Path) -> None:
@@ -22,24 +40,41 @@ def load_dotenv(path: Path) -> None:
             os.environ.setdefault(name.strip().removeprefix("export "), value.strip().strip("\"'"))
 
 
-def text(name: str, default: str = "") -> str:
+def adopt_renamed(renamed: Mapping[str, str]) -> None:
+    """Give variables set under an old name their new one, and say so on stderr.
+
+    `renamed` maps old names to new ones. A value under the new name wins.
+    """
+    for old, new in renamed.items():
+        if os.environ.get(old, "").strip() and new not in os.environ:
+            os.environ[new] = os.environ[old]
+            sys.stderr.write(
+                f"{old} is now called {new}. The old name works until the next release.\n"
+            )
+
+
+def read_text(name: str, default: str = "") -> str:
     """A string; blank counts as absent."""
-    return os.environ.get(name, "").strip() or default
+    _declare(name, default, "text")
+    return _read(name) or default
 
 
-def integer(name: str, default: int, least: int = 0, most: int | None = None) -> int:
+def read_integer(name: str, default: int, minimum: int = 0, maximum: int | None = None) -> int:
     """A whole number within bounds."""
-    return _number(name, default, int, "a whole number", least, most)
+    return _read_number(name, default, int, "a whole number", minimum, maximum)
 
 
-def decimal(name: str, default: float, least: float = 0.0, most: float | None = None) -> float:
+def read_decimal(
+    name: str, default: float, minimum: float = 0.0, maximum: float | None = None
+) -> float:
     """A number within bounds."""
-    return _number(name, default, float, "a number", least, most)
+    return _read_number(name, default, float, "a number", minimum, maximum)
 
 
-def flag(name: str, default: bool) -> bool:
+def read_flag(name: str, default: bool) -> bool:
     """A yes or no."""
-    value = text(name).lower()
+    _declare(name, "yes" if default else "no", "yes or no")
+    value = _read(name).lower()
     if not value:
         return default
     if value in {"1", "true", "yes", "on"}:
@@ -49,44 +84,48 @@ def flag(name: str, default: bool) -> bool:
     raise ImproperlyConfigured(f"{name}={value!r}: expected yes or no (1, true, on, 0, false, off)")
 
 
-def words(name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+def read_words(name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
     """A list separated by commas."""
-    value = text(name)
+    _declare(name, ",".join(default), "list, separated by commas")
+    value = _read(name)
     return tuple(part.strip() for part in value.split(",") if part.strip()) if value else default
 
 
-def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
+def read_choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
-    value = text(name, default)
+    _declare(name, default, ", ".join(f"`{word}`" for word in allowed))
+    value = _read(name) or default
     if value not in allowed:
         raise ImproperlyConfigured(f"{name}={value!r}: expected one of {', '.join(allowed)}")
     return value
 
 
-def url(name: str, schemes: tuple[str, ...], default: str = "") -> str:
+def read_url(name: str, schemes: tuple[str, ...], default: str = "") -> str:
     """A URL with one of the schemes, or nothing."""
-    value = text(name, default)
+    _declare(name, default, "URL: " + ", ".join(f"`{scheme}://`" for scheme in schemes))
+    value = _read(name) or default
     if value and value.partition("://")[0] not in schemes:
         raise ImproperlyConfigured(f"{name}: expected a URL that starts with {', '.join(schemes)}")
     try:
         _ = urlsplit(value).port
     except ValueError:
-        raise ImproperlyConfigured(f"{name}: the port is no number from 0 to 65535") from None
+        raise ImproperlyConfigured(f"{name}: the port must be a number from 0 to 65535") from None
     return value
 
 
-def origins(name: str) -> tuple[str, ...]:
+def read_origins(name: str) -> tuple[str, ...]:
     """A list of origins with their schemes."""
-    found = words(name)
+    found = read_words(name)
     for origin in found:
         if not origin.startswith(("http://", "https://")):
             raise ImproperlyConfigured(f"{name}={origin!r}: expected http:// or https:// in front")
     return found
 
 
-def zone(name: str, default: str) -> str:
+def read_zone(name: str, default: str) -> str:
     """A time zone by its name."""
-    value = text(name, default)
+    _declare(name, default, "time zone")
+    value = _read(name) or default
     try:
         ZoneInfo(value)
     except (ValueError, OSError, ZoneInfoNotFoundError) as error:
@@ -94,9 +133,10 @@ def zone(name: str, default: str) -> str:
     return value
 
 
-def folder(name: str, default: Path) -> Path:
+def read_folder(name: str, default: Path) -> Path:
     """An absolute path of a folder that can be written to, or be made. Makes nothing."""
-    path = Path(text(name, str(default)))
+    _declare(name, str(default), "folder")
+    path = Path(_read(name) or default)
     try:
         path = path.expanduser().resolve()
         nearest = next(place for place in (path, *path.parents) if place.exists())
@@ -109,17 +149,32 @@ def folder(name: str, default: Path) -> Path:
     return path
 
 
-def _number(  # noqa: PLR0913, PLR0917 - one place for both kinds of number
-    name: str, default: N, convert: Callable[[str], N], kind: str, least: N, most: N | None
+def _declare(name: str, default: str, values: str) -> None:
+    DECLARED.setdefault(name, Declaration(default, values))
+
+
+def _read(name: str) -> str:
+    return os.environ.get(name, "").strip()
+
+
+def _show(number: float) -> str:
+    return f"{number:,.10g}"
+
+
+def _read_number(  # noqa: PLR0913, PLR0917 - one place for both kinds of number
+    name: str, default: N, convert: Callable[[str], N], kind: str, minimum: N, maximum: N | None
 ) -> N:
-    value = text(name)
+    bounds = f"at least {_show(minimum)}"
+    if maximum is not None:
+        bounds = f"{_show(minimum)} to {_show(maximum)}"
+    _declare(name, f"{default:.10g}", f"{kind.removeprefix('a ')}, {bounds}")
+    value = _read(name)
     if not value:
         return default
     try:
         number = convert(value)
     except ValueError as error:
         raise ImproperlyConfigured(f"{name}={value!r}: expected {kind}") from error
-    if not least <= number or (most is not None and number > most):
-        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise ImproperlyConfigured(f"{name}={value}: expected {kind} {bounds}")
+    if not minimum <= number or (maximum is not None and number > maximum):
+        raise ImproperlyConfigured(f"{name}={value}: expected {kind}, {bounds}")
     return number

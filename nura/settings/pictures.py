@@ -8,10 +8,14 @@ def build() -> PictureRules:
     """The rules. Raises `ImproperlyConfigured` naming the variable."""
     usual = ALL_PICTURES
     return PictureRules(
-        most=env.integer("NURA_PICTURES_MOST", usual.most, most=1000),
-        least_pixels=env.integer("NURA_PICTURES_LEAST_PIXELS", usual.least_pixels),
-        most_ratio=env.decimal("NURA_PICTURES_MOST_RATIO", usual.most_ratio, least=1.0),
-        least_variance=env.decimal("NURA_PICTURES_LEAST_VARIANCE", usual.least_variance),
-        least_nonwhite=env.decimal("NURA_PICTURES_LEAST_NONWHITE", usual.least_nonwhite, most=1.0),
-        least_edges=env.decimal("NURA_PICTURES_LEAST_EDGES", usual.least_edges),
+        most=env.read_integer("NURA_PICTURES_MAX", usual.most, maximum=1000),
+        least_pixels=env.read_integer("NURA_PICTURES_MIN_PIXELS", usual.least_pixels),
+        most_ratio=env.read_decimal(
+            "NURA_PICTURES_MAX_ASPECT_RATIO", usual.most_ratio, minimum=1.0
+        ),
+        least_variance=env.read_decimal("NURA_PICTURES_MIN_VARIANCE", usual.least_variance),
+        least_nonwhite=env.read_decimal(
+            "NURA_PICTURES_MIN_NONWHITE", usual.least_nonwhite, maximum=1.0
+        ),
+        least_edges=env.read_decimal("NURA_PICTURES_MIN_EDGES", usual.least_edges),
     )

@@ -3,7 +3,7 @@
 from nura.settings import env
 from nura.settings.base import *  # noqa: F403
 
-HTTPS = env.flag("NURA_HTTPS", default=False)
+HTTPS = env.read_flag("NURA_HTTPS", default=False)
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
 SECURE_SSL_REDIRECT = HTTPS

@@ -9,7 +9,7 @@ from nura.settings import env
 
 def secret_key(data_dir: Path) -> str:
     """The value of SECRET_KEY, else the one kept in the data folder (made when absent)."""
-    return env.text("SECRET_KEY") or _kept(data_dir / "secret-key")
+    return env.read_text("SECRET_KEY") or _kept(data_dir / "secret-key")
 
 
 def _kept(path: Path) -> str:

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from nura.settings import reference
 from tests.nura.test_catalogue import (
     CATALOGUES,
     FLOORS,
@@ -13,9 +14,8 @@ from tests.nura.test_catalogue import (
     texts_of_python,
     texts_of_template,
 )
-from tests.test_house import variables_in_readme
 
-SETTINGS = sorted({name for name in variables_in_readme() if "_" in name}, key=len, reverse=True)
+SETTINGS = sorted((name for name in reference.describe_names() if "_" in name), key=len)[::-1]
 NAMES = re.compile(rf"\b(?:NURA_[A-Z]|(?:{'|'.join(SETTINGS)})\b)|manage\.py")
 MATTERS_OF_THE_SERVER = re.compile(
     rf"{NAMES.pattern}|\bREADME\b|(?<!\w)\.env\b|\bdoctor\b|environment variable|환경\s?변수",

@@ -193,9 +193,9 @@ def test_a_server_of_its_own_never_gets_the_key_of_the_main_one(built):
 
 def test_the_rules_for_pictures_come_from_the_environment(monkeypatch):
     assert pictures.build() == PictureRules()
-    monkeypatch.setenv("NURA_PICTURES_MOST", "0")
-    monkeypatch.setenv("NURA_PICTURES_LEAST_EDGES", "2.5")
+    monkeypatch.setenv("NURA_PICTURES_MAX", "0")
+    monkeypatch.setenv("NURA_PICTURES_MIN_EDGES", "2.5")
     assert pictures.build() == PictureRules(most=0, least_edges=2.5)
-    monkeypatch.setenv("NURA_PICTURES_LEAST_NONWHITE", "2")
-    with pytest.raises(ImproperlyConfigured, match="NURA_PICTURES_LEAST_NONWHITE"):
+    monkeypatch.setenv("NURA_PICTURES_MIN_NONWHITE", "2")
+    with pytest.raises(ImproperlyConfigured, match="NURA_PICTURES_MIN_NONWHITE"):
         pictures.build()

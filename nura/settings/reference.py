@@ -1,0 +1,461 @@
+"""What each setting is for, in words; `manage.py settings_reference` writes docs/settings.md.
+
+Names, defaults and bounds come from the code that reads them (`env.DECLARED`); a test holds that
+every variable read is described here, and that the files are what this module gives.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from nura.settings import env
+
+RENAMED = {
+    "NURA_PICTURES_MOST": "NURA_PICTURES_MAX",
+    "NURA_PICTURES_MOST_RATIO": "NURA_PICTURES_MAX_ASPECT_RATIO",
+    "NURA_PICTURES_LEAST_PIXELS": "NURA_PICTURES_MIN_PIXELS",
+    "NURA_PICTURES_LEAST_VARIANCE": "NURA_PICTURES_MIN_VARIANCE",
+    "NURA_PICTURES_LEAST_NONWHITE": "NURA_PICTURES_MIN_NONWHITE",
+    "NURA_PICTURES_LEAST_EDGES": "NURA_PICTURES_MIN_EDGES",
+}
+"""Old names of variables and their new ones; an old name works for one release."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDescription:
+    """One variable in words.
+
+    `default` and `values` stand in for those of the code where they depend on the machine or on
+    other variables. A setting with an `example` is listed in `.env.example`.
+    """
+
+    name: str
+    purpose: str
+    default: str = ""
+    values: str = ""
+    example: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingGroup:
+    """Variables that are set together."""
+
+    title: str
+    settings: tuple[SettingDescription, ...]
+    introduction: str = ""
+
+
+_S = SettingDescription
+
+GROUPS = (
+    SettingGroup(
+        "Language model",
+        (
+            _S(
+                "NURA_LLM_BASE_URL",
+                "Address of a server that speaks OpenAI's protocol, usually ending in `/v1`. "
+                "With a key or a model but no address, OpenAI itself.",
+                example="http://127.0.0.1:11434/v1",
+            ),
+            _S(
+                "NURA_LLM_MODEL",
+                "Name of the model on that server.",
+                default="`gpt-4o-mini` if an address or a key is set",
+                example="qwen3:8b",
+            ),
+            _S("NURA_LLM_API_KEY", "API key for that server.", example="sk-..."),
+            _S("NURA_LLM_TEMPERATURE", "Sampling temperature of answers."),
+            _S("NURA_LLM_MAX_TOKENS", "Longest answer, in tokens."),
+            _S(
+                "NURA_LLM_THINKING",
+                "Let a reasoning model think before it answers. Thinking gets up to 4,000 tokens "
+                "of its own and delays the first word. A server whose chat template opens the "
+                "thinking itself needs a reasoning parser, such as vLLM's `--reasoning-parser`.",
+            ),
+            _S(
+                "NURA_CONTEXT_TOKENS",
+                "Length of the whole prompt, in tokens, or `auto`: what the server reports for "
+                "the model, minus the answer, at most 16,000; 4,000 if the server reports "
+                "nothing and the model is unknown.",
+                values="`auto` or whole number, 1,000 to 2,000,000",
+            ),
+            _S("NURA_LLM_CONNECT_TIMEOUT", "Seconds to wait for a connection."),
+            _S("NURA_LLM_TIMEOUT", "Seconds to wait for the first token, thinking included."),
+            _S("NURA_LLM_IDLE_TIMEOUT", "Seconds to wait between two tokens."),
+            _S("NURA_LLM_TOTAL_TIMEOUT", "Seconds for one answer, retries included."),
+        ),
+        "Without a language model, Nura shows the passages it finds. See the "
+        "[README](../README.md#connect-a-model) for examples.",
+    ),
+    SettingGroup(
+        "Light model",
+        (
+            _S("NURA_LIGHT_LLM_MODEL", "Name of the light model.", example="qwen3:1.7b"),
+            _S("NURA_LIGHT_LLM_BASE_URL", "Its address.", default="`NURA_LLM_BASE_URL`"),
+            _S("NURA_LIGHT_LLM_API_KEY", "Its key.", default="`NURA_LLM_API_KEY`"),
+            _S("NURA_LIGHT_LLM_CONNECT_TIMEOUT", "Seconds to wait for a connection.", default="2"),
+            _S(
+                "NURA_LIGHT_LLM_TIMEOUT",
+                "Seconds to wait for the first token.",
+                default="`NURA_LIGHT_LLM_TOTAL_TIMEOUT`",
+            ),
+            _S(
+                "NURA_LIGHT_LLM_IDLE_TIMEOUT",
+                "Seconds to wait between two tokens.",
+                default="`NURA_LIGHT_LLM_TOTAL_TIMEOUT`",
+            ),
+            _S(
+                "NURA_LIGHT_LLM_TOTAL_TIMEOUT",
+                "Seconds for one call. After a call that took longer, the light model is not "
+                "asked again for five seconds, so a broken one holds up no answer.",
+            ),
+        ),
+        "A smaller, faster model for the work around an answer: it reads unclear questions, "
+        "completes follow-ups, summarises older turns and picks among them. Without one, the main "
+        "model reads unclear questions and rules do the rest. If a call fails, rules take over.",
+    ),
+    SettingGroup(
+        "Search",
+        (
+            _S(
+                "NURA_EMBEDDING_MODEL",
+                "Embedding model: a sentence-transformers name, a folder, or the model of the "
+                "embedding endpoint. It applies to a new installation; to change it later, run "
+                "`manage.py reindex`.",
+                default="the bundled English model; `text-embedding-3-small` at an endpoint",
+                example="/models/bge-m3",
+            ),
+            _S(
+                "NURA_EMBEDDING_LANGUAGES",
+                "Languages the embedding model knows, such as `ko,en`, or `*` for all. Only "
+                "needed for models Nura does not know; those count as English only.",
+            ),
+            _S(
+                "NURA_EMBEDDING_BASE_URL",
+                "Address of an OpenAI-compatible embedding endpoint, instead of a local model.",
+            ),
+            _S(
+                "NURA_EMBEDDING_API_KEY",
+                "Key of the embedding endpoint.",
+                default="`NURA_LLM_API_KEY`",
+            ),
+            _S(
+                "NURA_EMBEDDING_OTHER_API_KEY",
+                "During a change from one embedding endpoint to another: key of the endpoint "
+                "that `NURA_EMBEDDING_BASE_URL` does not name.",
+            ),
+            _S("NURA_RERANKER_MODEL", "Cross-encoder, name or folder, that reranks the hits."),
+            _S(
+                "NURA_TOP_K",
+                "Hits of a search, and passages that come first in the prompt. A model gets more "
+                "if there is room.",
+            ),
+            _S("NURA_BM25_WEIGHT", "Weight of words (BM25) against meaning (vectors)."),
+            _S(
+                "NURA_MMR_LAMBDA",
+                "For the strategy `mmr`: 1 counts relevance only, 0 variety only.",
+            ),
+            _S(
+                "NURA_GATE_THRESHOLD",
+                "Relevance from which a document counts as bearing on the question. Passages "
+                "below it still reach the model, marked as possibly unrelated.",
+            ),
+            _S(
+                "NURA_USER_DICTIONARY",
+                "UTF-8 file of your own Korean words, one `word<TAB>tag<TAB>score` a line as in "
+                "Kiwi (`세출예산서<TAB>NNP<TAB>0`; `NNP` for names, `NNG` for other nouns; the "
+                "score may be left out; `#` starts a comment). After a change, restart Nura and "
+                "process the documents again.",
+            ),
+        ),
+    ),
+    SettingGroup(
+        "Documents",
+        (
+            _S("NURA_MAX_UPLOAD_MB", "Largest file, in megabytes."),
+            _S("NURA_CHUNK_SIZE", "Length of a passage, in characters. For new documents."),
+            _S(
+                "NURA_CHUNK_OVERLAP",
+                "Characters that two neighbouring passages share. For new documents.",
+                default="200",
+                values="whole number, at most half of `NURA_CHUNK_SIZE`",
+            ),
+            _S(
+                "NURA_OCR_PAGES",
+                "Scanned pages of one document to read with `tesseract`, if it is installed "
+                "(Debian: `tesseract-ocr tesseract-ocr-kor`). 0: none.",
+            ),
+            _S(
+                "NURA_PDF_READER",
+                "Library that reads the text of PDF files. `pymupdf` needs "
+                "`requirements/pymupdf.txt` and is licensed under the AGPL.",
+            ),
+            _S(
+                "NURA_VISION_MODEL",
+                "Vision model that describes the pictures in documents: figures, tables, charts. "
+                "Without one, pictures are kept, and `manage.py describe_pictures` describes them "
+                "later.",
+            ),
+            _S("NURA_VISION_BASE_URL", "Its address.", default="`NURA_LLM_BASE_URL`"),
+            _S(
+                "NURA_VISION_API_KEY",
+                "Its key.",
+                default="`NURA_LLM_API_KEY` if no address of its own is set",
+            ),
+            _S("NURA_VISION_TIMEOUT", "Seconds for one picture; one that takes longer is skipped."),
+            _S("NURA_VISION_MAX_TOKENS", "Longest description of a picture, in tokens."),
+            _S("NURA_PICTURES_MAX", "Pictures kept per document. 0: none is looked at."),
+            _S("NURA_PICTURES_MIN_PIXELS", "Width times height below which a picture is dropped."),
+            _S(
+                "NURA_PICTURES_MAX_ASPECT_RATIO",
+                "Longer side over shorter side above which a picture is dropped as a strip.",
+            ),
+            _S(
+                "NURA_PICTURES_MIN_VARIANCE",
+                "Variance of the grey levels below which a picture is dropped as flat.",
+            ),
+            _S(
+                "NURA_PICTURES_MIN_NONWHITE",
+                "Share of pixels that are not white below which a picture is dropped as blank.",
+            ),
+            _S(
+                "NURA_PICTURES_MIN_EDGES",
+                "Mean edge strength below which a picture is dropped as having no detail.",
+            ),
+        ),
+    ),
+    SettingGroup(
+        "Conversations",
+        (
+            _S(
+                "MAX_CONVERSATION_HISTORY",
+                "Question-and-answer pairs in a prompt, 500 characters of each message; a "
+                "follow-up gets the last turn in full. Older turns go into a running summary, "
+                "five at a time.",
+            ),
+            _S(
+                "MEMORY_MODE",
+                "How follow-ups are recognised. `simple`: reset words, short questions, "
+                "follow-up words, similarity to the last question.",
+            ),
+            _S("MEMORY_RESET_KEYWORDS", "Words that start a new topic.", default="`rag/lexicon`"),
+            _S("MEMORY_FOLLOWUP_KEYWORDS", "Words that follow up.", default="`rag/lexicon`"),
+            _S(
+                "MEMORY_COMPARE_KEYWORDS",
+                "Words that ask for a comparison.",
+                default="`rag/lexicon`",
+            ),
+            _S(
+                "MEMORY_MULTI_KEYWORDS",
+                "Words that ask about several documents.",
+                default="`rag/lexicon`",
+            ),
+            _S(
+                "MEMORY_SIMILARITY_THRESHOLD",
+                "For mode `simple`: cosine similarity of two questions from which the second is a "
+                "follow-up.",
+            ),
+            _S("NURA_PROTECTED_TERMS", "Words no summary may lose.", default="`rag/lexicon`"),
+            _S(
+                "NURA_CONTEXT_SYSTEM_SHARE",
+                "Share of the prompt reserved for instructions. Together with the documents' "
+                "share at most 1.",
+            ),
+            _S(
+                "NURA_CONTEXT_DOCUMENTS_SHARE",
+                "Share of the prompt reserved for documents, which also take what the rest leaves.",
+            ),
+            _S(
+                "NURA_CONTEXT_RECENT_SHARE",
+                "Share of the remainder for recent messages; older turns get the rest.",
+            ),
+            _S(
+                "NURA_EXPLORE_CALLS",
+                "Model calls allowed when a message asks what was said earlier in a long "
+                "conversation. 0: none.",
+            ),
+            _S("NURA_EXPLORE_TOKENS", "Tokens allowed for the same."),
+            _S("NURA_EXPLORE_SECONDS", "Seconds allowed for the same."),
+        ),
+    ),
+    SettingGroup(
+        "Answers",
+        (
+            _S(
+                "NURA_REVISE",
+                "With a light model: rewrite sentences that the cited passages do not support, "
+                "once. A sentence that gets no better stays and is marked.",
+            ),
+            _S(
+                "NURA_VERIFIER_MODEL",
+                "Cross-encoder for natural language inference, name or folder, that checks "
+                "sentences against their passages. Without one, rules do.",
+            ),
+            _S(
+                "NURA_STYLE_REWRITE",
+                "Let the light model rewrite finished answers to the rules of style. If a source, "
+                "a figure or a supported sentence would be lost, the draft stays.",
+            ),
+            _S(
+                "NURA_STYLE_RULES",
+                "The rules of style in your own words.",
+                default="polite, conclusion first, no filler",
+            ),
+            _S("NURA_STYLE_SECONDS", "Seconds after which the draft stays."),
+            _S("NURA_TTS_BASE_URL", "OpenAI-compatible speech endpoint for reading aloud."),
+            _S(
+                "NURA_TTS_MODEL",
+                "Its model. Without an endpoint and a model, the browser reads aloud, and "
+                "`ask --tts` uses `espeak-ng` if it is installed.",
+            ),
+            _S("NURA_TTS_VOICE", "Its voice."),
+            _S("NURA_TTS_API_KEY", "Its key."),
+        ),
+    ),
+    SettingGroup(
+        "Users",
+        (
+            _S("NURA_LANGUAGE", "Language for people who have not chosen one."),
+            _S("TZ", "Time zone of dates."),
+            _S("NURA_OPEN_SIGNUP", "`no`: only administrators create accounts.", example="no"),
+            _S("NURA_QUOTA_DOCUMENTS", "Documents per user. 0: no limit."),
+            _S("NURA_QUOTA_MB", "Megabytes per user, earlier versions included. 0: no limit."),
+            _S("NURA_QUOTA_PAGES", "Pages per user. 0: no limit."),
+            _S("NURA_QUOTA_MESSAGES_PER_DAY", "Questions per user and day. 0: no limit."),
+            _S(
+                "EMAIL_BACKEND",
+                "How mail is sent, for password resets. By default it is printed in the log; "
+                "`django.core.mail.backends.smtp.EmailBackend` sends it.",
+            ),
+            _S("EMAIL_HOST", "Mail server."),
+            _S("EMAIL_PORT", "Its port."),
+            _S("EMAIL_HOST_USER", "User name there."),
+            _S("EMAIL_HOST_PASSWORD", "Password there."),
+            _S("EMAIL_USE_TLS", "Use STARTTLS."),
+            _S("DEFAULT_FROM_EMAIL", "Sender of mails."),
+        ),
+    ),
+    SettingGroup(
+        "Server",
+        (
+            _S(
+                "NURA_DATA_DIR",
+                "Folder for all data: database, files, keys.",
+                default="`var`",
+                example="/srv/nura",
+            ),
+            _S(
+                "NURA_DOTENV",
+                "File with the settings that the environment does not give.",
+                default="`.env`",
+            ),
+            _S("NURA_HOST", "Address the web server listens on.", example="192.168.0.10"),
+            _S("NURA_PORT", "Port the web server listens on.", example="8000"),
+            _S(
+                "ALLOWED_HOSTS",
+                "Host names Nura answers to.",
+                default="localhost and `NURA_HOST`",
+                example="nura.example.com",
+            ),
+            _S(
+                "CSRF_TRUSTED_ORIGINS",
+                "Origins behind a proxy, such as `https://nura.example.com`.",
+                example="https://nura.example.com",
+            ),
+            _S(
+                "NURA_HTTPS",
+                "`yes` behind a proxy that terminates TLS: secure cookies, HSTS, redirects.",
+                example="yes",
+            ),
+            _S(
+                "NURA_TRUSTED_PROXIES",
+                "Number of proxies in front whose `X-Forwarded-For` is trusted.",
+            ),
+            _S(
+                "SECRET_KEY",
+                "Key for sessions and tokens. Must be the same on every machine.",
+                default="created once in the data folder",
+            ),
+            _S(
+                "DATABASE_URL",
+                "Your own PostgreSQL, with pgvector 0.8 or newer: "
+                "`postgresql://user:password@host/name`.",
+                default="the bundled PostgreSQL",
+                example="postgresql://nura:password@127.0.0.1/nura",
+            ),
+            _S(
+                "REDIS_URL",
+                "Your own Redis.",
+                default="the bundled Redis",
+                example="redis://127.0.0.1:6379/0",
+            ),
+            _S("CELERY_BROKER_URL", "Another broker for background tasks.", default="`REDIS_URL`"),
+            _S("NURA_WEB_WORKERS", "Web processes."),
+            _S("NURA_ANSWER_WORKERS", "Processes that write answers."),
+            _S("NURA_DOCUMENT_WORKERS", "Documents processed at the same time."),
+            _S(
+                "NURA_SHUTDOWN_SECONDS",
+                "Seconds that running answers get to finish when Nura stops. Those that need "
+                "longer end as interrupted and keep their text; those that have not begun are "
+                "answered after the next start.",
+            ),
+            _S("NURA_LOG_LEVEL", "Least severe messages in the log."),
+            _S("NURA_LOG_FORMAT", "`json`: one JSON object a line."),
+        ),
+    ),
+)
+
+HEADER = """\
+# Settings
+
+<!-- Written by `manage.py settings_reference --write` from nura/settings/reference.py. -->
+
+Every setting is an environment variable, or a line `NAME=value` in `.env` next to the README
+([.env.example](../.env.example) has the common ones). Nura does not start with an invalid value and
+names the variable. `manage.py doctor` shows what is configured and what is missing.
+"""
+
+EXAMPLE_HEADER = """\
+# Copy this file to .env and uncomment what you need. All settings: docs/settings.md
+# Written by `manage.py settings_reference --write`.
+"""
+
+
+def describe_names() -> tuple[str, ...]:
+    """The names of all described settings, in order."""
+    return tuple(setting.name for group in GROUPS for setting in group.settings)
+
+
+def read_declarations() -> dict[str, env.Declaration]:
+    """Every variable that the settings of an installation read, by name."""
+    for module in ("base", "prod"):
+        import_module(f"nura.settings.{module}")
+    return dict(env.DECLARED)
+
+
+def write_markdown() -> str:
+    """The text of docs/settings.md."""
+    declared = read_declarations()
+    parts = [HEADER]
+    for group in GROUPS:
+        rows = [_write_row(setting, declared[setting.name]) for setting in group.settings]
+        introduction = [f"{group.introduction}\n"] if group.introduction else []
+        heads = "| setting | default | values | meaning |\n|---|---|---|---|"
+        parts += [f"## {group.title}\n", *introduction, "\n".join([heads, *rows]) + "\n"]
+    return "\n".join(parts)
+
+
+def write_example() -> str:
+    """The text of .env.example."""
+    parts = [EXAMPLE_HEADER]
+    for group in GROUPS:
+        lines = [f"#{s.name}={s.example}" for s in group.settings if s.example]
+        if lines:
+            parts.append("\n".join([f"# {group.title}", *lines]) + "\n")
+    return "\n".join(parts)
+
+
+def _write_row(setting: SettingDescription, declared: env.Declaration) -> str:
+    default = setting.default or (f"`{declared.default}`" if declared.default else "none")
+    values = setting.values or declared.values
+    cells = (f"`{setting.name}`", default, values, setting.purpose)
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
