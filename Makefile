@@ -5,7 +5,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python; d
 	done; echo python3)
 BIN := .venv/bin
 MANAGE := $(BIN)/python manage.py
-CODE := nura chats documents rag tests benchmarks manage.py
+CODE := nura chats documents jobs rag tests benchmarks manage.py
 
 .PHONY: run test check fix bench messages setup setup-dev setup-bench
 .DEFAULT_GOAL := run
@@ -34,7 +34,7 @@ test: check
 check: setup-dev
 	$(BIN)/ruff format --check $(wildcard $(CODE))
 	$(BIN)/ruff check $(wildcard $(CODE))
-	$(BIN)/mypy nura chats documents rag
+	$(BIN)/mypy nura chats documents jobs rag
 	$(BIN)/lint-imports
 	$(BIN)/djlint --check --lint --quiet templates
 	$(MANAGE) makemigrations --check --dry-run

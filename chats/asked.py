@@ -13,8 +13,9 @@ from celery import current_app
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from chats import connections, runs
+from chats import runs
 from chats.errors import Unavailable
+from jobs import connections
 from rag.errors import NuraError
 
 logger = structlog.get_logger()

@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 import structlog
 from redis.exceptions import RedisError
 
-from chats import connections, runs
+from chats import runs
+from jobs import connections
 
 if TYPE_CHECKING:
     from chats.writer import RunWriter

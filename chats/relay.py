@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import structlog
 from redis.exceptions import RedisError
 
-from chats import connections
+from jobs import connections
 
 logger = structlog.get_logger()
 

@@ -17,8 +17,9 @@ import structlog
 from django.core.serializers.json import DjangoJSONEncoder
 from redis.exceptions import RedisError, ResponseError
 
-from chats import connections, relay
+from chats import relay
 from chats.errors import Unavailable
+from jobs import connections
 
 logger = structlog.get_logger()
 

@@ -15,7 +15,7 @@ import structlog
 from django.contrib.auth.models import User
 from django.utils.translation import override
 
-from chats import connections, runs, stops
+from chats import runs, stops
 from chats.calls import in_database
 from chats.conversation import from_messages
 from chats.errors import NotFound
@@ -27,6 +27,7 @@ from chats.writer import RunWriter
 from documents import spaces
 from documents.models import Document
 from documents.store import ScopedStore
+from jobs import connections
 from rag.config import RagConfig
 from rag.conversation import Question, Sampling
 from rag.errors import NuraError

@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 import structlog
 from redis.exceptions import RedisError
 
-from chats import connections, runs
+from chats import runs
+from jobs import connections
 
 logger = structlog.get_logger()
 

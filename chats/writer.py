@@ -8,9 +8,10 @@ from uuid import UUID
 import structlog
 from redis.exceptions import RedisError
 
-from chats import connections, flushing, runs
+from chats import flushing, runs
 from chats.errors import RunLost
 from chats.runs import RunEvent
+from jobs import connections
 
 logger = structlog.get_logger()
 

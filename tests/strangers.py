@@ -18,7 +18,6 @@ from drf_spectacular.generators import SchemaGenerator
 from knox.models import AuthToken
 from rest_framework.test import APIClient
 
-from chats import connections
 from chats.models import Category, Chat, Feedback, Message, Run, Trace
 from chats.services.chats import create_chat
 from chats.services.outcome import Outcome
@@ -26,6 +25,7 @@ from chats.services.turn_store import record
 from chats.services.turns import open_turn
 from documents import files, lexical, services
 from documents.models import Chunk, Document, DocumentPage, DocumentPicture
+from jobs import connections
 from nura import gateway
 from tests.support import ROOT
 

@@ -17,9 +17,10 @@ from knox.models import AuthToken
 import chats.urls
 import documents.urls
 import nura.accounts.urls
-from chats import connections, runs
+from chats import runs
 from chats.models import Chat, Message, Run
 from documents.models import Document
+from jobs import connections
 from tests import strangers
 from tests.chats.test_socket import hear, say, socket
 from tests.servers import asgi

@@ -14,11 +14,12 @@ from django.utils.translation import get_language
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from chats import connections, runs
+from chats import runs
 from chats.errors import Unavailable
 from chats.gateway.errors import status_of
 from chats.runs import RunEvent
 from chats.wording import sentence
+from jobs import connections
 
 logger = structlog.get_logger()
 

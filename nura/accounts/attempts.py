@@ -31,7 +31,7 @@ from django.db import connection
 from django.http import HttpRequest
 from redis.exceptions import LockError
 
-from chats import connections
+from jobs import connections
 from nura.errors import RETRY_AFTER_SECONDS, too_many_requests
 
 FAILED, FLOOD, DONE = "login_failed", "login_flood", "login_done"

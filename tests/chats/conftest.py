@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from chats import connections
 from documents.models import Document
+from jobs import connections
 from tests.servers.fixtures import _llm_server, llm_server  # noqa: F401
 
 

@@ -7,9 +7,10 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from chats import connections, notes, tasks
+from chats import notes, tasks
 from chats.models import Chat, Turn
 from chats.services import dispatch
+from jobs import connections
 from rag.conversation import RunningSummary
 from rag.memory.summary import Noted
 from tests.chats.conftest import make_document

@@ -5,8 +5,9 @@ import uuid
 
 import pytest
 
-from chats import connections, relay, runs
+from chats import relay, runs
 from chats.runs import RunEvent
+from jobs import connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,9 +5,10 @@ import uuid
 
 import pytest
 
-from chats import connections, runs
+from chats import runs
 from chats.errors import RunLost
 from chats.writer import RunWriter
+from jobs import connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from chats import connections
 from chats.models import Chat, Message, Run, Turn
+from jobs import connections
 from rag.config import Endpoint
 from tests.chats.conftest import make_document
 from tests.chats.gateway.wire import asked, program, streamed, text_of

@@ -1,0 +1,92 @@
+"""One background task for each event loop: what all coroutines of a loop share.
+
+    class Listener(LoopTask):
+        async def work(self) -> None:            # one round; called again when it returns
+            ...
+    Listener.of_running_loop().do_something()
+
+A round that fails for want of Redis or the database is logged once an outage and begun again
+after `RETRY_SECONDS`; any other failure is logged each time.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextvars import Context
+from typing import ClassVar, Self
+from weakref import WeakKeyDictionary
+
+import structlog
+from django.db import Error as DatabaseError
+from redis.exceptions import RedisError
+
+logger = structlog.get_logger()
+
+
+class LoopTask(ABC):
+    """Something that works in the background of one event loop, until `stop_loop_tasks`."""
+
+    RETRY_SECONDS: ClassVar[float] = 0.5
+    TROUBLE: ClassVar[str] = "background_task_fails"
+    """The log event of an outage."""
+
+    _task: asyncio.Task[None] | None = None
+    _is_failing = False
+
+    @classmethod
+    def of_running_loop(cls) -> Self:
+        """The one that works for the running loop; it is made and started when first asked for."""
+        tasks = _tasks_of_loop.setdefault(asyncio.get_running_loop(), {})
+        found = tasks.get(cls)
+        if not isinstance(found, cls) or not found.is_running:
+            found = tasks[cls] = cls()
+            found.start()
+        return found
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the task was started and has not ended."""
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        """Begin in the running loop."""
+        # A context of its own: it serves all coroutines, not only the one that came first.
+        self._task = asyncio.create_task(self._run(), name=type(self).__name__, context=Context())
+
+    async def stop(self) -> None:
+        """End the task, whatever it does."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    @abstractmethod
+    async def work(self) -> None:
+        """One round of the work; when it returns, the next begins."""
+
+    def note_success(self) -> None:
+        """A round goes well: the next failure is logged again. Called after each whole round."""
+        self._is_failing = False
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.work()
+                self.note_success()
+            except (RedisError, OSError, DatabaseError) as error:  # a time-out is an OSError too
+                if not self._is_failing:
+                    logger.warning(self.TROUBLE, error=f"{type(error).__name__}: {error}"[:200])
+                self._is_failing = True
+                await asyncio.sleep(self.RETRY_SECONDS)
+            except Exception:
+                logger.exception(self.TROUBLE)
+                await asyncio.sleep(self.RETRY_SECONDS)
+
+
+_tasks_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[type, LoopTask]] = (
+    WeakKeyDictionary()
+)
+
+
+async def stop_loop_tasks() -> None:
+    """End all background tasks of the running loop."""
+    running = _tasks_of_loop.pop(asyncio.get_running_loop(), {})
+    await asyncio.gather(*(one.stop() for one in running.values()))

@@ -1,0 +1,117 @@
+"""Keeps leases while their work goes on: one thread a process renews all of them at once.
+
+The thread is apart from the work, whatever that is (a coroutine, a parser, a long query), so that
+no slow step costs a lease.
+
+    HEARTBEAT = Heartbeat(Upload)                # one for each kind of job, at module level
+    with HEARTBEAT.hold(lease) as held:
+        held.check()                             # raises LeaseLostError
+        ...
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Generic
+
+import structlog
+from django.db import DatabaseError, InterfaceError, connection
+
+from jobs.lease import JobT, Lease, LeaseLostError, renew_leases
+
+logger = structlog.get_logger()
+
+BEATS_A_LEASE = 5
+"""So many renewals fall into one lease: some may fail without costing it."""
+
+
+class HeldLease(Generic[JobT]):
+    """A lease that is being renewed."""
+
+    def __init__(self, lease: Lease[JobT], on_loss: Callable[[], None] | None) -> None:
+        self.lease = lease
+        self._on_loss = on_loss
+        self._lost = threading.Event()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody else has the job, or it has ended."""
+        return self._lost.is_set()
+
+    def check(self) -> None:
+        """Raise `LeaseLostError` when the work is in vain."""
+        if self._lost.is_set():
+            raise LeaseLostError
+
+    def mark_lost(self) -> None:
+        """Tell whoever works; called by the heartbeat's thread."""
+        if not self._lost.is_set():
+            self._lost.set()
+            if self._on_loss:
+                self._on_loss()
+
+
+class Heartbeat(Generic[JobT]):
+    """Renews the leases of one kind of job that this process holds.
+
+    `renew` does it where more is to be written than the lease; it is given the held leases and
+    returns those that stand. `seconds` between two beats: by default a fifth of the lease.
+    """
+
+    def __init__(
+        self,
+        model: type[JobT],
+        *,
+        renew: Callable[[Sequence[Lease[JobT]]], set[Lease[JobT]]] = renew_leases,
+        seconds: float | None = None,
+    ) -> None:
+        self._seconds = seconds or model.LEASE.total_seconds() / BEATS_A_LEASE
+        self._name = model.__name__
+        self._renew = renew
+        self._changed = threading.Condition()
+        self._held: dict[Lease[JobT], HeldLease[JobT]] = {}
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def hold(
+        self, lease: Lease[JobT], on_loss: Callable[[], None] | None = None
+    ) -> Iterator[HeldLease[JobT]]:
+        """Renew a lease within the block. `on_loss` is called once, from another thread."""
+        held = HeldLease(lease, on_loss)
+        with self._changed:
+            self._held[lease] = held
+            if self._thread is None or not self._thread.is_alive():  # also after a fork
+                self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+                self._thread.start()
+        try:
+            yield held
+        finally:
+            with self._changed:
+                del self._held[lease]
+                self._changed.notify_all()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: not self._held, self._seconds)
+                    if not self._held:
+                        self._thread = None
+                        return
+                    held = list(self._held.values())
+                self._beat(held)
+        finally:
+            connection.close()  # this thread's own
+
+    def _beat(self, held: list[HeldLease[JobT]]) -> None:
+        try:
+            standing = self._renew([one.lease for one in held])
+        except (DatabaseError, InterfaceError) as error:  # one beat of several in a lease
+            connection.close()
+            logger.warning("leases_not_renewed", job=self._name, error=str(error)[:200])
+            return
+        finally:
+            connection.close()  # idle between two beats
+        for one in held:
+            if one.lease not in standing:
+                one.mark_lost()

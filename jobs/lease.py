@@ -1,0 +1,266 @@
+"""Who works on a job: a conditional update of its row decides, never the broker.
+
+A worker that lives renews its lease; one that died lets it run out, and the reaper
+(`jobs.reaper`) hands the job on or gives it up. How to use it:
+
+    class Upload(OwnedJob):                      # or Job, where owners do not take turns
+        OPEN = Q(status="PROCESSING")            # columns of the row itself, never of a join
+        LEASE = timedelta(seconds=20)
+        MAX_ATTEMPTS = 5
+
+    lease = claim_job(Upload, key)               # or: claim_next_jobs(Upload, limit=1)
+    with Heartbeat(Upload).hold(lease) as held:  # jobs.heartbeat
+        ...                                      # held.check() raises LeaseLost
+    lease.rows().update(status="COMPLETED", **RELEASED)   # ends it, if it is still ours
+
+All times are the database's. `OPEN` must not join: Django updates what it joins by a list of keys,
+and Postgres does not look again at that list once it has waited for a row, so that two claims of
+one job would both succeed.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar, Generic, TypeVar
+from uuid import UUID, uuid4
+
+from django.db import connection, models
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Now
+from django.utils.translation import gettext_lazy as _
+
+RELEASED: Mapping[str, Any] = {"claim": None, "lease_until": None}
+"""The values of a row that nobody holds."""
+
+SKIPPED_LOCKS = 64
+"""So many jobs of one owner may be locked by other workers at one instant and are passed over."""
+
+
+class LeaseLostError(Exception):
+    """Somebody else holds the job now, or it has ended: stop."""
+
+
+class Job(models.Model):
+    """A row that workers claim.
+
+    `claim` names the hold of one worker, `lease_until` is when it ends unless renewed. A row with
+    a lease but no claim rests: nobody takes it before. `attempts` counts the claims, `enqueued_at`
+    is when workers were last told of it.
+    """
+
+    OPEN: ClassVar[Q] = Q()
+    """Rows that have work left, in columns of the row itself."""
+    LEASE: ClassVar[timedelta] = timedelta(seconds=20)
+    MAX_ATTEMPTS: ClassVar[int] = 5
+
+    claim = models.UUIDField(null=True, blank=True, editable=False, verbose_name=_("claim"))
+    lease_until = models.DateTimeField(
+        null=True, blank=True, editable=False, verbose_name=_("held until")
+    )
+    attempts = models.PositiveSmallIntegerField(
+        default=0, editable=False, verbose_name=_("attempts")
+    )
+    enqueued_at = models.DateTimeField(
+        null=True, blank=True, editable=False, verbose_name=_("queued at")
+    )
+
+    class Meta:
+        """No table of its own."""
+
+        abstract = True
+
+
+class OwnedJob(Job):
+    """A job of a person: owners take turns (`claim_next_jobs`).
+
+    The model has `owner` and `created_at`, and indexes on (owner, created_at) where `OPEN`, and on
+    (owner, started_at). `started_at` is when the latest attempt began.
+    """
+
+    started_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        """No table of its own."""
+
+        abstract = True
+
+
+JobT = TypeVar("JobT", bound=Job)
+OwnedJobT = TypeVar("OwnedJobT", bound=OwnedJob)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease(Generic[JobT]):
+    """The hold of one worker on one job."""
+
+    model: type[JobT]
+    job_id: Any
+    token: UUID
+
+    def rows(self) -> QuerySet[JobT]:
+        """The row as long as the lease stands; empty once it is lost or the job has ended."""
+        return open_jobs(self.model).filter(pk=self.job_id, claim=self.token)
+
+
+def open_jobs(model: type[JobT]) -> QuerySet[JobT]:
+    """Jobs that have work left, held or not."""
+    return model._default_manager.filter(model.OPEN)  # noqa: SLF001 - Django's own way
+
+
+def waiting_jobs(model: type[JobT]) -> QuerySet[JobT]:
+    """Jobs that a worker may claim now."""
+    return open_jobs(model).filter(_free(), attempts__lt=model.MAX_ATTEMPTS)
+
+
+def jobs_at_work(model: type[JobT]) -> QuerySet[JobT]:
+    """Jobs that a living worker holds."""
+    return open_jobs(model).filter(claim__isnull=False, lease_until__gte=Now())
+
+
+def claim_job(
+    model: type[JobT], job_id: Any, *, counted: bool = True, **values: Any
+) -> Lease[JobT] | None:
+    """Take one job that nobody holds; None when somebody does or it has ended.
+
+    `counted` False does not count as an attempt, and takes a job that had all of its attempts.
+    `values` are written with the claim.
+    """
+    token = uuid4()
+    begun: dict[str, Any] = {}
+    rows = open_jobs(model).filter(_free(), pk=job_id)
+    if counted:
+        rows = rows.filter(attempts__lt=model.MAX_ATTEMPTS)
+        begun = {"attempts": F("attempts") + 1}
+        if issubclass(model, OwnedJob):
+            begun["started_at"] = Now()
+    taken = rows.update(claim=token, lease_until=Now() + model.LEASE, **begun, **values)
+    return Lease(model, job_id, token) if taken else None
+
+
+def claim_next_jobs(
+    model: type[OwnedJobT], *, limit: int = 1, **values: Any
+) -> list[Lease[OwnedJobT]]:
+    """Take the jobs whose turn it is, at most `limit`; empty when none waits.
+
+    Owners take turns: who has the fewest jobs at work comes first, then who was served longest
+    ago; of an owner's jobs the oldest. So a thousand jobs of one keep nobody waiting. `values` are
+    plain values to write with the claim.
+    """
+    query, parameters = _claim_statement(model, limit, values)
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        return [Lease(model, key, token) for key, token in cursor.fetchall()]
+
+
+def renew_lease(lease: Lease[JobT], **values: Any) -> None:
+    """Prolong a lease, and write what changed. Raises `LeaseLostError`."""
+    if not lease.rows().update(lease_until=Now() + lease.model.LEASE, **values):
+        raise LeaseLostError
+
+
+def renew_leases(leases: Collection[Lease[JobT]]) -> set[Lease[JobT]]:
+    """Prolong the leases of one model in one statement; those that still stand."""
+    if not leases:
+        return set()
+    model = next(iter(leases)).model
+    tokens = [lease.token for lease in leases]
+    held = open_jobs(model).filter(pk__in=[lease.job_id for lease in leases], claim__in=tokens)
+    if held.update(lease_until=Now() + model.LEASE) == len(leases):
+        return set(leases)
+    standing = set(held.values_list("claim", flat=True))
+    return {lease for lease in leases if lease.token in standing}
+
+
+def release_lease(
+    lease: Lease[JobT], *, most: int | None = None, rest: timedelta | None = None, **values: Any
+) -> bool:
+    """Let another attempt begin, after `rest` where given.
+
+    False, and nothing is written, when the lease is lost or the job had `most` attempts.
+    """
+    rows = lease.rows() if most is None else lease.rows().filter(attempts__lt=most)
+    until = Now() + rest if rest else None
+    freed = {"claim": None, "lease_until": until, "enqueued_at": Now()}
+    return bool(rows.update(**freed | values))
+
+
+def _free() -> Q:
+    return Q(lease_until=None) | Q(lease_until__lt=Now())
+
+
+TAKE = """
+    WITH RECURSIVE one AS (
+        (SELECT {owner} AS owner FROM {table} WHERE {open} ORDER BY {owner}, created_at LIMIT 1)
+        UNION ALL
+        SELECT (SELECT {owner} FROM {table} WHERE {open} AND {owner} > one.owner
+                 ORDER BY {owner}, created_at LIMIT 1)
+          FROM one WHERE one.owner IS NOT NULL
+    ),
+    owners AS MATERIALIZED (
+        SELECT owner,
+               (SELECT count(*) FROM {table} WHERE {owner} = one.owner AND {open}
+                   AND claim IS NOT NULL AND lease_until >= statement_timestamp()) AS at_work,
+               (SELECT max(started_at) FROM {table} WHERE {owner} = one.owner) AS served,
+               (SELECT created_at FROM {table} WHERE {owner} = one.owner AND {waits}
+                 ORDER BY created_at LIMIT 1) AS since
+          FROM one WHERE owner IS NOT NULL
+    ),
+    turns AS MATERIALIZED (
+        SELECT job.key, owners.at_work + job.place AS turn, owners.served, owners.since
+          FROM owners,
+               LATERAL (SELECT {key} AS key, row_number() OVER (ORDER BY created_at, {key}) AS place
+                          FROM {table} WHERE {owner} = owners.owner AND {waits}
+                         ORDER BY created_at, {key} LIMIT {reach}) job
+         WHERE owners.since IS NOT NULL
+    ),
+    picked AS MATERIALIZED (
+        SELECT {table}.{key} AS key
+          FROM {table} JOIN turns ON turns.key = {table}.{key}
+         WHERE {waits}
+         ORDER BY turns.turn, turns.served NULLS FIRST, turns.since
+         LIMIT {limit} FOR UPDATE OF {table} SKIP LOCKED
+    )
+    UPDATE {table}
+       SET claim = gen_random_uuid(), lease_until = statement_timestamp() + {lease},
+           attempts = attempts + 1, started_at = statement_timestamp(){changes}
+     WHERE {key} IN (SELECT key FROM picked)
+    RETURNING {key}, claim
+"""
+
+
+def _claim_statement(
+    model: type[OwnedJobT], limit: int, values: Mapping[str, Any]
+) -> tuple[str, Any]:
+    """The statement of `claim_next_jobs` with its parameters, by name."""
+    quote, meta = connection.ops.quote_name, model._meta  # noqa: SLF001 - public in all but its name
+    parameters: dict[str, Any] = {"lease": model.LEASE, "most": model.MAX_ATTEMPTS}
+    table = quote(meta.db_table)
+    owner: Any = meta.get_field("owner")
+    is_open = _condition(model, parameters)
+    free = f"({table}.lease_until IS NULL OR {table}.lease_until < statement_timestamp())"
+    changes = ""
+    for name, value in values.items():
+        field: Any = meta.get_field(name)
+        changes += f", {quote(field.column)} = %(new_{name})s"
+        parameters[f"new_{name}"] = field.get_db_prep_save(value, connection)
+    query = TAKE.format(
+        table=table,
+        key=quote(str(meta.pk.column)),
+        owner=quote(owner.column),
+        open=is_open,
+        waits=f"{is_open} AND {table}.attempts < %(most)s AND {free}",
+        limit=int(limit),
+        reach=int(limit) + SKIPPED_LOCKS,
+        lease="%(lease)s",
+        changes=changes,
+    )
+    return query, parameters
+
+
+def _condition(model: type[Job], parameters: dict[str, Any]) -> str:
+    """`OPEN` as SQL; its parameters are added, named, to those given."""
+    query = open_jobs(model).query
+    sql, given = query.get_compiler(connection=connection).compile(query.where)
+    names: Iterable[str] = [f"open_{number}" for number in range(len(given))]
+    parameters.update(zip(names, given, strict=True))
+    return "(" + str(sql) % tuple(f"%({name})s" for name in names) + ")" if sql else "TRUE"

@@ -1,0 +1,178 @@
+"""Tells workers that there is work. A message may be lost or come twice: the rows decide.
+
+Asyncio workers wait at a `WorkStream`, a Redis stream with a consumer group. The others are told
+by a Celery message (`send_task`). Either way a message only wakes somebody up; who works on which
+job is settled in `jobs.lease`, and what is lost here is found by `jobs.reaper`.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from celery import current_app
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError, ResponseError
+
+from jobs import connections
+
+logger = structlog.get_logger()
+
+MAX_MESSAGES = 100_000
+"""A stream that nobody reads is cut off about there; what is lost waits in its row."""
+ABANDONED_SECONDS = 10.0
+"""A message that was delivered and not settled for so long had a reader that died."""
+FORGOTTEN_SECONDS = 3600.0
+"""A reader that was not heard of for so long is struck from the group."""
+
+
+def send_task(
+    name: str,
+    arguments: Sequence[Any],
+    *,
+    task_id: str | None = None,
+    delay_seconds: float = 0.0,
+    expires_seconds: float | None = None,
+) -> bool:
+    """Send a Celery message; False, with a line in the log, where the broker is away.
+
+    `task_id` shows in logs and monitors: name the job in it, with a part of its own, as one id is
+    carried out once.
+    """
+    try:
+        current_app.send_task(
+            name,
+            args=list(arguments),
+            task_id=task_id,
+            countdown=delay_seconds or None,
+            expires=expires_seconds,
+            retry=False,
+        )
+    except (OperationalError, RedisError, OSError) as error:
+        logger.warning("task_not_sent", task=name, task_id=task_id, error=str(error)[:200])
+        return False
+    return True
+
+
+def new_task_id(kind: str, key: object) -> str:
+    """An id that says what the task is for: `ingest:<key>:<4 random bytes>`."""
+    return f"{kind}:{key}:{uuid4().hex[:8]}"
+
+
+def count_messages(queue: str) -> int:
+    """How many Celery messages wait in a queue; 0 when the broker does not say."""
+    try:
+        with current_app.connection_or_acquire() as connection:
+            channel: Any = connection.default_channel
+            declared = channel.queue_declare(queue=queue, durable=True, auto_delete=False)
+            return int(declared.message_count)
+    except (OperationalError, RedisError, OSError):
+        logger.warning("queue_not_counted", queue=queue, exc_info=True)
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a stream, as its sender wrote it."""
+
+    entry_id: str
+    fields: Mapping[str, str]
+
+
+class WorkStream:
+    """A Redis stream whose entries are each delivered to one of a group of readers.
+
+    A reader takes entries with `read` and calls `settle` once another process need not see them.
+    Entries of a reader that died before that are given to another one.
+    """
+
+    def __init__(self, key: str, group: str = "workers") -> None:
+        self.key = key
+        self._group = group
+        self._reader = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+    def send(self, fields: Mapping[str, str]) -> bool:
+        """Add an entry; False, with a line in the log, where Redis is away."""
+        try:
+            connections.sync().xadd(self.key, dict(fields), maxlen=MAX_MESSAGES, approximate=True)
+        except (RedisError, OSError) as error:
+            logger.warning("message_not_sent", stream=self.key, error=str(error)[:200])
+            return False
+        return True
+
+    async def read(self, *, limit: int, patience: float) -> list[Message]:
+        """New entries, at most `limit`; empty when none came for `patience` seconds.
+
+        Raises `RedisError`, `OSError`.
+        """
+        client = connections.asynchronous()
+        asked = {self.key: ">"}
+        wait = max(1, int(patience * 1000))
+        try:
+            answer = await client.xreadgroup(
+                self._group, self._reader, asked, count=limit, block=wait
+            )
+        except ResponseError as error:
+            if not str(error).startswith(("NOGROUP", "UNBLOCKED")):  # before, or while we waited
+                raise
+            await self.open()
+            return []
+        return _messages(answer[0][1]) if answer else []
+
+    async def open(self) -> None:
+        """Make the group where it is missing: all entries that are there are for it."""
+        try:
+            await connections.asynchronous().xgroup_create(
+                self.key, self._group, id="0", mkstream=True
+            )
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+    async def settle(self, messages: Sequence[Message]) -> None:
+        """Strike entries off: nobody is to see them again."""
+        if not messages:
+            return
+        keys = [message.entry_id for message in messages]
+        async with connections.asynchronous().pipeline(transaction=False) as pipe:
+            pipe.xack(self.key, self._group, *keys)
+            pipe.xdel(self.key, *keys)
+            await pipe.execute()
+
+    async def take_over(self, *, limit: int) -> list[Message]:
+        """Entries that a reader took and never settled; they are ours now."""
+        client = connections.asynchronous()
+        idle = int(ABANDONED_SECONDS * 1000)
+        answer = await client.xautoclaim(
+            self.key, self._group, self._reader, min_idle_time=idle, count=limit
+        )
+        return _messages(answer[1])
+
+    async def count_waiting(self) -> int:
+        """Entries that nobody has settled."""
+        return int(await connections.asynchronous().xlen(self.key))
+
+    async def leave(self) -> None:
+        """Strike this reader from the group, and those that were not heard of for an hour.
+
+        A reader that still has entries stays: they would go with it.
+        """
+        client = connections.asynchronous()
+        readers = await client.xinfo_consumers(self.key, self._group)
+        forgotten = FORGOTTEN_SECONDS * 1000
+        gone = [
+            one["name"]
+            for one in readers
+            if not one["pending"] and (one["name"] == self._reader or one["idle"] > forgotten)
+        ]
+        await asyncio.gather(
+            *(client.xgroup_delconsumer(self.key, self._group, name) for name in gone)
+        )
+
+
+def _messages(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[Message]:
+    return [Message(entry_id, fields) for entry_id, fields in entries if fields]

@@ -1,0 +1,167 @@
+"""Who works on a job, and who comes next."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from jobs.lease import (
+    RELEASED,
+    LeaseLostError,
+    claim_job,
+    claim_next_jobs,
+    jobs_at_work,
+    release_lease,
+    renew_lease,
+    renew_leases,
+    waiting_jobs,
+)
+from tests.jobs.conftest import Errand
+
+
+def expire(row):
+    Errand.objects.filter(pk=row.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+
+
+def owners_of(leases):
+    return [Errand.objects.get(pk=lease.job_id).owner for lease in leases]
+
+
+def test_a_job_is_claimed_once(errands):
+    row = errands.create()
+    lease = claim_job(Errand, row.pk)
+    assert lease is not None
+    assert claim_job(Errand, row.pk) is None
+    row.refresh_from_db()
+    assert (row.claim, row.attempts) == (lease.token, 1)
+    assert row.started_at is not None
+    assert list(jobs_at_work(Errand)) == [row]
+
+
+def test_a_job_whose_lease_ran_out_is_anybodys_and_the_late_worker_changes_nothing(errands):
+    row = errands.create()
+    late = claim_job(Errand, row.pk)
+    expire(row)
+    lease = claim_job(Errand, row.pk)
+    assert lease is not None
+    assert not late.rows().exists()
+    assert not release_lease(late)
+    with pytest.raises(LeaseLostError):
+        renew_lease(late)
+    renew_lease(lease, place="there")
+    row.refresh_from_db()
+    assert row.place == "there"
+
+
+def test_of_two_claims_at_once_one_gets_the_job(errands):
+    row = errands.create()
+    found = []
+
+    def claim():
+        found.append(claim_job(Errand, row.pk))
+        connection.close()
+
+    other = threading.Thread(target=claim)
+    with transaction.atomic():
+        first = claim_job(Errand, row.pk)
+        other.start()
+        other.join(0.3)  # it waits for the row
+    other.join()
+    assert first is not None
+    assert found == [None]
+
+
+def test_a_job_that_had_all_its_attempts_waits_for_the_reaper_alone(errands):
+    row = errands.create(attempts=3)
+    assert claim_job(Errand, row.pk) is None
+    assert claim_next_jobs(Errand) == []
+    assert claim_job(Errand, row.pk, counted=False) is not None
+
+
+def test_a_job_that_rests_is_nobodys_for_a_while(errands):
+    row = errands.create()
+    lease = claim_job(Errand, row.pk)
+    assert release_lease(lease, rest=timedelta(seconds=5))
+    assert claim_job(Errand, row.pk) is None
+    assert claim_next_jobs(Errand) == []
+    assert not waiting_jobs(Errand).exists()
+    expire(row)
+    assert claim_job(Errand, row.pk) is not None
+
+
+def test_a_job_is_released_for_so_many_attempts_and_no_more(errands):
+    lease = claim_job(Errand, errands.create().pk)
+    assert not release_lease(lease, most=1)
+    assert release_lease(lease, most=2)
+
+
+def test_a_job_that_has_ended_is_held_by_nobody(errands):
+    lease = claim_job(Errand, errands.create().pk)
+    assert lease.rows().update(ended=True, **RELEASED)
+    assert renew_leases([lease]) == set()
+    assert claim_job(Errand, lease.job_id, counted=False) is None
+
+
+def test_many_leases_are_renewed_in_one_statement(errands, django_assert_num_queries):
+    leases = [claim_job(Errand, errands.create().pk) for _ in range(5)]
+    with django_assert_num_queries(1):
+        assert renew_leases(leases) == set(leases)
+    release_lease(leases[0])
+    assert renew_leases(leases) == set(leases[1:])
+
+
+def test_one_job_of_another_owner_comes_next_before_a_thousand(errands):
+    errands.bulk_create(Errand(owner=1) for _ in range(30))
+    assert owners_of(claim_next_jobs(Errand)) == [1]
+    errands.create(owner=2)
+    assert owners_of(claim_next_jobs(Errand)) == [2]
+    assert owners_of(claim_next_jobs(Errand)) == [1]
+
+
+def test_owners_take_turns_with_one_worker_too(errands):
+    for owner in (1, 1, 1, 2, 2, 2):
+        errands.create(owner=owner)
+    seen = []
+    for _ in range(6):
+        leases = claim_next_jobs(Errand)
+        seen += owners_of(leases)
+        leases[0].rows().update(ended=True, **RELEASED)
+    assert seen == [1, 2, 1, 2, 1, 2]
+
+
+def test_owners_take_turns_within_one_claim_of_many(errands):
+    errands.bulk_create(Errand(owner=1) for _ in range(9))
+    errands.bulk_create(Errand(owner=2) for _ in range(2))
+    leases = claim_next_jobs(Errand, limit=5)
+    assert sorted(owners_of(leases)) == [1, 1, 1, 2, 2]
+    assert len({lease.token for lease in leases}) == 5
+
+
+def test_of_an_owners_jobs_the_oldest_comes_first(errands):
+    keys = [errands.create().pk for _ in range(3)]
+    assert [claim_next_jobs(Errand)[0].job_id for _ in range(3)] == keys
+    assert claim_next_jobs(Errand) == []
+
+
+def test_jobs_that_others_are_claiming_are_passed_over(errands):
+    keys = [errands.create().pk for _ in range(2)]
+    found = []
+
+    def claim():
+        found.extend(claim_next_jobs(Errand))
+        connection.close()
+
+    other = threading.Thread(target=claim)
+    with transaction.atomic():
+        mine = claim_next_jobs(Errand)
+        other.start()
+        other.join()
+    assert [lease.job_id for lease in mine + found] == keys
+
+
+def test_what_is_written_with_a_claim_is_plain_values(errands):
+    errands.create()
+    lease = claim_next_jobs(Errand, place="50 % of O'Hara's")[0]
+    assert Errand.objects.get(pk=lease.job_id).place == "50 % of O'Hara's"

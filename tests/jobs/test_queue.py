@@ -1,0 +1,113 @@
+"""Messages that wake workers, and what is shared by the coroutines of one loop."""
+
+import asyncio
+
+import pytest
+from redis.exceptions import ConnectionError as RedisGone
+
+from jobs import connections, queue
+from jobs.background import LoopTask, stop_loop_tasks
+from jobs.queue import WorkStream
+
+
+@pytest.fixture(autouse=True)
+def _empty_redis(db):
+    connections.sync().flushdb()
+
+
+def texts(messages):
+    return [message.fields["text"] for message in messages]
+
+
+def test_a_message_goes_to_one_of_several_readers():
+    one, other = WorkStream("errands"), WorkStream("errands")
+    for text in "abc":
+        assert one.send({"text": text})
+
+    async def read():
+        found = [await one.read(limit=9, patience=0.01)]  # makes the group
+        found += [await one.read(limit=2, patience=0.01), await other.read(limit=9, patience=0.01)]
+        await one.settle(found[1])
+        return [texts(part) for part in found], await one.count_waiting()
+
+    assert asyncio.run(read()) == ([[], ["a", "b"], ["c"]], 1)
+
+
+def test_what_a_dead_reader_left_is_taken_over(monkeypatch):
+    dead, living = WorkStream("errands"), WorkStream("errands")
+    dead.send({"text": "left"})
+
+    async def read():
+        await dead.open()
+        await dead.read(limit=1, patience=0.01)
+        early = await living.take_over(limit=9)
+        monkeypatch.setattr(queue, "ABANDONED_SECONDS", 0.0)
+        late = await living.take_over(limit=9)
+        await living.settle(late)
+        await living.leave()
+        await dead.leave()
+        readers = await connections.asynchronous().xinfo_consumers("errands", "workers")
+        return texts(early), texts(late), readers
+
+    assert asyncio.run(read()) == ([], ["left"], [])
+
+
+def test_a_redis_that_forgot_the_group_is_told_of_it_again():
+    stream = WorkStream("errands")
+
+    async def read():
+        await stream.open()
+        waiting = asyncio.create_task(stream.read(limit=1, patience=5))
+        while not (await connections.asynchronous().info("clients"))["blocked_clients"]:
+            await asyncio.sleep(0)
+        await connections.asynchronous().flushdb()
+        stream.send({"text": "after"})
+        found = await waiting
+        return texts(found or await stream.read(limit=1, patience=5))
+
+    assert asyncio.run(read()) == ["after"]
+
+
+def test_a_redis_that_is_away_fails_no_sender(monkeypatch):
+    class Away:
+        def xadd(self, *_args, **_options):
+            raise RedisGone
+
+    monkeypatch.setattr(connections, "sync", Away)
+    assert not WorkStream("errands").send({"text": "a"})
+
+
+def test_the_id_of_a_task_says_what_it_is_for():
+    first, second = (queue.new_task_id("ingest", 7) for _ in range(2))
+    assert first.startswith("ingest:7:")
+    assert first != second
+
+
+class Rounds(LoopTask):
+    RETRY_SECONDS = 0.0
+
+    def __init__(self):
+        self.rounds = 0
+        self.changed = asyncio.Event()
+
+    async def work(self):
+        self.rounds += 1
+        self.changed.set()
+        if self.rounds == 2:
+            raise RedisGone
+        if self.rounds == 3:
+            raise ValueError
+        await asyncio.sleep(0)
+
+
+def test_a_loop_has_one_background_task_of_a_kind_that_outlives_its_failures():
+    async def see():
+        one = Rounds.of_running_loop()
+        while one.rounds < 5:
+            one.changed.clear()
+            await one.changed.wait()
+        same = Rounds.of_running_loop() is one
+        await stop_loop_tasks()
+        return same, one.is_running, Rounds.of_running_loop() is one
+
+    assert asyncio.run(see()) == (True, False, False)
