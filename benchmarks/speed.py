@@ -67,7 +67,7 @@ class Nura:
 
     def search(self, question: Question, scope: Collection[UUID]) -> object:
         """As the worker does it; `steps` are the milliseconds of the last search."""
-        from documents.store import ScopedStore
+        from documents.search.store import ScopedStore
         from rag.types import Scope, ScopeReason
 
         asked = Scope(tuple(scope), ScopeReason.EXPLICIT)

@@ -29,7 +29,7 @@ from chats.shapes import to_sources_json
 from chats.stores import ReleasingStore
 from documents import spaces
 from documents.models import Document
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from rag.config import RagConfig
 from rag.conversation import Conversation, Memory, Question, Remembered, RunningSummary, Turn
 from rag.errors import NuraError

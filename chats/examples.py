@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from documents import names
+from documents import metadata
 from documents.models import Chunk, Document
 
 MAX_EXAMPLES = 4
@@ -63,7 +63,7 @@ def _headings(documents: list[Document]) -> dict[UUID, list[str]]:
         .values_list("document_id", "section")
     )
     titles = {
-        one.pk: {_spoken_name(one), names.called(one.name, one.metadata)} for one in documents
+        one.pk: {_spoken_name(one), metadata.to_title(one.name, one.metadata)} for one in documents
     }
     found: dict[UUID, dict[str, None]] = {}
     for document_id, section in rows:

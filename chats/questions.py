@@ -11,7 +11,7 @@ from chats.history import BranchHistory
 from chats.lineage import Branch
 from chats.models import Chat, Run
 from documents import spaces
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from rag.config import RagConfig
 from rag.conversation import Memory, Question, Sampling
 from rag.factory import model_name

@@ -26,7 +26,7 @@ from chats.wording import notice, sentence
 from chats.writer import RunWriter
 from documents import spaces
 from documents.models import Document
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from jobs import connections
 from rag.config import RagConfig
 from rag.conversation import Question, Sampling

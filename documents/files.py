@@ -18,7 +18,7 @@ from django.core.files import File
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 
-from documents import names
+from documents import metadata
 from documents.errors import FileTooLarge, StorageFailed, StorageFull
 from documents.models import Document, DocumentVersion
 from documents.parsers import sniff
@@ -64,9 +64,9 @@ def measure(content: "File[Any]") -> Measure:
 def examine(name: str, content: "File[Any]") -> Incoming:
     """Measure the file and tell its kind by its content. Raises what is wrong with it."""
     counted = measure(content)
-    original = names.original(name)
+    original = metadata.to_original_name(name)
     kind = sniff.content_type(cast("BinaryIO", content), original)
-    return Incoming(names.shown(name), original, kind, counted.size, counted.sha256)
+    return Incoming(metadata.to_display_name(name), original, kind, counted.size, counted.sha256)
 
 
 def store(document_id: UUID, original_name: str, content: "File[Any]") -> str:
@@ -74,7 +74,7 @@ def store(document_id: UUID, original_name: str, content: "File[Any]") -> str:
 
     No two files of a document have one name, whatever the storage does about that.
     """
-    suffix = names.extension(original_name)
+    suffix = metadata.get_extension(original_name)
     name = f"{_folder(document_id)}/original-{secrets.token_hex(4)}{suffix}"
     try:
         return default_storage.save(name, content)
@@ -158,7 +158,7 @@ def _on_disk(kept: Document | DocumentVersion) -> Iterator[Path]:
     try:
         yield Path(kept.file.path)
     except NotImplementedError:  # a remote storage has no paths
-        with tempfile.NamedTemporaryFile(suffix=names.extension(kept.name)) as copy:
+        with tempfile.NamedTemporaryFile(suffix=metadata.get_extension(kept.name)) as copy:
             with kept.file.open("rb") as original:
                 shutil.copyfileobj(original, copy)
             copy.flush()

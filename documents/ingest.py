@@ -13,7 +13,6 @@ from documents import (
     ending,
     files,
     metadata,
-    names,
     notices,
     queue,
     quotas,
@@ -172,7 +171,7 @@ def _read(job: _Job) -> rows.Found:
     warnings = [*reading.warnings, *job.gallery.warnings]
     if job.pictures != settings.PICTURES:
         warnings.append(PICTURES_SKIPPED)
-    return rows.Found(metadata.cleaned(reading.metadata), warnings, progress.watch.seconds)
+    return rows.Found(metadata.clean_metadata(reading.metadata), warnings, progress.watch.seconds)
 
 
 def _split(job: _Job, reading: sandbox.Reading, analysis: Analysis) -> None:
@@ -193,7 +192,9 @@ def _indexed(job: _Job, found: rows.Found) -> bool:
     """Embed with the model in use and store; False when another one took over meanwhile."""
     job.progress.enter(Document.Stage.EMBEDDING)
     space, config = spaces.for_writing()
-    title = names.title(job.kept.name, metadata.shown(found.metadata, job.document.stated))
+    title = metadata.to_title_lines(
+        job.kept.name, metadata.merge_metadata(found.metadata, job.document.stated)
+    )
     complete = engine(config).completed
     job.draft.index(complete(job.chunks, title, job.progress.move, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)

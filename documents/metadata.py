@@ -1,33 +1,121 @@
-"""What is known about a document: read in its file, or said by people. A modest JSON object."""
+"""What a document is called and what is known of it: names, metadata, and labels for questions.
+
+What stands on disk is named by the server. Metadata is a modest JSON object, read in the file or
+said by people. Labels are the names that a question may use: issuers, projects, titles, files.
+"""
 
 import json
+import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
 
 from documents.errors import InvalidMetadata
+from documents.models.document import DocumentLabel
+from rag.types import Named
+from rag.understand.filters import FIELDS, list_names
 
-MOST_BYTES = 16 * 1024
-DEEPEST = 8
+NAME_CHARACTERS = 255
 
 
-def cleaned(metadata: object) -> dict[str, Any]:
+ORIGINAL_CHARACTERS = 1024
+
+
+EXTENSION_CHARACTERS = 16
+
+
+FALLBACK_NAME = "document"
+
+
+_SEPARATORS = re.compile(r"[/\\]")
+
+
+_DIRECTIONS = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+"""Marks that turn or hide letters: `\u202efdp.exe` reads as `exe.pdf`. Joiners stay for emoji."""
+
+
+def to_display_name(name: str) -> str:
+    """NFC, without path and control characters, at most 255 characters with the extension kept."""
+    return _cut_name(to_original_name(name), NAME_CHARACTERS)
+
+
+def to_original_name(name: str) -> str:
+    """The sender's name, as a download gets it back: like `shown`, but up to 1,024 characters."""
+    last = _SEPARATORS.split(name.partition("\0")[0])[-1]
+    kept = "".join(character for character in last if not _is_control(character))
+    bare = unicodedata.normalize("NFC", _DIRECTIONS.sub("", kept)).strip().rstrip(". ")
+    named = f"{FALLBACK_NAME}{bare}" if _is_only_extension(bare) else bare
+    return _cut_name(named or FALLBACK_NAME, ORIGINAL_CHARACTERS)
+
+
+def get_extension(name: str) -> str:
+    """The extension in small letters with its dot, or nothing where it is no plain one."""
+    suffix = PurePosixPath(name).suffix.lower()
+    return suffix if re.fullmatch(r"\.[a-z0-9]{1,15}", suffix) else ""
+
+
+def strip_extension(name: str) -> str:
+    """The name without its extension: what a document is called."""
+    suffix = get_extension(name)
+    return name[: -len(suffix)] if suffix else name
+
+
+def to_title(name: str, metadata: Mapping[str, object]) -> str:
+    """What a document is called first of all."""
+    return to_title_lines(name, metadata).partition("\n")[0]
+
+
+def to_title_lines(name: str, metadata: Mapping[str, object]) -> str:
+    """What a document is called, one way a line: by itself, then by its file's name."""
+    own = metadata.get("title")
+    to_title = [own.strip() if isinstance(own, str) else "", strip_extension(name)]
+    return "\n".join(dict.fromkeys(filter(None, to_title)))
+
+
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}
+
+
+def _is_only_extension(name: str) -> bool:
+    return re.fullmatch(r"\.(pdf|docx|hwpx?|md|txt)", name.lower()) is not None
+
+
+def _cut_name(name: str, limit: int) -> str:
+    if len(name) <= limit:
+        return name
+    strip_extension, dot, suffix = name.rpartition(".")
+    if not dot or len(suffix) >= EXTENSION_CHARACTERS:
+        return name[:limit]
+    return strip_extension[: limit - len(suffix) - 1].rstrip() + dot + suffix
+
+
+MAX_METADATA_BYTES = 16 * 1024
+
+
+MAX_METADATA_DEPTH = 8
+
+
+def clean_metadata(metadata: object) -> dict[str, Any]:
     """The object with its strings in NFC and without NUL. Raises `InvalidMetadata`."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
-        raise InvalidMetadata("not an object", limit_kb=MOST_BYTES // 1024)
-    result = {_text(str(key)): _value(value, 1) for key, value in metadata.items()}
+        raise InvalidMetadata("not an object", limit_kb=MAX_METADATA_BYTES // 1024)
+    result = {_clean_text(str(key)): _clean_value(value, 1) for key, value in metadata.items()}
     try:
         size = len(json.dumps(result, ensure_ascii=False, allow_nan=False).encode())
     except (ValueError, TypeError) as error:
-        raise InvalidMetadata(str(error), limit_kb=MOST_BYTES // 1024) from error
-    if size > MOST_BYTES:
-        raise InvalidMetadata("too large", limit_kb=MOST_BYTES // 1024)
+        raise InvalidMetadata(str(error), limit_kb=MAX_METADATA_BYTES // 1024) from error
+    if size > MAX_METADATA_BYTES:
+        raise InvalidMetadata("too large", limit_kb=MAX_METADATA_BYTES // 1024)
     return result
 
 
-def shown(read: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+def merge_metadata(read: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     """What holds: people know better than the reader, and a key that they took away stays away.
 
     Idempotent, so what is shown may take the place of what was read.
@@ -35,28 +123,75 @@ def shown(read: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in {**read, **stated}.items() if value is not None}
 
 
-def parsed(text: str) -> dict[str, Any]:
+def parse_metadata(text: str) -> dict[str, Any]:
     """The same from JSON text; blank counts as absent."""
     if not text.strip():
         return {}
     try:
-        return cleaned(json.loads(text))
+        return clean_metadata(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise InvalidMetadata("not JSON", limit_kb=MOST_BYTES // 1024) from error
+        raise InvalidMetadata("not JSON", limit_kb=MAX_METADATA_BYTES // 1024) from error
 
 
-def _value(value: object, depth: int) -> Any:
-    if depth > DEEPEST:
-        raise InvalidMetadata("too deep", limit_kb=MOST_BYTES // 1024)
+def _clean_value(value: object, depth: int) -> Any:
+    if depth > MAX_METADATA_DEPTH:
+        raise InvalidMetadata("too deep", limit_kb=MAX_METADATA_BYTES // 1024)
     if isinstance(value, str):
-        return _text(value)
+        return _clean_text(value)
     if isinstance(value, Mapping):
-        return {_text(str(key)): _value(inner, depth + 1) for key, inner in value.items()}
+        return {
+            _clean_text(str(key)): _clean_value(inner, depth + 1) for key, inner in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_value(inner, depth + 1) for inner in value]
+        return [_clean_value(inner, depth + 1) for inner in value]
     return value
 
 
-def _text(text: str) -> str:
+def _clean_text(text: str) -> str:
     kept = "".join(c for c in text if c != "\0" and unicodedata.category(c) != "Cs")
     return unicodedata.normalize("NFC", kept)
+
+
+NAMED_DOCUMENTS = """
+    WITH found AS MATERIALIZED (  -- by name alone: a scope of thousands would be probed one by one
+        SELECT field, value, name, document_id, id FROM documents_documentlabel
+         WHERE name = ANY(%s::text[]))
+    SELECT field, value, name, document_id FROM found
+     WHERE document_id = ANY(%s::uuid[]) ORDER BY document_id, id
+"""
+
+
+def rewrite_labels(document_id: UUID, file_name: str, metadata: Mapping[str, Any]) -> None:
+    """Put the labels of a document in place of its old ones. The caller holds the row."""
+    with transaction.atomic():
+        DocumentLabel.objects.filter(document_id=document_id).delete()
+        DocumentLabel.objects.bulk_create(
+            DocumentLabel(document_id=document_id, field=field, value=value, name=name)
+            for (field, name), value in list_labels(file_name, metadata).items()
+        )
+
+
+def list_labels(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Field and name as compared -> name as shown. The file's name counts as a title."""
+    found: dict[tuple[str, str], str] = {}
+    for field, text in [*_list_name_texts(metadata), ("title", strip_extension(file_name))]:
+        for name, shown in list_names(field, text).items():
+            found.setdefault((field, name), shown)
+    return found
+
+
+def find_named_documents(document_ids: Sequence[UUID], names: Sequence[str]) -> list[Named]:
+    """Documents among these that carry one of the names, as `filters.to_name_key` writes them."""
+    with connection.cursor() as cursor:
+        scope = "{" + ",".join(map(str, document_ids)) + "}"  # one text: the driver adapts no list
+        cursor.execute(NAMED_DOCUMENTS, (list(names), scope))
+        return [Named(*row) for row in cursor.fetchall()]
+
+
+def _list_name_texts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each text that names the document; a list holds several."""
+    for field in FIELDS:
+        value = metadata.get(field)
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                yield field, text

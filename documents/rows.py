@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from documents import claims, labels, lexical, metadata, spaces
+from documents import claims, metadata, spaces
 from documents.claims import Claim
 from documents.errors import IngestLost
 from documents.models import (
@@ -25,6 +25,7 @@ from documents.models import (
     DocumentPage,
     EmbeddingSpace,
 )
+from documents.search import bm25, dense
 from documents.spool import Spool
 from documents.warned import Stored
 from rag.indexing import TERMS_VERSION
@@ -102,12 +103,12 @@ class Draft:
                     copy.write(block)
 
     def _add(self, key: int, indexed: IndexedChunk, space: EmbeddingSpace) -> None:
-        row = lexical.row(indexed)
+        row = bm25.to_lexical_row(indexed)
         self._chunks.write(_line(_chunk_row(key, self._document, indexed.chunk, row)))
         terms = (key, self._document.pk, row.length, row.marks, row.surplus)
         self._terms.write(_line(terms))
         if indexed.vector is not None:
-            vector = lexical.halfvec(indexed.vector)
+            vector = dense.to_halfvec(indexed.vector)
             self._vectors.write(_line((key, space.pk, self._document.pk, vector)))
 
 
@@ -141,8 +142,8 @@ def replace(
         delete(document.pk)
         draft.copy(cursor)
         document.refresh_from_db(fields=("name",))  # a new version may have brought another
-        shown = metadata.shown(found.metadata, document.stated)
-        labels.rewrite(document.pk, document.name, shown)
+        shown = metadata.merge_metadata(found.metadata, document.stated)
+        metadata.rewrite_labels(document.pk, document.name, shown)
         claims.complete(
             claim,
             page_count=draft.page_count,
@@ -176,7 +177,7 @@ def _keys() -> Iterator[int]:
 
 
 def _chunk_row(
-    key: int, document: Document, chunk: CutChunk, row: lexical.Row
+    key: int, document: Document, chunk: CutChunk, row: bm25.LexicalRow
 ) -> tuple[object, ...]:
     return (
         key,

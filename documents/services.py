@@ -10,9 +10,9 @@ from django.core.files import File
 from django.db import transaction
 from django.utils import timezone
 
-from documents import claims, files, labels, names, notices, queue, quotas, rows, versions
+from documents import claims, files, notices, queue, quotas, rows, versions
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing
-from documents.metadata import cleaned, shown
+from documents.metadata import clean_metadata, merge_metadata, rewrite_labels, to_display_name
 from documents.models import Document
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def upload(
     The same bytes of the same user are the document that is there: what is said of it now is added
     to it, and it is processed again if it failed. Raises what is wrong with the file.
     """
-    stated = cleaned(metadata)
+    stated = clean_metadata(metadata)
     incoming = files.examine(name, content)
     same = _same(owner.pk, incoming.sha256)
     if same is None:
@@ -40,7 +40,7 @@ def upload(
             owner=owner,
             **asdict(incoming),
             stated=stated,
-            metadata=shown({}, stated),
+            metadata=merge_metadata({}, stated),
             enqueued_at=timezone.now(),
         )
         same = _created(document, content)
@@ -140,11 +140,11 @@ def update_document(
     """
     with transaction.atomic():
         row = Document.objects.select_for_update().get(pk=document.pk)
-        row.name = row.name if name is None else names.shown(name)
-        row.stated = cleaned(row.stated | cleaned(metadata))
-        row.metadata = shown(row.metadata, row.stated)
+        row.name = row.name if name is None else to_display_name(name)
+        row.stated = clean_metadata(row.stated | clean_metadata(metadata))
+        row.metadata = merge_metadata(row.metadata, row.stated)
         row.save(update_fields=("name", "stated", "metadata", "updated_at"))
-        labels.rewrite(row.pk, row.name, row.metadata)
+        rewrite_labels(row.pk, row.name, row.metadata)
     _tell(document)
 
 

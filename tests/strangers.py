@@ -23,8 +23,9 @@ from chats.services.chats import create_chat
 from chats.services.outcome import Outcome
 from chats.services.turn_store import record
 from chats.services.turns import open_turn
-from documents import files, lexical, services
+from documents import files, services
 from documents.models import Chunk, Document, DocumentPage, DocumentPicture
+from documents.search import bm25
 from jobs import connections
 from nura import gateway
 from tests.support import ROOT
@@ -229,7 +230,7 @@ def make_document(owner: User) -> Document:
         page=1,
         page_end=1,
         term_count=3,
-        lexemes=lexical.tsvector(terms),
+        lexemes=bm25.to_tsvector(terms),
     )
     return document
 

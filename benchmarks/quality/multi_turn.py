@@ -85,7 +85,7 @@ class Place:
         return Scope(tuple(self.indexed.documents), ScopeReason.ALL)
 
     def _store(self) -> Any:
-        from documents.store import ScopedStore
+        from documents.search.store import ScopedStore
 
         return ScopedStore(self.indexed.documents, space=self.shelves.space)
 

@@ -76,7 +76,7 @@ class Library:
         self, question: str, scope: Sequence[UUID], way: Way, top_k: int = FOUND
     ) -> list[tuple[UUID, int]]:
         """Document and number of each chunk found, best first."""
-        from documents.store import ScopedStore
+        from documents.search.store import ScopedStore
 
         found = self.engine.search(
             question,

@@ -21,17 +21,17 @@ def measure(questions: Sequence[Question], documents: Sequence[UUID]) -> list[di
 def _share(
     share: float, questions: Sequence[Question], documents: Sequence[UUID]
 ) -> dict[str, object]:
-    from documents.searching import database, dense
-    from documents.searching.scope import Scope
+    from documents.search import database, dense
+    from documents.search.database import SearchScope
 
     chance = random.Random(str(share))
     held = exactly = 0
     for question in questions:
-        scope = Scope(chance.sample(list(documents), max(1, round(share * len(documents)))))
-        with database.search(scope) as search:
+        scope = SearchScope(chance.sample(list(documents), max(1, round(share * len(documents)))))
+        with database.open_search(scope) as search:
             assert search.facts.space is not None
-            found = dense.nearest(search, search.facts.space, question.vector, DEPTH)
-            right = dense.exactly(search, search.facts.space, question.vector, NEAREST)
+            found = dense.find_nearest_chunks(search, search.facts.space, question.vector, DEPTH)
+            right = dense.compare_exactly(search, search.facts.space, question.vector, NEAREST)
             exactly += search.facts.chunks <= dense.EXACT_CHUNKS
         near = {hit.passage.key for hit in found[:NEAREST]}
         held += len(near & {hit.passage.key for hit in right})

@@ -12,7 +12,7 @@ from benchmarks.scale.corpus import Corpus, Sized
 
 INDEX = "SELECT indexname, indexdef FROM pg_indexes WHERE indexname LIKE 'embedding_space_%'"
 ROOT = Path(__file__).parents[2]
-WRITERS = ("documents/lexical.py", "rag/retrieve/bm25.py", "benchmarks/scale/corpus.py")
+WRITERS = ("documents/search/bm25.py", "rag/retrieve/bm25.py", "benchmarks/scale/corpus.py")
 """What decides which rows are written: where one of them changed, the library is made anew."""
 
 OURS = "SELECT datname FROM pg_database WHERE datname LIKE %s"

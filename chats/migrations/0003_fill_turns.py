@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from django.db import migrations
 
-from documents import names
+from documents import metadata
 
 SNIPPET = 200
 AT_ONCE = 200
@@ -83,7 +83,7 @@ def _reference(sources, document):
     return {
         "slot": best["slot"],
         "document_id": best["document_id"],
-        "title": names.called(name, document.metadata if document else {}),
+        "title": metadata.to_title(name, document.metadata if document else {}),
         "source": name,
         "uri": f"/api/v1/documents/{best['document_id']}/file",
         "version": document.version if document else 1,

@@ -17,7 +17,7 @@ from chats.questions import window
 from chats.services.chats import find_documents
 from documents import spaces
 from documents.models import Document
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from rag.conversation import Conversation, Question
 from rag.factory import NO_HISTORY, engine, model_name
 from rag.memory.store import MemoryHistory

@@ -8,7 +8,7 @@ from django.db import connection
 
 from chats.models import Message, Turn
 from chats.services.outcome import Outcome
-from documents import names, versions
+from documents import metadata, versions
 from documents.errors import VersionNotFound
 from documents.models import Document
 from rag.types import Topic
@@ -86,7 +86,7 @@ def _reference(
     return {
         "slot": best["slot"],
         "document_id": str(best["document_id"]),
-        "title": names.called(name, document.metadata if document else {}),
+        "title": metadata.to_title(name, document.metadata if document else {}),
         "source": name,
         "uri": f"/api/v1/documents/{best['document_id']}/file?version={version}",
         "version": version,
@@ -140,7 +140,7 @@ def remembered(refs: Sequence[Mapping[str, Any]], outcome: Outcome) -> list[dict
     return [
         {
             "document_id": str(key),
-            "title": names.called(known[key].name, known[key].metadata),
+            "title": metadata.to_title(known[key].name, known[key].metadata),
             "score": 0.0,
         }
         for key in outcome.bearing

@@ -8,8 +8,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from documents.metadata import ORIGINAL_CHARACTERS
 from documents.models import Chunk, Document, DocumentVersion
-from documents.names import ORIGINAL_CHARACTERS
 from documents.representation import CURRENT, document_json, version_json
 from rag.pages import Kind
 

@@ -105,7 +105,7 @@ class DocumentViewSet(
             owner=_asker(request),
             name=sent_name(fields["file"]),
             content=fields["file"],
-            metadata=metadata.parsed(fields["metadata"]),
+            metadata=metadata.parse_metadata(fields["metadata"]),
         )
         if not created:
             return Response(UnchangedShape(document).data)

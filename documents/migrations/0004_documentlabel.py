@@ -1,7 +1,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from documents.labels import of
+from documents.metadata import list_labels
 
 AT_ONCE = 1000
 
@@ -11,7 +11,7 @@ def fill(apps, schema_editor):
     documents, labels = apps.get_model("documents", "Document"), []
     model = apps.get_model("documents", "DocumentLabel")
     for pk, name, metadata in documents.objects.values_list("pk", "name", "metadata").iterator():
-        for (field, compared), shown in of(name, metadata).items():
+        for (field, compared), shown in list_labels(name, metadata).items():
             labels.append(model(document_id=pk, field=field, value=shown, name=compared))
     model.objects.bulk_create(labels, batch_size=AT_ONCE)
 

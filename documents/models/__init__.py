@@ -3,7 +3,6 @@
 Deleting a document deletes all of them in one transaction.
 """
 
-from documents.labels import DocumentLabel
 from documents.models.content import (
     LEXICAL_DIMENSIONS,
     Chunk,
@@ -11,10 +10,14 @@ from documents.models.content import (
     ChunkTerms,
     DocumentPage,
 )
-from documents.models.document import Document, DocumentQuerySet
-from documents.models.spaces import EmbeddingSpace
-from documents.models.versions import DocumentPicture, DocumentVersion
-from documents.reindexing.models import Reindexing
+from documents.models.document import (
+    Document,
+    DocumentLabel,
+    DocumentPicture,
+    DocumentQuerySet,
+    DocumentVersion,
+)
+from documents.models.spaces import EmbeddingSpace, Reindexing
 
 __all__ = [
     "LEXICAL_DIMENSIONS",

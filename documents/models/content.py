@@ -82,7 +82,7 @@ class ChunkTerms(models.Model):
 
     `length` is the sum of the term counts. `marks` holds 1 for a term that stands once and no more,
     2 for one that stands more often or is emphasised; `surplus` holds what the latter score beyond
-    a term that stands once; see `documents.lexical`.
+    a term that stands once; see `documents.search.bm25`.
     """
 
     chunk = models.OneToOneField(Chunk, models.CASCADE, primary_key=True, related_name="+")

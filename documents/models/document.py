@@ -1,4 +1,4 @@
-"""Documents: a file of one user and where it stands."""
+"""Documents: a file of one user, where it stands, its other files, its pictures and its labels."""
 
 import unicodedata
 import uuid
@@ -13,7 +13,7 @@ from django.db.models.lookups import Exact
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from documents.labels import bearing
+from rag.understand.filters import ALTERNATIVES, to_name_key
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -56,7 +56,7 @@ class DocumentQuerySet(models.QuerySet["Document"]):
         for field, value in metadata.items():
             alone = Exact(KeyTextTransform(field, "metadata"), value)  # numbers, too
             listed = Q(metadata__contains={field: [value]})
-            rows = rows.filter(alone | listed | bearing(field, value))
+            rows = rows.filter(alone | listed | to_label_filter(field, value))
         return rows
 
     def narrowed(self, status: str = "", q: str = "") -> Self:
@@ -188,3 +188,105 @@ class Document(models.Model):
     def indexed(self) -> bool:
         """Whether an index serves, also while the document is processed again."""
         return self.indexed_at is not None
+
+
+class DocumentVersion(models.Model):
+    """A file of a document that is not the one it stands for now: to come, gone before, or refused.
+
+    The document's own row is the current version. A version to come takes its place in the
+    transaction that writes its index; the one that it replaces stays here with its text, so that
+    old answers open what they were drawn from.
+    """
+
+    class State(models.TextChoices):
+        """PENDING -> OLD (it became current and was replaced since) | REFUSED."""
+
+        PENDING = "pending", _("Waiting")
+        OLD = "old", _("Replaced")
+        REFUSED = "refused", _("Refused")
+
+    document = models.ForeignKey(Document, models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    state = models.CharField(max_length=8, choices=State.choices, default=State.PENDING)
+    name = models.CharField(max_length=255)
+    original_name = models.CharField(max_length=1024)
+    file = models.FileField(max_length=255)
+    content_type = models.CharField(max_length=127)
+    size = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64)
+    page_count = models.PositiveIntegerField(null=True)
+    text = models.TextField(blank=True, default="")
+    page_starts = models.JSONField(default=list)
+    error_code = models.CharField(max_length=64, blank=True, default="")
+    error_params = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        """One row a number."""
+
+        ordering = ("document", "-number")
+        constraints = (
+            models.UniqueConstraint(fields=("document", "number"), name="one_row_a_version"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.document_id} v{self.number}"
+
+
+class DocumentPicture(models.Model):
+    """A picture found in a document; `rejected` is why it was not kept, empty for a kept one.
+
+    `box` is where it stands on its page. `description` is what the vision model `model` read in
+    it, None until it was asked.
+    """
+
+    document = models.ForeignKey(Document, models.CASCADE, related_name="pictures")
+    index = models.PositiveIntegerField()
+    page = models.PositiveIntegerField(null=True)
+    digest = models.CharField(max_length=64)
+    width = models.PositiveIntegerField()
+    height = models.PositiveIntegerField()
+    box = models.JSONField(null=True)
+    rejected = models.CharField(max_length=20, blank=True, default="")
+    file = models.FileField(max_length=255, blank=True, default="")
+    content_type = models.CharField(max_length=40, blank=True, default="")
+    description = models.TextField(null=True)  # noqa: DJ001 - an empty description is one, too
+    model = models.CharField(max_length=255, blank=True, default="")
+
+    class Meta:
+        """One row an index."""
+
+        ordering = ("document", "index")
+        constraints = (
+            models.UniqueConstraint(fields=("document", "index"), name="one_row_a_picture"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.document_id} picture {self.index}"
+
+
+class DocumentLabel(models.Model):
+    """One name of a document: `name` as it is compared, `value` as it is shown."""
+
+    document = models.ForeignKey("documents.Document", models.CASCADE, related_name="labels")
+    field = models.CharField(max_length=20)
+    value = models.CharField(max_length=200)
+    name = models.CharField(max_length=200, db_index=True)
+
+    class Meta:
+        """One row a name and field."""
+
+        app_label = "documents"
+        constraints = (
+            models.UniqueConstraint(fields=("document", "field", "name"), name="one_row_a_label"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.value}"
+
+
+def to_label_filter(field: str, value: str) -> models.Q:
+    """Documents that bear one of the names; `value` holds several as a filter writes them."""
+    names = [to_name_key(name) for name in value.split(ALTERNATIVES)]
+    rows = DocumentLabel.objects.filter(field=field, name__in=names)
+    return models.Q(pk__in=rows.values("document_id"))

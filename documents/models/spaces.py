@@ -1,4 +1,4 @@
-"""Embedding spaces."""
+"""Embedding spaces, and the change from one to another."""
 
 from django.db import models
 from django.db.models import Q
@@ -35,3 +35,62 @@ class EmbeddingSpace(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model} ({self.dimensions})"
+
+
+class Reindexing(models.Model):
+    """One change, at most one of them open.
+
+    `claim` and `lease_until` belong to the process at work: see `documents.reindexing.claims`.
+    `done` of `total` chunks were looked at. `background`: the workers do it, and take it up again.
+    `report` holds the comparison of both spaces.
+    """
+
+    class State(models.TextChoices):
+        """WAITING -> FILLING -> INDEXING -> COMPARING -> SWAPPED | REFUSED; FAILED, REPLACED."""
+
+        WAITING = "waiting", _("Waiting")
+        FILLING = "filling", _("Embedding")
+        INDEXING = "indexing", _("Indexing")
+        COMPARING = "comparing", _("Comparing")
+        SWAPPED = "swapped", _("Done")
+        REFUSED = "refused", _("Refused")
+        FAILED = "failed", _("Failed")
+        REPLACED = "replaced", _("Replaced by another")
+
+    model = models.CharField(max_length=255, verbose_name=_("model"))
+    base_url = models.CharField(max_length=500, blank=True, default="")
+    languages = models.JSONField(default=list)
+    space = models.ForeignKey(
+        "documents.EmbeddingSpace", models.SET_NULL, null=True, related_name="reindexings"
+    )
+    background = models.BooleanField(default=False)
+    open = models.BooleanField(default=True)
+    state = models.CharField(
+        max_length=10, choices=State.choices, default=State.WAITING, verbose_name=_("state")
+    )
+    done = models.PositiveBigIntegerField(default=0)
+    total = models.PositiveBigIntegerField(default=0)
+    report = models.JSONField(default=dict)
+    error = models.CharField(max_length=500, blank=True, default="")
+    claim = models.UUIDField(null=True)
+    lease_until = models.DateTimeField(null=True)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    enqueued_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        """One open change."""
+
+        app_label = "documents"
+        verbose_name = _("re-embedding")
+        verbose_name_plural = _("re-embeddings")
+        ordering = ("-pk",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("open",), condition=Q(open=True), name="one_open_reindexing"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model} ({self.state})"

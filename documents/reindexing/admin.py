@@ -14,10 +14,10 @@ from django.utils.translation import ngettext
 
 from documents import spaces
 from documents.models import Chunk, ChunkEmbedding, EmbeddingSpace
+from documents.models.spaces import Reindexing
 from documents.read_only import ReadOnly
 from documents.reindexing import background, claims, swap
 from documents.reindexing.claims import ReindexBusyError, Wish
-from documents.reindexing.models import Reindexing
 from documents.wording import sentence
 
 LIST = "admin:documents_embeddingspace_changelist"

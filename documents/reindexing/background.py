@@ -11,9 +11,9 @@ from django.db.models.functions import Now
 
 from documents import queue, spaces
 from documents.models import EmbeddingSpace
+from documents.models.spaces import Reindexing
 from documents.reindexing import claims, swap, unrelated, work
 from documents.reindexing.claims import Claim, ReindexLostError, Wish
-from documents.reindexing.models import Reindexing
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import engine, model_name
 

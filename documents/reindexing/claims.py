@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
-from documents.reindexing.models import Reindexing
+from documents.models.spaces import Reindexing
 
 LEASE = timedelta(seconds=20)
 LOCK = 0x6E757262

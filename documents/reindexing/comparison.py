@@ -9,7 +9,7 @@ from typing import Any
 from documents import spaces
 from documents.models import Document, EmbeddingSpace
 from documents.reindexing.questions import Question
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from rag.errors import EmbedderFailed
 from rag.factory import Engine, engine
 from rag.types import Scope, ScopeReason

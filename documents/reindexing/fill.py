@@ -8,7 +8,8 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from pgvector import HalfVector
 
-from documents import names, spaces
+from documents import spaces
+from documents.metadata import to_title_lines
 from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace
 from rag import indexing
 from rag.ports import Embedder
@@ -108,7 +109,7 @@ def _embed(keys: Sequence[int], space: EmbeddingSpace, embedder: Embedder) -> in
 
 def _titled(row: dict[str, object]) -> tuple[str, RagChunk]:
     fields = {name: row[name] for name in READ if not name.startswith("document")}
-    return names.title(str(row["document__name"]), row["document__metadata"]), RagChunk(**fields)  # type: ignore[arg-type]
+    return to_title_lines(str(row["document__name"]), row["document__metadata"]), RagChunk(**fields)  # type: ignore[arg-type]
 
 
 def _store(made: dict[int, tuple[object, tuple[float, ...]]], space: EmbeddingSpace) -> None:

@@ -11,8 +11,8 @@ from django.db.models.functions import Now
 
 from documents import spaces
 from documents.models import ChunkEmbedding, EmbeddingSpace
+from documents.models.spaces import Reindexing
 from documents.reindexing import fill, graph
-from documents.reindexing.models import Reindexing
 
 DELETED_AT_ONCE = 10_000
 

@@ -10,8 +10,9 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import QuerySet, Sum
 
-from documents import labels, lexical, names
+from documents import metadata
 from documents.models import Chunk, Document
+from documents.search import bm25
 from rag import indexing
 from rag.types import Chunk as RagChunk
 
@@ -72,8 +73,8 @@ def _bring_over_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
     rows = Chunk.objects.filter(document_id=document_id, pk__gt=last).order_by("pk")
     found = list(rows.values("pk", *READ)[:BATCH])
     chunks = [RagChunk(**{name: row[name] for name in READ}) for row in found]
-    title = names.title(document.name, document.metadata)
-    made = [lexical.row(one) for one in indexing.lexical(chunks, title)]
+    title = metadata.to_title_lines(document.name, document.metadata)
+    made = [bm25.to_lexical_row(one) for one in indexing.lexical(chunks, title)]
     with transaction.atomic():
         held = outdated().filter(pk=document_id).select_for_update(no_key=True).first()
         if held is None:
@@ -81,14 +82,14 @@ def _bring_over_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
         if not found:
             if rows.exists():  # of an ingest that came in between
                 return last, 0
-            labels.rewrite(document_id, held.name, held.metadata)  # as it is called by now
+            metadata.rewrite_labels(document_id, held.name, held.metadata)  # as it is called by now
             Document.objects.filter(pk=document_id).update(terms_version=indexing.TERMS_VERSION)
             return None
         _write([row["pk"] for row in found], made)
     return found[-1]["pk"], len(found)
 
 
-def _write(keys: Sequence[int], made: Sequence[lexical.Row]) -> None:
+def _write(keys: Sequence[int], made: Sequence[bm25.LexicalRow]) -> None:
     """Only rows that are still there."""
     lengths = [row.length for row in made]
     with connection.cursor() as cursor:

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from documents import queue, spaces
 from documents.models import Chunk, EmbeddingSpace
+from documents.models.spaces import Reindexing
 from documents.progress import Heartbeat
 from documents.reindexing import claims, comparison, fill, graph, questions, swap, unrelated
 from documents.reindexing.claims import Claim, ReindexLostError
-from documents.reindexing.models import Reindexing
 from documents.reindexing.questions import Question
 from rag.errors import EmbedderFailed
 from rag.factory import new_embedder

@@ -4,7 +4,7 @@ import pytest
 
 from chats.models import Message
 from chats.services.turns import open_turn
-from documents import labels, rows, spaces
+from documents import metadata, rows, spaces
 from rag import tokenize
 from rag.events import Finished
 from rag.pages import Page
@@ -86,7 +86,7 @@ def test_names_of_a_strangers_documents_filter_nothing(api, laws, stranger, answ
     assert found(answer) <= {"one.md", "two.md"}
     answer = search(api, "이자", filters={"issuer": "통계청"})
     assert (answer["hits"], answer["plan"]["document_ids"]) == ([], [])
-    assert labels.named([theirs.pk], ["통계청"])
+    assert metadata.find_named_documents([theirs.pk], ["통계청"])
 
 
 def test_an_answer_keeps_what_it_was_filtered_to(api, owner, play):

@@ -14,7 +14,7 @@ from documents.gallery import Gallery
 from documents.models import Chunk, Document, DocumentPicture
 from documents.parsers import sandbox
 from documents.parsers.base import PictureRules
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from rag.adapters.endpoint import load_client_library
 from rag.config import Endpoint
 from tests.documents.conftest import stored_files, upload

@@ -9,7 +9,7 @@ from django.core.files.base import ContentFile
 from documents import services, tasks
 from documents.models import Document
 from documents.parsers.errors import ParseFailed
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from documents.wording import SENTENCES, sentence
 from rag import tokenize
 from tests.documents.conftest import upload

@@ -17,7 +17,7 @@ from documents import claims, ending, ingest, progress, queue, rows, services, s
 from documents.errors import IngestLost
 from documents.models import Chunk, ChunkEmbedding, Document, DocumentPage
 from documents.parsers.errors import Corrupt, ParserCrashed
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from rag.errors import EmbedderFailed
 from rag.pages import Page
 from tests.documents.conftest import TEXT, stored_files, upload

@@ -6,10 +6,11 @@ import pytest
 from django.apps import apps
 from django.db import connection
 
-from documents import labels, services
-from documents.labels import DocumentLabel
+from documents import services
+from documents.metadata import NAMED_DOCUMENTS, rewrite_labels
 from documents.models import Document
-from documents.store import ScopedStore
+from documents.models.document import DocumentLabel
+from documents.search.store import ScopedStore
 from rag.understand.filters import to_name_key
 from tests.documents.conftest import make_row, upload
 from tests.documents.test_ingest import run
@@ -28,7 +29,7 @@ NOTICE = """# 용역 안내
 def described(owner, name="규정.md", **metadata):
     """A completed document with labels."""
     document = make_row(owner, name=name, status=Document.Status.COMPLETED, metadata=metadata)
-    labels.rewrite(document.pk, document.name, metadata)
+    rewrite_labels(document.pk, document.name, metadata)
     return document
 
 
@@ -118,5 +119,5 @@ def test_a_thousand_candidates_are_one_look_up_by_index(owner):
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE documents_documentlabel")
         cursor.execute("SET LOCAL enable_seqscan = off")
-        cursor.execute("EXPLAIN " + labels.FOUND, (names, [row.pk for row in rows]))
+        cursor.execute("EXPLAIN " + NAMED_DOCUMENTS, (names, [row.pk for row in rows]))
         assert "Index" in "\n".join(line for (line,) in cursor.fetchall())

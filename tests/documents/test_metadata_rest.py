@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 
 from documents import ingest, services
-from documents.metadata import shown
+from documents.metadata import merge_metadata
 from documents.models import Document
 from tests.documents.conftest import make_row, upload
 
@@ -84,8 +84,8 @@ def test_what_people_said_in_all_has_a_limit(api, document):
 
 def test_showing_twice_is_showing_once():
     stated = {"a": None, "b": 2}
-    once = shown({"a": 1, "b": 1, "c": 1}, stated)
-    assert once == shown(once, stated) == {"b": 2, "c": 1}
+    once = merge_metadata({"a": 1, "b": 1, "c": 1}, stated)
+    assert once == merge_metadata(once, stated) == {"b": 2, "c": 1}
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from django.apps import apps
 from django.utils import timezone
 
-from documents import lexical
 from documents.models import Document
+from documents.search import bm25
 from rag.retrieve.bm25 import K1, B
 from tests.documents.conftest import make_row
 
@@ -25,7 +25,7 @@ def parsed(literal):
 def former_weights(terms):
     """As the first version stored them: six digits, an average length of 500."""
     norm = K1 * (1 - B + B * sum(terms.values()) / 500)
-    return lexical.sparsevec(
+    return bm25.to_sparsevec(
         (term, float(f"{count * (K1 + 1) / (count + norm):.6g}")) for term, count in terms.items()
     )
 
@@ -36,7 +36,7 @@ def former_weights(terms):
 def test_chunks_of_the_first_version_get_the_marks_of_an_upload_of_today(terms):
     length = sum(terms.values())
     marks, surplus = chunkterms.marks_and_surplus(former_weights(terms), length)
-    expected_marks, expected = lexical.marks_and_surplus(terms, {})
+    expected_marks, expected = bm25.weigh_marks(terms, {})
     assert parsed(marks) == parsed(expected_marks)
     if expected is None:
         assert surplus is None

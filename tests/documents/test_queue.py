@@ -11,7 +11,7 @@ from documents import claims, notices, progress, queue, services, sweeper, tasks
 from documents.errors import IngestLost
 from documents.models import Document
 from documents.parsers.errors import Corrupt
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from rag.pages import Page
 from tests.documents.conftest import make_row, upload
 from tests.documents.test_ingest import reads, run  # noqa: F401

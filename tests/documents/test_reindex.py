@@ -7,7 +7,7 @@ from django.db import connection
 from documents import ingest, services, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
 from documents.reindexing import claims, fill, questions, swap
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from rag.factory import engine
 from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
 from tests.documents.conftest import upload

@@ -10,7 +10,7 @@ from chats.calls import released
 from documents import ingest, services
 from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, DocumentLabel
 from documents.reindexing import terms
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from nura import diagnosis
 from rag import tokenize
 from rag.indexing import TERMS_VERSION

@@ -3,7 +3,7 @@ from django.db import transaction
 
 from documents import ingest, spaces
 from documents.models import Document, EmbeddingSpace
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from nura import diagnosis, preparation
 from nura.diagnosis import State
 from rag.factory import engine

@@ -6,10 +6,10 @@ import pytest
 from django.db import connection
 from rank_bm25 import BM25Okapi
 
-from documents import lexical, spaces
+from documents import spaces
 from documents.models import Document, EmbeddingSpace
-from documents.searching import bm25, database, dense
-from documents.store import ScopedStore
+from documents.search import bm25, database, dense
+from documents.search.store import ScopedStore
 from rag.errors import RetrievalFailed
 from rag.pages import Box, Kind, Page
 from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, idf, term_weight
@@ -181,9 +181,9 @@ def test_large_scopes_use_the_index_of_their_space(owner):
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("SET LOCAL enable_sort = off")
         cursor.execute(
-            "EXPLAIN " + dense.approximate(space),
+            "EXPLAIN " + dense.to_graph_statement(space),
             {
-                "vector": lexical.halfvec([0.1] * 16),
+                "vector": dense.to_halfvec([0.1] * 16),
                 "documents": [index(owner, ["가"]).pk],
                 "limit": 5,
             },

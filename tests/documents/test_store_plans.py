@@ -6,9 +6,9 @@ import random
 import pytest
 from django.db import connection
 
-from documents import lexical, spaces
-from documents.searching import bm25, database, dense
-from documents.searching.scope import Scope, Space
+from documents import spaces
+from documents.search import bm25, database, dense
+from documents.search.database import SearchedSpace, SearchScope
 from tests.documents.conftest import TinyEmbedder
 from tests.documents.test_store import index
 
@@ -29,12 +29,12 @@ def scope(owner):
     ]
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-    return Scope([documents[7].pk])
+    return SearchScope([documents[7].pk])
 
 
 def nodes(scope, statement, **parameters):
     """Every node of the plan as it ran."""
-    with database.search(scope) as search:
+    with database.open_search(scope) as search:
         explained = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
         ((plan,),) = search.rows(explained, **parameters)
     found = plan if isinstance(plan, list) else json.loads(plan)
@@ -66,7 +66,7 @@ def names_of_indexes(plan):
 
 def test_bm25_in_a_small_scope_reads_the_terms_of_its_chunks_and_nothing_else(scope):
     statement = bm25.WALK.format(marks=bm25.MARKS.format(number=0))
-    plan = nodes(scope, statement, places0=lexical.powers([lexical.position("말1")]))
+    plan = nodes(scope, statement, places0=bm25.to_power_vector([bm25.hash_term("말1")]))
     assert read(plan) == {"documents_chunkterms": CHUNKS}
     assert not sequential(plan)
 
@@ -75,14 +75,14 @@ def test_the_best_are_read_by_their_keys(scope):
     from documents.models import Chunk
 
     keys = list(Chunk.objects.filter(document_id=scope.documents[0]).values_list("pk", flat=True))
-    asked = {"query": lexical.sparsevec([("말1", 1.0)]), "limit": 5}
+    asked = {"query": bm25.to_sparsevec([("말1", 1.0)]), "limit": 5}
     plan = nodes(scope, bm25.BEST, keys=keys, scores=[1.0] * len(keys), **asked)
     assert read(plan) == {"documents_chunkterms": CHUNKS, "documents_chunk": 5}
     assert not sequential(plan)
 
 
 def test_bm25_in_a_large_scope_goes_by_the_lexical_index(scope):
-    plan = nodes(scope, bm25.POSTINGS, terms=[lexical.quoted("말1")])
+    plan = nodes(scope, bm25.POSTINGS, terms=[bm25.quote_lexeme("말1")])
     assert "chunk_lexemes" in names_of_indexes(plan)
     assert not sequential(plan)
     assert read(plan)["documents_chunk"] < CHUNKS * BESIDE / 2
@@ -90,7 +90,7 @@ def test_bm25_in_a_large_scope_goes_by_the_lexical_index(scope):
 
 def test_the_exact_comparison_reads_the_vectors_of_its_documents(scope):
     space = spaces.active()
-    vector = lexical.halfvec(TinyEmbedder().embed_query("말1 말2"))
+    vector = dense.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
     plan = nodes(scope, dense.EXACT, vector=vector, space=space.pk, limit=5)
     assert read(plan) == {"documents_chunkembedding": CHUNKS, "documents_chunk": 5}
     assert not sequential(plan)
@@ -98,11 +98,11 @@ def test_the_exact_comparison_reads_the_vectors_of_its_documents(scope):
 
 def test_the_graph_gives_the_order_and_the_rows_that_are_wanted(scope):
     active = spaces.active()
-    vector = lexical.halfvec(TinyEmbedder().embed_query("말1 말2"))
+    vector = dense.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
-    statement = dense.approximate(Space(active.pk, active.dimensions))
-    everything = Scope(list(active.embeddings.values_list("document_id", flat=True)))
+    statement = dense.to_graph_statement(SearchedSpace(active.pk, active.dimensions))
+    everything = SearchScope(list(active.embeddings.values_list("document_id", flat=True)))
     plan = nodes(everything, statement, vector=vector, limit=5)
     assert f"embedding_space_{active.pk}" in names_of_indexes(plan)
     assert not sequential(plan)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from documents.searching import bm25
+from documents.search import bm25
 from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, idf
 from tests.documents.test_store import index, store
 

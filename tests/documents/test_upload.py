@@ -11,7 +11,7 @@ from django.core.files.base import ContentFile
 from django.db import IntegrityError, connection, transaction
 from kombu.exceptions import OperationalError
 
-from documents import errors, files, names, queue, services
+from documents import errors, files, metadata, queue, services
 from documents.models import Document
 from documents.parsers.errors import EmptyFile, ParseFailed, TypeMismatch, UnsupportedType
 from rag.errors import NuraError
@@ -179,7 +179,7 @@ def test_a_long_name_in_decomposed_hangul_is_composed_and_keeps_its_extension(ow
     ],
 )
 def test_names_are_cleaned(sent_name, shown):
-    assert names.shown(sent_name) == shown
+    assert metadata.to_display_name(sent_name) == shown
 
 
 @pytest.mark.skipif(not NAMES.exists(), reason="needs ../shared/data/bad-inputs")

@@ -12,7 +12,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from documents import claims, errors, ingest, services, versions
 from documents.models import Document, DocumentVersion
 from documents.parsers.errors import TypeMismatch
-from documents.store import ScopedStore
+from documents.search.store import ScopedStore
 from nura.samples import FOLDER
 from tests.documents.conftest import TEXT, stored_files, upload
 

@@ -9,9 +9,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from documents import spaces
+from documents.models.spaces import Reindexing
 from documents.reindexing import background, claims, questions, swap, terms, work
 from documents.reindexing.claims import ReindexBusyError, ReindexLostError, Wish
-from documents.reindexing.models import Reindexing
 from rag.errors import EmbedderFailed
 
 LINE_SECONDS = 2.0

@@ -1,0 +1,1 @@
+"""Search within documents that the user may read."""

@@ -1,0 +1,196 @@
+"""A search in Postgres: its scope, its short transaction, and passages by their rows."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, LiteralString
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from django.db import Error, connection, transaction
+from numpy.typing import NDArray
+
+from rag.errors import RetrievalFailed
+from rag.pages import Box, Kind
+from rag.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedSpace:
+    """The embedding space that is searched."""
+
+    pk: int
+    dimensions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeFacts:
+    """Chunks in the scope, exactly, and everywhere, by an estimate; the active space.
+
+    They are asked once a store, which lives as long as one question.
+    """
+
+    chunks: int
+    everywhere: int
+    space: SearchedSpace | None
+
+
+class SearchScope:
+    """Ids that passed `visible_to(user)`, in order, each once."""
+
+    def __init__(self, document_ids: Collection[UUID]) -> None:
+        self.documents = list(dict.fromkeys(document_ids))
+        self.facts: ScopeFacts | None = None
+
+    @cached_property
+    def uuid_array(self) -> str:
+        """The ids as Postgres reads an array."""
+        return to_uuid_array(self.documents)
+
+
+def to_uuid_array(ids: Collection[UUID]) -> str:
+    """The text form of an array of UUIDs."""
+    return "{" + ",".join(map(str, ids)) + "}"
+
+
+STATEMENT_TIMEOUT = "10s"
+
+
+LIMITS = """
+    SELECT set_config('statement_timeout', %(timeout)s, true),
+           set_config('jit', 'off', true),  -- compiling costs more than these queries
+           set_config('enable_seqscan', 'off', true)  -- such plans forget what wide values cost
+"""
+
+
+FACTS = """
+    SELECT (SELECT coalesce(sum(document.chunk_count), 0)::int8
+              FROM documents_document document
+              JOIN unnest(%(documents)s::uuid[]) AS wanted(id) ON wanted.id = document.id),
+           (SELECT reltuples::int8 FROM pg_class WHERE oid = 'documents_chunk'::regclass),
+           space.id, space.dimensions
+      FROM (VALUES (1)) AS always LEFT JOIN documents_embeddingspace space ON space.active
+"""
+
+
+_ARRAY_HEADER = 20
+"""Bytes before the first element of an array of one dimension; an empty one has fewer."""
+
+
+Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTransaction:
+    """An open transaction over a scope, and how much there is to search."""
+
+    cursor: Cursor
+    scope: SearchScope
+    facts: ScopeFacts
+
+    def rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        """All rows of a statement; the scope's ids are its parameter `documents`."""
+        return _fetch_rows(
+            self.cursor, statement, {"documents": self.scope.uuid_array, **parameters}
+        )
+
+    def settle(self, statement: LiteralString, **parameters: Any) -> None:
+        """Make a setting for the rest of the transaction, without waiting for it."""
+        _settle(self.cursor.connection, statement, **parameters)
+
+
+@contextmanager
+def open_search(scope: SearchScope) -> Iterator[SearchTransaction]:
+    """A short transaction with a time limit. Raises `RetrievalFailed`.
+
+    It speaks through the driver's own cursor, whose values travel in binary beside the statement,
+    and in a pipeline, so that what opens the transaction does not wait for its answer.
+    """
+    try:
+        with transaction.atomic(), connection.wrap_database_errors:
+            connection.ensure_connection()
+            with connection.connection.pipeline(), psycopg.Cursor(connection.connection) as cursor:
+                _settle(cursor.connection, LIMITS, timeout=STATEMENT_TIMEOUT)
+                facts = scope.facts = scope.facts or _fetch_facts(cursor, scope)
+                yield SearchTransaction(cursor, scope, facts)
+    except Error as error:
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
+        raise RetrievalFailed(str(error)) from error
+
+
+def _settle(opened: psycopg.Connection[Any], statement: LiteralString, **parameters: Any) -> None:
+    """Not by the cursor of the search.
+
+    In a pipeline the answer may come when the next statement was sent; it would pass for its rows.
+    """
+    psycopg.Cursor(opened).execute(statement, parameters)
+
+
+def _fetch_facts(cursor: Cursor, scope: SearchScope) -> ScopeFacts:
+    found = _fetch_rows(cursor, FACTS, {"documents": scope.uuid_array})
+    ((chunks, everywhere, space, dimensions),) = found
+    return ScopeFacts(chunks, max(everywhere, chunks), space and SearchedSpace(space, dimensions))
+
+
+def _fetch_rows(
+    cursor: Cursor, statement: str, parameters: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    cursor.execute(statement, parameters, binary=True)
+    return cursor.fetchall()
+
+
+def parse_numbers(sent: bytes | None, kind: str) -> NDArray[Any]:
+    """What `array_send` gave: big-endian numbers of a fixed width without NULL, `kind` as in numpy.
+
+    None, the array of no rows, is empty.
+    """
+    if sent is None or len(sent) <= _ARRAY_HEADER:
+        return np.empty(0, dtype=kind)
+    layout = np.dtype([("bytes", ">i4"), ("value", kind)])
+    return np.frombuffer(sent, layout, offset=_ARRAY_HEADER)["value"]
+
+
+PASSAGE_COLUMNS = (
+    "chunk.id, chunk.document_id, document.name, document.version, chunk.index, chunk.text, "
+    "chunk.page, chunk.page_end, chunk.section, chunk.boxes::text, chunk.kind, chunk.header, "
+    "chunk.start, chunk.\"end\", coalesce(document.metadata->>'title', ''), "
+    "coalesce(document.metadata->>'issuer', ''), coalesce(document.metadata->>'date', '')"
+)
+
+
+PASSAGE_TABLES = (
+    "documents_chunk chunk JOIN documents_document document ON document.id = chunk.document_id"
+)
+
+
+PASSAGE_WIDTH = 17
+"""How many columns a passage has; what a statement adds stands behind them."""
+
+
+def to_passage(row: tuple[Any, ...]) -> Passage:
+    """The passage of a row that begins with `COLUMNS`."""
+    key, document_id, name, version, index, text, page, page_end, *more = row[:PASSAGE_WIDTH]
+    section, boxes, kind, header, start, end, title, issuer, date = more
+    return Passage(
+        key=key,
+        document_id=document_id,
+        document_name=name,
+        version=version,
+        index=index,
+        text=text,
+        page=page,
+        page_end=page_end,
+        section=section,
+        boxes=tuple(Box(**box) for box in json.loads(boxes)) if boxes != "[]" else (),
+        kind=Kind(kind),
+        header=header,
+        start=start,
+        end=end,
+        title=title,
+        issuer=issuer,
+        date=date,
+    )

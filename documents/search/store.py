@@ -1,0 +1,150 @@
+"""Search in Postgres: the engine's `PassageStore` over a fixed set of documents."""
+# ruff: noqa: S608 - every part of every statement is a constant
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
+from uuid import UUID
+
+from documents import metadata
+from documents.models import EmbeddingSpace
+from documents.search import bm25, database, dense
+from documents.search.database import SearchedSpace, SearchScope, SearchTransaction
+from rag.types import Excerpt, Hit, Named, Passage
+
+CHUNKS_AT_PLACES = f"""
+    SELECT {database.PASSAGE_COLUMNS} FROM {database.PASSAGE_TABLES}
+      JOIN unnest(%(wanted)s::uuid[], %(indexes)s::int[]) AS place(document_id, index)
+        ON place.document_id = chunk.document_id AND place.index = chunk.index
+     WHERE chunk.document_id IN (SELECT unnest(%(documents)s::uuid[]))
+"""
+
+
+ALL_CHUNKS = f"""
+    SELECT {database.PASSAGE_COLUMNS} FROM {database.PASSAGE_TABLES}
+     WHERE chunk.document_id = ANY(%(documents)s::uuid[])
+     ORDER BY array_position(%(documents)s::uuid[], chunk.document_id), chunk.index
+"""
+
+
+OPENING_CHUNKS = f"""
+    SELECT {database.PASSAGE_COLUMNS} FROM {database.PASSAGE_TABLES}
+     WHERE chunk.document_id = ANY(%(documents)s::uuid[]) AND chunk.index < %(limit)s
+     ORDER BY chunk.index, array_position(%(documents)s::uuid[], chunk.document_id) LIMIT %(limit)s
+"""
+
+
+# The offsets of chunks count the same joint (`rag.chunking`).
+STRETCH = """
+    SELECT substring(whole FROM %(first)s FOR %(length)s), length(whole)
+      FROM (SELECT string_agg(text, E'\n\n' ORDER BY number) AS whole
+              FROM documents_documentpage WHERE document_id = %(document)s) joined
+"""
+
+
+def read_stretch(
+    search: SearchTransaction, document_id: UUID, start: int, length: int
+) -> Excerpt | None:
+    """`length` characters from `start`; None where the document has no text (any more)."""
+    rows = search.rows(STRETCH, document=document_id, first=start + 1, length=length)
+    text, total = rows[0]
+    return None if total is None else Excerpt(text, start, total)
+
+
+MAX_QUERY_TERMS = 512
+
+
+class ScopedStore:
+    """Implements `rag.ports.PassageStore` over documents that passed `visible_to(user)`.
+
+    Nothing widens it. `space` is the embedding space; None: the active one. One store serves one
+    question: what it found out about its scope it keeps.
+    """
+
+    def __init__(
+        self, document_ids: Collection[UUID], *, space: EmbeddingSpace | None = None
+    ) -> None:
+        self._scope = SearchScope(document_ids)
+        self._space = space
+
+    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
+        """Best chunks by BM25; a term weighs its IDF in the scope times its weight."""
+        clean = dict(islice(bm25.clean_terms(terms).items(), MAX_QUERY_TERMS))
+        if not self._scope.documents or not clean or limit < 1:
+            return []
+        with database.open_search(self._scope) as search:
+            return bm25.find_best_chunks(search, clean, limit)
+
+    def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
+        """Nearest chunks by cosine; none where the space has another width than the vector."""
+        if not self._scope.documents or limit < 1:
+            return []
+        with database.open_search(self._scope) as search:
+            space = self._searched(search)
+            if space is None or space.dimensions != len(vector):
+                return []
+            return dense.find_nearest_chunks(search, space, vector, limit)
+
+    def opening(self, limit: int) -> list[Passage]:
+        """The first chunks of the documents, in the order they were named in, turn by turn."""
+        first = SearchScope(self._scope.documents[: max(limit, 0)])
+        if not first.documents:
+            return []
+        with database.open_search(first) as search:
+            rows = search.rows(OPENING_CHUNKS, limit=limit)
+        return [database.to_passage(row) for row in rows]
+
+    def read_all(self, limit: int) -> list[Passage] | None:
+        """All chunks in reading order, documents as they were named; None: more than `limit`."""
+        if not self._scope.documents:
+            return []
+        with database.open_search(self._scope) as search:
+            if search.facts.chunks > limit:
+                return None
+            rows = search.rows(ALL_CHUNKS)
+        return [database.to_passage(row) for row in rows]
+
+    def at(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
+        """The chunks at these places; those out of scope are left out."""
+        if not self._scope.documents or not places:
+            return []
+        wanted = list(places)
+        with database.open_search(self._scope) as search:
+            rows = search.rows(
+                CHUNKS_AT_PLACES,
+                wanted=[str(document) for document, _ in wanted],
+                indexes=[index for _, index in wanted],
+            )
+        return [database.to_passage(row) for row in rows]
+
+    def within(self, document_ids: Collection[UUID]) -> "ScopedStore":
+        """The same store over those of its documents that are named; never over others."""
+        wanted = set(document_ids)
+        kept = [pk for pk in self._scope.documents if pk in wanted]
+        return ScopedStore(kept, space=self._space)
+
+    def named(self, names: Sequence[str]) -> list[Named]:
+        """Documents in scope that carry one of these names; see `documents.metadata`."""
+        return (
+            metadata.find_named_documents(self._scope.documents, names)
+            if names and self._scope.documents
+            else []
+        )
+
+    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
+        """The stored vectors of these chunks in the space that is searched."""
+        if not self._scope.documents or not keys:
+            return {}
+        with database.open_search(self._scope) as search:
+            space = self._searched(search)
+            return dense.load_vectors(search, space, keys) if space else {}
+
+    def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
+        """A stretch of a document's text, as its chunks' offsets count it."""
+        if document_id not in self._scope.documents:
+            return None
+        with database.open_search(self._scope) as search:
+            return read_stretch(search, document_id, max(start, 0), max(length, 0))
+
+    def _searched(self, search: database.SearchTransaction) -> SearchedSpace | None:
+        fixed = self._space
+        return SearchedSpace(fixed.pk, fixed.dimensions) if fixed else search.facts.space

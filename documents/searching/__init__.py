@@ -1,1 +1,0 @@
-"""How passages are searched in Postgres: one module a question, one for the connection."""
