@@ -247,7 +247,7 @@ def recognition() -> Finding:
     """Whether scanned pages can be read."""
     if not settings.READING_LIMITS.recognised_pages:
         return Finding("OCR", State.OK, "NURA_OCR_PAGES is 0: scanned pages are left out")
-    if found := ocr.program():
+    if found := ocr.find_program():
         return Finding("OCR", State.OK, f"{found} with {' and '.join(ocr.LANGUAGES)}")
     missing = "no tesseract with Korean: scanned pages are left out"
     return Finding("OCR", State.WARN, f"{missing}; apt install tesseract-ocr tesseract-ocr-kor")

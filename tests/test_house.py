@@ -41,8 +41,8 @@ ADAPTERS = {
     "sentence_transformers": 1,
     "kiwipiepy": 1,
     "openai": 2,  # embeddings, and what all calls share
-    "pypdfium2": 5,  # documents, pages, characters, pictures and calls in bulk
-    "pdfplumber": 1,
+    "pypdfium2": 1,
+    "pdfplumber": 0,  # what the tests and benchmarks hold ours to
     "splintr": 1,
     "docx": 1,
     "pymupdf": 1,

@@ -18,7 +18,7 @@ from statistics import mean
 from benchmarks.fidelity.measure import likeness, token_f1
 from documents.parsers import kinds, sandbox
 from documents.parsers.base import Limits
-from documents.parsers.pdf.geometry import Rect, around
+from documents.parsers.pdf.geometry import Rect, bounding_box
 from rag.chunking import split
 from rag.pages import Line, Page
 
@@ -184,7 +184,7 @@ def likeness_of_areas(boxes: Sequence[Rect], others: Sequence[Rect]) -> float:
     """Intersection over union of what both span."""
     if not others:
         return 0.0
-    one, other = around(boxes), around(others)
+    one, other = bounding_box(boxes), bounding_box(others)
     shared = area(_overlap(one, other))
     return shared / (area(one) + area(other) - shared)
 

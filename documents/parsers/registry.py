@@ -20,7 +20,7 @@ READERS = {
     kinds.TEXT: "text:TextParser",
 }
 _PICTURES = ("PIL.ImageFilter", "PIL.ImageOps", "PIL.ImageStat")
-_PDF = ("pypdfium2", "pypdfium2.raw", "pdfplumber", *_PICTURES)
+_PDF = ("pypdfium2", "pypdfium2.raw", *_PICTURES)
 LIBRARIES = {
     PDFIUM: _PDF,
     PYMUPDF: _PDF,  # PyMuPDF itself starts threads, which a fork would lack

@@ -1,8 +1,8 @@
-"""From PDF page space (points, origin bottom left, before /Rotate) to fractions as shown."""
+"""Places on a page: PDF page space (points, origin bottom left, before /Rotate) and fractions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 _PARTS = 100_000
 """Of a page's side: far less than a pixel."""
@@ -27,18 +27,6 @@ class PageFrame:
     height: float
     turns: int
 
-    @classmethod
-    def of(cls, page: Any) -> Self:
-        """The frame of an open PDFium page."""
-        import ctypes
-
-        import pypdfium2.raw as pdfium
-
-        box = pdfium.FS_RECTF()
-        pdfium.FPDF_GetPageBoundingBox(page.raw, ctypes.byref(box))
-        width, height = box.right - box.left, box.top - box.bottom
-        return cls(box.left, box.bottom, width or 1.0, height or 1.0, page.get_rotation() // 90 % 4)
-
     @property
     def shown_width(self) -> float:
         """In points, after the turns."""
@@ -62,20 +50,53 @@ class PageFrame:
         return Rect(1 - v1, 1 - u1, 1 - v0, 1 - u0)
 
 
-def around(boxes: Iterable[Rect]) -> Rect:
+def bounding_box(boxes: Iterable[Rect]) -> Rect:
     """The smallest box that holds them all; at least one."""
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return Rect(min(x0), min(y0), max(x1), max(y1))
 
 
-def clipped(value: float) -> float:
+def clip(value: float) -> float:
     """Into 0..1, in parts of the page."""
     return int(min(max(value, 0.0), 1.0) * _PARTS + 0.5) / _PARTS
 
 
-def clipped_all(values: Iterable[float], box: Rect) -> tuple[float, ...]:
+def clip_all(values: Iterable[float], box: Rect) -> tuple[float, ...]:
     """Places along a box, each of them clipped. Called for every character."""
     if box.x0 < 0 or box.x1 > 1:
-        return tuple(map(clipped, values))
+        return tuple(map(clip, values))
     # A third of the time that round takes.
     return tuple([int(value * _PARTS + 0.5) / _PARTS for value in values])
+
+
+class Matrix(NamedTuple):
+    """An affine map: x' = ax + cy + e, y' = bx + dy + f."""
+
+    a: float = 1.0
+    b: float = 0.0
+    c: float = 0.0
+    d: float = 1.0
+    e: float = 0.0
+    f: float = 0.0
+
+    def then(self, other: Self) -> "Matrix":
+        """This map, and the other after it."""
+        return Matrix(
+            self.a * other.a + self.b * other.c,
+            self.a * other.b + self.b * other.d,
+            self.c * other.a + self.d * other.c,
+            self.c * other.b + self.d * other.d,
+            self.e * other.a + self.f * other.c + other.e,
+            self.e * other.b + self.f * other.d + other.f,
+        )
+
+    def point(self, x: float, y: float) -> tuple[float, float]:
+        """Where a point goes."""
+        return self.a * x + self.c * y + self.e, self.b * x + self.d * y + self.f
+
+    @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """Left, bottom, right and top of the unit square's image."""
+        xs = (self.e, self.e + self.a, self.e + self.c, self.e + self.a + self.c)
+        ys = (self.f, self.f + self.b, self.f + self.d, self.f + self.b + self.d)
+        return min(xs), min(ys), max(xs), max(ys)

@@ -1,15 +1,205 @@
-"""Writes lines of a page as text, and says where each character of it stands."""
+"""Lines of a page: put together from runs, joined where a word goes on, written as text."""
 
-from collections.abc import Sequence
+import re
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
-from documents.parsers.pdf.geometry import clipped, clipped_all
-from documents.parsers.pdf.rows import Row
-from documents.parsers.pdf.runs import HYPHEN, Run
-from documents.parsers.pdf.wrap import Wrapping
+from documents.parsers.pdf.geometry import Rect, bounding_box, clip, clip_all
+from documents.parsers.pdf.text import HYPHEN, RIGHT_TO_LEFT, TextRun
 from rag.pages import Line
 
+_LEVEL = 0.5
+"""Share of the lower height that must overlap for two runs to stand on one line."""
+_OVERLAP = 0.3
+"""Ems by which neighbours on a line may overlap."""
+_NEAR = 3.0
+"""Ems within which runs stand on one line though PDFium saw a line end between them."""
+_WORDS_APART = 1.5
+"""Line heights between two words that run up or down on one line."""
+_SPACE = 0.2
+"""Ems between two runs that are a space."""
 
-class Writer:
+
+@dataclass(slots=True)
+class TextRow:
+    """Runs on one line (or one below the other, in text that runs down), in reading order.
+
+    `height` is that of its highest run, in fractions of the page's height.
+    """
+
+    runs: list[TextRun]
+    box: Rect
+    height: float
+    em: float
+    down: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its words."""
+        return "".join(space + run.text for space, run in self.spaced_runs())
+
+    @property
+    def length(self) -> int:
+        """Characters, without the spaces between runs."""
+        return sum(len(run.text) for run in self.runs)
+
+    def spaced_runs(self) -> Iterator[tuple[str, TextRun]]:
+        """Its runs, each with the space before it or none."""
+        yield "", self.runs[0]
+        for run, following in pairwise(self.runs):
+            yield " " if _is_space_between(run, following, self.em) else "", following
+
+    @property
+    def upright(self) -> bool:
+        """Whether its text runs to the right or, in scripts that do so, to the left."""
+        if self.down:
+            return False
+        turned = sum(
+            len(run.text)
+            for run in self.runs
+            if _backward(run) and not RIGHT_TO_LEFT.search(run.text)
+        )
+        return turned * 2 <= self.length
+
+
+def group_rows(runs: Iterable[TextRun], em: float) -> list[TextRow]:
+    """Neighbours in PDFium's order that stand on one line, as rows."""
+    found: list[TextRow] = []
+    for run in runs:
+        if found and _continues(found[-1], run, em):
+            row = found[-1]
+            row.runs.append(run)
+            row.box, row.height = bounding_box((row.box, run.box)), max(row.height, run.height)
+        else:
+            found.append(TextRow([run], run.box, run.height, em))
+    for row in found:
+        if len(row.runs) > 1 and not row.down and not any(map(_backward, row.runs)):
+            row.runs.sort(key=lambda run: run.box.x0)
+    return found
+
+
+def _is_space_between(run: TextRun, following: TextRun, em: float) -> bool:
+    """Whether a space stands between two runs of a row."""
+    if run.spaced or following.led:
+        return True
+    one, other = run.box, following.box
+    return max(other.x0 - one.x1, one.x0 - other.x1) > _SPACE * run.height * em
+
+
+def _continues(row: TextRow, run: TextRun, em: float) -> bool:
+    """Whether a run stands on the line of a row, or goes on with text that runs up or down."""
+    last, box = row.runs[-1], run.box
+    if (row.down or len(row.runs) == 1) and _follows_down(last, run, em):
+        row.down = True
+        return True
+    if row.down:
+        return False
+    width = min(last.height, run.height) * em
+    level = min(last.box.y1, box.y1) - max(last.box.y0, box.y0)
+    gap = max(box.x0 - row.box.x1, row.box.x0 - box.x1)
+    if level < _LEVEL * min(last.height, run.height) or gap < -_OVERLAP * width:
+        return False
+    return run.row == last.row or gap < _NEAR * width
+
+
+def _follows_down(last: TextRun, run: TextRun, em: float) -> bool:
+    """Whether two characters stand one above the other in the same line of PDFium's."""
+    if run.row != last.row or max(len(run.text), len(last.text)) > 1:
+        return False
+    one, other = last.box, run.box
+    # On its side, a letter is as wide as its line is high.
+    widths = one.x1 - one.x0, other.x1 - other.x0
+    shared = min(one.x1, other.x1) - max(one.x0, other.x0)
+    gap = max(other.y0 - one.y1, one.y0 - other.y1)
+    return shared > 0.5 * min(widths) and gap * em < _WORDS_APART * max(widths)
+
+
+def _backward(run: TextRun) -> bool:
+    """Whether its characters go to the left."""
+    return run.edges[-1] < run.edges[0]
+
+
+_FEWEST_SPACES = 3
+"""Lines that must end in a space before the others say anything."""
+_FEWEST_AT_MARGIN = 3
+"""Lines that end where this one does, itself included, before that place counts as the margin."""
+_SHORTEST = 15
+"""Characters below which a line may be a label or a cell rather than a wrapped line."""
+_SAME_HEIGHT = 0.25
+"""Part of a line's height by which the next may differ, as one with a raised figure does."""
+_COMPOUND = re.compile(r"[^\W\d_]+-[^\W\d_]+")
+_LAST_WORD = re.compile(rf"([^\W\d_]+){HYPHEN}$")
+_FIRST_WORD = re.compile(r"[^\W\d_]+")
+
+
+class Seam(NamedTuple):
+    """What comes between two lines: `cut` characters less of the first one, and this text."""
+
+    cut: int
+    text: str
+
+
+_NEW_LINE = Seam(0, "\n")
+
+
+class Wrapping:
+    """How the lines of one page, or of one cell, break."""
+
+    def __init__(self, rows: Sequence[TextRow]) -> None:
+        spaced = sum(row.runs[-1].spaced and row.length >= _SHORTEST for row in rows)
+        self._telling = spaced >= _FEWEST_SPACES
+        self._margins = sorted(row.runs[-1].edges[-1] for row in rows) if self._telling else []
+        broken = any(row.runs[-1].text.endswith(HYPHEN) for row in rows)
+        words = "\n".join(row.text for row in rows) if broken else ""
+        self._compounds = set(_COMPOUND.findall(words))
+
+    def seam(self, row: TextRow, below: TextRow) -> Seam:
+        """How a line goes on in the next."""
+        if row.runs[-1].text.endswith(HYPHEN):
+            return _hyphenated(row.text, below.text, self._compounds)
+        if self._telling and _wrapped(row, below, self._margins):
+            return Seam(0, "")
+        return _NEW_LINE
+
+
+def _hyphenated(text: str, below: str, compounds: set[str]) -> Seam:
+    """A hyphen goes where it only breaks a word, and stays within one that is spelt with it."""
+    before, after = _LAST_WORD.search(text), _FIRST_WORD.match(below)
+    if before and after and after[0][0].islower() and f"{before[1]}-{after[0]}" not in compounds:
+        return Seam(1, "")
+    return Seam(1, "-" if below[:1].isalnum() else "-\n")
+
+
+def _wrapped(row: TextRow, below: TextRow, margins: Sequence[float]) -> bool:
+    """Whether a full line of text breaks between two syllables right above its next line."""
+    end, start = row.runs[-1], below.runs[0]
+    if end.spaced or not (_hangul(end.text[-1]) and _hangul(start.text[0])):
+        return False
+    if row.length < _SHORTEST or row.down or below.down:
+        return False
+    width = end.edges[-1] - end.edges[-2]
+    right = end.edges[-1]
+    near = bisect(margins, right + width / 2) - bisect(margins, right - width / 2)
+    full = near >= _FEWEST_AT_MARGIN and right >= below.runs[-1].edges[-1] - width
+    straight = start.box.x0 <= row.box.x0 + width / 2 and start.box.x0 < right - width
+    same = abs(start.height - end.height) < end.height * _SAME_HEIGHT
+    return full and straight and same and _is_next(end.box.y0, start.box.y0, end.height)
+
+
+def _is_next(upper: float, lower: float, height: float) -> bool:
+    """Whether the next line begins within one and a half lines below."""
+    return upper < lower < upper + 2.5 * height
+
+
+def _hangul(character: str) -> bool:
+    """Whether this is a syllable."""
+    return "가" <= character <= "힣"
+
+
+class TextWriter:
     """Text that grows, with the lines that its characters stand on."""
 
     def __init__(self) -> None:
@@ -22,53 +212,55 @@ class Writer:
         """All that was put."""
         return "".join(self._parts)
 
-    def put(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Text that stands nowhere."""
         self._parts.append(text)
         self.length += len(text)
 
-    def run(self, run: Run) -> None:
+    def write_run(self, run: TextRun) -> None:
         """Text with its places, and hyphens for PDFium's sign of one."""
         if run.text:
             start, end = self.length, self.length + len(run.text)
-            y0, y1 = clipped(run.box.y0), clipped(run.box.y1)
-            self.lines.append(Line(start, end, y0, y1, clipped_all(run.edges, run.box)))
-            self.put(run.text.replace(HYPHEN, "-"))
+            y0, y1 = clip(run.box.y0), clip(run.box.y1)
+            self.lines.append(Line(start, end, y0, y1, clip_all(run.edges, run.box)))
+            self.write(run.text.replace(HYPHEN, "-"))
 
-    def rows(self, rows: Sequence[Row], wrapping: Wrapping, line_end: str = "\n") -> list[int]:
+    def write_rows(
+        self, rows: Sequence[TextRow], wrapping: Wrapping, line_end: str = "\n"
+    ) -> list[int]:
         """Rows with a line end between them, or none where a word goes on; where each begins."""
         starts = []
         for index, row in enumerate(rows):
             below = rows[index + 1 : index + 2]
             cut, text = wrapping.seam(row, *below) if below else (0, "")
             starts.append(self.length)
-            self._row(row, cut)
-            self.put(text.replace("\n", line_end))
+            self._write_row(row, cut)
+            self.write(text.replace("\n", line_end))
         return starts
 
-    def paragraph(self, text: str, lines: Sequence[Line]) -> int:
+    def write_paragraph(self, text: str, lines: Sequence[Line]) -> int:
         """Text with lines of its own after a blank line; where it begins."""
-        self.part()
+        self.end_paragraph()
         start = self.length
         self.lines += (
             Line(start + line.start, start + line.end, line.y0, line.y1, line.edges)
             for line in lines
         )
-        self.put(text)
+        self.write(text)
         return start
 
-    def part(self) -> None:
+    def end_paragraph(self) -> None:
         """A blank line after what there is, if anything."""
         if self.length:
-            self.put("\n\n")
+            self.write("\n\n")
 
-    def _row(self, row: Row, cut: int) -> None:
+    def _write_row(self, row: TextRow, cut: int) -> None:
         """The runs of a row, the last one without its last `cut` characters."""
         for space, run in row.spaced_runs():
-            self.put(space)
-            self.run(_without(run, cut) if cut and run is row.runs[-1] else run)
+            self.write(space)
+            self.write_run(_without(run, cut) if cut and run is row.runs[-1] else run)
 
 
-def _without(run: Run, cut: int) -> Run:
+def _without(run: TextRun, cut: int) -> TextRun:
     """A run without its last characters."""
     return run.part(0, len(run.text) - cut)

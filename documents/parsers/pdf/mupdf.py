@@ -10,9 +10,8 @@ from typing import Any
 from documents.parsers.base import Context
 from documents.parsers.errors import ReaderMissing
 from documents.parsers.pdf.geometry import PageFrame
-from documents.parsers.pdf.glyphs import Glyphs
 from documents.parsers.pdf.parser import PdfParser
-from documents.parsers.pdf.runs import HYPHEN, is_coded
+from documents.parsers.pdf.text import HYPHEN, Glyphs, is_coded
 from rag.pages import Page
 
 Character = tuple[str, tuple[float, float, float, float]]
@@ -39,9 +38,9 @@ class PyMuPdfParser(PdfParser):
         self._document = self._library.open(path)
         yield from super().parse(path, context)
 
-    def text(self, textpage: Any, index: int) -> str:
-        """All characters of the page at `index`, as `glyphs.text_of` would give them."""
-        own = super().text(textpage, index)
+    def read_text(self, textpage: Any, index: int) -> str:
+        """All characters of the page at `index`, as `pdfium.read_characters` would give them."""
+        own = super().read_text(textpage, index)
         if is_coded(own):  # MuPDF makes letters of glyph numbers where a font names none
             return own
         flags = self._library.TEXT_PRESERVE_WHITESPACE | self._library.TEXT_MEDIABOX_CLIP
@@ -49,7 +48,7 @@ class PyMuPdfParser(PdfParser):
         self._characters = list(_characters(page))
         return "".join(character for character, _ in self._characters)
 
-    def glyphs(self, textpage: Any, text: str, frame: PageFrame) -> Glyphs:
+    def read_glyphs(self, textpage: Any, text: str, frame: PageFrame) -> Glyphs:
         """The characters of `text`, which was the last, with their boxes."""
         left, top = frame.left, frame.bottom + frame.height
         boxes = [

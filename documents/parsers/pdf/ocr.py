@@ -1,25 +1,43 @@
 """Text recognition (OCR) of pages that are pictures, by the program tesseract if it is installed.
 
 It runs in the child's own session, limits and network namespace, gets the drawn page through a
-pipe and answers with a table of words; neither writes a file. A thread talks to it, which knows
-nothing of PDFium, so that further pages are read meanwhile.
+pipe and answers with a table of words (its TSV); neither writes a file. A thread talks to it, which
+knows nothing of PDFium, so that further pages are read meanwhile.
 """
 
+import csv
 import os
 import re
 import shutil
 import subprocess
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from math import sqrt
+from statistics import median
 from threading import Timer
-from typing import Any
+from typing import Any, NamedTuple
 
 from documents.parsers.base import Context
-from documents.parsers.pdf.ocr_words import Word, confidence, rows, words
-from documents.parsers.pdf.rows import Row
+from documents.parsers.clean import clean, readable
+from documents.parsers.pdf.geometry import PageFrame, Rect, bounding_box
+from documents.parsers.pdf.lines import TextRow
+from documents.parsers.pdf.pdfium import IMAGE, PATH
+from documents.parsers.pdf.text import TextRun
+
+_TSV_COLUMNS = 12
+_WORD_LEVEL = "5"
+_LEAST_CONFIDENCE = 30.0
+"""Of 100; words below are specks and pictures more often than words."""
+_SPACE = 0.25
+"""Em between two boxes from which a space stands there: it cuts Hangul words into syllables."""
+_BY_CENTRES = 0.4
+"""How much the distance of two syllables is that of their centres rather than their edges."""
+_OPPOSITE = 2
+"""Quarter turns."""
+
 
 LANGUAGES = ("kor", "eng")
 ORIENTATION = "osd"
@@ -51,9 +69,16 @@ _LARGEST = 200_000_000
 _ASK_SECONDS = 10
 _MOST_AT_ONCE = 4
 """Pages that are recognised at the same time; each takes some 100 MB."""
-_PATH, _IMAGE = 2, 3
-"""FPDF_PAGEOBJ_PATH, FPDF_PAGEOBJ_IMAGE."""
 _ROTATE = re.compile(r"^Rotate: (90|180|270)$", re.MULTILINE)
+
+
+class RecognisedWord(NamedTuple):
+    """A word, or a syllable of one, in fractions of the picture; `line` tells its line apart."""
+
+    line: tuple[str, ...]
+    text: str
+    confidence: float
+    box: Rect
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +109,13 @@ class _Drawn:
 class _Result:
     """What was read of a picture."""
 
-    words: list[Word]
+    words: list[RecognisedWord]
     drawn: _Drawn
 
     @property
     def confidence(self) -> float:
         """Of 100."""
-        return confidence(self.words)
+        return mean_confidence(self.words)
 
     @property
     def is_text(self) -> bool:
@@ -113,7 +138,7 @@ class _Result:
         return sum(len(word.text) for word in self.words)
 
 
-def program() -> str | None:
+def find_program() -> str | None:
     """The path of tesseract if it is installed with all `LANGUAGES`."""
     path = shutil.which("tesseract")
     if path is None:
@@ -135,8 +160,8 @@ def is_scan(page: Any, text: str) -> bool:
         return False
     pixels, shapes = 0, 0
     for item in islice(page.get_objects(), _MOST_OBJECTS):
-        shapes += item.type == _PATH
-        if item.type == _IMAGE:
+        shapes += item.type == PATH
+        if item.type == IMAGE:
             width, height = item.get_px_size()
             pixels += width * height
     return _LEAST_PIXELS <= pixels <= _LARGEST or (not letters and shapes >= _OUTLINES)
@@ -173,7 +198,7 @@ class Recogniser:
         """Whether there is a program; looked for when the first page asks."""
         if not self._asked:
             self._asked = True
-            self._program = program() if self._left else None
+            self._program = find_program() if self._left else None
         return self._program is not None
 
 
@@ -190,10 +215,10 @@ class Recognition:
 
     @property
     def done(self) -> bool:
-        """Whether `rows` would not wait."""
+        """Whether `wait_for_rows` would not wait."""
         return self._result.done()
 
-    def rows(self) -> list[Row]:
+    def wait_for_rows(self) -> list[TextRow]:
         """Its lines in reading order; none, with a warning, where it cannot be read."""
         self._context.no_text = "unrecognised"
         try:
@@ -206,7 +231,7 @@ class Recognition:
                 self._context.warn("page_unreadable")
             return []
         aspect = result.drawn.height / result.drawn.width
-        return rows(result.words, aspect, result.drawn.turns)
+        return build_rows(result.words, aspect, result.drawn.turns)
 
     def _best(self, drawn: _Drawn) -> _Result:
         """The page as it is, or turned where that is how it reads. Raises as `_ask`."""
@@ -224,7 +249,7 @@ class Recognition:
     def _read(self, drawn: _Drawn, division: str) -> _Result:
         """The words of a picture. Raises as `_ask`."""
         table = self._ask(drawn, "+".join(LANGUAGES), "--psm", division, "tsv")
-        return _Result(list(words(table, drawn.width, drawn.height)), drawn)
+        return _Result(list(parse_words(table, drawn.width, drawn.height)), drawn)
 
     def _ask(self, drawn: _Drawn, language: str, *options: str) -> str:
         """What the program says of a picture. Raises OSError or SubprocessError.
@@ -276,3 +301,97 @@ def _draw(page: Any) -> _Drawn | None:
     if low == high:
         return None
     return _Drawn(image.width, image.height, image.tobytes(), round(dpi))
+
+
+def parse_words(table: str, width: int, height: int) -> Iterator[RecognisedWord]:
+    """Words of a picture of that many pixels, as far as they are sure enough."""
+    for row in csv.reader(table.splitlines()[1:], delimiter="\t", quoting=csv.QUOTE_NONE):
+        if len(row) != _TSV_COLUMNS or row[0] != _WORD_LEVEL:
+            continue
+        text, confidence = clean(row[-1]).strip(), float(row[10])
+        if readable(text) and confidence >= _LEAST_CONFIDENCE:
+            left, top, wide, high = map(int, row[6:10])
+            box = Rect(left / width, top / height, (left + wide) / width, (top + high) / height)
+            yield RecognisedWord(tuple(row[1:5]), text, confidence, box)
+
+
+def mean_confidence(found: Sequence[RecognisedWord]) -> float:
+    """Mean of all characters, of 100; 0 without any."""
+    characters = sum(len(word.text) for word in found)
+    total = sum(word.confidence * len(word.text) for word in found)
+    return total / characters if characters else 0.0
+
+
+def build_rows(found: Iterable[RecognisedWord], aspect: float, turns: int) -> list[TextRow]:
+    """Lines of words, as they stand on the page.
+
+    `aspect` is the picture's height by its width. `turns` are the quarters by which the picture
+    was turned clockwise against the page.
+    """
+    lines = (list(line) for _, line in groupby(found, lambda word: word.line))
+    return [_row(line, number, aspect, turns) for number, line in enumerate(lines)]
+
+
+def _row(line: Sequence[RecognisedWord], number: int, aspect: float, turns: int) -> TextRow:
+    """One line; letters of a word share its width."""
+    y0, y1 = median(word.box.y0 for word in line), median(word.box.y1 for word in line)
+    text, edges = "", list[float]()
+    for index, word in enumerate(line):
+        if index and _is_space(line[index - 1], word, (y1 - y0) * aspect):
+            edges.append(max(line[index - 1].box.x1, edges[-1]))
+            text += " "
+        start = max(word.box.x0, edges[-1]) if edges else word.box.x0
+        step = (max(word.box.x1, start) - start) / len(word.text)
+        edges += [start + step * place for place in range(len(word.text))]
+        text += word.text
+    edges.append(max(line[-1].box.x1, edges[-1]))
+    run = TextRun(text, edges, Rect(edges[0], y0, edges[-1], y1), number)
+    return _turned(run, turns, aspect)
+
+
+def _turned(run: TextRun, turns: int, aspect: float) -> TextRow:
+    """A line of a turned picture where it stands on the page."""
+    if turns == 0:
+        return TextRow([run], run.box, run.height, aspect)
+    if turns == _OPPOSITE:
+        run.edges, run.box = [1 - edge for edge in run.edges], _back(run.box, turns)
+        return TextRow([run], run.box, run.height, aspect)
+    runs = list[TextRun]()
+    for place, letter in enumerate(run.text):
+        box = _back(run.box._replace(x0=run.edges[place], x1=run.edges[place + 1]), turns)
+        if letter.isspace() and runs:
+            runs[-1].spaced = True
+        else:
+            runs.append(TextRun(letter, [box.x0, box.x1], box, run.row))
+    box = bounding_box(each.box for each in runs)
+    return TextRow(runs, box, max(each.height for each in runs), 1 / aspect, down=True)
+
+
+def _back(box: Rect, turns: int) -> Rect:
+    """A box of the turned picture on the page."""
+    frame = PageFrame(0, 0, 1, 1, (4 - turns) % 4)
+    return frame.shown(box.x0, 1 - box.y1, box.x1, 1 - box.y0)
+
+
+def _is_space(word: RecognisedWord, following: RecognisedWord, em: float) -> bool:
+    """Whether a space stands between two neighbours; `em` as a fraction of the width.
+
+    Boxes of syllables are as wide as their ink, so their centres have a say too.
+    """
+    left, right = _is_hangul(word.text[-1]), _is_hangul(following.text[0])
+    if not (left or right):
+        return True
+    gap = following.box.x0 - word.box.x1
+    if left and right:
+        centres = gap + (_width(word) + _width(following)) / 2
+        gap += _BY_CENTRES * (centres - em - gap)
+    return gap > _SPACE * em
+
+
+def _width(word: RecognisedWord) -> float:
+    """Of one of its characters."""
+    return (word.box.x1 - word.box.x0) / len(word.text)
+
+
+def _is_hangul(character: str) -> bool:
+    return "가" <= character <= "힣"

@@ -1,9 +1,5 @@
-"""Pictures of PDF pages: image objects, those in nested forms too, and pages that are pictures.
+"""Pictures of PDF pages: image objects, in nested forms too, and pages that are pictures."""
 
-Only the child process, which has one thread, may come here: see `documents.parsers.pdf`.
-"""
-
-import ctypes
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,17 +8,8 @@ from itertools import islice
 from typing import Any
 
 from documents.parsers.base import MEGABYTE, MOST_PICTURES, Context
-from documents.parsers.pdf.bulk import (
-    FORM,
-    IS_FORM,
-    IS_IMAGE,
-    PAGE,
-    address_of,
-    matrix_of,
-    objects,
-)
-from documents.parsers.pdf.geometry import PageFrame, clipped
-from documents.parsers.pdf.matrix import Matrix
+from documents.parsers.pdf import pdfium
+from documents.parsers.pdf.geometry import Matrix, PageFrame, clip
 from documents.parsers.pictures import LARGEST, LONGEST_SIDE, Box, Found, Sieve, key_of, size_of
 
 _DEEPEST = 8
@@ -104,7 +91,7 @@ class PagePictures:
         """
         if self._off:
             return
-        frame = PageFrame.of(page)
+        frame = pdfium.read_frame(page)
         images = list(islice(self._images(page, frame), MOST_PICTURES))
         letters = len("".join(text.split()))
         strips = [image for image in images if image.spans]
@@ -124,15 +111,10 @@ class PagePictures:
 
     def _images(self, page: Any, frame: PageFrame) -> Iterator[_Image]:
         """The image objects of a page, in the order in which they are drawn."""
-        import pypdfium2.raw as pdfium
-
-        for address, matrix in _placed(address_of(page.raw), PAGE, Matrix(), 0):
-            handle = ctypes.cast(address, pdfium.FPDF_PAGEOBJECT)
-            width, height = ctypes.c_uint(), ctypes.c_uint()
-            pdfium.FPDFImageObj_GetImagePixelSize(handle, width, height)
-            size, key = (width.value, height.value), ""
+        for handle, matrix in _placed(page.raw, Matrix(), 0):
+            size, key = pdfium.read_image_size(handle), ""
             if self._read <= _MOST_READ:
-                data = _bytes(handle)
+                data = pdfium.read_image_data(handle)
                 self._read += len(data)
                 key = key_of(f"{size}".encode(), data)
                 size = max(size, _size(data), key=math.prod)
@@ -140,33 +122,21 @@ class PagePictures:
 
     def _drawn(self, page: Any, image: _Image, turns: int) -> Any:
         """The image as the page shows it, with its mask, at its own resolution or below."""
-        import pypdfium2
-        import pypdfium2.raw as pdfium
-
-        before = matrix_of(address_of(image.handle))
-        _turn(image.handle, _upright(image, turns))
+        before = pdfium.read_matrix(image.handle)
+        pdfium.write_matrix(image.handle, _upright(image, turns))
         try:
-            raw = pdfium.FPDFImageObj_GetRenderedBitmap(self._document.raw, page.raw, image.handle)
+            return pdfium.draw_image(self._document, page, image.handle)
         finally:
-            _turn(image.handle, before)
-        if not raw:
-            raise ValueError("no bitmap")
-        return pypdfium2.PdfBitmap.from_raw(raw).to_pil().copy()
+            pdfium.write_matrix(image.handle, before)
 
 
-def _placed(holder: int, kind: str, outer: Matrix, depth: int) -> Iterator[tuple[int, Matrix]]:
-    """Image objects of a page or form, by address, with where they go on the page."""
-    for item, drawn in objects(holder, kind):
-        if drawn == IS_IMAGE:
-            yield item, matrix_of(item).then(outer)
-        elif drawn == IS_FORM and depth < _DEEPEST:
-            yield from _placed(item, FORM, matrix_of(item).then(outer), depth + 1)
-
-
-def _turn(handle: Any, matrix: Matrix) -> None:
-    import pypdfium2.raw as pdfium
-
-    pdfium.FPDFPageObj_SetMatrix(handle, ctypes.byref(pdfium.FS_MATRIX(*matrix)))
+def _placed(holder: Any, outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
+    """Image objects of a page or form, by raw handle, with where they go on the page."""
+    for item, kind in pdfium.list_objects(holder, is_form=depth > 0):
+        if kind == pdfium.IMAGE:
+            yield item, pdfium.read_matrix(item).then(outer)
+        elif kind == pdfium.FORM and depth < _DEEPEST:
+            yield from _placed(item, pdfium.read_matrix(item).then(outer), depth + 1)
 
 
 def _upright(image: _Image, turns: int) -> Matrix:
@@ -191,7 +161,7 @@ def _area(images: Sequence[_Image]) -> float:
 def _box(matrix: Matrix, frame: PageFrame) -> Box:
     """Where it is shown, clipped to the page."""
     rect = frame.shown(*matrix.bounds)
-    return clipped(rect.x0), clipped(rect.y0), clipped(rect.x1), clipped(rect.y1)
+    return clip(rect.x0), clip(rect.y0), clip(rect.x1), clip(rect.y1)
 
 
 def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> Found:
@@ -212,16 +182,6 @@ def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> 
         (0.0, 0.0, 1.0, 1.0),
         cost=sum(image.pixels for image in images),
     )
-
-
-def _bytes(handle: Any) -> bytes:
-    """An image's stream as it stands in the file."""
-    import pypdfium2.raw as pdfium
-
-    count = pdfium.FPDFImageObj_GetImageDataRaw(handle, None, 0)
-    buffer = (ctypes.c_ubyte * count)()
-    pdfium.FPDFImageObj_GetImageDataRaw(handle, buffer, count)
-    return bytes(buffer)
 
 
 def _size(data: bytes) -> tuple[int, int]:

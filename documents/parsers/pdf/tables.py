@@ -1,160 +1,178 @@
-"""Ruled tables of a PDF page, from the lines that it draws: joined by pdfplumber, crossed here.
+"""Ruled tables of a page as Markdown: the text of each cell, where it stands, and the header."""
 
-They are the tables that pdfplumber finds, whose own pages read every character once more.
-"""
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from statistics import median
 
-import time
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from documents.parsers.pdf.geometry import Rect
+from documents.parsers.pdf.grids import Grid, GridCell
+from documents.parsers.pdf.layout import sort_reading_order, unweave_columns
+from documents.parsers.pdf.lines import TextRow, TextWriter, Wrapping, group_rows
+from documents.parsers.pdf.text import TextRun
+from rag.pages import Line
 
-from documents.parsers.base import Context
-from documents.parsers.pdf.crossings import Corners, Crossings, tables_of
-from documents.parsers.pdf.geometry import PageFrame, Rect
-from documents.parsers.pdf.joints import TOLERANCE, Segment, joined, open_sides
-from documents.parsers.pdf.rules import Rule, TooManyRules, rules
+Place = tuple[int, int]
+"""TextRow and column."""
 
-SECONDS = 30.0
-"""Most that looking for tables may take of a document's time."""
-_SHORTEST = 1.0
-_LOWEST, _NARROWEST = 5.0, 8.0
-"""No text fits into cells lower or narrower than this, in points."""
-_BOXED = 0.6
-"""Share of a grid from which cells as wide as all of it make it a box around a text."""
+_LONGEST = 400
+"""Characters of a usual cell from which lines are a layout of text rather than a table."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of a grid; a merged one spans several rows or columns. Counted from 0."""
+class RuledTable:
+    """A table as Markdown. Lines and `header_end` count from its beginning."""
 
-    rect: Rect
-    row: int
-    column: int
-    row_span: int
-    column_span: int
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A ruled table: at least two rows and two columns, cells by row, then by column.
-
-    Where its lines leave a hole, there is no cell.
-    """
-
-    rect: Rect
-    rows: int
-    columns: int
-    cells: tuple[Cell, ...]
+    box: Rect
+    text: str
+    lines: tuple[Line, ...]
+    header_end: int
+    height: float
 
 
-class Tables:
-    """Finds the tables of one document, within a budget of seconds.
+class _Sheet:
+    """A grid that takes in the text inside it."""
 
-    A page with too many lines, and all pages after the budget, have none, with a warning.
-    """
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.runs: list[TextRun] = []
+        self._cells: dict[Place, list[TextRun]] = defaultdict(list)
+        self._x = sorted({side for cell in grid.cells for side in (cell.rect.x0, cell.rect.x1)})
+        self._y = sorted({side for cell in grid.cells for side in (cell.rect.y0, cell.rect.y1)})
+        self._at = {
+            (row, column): cell
+            for cell in grid.cells
+            for row in range(cell.row, cell.row + cell.row_span)
+            for column in range(cell.column, cell.column + cell.column_span)
+        }
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._seconds = SECONDS
+    def cells(self, run: TextRun) -> list[tuple[GridCell | None, int]]:
+        """The cells in which the middles of a run's characters stand, and how many in a row."""
+        box, columns = run.box, self._x
+        row = bisect(self._y, (box.y0 + box.y1) / 2) - 1
+        first, last = bisect(columns, box.x0) - 1, bisect(columns, box.x1) - 1
+        if first == last:
+            return [(self._at.get((row, first)), len(run.text))]
+        middles = ((one + other) / 2 for one, other in pairwise(run.edges))
+        homes = (self._at.get((row, bisect(columns, x) - 1)) for x in middles)
+        return [(cell, len(list(group))) for cell, group in groupby(homes)]
 
-    def grids(self, page: Any, frame: PageFrame) -> list[Grid]:
-        """Tables of an open page, from the top; they do not overlap."""
-        if self._seconds <= 0:
-            self._context.warn("tables_skipped")
-            return []
-        started = time.monotonic()
-        try:
-            return _grids(rules(page), frame)
-        except TooManyRules:
-            self._context.warn("tables_skipped")
-            return []
-        finally:
-            self._seconds -= time.monotonic() - started
+    def add(self, cell: GridCell, run: TextRun) -> None:
+        """Put text into a cell."""
+        self.runs.append(run)
+        self._cells[cell.row, cell.column].append(run)
 
+    @property
+    def is_table(self) -> bool:
+        """Whether there is text in several rows and columns, and not too much of it."""
+        lengths = [sum(len(run.text) for run in runs) for runs in self._cells.values()]
+        lines, columns = map(set, zip(*self._cells, strict=True))
+        return min(len(lines), len(columns)) > 1 and median(lengths) <= _LONGEST
 
-def _grids(lines: list[Rule], frame: PageFrame) -> list[Grid]:
-    """Tables that these lines draw; raises TooManyRules."""
-    width, height = frame.shown_width, frame.shown_height
-    flat, upright = _segments(lines, frame, width, height)
-    if len(flat) < 2 or not upright:
-        return []
-    found = [_grid(cells, width, height) for cells in _tables(flat, upright)]
-    return _apart(grid for grid in found if _is_table(grid, width, height))
+    def table(self, em: float) -> RuledTable:
+        """The whole as Markdown; merged cells have their text in their first place.
 
-
-def _segments(
-    lines: Iterable[Rule], frame: PageFrame, width: float, height: float
-) -> tuple[list[Segment], list[Segment]]:
-    """Flat and upright lines, in points from the top left of the page as shown."""
-    flat, upright = [], []
-    for line in lines:
-        x0, top, x1, bottom = frame.shown(*line)
-        left, right, top, bottom = x0 * width, x1 * width, top * height, bottom * height
-        if right - left > bottom - top:
-            flat.append(Segment(top, left, right))
-        else:
-            upright.append(Segment(left, top, bottom))
-    return flat, upright
-
-
-def _tables(flat: list[Segment], upright: list[Segment]) -> list[list[Corners]]:
-    """Cells by table; raises TooManyRules."""
-    flat, upright = joined(_long(flat, _SHORTEST)), joined(_long(upright, _SHORTEST))
-    if sides := open_sides(flat, upright):
-        upright = joined(upright + sides)
-    return tables_of(Crossings(_long(flat, TOLERANCE), _long(upright, TOLERANCE)).cells())
-
-
-def _long(lines: Iterable[Segment], least: float) -> list[Segment]:
-    """Those not shorter than this, in points."""
-    return [line for line in lines if line.end - line.start >= least]
-
-
-def _grid(cells: list[Corners], width: float, height: float) -> Grid:
-    """Cells counted into rows and columns, in fractions of the page."""
-    columns = {
-        x: index for index, x in enumerate(sorted({c[0] for c in cells} | {c[2] for c in cells}))
-    }
-    rows = {
-        y: index for index, y in enumerate(sorted({c[1] for c in cells} | {c[3] for c in cells}))
-    }
-    found = [
-        Cell(
-            Rect(x0 / width, y0 / height, x1 / width, y1 / height),
-            rows[y0], columns[x0], rows[y1] - rows[y0], columns[x1] - columns[x0],
-        )
-        for x0, y0, x1, y1 in cells
-    ]  # fmt: skip
-    found.sort(key=lambda cell: (cell.row, cell.column))
-    whole = Rect(min(columns) / width, min(rows) / height, max(columns) / width, max(rows) / height)
-    return Grid(whole, len(rows) - 1, len(columns) - 1, tuple(found))
+        Rows and columns without any text, as between double lines, are none.
+        """
+        writer, header_end = TextWriter(), 0
+        lines, columns = (sorted(set(axis)) for axis in zip(*self._cells, strict=True))
+        headers = max(_header_rows(self.grid), lines[0] + 1)
+        for number, line in enumerate(lines):
+            writer.write("\n|" if number else "|")
+            for column in columns:
+                writer.write(" ")
+                if runs := self._cells.get((line, column)):
+                    _write_cell(writer, list(map(_escaped, runs)), em)
+                    writer.write(" ")
+                writer.write("|")
+            if number == 0:
+                writer.write("\n|" + " --- |" * len(columns))
+            if line < headers:
+                header_end = writer.length
+        height = median(run.height for run in self.runs)
+        return RuledTable(self.grid.rect, writer.text, tuple(writer.lines), header_end, height)
 
 
-def _is_table(grid: Grid, width: float, height: float) -> bool:
-    """Whether it has rows and columns, cells that text fits into, and no box for its body."""
-    if grid.rows < 2 or grid.columns < 2:
-        return False
-    fitting = sum(
-        (cell.rect.y1 - cell.rect.y0) * height > _LOWEST
-        and (cell.rect.x1 - cell.rect.x0) * width > _NARROWEST
-        for cell in grid.cells
-    )
-    boxes = sum(_area(cell.rect) for cell in grid.cells if cell.column_span == grid.columns)
-    return fitting * 2 > len(grid.cells) and boxes < _BOXED * _area(grid.rect)
+def _write_cell(writer: TextWriter, runs: Sequence[TextRun], em: float) -> None:
+    """The runs of a cell on one line."""
+    if len(runs) == 1:  # as in most cells: it has no order and no line ends
+        writer.write_run(runs[0])
+        return
+    inside = sort_reading_order(group_rows(runs, em), em)
+    writer.write_rows(inside, Wrapping(inside), line_end=" ")
 
 
-def _area(rect: Rect) -> float:
-    return (rect.x1 - rect.x0) * (rect.y1 - rect.y0)
+def place_tables(
+    runs: Sequence[TextRun], grids: Sequence[Grid], em: float
+) -> list[TextRow | RuledTable]:
+    """Lines and tables of a page, a table where its first text stands in PDFium's order."""
+    found: list[TextRow | RuledTable] = []
+    seen: set[int] = set()
+    for number, group in groupby(_find_homes(runs, [_Sheet(grid) for grid in grids]), _home_of):
+        parts = list(group)
+        sheet = parts[0][0]
+        if sheet is None or not sheet.is_table:
+            found += unweave_columns(group_rows((run for _, run in parts), em))
+        elif number not in seen:
+            seen.add(number)
+            found.append(sheet.table(em))
+    return found
 
 
-def _apart(grids: Iterable[Grid]) -> list[Grid]:
-    """Of tables that overlap, the one with most cells: a frame around tables is none itself."""
-    kept: list[Grid] = []
-    for grid in sorted(grids, key=lambda grid: -len(grid.cells)):
-        if not any(_overlap(grid.rect, other.rect) for other in kept):
-            kept.append(grid)
-    return sorted(kept, key=lambda grid: (grid.rect.y0, grid.rect.x0))
+def _home_of(part: tuple[_Sheet | None, TextRun]) -> int:
+    """What a run belongs to."""
+    return id(part[0])
 
 
-def _overlap(one: Rect, other: Rect) -> bool:
-    return one.x0 < other.x1 and other.x0 < one.x1 and one.y0 < other.y1 and other.y0 < one.y1
+def _find_homes(
+    runs: Sequence[TextRun], sheets: Sequence[_Sheet]
+) -> list[tuple[_Sheet | None, TextRun]]:
+    """Each run with the table that holds it, cut where cells end; the tables have them then."""
+    found: list[tuple[_Sheet | None, TextRun]] = []
+    for run in runs:
+        sheet = next((sheet for sheet in sheets if _touch(sheet.grid.rect, run.box)), None)
+        if sheet is None:
+            found.append((None, run))
+            continue
+        for cell, part in _cut(run, sheet):
+            if cell is not None:
+                sheet.add(cell, part)
+            found.append((sheet if cell is not None else None, part))
+    return found
+
+
+def _touch(area: Rect, box: Rect) -> bool:
+    """Whether the middle line of a text runs into an area."""
+    return area.y0 < (box.y0 + box.y1) / 2 < area.y1 and box.x0 < area.x1 and area.x0 < box.x1
+
+
+def _cut(run: TextRun, sheet: _Sheet) -> Iterator[tuple[GridCell | None, TextRun]]:
+    """Parts of a run by the cell in which their characters stand."""
+    start = 0
+    for cell, length in sheet.cells(run):
+        part = run.part(start, start + length)
+        if part.text:
+            yield cell, part
+        start += length
+
+
+def _escaped(run: TextRun) -> TextRun:
+    """A run whose bars are no ends of cells."""
+    if "|" not in run.text:
+        return run
+    edges = [
+        edge
+        for character, edge in zip(run.text, run.edges, strict=False)
+        for edge in ([edge, edge] if character == "|" else [edge])
+    ]
+    return replace(run, text=run.text.replace("|", "\\|"), edges=[*edges, run.edges[-1]])
+
+
+def _header_rows(grid: Grid) -> int:
+    """Rows of the header: more than one where a cell over several columns has names below it."""
+    top = [cell for cell in grid.cells if cell.row == 0]
+    spans = max((cell.row_span for cell in top), default=1)
+    grouped = any(cell.column_span > 1 for cell in top)
+    return spans if grouped and spans < grid.rows else 1

@@ -9,13 +9,12 @@ from documents.parsers import kinds, sandbox
 from documents.parsers.base import Limits
 from documents.parsers.errors import NoText
 from documents.parsers.pdf import ocr
-from documents.parsers.pdf.ocr_words import rows, words
 from rag.pages import Kind
 from tests.documents.parsers.reading import Result, read, shared
 from tests.documents.parsers.samples import Pdf
 
 needs_tesseract = pytest.mark.skipif(
-    ocr.program() is None, reason="tesseract with Korean is not installed"
+    ocr.find_program() is None, reason="tesseract with Korean is not installed"
 )
 OFF = Limits(recognised_pages=0)
 FEW = Limits(recognised_pages=1)
@@ -124,7 +123,7 @@ def table(*lines: tuple[tuple[int, int, int, str], ...], sure: float = 90) -> st
 
 
 def lines_of(tsv: str) -> list[str]:
-    return [row.text for row in rows(words(tsv, 1000, 1000), 1.0, 0)]
+    return [row.text for row in ocr.build_rows(ocr.parse_words(tsv, 1000, 1000), 1.0, 0)]
 
 
 def test_syllables_of_a_word_come_together() -> None:

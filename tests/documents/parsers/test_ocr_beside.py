@@ -32,7 +32,7 @@ class Recognising:
             "import os\n"
             "from documents.parsers import forkserver\n"
             "from documents.parsers.pdf import ocr\n"
-            f"ocr.program = lambda: {str(stand_in)!r}\n"
+            f"ocr.find_program = lambda: {str(stand_in)!r}\n"
             f"os.sched_getaffinity = lambda _: set(range({cores}))\n"
             "forkserver.main()\n"
         )

@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pdfplumber import table
 
-from documents.parsers.pdf.crossings import Corners, Crossings, tables_of
-from documents.parsers.pdf.joints import TOLERANCE, Segment, joined
-from documents.parsers.pdf.rules import TooManyRules
+from documents.parsers.pdf.grids import (
+    TOLERANCE,
+    Corners,
+    LineCrossings,
+    Segment,
+    TooManyRules,
+    group_cells,
+    join_segments,
+)
 
 PLACES = st.integers(0, 7).map(lambda place: place * 20.0)
 NEAR = st.integers(0, 120).map(lambda place: place * 1.25)
@@ -28,7 +34,7 @@ def of(drawn: Sequence[Drawn], *, flat: bool) -> list[Segment]:
 
 
 def cells(drawn: Sequence[Drawn]) -> list[Corners]:
-    return Crossings(*(joined(of(drawn, flat=flat)) for flat in (True, False))).cells()
+    return LineCrossings(*(join_segments(of(drawn, flat=flat)) for flat in (True, False))).cells()
 
 
 def edges(drawn: Sequence[Drawn]) -> Any:
@@ -59,7 +65,7 @@ def test_pieces_make_the_lines_that_pdfplumber_joins(drawn: list[Drawn]) -> None
     upright = [(e["x0"], e["top"], e["bottom"]) for e in theirs if e["orientation"] == "v"]
 
     for ours, them in ((of(drawn, flat=True), flat), (of(drawn, flat=False), upright)):
-        assert [tuple(round(value, 6) for value in line) for line in joined(ours)] == them
+        assert [tuple(round(value, 6) for value in line) for line in join_segments(ours)] == them
 
 
 @given(lines(PLACES))
@@ -70,7 +76,7 @@ def test_any_lines_make_the_cells_that_pdfplumber_finds(drawn: list[Drawn]) -> N
 @given(lines(PLACES))
 def test_cells_make_the_tables_that_pdfplumber_finds(drawn: list[Drawn]) -> None:
     found = table.cells_to_tables(cells(drawn))
-    assert list(map(sorted, tables_of(cells(drawn)))) == list(map(sorted, found))
+    assert list(map(sorted, group_cells(cells(drawn)))) == list(map(sorted, found))
 
 
 @given(st.integers(2, 8), st.integers(2, 8), st.sets(st.integers(0, 200)))
@@ -88,15 +94,15 @@ def test_a_grid_with_gaps_has_the_cells_that_pdfplumber_finds(
 def test_lines_that_only_meet_at_their_ends_are_no_side() -> None:
     flat = [Segment(0, 0, 30), Segment(0, 30, 60), Segment(40, 0, 60)]
     upright = [Segment(0, 0, 40), Segment(60, 0, 40)]
-    assert Crossings(flat, upright).cells() == []
+    assert LineCrossings(flat, upright).cells() == []
 
 
 def test_a_field_of_many_cells_is_whole() -> None:
     lines = [Segment(place * 20.0, 0.0, 980.0) for place in range(50)]
-    assert len(Crossings(lines, lines).cells()) == 49 * 49
+    assert len(LineCrossings(lines, lines).cells()) == 49 * 49
 
 
 def test_lines_that_cross_very_often_are_no_table() -> None:
     lines = [Segment(place * 4.0, 0.0, 8_000.0) for place in range(2_000)]
     with pytest.raises(TooManyRules):
-        Crossings(lines, lines)
+        LineCrossings(lines, lines)

@@ -7,8 +7,8 @@ import pytest
 
 from documents.parsers import kinds
 from documents.parsers.base import Context, Limits
-from documents.parsers.pdf.geometry import PageFrame
-from documents.parsers.pdf.tables import Grid, Tables
+from documents.parsers.pdf.grids import Grid, GridFinder
+from documents.parsers.pdf.pdfium import read_frame
 from tests.documents.parsers.reading import shared
 from tests.documents.parsers.samples import Pdf, rules
 
@@ -21,19 +21,19 @@ def warnings() -> Warnings:
 
 
 @pytest.fixture
-def tables(warnings: Warnings) -> Tables:
+def tables(warnings: Warnings) -> GridFinder:
     def emit(_kind: str, value: object) -> None:
         warnings.append(value)
 
-    return Tables(Context(kinds.PDF, Limits(), emit))
+    return GridFinder(Context(kinds.PDF, Limits(), emit))
 
 
 @pytest.fixture
-def found(tables: Tables, tmp_path: Path):
+def found(tables: GridFinder, tmp_path: Path):
     def grids(drawn: str, rotate: int = 0) -> list[Grid]:
         path = Pdf().page(rotate=rotate, drawn=drawn).write(tmp_path / "a.pdf")
         page = pypdfium2.PdfDocument(path)[0]
-        return tables.grids(page, PageFrame.of(page))
+        return tables.find_grids(page, read_frame(page))
 
     return grids
 
@@ -124,16 +124,16 @@ def test_a_grid_with_very_many_cells_is_left_alone(found, warnings: Warnings) ->
 
 
 def test_the_time_for_tables_is_limited(found, warnings: Warnings, monkeypatch) -> None:
-    monkeypatch.setattr("documents.parsers.pdf.tables.SECONDS", 0.0)
-    spent = Tables(Context(kinds.PDF, Limits(), lambda _, value: warnings.append(value)))
+    monkeypatch.setattr("documents.parsers.pdf.grids.SECONDS", 0.0)
+    spent = GridFinder(Context(kinds.PDF, Limits(), lambda _, value: warnings.append(value)))
     page = pypdfium2.PdfDocument(shared("pdf/docling/normal_4pages.pdf"))[1]
 
-    assert spent.grids(page, PageFrame.of(page)) == []
+    assert spent.find_grids(page, read_frame(page)) == []
     assert warnings == ["tables_skipped"]
 
 
-def test_a_korean_brief_with_an_open_table(tables: Tables) -> None:
+def test_a_korean_brief_with_an_open_table(tables: GridFinder) -> None:
     page = pypdfium2.PdfDocument(shared("pdf/docling/normal_4pages.pdf"))[1]
-    (grid,) = tables.grids(page, PageFrame.of(page))
+    (grid,) = tables.find_grids(page, read_frame(page))
 
     assert (grid.rows, grid.columns, len(grid.cells)) == (5, 3, 15)

@@ -1,4 +1,4 @@
-"""The order in which the lines of a page are read.
+"""The order in which the lines of a page are read, and columns whose lines come in turns.
 
 PDFium gives the order of the file, which most programs write as one reads. Where it jumps back, as
 to a heading that was drawn last, blocks are sorted after T. Breuel, "High performance document
@@ -6,9 +6,14 @@ layout analysis", 2003: what is above before what is below, what is left before 
 """
 
 from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from itertools import accumulate, pairwise
+from operator import itemgetter
+from statistics import median
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from documents.parsers.pdf.geometry import Rect, around
+from documents.parsers.pdf.geometry import Rect, bounding_box
+from documents.parsers.pdf.lines import TextRow
+from documents.parsers.pdf.text import TextRun
 
 _MOST_BLOCKS = 200
 """Sorting takes time with the cube of the blocks."""
@@ -53,14 +58,14 @@ class _Block(Generic[T]):
 
     def add(self, line: T) -> None:
         self.lines.append(line)
-        self.box = around((self.box, line.box))
+        self.box = bounding_box((self.box, line.box))
 
     @property
     def is_column(self) -> bool:
         return len(self.lines) >= _COLUMN_LINES and self.box.x1 - self.box.x0 >= _COLUMN
 
 
-def ordered(lines: Sequence[T], em: float) -> list[T]:
+def sort_reading_order(lines: Sequence[T], em: float) -> list[T]:
     """Lines in the order in which they are read; as they come, unless that jumps back."""
     if len(lines) < 2 or not _jumps_back(lines):
         return list(lines)
@@ -181,3 +186,89 @@ def _share_y(one: Rect, other: Rect) -> bool:
 def _is_above(one: Rect, other: Rect) -> bool:
     """Whether a box ends where the other begins, or higher."""
     return one.y1 <= other.y0 + _TOUCH
+
+
+_FEWEST_GAPS = 5
+"""Lines with a gap at one place before that is a gutter."""
+_SHORTEST_COLUMN_LINE = 15
+"""Characters of a usual line of a column; those of a table are shorter."""
+_NARROWEST_COLUMN = 0.2
+"""Share of the page's width of a usual line of a column."""
+
+
+class _Gap(NamedTuple):
+    """White space between two runs of a line."""
+
+    start: float
+    end: float
+
+
+def unweave_columns(rows: Sequence[TextRow]) -> list[TextRow]:
+    """Rows that lie across a gutter, column by column; others as they come."""
+    gutter = _gutter(rows)
+    if gutter is None:
+        return list(rows)
+    found: list[TextRow] = []
+    left: list[TextRow] = []
+    right: list[TextRow] = []
+    for row in rows:
+        parts = _split_at(row, gutter)
+        if parts is None or not (left or right or all(parts)):
+            found += [*unweave_columns(left), *unweave_columns(right), row]
+            left, right = [], []
+            continue
+        for column, part in zip((left, right), parts, strict=True):
+            column.extend([_row_of(row, part)] if part else [])
+    return [*found, *unweave_columns(left), *unweave_columns(right)]
+
+
+def _gutter(rows: Sequence[TextRow]) -> float | None:
+    """Where the gaps of many lines of text meet."""
+    gaps = [gap for row in rows if len(row.runs) > 1 and not row.down for gap in _find_gaps(row)]
+    if len(gaps) < _FEWEST_GAPS:
+        return None
+    gutter = _most_shared(gaps)
+    halves = [parts for row in rows if (parts := _split_at(row, gutter)) and all(parts)]
+    if len(halves) < _FEWEST_GAPS:
+        return None
+    for side in zip(*halves, strict=True):
+        if median(sum(len(run.text) for run in part) for part in side) < _SHORTEST_COLUMN_LINE:
+            return None
+        if median(part[-1].box.x1 - part[0].box.x0 for part in side) < _NARROWEST_COLUMN:
+            return None
+    return gutter
+
+
+def _most_shared(gaps: Sequence[_Gap]) -> float:
+    """The middle of where most gaps lie one below the other."""
+    ends = sorted([(gap.start, 1) for gap in gaps] + [(gap.end, -1) for gap in gaps])
+    counts = accumulate(step for _, step in ends)
+    places = zip(counts, pairwise([x for x, _ in ends]), strict=False)
+    _, (start, end) = max(places, key=itemgetter(0))
+    return (start + end) / 2
+
+
+def _find_gaps(row: TextRow) -> list[_Gap]:
+    """The gaps of a row whose runs go to the right."""
+    return [
+        _Gap(one.box.x1, other.box.x0)
+        for one, other in pairwise(row.runs)
+        if one.box.x1 < other.box.x0
+    ]
+
+
+def _split_at(row: TextRow, gutter: float) -> tuple[list[TextRun], list[TextRun]] | None:
+    """The runs on both sides of a gutter; None where one lies across."""
+    if row.down or any(run.box.x0 < gutter < run.box.x1 for run in row.runs):
+        return None
+    return (
+        [run for run in row.runs if run.box.x1 <= gutter],
+        [run for run in row.runs if run.box.x1 > gutter],
+    )
+
+
+def _row_of(row: TextRow, runs: list[TextRun]) -> TextRow:
+    """Some runs of a row as a row of their own."""
+    return TextRow(
+        runs, bounding_box(run.box for run in runs), max(run.height for run in runs), row.em
+    )

@@ -1,15 +1,87 @@
-"""Runs of text of a page: clean NFC characters that stand side by side, and their edges."""
+"""The characters of a page and the runs that they make: clean NFC text with its edges."""
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter, lt, sub
+from typing import Any
 
 from documents.parsers.clean import clean, keeps
-from documents.parsers.pdf.geometry import Rect, around
-from documents.parsers.pdf.glyphs import Glyphs
+from documents.parsers.pdf.geometry import PageFrame, Rect, bounding_box
+from documents.parsers.pdf.pdfium import read_boxes
+
+_MADE_UP = re.compile("(?<=[^\r\n]) ")
+
+AxisSides = tuple[list[float], list[float]]
+"""Near and far sides of each glyph, along one axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """Characters in PDFium's order and their sides, in fractions of the page as shown.
+
+    `text` has one UTF-16 unit for each glyph, U+FFFE for a hyphen at the end of a line, and line
+    ends where PDFium sees some. `em` takes a height to the width of as many points.
+    """
+
+    text: str
+    x0: list[float]
+    y0: list[float]
+    x1: list[float]
+    y1: list[float]
+    em: float
+
+    @property
+    def sides(self) -> tuple[list[float], ...]:
+        """x0, y0, x1, y1."""
+        return self.x0, self.y0, self.x1, self.y1
+
+
+def read_glyphs(textpage: Any, text: str, frame: PageFrame) -> Glyphs:
+    """The text of an open text page with the boxes that a selection of its glyphs would have."""
+    sides = read_boxes(textpage, len(text))
+    across = sides[0::4], sides[2::4], frame.left, frame.width
+    up = sides[3::4], sides[1::4], frame.bottom, frame.height
+    if frame.turns == 0:
+        x, y = _scaled(*across), _mirrored(*up)
+    elif frame.turns == 1:
+        x, y = _scaled(*up), _scaled(*across)
+    elif frame.turns == 2:
+        x, y = _mirrored(*across), _scaled(*up)
+    else:
+        x, y = _mirrored(*up), _mirrored(*across)
+    found = Glyphs(text, x[0], y[0], x[1], y[1], frame.shown_height / frame.shown_width)
+    _place_spaces(found)
+    return found
+
+
+def _scaled(near: "array[float]", far: "array[float]", origin: float, size: float) -> AxisSides:
+    """Points as fractions."""
+    factor = 1 / size
+    return [(side - origin) * factor for side in near], [(side - origin) * factor for side in far]
+
+
+def _mirrored(near: "array[float]", far: "array[float]", origin: float, size: float) -> AxisSides:
+    """Points as fractions, seen from the other end."""
+    factor = 1 / size
+    return (
+        [1 - (side - origin) * factor for side in far],
+        [1 - (side - origin) * factor for side in near],
+    )
+
+
+def _place_spaces(found: Glyphs) -> None:
+    """Give the spaces that PDFium made up, which are points, the place after the last glyph."""
+    x0, x1 = found.x0, found.x1
+    for match in _MADE_UP.finditer(found.text):
+        index = match.start()
+        if x0[index] == x1[index]:
+            found.y0[index], found.y1[index] = found.y0[index - 1], found.y1[index - 1]
+            x0[index] = x1[index] = min(x0[index], x1[index - 1])
+
 
 _BROKEN_OFF = re.compile("[^\r\n]+")
 _SPECIAL = re.compile(
@@ -23,7 +95,7 @@ _MEANINGLESS = re.compile(
 _CODED_SHARE = 0.2
 """Share of meaningless characters from which a font counts as having no Unicode map."""
 _LIGATURES = range(0xFB00, 0xFB07)
-_TO_THE_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 HYPHEN = "\ufffe"
 """PDFium's sign for a hyphen where a line ends within a word."""
 _SOFT_AT_END = re.compile("\xad(?=\\s*$)")
@@ -41,7 +113,7 @@ Mark = tuple[str, Rect | None]
 
 
 @dataclass(slots=True)
-class Run:
+class TextRun:
     """Text without a jump. `edges[i]` is where character i begins, the last one where it all ends.
 
     `row` counts PDFium's own lines. `led` and `spaced` say that white space stood before or after.
@@ -59,7 +131,7 @@ class Run:
         """In fractions of the page's height."""
         return self.box.y1 - self.box.y0
 
-    def part(self, start: int, end: int) -> "Run":
+    def part(self, start: int, end: int) -> "TextRun":
         """Some of its characters as a run of their own, without the spaces at the ends."""
         inner = self.text[start:end]
         text = inner.strip()
@@ -73,10 +145,10 @@ class Run:
         start += len(inner) - len(inner.lstrip())
         edges = self.edges[start : start + len(text) + 1]
         box = self.box._replace(x0=min(edges), x1=max(edges))
-        return Run(text, edges, box, self.row, led, spaced)
+        return TextRun(text, edges, box, self.row, led, spaced)
 
 
-def runs(glyphs: Glyphs) -> Iterator[Run]:
+def split_runs(glyphs: Glyphs) -> Iterator[TextRun]:
     """The runs of a page in PDFium's order."""
     composed = unicodedata.is_normalized("NFC", glyphs.text)
     gap = False
@@ -98,7 +170,7 @@ def runs(glyphs: Glyphs) -> Iterator[Run]:
                 gap = True
 
 
-def plain(text: str) -> str:
+def to_plain_text(text: str) -> str:
     """The text of a page as PDFium breaks it, without places."""
     rows = ("".join(_kept(row)).replace(HYPHEN, "-").strip() for row in text.splitlines())
     return clean("\n".join(filter(None, rows)))
@@ -120,15 +192,15 @@ def _is_even(glyphs: Glyphs, start: int, end: int) -> bool:
     return widest < (low - high) * glyphs.em * _GAP
 
 
-def _plain(glyphs: Glyphs, start: int, end: int, row: int) -> Run:
+def _plain(glyphs: Glyphs, start: int, end: int, row: int) -> TextRun:
     """Glyphs as they are, from the left to the right."""
     edges = glyphs.x0[start:end]
     edges.append(glyphs.x1[end - 1])
     y0, y1 = min(glyphs.y0[start:end]), max(glyphs.y1[start:end])
-    return Run(glyphs.text[start:end], edges, Rect(edges[0], y0, edges[-1], y1), row)
+    return TextRun(glyphs.text[start:end], edges, Rect(edges[0], y0, edges[-1], y1), row)
 
 
-def _uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[Run]:
+def _uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[TextRun]:
     """Plain glyphs with jumps between them."""
     found, first, last = [], start, None
     reach = glyphs.em * _GAP
@@ -150,7 +222,7 @@ def _uneven(glyphs: Glyphs, start: int, end: int, row: int) -> list[Run]:
     return [*found, _plain(glyphs, first, end, row)]
 
 
-def _special(glyphs: Glyphs, start: int, end: int, row: int) -> list[Run]:
+def _special(glyphs: Glyphs, start: int, end: int, row: int) -> list[TextRun]:
     """Glyphs that must be looked at one by one."""
     return [_made(piece, row) for piece in _pieces(_marks(glyphs, start, end), glyphs.em)]
 
@@ -173,7 +245,7 @@ def _marks(glyphs: Glyphs, start: int, end: int) -> list[Mark]:
 
 def _shared(letters: str, box: Rect) -> Iterator[Mark]:
     """Letters of one glyph, side by side in its box."""
-    leftward = bool(_TO_THE_LEFT.search(letters))
+    leftward = bool(RIGHT_TO_LEFT.search(letters))
     # PDFium turns the letters of a line that runs to the left around, also within a glyph.
     kept = "".join(_kept(letters[::-1] if leftward else letters))
     width = (box.x1 - box.x0) / max(len(kept), 1)
@@ -245,10 +317,10 @@ def _merged(cluster: Sequence[Mark]) -> Iterator[Mark]:
     """A cluster in NFC, every character with the box of the whole."""
     boxes = [box for _, box in cluster if box is not None]
     for character in unicodedata.normalize("NFC", "".join(mark for mark, _ in cluster)):
-        yield character, around(boxes) if boxes else None
+        yield character, bounding_box(boxes) if boxes else None
 
 
-def _made(marks: list[Mark], row: int) -> Run:
+def _made(marks: list[Mark], row: int) -> TextRun:
     """The run of these marks, at least one of which has a box."""
     boxes = [box for _, box in marks if box is not None]
     # Text that runs to the left (upside down, Hebrew) has its characters' right sides as edges.
@@ -258,4 +330,4 @@ def _made(marks: list[Mark], row: int) -> Run:
         edges.append(box[near] if box is not None else edge)
         edge = box[far] if box is not None else edge
     text = "".join(mark for mark, _ in marks)
-    return Run(text, [*edges, edge], around(boxes), row)
+    return TextRun(text, [*edges, edge], bounding_box(boxes), row)
