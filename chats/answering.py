@@ -13,18 +13,19 @@ from uuid import UUID
 import structlog
 from django.db import Error as DatabaseError
 
-from chats import keeping, questions, runs, stops
+from chats import keeping, questions, stops
 from chats.calls import in_database
 from chats.errors import RunLost
 from chats.models import Message, Run
 from chats.questions import Loaded
+from chats.runs import log
+from chats.runs.writer import RunWriter
 from chats.services import leases
 from chats.services.leases import Claim
 from chats.services.outcome import Outcome
 from chats.services.turns import close_turn
 from chats.shapes import terminal_event, to_sources_json
 from chats.stores import ReleasingStore
-from chats.writer import RunWriter
 from rag.conversation import DocRef
 from rag.errors import NuraError
 from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, Status
@@ -106,17 +107,17 @@ async def _consume(loaded: Loaded, writer: RunWriter, draft: Draft) -> None:
 def _record(event: Event, writer: RunWriter, draft: Draft) -> None:
     match event:
         case Delta():
-            writer.add(runs.DELTA, {"text": event.text})
+            writer.add(log.DELTA, {"text": event.text})
         case Status():
             draft.trace = {**draft.trace, **event.trace}
             writer.add("status", {"step": event.step, "detail": dict(event.detail)})
         case SourcesFound():
             draft.found = event
-            writer.add(runs.SOURCES, to_sources_json(event.sources))
+            writer.add(log.SOURCES, to_sources_json(event.sources))
         case Reasoning():
-            writer.add(runs.REASONING, {"text": event.text})
+            writer.add(log.REASONING, {"text": event.text})
         case Replaced():
-            writer.add(runs.REPLACE, {"text": event.text})
+            writer.add(log.REPLACE, {"text": event.text})
         case Finished():
             draft.finished = event
             if event.usage is not None:
@@ -141,21 +142,23 @@ def _outcome(draft: Draft, writer: RunWriter, stopped: bool) -> Outcome:
             bearing=finished.bearing,
             sources=_sources(finished.sources),
             candidates=_plain(finished.candidates) or [],
-            view=runs.plain(asdict(finished.view)) if finished.view else None,
+            view=log.to_plain(asdict(finished.view)) if finished.view else None,
             usage=asdict(finished.usage) if finished.usage else None,
             grounding=_plain(finished.checks) or None,
             notices=finished.notices,
-            trace=runs.plain(dict(finished.trace)),
+            trace=log.to_plain(dict(finished.trace)),
             **shown,
         )
     error = NuraError() if draft.error is None else draft.error
-    failed = {} if stopped else {"error_code": error.code, "error_params": runs.plain(error.params)}
+    failed = (
+        {} if stopped else {"error_code": error.code, "error_params": log.to_plain(error.params)}
+    )
     return Outcome(
         status=Message.Status.STOPPED if stopped else Message.Status.FAILED,
         mode=Message.Mode.DOCUMENTS if found else "",
         question_type=str(draft.trace.get("question_type", "")),
         sources=_sources(found.sources if found else None),
-        trace=runs.plain(draft.trace),
+        trace=log.to_plain(draft.trace),
         **shown,
         **failed,
     )
@@ -168,7 +171,7 @@ def _sources(shown: tuple[Source, ...] | None) -> list[dict[str, Any]] | None:
 def _plain(shown: tuple[DocRef | Checked, ...] | None) -> list[dict[str, Any]] | None:
     if shown is None:
         return None
-    return runs.plain([asdict(one) for one in shown])  # type: ignore[no-any-return]
+    return log.to_plain([asdict(one) for one in shown])  # type: ignore[no-any-return]
 
 
 async def _close(claim: Claim, outcome: Outcome, writer: RunWriter) -> None:

@@ -13,8 +13,8 @@ from celery import current_app
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from chats import runs
 from chats.errors import Unavailable
+from chats.runs import log
 from jobs import connections
 from rag.errors import NuraError
 
@@ -58,7 +58,7 @@ def answer(reply_to: str, work: Callable[[], Mapping[str, Any]]) -> None:
         logger.warning("asked_in_vain", code=error.code, error=str(error)[:200])
         reply = {"error": {"code": error.code, "status": error.status}}
     with connections.sync().pipeline(transaction=True) as pipe:
-        pipe.rpush(reply_to, runs.dumps(reply))
+        pipe.rpush(reply_to, log.to_json(reply))
         pipe.expire(reply_to, KEPT_SECONDS)
         pipe.execute()
 

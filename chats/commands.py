@@ -9,10 +9,10 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from rest_framework import serializers
 
-from chats import runs
 from chats.api.requests import SendRequest
 from chats.errors import NotFound
 from chats.models import Run
+from chats.runs import log
 from chats.services import turns
 from rag.errors import NuraError
 
@@ -53,7 +53,7 @@ def stop(user: User, frame: dict[str, Any]) -> None:
     fields = _valid(RunFrame, frame)
     if not Run.objects.owned_by(user).filter(pk=fields["run_id"]).exists():
         raise NotFound
-    runs.request_stop(fields["run_id"])
+    log.request_stop(fields["run_id"])
 
 
 def _valid(shape: type[serializers.Serializer[Any]], frame: dict[str, Any]) -> dict[str, Any]:

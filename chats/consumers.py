@@ -14,11 +14,12 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.auth.models import User
 from django.utils import translation
 
-from chats import access, commands, follow, rights
+from chats import access, commands, rights
 from chats.calls import in_database
-from chats.frames import Framer
 from chats.limits import FrameLimit
-from chats.runs import dumps
+from chats.runs import reader
+from chats.runs.log import to_json
+from chats.runs.reader import Framer
 from chats.shapes import envelope
 from chats.wording import sentence
 from rag.errors import NuraError
@@ -116,7 +117,7 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _follow(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
         framer = Framer(chat_id, run_id)
-        async for event in follow.follow(run_id, after_seq):
+        async for event in reader.follow_run(run_id, after_seq):
             if event is not None:
                 await self.send(text_data=framer.frame(event))
         if self.relays.get(str(run_id)) is asyncio.current_task():
@@ -138,7 +139,7 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self._send(envelope("error", data))
 
     async def _send(self, frame: dict[str, Any]) -> None:
-        await self.send(text_data=dumps(frame))
+        await self.send(text_data=to_json(frame))
 
 
 def _parsed(text: str | None) -> dict[str, Any] | None:

@@ -19,9 +19,10 @@ import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
 
-from chats import records, runs
+from chats import records
 from chats.calls import in_database
 from chats.models import Feedback, Message
+from chats.runs import log
 from chats.services import turn_store
 from chats.services.outcome import Outcome
 from chats.services.turns import clean
@@ -358,7 +359,7 @@ class _Made:
 
 
 def _plain(items: Iterable[Any]) -> list[dict[str, Any]]:
-    return runs.plain([asdict(one) for one in items])  # type: ignore[no-any-return]
+    return log.to_plain([asdict(one) for one in items])  # type: ignore[no-any-return]
 
 
 def list_feedback_lines(user: User) -> Iterator[dict[str, Any]]:

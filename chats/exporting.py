@@ -8,8 +8,8 @@ from django.utils.text import get_valid_filename
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _
 
-from chats import runs
 from chats.models import Chat, Turn
+from chats.runs import log
 from chats.shapes import ChatShape
 from chats.turn_shapes import TurnShape
 
@@ -23,7 +23,7 @@ def as_json(chat: Chat, turns: Sequence[Turn]) -> str:
         "exported_at": timezone.now(),
         "turns": TurnShape(turns, many=True).data,
     }
-    return runs.dumps(told)
+    return log.to_json(told)
 
 
 def as_markdown(chat: Chat, turns: Sequence[Turn]) -> str:

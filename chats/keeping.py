@@ -14,9 +14,9 @@ from django.db import Error as DatabaseError
 
 from chats.calls import released
 from chats.errors import RunLost
+from chats.runs.writer import RunWriter
 from chats.services import leases
 from chats.services.leases import Claim
-from chats.writer import RunWriter
 
 logger = structlog.get_logger()
 

@@ -4,9 +4,9 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
-from chats import runs
 from chats.calls import released
 from chats.models import Chat
+from chats.runs import log
 from chats.shapes import ChatShape
 from documents import notices
 
@@ -33,5 +33,5 @@ def _send(chat_id: UUID) -> None:
     chat = rows.filter(pk=chat_id).first()
     if chat is None:
         return
-    data = runs.plain(ChatShape(chat).data) | {"deleted": chat.deleted_at is not None}
+    data = log.to_plain(ChatShape(chat).data) | {"deleted": chat.deleted_at is not None}
     notices.send(chat.owner_id, {"type": "chat", "data": data})

@@ -9,8 +9,8 @@ from django.utils.translation import override
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from chats import runs
 from chats.models import Category, Chat, Message, Run
+from chats.runs import log
 from chats.wording import notice, sentence
 from rag.types import Source, Topic
 from rag.verify.label import Verdict
@@ -121,7 +121,7 @@ def to_sources_json(sources: Iterable[Source]) -> list[dict[str, Any]]:
     shown = [asdict(replace(source, text="")) for source in sources]
     for one in shown:
         del one["text"]
-    return runs.plain(shown)  # type: ignore[no-any-return]
+    return log.to_plain(shown)  # type: ignore[no-any-return]
 
 
 class ScopeShape(serializers.Serializer[Any]):
@@ -283,10 +283,10 @@ def terminal_event(run: Run) -> tuple[str, dict[str, Any]]:
     with override(run.language):
         message = MessageShape(run.message).data
     if run.message.status == Message.Status.COMPLETED:
-        return runs.COMPLETED, {"message": message}
+        return log.COMPLETED, {"message": message}
     if run.message.status == Message.Status.STOPPED:
-        return runs.STOPPED, {"message": message}
-    return runs.ERROR, {**message["error"], "message": message}
+        return log.STOPPED, {"message": message}
+    return log.ERROR, {**message["error"], "message": message}
 
 
 def envelope(kind: str, data: Any, **ids: Any) -> dict[str, Any]:

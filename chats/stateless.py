@@ -15,15 +15,16 @@ import structlog
 from django.contrib.auth.models import User
 from django.utils.translation import override
 
-from chats import runs, stops
+from chats import stops
 from chats.calls import in_database
 from chats.conversation import from_messages
 from chats.errors import NotFound
 from chats.gateway import jobs, vectors
+from chats.runs import log
+from chats.runs.writer import RunWriter
 from chats.shapes import to_sources_json
 from chats.stores import ReleasingStore
 from chats.wording import notice, sentence
-from chats.writer import RunWriter
 from documents import spaces
 from documents.models import Document
 from documents.search.store import ScopedStore
@@ -51,8 +52,8 @@ Say = Callable[[str, Any], None]
 async def answer(run_id: UUID, request: dict[str, Any]) -> None:
     """Do the work into the log of `run_id`, and nowhere else; a second delivery does nothing."""
     redis = connections.asynchronous()
-    taken = f"{runs.key(run_id)}:taken"
-    if not await redis.set(taken, "1", nx=True, ex=runs.CLOSED_SECONDS):
+    taken = f"{log.log_key(run_id)}:taken"
+    if not await redis.set(taken, "1", nx=True, ex=log.CLOSED_SECONDS):
         return
     writer = RunWriter(run_id)
     await writer.open()
@@ -61,7 +62,7 @@ async def answer(run_id: UUID, request: dict[str, Any]) -> None:
             kind, data = await _ended(run_id, request, writer)
         writer.add(kind, data)
         await writer.close()
-        await redis.expire(runs.key(run_id), KEPT_SECONDS)
+        await redis.expire(log.log_key(run_id), KEPT_SECONDS)
     finally:
         await writer.abandon()
 
@@ -81,7 +82,7 @@ async def _ended(
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await work
-    return (runs.STOPPED, {}) if work.cancelled() else work.result()
+    return (log.STOPPED, {}) if work.cancelled() else work.result()
 
 
 async def _beat(writer: RunWriter) -> None:
@@ -92,13 +93,13 @@ async def _beat(writer: RunWriter) -> None:
 
 async def _worked(request: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
     try:
-        return runs.COMPLETED, await WORK[request["kind"]](request, say)
+        return log.COMPLETED, await WORK[request["kind"]](request, say)
     except NuraError as error:
         logger.warning("stateless_work_failed", code=error.code, error=str(error)[:300])
-        return runs.ERROR, failed(error, request["language"])
+        return log.ERROR, failed(error, request["language"])
     except Exception:  # whatever it was: the reader must know that it ended
         logger.exception("stateless_work_failed")
-        return runs.ERROR, failed(NuraError(), request["language"])
+        return log.ERROR, failed(NuraError(), request["language"])
 
 
 def failed(error: NuraError, language: str) -> dict[str, Any]:
@@ -120,13 +121,13 @@ async def _question(request: dict[str, Any], say: Say) -> dict[str, Any]:
             match event:
                 case Delta():
                     said.append(event.text)
-                    say(runs.DELTA, {"text": event.text})
+                    say(log.DELTA, {"text": event.text})
                 case Reasoning():
                     thought.append(event.text)
-                    say(runs.REASONING, {"text": event.text})
+                    say(log.REASONING, {"text": event.text})
                 case Replaced():
                     said = [event.text]
-                    say(runs.REPLACE, {"text": event.text})
+                    say(log.REPLACE, {"text": event.text})
                 case Finished():
                     finished = event
     told = _told(finished, request["language"]) if finished else {}

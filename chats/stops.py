@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import structlog
 from redis.exceptions import RedisError
 
-from chats import runs
+from chats.runs import log
 from jobs import connections
 
 logger = structlog.get_logger()
@@ -35,7 +35,7 @@ class Listener:
         while True:
             try:
                 async with connections.asynchronous().pubsub() as channel:
-                    await channel.subscribe(runs.STOP_CHANNEL)
+                    await channel.subscribe(log.STOP_CHANNEL)
                     await self._catch_up()
                     deaf = False
                     async for message in channel.listen():
@@ -49,7 +49,7 @@ class Listener:
     async def _catch_up(self) -> None:
         """Requests made while nobody listened left their flag."""
         for run_id in list(self.waiting):
-            if await connections.asynchronous().exists(runs.stop_key(UUID(run_id))):
+            if await connections.asynchronous().exists(log.stop_flag_key(UUID(run_id))):
                 self._wake(run_id)
 
     def _wake(self, run_id: str) -> None:
@@ -71,7 +71,7 @@ async def watch(run_id: UUID) -> AsyncIterator[asyncio.Event]:
     listener.waiting[str(run_id)].add(event)
     try:
         try:
-            if await connections.asynchronous().exists(runs.stop_key(run_id)):
+            if await connections.asynchronous().exists(log.stop_flag_key(run_id)):
                 event.set()
         except RedisError as error:
             logger.warning("stop_flag_unreadable", error=str(error)[:200])

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from uuid import UUID
 
-from chats import follow, notes, runs
+from chats import notes
 from chats.answering import answer_run
 from chats.calls import in_database
 from chats.models import Run, Turn
-from chats.runs import RunEvent
+from chats.runs import log, reader
+from chats.runs.log import RunEvent
 
 PATIENCE_SECONDS = 1.0
 """A worker takes up a run within milliseconds; after that nobody is there."""
@@ -29,13 +30,13 @@ class Terminal:
         over = asyncio.Event()
         here = asyncio.create_task(self._answer_here(run_id, over))
         try:
-            async for event in follow.follow(run_id):
+            async for event in reader.follow_run(run_id):
                 if event is not None:
                     yield event
                 elif here.done():
                     here.result()
         except (asyncio.CancelledError, GeneratorExit):
-            await asyncio.to_thread(runs.request_stop, run_id)
+            await asyncio.to_thread(log.request_stop, run_id)
             raise
         finally:
             over.set()

@@ -17,8 +17,8 @@ from knox.models import AuthToken
 import chats.urls
 import documents.urls
 import nura.accounts.urls
-from chats import runs
 from chats.models import Chat, Message, Run
+from chats.runs import log
 from documents.models import Document
 from jobs import connections
 from tests import strangers
@@ -182,7 +182,7 @@ def test_the_same_file_of_two_users_is_two_documents(stranger, world):
 
 def test_a_stop_of_a_stranger_raises_no_flag(stranger, world):
     client_of(stranger).post(f"/api/v1/runs/{world['run']}/stop")
-    assert not runs.stop_requested(world["run"])
+    assert not log.is_stop_requested(world["run"])
 
 
 FIXED = {

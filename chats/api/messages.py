@@ -21,10 +21,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats import follow, frames, rights, runs
+from chats import rights
 from chats.api.asker import asker, credential_of
 from chats.api.requests import EditRequest, FeedbackRequest, RegenerateRequest, SendRequest
 from chats.models import Feedback, Message, Run, Trace
+from chats.runs import log, reader
 from chats.services import branches, turn_store, turns
 from chats.shapes import MessageShape, WholeSourceShape
 
@@ -134,7 +135,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         complete = False
         if waits:
             connection.close()  # an answer may take minutes: hold no connection meanwhile
-            complete = async_to_sync(follow.finished)(turn.run.pk)
+            complete = async_to_sync(reader.wait_for_end)(turn.run.pk)
         code = status.HTTP_201_CREATED if complete else status.HTTP_202_ACCEPTED
         return Response(self._turn(turn), status=code)
 
@@ -185,11 +186,11 @@ class RunEventsView(APIView):
             Run.objects.visible_to(asker(request)).select_related("message"),
             pk=run_id,
         )
-        sent = frames.server_sent(run.message.chat_id, run_id, _after(request))
+        sent = reader.stream_server_events(run.message.chat_id, run_id, _after(request))
         events = rights.while_held(credential_of(request), sent)
         packs = re_accepts_gzip.search(request.headers.get("Accept-Encoding", ""))
         response = StreamingHttpResponse(
-            frames.squeezed(events) if packs else events,
+            reader.compress_stream(events) if packs else events,
             content_type="text/event-stream; charset=utf-8",
         )
         if packs:
@@ -214,5 +215,5 @@ class RunStopView(APIView):
     def post(self, request: Request, run_id: UUID) -> Response:
         """Ask the worker to stop; what is written stays. A run that has ended is left as it is."""
         run = get_object_or_404(Run.objects.owned_by(asker(request)), pk=run_id)
-        runs.request_stop(run.pk)
+        log.request_stop(run.pk)
         return Response(status=status.HTTP_202_ACCEPTED)

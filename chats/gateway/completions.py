@@ -8,14 +8,14 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils.translation import get_language
 
-from chats import follow
 from chats.gateway import catalogue, chat_keys, spoken, unstored
 from chats.gateway.catalogue import Model
 from chats.gateway.chat_keys import ChatKey
 from chats.gateway.errors import OneAnswerOnly
 from chats.gateway.requests import ChatRequest
 from chats.gateway.spoken import Spoken
-from chats.runs import RunEvent
+from chats.runs import reader
+from chats.runs.log import RunEvent
 from chats.services import allowance, gateway_chats
 from chats.services.gateway_chats import Place
 from rag.types import Role, ScopeReason
@@ -37,7 +37,7 @@ class Opened:
 
     async def events(self) -> AsyncGenerator[RunEvent | None, None]:
         """What happens up to the last event; None: nothing for a while."""
-        way = unstored.follow if self.chat_id is None else follow.follow
+        way = unstored.follow if self.chat_id is None else reader.follow_run
         async for event in way(self.run_id):
             yield event
 

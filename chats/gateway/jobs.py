@@ -7,9 +7,9 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
-from chats import runs
 from chats.calls import in_database
 from chats.models.chat import TITLE_CHARACTERS
+from chats.runs import log
 from chats.wording import notice
 from documents import spaces
 from rag.conversation import Sampling
@@ -39,7 +39,7 @@ async def work(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict
     llm = _model(engine(used.config))
     if llm is None:
         text = plain(request["job"], asked)
-        say(runs.DELTA, {"text": text})
+        say(log.DELTA, {"text": text})
         return {"message": {"content": text}}
     wished = Sampling.read(request["sampling"])
     usual = GenerationOptions(used.config.temperature, used.config.max_tokens)
@@ -61,7 +61,7 @@ async def _asked(
             cut = cut or piece.finish_reason == "length"
             if piece.text:
                 said.append(piece.text)
-                say(runs.DELTA, {"text": piece.text})
+                say(log.DELTA, {"text": piece.text})
     return {
         "content": "".join(said),
         "usage": asdict(usage) if usage else None,

@@ -10,13 +10,13 @@ from knox.models import AuthToken
 from ninja import Router
 from rest_framework.exceptions import MethodNotAllowed
 
-from chats import runs
 from chats.access import Credential
 from chats.calls import in_database
 from chats.gateway import catalogue, completions, streaming, unstored, vectors
 from chats.gateway.completions import Opened
 from chats.gateway.replies import Failed, Reply
 from chats.gateway.requests import ChatRequest, EmbeddingsRequest
+from chats.runs import log
 
 router = Router()
 METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -59,7 +59,7 @@ async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpRespo
     name = await in_database(vectors.checked_model, body.model)
     run_id = await asyncio.to_thread(unstored.begin, "embed", {"texts": texts})
     event = await streaming.last_event(Opened(run_id, name), _credential(request))
-    if event.type == runs.ERROR:
+    if event.type == log.ERROR:
         return _failed(Failed.of(event.data))
     return _json(vectors.shown(body, name, event.data))
 
@@ -81,7 +81,7 @@ for address in ("/models", "/chat/completions", "/embeddings"):
 
 async def _whole(opened: Opened, credential: Credential) -> HttpResponseBase:
     event = await streaming.last_event(opened, credential)
-    if event.type == runs.ERROR:
+    if event.type == log.ERROR:
         return _failed(Failed.of(event.data))
     return _json(Reply(opened).whole(event.data.get("message", {})))
 

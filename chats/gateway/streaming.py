@@ -14,12 +14,13 @@ from uuid import UUID
 import structlog
 from rest_framework.exceptions import AuthenticationFailed
 
-from chats import rights, runs
+from chats import rights
 from chats.access import Credential
 from chats.errors import Unavailable
 from chats.gateway.completions import Opened
 from chats.gateway.replies import Failed, Reply
-from chats.runs import RunEvent
+from chats.runs import log
+from chats.runs.log import RunEvent
 
 logger = structlog.get_logger()
 
@@ -27,7 +28,7 @@ HEARTBEAT_SECONDS = 8.0
 """After so long a silence a comment is due; the next look at the clock is up to 2 s later."""
 HEARTBEAT = b": still here\n\n"
 DONE = b"data: [DONE]\n\n"
-WORDS = runs.FLOWING | runs.TERMINAL | {runs.REPLACE}
+WORDS = log.FLOWING | log.TERMINAL | {log.REPLACE}
 """Events from which on a client has something to read."""
 
 
@@ -73,7 +74,7 @@ class Stream:
                 raise AuthenticationFailed
             ended.append(True)  # what is left to do is the stream's
         first = self._early[0] if self._early else None
-        if first is None or first.type != runs.ERROR:
+        if first is None or first.type != log.ERROR:
             return None
         await self._events.aclose()
         return Failed.of(first.data)
@@ -108,16 +109,16 @@ class Stream:
 
     def _deltas(self, event: RunEvent) -> Sequence[dict[str, str]]:
         text = event.data["text"]
-        if event.type == runs.REASONING:
+        if event.type == log.REASONING:
             return [{"reasoning_content": text}]
-        if event.type == runs.REPLACE:  # what was sent cannot be taken back, only gone on with
+        if event.type == log.REPLACE:  # what was sent cannot be taken back, only gone on with
             goes_on = text.startswith(self._streamed)
             text = text[len(self._streamed) :] if goes_on else ""
         self._streamed += text
         return [{"content": text}] if text else []
 
     def _end(self, event: RunEvent) -> Iterator[bytes]:
-        if event.type == runs.ERROR:
+        if event.type == log.ERROR:
             yield self._frame(Failed.of(event.data).body)
         else:
             message = event.data.get("message", {})
@@ -128,7 +129,7 @@ class Stream:
 
     def _frame(self, data: Any) -> bytes:
         self._spoke = time.monotonic()
-        return f"data: {runs.dumps(data)}\n\n".encode()
+        return f"data: {log.to_json(data)}\n\n".encode()
 
 
 def _events(opened: Opened, credential: Credential) -> AsyncGenerator[RunEvent | None, None]:
@@ -154,6 +155,6 @@ def stop_soon(run_id: UUID) -> None:
 
 def _stop(run_id: UUID) -> None:
     try:
-        runs.request_stop(run_id)
+        log.request_stop(run_id)
     except Unavailable as error:
         logger.warning("stop_not_asked", run_id=str(run_id), error=str(error)[:200])

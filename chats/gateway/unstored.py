@@ -14,10 +14,10 @@ from django.utils.translation import get_language
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from chats import runs
 from chats.errors import Unavailable
 from chats.gateway.errors import status_of
-from chats.runs import RunEvent
+from chats.runs import log, reader
+from chats.runs.log import RunEvent
 from chats.wording import sentence
 from jobs import connections
 
@@ -48,7 +48,7 @@ async def follow(run_id: UUID) -> AsyncIterator[RunEvent | None]:
     None: nothing happened for a while.
     """
     heard, patience, code = time.monotonic(), QUEUE_SECONDS, "unavailable"
-    async for event in runs.read(run_id):
+    async for event in reader.read_events(run_id):
         if event is not None:
             heard, patience, code = time.monotonic(), SILENT_SECONDS, "interrupted"
             if event.terminal:
@@ -56,7 +56,7 @@ async def follow(run_id: UUID) -> AsyncIterator[RunEvent | None]:
             yield event
         elif time.monotonic() - heard > patience:
             await _forget(run_id)
-            yield RunEvent(0, runs.ERROR, _lost(code))
+            yield RunEvent(0, log.ERROR, _lost(code))
             return
         else:
             yield None
@@ -69,6 +69,6 @@ def _lost(code: str) -> dict[str, Any]:
 async def _forget(run_id: UUID) -> None:
     """Delete a log that was read: nobody else knows of it."""
     try:
-        await connections.asynchronous().delete(runs.key(run_id))
+        await connections.asynchronous().delete(log.log_key(run_id))
     except RedisError as error:
         logger.info("log_not_deleted", run_id=str(run_id), error=str(error)[:200])

@@ -8,9 +8,9 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError, ResponseError
 
-from chats import runs
 from chats.models import Run
 from chats.notices import chat_changed
+from chats.runs import log
 from chats.shapes import started_data
 
 logger = structlog.get_logger()
@@ -32,7 +32,7 @@ def dispatch(run: Run) -> None:
     A broker that is away is no error: the sweeper enqueues the run later.
     """
     try:
-        runs.append(run.pk, [runs.RunEvent(1, runs.STARTED, started_data(run))])
+        log.append_events(run.pk, [log.RunEvent(1, log.STARTED, started_data(run))])
     except ResponseError:
         pass  # the log has begun: this run is dispatched again
     except RedisError as error:

@@ -11,9 +11,9 @@ from django.db.models import F, Q
 from django.utils import timezone
 from redis.exceptions import RedisError
 
-from chats import runs
 from chats.models import Message, Run
-from chats.runs import RunEvent
+from chats.runs import log
+from chats.runs.log import RunEvent
 from chats.services.dispatch import dispatch_again
 from chats.services.outcome import Outcome
 from chats.services.turns import close_turn, new_claim
@@ -107,13 +107,13 @@ def recover(*, run_id: UUID) -> None:
         return
     run = Run.objects.select_related("message").get(pk=run_id)
     events, stopped = _logged(run_id)
-    said = max(runs.text_of(events), run.message.content, key=len)
+    said = max(log.join_text(events), run.message.content, key=len)
     if not said and not stopped and run.attempts < MAX_ATTEMPTS:
         Run.objects.filter(pk=run_id, claim=claim.token).update(claim=None, lease_until=None)
         dispatch_again(run_id)
         return
     status = Message.Status.STOPPED if stopped else Message.Status.INTERRUPTED
-    sources = next((event.data for event in events if event.type == runs.SOURCES), None)
+    sources = next((event.data for event in events if event.type == log.SOURCES), None)
     outcome = Outcome(
         status=status,
         content=said,
@@ -131,7 +131,7 @@ def _logged(run_id: UUID) -> tuple[list[RunEvent], bool]:
     The worker may live and only have been too late with its sign of life.
     """
     try:
-        return runs.fence(run_id), runs.stop_requested(run_id)
+        return log.fence_log(run_id), log.is_stop_requested(run_id)
     except RedisError:
         return [], False
 
@@ -142,7 +142,7 @@ def finish_log(*, run_id: UUID) -> None:
     if run.message.status == Message.Status.STREAMING:
         return
     kind, data = terminal_event(run)
-    runs.repair(
+    log.repair_log(
         run_id,
         started=started_data(run),
         content=run.message.content,

@@ -5,9 +5,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from chats import answering, runs
+from chats import answering
 from chats.answering import answer_run
 from chats.models import Message, Run, Trace, Turn
+from chats.runs import log
 from chats.services.chats import create_chat
 from chats.services.leases import claim_run
 from chats.services.turns import open_turn
@@ -42,9 +43,9 @@ def run_to_its_end(turn):
 def test_an_answer_is_stored_and_its_deltas_are_its_text(play, turn):
     play(Status("generate"), Delta("안녕"), Delta("하세요"), finished())
     message = run_to_its_end(turn)
-    events = runs.load(turn.run.pk)
+    events = log.load_events(turn.run.pk)
     assert (message.status, message.mode, message.content) == ("COMPLETED", "general", "안녕하세요")
-    assert runs.text_of(events) == message.content
+    assert log.join_text(events) == message.content
     assert events[0].type == "run.started"
     assert events[-1].type == "run.completed"
     assert events[-1].data["message"]["content"] == "안녕하세요"
@@ -59,7 +60,7 @@ def test_sources_come_before_the_first_delta_and_are_stored(play, turn):
     found = (source(),)
     play(SourcesFound(found), Delta("답 [1]"), finished(Mode.DOCUMENTS, found))
     message = run_to_its_end(turn)
-    kinds = [event.type for event in runs.load(turn.run.pk)]
+    kinds = [event.type for event in log.load_events(turn.run.pk)]
     assert kinds.index("sources") < kinds.index("delta")
     assert message.sources[0]["chunk_id"] == found[0].chunk_id
 
@@ -73,9 +74,9 @@ def test_the_label_and_the_sentences_cited_are_stored_and_told(play, turn):
         replace(finished(Mode.DOCUMENTS, (found,)), label=Label.PARTIAL),
     )
     message = run_to_its_end(turn)
-    told = runs.load(turn.run.pk)[-1].data["message"]
+    told = log.load_events(turn.run.pk)[-1].data["message"]
     assert (message.label, told["label"]) == ("partial", "partial")
-    assert told["sources"][0]["spans"] == [runs.plain(asdict(span))]
+    assert told["sources"][0]["spans"] == [log.to_plain(asdict(span))]
 
 
 def test_the_whole_passage_is_kept_once_beside_the_turn(play, turn, api):
@@ -91,7 +92,7 @@ def test_an_answer_of_before_there_were_turns_has_the_beginning_of_its_passages(
     play(Delta("답"), finished())
     message = run_to_its_end(turn)
     Turn.objects.all().delete()
-    kept = runs.plain(asdict(source()))
+    kept = log.to_plain(asdict(source()))
     Message.objects.filter(pk=message.pk).update(sources=[kept])
     (shown,) = api.get(f"/api/v1/messages/{message.pk}/sources").json()
     assert (shown["text"], shown["spans"]) == ("본문", [])
@@ -113,7 +114,7 @@ def test_the_trace_of_an_answer_that_broke_off_holds_what_was_known(play, turn):
 def test_a_model_that_refuses_us_is_a_failed_message_with_a_code(play, turn):
     play(LLMUnauthorized())
     message = run_to_its_end(turn)
-    last = runs.load(turn.run.pk)[-1]
+    last = log.load_events(turn.run.pk)[-1]
     assert (message.status, message.error_code) == ("FAILED", "llm_unauthorized")
     assert (last.type, last.data["code"]) == ("run.error", "llm_unauthorized")
     assert last.data["detail"]
@@ -143,21 +144,21 @@ def test_a_stop_while_the_model_talks_keeps_the_text_and_closes_the_engine(play,
         engine = play(Delta("반쯤"), talk, Delta("nie"), finished())
         answer = asyncio.create_task(answer_run(turn.run.pk))
         await asyncio.wait_for(talking.wait(), 5)
-        await asyncio.to_thread(runs.request_stop, turn.run.pk)
+        await asyncio.to_thread(log.request_stop, turn.run.pk)
         await asyncio.wait_for(engine.closed.wait(), 1)
         await asyncio.wait_for(answer, 5)
 
     asyncio.run(scenario())
     message = Message.objects.get(pk=turn.assistant_message.pk)
     assert (message.status, message.content, message.error_code) == ("STOPPED", "반쯤", "")
-    assert runs.load(turn.run.pk)[-1].type == "run.stopped"
+    assert log.load_events(turn.run.pk)[-1].type == "run.stopped"
 
 
 def test_a_stop_before_the_work_began_ends_it_at_once(play, turn):
     async def for_ever():
         await asyncio.Event().wait()
 
-    runs.request_stop(turn.run.pk)
+    log.request_stop(turn.run.pk)
     play(for_ever, finished())
     assert run_to_its_end(turn).status == "STOPPED"
 
@@ -165,7 +166,7 @@ def test_a_stop_before_the_work_began_ends_it_at_once(play, turn):
 def test_a_stop_after_the_end_changes_nothing(play, turn):
     play(Delta("가"), finished())
     run_to_its_end(turn)
-    runs.request_stop(turn.run.pk)
+    log.request_stop(turn.run.pk)
     asyncio.run(answer_run(turn.run.pk))
     assert Message.objects.get(pk=turn.assistant_message.pk).status == "COMPLETED"
 
@@ -178,7 +179,7 @@ def test_two_deliveries_answer_once(play, turn):
 
     asyncio.run(both())
     assert len(engine.questions) == 1
-    assert runs.text_of(runs.load(turn.run.pk)) == "가"
+    assert log.join_text(log.load_events(turn.run.pk)) == "가"
 
 
 def test_who_lost_the_run_writes_nothing_more(play, turn, monkeypatch):
@@ -195,7 +196,7 @@ def test_who_lost_the_run_writes_nothing_more(play, turn, monkeypatch):
     play(Delta("가"), lose_it, finished())
     message = run_to_its_end(turn)
     assert message.status == "STREAMING"
-    assert not runs.load(turn.run.pk)[-1].terminal
+    assert not log.load_events(turn.run.pk)[-1].terminal
 
 
 def test_a_run_that_is_cut_off_ends_at_once_with_its_text(play, turn):
@@ -215,8 +216,8 @@ def test_a_run_that_is_cut_off_ends_at_once_with_its_text(play, turn):
     asyncio.run(scenario())
     message = Message.objects.get(pk=turn.assistant_message.pk)
     assert (message.status, message.content) == ("INTERRUPTED", "반쯤")
-    events = runs.load(turn.run.pk)
-    assert (events[-1].type, runs.text_of(events)) == ("run.error", "반쯤")
+    events = log.load_events(turn.run.pk)
+    assert (events[-1].type, log.join_text(events)) == ("run.error", "반쯤")
 
 
 def test_a_run_that_is_cut_off_before_it_spoke_is_left_to_another_worker(play, turn):

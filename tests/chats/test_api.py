@@ -4,8 +4,9 @@ import uuid
 
 import pytest
 
-from chats import asked, runs
+from chats import asked
 from chats.models import Category, Chat, Message
+from chats.runs import log
 from chats.services.chats import create_chat
 from chats.services.turns import open_turn
 from documents.models import Document
@@ -171,7 +172,7 @@ def test_a_wrong_last_event_id_is_a_problem(api, owner):
 def test_stop_is_accepted_and_raises_the_flag(api, owner):
     turn = open_turn(user=owner, content="질문")
     assert api.post(f"/api/v1/runs/{turn.run.pk}/stop").status_code == 202
-    assert runs.stop_requested(turn.run.pk)
+    assert log.is_stop_requested(turn.run.pk)
 
 
 def test_search_reads_only(api, owner, answers_worker):
@@ -217,7 +218,7 @@ def test_a_stranger_gets_the_same_404_as_for_a_made_up_id(api, owner, stranger):
         foreign = getattr(theirs, method)(path.format(pk), body, format="json")
         made_up = getattr(theirs, method)(path.format(uuid.uuid4()), body, format="json")
         assert (foreign.status_code, foreign.json()) == (404, made_up.json()), path
-    assert not runs.stop_requested(turn.run.pk)
+    assert not log.is_stop_requested(turn.run.pk)
     assert Chat.objects.get(pk=turn.user_message.chat_id).deleted_at is None
 
 

@@ -8,8 +8,8 @@ import zlib
 import pytest
 from knox.models import AuthToken
 
-from chats import frames, runs
-from chats.runs import RunEvent
+from chats.runs import log, reader
+from chats.runs.log import RunEvent
 from chats.services.turns import open_turn
 from chats.shapes import envelope
 from tests.servers import asgi
@@ -22,7 +22,7 @@ def run(owner):
     """A run whose log holds an answer of many words."""
     turn = open_turn(user=owner, content="질문")
     words = [RunEvent(seq, "delta", {"text": f'낱말 "{seq}" '}) for seq in range(2, 402)]
-    runs.append(turn.run.pk, [*words, RunEvent(402, "run.completed", {"message": {}})])
+    log.append_events(turn.run.pk, [*words, RunEvent(402, "run.completed", {"message": {}})])
     return turn.run
 
 
@@ -30,7 +30,7 @@ def test_a_frame_is_the_envelope_around_the_data():
     chat_id, run_id = uuid.uuid4(), uuid.uuid4()
     event = RunEvent(7, "delta", {"text": '"가"\n\\ \u2028 😀'})
     ids = {"chat_id": str(chat_id), "run_id": str(run_id), "seq": 7}
-    made = frames.Framer(chat_id, run_id).frame(event)
+    made = reader.Framer(chat_id, run_id).frame(event)
     assert json.loads(made) == envelope("delta", event.data, **ids)
 
 
@@ -40,7 +40,7 @@ async def test_each_packed_part_can_be_read_as_soon_as_it_is_there():
             yield f"data: {number}\n\n".encode()
 
     unpack = zlib.decompressobj(wbits=31)
-    read = [unpack.decompress(part).decode() async for part in frames.squeezed(parts())]
+    read = [unpack.decompress(part).decode() async for part in reader.compress_stream(parts())]
     assert read == [*(f"data: {number}\n\n" for number in range(50)), ""]
     assert unpack.eof
 

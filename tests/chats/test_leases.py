@@ -7,9 +7,9 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from chats import runs
 from chats.calls import released
 from chats.models import Message, Run
+from chats.runs import log
 from chats.services import leases
 from chats.services.turns import Outcome, close_turn, open_turn
 from tests.locks import has_waiting
@@ -67,14 +67,14 @@ def test_a_lost_run_with_text_ends_interrupted_and_keeps_it(turn):
     leases.sweep()
     message = message_of(turn)
     assert (message.status, message.content) == ("INTERRUPTED", "반쯤")
-    last = runs.load(turn.run.pk)[-1]
+    last = log.load_events(turn.run.pk)[-1]
     assert (last.type, last.data["code"]) == ("run.error", "interrupted")
-    assert runs.text_of(runs.load(turn.run.pk)) == "반쯤"
+    assert log.join_text(log.load_events(turn.run.pk)) == "반쯤"
 
 
 def test_text_that_only_the_log_knows_is_kept_too(turn):
     die(turn)
-    runs.append(turn.run.pk, [runs.RunEvent(2, "delta", {"text": "반쯤"})])
+    log.append_events(turn.run.pk, [log.RunEvent(2, "delta", {"text": "반쯤"})])
     leases.sweep()
     assert message_of(turn).content == "반쯤"
 
@@ -91,7 +91,7 @@ def test_a_lost_run_that_said_nothing_runs_again_but_not_for_ever(turn):
 
 def test_a_lost_run_that_was_to_stop_ends_stopped(turn):
     die(turn, "반쯤")
-    runs.request_stop(turn.run.pk)
+    log.request_stop(turn.run.pk)
     leases.sweep()
     assert message_of(turn).status == "STOPPED"
 

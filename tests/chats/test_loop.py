@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from chats import keeping, loop
+from chats.runs.writer import RunWriter
 from chats.services import leases
-from chats.writer import RunWriter
 
 
 @pytest.fixture(autouse=True)

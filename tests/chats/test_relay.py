@@ -5,8 +5,8 @@ import uuid
 
 import pytest
 
-from chats import relay, runs
-from chats.runs import RunEvent
+from chats.runs import log, reader
+from chats.runs.log import RunEvent
 from jobs import connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,12 +21,12 @@ def end(seq):
 
 
 async def write(run_id, events):
-    await asyncio.to_thread(runs.append, run_id, events)
+    await asyncio.to_thread(log.append_events, run_id, events)
 
 
 async def read(run_id, after_seq=0):
     async with asyncio.timeout(10):
-        return [event.seq async for event in runs.read(run_id, after_seq) if event]
+        return [event.seq async for event in reader.read_events(run_id, after_seq) if event]
 
 
 async def test_followers_of_many_logs_each_get_their_own():
@@ -51,17 +51,17 @@ async def test_who_comes_while_all_is_quiet_is_served_at_once():
     waiting = asyncio.create_task(read(quiet))
     await asyncio.sleep(0.1)  # by now Redis is asked to wait for the quiet one alone
     await write(spoken, deltas(1, 1) + end(2))
-    async with asyncio.timeout(relay.BLOCK_SECONDS / 2):
+    async with asyncio.timeout(reader.BLOCK_SECONDS / 2):
         assert await read(spoken) == [1, 2]
     waiting.cancel()
 
 
 async def test_what_a_slow_follower_does_not_take_waits_in_redis(monkeypatch):
-    monkeypatch.setattr(relay, "HELD", 10)
-    monkeypatch.setattr(relay, "AT_ONCE", 5)
+    monkeypatch.setattr(reader, "HELD", 10)
+    monkeypatch.setattr(reader, "AT_ONCE", 5)
     run_id = uuid.uuid4()
     await write(run_id, deltas(1, 300) + end(301))
-    with relay.following(runs.key(run_id), 0) as slow:
+    with reader.follow_log(log.log_key(run_id), 0) as slow:
         first = await slow.next(5)
         assert await read(run_id) == list(range(1, 302))
         assert slow.seq < 20
@@ -81,15 +81,15 @@ async def test_who_comes_while_others_are_read_for_misses_nothing():
 
 
 async def test_silence_is_told_now_and_then(monkeypatch):
-    monkeypatch.setattr(runs, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(reader, "IDLE_SECONDS", 0.05)
     async with asyncio.timeout(5):
-        assert await anext(runs.read(uuid.uuid4())) is None
+        assert await anext(reader.read_events(uuid.uuid4())) is None
 
 
 async def test_a_log_that_was_emptied_and_written_again_is_read_on():
     run_id = uuid.uuid4()
     await write(run_id, deltas(1, 3))
-    reading = runs.read(run_id)
+    reading = reader.read_events(run_id)
     assert [(await anext(reading)).seq for _ in range(3)] == [1, 2, 3]
     await asyncio.to_thread(connections.sync().flushdb)
     await write(run_id, deltas(1, 4) + end(5))

@@ -5,9 +5,9 @@ import uuid
 
 import pytest
 
-from chats import runs
 from chats.errors import RunLost
-from chats.writer import RunWriter
+from chats.runs import log, reader
+from chats.runs.writer import RunWriter
 from jobs import connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -20,7 +20,7 @@ def run_id():
 
 async def written(run_id, count):
     async with asyncio.timeout(5):
-        while len(runs.load(run_id)) < count:
+        while len(log.load_events(run_id)) < count:
             await asyncio.sleep(0.01)
 
 
@@ -33,9 +33,9 @@ async def test_events_count_from_one_without_a_gap(run_id):
         await asyncio.sleep(0.01)
     writer.add("run.completed", {"message": {}})
     await writer.close()
-    events = runs.load(run_id)
+    events = log.load_events(run_id)
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    assert runs.text_of(events) == "가나다라마"
+    assert log.join_text(events) == "가나다라마"
 
 
 async def test_deltas_that_come_close_together_share_an_entry(run_id):
@@ -44,20 +44,20 @@ async def test_deltas_that_come_close_together_share_an_entry(run_id):
     for _ in range(1000):
         writer.add("delta", {"text": "가"})
     await writer.close()
-    events = runs.load(run_id)
+    events = log.load_events(run_id)
     assert len(events) == 1
-    assert runs.text_of(events) == "가" * 1000
+    assert log.join_text(events) == "가" * 1000
 
 
 async def test_a_reader_gets_what_follows_its_last_seq(run_id):
-    runs.append(run_id, [runs.RunEvent(n, "delta", {"text": str(n)}) for n in (1, 2, 3)])
-    runs.append(run_id, [runs.RunEvent(4, "run.completed", {})])
-    assert [event.seq async for event in runs.read(run_id, 2)] == [3, 4]
+    log.append_events(run_id, [log.RunEvent(n, "delta", {"text": str(n)}) for n in (1, 2, 3)])
+    log.append_events(run_id, [log.RunEvent(4, "run.completed", {})])
+    assert [event.seq async for event in reader.read_events(run_id, 2)] == [3, 4]
 
 
 async def test_a_reader_waits_for_what_comes(run_id):
     async def read():
-        return [event.seq async for event in runs.read(run_id) if event]
+        return [event.seq async for event in reader.read_events(run_id) if event]
 
     reading = asyncio.create_task(read())
     writer = RunWriter(run_id)
@@ -79,9 +79,9 @@ async def test_a_log_that_redis_forgot_is_written_again_with_the_same_numbers(ru
     await written(run_id, 2)
     writer.add("run.completed", {})
     await writer.close()
-    events = runs.load(run_id)
+    events = log.load_events(run_id)
     assert [event.seq for event in events] == [1, 2, 3]
-    assert runs.text_of(events) == "가나"
+    assert log.join_text(events) == "가나"
 
 
 async def test_a_log_that_lost_its_last_entries_gets_them_again(run_id):
@@ -90,11 +90,11 @@ async def test_a_log_that_lost_its_last_entries_gets_them_again(run_id):
     for number, kind in enumerate(("status", "sources", "usage"), 1):
         writer.add(kind, {"number": number})
     await written(run_id, 3)
-    connections.sync().xdel(runs.key(run_id), "2-0", "3-0")
-    connections.sync().execute_command("XSETID", runs.key(run_id), "1-0")
+    connections.sync().xdel(log.log_key(run_id), "2-0", "3-0")
+    connections.sync().execute_command("XSETID", log.log_key(run_id), "1-0")
     writer.add("delta", {"text": "가"})
     await writer.close()
-    events = runs.load(run_id)
+    events = log.load_events(run_id)
     assert [event.type for event in events] == ["status", "sources", "usage", "delta"]
 
 
@@ -110,7 +110,7 @@ async def test_many_runs_are_written_side_by_side():
         writer.add("run.completed", {})
     await asyncio.gather(*(writer.close() for writer in writers))
     for number, writer in enumerate(writers):
-        text = runs.text_of(runs.load(writer.run_id))
+        text = log.join_text(log.load_events(writer.run_id))
         assert text == writer.text == f"가{number}나{number}다{number}"
 
 
@@ -118,11 +118,11 @@ async def test_a_log_that_somebody_else_writes_holds_up_no_other(run_id):
     robbed, other = RunWriter(run_id), RunWriter(uuid.uuid4())
     await robbed.open()
     await other.open()
-    runs.append(run_id, [runs.RunEvent(1, "run.error", {"code": "interrupted"})])
+    log.append_events(run_id, [log.RunEvent(1, "run.error", {"code": "interrupted"})])
     robbed.add("delta", {"text": "가"})
     other.add("delta", {"text": "나"})
     await other.close()
-    assert runs.text_of(runs.load(other.run_id)) == "나"
+    assert log.join_text(log.load_events(other.run_id)) == "나"
     with pytest.raises(RunLost):
         await robbed.close()
 
@@ -133,7 +133,7 @@ async def test_text_that_no_store_takes_is_written_without_what_is_wrong(run_id,
     await writer.open()
     writer.add("delta", {"text": text})
     await writer.close()
-    kept = runs.text_of(runs.load(run_id))
+    kept = log.join_text(log.load_events(run_id))
     assert kept == writer.text
     assert "\0" not in kept
     kept.encode()
@@ -147,10 +147,10 @@ async def test_another_kind_of_text_is_another_event(run_id):
     writer.add("replace", {"text": "다"})
     writer.add("delta", {"text": "라"})
     await writer.close()
-    events = runs.load(run_id)
+    events = log.load_events(run_id)
     assert [event.type for event in events] == ["reasoning", "delta", "replace", "delta"]
     assert (writer.text, writer.reasoning) == ("다라", "음…")
-    assert (runs.text_of(events), runs.reasoning_of(events)) == ("다라", "음…")
+    assert (log.join_text(events), log.join_reasoning(events)) == ("다라", "음…")
 
 
 async def test_a_fenced_log_takes_nothing_more_of_its_writer(run_id):
@@ -158,44 +158,50 @@ async def test_a_fenced_log_takes_nothing_more_of_its_writer(run_id):
     await writer.open()
     writer.add("delta", {"text": "가"})
     await written(run_id, 1)
-    assert runs.text_of(await asyncio.to_thread(runs.fence, run_id)) == "가"
+    assert log.join_text(await asyncio.to_thread(log.fence_log, run_id)) == "가"
     writer.add("delta", {"text": "나"})
     with pytest.raises(RunLost):
         await writer.close()
-    assert runs.text_of(runs.load(run_id)) == "가"
+    assert log.join_text(log.load_events(run_id)) == "가"
 
 
 async def test_a_second_attempt_goes_on_where_the_first_stopped(run_id):
-    runs.append(run_id, [runs.RunEvent(1, "run.started", {})])
+    log.append_events(run_id, [log.RunEvent(1, "run.started", {})])
     writer = RunWriter(run_id)
     await writer.open()
     writer.add("delta", {"text": "가"})
     await writer.close()
-    assert [event.seq for event in runs.load(run_id)] == [1, 2]
+    assert [event.seq for event in log.load_events(run_id)] == [1, 2]
 
 
 async def test_a_writer_whose_number_was_taken_by_another_writes_no_more(run_id):
     writer = RunWriter(run_id)
     await writer.open()
-    runs.append(run_id, [runs.RunEvent(1, "run.error", {"code": "interrupted"})])
+    log.append_events(run_id, [log.RunEvent(1, "run.error", {"code": "interrupted"})])
     writer.add("delta", {"text": "가"})
     await asyncio.sleep(0.1)
     await writer.abandon()
-    assert [event.type for event in runs.load(run_id)] == ["run.error"]
+    assert [event.type for event in log.load_events(run_id)] == ["run.error"]
 
 
 def test_repair_adds_the_missing_text_and_the_last_event(run_id):
-    runs.append(run_id, [runs.RunEvent(1, "run.started", {})])
-    runs.append(run_id, [runs.RunEvent(2, "delta", {"text": "가나"})])
+    log.append_events(run_id, [log.RunEvent(1, "run.started", {})])
+    log.append_events(run_id, [log.RunEvent(2, "delta", {"text": "가나"})])
     for _ in range(2):
-        runs.repair(
+        log.repair_log(
             run_id, started={}, content="가나다", terminal_type="run.completed", terminal={}
         )
-    events = runs.load(run_id)
+    events = log.load_events(run_id)
     assert [event.type for event in events] == ["run.started", "delta", "delta", "run.completed"]
-    assert runs.text_of(events) == "가나다"
+    assert log.join_text(events) == "가나다"
 
 
 def test_repair_writes_a_lost_log_whole(run_id):
-    runs.repair(run_id, started={"a": 1}, content="답", terminal_type="run.completed", terminal={})
-    assert [event.type for event in runs.load(run_id)] == ["run.started", "delta", "run.completed"]
+    log.repair_log(
+        run_id, started={"a": 1}, content="답", terminal_type="run.completed", terminal={}
+    )
+    assert [event.type for event in log.load_events(run_id)] == [
+        "run.started",
+        "delta",
+        "run.completed",
+    ]

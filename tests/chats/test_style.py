@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from chats import runs
+from chats.runs import log
 from rag.config import Endpoint, StyleRules
 from tests.chats.talking import TRAVEL, Talk, add_document
 from tests.servers.llm import Failure, Hang, Stream
@@ -52,10 +52,10 @@ def test_the_draft_streams_and_gives_way_to_its_rewriting(talk, models):
     message = talk.say("숙박비 상한은 얼마인가요?")
     assert message["content"] == BETTER
     assert message["sources"][0]["cited"]
-    events = runs.load(talk.turn["run_id"])
-    drafted = "".join(event.data["text"] for event in events if event.type == runs.DELTA)
+    events = log.load_events(talk.turn["run_id"])
+    drafted = "".join(event.data["text"] for event in events if event.type == log.DELTA)
     assert drafted == DRAFT
-    assert [event.data["text"] for event in events if event.type == runs.REPLACE] == [BETTER]
+    assert [event.data["text"] for event in events if event.type == log.REPLACE] == [BETTER]
     assert talk.trace(message)["style"] == {"model": LIGHT, "draft_kept": ""}
     assert talk.get("/turns")["results"][0]["assistant_text"] == BETTER
 

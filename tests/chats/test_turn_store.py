@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from chats import answering, records, runs
+from chats import answering, records
 from chats.models import Message, Run, Turn
+from chats.runs import log
 from chats.services import leases
 from chats.services.branches import edit
 from chats.services.leases import claim_run
@@ -278,8 +279,8 @@ def test_an_answer_whose_worker_is_gone_keeps_what_the_log_had_shown(owner):
     opened = open_turn(user=owner, content="질문")
     claim_run(run_id=opened.run.pk)
     shown = [source(document, text="앞부분")]
-    runs.append(opened.run.pk, [runs.RunEvent(2, runs.SOURCES, shown)])
-    runs.append(opened.run.pk, [runs.RunEvent(3, runs.DELTA, {"text": "반쯤"})])
+    log.append_events(opened.run.pk, [log.RunEvent(2, log.SOURCES, shown)])
+    log.append_events(opened.run.pk, [log.RunEvent(3, log.DELTA, {"text": "반쯤"})])
     Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
     leases.sweep()
     turn = Turn.objects.get()

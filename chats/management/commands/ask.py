@@ -12,10 +12,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
-from chats import player, runs
+from chats import player
 from chats.api.requests import SendRequest
 from chats.commands import InvalidFrame
 from chats.models import Chat
+from chats.runs import log
 from chats.services import turns
 from chats.services.searching import preview_prompt
 from chats.terminal import Terminal
@@ -115,13 +116,13 @@ class Command(BaseCommand):
         message: dict[str, Any] = {}
         async with aclosing(terminal.events(run_id)) as events:  # type: ignore[type-var]
             async for event in events:
-                if event.type == runs.DELTA and not as_json:
+                if event.type == log.DELTA and not as_json:
                     self.stdout.write(event.data["text"], ending="")
                     self.stdout.flush()
                 elif event.terminal:
                     message = event.data["message"]
         if as_json:
-            self.stdout.write(runs.dumps(_plain(message, question)))
+            self.stdout.write(log.to_json(_plain(message, question)))
         else:
             self._close(message)
         return message

@@ -1,4 +1,8 @@
-"""The writing end of a run's log: what one run has to say, and what of it stands in Redis."""
+"""The writing end of a run's log: what one run has to say, and what of it stands in Redis.
+
+An event loop sends Redis what all its runs have to say in one call. Text gathers for a moment
+between two calls; the first words of an answer do not wait.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -8,10 +12,11 @@ from uuid import UUID
 import structlog
 from redis.exceptions import RedisError
 
-from chats import flushing, runs
 from chats.errors import RunLost
-from chats.runs import RunEvent
+from chats.runs import log
+from chats.runs.log import RunEvent
 from jobs import connections
+from jobs.background import LoopTask
 
 logger = structlog.get_logger()
 
@@ -20,9 +25,33 @@ CLOSE_SECONDS = 20.0
 
 After that readers are served from the database.
 """
+COALESCE_SECONDS = 0.025
+
+APPEND = """
+local at, found = 1, {}
+for number, key in ipairs(KEYS) do
+  local known, seconds, count = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local there = redis.call('XLEN', key)
+  found[number] = there
+  if there == known then
+    for entry = 1, count do
+      local place = at + 1 + 2 * entry
+      redis.call('XADD', key, (known + entry) .. '-0', 'type', ARGV[place], 'data', ARGV[place + 1])
+    end
+    if seconds > 0 then redis.call('EXPIRE', key, seconds) end
+  end
+  at = at + 3 + 2 * count
+end
+return found
+"""
+"""Appends to each log that is as long as its writer believes, and tells how long each was.
+
+A log that is shorter lost something, one that is longer was written by somebody else as well; both
+are left as they are.
+"""
 
 
-class Said:
+class GrowingText:
     """Text that grows: joined when somebody asks for it, and each part of it only once."""
 
     def __init__(self, text: str = "") -> None:
@@ -47,18 +76,18 @@ class RunWriter:
 
     def __init__(self, run_id: UUID) -> None:
         self.run_id = run_id
-        self.key = runs.key(run_id)
+        self.key = log.log_key(run_id)
         self.events: list[RunEvent] = []
         self.written = 0
         """How many of them Redis has confirmed."""
         self.prolonged = False
         self.lost = False
         """Somebody else writes this log."""
-        self._text, self._reasoning = Said(), Said()
+        self._text, self._reasoning = GrowingText(), GrowingText()
         self._flowing = ""
         self._unsealed: list[str] = []
         self._settled = asyncio.Event()
-        self._flusher: flushing.Flusher | None = None
+        self._flusher: Flusher | None = None
         self._speaking = False
 
     async def open(self) -> None:
@@ -66,9 +95,9 @@ class RunWriter:
         with suppress(RedisError):  # then the log is written whole at the first flush
             self.events = await self.stored()
         self.written = len(self.events)
-        self._text = Said(runs.text_of(self.events))
-        self._reasoning = Said(runs.reasoning_of(self.events))
-        self._flusher = flushing.of_this_loop()
+        self._text = GrowingText(log.join_text(self.events))
+        self._reasoning = GrowingText(log.join_reasoning(self.events))
+        self._flusher = Flusher.of_running_loop()
 
     @property
     def text(self) -> str:
@@ -82,11 +111,11 @@ class RunWriter:
 
     def add(self, kind: str, data: Any) -> None:
         """Append an event; a delta joins an unsent one before it."""
-        if kind in runs.FLOWING:
+        if kind in log.FLOWING:
             self._flow(kind, _storable(data["text"]))
         else:
             self.seal()
-            if kind == runs.REPLACE:
+            if kind == log.REPLACE:
                 self._text.replace(data["text"])
             self.events.append(RunEvent(len(self.events) + 1, kind, data))
         if self._flusher is not None and not self.lost:
@@ -98,8 +127,8 @@ class RunWriter:
             self.seal()
             self._flowing = kind
         self._unsealed.append(text)
-        (self._text if kind == runs.DELTA else self._reasoning).add(text)
-        if kind == runs.DELTA and not self._speaking:
+        (self._text if kind == log.DELTA else self._reasoning).add(text)
+        if kind == log.DELTA and not self._speaking:
             self._speaking = True
             if self._flusher is not None:
                 self._flusher.hurry()
@@ -107,7 +136,7 @@ class RunWriter:
     def seal(self) -> None:
         """Make an event of the text that has gathered."""
         if self._unsealed:
-            encoded = runs.text_json("".join(self._unsealed))
+            encoded = log.to_text_json("".join(self._unsealed))
             self.events.append(RunEvent.stored(len(self.events) + 1, self._flowing, encoded))
             self._unsealed = []
         self._flowing = ""
@@ -164,7 +193,7 @@ class RunWriter:
     async def stored(self) -> list[RunEvent]:
         """What stands in the log."""
         rows = await connections.asynchronous().xrange(self.key)
-        return [runs.decode(*entry) for entry in rows]
+        return [log.from_entry(*entry) for entry in rows]
 
 
 def _storable(text: str) -> str:
@@ -172,3 +201,87 @@ def _storable(text: str) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return text.encode(errors="replace").decode().replace("\0", "")
+
+
+class Flusher(LoopTask):
+    """Writes for all runs of an event loop."""
+
+    TROUBLE = "run_logs_unwritable"
+
+    def __init__(self) -> None:
+        self._dirty: dict[RunWriter, None] = {}
+        self._something = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._append = connections.asynchronous().register_script(APPEND)
+
+    def add(self, writer: RunWriter) -> None:
+        """The writer has something new."""
+        self._dirty[writer] = None
+        self._something.set()
+
+    def hurry(self) -> None:
+        """Somebody waits for the next call."""
+        self._urgent.set()
+
+    def forget(self, writer: RunWriter) -> None:
+        """The writer wants nothing written any more."""
+        self._dirty.pop(writer, None)
+
+    async def work(self) -> None:
+        """Send what has gathered, once there is something."""
+        await self._something.wait()
+        self._something.clear()
+        writers, self._dirty = list(self._dirty), {}
+        try:
+            await self._flush(writers)
+        except (RedisError, OSError):
+            self._again(writers)
+            raise
+        await self._coalesce()
+
+    async def _coalesce(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(COALESCE_SECONDS):
+                await self._urgent.wait()
+        self._urgent.clear()
+
+    async def _flush(self, writers: list[RunWriter]) -> None:
+        keys: list[str] = []
+        arguments: list[Any] = []
+        sealed: list[int] = []
+        for writer in writers:
+            writer.seal()
+            keys.append(writer.key)
+            sealed.append(len(writer.events))
+            arguments += _arguments(writer)
+        found = await self._append(keys=keys, args=arguments)
+        unclear = []
+        for writer, length, count in zip(writers, found, sealed, strict=True):
+            if length == writer.written:
+                writer.confirm(count)
+            else:
+                unclear.append(writer)
+        for writer in unclear:  # Redis forgot, an answer of it got lost, or somebody else writes
+            await writer.agree()
+            logger.warning("run_log_differs", run_id=str(writer.run_id), lost=writer.lost)
+        self._again([writer for writer in unclear if not writer.lost])
+
+    def _again(self, writers: list[RunWriter]) -> None:
+        for writer in writers:
+            if writer.attached:
+                self.add(writer)
+
+
+def _arguments(writer: RunWriter) -> list[Any]:
+    """Length that the log should have, seconds to keep it (0: as it is), entries with their parts.
+
+    A log that was emptied lost its time to live too.
+    """
+    events = writer.unwritten
+    seconds = 0 if writer.prolonged else log.OPEN_SECONDS
+    if events and events[-1].terminal:
+        seconds = log.CLOSED_SECONDS
+    parts: list[Any] = [writer.written, seconds, len(events)]
+    for event in events:
+        parts += (event.type, event.encoded)
+    return parts

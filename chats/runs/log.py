@@ -3,12 +3,11 @@
 One worker writes it, anybody reads it.
 Every client, new or returning, socket or server-sent events, reads from its last `seq`; there is no
 other way to follow an answer. What the log loses (Redis restarted, worker killed) is made good from
-the database by `repair`.
+the database by `repair_log`.
 """
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Self
 from uuid import UUID
@@ -17,7 +16,6 @@ import structlog
 from django.core.serializers.json import DjangoJSONEncoder
 from redis.exceptions import RedisError, ResponseError
 
-from chats import relay
 from chats.errors import Unavailable
 from jobs import connections
 
@@ -27,8 +25,6 @@ OPEN_SECONDS = 24 * 3600
 """A log lives that long after its last event while the run is open ..."""
 CLOSED_SECONDS = 3600
 """... and that long after its end; then clients fetch the message instead."""
-IDLE_SECONDS = 2.0
-"""A reader that saw nothing for so long looks whether the run has ended without a word."""
 STOP_CHANNEL = "nura:stops"
 
 STARTED = "run.started"
@@ -56,7 +52,7 @@ class RunEvent:
     def __init__(self, seq: int, kind: str, data: Any) -> None:
         self.seq = seq
         self.type = kind
-        self.encoded = dumps(data)
+        self.encoded = to_json(data)
 
     @classmethod
     def stored(cls, seq: int, kind: str, encoded: str) -> Self:
@@ -89,46 +85,42 @@ class RunEvent:
         return f"RunEvent({self.seq}, {self.type!r}, {self.encoded})"
 
 
-def key(run_id: UUID) -> str:
+def log_key(run_id: UUID) -> str:
     """Redis key of the log."""
     return f"nura:run:{run_id}"
 
 
-def stop_key(run_id: UUID) -> str:
+def stop_flag_key(run_id: UUID) -> str:
     """Redis key of the stop flag."""
     return f"nura:run:{run_id}:stop"
 
 
-def dumps(data: Any) -> str:
+def to_json(data: Any) -> str:
     """JSON of ids, times and translated words too."""
     return json.dumps(data, cls=DjangoJSONEncoder, ensure_ascii=False)
 
 
-def plain(data: Any) -> Any:
+def to_plain(data: Any) -> Any:
     """The data as it will be read back: only what JSON knows."""
-    return json.loads(dumps(data))
+    return json.loads(to_json(data))
 
 
-def text_json(text: str) -> str:
-    """Data of an event of text, as `dumps` would write it."""
+def to_text_json(text: str) -> str:
+    """Data of an event of text, as `to_json` would write it."""
     return f'{{"text": {encode_basestring(text)}}}'
 
 
-def encode(event: RunEvent) -> dict[str, str]:
+def to_entry(event: RunEvent) -> dict[str, str]:
     """The event as fields of a stream entry."""
     return {"type": event.type, "data": event.encoded}
 
 
-def decode(entry_id: str, fields: Mapping[str, str]) -> RunEvent:
+def from_entry(entry_id: str, fields: Mapping[str, str]) -> RunEvent:
     """The event of a stream entry."""
-    return _event(int(entry_id.partition("-")[0]), fields)
+    return RunEvent.stored(int(entry_id.partition("-")[0]), fields["type"], fields["data"])
 
 
-def _event(seq: int, fields: Mapping[str, str]) -> RunEvent:
-    return RunEvent.stored(seq, fields["type"], fields["data"])
-
-
-def text_of(events: Sequence[RunEvent]) -> str:
+def join_text(events: Sequence[RunEvent]) -> str:
     """The answer: the joined text of all deltas, or what has replaced it."""
     parts: list[str] = []
     for event in events:
@@ -139,60 +131,62 @@ def text_of(events: Sequence[RunEvent]) -> str:
     return "".join(parts)
 
 
-def reasoning_of(events: Sequence[RunEvent]) -> str:
+def join_reasoning(events: Sequence[RunEvent]) -> str:
     """What the model thought aloud."""
     return "".join(event.data["text"] for event in events if event.type == REASONING)
 
 
-def load(run_id: UUID) -> list[RunEvent]:
+def load_events(run_id: UUID) -> list[RunEvent]:
     """All events written so far."""
-    return [decode(*entry) for entry in connections.sync().xrange(key(run_id))]
+    return [from_entry(*entry) for entry in connections.sync().xrange(log_key(run_id))]
 
 
-def fence(run_id: UUID) -> list[RunEvent]:
+def fence_log(run_id: UUID) -> list[RunEvent]:
     """All events of a log, with one more at its end, so that whoever wrote it can write no more."""
     while True:
-        events = load(run_id)
+        events = load_events(run_id)
         if not events or events[-1].terminal:
             return events
         mark = RunEvent(events[-1].seq + 1, STATUS, {"step": "recover", "detail": {}})
         try:
-            append(run_id, [mark])
+            append_events(run_id, [mark])
         except ResponseError:
             continue  # it has just written; the next number is free
         return [*events, mark]
 
 
-def append(run_id: UUID, events: Sequence[RunEvent]) -> None:
+def append_events(run_id: UUID, events: Sequence[RunEvent]) -> None:
     """Write events whose `seq` follow those in the log.
 
     A `seq` that is taken raises `ResponseError`.
     """
     with connections.sync().pipeline(transaction=True) as pipe:
         for event in events:
-            pipe.xadd(key(run_id), encode(event), id=f"{event.seq}-0")
+            pipe.xadd(log_key(run_id), to_entry(event), id=f"{event.seq}-0")
         closed = bool(events) and events[-1].terminal
-        pipe.expire(key(run_id), CLOSED_SECONDS if closed else OPEN_SECONDS)
+        pipe.expire(log_key(run_id), CLOSED_SECONDS if closed else OPEN_SECONDS)
         pipe.execute()
 
 
-def repair(run_id: UUID, *, started: Any, content: str, terminal_type: str, terminal: Any) -> None:
+def repair_log(
+    run_id: UUID, *, started: Any, content: str, terminal_type: str, terminal: Any
+) -> None:
     """Complete the log of a run that has ended in the database: missing text, then the last event.
 
     Does nothing when the last event is there. Whoever comes second loses quietly: the entries are
     the same.
     """
-    events = load(run_id)
+    events = load_events(run_id)
     if events and events[-1].terminal:
         return
     missing: list[tuple[str, Any]] = [] if events else [(STARTED, started)]
-    said = text_of(events)
+    said = join_text(events)
     if content.startswith(said) and len(content) > len(said):
         missing.append((DELTA, {"text": content[len(said) :]}))
     missing.append((terminal_type, terminal))
     first = events[-1].seq + 1 if events else 1
     try:
-        append(run_id, [RunEvent(first + i, *event) for i, event in enumerate(missing)])
+        append_events(run_id, [RunEvent(first + i, *event) for i, event in enumerate(missing)])
     except ResponseError:
         logger.info("run_log_repaired_elsewhere", run_id=str(run_id))
 
@@ -201,36 +195,13 @@ def request_stop(run_id: UUID) -> None:
     """Raise the stop flag and wake the worker that holds the run. Raises `Unavailable`."""
     try:
         with connections.sync().pipeline(transaction=True) as pipe:
-            pipe.set(stop_key(run_id), "1", ex=OPEN_SECONDS)
+            pipe.set(stop_flag_key(run_id), "1", ex=OPEN_SECONDS)
             pipe.publish(STOP_CHANNEL, str(run_id))
             pipe.execute()
     except RedisError as error:
         raise Unavailable from error
 
 
-def stop_requested(run_id: UUID) -> bool:
+def is_stop_requested(run_id: UUID) -> bool:
     """Whether somebody asked to stop."""
-    return bool(connections.sync().exists(stop_key(run_id)))
-
-
-async def readable() -> bool:
-    """Whether Redis answers now."""
-    try:
-        async with asyncio.timeout(IDLE_SECONDS):
-            return bool(await connections.asynchronous().ping())
-    except (RedisError, OSError, TimeoutError):
-        return False
-
-
-async def read(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | None]:
-    """Events after `after_seq` as they come, up to the last one. None: nothing for `IDLE_SECONDS`.
-
-    The caller decides on None whether to go on; a Redis that is away for a while only delays.
-    """
-    with relay.following(key(run_id), after_seq) as follower:
-        while True:
-            entry = await follower.next(IDLE_SECONDS)
-            event = None if entry is None else _event(*entry)
-            yield event
-            if event is not None and event.terminal:
-                return
+    return bool(connections.sync().exists(stop_flag_key(run_id)))

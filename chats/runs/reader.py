@@ -1,0 +1,316 @@
+"""Following runs: one connection reads many logs, and every kind of client follows the same way.
+
+An event loop asks Redis once for all its followers. A follower says from which `seq` on it reads
+and takes entries as they come. What it does not take waits in Redis and not here, so that a slow
+reader costs nobody anything. The log of a run that ended without a last word is repaired.
+"""
+
+import asyncio
+import time
+import zlib
+from collections import defaultdict, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from contextvars import Context
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+from django.db import Error as DatabaseError
+from redis.exceptions import RedisError
+
+from chats.calls import in_database
+from chats.models import Message, Run
+from chats.runs import log
+from chats.runs.log import RunEvent
+from chats.services import leases
+from chats.shapes import terminal_event
+from jobs import connections
+from jobs.background import LoopTask
+
+logger = structlog.get_logger()
+
+BLOCK_SECONDS = 2.0
+"""How long Redis is asked to wait for something new."""
+HANGING_SECONDS = 3.0
+"""A Redis that is so late with an answer hangs."""
+AT_ONCE = 200
+"""Entries of one log that are read together."""
+HELD = 400
+"""Entries that wait for one follower at the most, give or take one reading."""
+PAUSE_SECONDS = 10e-6
+"""Pause after a reading for each log in it, as the next one costs that much again."""
+KNOCK_SECONDS = 3600
+IDLE_SECONDS = 2.0
+"""A reader that saw nothing for so long looks whether the run has ended without a word."""
+DEAF_SECONDS = 10.0
+"""How long a caller who waits for an answer is kept while Redis is away."""
+GZIP = 16
+WINDOW_BITS, MEMORY_LEVEL = 12, 5
+"""As for sockets: 32 kB each, and the envelope is hardly sent twice."""
+
+Entry = tuple[int, Mapping[str, str]]
+
+
+class Follower:
+    """One reader of one log."""
+
+    def __init__(self, relay: "Relay", key: str, after_seq: int) -> None:
+        self.key = key
+        self.seq = after_seq
+        """The last entry that was handed over to it."""
+        self._relay = relay
+        self._entries: deque[Entry] = deque()
+        self._arrival: asyncio.Future[None] | None = None
+
+    @property
+    def full(self) -> bool:
+        """True while it has enough to do."""
+        return len(self._entries) >= HELD
+
+    async def next(self, patience: float) -> Entry | None:
+        """The next entry; None when nothing came for `patience` seconds."""
+        if not self._entries:
+            loop = asyncio.get_running_loop()
+            self._arrival = loop.create_future()
+            over = loop.call_later(patience, self._wake)
+            try:
+                await self._arrival
+            finally:
+                over.cancel()
+                self._arrival = None
+            if not self._entries:
+                return None
+        was_full = self.full
+        entry = self._entries.popleft()
+        if was_full and not self.full:
+            self._relay.look_again()
+        return entry
+
+    def take(self, entries: list[Entry], after_seq: int) -> None:
+        """Keep what it has not had yet of all entries behind `after_seq`.
+
+        Nothing when it stands before that: it came, or became free, while they were asked for.
+        """
+        if self.full or self.seq < after_seq:
+            return
+        for entry in entries:
+            if entry[0] > self.seq:
+                self.seq = entry[0]
+                self._entries.append(entry)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+
+class Relay(LoopTask):
+    """Reads the logs that somebody on this loop follows."""
+
+    TROUBLE = "run_logs_unreadable"
+
+    def __init__(self) -> None:
+        self._followers: defaultdict[str, list[Follower]] = defaultdict(list)
+        self._door = f"nura:door:{uuid4()}"
+        """A stream that only ends our own waiting."""
+        self._knocked = "0-0"
+        self._knocking: asyncio.Task[None] | None = None
+        self._waits = False
+
+    def add(self, follower: Follower) -> None:
+        """Read for it from now on."""
+        self._followers[follower.key].append(follower)
+        self.look_again()
+
+    def remove(self, follower: Follower) -> None:
+        """Read for it no longer."""
+        self._followers[follower.key].remove(follower)
+        if not self._followers[follower.key]:
+            del self._followers[follower.key]
+
+    def look_again(self) -> None:
+        """Somebody wants more than Redis is asked for at the moment."""
+        if self._waits and (self._knocking is None or self._knocking.done()):
+            self._knocking = asyncio.create_task(self._knock(), context=Context())
+
+    async def _knock(self) -> None:
+        try:
+            async with connections.asynchronous().pipeline(transaction=False) as pipe:
+                pipe.xadd(self._door, {"": ""}, maxlen=1, approximate=False)
+                pipe.expire(self._door, KNOCK_SECONDS)
+                await pipe.execute()
+        except (RedisError, OSError):
+            return  # the reading fails as well, and begins anew with all there are
+
+    async def work(self) -> None:
+        """Ask once, and pause in proportion to what was asked."""
+        read = await self._read()
+        self.note_success()
+        await asyncio.sleep(read * PAUSE_SECONDS)
+
+    async def _read(self) -> int:
+        """Ask once and hand out what came; the number of logs asked for."""
+        wanted = self._wanted()
+        asked: dict[Any, Any] = {key: f"{seq}-0" for key, seq in wanted.items()}
+        asked[self._door] = self._knocked
+        self._waits = True
+        try:
+            async with asyncio.timeout(BLOCK_SECONDS + HANGING_SECONDS):
+                answer = await connections.asynchronous().xread(
+                    asked, count=AT_ONCE, block=int(BLOCK_SECONDS * 1000)
+                )
+        finally:
+            self._waits = False
+        for key, entries in answer:
+            if key == self._door:
+                self._knocked = entries[-1][0]
+                continue
+            found = [(_seq(entry_id), fields) for entry_id, fields in entries]
+            for follower in self._followers.get(key, ()):
+                follower.take(found, wanted[key])
+        return len(asked)
+
+    def _wanted(self) -> dict[str, int]:
+        """Where the last of each log's followers stands, of those that can take more."""
+        wanted = {}
+        for key, followers in self._followers.items():
+            ready = [follower.seq for follower in followers if not follower.full]
+            if ready:
+                wanted[key] = min(ready)
+        return wanted
+
+
+def _seq(entry_id: str) -> int:
+    return int(entry_id[: entry_id.index("-")])
+
+
+@contextmanager
+def follow_log(key: str, after_seq: int) -> Iterator[Follower]:
+    """A reader of the log at `key` from behind `after_seq` on."""
+    relay = Relay.of_running_loop()
+    follower = Follower(relay, key, after_seq)
+    relay.add(follower)
+    try:
+        yield follower
+    finally:
+        relay.remove(follower)
+
+
+async def is_redis_reachable() -> bool:
+    """Whether Redis answers now."""
+    try:
+        async with asyncio.timeout(IDLE_SECONDS):
+            return bool(await connections.asynchronous().ping())
+    except (RedisError, OSError, TimeoutError):
+        return False
+
+
+async def read_events(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | None]:
+    """Events after `after_seq` as they come, up to the last one. None: nothing for `IDLE_SECONDS`.
+
+    The caller decides on None whether to go on; a Redis that is away for a while only delays.
+    """
+    with follow_log(log.log_key(run_id), after_seq) as follower:
+        while True:
+            entry = await follower.next(IDLE_SECONDS)
+            event = entry and RunEvent.stored(entry[0], entry[1]["type"], entry[1]["data"])
+            yield event
+            if event is not None and event.terminal:
+                return
+
+
+async def follow_run(run_id: UUID, after_seq: int = 0) -> AsyncIterator[RunEvent | None]:
+    """Events after `after_seq` until the last.
+
+    None: nothing happened for a while (time for a sign of life).
+    """
+    last = after_seq
+    async for event in read_events(run_id, after_seq):
+        if event is not None:
+            last = event.seq
+            yield event
+            continue
+        ended, rest = await _find_end(run_id, last)
+        if rest is not None:
+            yield rest
+        if ended:
+            return
+        yield None
+
+
+async def wait_for_end(run_id: UUID) -> bool:
+    """Wait for the end of a run; False when Redis stays away, so that no end would be heard."""
+    heard = time.monotonic()
+    async for event in follow_run(run_id):
+        if event is not None or await is_redis_reachable():
+            heard = time.monotonic()
+        elif time.monotonic() - heard > DEAF_SECONDS:
+            return False
+    return True
+
+
+async def _find_end(run_id: UUID, last: int) -> tuple[bool, RunEvent | None]:
+    """Whether a run whose log goes on no further has ended; what is still to be heard."""
+    try:
+        return await in_database(_load_end, run_id, last)
+    except DatabaseError as error:
+        logger.warning("run_state_unknown", run_id=str(run_id), error=str(error)[:200])
+        return False, None
+
+
+def _load_end(run_id: UUID, last: int) -> tuple[bool, RunEvent | None]:
+    run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
+    if run.message.status == Message.Status.STREAMING:
+        return False, None
+    try:
+        if _has_heard_the_end(run_id, last):
+            return True, None
+        leases.finish_log(run_id=run_id)
+        if log.load_events(run_id)[-1].seq > last:
+            return False, None  # the reader finds it in the log
+    except RedisError as error:
+        logger.warning("run_log_unreadable", run_id=str(run_id), error=str(error)[:200])
+    return True, RunEvent(last + 1, *terminal_event(run))
+
+
+def _has_heard_the_end(run_id: UUID, last: int) -> bool:
+    events = log.load_events(run_id)
+    return bool(events) and events[-1].terminal and events[-1].seq == last
+
+
+class Framer:
+    """Puts the events of one run into the public envelope."""
+
+    def __init__(self, chat_id: UUID, run_id: UUID) -> None:
+        self._ids = f'"chat_id": "{chat_id}", "run_id": "{run_id}"'
+
+    def frame(self, event: RunEvent) -> str:
+        """As `to_json(envelope(...))` writes it, without a look into the data."""
+        return (
+            f'{{"v": 1, "type": "{event.type}", {self._ids}, '
+            f'"seq": {event.seq}, "data": {event.encoded}}}'
+        )
+
+
+async def stream_server_events(
+    chat_id: UUID, run_id: UUID, after_seq: int
+) -> AsyncGenerator[bytes, None]:
+    """The events of a run as server-sent events, with a comment where nothing happens."""
+    framer = Framer(chat_id, run_id)
+    yield b": nura\n\n"
+    async for event in follow_run(run_id, after_seq):
+        if event is None:
+            yield b": still here\n\n"
+            continue
+        frame = framer.frame(event)
+        yield f"id: {event.seq}\nevent: {event.type}\ndata: {frame}\n\n".encode()
+
+
+async def compress_stream(parts: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """The same as gzip; each part can be read as soon as it is there."""
+    packer = zlib.compressobj(wbits=GZIP + WINDOW_BITS, memLevel=MEMORY_LEVEL)
+    async with aclosing(parts) as whole:
+        async for part in whole:
+            yield packer.compress(part) + packer.flush(zlib.Z_SYNC_FLUSH)
+    yield packer.flush()
