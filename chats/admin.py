@@ -14,16 +14,21 @@ from chats.models import Category, Chat, Message, Run, Turn
 
 PREVIEW_CHARACTERS = 80
 ADVICE = {
-    "llm_unreachable": _("Check that its server runs and that NURA_LLM_BASE_URL is right."),
-    "llm_unavailable": _("Check that its server runs: manage.py doctor asks it."),
+    "llm_unreachable": _("Check that its server is running and that NURA_LLM_BASE_URL is correct."),
+    "llm_unavailable": _(
+        "Check that its server is running: manage.py doctor tests the connection."
+    ),
     "llm_timeout": _(
-        "If the model is only slow, raise NURA_LLM_TIMEOUT (until the first word), "
-        "NURA_LLM_IDLE_TIMEOUT (between two words) or NURA_LLM_TOTAL_TIMEOUT (the whole answer)."
+        "If the model is just slow, raise NURA_LLM_TIMEOUT (first word), "
+        "NURA_LLM_IDLE_TIMEOUT (between two words) or NURA_LLM_TOTAL_TIMEOUT (whole "
+        "answer)."
     ),
     "llm_unauthorized": _("Check NURA_LLM_API_KEY."),
     "llm_rejected": _("Check NURA_LLM_MODEL."),
     "llm_empty_answer": _("If the model spends its tokens on thinking, raise NURA_LLM_MAX_TOKENS."),
-    "llm_context_overflow": _("Check that NURA_CONTEXT_TOKENS is no more than the model can read."),
+    "llm_context_overflow": _(
+        "Check that NURA_CONTEXT_TOKENS does not exceed what the model can read."
+    ),
     "engine_unavailable": _("manage.py doctor says which part is missing."),
     "answer_cut": _("To allow longer answers, raise NURA_LLM_MAX_TOKENS."),
 }
@@ -172,7 +177,7 @@ class MessageAdmin(ReadOnly, ModelAdmin):  # type: ignore[misc]
     )
     readonly_fields = ("advice",)
 
-    @admin.display(description=_("what to look at"))
+    @admin.display(description=_("what to check"))
     def advice(self, message: Message) -> str:
         """The settings behind an answer that failed or was cut."""
         codes = (message.error_code, *message.notices)

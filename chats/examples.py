@@ -47,7 +47,7 @@ def _looked_up(documents: list[Document]) -> list[str]:
     for document in documents:
         name = _spoken_name(document)
         asked = [
-            _("Find what “{name}” says on “{heading}”").format(name=name, heading=heading)
+            _("Find what “{name}” says about “{heading}”").format(name=name, heading=heading)
             for heading in headings.get(document.pk, ())
         ]
         columns.append(asked or [_("Find the dates and amounts in “{name}”").format(name=name)])

@@ -50,20 +50,20 @@ REASONS = {
     "thin": _("Line or bar"),
     "flat": _("One colour"),
     "blank": _("Almost blank"),
-    "smooth": _("Without detail"),
-    "duplicate": _("Seen before"),
-    "too_many": _("Beyond the number kept"),
+    "smooth": _("No detail"),
+    "duplicate": _("Duplicate"),
+    "too_many": _("Over the limit"),
     "background": _("Behind the text"),
     "hidden": _("Not visible"),
     "broken": _("Damaged"),
 }
 """Why pictures were not kept: the reasons of `documents.parsers.pictures`."""
 STAGE_NAMES = {
-    "parsing": _("Time for reading"),
-    "describing": _("Time for describing pictures"),
-    "chunking": _("Time for splitting"),
-    "embedding": _("Time for embedding"),
-    "indexing": _("Time for indexing"),
+    "parsing": _("Reading time"),
+    "describing": _("Picture description time"),
+    "chunking": _("Splitting time"),
+    "embedding": _("Embedding time"),
+    "indexing": _("Indexing time"),
 }
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 
-FALLBACK = _("Something went wrong on our side. Try again; if it stays, tell your administrator.")
+FALLBACK = _(
+    "Something went wrong on our side. Try again; if it keeps happening, tell your administrator."
+)
 
 FILES = {
     "empty_file": _("The file is empty. Check it on your computer and upload it again."),
@@ -14,8 +16,7 @@ FILES = {
         "file."
     ),
     "type_mismatch": _(
-        "The content of the file is another kind than its name says. Save it again in the right "
-        "format and upload that."
+        "The file's content does not match its name. Save it in the right format and upload that."
     ),
     "encrypted": _("The file is locked. Remove the lock and upload it again."),
     "encrypted.password": _(
@@ -37,61 +38,52 @@ FILES = {
         "and upload that."
     ),
     "corrupt": _(
-        "The file is damaged and cannot be read. Open it in its program, save it again and upload "
-        "the new file."
+        "The file is damaged and cannot be read. Open it in its original application, save it again and upload the new file."
     ),
     "archive_bomb": _(
-        "The file unpacks to far more than is allowed. Save it again without embedded content and "
-        "upload that."
+        "The file unpacks to far more than allowed. Save it again without embedded content and upload that."
     ),
     "xml_unsafe": _(
-        "The file refers to content outside itself, which is not allowed. Save it again in its "
-        "program and upload that."
+        "The file refers to external content, which is not allowed. Save it again in its original application and upload that."
     ),
     "too_large": _(
-        "The file holds more text than is allowed. Split it into parts and upload them one by one."
+        "The file contains more text than allowed. Split it and upload the parts one by one."
     ),
     "too_many_pages": _(
-        "The file has more pages than are allowed (%(limit)s). Split it into parts and upload them "
-        "one by one."
+        "The file has more pages than allowed (%(limit)s). Split it and upload the parts one by one."
     ),
-    "no_text": _("There is no readable text in the file. Upload a version that holds text."),
+    "no_text": _("There is no readable text in the file. Upload a version that contains text."),
     "no_text.scan": _(
-        "The pages are scanned pictures, and text recognition (OCR) is not installed here. Run it "
-        "on the file and upload the result, or tell your administrator."
+        "The pages are scans, and text recognition (OCR) is not installed on this server. Run it on the file and upload the result, or tell your administrator."
     ),
     "no_text.unrecognised": _(
-        "The pages are pictures in which text recognition (OCR) found no text. Scan them again "
-        "with more contrast and upload that."
+        "Text recognition (OCR) found no text on the scanned pages. Scan them again with more contrast and upload that."
     ),
     "no_text.unreadable": _(
-        "The letters of this file cannot be told from its fonts. Export it again with embedded "
-        "fonts and upload that."
+        "The text of this file cannot be decoded because of its fonts. Export it again with embedded fonts and upload that."
     ),
     "encoding": _(
-        "The encoding of the text cannot be told. Save the file as UTF-8 and upload it again."
+        "The text encoding cannot be determined. Save the file as UTF-8 and upload it again."
     ),
     "reader_missing": _(
-        "%(name)s, which is to read this kind of file, is not installed. Tell your administrator."
+        "%(name)s, needed to read this kind of file, is not installed. Tell your administrator."
     ),
     "memory": _(
-        "Reading the file took more memory than is allowed. Split it or make it simpler, and "
-        "upload it again."
+        "Reading the file took more memory than allowed. Split or simplify it and upload it again."
     ),
-    "timeout": _(
-        "Reading the file took too long. Split it or make it simpler, and upload it again."
-    ),
+    "timeout": _("Reading the file took too long. Split or simplify it and upload it again."),
     "parser_crashed": _(
-        "The file makes its reader crash. Save it again in its program, or in another format, and "
-        "upload that."
+        "The file crashes its reader. Save it again in its original application or in another format, and upload that."
     ),
-    "parse_failed": _("The file could not be read. Save it again in its program and upload that."),
+    "parse_failed": _(
+        "The file could not be read. Save it again in its original application and upload that."
+    ),
     "file_too_large": _(
         "The file is larger than %(limit_mb)s MB. Make it smaller or split it, and upload it again."
     ),
 }
 DOCUMENTS = {
-    "document_busy": _("The document is being processed. Wait until it has ended, or cancel it."),
+    "document_busy": _("The document is being processed. Wait until it is finished, or cancel it."),
     "document_not_processing": _(
         "The document is not being processed, so there was nothing to stop. Reload the list."
     ),
@@ -100,21 +92,17 @@ DOCUMENTS = {
         "again."
     ),
     "quota_documents": _(
-        "You keep %(used)s documents, and %(limit)s are allowed. Delete some that you no longer "
-        "need and upload it again."
+        "You have %(used)s of %(limit)s documents allowed. Delete some you no longer need and upload this one again."
     ),
     "quota_bytes": _(
-        "Your files take %(used_mb)s MB with their old versions, and %(limit_mb)s MB are allowed; "
-        "this one needs %(need_mb)s MB. Delete some that you no longer need and upload it again."
+        "Your files use %(used_mb)s of %(limit_mb)s MB, earlier versions included; this one needs %(need_mb)s MB. Delete some you no longer need and upload this one again."
     ),
     "quota_pages": _(
-        "The document has %(pages)s pages. Your documents have %(used)s already, and %(limit)s are "
-        "allowed. Delete some that you no longer need and process it again."
+        "The document has %(pages)s pages, and you already use %(used)s of %(limit)s. Delete some documents you no longer need and process this one again."
     ),
-    "storage_full": _("There is no room left for files. Tell your administrator."),
+    "storage_full": _("There is no space left for files. Tell your administrator."),
     "storage_failed": _(
-        "The file could not be stored or read back. Try again; if it stays, tell your "
-        "administrator."
+        "The file could not be stored or read back. Try again; if it keeps happening, tell your administrator."
     ),
     "version_not_found": _("The document has no such version. Choose another one from its list."),
     "page_not_found": _("The document has no such page. Choose another one."),
@@ -122,67 +110,55 @@ DOCUMENTS = {
         "The document has no such picture, or it was not kept. Choose another one."
     ),
     "not_renderable": _(
-        "Only the pages of PDF files can be shown as pictures. Download the file to see it."
+        "Only pages of PDF files can be shown as images. Download the file to see it."
     ),
     "worker_lost": _(
-        "Processing broke off more than once. Process the document again; if it stays, save the "
-        "file anew and upload that."
+        "Processing failed more than once. Process the document again; if it keeps failing, save the file again and upload that."
     ),
     "cancelled": _("The processing was cancelled. Process the document again when you need it."),
     "database_failed": _(
-        "The database was out of reach while the document was processed. Process it again."
+        "The database could not be reached while the document was being processed. Process it again."
     ),
     "embedder_failed": _(
-        "The embedding model did not answer. Process the document again later; if it stays, tell "
-        "your administrator."
+        "The embedding model did not respond. Process the document again later; if it keeps happening, tell your administrator."
     ),
     "pictures_failed": _(
-        "The pages are pictures, and the model that reads pictures did not answer. Process the "
-        "document again later; if it stays, tell your administrator."
+        "The pages are images, and the vision model did not respond. Process the document again later; if it keeps happening, tell your administrator."
     ),
-    "retrieval_failed": _("The search did not answer. Try again in a moment."),
-    "engine_unavailable": _(
-        "A part of the search engine is not installed. Tell your administrator."
-    ),
+    "retrieval_failed": _("The search did not respond. Try again in a moment."),
+    "engine_unavailable": _("Part of the search engine is not installed. Tell your administrator."),
     "internal": FALLBACK,
 }
 WARNINGS = {
-    "part_skipped": _("A part of the file could not be read and was left out."),
+    "part_skipped": _("Part of the file could not be read and was left out."),
     "page_unreadable": _("One or more pages could not be read and were left out."),
-    "no_unicode_map": _("Some pages have fonts whose letters cannot be told; they were left out."),
+    "no_unicode_map": _("Some pages use fonts that cannot be decoded; they were left out."),
     "reprocess_failed": _(
-        "The document could not be processed again, so its index from before goes on serving. See "
-        "the reason and process it again."
+        "The document could not be processed again, so its previous index stays in use. Check the reason and process it again."
     ),
     "version_refused": _(
-        "The new version could not be used, so the one before goes on serving. See the reason in "
-        "the list of versions and upload a corrected file."
+        "The new version could not be used, so the previous one stays in use. Check the reason in the version list and upload a corrected file."
     ),
     "pictures_not_described": _(
-        "Some pictures could not be read, because the model for pictures did not answer. Process "
-        "the document again later."
+        "Some pictures could not be read because the vision model did not respond. Process the document again later."
     ),
     "pictures_too_many": _(
-        "There are more pictures than are read of one document; the rest were left out. Split the "
-        "document if they matter."
+        "The document has more pictures than are read per document; the rest were left out. Split the document if they matter."
     ),
     "pictures_uncounted": _(
-        "There are so many pictures that the last ones were not looked at. Split the document if they matter."
+        "The document has so many pictures that the last ones were not examined. Split the document if they matter."
     ),
     "pictures_skipped": _(
-        "The pictures were left out because the reader failed on the file with them. Save the "
-        "file again in its program and upload that if they matter."
+        "The pictures were left out because the file could not be read with them. If they matter, save the file again in its original application and upload that."
     ),
     "scanned_pages": _(
-        "Some pages are scanned pictures and were left out, for text recognition (OCR) is not "
-        "installed here. Run it on the file and upload the result, or tell your administrator."
+        "Some pages are scans and were left out because text recognition (OCR) is not installed on this server. Run it on the file and upload the result, or tell your administrator."
     ),
     "ocr_skipped": _(
-        "Only the first scanned pages went through text recognition (OCR); the others were left "
-        "out. Split the file and upload its parts one by one."
+        "Text recognition (OCR) read only the first scanned pages; the others were left out. Split the file and upload its parts one by one."
     ),
     "tables_skipped": _(
-        "On some pages there are too many lines to look for tables; they were read as plain text."
+        "Some pages have too many lines for tables to be recognised; they were read as plain text."
     ),
     "characters_replaced": _("Some characters could not be read and were replaced."),
     "characters_replaced.counted": _(

@@ -38,7 +38,7 @@ class UserAdmin(StockUserAdmin[User], ModelAdmin):  # type: ignore[misc]
     readonly_fields = ("last_login", "date_joined")
     fieldsets = (
         (None, {"fields": ("username", "email", "password")}),
-        (_("Rights"), {"fields": ("is_active", "is_staff", "is_superuser")}),
+        (_("Permissions"), {"fields": ("is_active", "is_staff", "is_superuser")}),
         (_("Dates"), {"fields": ("last_login", "date_joined")}),
     )
     filter_horizontal = ()

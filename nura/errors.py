@@ -47,10 +47,10 @@ TITLES = {
     422: gettext_lazy("Cannot be processed"),
     429: gettext_lazy("Too many requests"),
     500: gettext_lazy("Internal error"),
-    501: gettext_lazy("Not set up here"),
-    502: gettext_lazy("A service that Nura asks has failed"),
-    503: gettext_lazy("Not available just now"),
-    507: gettext_lazy("No room left"),
+    501: gettext_lazy("Not configured"),
+    502: gettext_lazy("Another service failed"),
+    503: gettext_lazy("Temporarily unavailable"),
+    507: gettext_lazy("No space left"),
 }
 DETAILS = {
     "malformed": gettext_lazy("The request cannot be read."),
@@ -58,17 +58,17 @@ DETAILS = {
     "authentication_failed": gettext_lazy("The API key is wrong, expired or revoked."),
     "invalid_credentials": gettext_lazy("The user name or the password is wrong."),
     "csrf_failed": gettext_lazy("This page has expired. Reload it and try again."),
-    "forbidden": gettext_lazy("Your account may not do this."),
-    "not_found": gettext_lazy("It is not there, or it is not yours."),
-    "method_not_allowed": gettext_lazy("This address does not take that method."),
-    "not_acceptable": gettext_lazy("The answer does not exist in the format asked for."),
-    "conflict": gettext_lazy("Something else changed this at the same moment. Please try again."),
+    "forbidden": gettext_lazy("Your account is not allowed to do this."),
+    "not_found": gettext_lazy("It does not exist, or you don't have access to it."),
+    "method_not_allowed": gettext_lazy("This address does not accept that method."),
+    "not_acceptable": gettext_lazy("The response is not available in the requested format."),
+    "conflict": gettext_lazy("This was changed somewhere else at the same time. Please try again."),
     "mail_failed": gettext_lazy(
-        "The mail could not be sent. Please try again later or ask the administrator."
+        "The e-mail could not be sent. Please try again later or ask the administrator."
     ),
     "too_large": gettext_lazy("The request is larger than this server accepts."),
-    "unsupported_media_type": gettext_lazy("This address does not take that content type."),
-    "throttled": gettext_lazy("Too many requests. Please wait a little and try again."),
+    "unsupported_media_type": gettext_lazy("This address does not accept that content type."),
+    "throttled": gettext_lazy("Too many requests. Please wait a moment and try again."),
     "unavailable": gettext_lazy("The service is busy or restarting. Please try again shortly."),
 }
 PAGES = {"csrf_failed": "403_csrf.html"}
@@ -252,7 +252,7 @@ def _other_api_error(error: drf_errors.APIException) -> Problem:
 def _unexpected(error: BaseException) -> Problem:
     number = uuid.uuid4()
     logger.error("unexpected error %s", number, exc_info=error)
-    detail = _("Something went wrong here. It was logged as %(number)s.") % {"number": number}
+    detail = _("Something went wrong. It was logged as %(number)s.") % {"number": number}
     return Problem(500, "internal", detail, instance=number.urn)
 
 

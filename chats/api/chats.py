@@ -108,7 +108,7 @@ def _save(category: Category) -> dict[str, Any]:
         category.save()
     except IntegrityError as error:
         raise serializers.ValidationError(
-            {"name": [_("You have this category already.")]}
+            {"name": [_("You already have this category.")]}
         ) from error
     return CategoryShape(category).data
 

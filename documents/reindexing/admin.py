@@ -91,9 +91,11 @@ class EmbeddingSpaceAdmin(ReadOnly):
         try:
             background.start(wish or background.configured())
         except ReindexBusyError:
-            self.message_user(request, _("A re-embedding is going on already."), messages.WARNING)
+            self.message_user(
+                request, _("Documents are already being re-embedded."), messages.WARNING
+            )
         else:
-            self.message_user(request, _("The workers begin to re-embed."), messages.SUCCESS)
+            self.message_user(request, _("Re-embedding has started."), messages.SUCCESS)
         return redirect(LIST)
 
     def roll_back(self, request: HttpRequest) -> HttpResponse:
@@ -103,14 +105,16 @@ class EmbeddingSpaceAdmin(ReadOnly):
         try:
             back = background.roll_back()
         except ReindexBusyError:
-            self.message_user(request, _("A re-embedding is going on already."), messages.WARNING)
+            self.message_user(
+                request, _("Documents are already being re-embedded."), messages.WARNING
+            )
         else:
             self._tell(request, back)
         return redirect(LIST)
 
     def _tell(self, request: HttpRequest, back: swap.Back | None) -> None:
         if back is None:
-            self.message_user(request, _("There is no earlier space."), messages.WARNING)
+            self.message_user(request, _("There is no earlier embedding space."), messages.WARNING)
             return
         text = ngettext(
             "%(model)s is in use again. %(count)d chunk uploaded since is being embedded.",

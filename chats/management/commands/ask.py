@@ -90,7 +90,7 @@ class Command(BaseCommand):
         """The messages of a prompt, each under its role."""
         messages = preview_prompt(user=user, query=question.strip(), chat_id=chat_id)
         if not messages:
-            self.stderr.write(_("No language model is asked for this."))
+            self.stderr.write(_("This needs no language model."))
         for message in messages:
             self.stdout.write(f"--- {message.role.value}\n{message.content}\n")
 
