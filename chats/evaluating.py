@@ -113,7 +113,7 @@ class AskableDocuments:
 
 def make_present_configuration() -> Configuration:
     """The configuration as it is."""
-    return Configuration("", spaces.in_use().config)
+    return Configuration("", spaces.get_space_in_use().config)
 
 
 def make_changed_configuration(changes: Sequence[str]) -> Configuration:
@@ -142,7 +142,7 @@ def make_changed_configuration(changes: Sequence[str]) -> Configuration:
         )
     kept = {
         name: value
-        for name, value in _fields(spaces.in_use().config).items()
+        for name, value in _fields(spaces.get_space_in_use().config).items()
         if name.startswith(OF_THE_INDEX)
     }
     return Configuration(", ".join(map(_show_change, pairs.items())), replace(changed, **kept))
@@ -227,7 +227,7 @@ class _Talk:
             ),
         )
         wanted = dict.fromkeys((*scope.document_ids, *versions))
-        space = (await in_database(spaces.in_use)).space
+        space = (await in_database(spaces.get_space_in_use)).space
         store = ReleasingStore(ScopedStore(tuple(wanted), space=space))
         events = self.configuration.engine.answer(question, store, MemoryHistory(self.turns))
         async with aclosing(events):

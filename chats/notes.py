@@ -76,7 +76,7 @@ def _take(turn_id: UUID) -> Work | None:
     branch = Branch.to(row.message)
     summarised = rows.filter(pk__in=filter(None, [branch.summarised])).first()
     running = records.running(summarised)
-    config = spaces.in_use().config
+    config = spaces.get_space_in_use().config
     pairs = row.message.chat.history_pairs
     wanted = to_fold(
         row.number,

@@ -39,7 +39,7 @@ def load(run_id: UUID) -> Loaded:
     if message.parent is None or message.scope is None:
         raise RunLost
     chat = message.parent.chat = message.chat
-    used = spaces.in_use()
+    used = spaces.get_space_in_use()
     branch = Branch.to(message.parent)
     pairs = window(chat)
     topic = Topic(message.scope.get("topic", Topic.AUTO))

@@ -156,7 +156,7 @@ def _load(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConf
     user = User.objects.filter(pk=request["user_id"], is_active=True).first()
     if user is None:
         raise NotFound
-    used = spaces.in_use()
+    used = spaces.get_space_in_use()
     rows = Document.objects.visible_to(user).searchable().filter(pk__in=request["document_ids"])
     ids = tuple(rows.order_by("created_at", "id").values_list("pk", flat=True))
     question = Question(

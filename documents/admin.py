@@ -1,27 +1,46 @@
-"""Documents in the admin: to look at, and to process again."""
+"""Documents and embedding spaces in the admin: to look at, to process again, to change over."""
+
+from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.shortcuts import redirect
 from django.template.defaultfilters import filesizeformat
+from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
+from unfold.admin import ModelAdmin
 from unfold.decorators import display
 
-from documents import services
+from documents import services, spaces
 from documents.errors import DocumentBusy
-from documents.models import Document
-from documents.read_only import ReadOnly
-from documents.reindexing.admin import EmbeddingSpaceAdmin
+from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace
+from documents.models.spaces import Reindexing
+from documents.reindexing import background, claims, swap
+from documents.reindexing.claims import ReindexBusyError, Wish
 from documents.wording import sentence
 
-__all__ = ["DocumentAdmin", "EmbeddingSpaceAdmin"]
+
+class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
+    """Rows that only the product itself makes and changes."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never: the form shows and nothing more."""
+        return False
+
 
 COLOURS = {"PROCESSING": "info", "COMPLETED": "success", "FAILED": "danger"}
 
 
 @admin.register(Document)
-class DocumentAdmin(ReadOnly):
+class DocumentAdmin(ReadOnlyAdmin):
     """All users' documents. Deleting takes chunks, vectors and files along."""
 
     list_display = (
@@ -61,7 +80,7 @@ class DocumentAdmin(ReadOnly):
     @admin.action(description=_("Process again"), permissions=("process",))
     def process_again(self, request: HttpRequest, queryset: QuerySet[Document]) -> None:
         """Send the chosen documents to the workers; those at work are left alone."""
-        started = sum(_started(document) for document in queryset)
+        started = sum(_start_processing(document) for document in queryset)
         text = ngettext(
             "%(count)d document is being processed again.",
             "%(count)d documents are being processed again.",
@@ -83,9 +102,126 @@ class DocumentAdmin(ReadOnly):
             services.delete_document(document=document)
 
 
-def _started(document: Document) -> bool:
+def _start_processing(document: Document) -> bool:
     try:
-        services.reprocess(document=document)
+        services.reprocess_document(document=document)
     except DocumentBusy:
         return False
     return True
+
+
+SPACES_LIST = "admin:documents_embeddingspace_changelist"
+REFRESH_SECONDS = 2
+"""The page loads itself again so often while a change goes on."""
+
+
+@admin.register(EmbeddingSpace)
+class EmbeddingSpaceAdmin(ReadOnlyAdmin):
+    """Which models' vectors are stored, which one is searched, and how far a change is."""
+
+    list_display = ("model", "dimensions", "spoken", "active", "stored", "created_at")
+    list_before_template = "admin/reindexing.html"
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EmbeddingSpace]:
+        """With the number of vectors."""
+        rows = ChunkEmbedding.objects.filter(space=OuterRef("pk")).order_by()
+        count = rows.values("space").annotate(count=Count("pk")).values("count")
+        spaces_: QuerySet[EmbeddingSpace] = super().get_queryset(request)
+        return spaces_.annotate(vectors=Coalesce(Subquery(count, IntegerField()), 0))
+
+    @admin.display(description=_("languages"))
+    def spoken(self, space: EmbeddingSpace) -> str:
+        """What its model knows."""
+        return ", ".join(space.languages)
+
+    @admin.display(description=_("chunks with a vector"), ordering="vectors")
+    def stored(self, space: EmbeddingSpace) -> str:
+        """Vectors of all chunks."""
+        return f"{getattr(space, 'vectors', 0):,} / {Chunk.objects.count():,}"
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never: vectors would go with it."""
+        return False
+
+    def get_urls(self) -> list[URLPattern]:
+        """With the two buttons."""
+        named = "documents_embeddingspace"
+        wrapped = self.admin_site.admin_view
+        return [
+            path("reindex/", wrapped(self.reindex), name=f"{named}_reindex"),
+            path("rollback/", wrapped(self.roll_back), name=f"{named}_rollback"),
+            *super().get_urls(),
+        ]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list, below the state of the last change; loads itself again while one goes on."""
+        run = Reindexing.objects.select_related("space").first()
+        state = {
+            "run": run,
+            "going_on": run is not None and run.open and (run.background or claims.alive(run)),
+            "problem": sentence(run.error, {}) if run and run.error else "",
+            "wish": background.configured().model,
+            "in_use": spaces.get_active_space(),
+            "previous": swap.previous(),
+            "may_change": may_change_spaces(request),
+        }
+        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | state)
+        if state["going_on"]:
+            response.headers["Refresh"] = str(REFRESH_SECONDS)
+        return response
+
+    def reindex(self, request: HttpRequest) -> HttpResponse:
+        """Let the workers change to the configured model, or go on with what was begun."""
+        if refusal := _refuse_change(request):
+            return refusal
+        run = Reindexing.objects.filter(open=True).first()
+        wish = Wish(run.model, run.base_url, tuple(run.languages)) if run else None
+        try:
+            background.start(wish or background.configured())
+        except ReindexBusyError:
+            self.message_user(
+                request, _("Documents are already being re-embedded."), messages.WARNING
+            )
+        else:
+            self.message_user(request, _("Re-embedding has started."), messages.SUCCESS)
+        return redirect(SPACES_LIST)
+
+    def roll_back(self, request: HttpRequest) -> HttpResponse:
+        """Back to the space before."""
+        if refusal := _refuse_change(request):
+            return refusal
+        try:
+            back = background.roll_back()
+        except ReindexBusyError:
+            self.message_user(
+                request, _("Documents are already being re-embedded."), messages.WARNING
+            )
+        else:
+            self._tell(request, back)
+        return redirect(SPACES_LIST)
+
+    def _tell(self, request: HttpRequest, back: swap.Back | None) -> None:
+        if back is None:
+            self.message_user(request, _("There is no earlier embedding space."), messages.WARNING)
+            return
+        text = ngettext(
+            "%(model)s is in use again. %(count)d chunk uploaded since is being embedded.",
+            "%(model)s is in use again. %(count)d chunks uploaded since are being embedded.",
+            back.lacking,
+        )
+        values = {"model": back.space.model, "count": back.lacking}
+        self.message_user(request, text % values, messages.SUCCESS)
+
+
+def may_change_spaces(request: HttpRequest) -> bool:
+    """Who may change embedding spaces may change over."""
+    return request.user.has_perm("documents.change_embeddingspace")
+
+
+def _refuse_change(request: HttpRequest) -> HttpResponse | None:
+    """What a request gets that may not change anything."""
+    if not may_change_spaces(request):
+        raise PermissionDenied
+    return None if request.method == "POST" else HttpResponseNotAllowed(["POST"])

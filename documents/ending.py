@@ -17,7 +17,7 @@ def give_up(held: QuerySet[Document], code: str, parameters: Mapping[str, object
     `held` is the document as long as it is the caller's to change, as `Claim.held` gives it. False:
     it is not.
     """
-    return versions.refuse(held, code, parameters) or _end(held, code, parameters)
+    return versions.refuse_version(held, code, parameters) or _end(held, code, parameters)
 
 
 @transaction.atomic

@@ -122,3 +122,17 @@ class DatabaseFailed(NuraError):
 
 class Internal(NuraError):
     """A defect of ours; the log has it."""
+
+
+class PageNotFound(NuraError):
+    """The document has no such page."""
+
+    code = "page_not_found"
+    status = 404
+
+
+class NotRenderable(NuraError):
+    """Only PDF has pages that can be drawn."""
+
+    code = "not_renderable"
+    status = 415

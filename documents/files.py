@@ -30,7 +30,7 @@ NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class FileMeasure:
     """What a file really is: bytes counted, not believed."""
 
     size: int
@@ -38,7 +38,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class IncomingFile:
     """What is known of a file before it is stored; its fields are those of `Document`."""
 
     name: str
@@ -48,7 +48,7 @@ class Incoming:
     sha256: str
 
 
-def measure(content: "File[Any]") -> Measure:
+def measure_file(content: "File[Any]") -> FileMeasure:
     """Count and hash in one pass. Raises `FileTooLarge`."""
     limit = settings.MAX_UPLOAD_MB * 1024 * 1024
     digest, size = hashlib.sha256(), 0
@@ -58,48 +58,50 @@ def measure(content: "File[Any]") -> Measure:
             raise FileTooLarge(limit_mb=settings.MAX_UPLOAD_MB)
         digest.update(piece)
     content.seek(0)
-    return Measure(size, digest.hexdigest())
+    return FileMeasure(size, digest.hexdigest())
 
 
-def examine(name: str, content: "File[Any]") -> Incoming:
+def examine_file(name: str, content: "File[Any]") -> IncomingFile:
     """Measure the file and tell its kind by its content. Raises what is wrong with it."""
-    counted = measure(content)
+    counted = measure_file(content)
     original = metadata.to_original_name(name)
     kind = sniff.content_type(cast("BinaryIO", content), original)
-    return Incoming(metadata.to_display_name(name), original, kind, counted.size, counted.sha256)
+    return IncomingFile(
+        metadata.to_display_name(name), original, kind, counted.size, counted.sha256
+    )
 
 
-def store(document_id: UUID, original_name: str, content: "File[Any]") -> str:
+def store_file(document_id: UUID, original_name: str, content: "File[Any]") -> str:
     """Keep the file under a name of our making; the storage's name for it comes back.
 
     No two files of a document have one name, whatever the storage does about that.
     """
     suffix = metadata.get_extension(original_name)
-    name = f"{_folder(document_id)}/original-{secrets.token_hex(4)}{suffix}"
+    name = f"{_to_folder(document_id)}/original-{secrets.token_hex(4)}{suffix}"
     try:
         return default_storage.save(name, content)
     except OSError as error:
-        remove(name)
-        raise storage_error(error) from error
+        remove_file(name)
+        raise to_storage_error(error) from error
 
 
 def store_picture(document_id: UUID, content_type: str, data: bytes) -> str:
     """Keep a picture found in the document; the storage's name for it comes back."""
     suffix = content_type.removeprefix("image/")
-    name = f"{_folder(document_id)}/pictures/{secrets.token_hex(8)}.{suffix}"
+    name = f"{_to_folder(document_id)}/pictures/{secrets.token_hex(8)}.{suffix}"
     try:
         return default_storage.save(name, ContentFile(data))
     except OSError as error:
-        remove(name)
-        raise storage_error(error) from error
+        remove_file(name)
+        raise to_storage_error(error) from error
 
 
-def storage_error(error: OSError) -> NuraError:
+def to_storage_error(error: OSError) -> NuraError:
     """What an error of the file system means to the person who uploads."""
     return StorageFull() if error.errno in NO_ROOM else StorageFailed(str(error))
 
 
-def remove(name: str) -> None:
+def remove_file(name: str) -> None:
     """Delete one file; a failure is only logged, as nothing refers to the file any more."""
     try:
         default_storage.delete(name)
@@ -107,24 +109,24 @@ def remove(name: str) -> None:
         logger.warning("could not remove %s", name, exc_info=True)
 
 
-def cache_folder(document_id: UUID) -> Path:
+def get_cache_folder(document_id: UUID) -> Path:
     """Where pictures of a document's pages are kept, in a folder for each of its files."""
     return Path(settings.DATA_DIR) / "cache" / "pages" / str(document_id)
 
 
-def pages_folder(kept: Document | DocumentVersion) -> Path:
+def get_pages_folder(kept: Document | DocumentVersion) -> Path:
     """Where pictures of this file's pages are kept."""
     document_id = kept.pk if isinstance(kept, Document) else kept.document_id
-    return cache_folder(document_id) / kept.sha256
+    return get_cache_folder(document_id) / kept.sha256
 
 
-def remove_all(document_id: UUID) -> None:
+def remove_document_files(document_id: UUID) -> None:
     """Delete all files of a document and all that was made from them."""
-    _remove_folder(_folder(document_id))
-    shutil.rmtree(cache_folder(document_id), ignore_errors=True)
+    _remove_folder(_to_folder(document_id))
+    shutil.rmtree(get_cache_folder(document_id), ignore_errors=True)
 
 
-def _folder(document_id: UUID) -> str:
+def _to_folder(document_id: UUID) -> str:
     return f"documents/{document_id}"
 
 
@@ -139,22 +141,22 @@ def _remove_folder(name: str) -> None:
     for folder in folders:
         _remove_folder(f"{name}/{folder}")
     for file in kept:
-        remove(f"{name}/{file}")
-    remove(name)
+        remove_file(f"{name}/{file}")
+    remove_file(name)
 
 
 @contextmanager
-def local(kept: Document | DocumentVersion) -> Iterator[Path]:
+def open_local_path(kept: Document | DocumentVersion) -> Iterator[Path]:
     """Its file on this machine, for what needs a path. Raises `StorageFailed`."""
     try:
-        with _on_disk(kept) as path:
+        with _find_path(kept) as path:
             yield path
     except FileNotFoundError as error:
         raise StorageFailed(str(error)) from error
 
 
 @contextmanager
-def _on_disk(kept: Document | DocumentVersion) -> Iterator[Path]:
+def _find_path(kept: Document | DocumentVersion) -> Iterator[Path]:
     try:
         yield Path(kept.file.path)
     except NotImplementedError:  # a remote storage has no paths

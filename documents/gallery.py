@@ -1,22 +1,22 @@
 """The pictures of one document while it is processed: kept, described, put into its pages."""
 
+import asyncio
 import contextlib
 import logging
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from django.conf import settings
 from django.db import transaction
 
 from documents import files
-from documents.describing import Describer
 from documents.errors import PicturesFailed
-from documents.insertion import Described, inserted
 from documents.models import Document, DocumentPicture
 from documents.parsers.base import Picture
 from documents.parsers.clean import tidy
@@ -25,24 +25,150 @@ from documents.parsers.sandbox import TICK, Reading
 from documents.progress import Stopwatch
 from rag import factory
 from rag.errors import LLMError
-from rag.pages import Box, Page
+from rag.pages import Box, Heading, Kind, Line, Page, Region
+from rag.ports import Vision
 from rag.tokenize.language import reply_language
+
+SEPARATOR = "\n\n"
+Part = TypeVar("Part", Heading, Line, Region)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedPicture:
+    """What a picture says, where it stands on the page, and where in the page's text if known."""
+
+    text: str
+    box: Box | None = None
+    at: int | None = None
+
+
+def insert_pictures(page: Page, pictures: Iterable[DescribedPicture]) -> Page:
+    """The page with these in their order, each a region; behind its text where no place is known.
+
+    No table or list is torn apart: what stands in one follows it.
+    """
+    known = list[tuple[int, DescribedPicture]]()
+    for picture in pictures:
+        place = _find_place(page, picture.at)
+        if place is None:
+            page = _append_picture(page, picture)
+        else:
+            known.append((place, picture))
+    known.sort(key=lambda one: one[0])
+    for place, picture in reversed(known):  # what comes before a place stays where it is
+        page = _insert_before(page, place, picture)
+    return page
+
+
+def _find_place(page: Page, at: int | None) -> int | None:
+    """Where a block of the page begins, at this offset or next to it; None: behind all."""
+    if at is None:
+        return None
+    for region in page.regions:
+        if region.start < at < region.end:
+            at = region.end
+    if at > 0 and not page.text.startswith(SEPARATOR, at - len(SEPARATOR)):
+        found = page.text.find(SEPARATOR, at)
+        at = found + len(SEPARATOR) if found >= 0 else len(page.text)
+    return at if at < len(page.text) else None
+
+
+def _append_picture(page: Page, picture: DescribedPicture) -> Page:
+    text = page.text + SEPARATOR if page.text else ""
+    return replace(
+        page,
+        text=text + picture.text,
+        regions=(*page.regions, _to_region(len(text), picture)),
+    )
+
+
+def _insert_before(page: Page, at: int, picture: DescribedPicture) -> Page:
+    """In front of the block that begins at `at`."""
+    by = len(picture.text) + len(SEPARATOR)
+    regions = (*_shift_parts(page.regions, at, by), _to_region(at, picture))
+    return replace(
+        page,
+        text=page.text[:at] + picture.text + SEPARATOR + page.text[at:],
+        headings=_shift_parts(page.headings, at, by),
+        lines=_shift_parts(page.lines, at, by),
+        regions=tuple(sorted(regions, key=lambda region: region.start)),
+    )
+
+
+def _to_region(start: int, picture: DescribedPicture) -> Region:
+    return Region(start, start + len(picture.text), Kind.PICTURE, box=picture.box)
+
+
+def _shift_parts(parts: tuple[Part, ...], at: int, by: int) -> tuple[Part, ...]:
+    """Those from `at` on, `by` characters further."""
+    return tuple(_shift_part(part, by) if part.start >= at else part for part in parts)
+
+
+def _shift_part(part: Part, by: int) -> Part:
+    if isinstance(part, Heading):
+        return replace(part, start=part.start + by)
+    if isinstance(part, Line):
+        return replace(part, start=part.start + by, end=part.end + by)
+    header_end = part.header_end + by if part.header_end else 0
+    return replace(part, start=part.start + by, end=part.end + by, header_end=header_end)
+
+
+MAX_PICTURES_AT_ONCE = 4
+"""Pictures of one document that the model is asked for together."""
+
+
+class PictureDescriber:
+    """An event loop in a thread of its own for one document; leaving the `with` ends all calls."""
+
+    def __init__(self, vision: Vision) -> None:
+        self.model = vision.name
+        self._vision = vision
+        self._loop = asyncio.new_event_loop()
+        self._room = asyncio.Semaphore(MAX_PICTURES_AT_ONCE)
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="describer", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def describe(self, picture: Picture, language: str) -> "Future[str]":
+        """What the model will say; it may end in an `LLMError`."""
+        return asyncio.run_coroutine_threadsafe(self._asked(picture, language), self._loop)
+
+    async def _asked(self, picture: Picture, language: str) -> str:
+        async with self._room:
+            return await self._vision.describe(picture.data, picture.content_type, language)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # cancels what is left
+            runner.run(self._over.wait())
+
 
 logger = logging.getLogger(__name__)
 
-AHEAD = 8
+MAX_PAGES_AHEAD = 8
 """Pages that are read while the pictures of an earlier one are described."""
 ROWS_AT_ONCE = 1000
 DESCRIBING = "describing"
 """The time that a document waits for its pictures alone, beside the times of `Document.Stage`."""
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Wait without telling anyone."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedPicture:
     """A kept picture and what the model will say of it; None: nothing needs to be asked."""
 
     row: DocumentPicture
@@ -53,10 +179,10 @@ class _Asked:
     def ready(self) -> bool:
         return self.said is None or self.said.done()
 
-    def described(self, page: Page) -> Described:
+    def described(self, page: Page) -> DescribedPicture:
         """What goes into its page."""
         box = Box(page.number, *self.row.box) if page.number and self.row.box else None
-        return Described(str(self.row.description), box, self.at)
+        return DescribedPicture(str(self.row.description), box, self.at)
 
 
 class Gallery:
@@ -76,7 +202,7 @@ class Gallery:
     def __init__(
         self,
         document: Document,
-        on_wait: Callable[[], None] = _nothing,
+        on_wait: Callable[[], None] = _do_nothing,
         watch: Stopwatch | None = None,
     ) -> None:
         self.warnings: list[str] = []
@@ -84,8 +210,8 @@ class Gallery:
         self._on_wait = on_wait
         self._watch = watch or Stopwatch()
         vision = factory.vision(settings.RAG)
-        self._describer = Describer(vision) if vision else None
-        self._known = _descriptions(document, self._describer.model) if self._describer else {}
+        self._describer = PictureDescriber(vision) if vision else None
+        self._known = _load_descriptions(document, self._describer.model) if self._describer else {}
         self._early: list[Picture] = []
         self._rows: list[DocumentPicture] = []
         self._said = False
@@ -105,7 +231,7 @@ class Gallery:
     ) -> None:
         self._open.close()
         if error is not None or not self._written:
-            _remove([str(row.file) for row in self._rows if row.file])
+            _remove_files([str(row.file) for row in self._rows if row.file])
 
     def pages(self, reading: Reading) -> Iterator[Page]:
         """The pages with what the vision model reads in their pictures.
@@ -113,11 +239,13 @@ class Gallery:
         Raises `NoText` where neither pages nor pictures hold any, `PicturesFailed` where the model
         might have found some.
         """
-        waiting: deque[tuple[Page, list[_Asked]]] = deque()
+        waiting: deque[tuple[Page, list[_AskedPicture]]] = deque()
         for page in reading:
             self._early += reading.pictures
             waiting.append((page, self._taken(page)))
-            while waiting and (len(waiting) > AHEAD or all(one.ready for one in waiting[0][1])):
+            while waiting and (
+                len(waiting) > MAX_PAGES_AHEAD or all(one.ready for one in waiting[0][1])
+            ):
                 yield self._described(*waiting.popleft())
         while waiting:
             yield self._described(*waiting.popleft())
@@ -132,14 +260,14 @@ class Gallery:
         names = list(old.exclude(file="").values_list("file", flat=True))
         old.delete()
         DocumentPicture.objects.bulk_create(self._rows, batch_size=ROWS_AT_ONCE)
-        transaction.on_commit(partial(_remove, names), robust=True)
+        transaction.on_commit(partial(_remove_files, names), robust=True)
         self._written = True
 
     @property
     def _model(self) -> str:
         return self._describer.model if self._describer else ""
 
-    def _taken(self, page: Page) -> list[_Asked]:
+    def _taken(self, page: Page) -> list[_AskedPicture]:
         """Note all pictures of a page; the kept ones are stored and asked about.
 
         Some readers look at several pages before they give the first, and at their pictures.
@@ -175,23 +303,23 @@ class Gallery:
         self._rows.append(row)
         return row
 
-    def _asked(self, picture: Picture, row: DocumentPicture, language: str) -> _Asked:
+    def _asked(self, picture: Picture, row: DocumentPicture, language: str) -> _AskedPicture:
         row.file.name = files.store_picture(self._document.pk, picture.content_type, picture.data)
         known = self._known.get(picture.digest)
         if known is not None:
             row.description, row.model = known, self._model
         if known is not None or self._describer is None:
-            return _Asked(row, picture.at, None)
-        return _Asked(row, picture.at, self._describer.describe(picture, language))
+            return _AskedPicture(row, picture.at, None)
+        return _AskedPicture(row, picture.at, self._describer.describe(picture, language))
 
-    def _described(self, page: Page, pictures: Sequence[_Asked]) -> Page:
+    def _described(self, page: Page, pictures: Sequence[_AskedPicture]) -> Page:
         """The page with the descriptions, once they are there."""
         for picture in pictures:
             if picture.said is not None:
                 self._hear(picture.row, picture.said)
         described = [picture.described(page) for picture in pictures if picture.row.description]
         self._said = self._said or bool(described)
-        return inserted(page, described)
+        return insert_pictures(page, described)
 
     def _hear(self, row: DocumentPicture, said: "Future[str]") -> None:
         """Take the model's word; a picture of which it says nothing is left for later."""
@@ -217,12 +345,12 @@ class Gallery:
             self.warnings.append(code)
 
 
-def _descriptions(document: Document, model: str) -> dict[str, str]:
+def _load_descriptions(document: Document, model: str) -> dict[str, str]:
     """What this model has said already of the document's pictures, by their digests."""
     rows = DocumentPicture.objects.filter(document=document, model=model, description__isnull=False)
     return {digest: str(said) for digest, said in rows.values_list("digest", "description")}
 
 
-def _remove(names: Sequence[str]) -> None:
+def _remove_files(names: Sequence[str]) -> None:
     for name in names:
-        files.remove(name)
+        files.remove_file(name)

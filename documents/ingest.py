@@ -12,11 +12,11 @@ from documents import (
     claims,
     ending,
     files,
+    index,
     metadata,
     notices,
     queue,
     quotas,
-    rows,
     spaces,
     versions,
 )
@@ -24,12 +24,12 @@ from documents.analysis import Analysis
 from documents.claims import Claim
 from documents.errors import DatabaseFailed, IngestLost, IngestTimeout, Internal
 from documents.gallery import Gallery
+from documents.index import ChunkSpool
 from documents.models import Document, DocumentVersion
 from documents.parsers import kinds, sandbox
 from documents.parsers.base import PictureRules
 from documents.parsers.errors import NoText, OutOfMemory, ParserCrashed, TimedOut
 from documents.progress import Heartbeat, Progress
-from documents.spool import Chunks
 from rag import chunking, tokenize
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import engine
@@ -104,8 +104,8 @@ class _Job:
     version: DocumentVersion | None
     progress: Progress
     gallery: Gallery
-    draft: rows.Draft
-    chunks: Chunks
+    draft: index.IndexDraft
+    chunks: ChunkSpool
     pictures: PictureRules
 
     @property
@@ -118,7 +118,7 @@ def _work(claim: Claim, progress: Progress) -> None:
     document = Document.objects.filter(pk=claim.document_id).first()
     if document is None:
         raise IngestLost
-    version = versions.pending(document.pk)
+    version = versions.get_pending_version(document.pk)
     process = partial(_process, claim, document, version, progress)
     try:
         process(settings.PICTURES)
@@ -142,8 +142,8 @@ def _process(
 ) -> None:
     with (
         Gallery(document, progress.check, progress.watch) as gallery,
-        rows.Draft(document) as draft,
-        Chunks() as chunks,
+        index.IndexDraft(document) as draft,
+        ChunkSpool() as chunks,
     ):
         job = _Job(claim, document, version, progress, gallery, draft, chunks, pictures)
         found = _read(job)
@@ -151,11 +151,11 @@ def _process(
             logger.info("document %s: another embedding model took over; again", document.pk)
 
 
-def _read(job: _Job) -> rows.Found:
+def _read(job: _Job) -> index.IngestFindings:
     """What stands in the file, read in a child process: pages and their terms go to disk."""
     kept, progress = job.kept, job.progress
     progress.enter(Document.Stage.PARSING)
-    with files.local(kept) as path:
+    with files.open_local_path(kept) as path:
         reading = sandbox.read(
             path,
             kept.content_type,
@@ -171,7 +171,9 @@ def _read(job: _Job) -> rows.Found:
     warnings = [*reading.warnings, *job.gallery.warnings]
     if job.pictures != settings.PICTURES:
         warnings.append(PICTURES_SKIPPED)
-    return rows.Found(metadata.clean_metadata(reading.metadata), warnings, progress.watch.seconds)
+    return index.IngestFindings(
+        metadata.clean_metadata(reading.metadata), warnings, progress.watch.seconds
+    )
 
 
 def _split(job: _Job, reading: sandbox.Reading, analysis: Analysis) -> None:
@@ -181,17 +183,17 @@ def _split(job: _Job, reading: sandbox.Reading, analysis: Analysis) -> None:
     for done, page in enumerate(job.gallery.pages(reading), 1):
         watch.enter(Document.Stage.CHUNKING.value)
         if done == 1 and reading.page_total:
-            quotas.check_pages(job.document.owner_id, job.document.pk, reading.page_total)
+            quotas.check_page_quota(job.document.owner_id, job.document.pk, reading.page_total)
         job.draft.add_page(page, splitter.start)
         analysis.add(splitter.add(page))
         watch.enter(Document.Stage.PARSING.value)
         job.progress.move(done, reading.page_total or done + UNKNOWN_PAGES, pages_done=done)
 
 
-def _indexed(job: _Job, found: rows.Found) -> bool:
+def _indexed(job: _Job, found: index.IngestFindings) -> bool:
     """Embed with the model in use and store; False when another one took over meanwhile."""
     job.progress.enter(Document.Stage.EMBEDDING)
-    space, config = spaces.for_writing()
+    space, config = spaces.get_space_for_writing()
     title = metadata.to_title_lines(
         job.kept.name, metadata.merge_metadata(found.metadata, job.document.stated)
     )
@@ -199,7 +201,7 @@ def _indexed(job: _Job, found: rows.Found) -> bool:
     job.draft.index(complete(job.chunks, title, job.progress.move, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)
     try:
-        rows.replace(job.claim, job.draft, found, space, partial(_beside, job))
+        index.replace_index(job.claim, job.draft, found, space, partial(_beside, job))
     except spaces.SpaceChangedError:
         return False
     return True
@@ -207,9 +209,9 @@ def _indexed(job: _Job, found: rows.Found) -> bool:
 
 def _beside(job: _Job) -> None:
     """What becomes true together with the new index."""
-    quotas.check_pages(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
+    quotas.check_page_quota(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
     if job.version:
-        versions.promote(job.document.pk, job.version)
+        versions.promote_version(job.document.pk, job.version)
     job.gallery.write()
 
 

@@ -10,7 +10,7 @@ from channels.layers import get_channel_layer
 from redis.exceptions import RedisError
 
 from documents.models import Document
-from documents.representation import document_json
+from documents.representation import to_document_json
 
 logger = logging.getLogger(__name__)
 
@@ -46,10 +46,10 @@ def documents_changed(documents: Sequence[Document]) -> None:
 
 
 def _changed(document: Document) -> dict[str, Any]:
-    return {"type": "document", "data": document_json(document)}
+    return {"type": "document", "data": to_document_json(document)}
 
 
 def document_deleted(document: Document) -> None:
     """Let the owner's pages drop the document."""
-    data = document_json(document) | {"deleted": True}
+    data = to_document_json(document) | {"deleted": True}
     send(document.owner_id, {"type": "document", "data": data})

@@ -5,35 +5,21 @@ import secrets
 import threading
 from pathlib import Path
 
+from documents.errors import NotRenderable, PageNotFound
 from documents.parsers import kinds
 from documents.parsers.base import Limits
 from documents.parsers.channel import BrokenFrame
 from documents.parsers.errors import ParserCrashed
 from documents.parsers.sandbox import Child
-from rag.errors import NuraError
 
-LIMITS = Limits(seconds=20.0)
-NARROWEST, WIDEST = 200, 2_000
+DRAWING_LIMITS = Limits(seconds=20.0)
+MIN_WIDTH_PIXELS, MAX_WIDTH_PIXELS = 200, 2_000
 """Pixels."""
 _SLOTS = threading.BoundedSemaphore(2)
 """A reader who leafs quickly must not start a dozen children at once."""
 
 
-class PageNotFound(NuraError):
-    """The document has no such page."""
-
-    code = "page_not_found"
-    status = 404
-
-
-class NotRenderable(NuraError):
-    """Only PDF has pages that can be drawn."""
-
-    code = "not_renderable"
-    status = 415
-
-
-def page_png(
+def render_page_png(
     path: Path, content_type: str, number: int, width: int = 1200, *, cache_dir: Path
 ) -> bytes:
     """Page `number` (from 1) as PNG of about `width` pixels.
@@ -46,19 +32,19 @@ def page_png(
         raise NotRenderable(content_type=content_type)
     if number < 1:
         raise PageNotFound(page=number)
-    width = min(max(width, NARROWEST), WIDEST)
+    width = min(max(width, MIN_WIDTH_PIXELS), MAX_WIDTH_PIXELS)
     kept = cache_dir / f"{number}-{width}.png"
     if kept.exists():
         return kept.read_bytes()
     with _SLOTS:
         if kept.exists():  # drawn while we waited for our turn
             return kept.read_bytes()
-        image = _drawn(path, number, width)
-    _keep(kept, image)
+        image = _draw_page(path, number, width)
+    _write_whole(kept, image)
     return image
 
 
-def _drawn(path: Path, number: int, width: int) -> bytes:
+def _draw_page(path: Path, number: int, width: int) -> bytes:
     """The picture, from a child process."""
     request = {
         "task": "draw",
@@ -67,7 +53,7 @@ def _drawn(path: Path, number: int, width: int) -> bytes:
         "number": number,
         "width": width,
     }
-    child = Child(request, LIMITS)
+    child = Child(request, DRAWING_LIMITS)
     try:
         image = next((value for kind, value in child.frames() if kind == "bytes"), None)
     except BrokenFrame as error:
@@ -81,7 +67,7 @@ def _drawn(path: Path, number: int, width: int) -> bytes:
     return image
 
 
-def _keep(target: Path, image: bytes) -> None:
+def _write_whole(target: Path, image: bytes) -> None:
     """Write whole or not at all: another process may read at the same moment."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(f".{secrets.token_hex(4)}.part")

@@ -1,20 +1,54 @@
-"""The document as outside programs see it: the API, the notices and the page show the same."""
+"""Documents as plain JSON values: API, notices, pages and commands show the same.
 
+Warnings are kept as a code, or as a code with how often it happened; rows of before, and whatever
+nobody counts, hold the code alone.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, quantiles
 from typing import Any
 
+from django.db.models import Count, QuerySet
+from django.db.models.functions import Length
 from django.utils.timezone import localtime
 
-from documents import warned
-from documents.models import Document, DocumentVersion
+from documents.estimate import estimate_document_seconds
+from documents.models import Chunk, ChunkEmbedding, Document, DocumentVersion, EmbeddingSpace
 from documents.wording import sentence
 
-LEAST_SHARE, LEAST_SECONDS = 0.02, 1.0
-"""How much must be done before the rest is estimated."""
-CURRENT = "current"
+StoredWarning = str | Mapping[str, Any]
+"""A code, or `{code, count}`."""
+
+
+def get_warning_code(warning: StoredWarning) -> str:
+    """Which warning it is."""
+    return warning if isinstance(warning, str) else str(warning["code"])
+
+
+def to_warning_json(warning: StoredWarning) -> dict[str, Any]:
+    """As outside programs see it; `count` is None where nobody counts."""
+    count = None if isinstance(warning, str) else warning.get("count")
+    return {
+        "code": get_warning_code(warning),
+        "detail": to_warning_sentence(warning),
+        "count": count,
+    }
+
+
+def to_warning_sentence(warning: StoredWarning) -> str:
+    """The sentence, with the number where there is one."""
+    params = {} if isinstance(warning, str) else {**warning, "kind": "counted"}
+    return sentence(get_warning_code(warning), params)
+
+
+CURRENT_VERSION = "current"
 """The state of the file that a document stands for."""
 
 
-def document_json(document: Document) -> dict[str, Any]:
+def to_document_json(document: Document) -> dict[str, Any]:
     """Plain JSON values, as in the contract; the error in the language that is active."""
     return {
         "id": str(document.pk),
@@ -26,10 +60,10 @@ def document_json(document: Document) -> dict[str, Any]:
         "stage": document.stage,
         "progress": round(document.progress, 3),
         "pages_done": document.pages_done,
-        "seconds_left": seconds_left(document),
+        "seconds_left": estimate_document_seconds(document),
         "indexed": document.indexed,
-        "error": error_json(document),
-        "warnings": [warned.warning_json(warning) for warning in document.warnings],
+        "error": to_error_json(document),
+        "warnings": [to_warning_json(warning) for warning in document.warnings],
         "page_count": document.page_count,
         "chunk_count": document.chunk_count,
         "metadata": document.metadata,
@@ -39,25 +73,12 @@ def document_json(document: Document) -> dict[str, Any]:
     }
 
 
-def seconds_left(document: Document) -> float | None:
-    """How long the processing may still take, judged by how long it took so far.
-
-    None where there is nothing to go by.
-    """
-    if document.claim is None or document.started_at is None or document.progress < LEAST_SHARE:
-        return None
-    passed = (document.updated_at - document.started_at).total_seconds()
-    if passed < LEAST_SECONDS:
-        return None
-    return round(passed * (1 - document.progress) / document.progress, 1)
-
-
-def version_json(kept: Document | DocumentVersion) -> dict[str, Any]:
+def to_version_json(kept: Document | DocumentVersion) -> dict[str, Any]:
     """One of a document's files; the document itself is the current one."""
     if isinstance(kept, Document):
-        number, state, error, came = kept.version, CURRENT, None, kept.received_at
+        number, state, error, came = kept.version, CURRENT_VERSION, None, kept.received_at
     else:
-        number, state, error, came = kept.number, kept.state, error_json(kept), kept.created_at
+        number, state, error, came = kept.number, kept.state, to_error_json(kept), kept.created_at
     return {
         "number": number,
         "state": state,
@@ -70,9 +91,122 @@ def version_json(kept: Document | DocumentVersion) -> dict[str, Any]:
     }
 
 
-def error_json(failed: Document | DocumentVersion) -> dict[str, str] | None:
+def to_error_json(failed: Document | DocumentVersion) -> dict[str, str] | None:
     """Code and sentence of what went wrong."""
     if not failed.error_code:
         return None
     detail = sentence(failed.error_code, failed.error_params)
     return {"code": failed.error_code, "detail": detail}
+
+
+MAX_BINS = 10
+"""Bars of a histogram, at most."""
+MAX_PAGES_NAMED = 200
+"""Pages without text that are listed; `pages_without_text_count` counts all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LengthBin:
+    """How many texts have a length in `start` <= characters < `end`."""
+
+    start: int
+    end: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LengthStatistics:
+    """Statistics of lengths in characters."""
+
+    least: int
+    median: float
+    mean: float
+    p90: float
+    most: int
+    histogram: tuple[LengthBin, ...]
+
+    @classmethod
+    def of(cls, lengths: Sequence[int]) -> "LengthStatistics | None":
+        """None where there is nothing to measure."""
+        if not lengths:
+            return None
+        p90 = quantiles(lengths, n=10, method="inclusive")[-1] if len(lengths) > 1 else lengths[0]
+        return cls(
+            min(lengths), median(lengths), fmean(lengths), p90, max(lengths), _to_histogram(lengths)
+        )
+
+
+def _to_histogram(lengths: Sequence[int]) -> tuple[LengthBin, ...]:
+    """Bars from 0 on, all of the same round width."""
+    width = _round_up((max(lengths) + 1) / MAX_BINS)
+    counts = Counter(length // width for length in lengths)
+    return tuple(LengthBin(i * width, (i + 1) * width, counts[i]) for i in range(max(counts) + 1))
+
+
+def _round_up(width: float) -> int:
+    """The next of 1, 2, 5, 10, 20, 50 ... that is not below `width`."""
+    power = 10 ** math.floor(math.log10(max(width, 1.0)))
+    return int(next(step * power for step in (1, 2, 5, 10) if step * power >= width))
+
+
+def measure_chunk_lengths(chunks: QuerySet[Chunk]) -> LengthStatistics | None:
+    """Statistics of the texts of these chunks."""
+    texts = chunks.order_by().annotate(length=Length("text"))
+    return LengthStatistics.of(list(texts.values_list("length", flat=True)))
+
+
+def inspect_document(document: Document) -> dict[str, Any]:
+    """What was read and indexed of a document, as plain JSON values."""
+    blank = document.pages.filter(text="").order_by("number").values_list("number", flat=True)
+    characters = document.pages.annotate(length=Length("text")).values_list("length", flat=True)
+    return {
+        "document_id": str(document.pk),
+        "pages": document.page_count,
+        "pages_without_text": list(blank[:MAX_PAGES_NAMED]),
+        "pages_without_text_count": blank.count(),
+        "characters": sum(characters),
+        "chunks": _count_chunks(document),
+        "pictures": _count_pictures(document),
+        "seconds": document.seconds,
+        "warnings": [to_warning_json(warning) for warning in document.warnings],
+    }
+
+
+def _count_chunks(document: Document) -> dict[str, Any]:
+    chunks = Chunk.objects.filter(document=document)
+    kinds = chunks.order_by().values_list("kind").annotate(Count("pk"))
+    space = EmbeddingSpace.objects.filter(active=True).first()
+    vectors = ChunkEmbedding.objects.filter(document=document, space=space)
+    return {
+        "count": chunks.count(),
+        "kinds": dict(kinds),
+        "embedded": vectors.count(),
+        "length": to_lengths_json(measure_chunk_lengths(chunks)),
+    }
+
+
+def to_lengths_json(lengths: LengthStatistics | None) -> dict[str, Any] | None:
+    """The statistics as plain JSON values."""
+    if lengths is None:
+        return None
+    return {
+        "min": lengths.least,
+        "median": round(lengths.median, 1),
+        "mean": round(lengths.mean, 1),
+        "p90": round(lengths.p90, 1),
+        "max": lengths.most,
+        "histogram": [
+            {"from": one.start, "to": one.end, "count": one.count} for one in lengths.histogram
+        ],
+    }
+
+
+def _count_pictures(document: Document) -> dict[str, Any]:
+    pictures = document.pictures.order_by()
+    reasons = pictures.exclude(rejected="").values_list("rejected").annotate(Count("pk"))
+    kept = pictures.filter(rejected="")
+    return {
+        "kept": kept.count(),
+        "described": kept.exclude(description=None).count(),
+        "dropped": dict(reasons),
+    }

@@ -1,25 +1,29 @@
 """What can be done with documents. Callers have checked that the document is the user's."""
 
 import uuid
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from django.core.files import File
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from documents import claims, files, notices, queue, quotas, rows, versions
+from documents import claims, files, index, notices, queue, quotas, versions
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing
 from documents.metadata import clean_metadata, merge_metadata, rewrite_labels, to_display_name
 from documents.models import Document
+from documents.sweeper import MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
-def upload(
+def upload_document(
     *,
     owner: "User",
     name: str,
@@ -32,8 +36,8 @@ def upload(
     to it, and it is processed again if it failed. Raises what is wrong with the file.
     """
     stated = clean_metadata(metadata)
-    incoming = files.examine(name, content)
-    same = _same(owner.pk, incoming.sha256)
+    incoming = files.examine_file(name, content)
+    same = _find_same_bytes(owner.pk, incoming.sha256)
     if same is None:
         document = Document(
             id=uuid.uuid4(),
@@ -43,50 +47,50 @@ def upload(
             metadata=merge_metadata({}, stated),
             enqueued_at=timezone.now(),
         )
-        same = _created(document, content)
+        same = _store_new(document, content)
     if same is None:
         return document, True
-    _added(same, stated)
+    _add_to_known(same, stated)
     return same, False
 
 
-def _same(owner_id: int, sha256: str) -> Document | None:
+def _find_same_bytes(owner_id: int, sha256: str) -> Document | None:
     """The user's document with these bytes, the oldest where there are several from before."""
     rows = Document.objects.filter(owner_id=owner_id, sha256=sha256)
     return rows.order_by("created_at", "id").first()
 
 
-def _created(document: Document, content: "File[Any]") -> Document | None:
+def _store_new(document: Document, content: "File[Any]") -> Document | None:
     """Store the file and make the row; another upload of the same bytes that was quicker."""
     try:
-        document.file.name = files.store(document.pk, document.original_name, content)
+        document.file.name = files.store_file(document.pk, document.original_name, content)
         with transaction.atomic():
-            quotas.hold(document.owner_id)
-            same = _same(document.owner_id, document.sha256)
+            quotas.lock_owner(document.owner_id)
+            same = _find_same_bytes(document.owner_id, document.sha256)
             if same is None:
-                _insert(document)
+                _insert_row(document)
     except BaseException:
-        files.remove_all(document.pk)
+        files.remove_document_files(document.pk)
         raise
     if same is not None:
-        files.remove_all(document.pk)
+        files.remove_document_files(document.pk)
     return same
 
 
-def _insert(document: Document) -> None:
-    quotas.check(document.owner_id, documents=1, size=document.size)
+def _insert_row(document: Document) -> None:
+    quotas.check_quota(document.owner_id, documents=1, size=document.size)
     document.save(force_insert=True)
     queue.enqueue_on_commit(document.pk)
     transaction.on_commit(partial(notices.document_changed, document), robust=True)
 
 
-def _added(document: Document, stated: dict[str, Any]) -> None:
+def _add_to_known(document: Document, stated: dict[str, Any]) -> None:
     """Take over what an upload of a file that is there already says, and try again what failed."""
     if stated:
         update_document(document=document, metadata=stated)
     if document.status == Document.Status.FAILED:
         with suppress(DocumentBusy):  # the same file a third time at once
-            reprocess(document=document)
+            reprocess_document(document=document)
 
 
 def delete_document(*, document: Document) -> None:
@@ -94,13 +98,13 @@ def delete_document(*, document: Document) -> None:
     with transaction.atomic():
         if not Document.objects.select_for_update().filter(pk=document.pk).exists():
             return
-        rows.delete(document.pk)
-        transaction.on_commit(partial(files.remove_all, document.pk), robust=True)
+        index.delete_index(document.pk)
+        transaction.on_commit(partial(files.remove_document_files, document.pk), robust=True)
         transaction.on_commit(partial(notices.document_deleted, document), robust=True)
         Document.objects.filter(pk=document.pk).delete()
 
 
-def reprocess(*, document: Document) -> None:
+def reprocess_document(*, document: Document) -> None:
     """Process an ended document again; the old index stays until the new one is whole.
 
     Raises `DocumentBusy`.
@@ -111,10 +115,10 @@ def reprocess(*, document: Document) -> None:
         if not again:
             raise DocumentBusy
         queue.enqueue_on_commit(document.pk)
-    _tell(document)
+    _show_change(document)
 
 
-def cancel(*, document: Document) -> None:
+def cancel_document(*, document: Document) -> None:
     """Stop the processing; the worker notices soon. Raises `DocumentNotProcessing`.
 
     A document that was being processed again keeps the index that it has; a new version is as if
@@ -123,12 +127,12 @@ def cancel(*, document: Document) -> None:
     row = Document.objects.processing().filter(pk=document.pk)
     before = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0}
     if not (
-        versions.withdraw(row)
+        versions.withdraw_version(row)
         or row.exclude(indexed_at=None).update(**before)
         or row.update(**claims.ended(Document.Status.FAILED, Cancelled.code))
     ):
         raise DocumentNotProcessing
-    _tell(document)
+    _show_change(document)
 
 
 def update_document(
@@ -145,10 +149,75 @@ def update_document(
         row.metadata = merge_metadata(row.metadata, row.stated)
         row.save(update_fields=("name", "stated", "metadata", "updated_at"))
         rewrite_labels(row.pk, row.name, row.metadata)
-    _tell(document)
+    _show_change(document)
 
 
-def _tell(document: Document) -> None:
+def _show_change(document: Document) -> None:
     """Refresh the caller's copy and show the change to the owner's pages."""
     document.refresh_from_db()
     notices.document_changed(document)
+
+
+def pause_document(*, document: Document) -> None:
+    """Put a document off; a worker that reads it stops soon. Raises `DocumentNotProcessing`."""
+    row = Document.objects.filter(pk=document.pk)
+    if not _pause(row) and not row.paused().exists():
+        raise DocumentNotProcessing
+    document.refresh_from_db()
+
+
+def resume_document(*, document: Document) -> None:
+    """Let a document wait again, from its beginning. Raises `DocumentNotProcessing`."""
+    row = Document.objects.filter(pk=document.pk)
+    if not _resume(row) and not row.processing().exists():
+        raise DocumentNotProcessing
+    document.refresh_from_db()
+
+
+def pause_documents(*, owner: "User") -> int:
+    """Put off all that waits or is at work; how many that were."""
+    return _pause(Document.objects.owned_by(owner))
+
+
+def resume_documents(*, owner: "User") -> int:
+    """Go on with all that was put off; how many that were."""
+    return _resume(Document.objects.owned_by(owner))
+
+
+def cancel_documents(*, owner: "User") -> int:
+    """Stop the processing of all; how many that were."""
+    mine = Document.objects.owned_by(owner).processing()
+    count = 0
+    for document in mine.searchable():  # few: each may have a version that is refused
+        with suppress(DocumentNotProcessing):  # it has ended meanwhile
+            cancel_document(document=document)
+            count += 1
+    never_indexed = mine.filter(indexed_at=None)
+    ended = claims.ended(Document.Status.FAILED, Cancelled.code)
+    return count + len(_change_rows(never_indexed, ended))
+
+
+def _pause(rows: QuerySet[Document]) -> int:
+    going = rows.filter(status=Document.Status.PROCESSING).exclude(stage=Document.Stage.PAUSED)
+    return len(_change_rows(going, claims.waiting() | {"stage": Document.Stage.PAUSED}))
+
+
+def _resume(rows: QuerySet[Document]) -> int:
+    paused = rows.filter(status=Document.Status.PROCESSING, stage=Document.Stage.PAUSED)
+    changed = _change_rows(paused, claims.waiting() | {"attempts": 0})
+    for pk in changed[:MOST_AT_ONCE]:  # the workers carry on by themselves
+        queue.enqueue(pk)
+    return len(changed)
+
+
+def _change_rows(rows: QuerySet[Document], values: dict[str, object]) -> list[UUID]:
+    """Change the rows and show it to their owner; their keys."""
+    with transaction.atomic():
+        keys = list(rows.select_for_update().values_list("pk", flat=True))
+        Document.objects.filter(pk__in=keys).update(**values)
+    _show_changes(keys)
+    return keys
+
+
+def _show_changes(keys: Collection[UUID]) -> None:
+    notices.documents_changed(list(Document.objects.filter(pk__in=keys)))

@@ -1,23 +1,25 @@
-"""Embedding spaces: which model's vectors are stored and searched.
+"""Embedding spaces: which model's vectors are stored and searched, and the index of each.
 
 The active space decides, in every process and at every use, which model embeds questions and
 uploads. The settings name the model of a new installation only: once vectors are stored,
 `manage.py reindex` is the way to another model.
 """
 
+import random
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import Max, Min
 
 from documents.models import ChunkEmbedding, EmbeddingSpace
 from rag.config import Endpoint, RagConfig
 from rag.factory import engine, model_name
 from rag.ports import Embedder
 
-LOCK = 0x6E757261  # any constant: it only has to be the same in every process
-WIDEST_INDEX = 4000
+SPACES_LOCK = 0x6E757261  # any constant: it only has to be the same in every process
+MAX_INDEX_DIMENSIONS = 4000
 """Most dimensions of an HNSW index on halfvec; wider spaces are scanned exactly."""
 
 
@@ -26,7 +28,7 @@ class SpaceChangedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class InUse:
+class SpaceInUse:
     """The active space and the engine's configuration with its model: they belong together.
 
     `space` is None where nothing is embedded yet.
@@ -36,57 +38,57 @@ class InUse:
     config: RagConfig
 
 
-def active() -> EmbeddingSpace | None:
+def get_active_space() -> EmbeddingSpace | None:
     """The active space; None before the first document."""
     return EmbeddingSpace.objects.filter(active=True).first()
 
 
-def in_use() -> InUse:
+def get_space_in_use() -> SpaceInUse:
     """What questions are embedded and searched with now. Loads and writes nothing."""
-    space = active()
+    space = get_active_space()
     if space is None or _gives_way(space):
-        return InUse(None, settings.RAG)
-    return InUse(space, config_of(space))
+        return SpaceInUse(None, settings.RAG)
+    return SpaceInUse(space, to_config(space))
 
 
-def for_writing() -> tuple[EmbeddingSpace, RagConfig]:
+def get_space_for_writing() -> tuple[EmbeddingSpace, RagConfig]:
     """What uploads are embedded with now; the first upload makes the space.
 
     May load the model or ask its endpoint. Raises `EmbedderFailed`.
     """
-    space = active()
+    space = get_active_space()
     if space is None or not has_vectors(space):
-        space = active_space(engine(settings.RAG).embedder)
-    return space, config_of(space)
+        space = ensure_active_space(engine(settings.RAG).embedder)
+    return space, to_config(space)
 
 
-def note_address() -> None:
+def note_model_address() -> None:
     """Keep where the model in use is reached, for the time when the settings name another."""
     EmbeddingSpace.objects.filter(active=True, model=model_name(settings.RAG)).update(
-        base_url=address(settings.RAG.embedding_endpoint)
+        base_url=strip_credentials(settings.RAG.embedding_endpoint)
     )
 
 
-def active_space(embedder: Embedder) -> EmbeddingSpace:
+def ensure_active_space(embedder: Embedder) -> EmbeddingSpace:
     """The active space, made for this embedder where there is none or only one without vectors."""
     names = {"model": embedder.name, "dimensions": embedder.dimensions}  # before the lock: it loads
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-        now = active()
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (SPACES_LOCK,))
+        now = get_active_space()
         if now and (
             has_vectors(now) or names == {"model": now.model, "dimensions": now.dimensions}
         ):
             return now
-        space = of(embedder, base_url=address(settings.RAG.embedding_endpoint))
+        space = ensure_space(embedder, base_url=strip_credentials(settings.RAG.embedding_endpoint))
         EmbeddingSpace.objects.filter(active=True).update(active=False)
         EmbeddingSpace.objects.filter(pk=space.pk).update(active=True)
-        if space.dimensions <= WIDEST_INDEX:
-            cursor.execute(index_statement(space, "INDEX IF NOT EXISTS"))
+        if space.dimensions <= MAX_INDEX_DIMENSIONS:
+            cursor.execute(to_index_statement(space, "INDEX IF NOT EXISTS"))
         space.active = True
     return space
 
 
-def of(embedder: Embedder, *, base_url: str) -> EmbeddingSpace:
+def ensure_space(embedder: Embedder, *, base_url: str) -> EmbeddingSpace:
     """The space of this embedder, made when there is none; it does not become active."""
     space, _made = EmbeddingSpace.objects.get_or_create(
         model=embedder.name,
@@ -96,13 +98,13 @@ def of(embedder: Embedder, *, base_url: str) -> EmbeddingSpace:
     return space
 
 
-def hold(space: EmbeddingSpace) -> None:
+def hold_active_space(space: EmbeddingSpace) -> None:
     """Keep the active space as it is until the end of the transaction.
 
     Raises `SpaceChangedError` when it is another one than `space`.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", (LOCK,))
+        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", (SPACES_LOCK,))
     if not EmbeddingSpace.objects.filter(pk=space.pk, active=True).exists():
         raise SpaceChangedError
 
@@ -112,14 +114,14 @@ def has_vectors(space: EmbeddingSpace) -> bool:
     return ChunkEmbedding.objects.filter(space=space).exists()
 
 
-def config_of(space: EmbeddingSpace) -> RagConfig:
+def to_config(space: EmbeddingSpace) -> RagConfig:
     """The engine's configuration with the model of this space."""
     languages = frozenset(space.languages)
-    config = config_for(space.model, space.base_url, languages, dimensions=space.dimensions)
+    config = build_config(space.model, space.base_url, languages, dimensions=space.dimensions)
     return replace(config, embedding_unrelated=space.unrelated)
 
 
-def config_for(
+def build_config(
     model: str, base_url: str, languages: frozenset[str], *, dimensions: int = 0
 ) -> RagConfig:
     """The engine's configuration with another embedding model.
@@ -130,7 +132,7 @@ def config_for(
     named = settings.RAG.embedding_endpoint
     if model == model_name(settings.RAG):
         endpoint = named
-    elif named and base_url == address(named):
+    elif named and base_url == strip_credentials(named):
         endpoint = replace(named, model=model)
     else:
         key = settings.EMBEDDING_OTHER_API_KEY
@@ -144,7 +146,7 @@ def config_for(
     )
 
 
-def address(endpoint: Endpoint | None) -> str:
+def strip_credentials(endpoint: Endpoint | None) -> str:
     """Where an endpoint is, without name and password."""
     if endpoint is None:
         return ""
@@ -152,23 +154,23 @@ def address(endpoint: Endpoint | None) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def index_statement(space: EmbeddingSpace, kind: str) -> str:
+def to_index_statement(space: EmbeddingSpace, kind: str) -> str:
     """Makes the space's own HNSW index: partial, so that one graph never mixes two models."""
     return (
-        f"CREATE {kind} {index_name(space)} ON documents_chunkembedding "
+        f"CREATE {kind} {to_index_name(space)} ON documents_chunkembedding "
         f"USING hnsw ((vector::halfvec({space.dimensions:d})) halfvec_cosine_ops) "
         f"WHERE space_id = {space.pk:d}"
     )
 
 
-def index_name(space: EmbeddingSpace) -> str:
+def to_index_name(space: EmbeddingSpace) -> str:
     """The name of the space's HNSW index."""
     return f"embedding_space_{space.pk:d}"
 
 
-def pending() -> str:
+def describe_pending_reindex() -> str:
     """Why `manage.py reindex` is needed, as a sentence; empty when it is not. Loads nothing."""
-    space = active()
+    space = get_active_space()
     if space is None or _gives_way(space):
         return ""
     name, spoken = model_name(settings.RAG), settings.RAG.embedding_languages
@@ -188,3 +190,98 @@ def pending() -> str:
 def _gives_way(space: EmbeddingSpace) -> bool:
     """Whether the model of the settings takes its place at once, as nothing is embedded yet."""
     return space.model != model_name(settings.RAG) and not has_vectors(space)
+
+
+INDEX_IS_VALID = """
+    SELECT index.indisvalid FROM pg_index index
+      JOIN pg_class class ON class.oid = index.indexrelid
+     WHERE class.relname = %s AND pg_table_is_visible(class.oid)
+"""
+
+
+def build_index(space: EmbeddingSpace) -> None:
+    """Make the index, unless it is there; what a killed build left is dropped first.
+
+    Outside of any transaction. Spaces too wide for an index are scanned exactly and have none.
+    """
+    if space.dimensions > MAX_INDEX_DIMENSIONS:
+        return
+    valid = _is_index_valid(space)
+    if valid is False:
+        drop_index(space)
+    if not valid:
+        _execute_untimed(to_index_statement(space, "INDEX CONCURRENTLY"))
+
+
+def drop_index(space: EmbeddingSpace) -> None:
+    """Drop the index. Outside of any transaction."""
+    _execute_untimed(f"DROP INDEX CONCURRENTLY IF EXISTS {to_index_name(space)}")
+
+
+def _execute_untimed(statement: str) -> None:
+    """Without the time limit that the database may set for statements."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = 0")
+        try:
+            cursor.execute(statement)
+        finally:
+            cursor.execute("RESET statement_timeout")
+
+
+def _is_index_valid(space: EmbeddingSpace) -> bool | None:
+    """Whether the index is whole; None when there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(INDEX_IS_VALID, (to_index_name(space),))
+        row = cursor.fetchone()
+    return bool(row[0]) if row else None
+
+
+PAIRS_DRAWN = 2000
+MIN_PAIRS = 500
+MIN_CHUNKS = 50
+KEYS_DRAWN = 16_000
+"""Keys are drawn from a range with gaps: more than are needed."""
+
+MEAN_OF_PAIRS = """
+    SELECT avg(1 - (one.vector <=> other.vector)), count(*)
+      FROM unnest(%s::bigint[], %s::bigint[]) AS pair(one, other)
+      JOIN documents_chunkembedding one ON one.chunk_id = pair.one AND one.space_id = %s
+      JOIN documents_chunkembedding other ON other.chunk_id = pair.other AND other.space_id = %s
+     WHERE one.document_id <> other.document_id
+"""
+
+
+def measure_unrelated(space: EmbeddingSpace) -> float | None:
+    """Keep the mean cosine of random pairs of chunks of different documents in the space.
+
+    None, and nothing is kept, where there are too few of them.
+    """
+    keys = _draw_chunk_keys(space)
+    if len(keys) < MIN_CHUNKS:
+        return None
+    dice = random.Random(1)  # noqa: S311 - a sample
+    ones, others = dice.choices(keys, k=PAIRS_DRAWN), dice.choices(keys, k=PAIRS_DRAWN)
+    with connection.cursor() as cursor:
+        cursor.execute(MEAN_OF_PAIRS, (ones, others, space.pk, space.pk))
+        mean, count = cursor.fetchone() or (None, 0)
+    if mean is None or count < MIN_PAIRS:
+        return None
+    EmbeddingSpace.objects.filter(pk=space.pk).update(unrelated=mean)
+    return float(mean)
+
+
+def measure_missing_unrelated() -> None:
+    """Measure the active space where that was not done yet and can be done now."""
+    for space in EmbeddingSpace.objects.filter(active=True, unrelated=None):
+        measure_unrelated(space)
+
+
+def _draw_chunk_keys(space: EmbeddingSpace) -> list[int]:
+    """Chunks of the space, drawn at random, the same ones each time."""
+    rows = ChunkEmbedding.objects.filter(space=space)
+    ends = rows.aggregate(low=Min("chunk_id"), high=Max("chunk_id"))
+    if ends["low"] is None:
+        return []
+    dice = random.Random(0)  # noqa: S311 - a sample
+    drawn = {dice.randint(ends["low"], ends["high"]) for _ in range(KEYS_DRAWN)}
+    return sorted(rows.filter(chunk_id__in=drawn).values_list("chunk_id", flat=True))

@@ -27,38 +27,38 @@ FACTS = ("name", "original_name", "file", "content_type", "size", "sha256")
 """What a document and a version say alike of their files."""
 
 
-def receive(*, document: Document, name: str, content: "File[Any]") -> bool:
+def receive_version(*, document: Document, name: str, content: "File[Any]") -> bool:
     """Let a new file take the document's place once it has been read.
 
     False: it holds the same bytes, so nothing changes. A file that waits to be read gives way to
     the new one. A document without an index has nothing to go on serving: its file is replaced at
     once. Raises what is wrong with the file.
     """
-    incoming = files.examine(name, content)
+    incoming = files.examine_file(name, content)
     if incoming.sha256 == document.sha256:
         return False
-    stored = files.store(document.pk, incoming.original_name, content)
+    stored = files.store_file(document.pk, incoming.original_name, content)
     try:
         with transaction.atomic():
             row = Document.objects.select_for_update().get(pk=document.pk)
-            replace = _wait if row.indexed else _take
+            replace = _store_beside if row.indexed else _replace_unserved
             _remove_on_commit(replace(row, asdict(incoming) | {"file": stored}))
             Document.objects.filter(pk=row.pk).update(**claims.anew())
             queue.enqueue_on_commit(row.pk)
     except BaseException:
-        files.remove(stored)
+        files.remove_file(stored)
         raise
     document.refresh_from_db()
     notices.document_changed(document)
     return True
 
 
-def pending(document_id: UUID) -> DocumentVersion | None:
+def get_pending_version(document_id: UUID) -> DocumentVersion | None:
     """The version that is to be read, if one is."""
     return DocumentVersion.objects.filter(document_id=document_id, state=State.PENDING).first()
 
 
-def at(document: Document, number: int) -> Document | DocumentVersion:
+def get_version(document: Document, number: int) -> Document | DocumentVersion:
     """The document itself, or the old version of this number. Raises `VersionNotFound`."""
     if number == document.version:
         return document
@@ -68,7 +68,7 @@ def at(document: Document, number: int) -> Document | DocumentVersion:
     return old
 
 
-def text(kept: Document | DocumentVersion) -> str:
+def read_whole_text(kept: Document | DocumentVersion) -> str:
     """The whole text, as the offsets of chunks count it."""
     if isinstance(kept, DocumentVersion):
         return kept.text
@@ -76,7 +76,7 @@ def text(kept: Document | DocumentVersion) -> str:
     return SEPARATOR.join(pages)
 
 
-def promote(document_id: UUID, version: DocumentVersion) -> None:
+def promote_version(document_id: UUID, version: DocumentVersion) -> None:
     """Put the version's file in the document's place; what stood there stays as an old version.
 
     The caller holds the row, in the transaction that writes the new index, and the pages of the
@@ -90,7 +90,7 @@ def promote(document_id: UUID, version: DocumentVersion) -> None:
         state=State.OLD,
         **{name: getattr(document, name) for name in FACTS},
         page_count=document.page_count,
-        text=text(document),
+        text=read_whole_text(document),
         page_starts=list(pages.values_list("start", flat=True)),
         created_at=document.received_at,
     )
@@ -103,36 +103,36 @@ def promote(document_id: UUID, version: DocumentVersion) -> None:
     version.delete()
 
 
-def refuse(held: QuerySet[Document], code: str, params: Mapping[str, object]) -> bool:
+def refuse_version(held: QuerySet[Document], code: str, params: Mapping[str, object]) -> bool:
     """End the reading of a version; the document goes on as it was, with a warning.
 
     `held` is the document as long as it is the caller's to change, as `Claim.held` gives it. False:
     it is not, or it reads no new version.
     """
     with transaction.atomic():
-        version = _read_now(held)
+        version = _lock_pending(held)
         if version is None:
             return False
         DocumentVersion.objects.filter(pk=version.pk).update(
             state=State.REFUSED, file="", error_code=code, error_params=claims.plain(params)
         )
         warnings = [*(one for one in version.document.warnings if one != WARNING), WARNING]
-        _go_on(version, warnings=warnings)
+        _end_reading(version, warnings=warnings)
     return True
 
 
-def withdraw(held: QuerySet[Document]) -> bool:
+def withdraw_version(held: QuerySet[Document]) -> bool:
     """End the reading of a version as if it had never come. `held` and False as in `refuse`."""
     with transaction.atomic():
-        version = _read_now(held)
+        version = _lock_pending(held)
         if version is None:
             return False
         DocumentVersion.objects.filter(pk=version.pk).delete()
-        _go_on(version)
+        _end_reading(version)
     return True
 
 
-def _read_now(held: QuerySet[Document]) -> DocumentVersion | None:
+def _lock_pending(held: QuerySet[Document]) -> DocumentVersion | None:
     """The version that the document of `held` is to get, with its row locked."""
     document = held.select_for_update().first()
     if document is None:
@@ -140,35 +140,35 @@ def _read_now(held: QuerySet[Document]) -> DocumentVersion | None:
     return document.versions.select_related("document").filter(state=State.PENDING).first()
 
 
-def _go_on(version: DocumentVersion, **changes: Any) -> None:
+def _end_reading(version: DocumentVersion, **changes: Any) -> None:
     """Let the document serve what it did, without the file of the version."""
     _remove_on_commit(str(version.file.name))
     ended = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0}
     Document.objects.filter(pk=version.document_id).update(**ended | changes)
 
 
-def _wait(document: Document, facts: dict[str, Any]) -> str:
+def _store_beside(document: Document, facts: dict[str, Any]) -> str:
     """Let the file wait beside the one that serves; the name of the file that waited before."""
-    before = pending(document.pk)
+    before = get_pending_version(document.pk)
     if before:
         before.delete()
-    quotas.check(document.owner_id, documents=0, size=facts["size"])
+    quotas.check_quota(document.owner_id, documents=0, size=facts["size"])
     DocumentVersion.objects.create(
-        document=document, number=_next(document), created_at=timezone.now(), **facts
+        document=document, number=_next_number(document), created_at=timezone.now(), **facts
     )
     return str(before.file.name) if before else ""
 
 
-def _take(document: Document, facts: dict[str, Any]) -> str:
+def _replace_unserved(document: Document, facts: dict[str, Any]) -> str:
     """Put the file in the place of one that never served, and whose name comes back."""
-    quotas.check(document.owner_id, documents=0, size=facts["size"] - document.size)
+    quotas.check_quota(document.owner_id, documents=0, size=facts["size"] - document.size)
     Document.objects.filter(pk=document.pk).update(
-        version=_next(document), received_at=timezone.now(), **facts
+        version=_next_number(document), received_at=timezone.now(), **facts
     )
     return str(document.file.name)
 
 
-def _next(document: Document) -> int:
+def _next_number(document: Document) -> int:
     """The number after all that were ever given, refused ones included."""
     last = document.versions.aggregate(last=Max("number"))["last"] or 0
     return max(document.version, last) + 1
@@ -176,4 +176,4 @@ def _next(document: Document) -> int:
 
 def _remove_on_commit(name: str) -> None:
     if name:
-        transaction.on_commit(partial(files.remove, name), robust=True)
+        transaction.on_commit(partial(files.remove_file, name), robust=True)

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from documents import listing, presenting
+from documents import presentation
 from documents.models import Chunk, Document
 from documents.parsers import kinds
 
@@ -27,17 +27,19 @@ def document_list(request: HttpRequest) -> HttpResponse:
     """The table of documents; only the table when htmx asks."""
     own = Document.objects.visible_to(cast("User", request.user))
     asked = request.GET.dict()
-    documents = Paginator(listing.found(own, asked), PAGE_SIZE).get_page(asked.get("page"))
+    documents = Paginator(presentation.filter_documents(own, asked), PAGE_SIZE).get_page(
+        asked.get("page")
+    )
     context = {
         "area": "documents",
         "documents": documents,
         "rows": [_row(one) for one in documents],
-        "narrowed": listing.is_narrowed(asked),
+        "narrowed": presentation.is_narrowed(asked),
         "page": {"upload_limit_mb": settings.MAX_UPLOAD_MB},
     }
     if request.headers.get("HX-Request") == "true":
         return render(request, "panels/document_table.html", context)
-    return render(request, "documents.html", context | listing.controls(own, asked))
+    return render(request, "documents.html", context | presentation.list_controls(own, asked))
 
 
 @require_GET
@@ -52,11 +54,11 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     context["has_pages"] = document.content_type == kinds.PDF
     if request.headers.get("HX-Request") == "true":
         return render(request, "panels/document_chunks.html", context)
-    context |= _row(document) | presenting.made(document)
+    context |= _row(document) | presentation.describe_index(document)
     context |= {
-        "metadata": presenting.metadata_rows(document),
-        "versions": presenting.versions(document),
-        "kind": presenting.KINDS.get(document.content_type, document.content_type),
+        "metadata": presentation.list_metadata_rows(document),
+        "versions": presentation.list_versions(document),
+        "kind": presentation.FORMAT_NAMES.get(document.content_type, document.content_type),
         "page": _page(document),
     }
     return render(request, "document.html", context)
@@ -65,8 +67,8 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
 def _row(document: Document) -> dict[str, Any]:
     return {
         "document": document,
-        "reason": presenting.reason(document),
-        "warnings": presenting.warnings(document),
+        "reason": presentation.to_failure_reason(document),
+        "warnings": presentation.list_warnings(document),
         "indexed": document.indexed,
     }
 
@@ -81,7 +83,7 @@ def _page(document: Document) -> dict[str, Any]:
             "page_count": document.page_count,
         },
         "metadata": document.metadata,
-        "metadata_names": {key: str(name) for key, name in presenting.FACT_NAMES.items()},
+        "metadata_names": {key: str(name) for key, name in presentation.FACT_NAMES.items()},
     }
 
 

@@ -126,7 +126,7 @@ def _warm() -> None:
     from rag.factory import engine
 
     try:
-        used = spaces.in_use()
+        used = spaces.get_space_in_use()
         connection.close()
         engine(used.config).warm()
     except Exception:  # the worker serves without: the first question then meets the same error

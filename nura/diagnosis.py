@@ -197,7 +197,7 @@ def embedder() -> Finding:
 def embedding_space() -> Iterator[Finding]:
     """Whose vectors are searched, and whether the settings want others."""
     try:
-        space, pending = spaces.active(), spaces.pending()
+        space, pending = spaces.get_active_space(), spaces.describe_pending_reindex()
     except DatabaseError:  # told already, or not migrated yet
         return
     if pending:

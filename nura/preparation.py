@@ -82,8 +82,8 @@ def forget_old_workers() -> None:
 
 def tell_of_another_model() -> None:
     """Say when the settings name another embedding model than the stored vectors are of."""
-    spaces.note_address()
-    if reason := spaces.pending():
+    spaces.note_model_address()
+    if reason := spaces.describe_pending_reindex():
         logger.warning("Re-embedding is needed: %s", reason)
 
 

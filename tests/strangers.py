@@ -196,7 +196,7 @@ def made_up(things: dict[str, Any]) -> dict[str, Any]:
 def make_document(owner: User) -> Document:
     path = ROOT / "nura" / "samples" / "care-system-notice.pdf"
     with path.open("rb") as file:
-        document, _created = services.upload(
+        document, _created = services.upload_document(
             owner=owner, name=f"{SECRET}.pdf", content=File(file), metadata={"issuer": SECRET}
         )
     Document.objects.filter(pk=document.pk).update(

@@ -95,7 +95,7 @@ def ingested(owner: Any, path: Path) -> float:
     Document.objects.all().delete()
     with path.open("rb") as file:
         begun = time.perf_counter()
-        document, _new = services.upload(owner=owner, name=path.name, content=File(file))
+        document, _new = services.upload_document(owner=owner, name=path.name, content=File(file))
         assert ingest.ingest()
         took = time.perf_counter() - begun
     document.refresh_from_db()

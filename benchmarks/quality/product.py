@@ -131,7 +131,7 @@ def running() -> Iterator[Library]:
         connection.close()
         connection.close_pool()
         User.objects.create(username="bench")
-        _space, config = spaces.for_writing()
+        _space, config = spaces.get_space_for_writing()
         yield Library(engine(config))
         connection.close()
         connection.close_pool()
@@ -141,11 +141,11 @@ def settle() -> None:
     """Statistics for the planner; what the product measures on its own after uploads."""
     from django.db import connection
 
-    from documents.reindexing import unrelated
+    from documents import spaces
 
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE)")
-    unrelated.measure_missing()
+    spaces.measure_missing_unrelated()
 
 
 def in_threads(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
@@ -210,7 +210,7 @@ def _write(
     from django.contrib.auth.models import User
     from django.db.models.functions import Now
 
-    from documents import rows, spaces
+    from documents import index, spaces
     from documents.claims import Claim
     from documents.models import Document
 
@@ -229,10 +229,10 @@ def _write(
         lease_until=Now() + LEASE,
     )
     indexed = engine.index(chunks, title, lambda _done, _total: None, len(chunks))
-    space, _config = spaces.for_writing()
-    with rows.Draft(document) as draft:
+    space, _config = spaces.get_space_for_writing()
+    with index.IndexDraft(document) as draft:
         for page in pages:
             draft.add_page(page, 0)
         draft.index(indexed, space)
-        rows.replace(claim, draft, rows.Found(dict(metadata)), space)
+        index.replace_index(claim, draft, index.IngestFindings(dict(metadata)), space)
     return key

@@ -126,7 +126,7 @@ def _fill(corpus: Corpus, size: int) -> None:
     from documents import spaces
 
     owner, _ = User.objects.get_or_create(username="bench")
-    space = spaces.active_space(KnowsAll())
+    space = spaces.ensure_active_space(KnowsAll())
     with connection.cursor() as cursor:
         indexes = _index()
         for name, _ in indexes:
@@ -139,7 +139,7 @@ def _fill(corpus: Corpus, size: int) -> None:
 
 
 def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> None:
-    from documents import claims, rows
+    from documents import claims, index
     from documents.models import Document
     from rag.types import Box, Chunk, IndexedChunk, Page
 
@@ -166,7 +166,7 @@ def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> No
     claim = claims.take()
     assert claim is not None
     assert claim.document_id == key
-    with rows.Draft(document) as draft:
+    with index.IndexDraft(document) as draft:
         draft.add_page(Page(1, ""), 0)
         draft.index(indexed, space)
-        rows.replace(claim, draft, rows.Found(), space)
+        index.replace_index(claim, draft, index.IngestFindings(), space)

@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 from chats.api.asker import asker
 from chats.api.requests import SearchRequest
 from chats.services import searching
-from documents.api.shapes import ChunkBoxShape
+from documents.api.serializers import ChunkBoxShape
 from rag.pages import Kind
 
 

@@ -34,7 +34,7 @@ async def work(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict
 
     Raises `LLMError`.
     """
-    used = await in_database(spaces.in_use)
+    used = await in_database(spaces.get_space_in_use)
     asked = [HistoryMessage(Role(one["role"]), one["content"]) for one in request["messages"]]
     llm = _model(engine(used.config))
     if llm is None:

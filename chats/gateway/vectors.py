@@ -20,7 +20,7 @@ TEXTS = 256
 
 async def work(request: dict[str, Any], _say: Callable[[str, Any], None]) -> dict[str, Any]:
     """The worker's side: one vector a text, and the tokens read. Raises `EmbedderFailed`."""
-    used = await in_database(spaces.in_use)
+    used = await in_database(spaces.get_space_in_use)
     embedder = engine(used.config).embedder
     return await asyncio.to_thread(_embedded, embedder, request["texts"])
 
@@ -46,7 +46,7 @@ def texts_of(body: EmbeddingsRequest) -> list[str]:
 
 def checked_model(name: str) -> str:
     """The name of the embedding model, asked for by it or as "nura". Raises `ModelNotFound`."""
-    own = model_name(spaces.in_use().config)
+    own = model_name(spaces.get_space_in_use().config)
     if name not in {EVERYTHING, own}:
         raise ModelNotFound
     return own

@@ -66,7 +66,7 @@ def find(request: Mapping[str, Any]) -> dict[str, Any]:
     Of a chat, the documents that its owner may read of earlier turns can be referred to as well.
     """
     ids = tuple(UUID(pk) for pk in request["document_ids"])
-    used = spaces.in_use()
+    used = spaces.get_space_in_use()
     known, history = _conversation(request, model_name(used.config))
     retrieval = engine(used.config).search(
         request["query"],
@@ -91,7 +91,7 @@ def preview_prompt(
     """
     chat = _chat(user, chat_id)
     scope = _scope(user, chat, None)
-    used = spaces.in_use()
+    used = spaces.get_space_in_use()
     request = {"history": None, "chat_id": chat_id}
     known, history = _conversation(request, model_name(used.config))
     question = Question(query, scope, known, history_pairs=window(chat) if chat else None)

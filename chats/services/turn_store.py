@@ -104,7 +104,7 @@ def _checksum(document: Document | None, version: int) -> str:
     if document is None:
         return ""
     try:
-        return versions.at(document, version).sha256
+        return versions.get_version(document, version).sha256
     except VersionNotFound:
         return ""
 

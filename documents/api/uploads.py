@@ -10,7 +10,7 @@ from django.http import multipartparser
 from django.urls import Resolver404, resolve
 
 from documents.errors import FileTooLarge
-from documents.files import storage_error
+from documents.files import to_storage_error
 
 # Django allows 1,024 bytes for the headers of a part: too few for a name of 300 syllables.
 multipartparser.MAX_TOTAL_HEADER_SIZE = 8192  # type: ignore[attr-defined] # the stubs lack it
@@ -24,7 +24,7 @@ def takes_file(method: Method) -> Method:
     return method
 
 
-def takes_file_by(view: type | None, actions: Mapping[str, str], method: str) -> bool:
+def is_file_method(view: type | None, actions: Mapping[str, str], method: str) -> bool:
     """Whether a view of this class takes a file by this HTTP method.
 
     `actions` are the names that a view set has for its HTTP methods; empty for other views.
@@ -39,7 +39,7 @@ def is_upload(method: str, path: str) -> bool:
         view = resolve(path).func
     except Resolver404:
         return False
-    return takes_file_by(getattr(view, "cls", None), getattr(view, "actions", None) or {}, method)
+    return is_file_method(getattr(view, "cls", None), getattr(view, "actions", None) or {}, method)
 
 
 class LimitedUpload(TemporaryFileUploadHandler):
@@ -63,9 +63,9 @@ class LimitedUpload(TemporaryFileUploadHandler):
         try:
             super().receive_data_chunk(raw_data, start)
         except OSError as error:
-            raise storage_error(error) from error
+            raise to_storage_error(error) from error
 
 
-def sent_name(upload: "UploadedFile[bytes]") -> str:
+def get_sent_name(upload: "UploadedFile[bytes]") -> str:
     """The file's name as the sender gave it."""
     return str(getattr(upload, "sent_name", None) or upload.name or "")

@@ -1,11 +1,13 @@
-"""Documents over REST."""
+"""Documents, their pictures and the user's queue over REST."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
     OpenApiParameter,
@@ -13,34 +15,42 @@ from drf_spectacular.utils import (
     extend_schema,
     extend_schema_view,
 )
-from rest_framework import mixins, serializers, status, viewsets
+from rest_framework import generics, mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser, MultiPartParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
-from documents import metadata, services
+from documents import estimate, metadata, services
 from documents import versions as document_versions
 from documents.api import downloads
-from documents.api.shapes import (
+from documents.api.serializers import (
     ChunkShape,
+    CountShape,
     DocumentRequest,
     DocumentShape,
     FileRequest,
+    InspectionShape,
     ListQuery,
+    PictureShape,
+    QueueShape,
     UnchangedShape,
     UploadRequest,
     VersionQuery,
     VersionShape,
-    metadata_query,
+    parse_metadata_filters,
 )
-from documents.api.uploads import LimitedUpload, sent_name, takes_file, takes_file_by
-from documents.models import Document, DocumentVersion
+from documents.api.uploads import LimitedUpload, get_sent_name, is_file_method, takes_file
+from documents.errors import PictureNotFound
+from documents.models import Document, DocumentPicture, DocumentVersion
+from documents.representation import inspect_document
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
 
 ACCEPTED = OpenApiResponse(DocumentShape, description="Accepted")
 UNCHANGED = OpenApiResponse(UnchangedShape, description="The same bytes were there already")
@@ -90,8 +100,8 @@ class DocumentViewSet(
         rows = Document.objects.visible_to(_asker(self.request))
         if self.action != "list":
             return rows
-        narrowed = rows.narrowed(**_valid_query(ListQuery, self.request))
-        return narrowed.described(metadata_query(self.request.query_params))
+        narrowed = rows.narrowed(**_validate_query(ListQuery, self.request))
+        return narrowed.described(parse_metadata_filters(self.request.query_params))
 
     @extend_schema(
         request={"multipart/form-data": UploadRequest},
@@ -100,10 +110,10 @@ class DocumentViewSet(
     @takes_file
     def create(self, request: Request) -> Response:
         """Upload a file; it is processed afterwards."""
-        fields = _valid(UploadRequest, request)
-        document, created = services.upload(
+        fields = _validate(UploadRequest, request)
+        document, created = services.upload_document(
             owner=_asker(request),
-            name=sent_name(fields["file"]),
+            name=get_sent_name(fields["file"]),
             content=fields["file"],
             metadata=metadata.parse_metadata(fields["metadata"]),
         )
@@ -115,7 +125,7 @@ class DocumentViewSet(
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Rename a document or change its metadata."""
         document = self.get_object()
-        services.update_document(document=document, **_valid(DocumentRequest, request))
+        services.update_document(document=document, **_validate(DocumentRequest, request))
         return Response(DocumentShape(document).data)
 
     @extend_schema(responses={204: None})
@@ -129,7 +139,7 @@ class DocumentViewSet(
     def reprocess(self, request: Request, pk: UUID) -> Response:
         """Process the document again."""
         document = self.get_object()
-        services.reprocess(document=document)
+        services.reprocess_document(document=document)
         return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
 
     @extend_schema(request=None, responses={202: ACCEPTED})
@@ -137,7 +147,7 @@ class DocumentViewSet(
     def cancel(self, request: Request, pk: UUID) -> Response:
         """Stop the processing."""
         document = self.get_object()
-        services.cancel(document=document)
+        services.cancel_document(document=document)
         return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
 
     @extend_schema(
@@ -147,7 +157,7 @@ class DocumentViewSet(
     @action(detail=True, content_negotiation_class=AnyAccept)
     def file(self, request: Request, pk: UUID) -> HttpResponseBase:
         """Download the original, or a part of it by a `Range`."""
-        return downloads.original(request._request, self._version(request))  # noqa: SLF001
+        return downloads.respond_with_original(request._request, self._version(request))  # noqa: SLF001
 
     @extend_schema(
         request={"multipart/form-data": FileRequest},
@@ -158,8 +168,10 @@ class DocumentViewSet(
     def replace_file(self, request: Request, pk: UUID) -> Response:
         """Send a new version; the old one is searched until the new one has been read."""
         document = self.get_object()
-        file = _valid(FileRequest, request)["file"]
-        if not document_versions.receive(document=document, name=sent_name(file), content=file):
+        file = _validate(FileRequest, request)["file"]
+        if not document_versions.receive_version(
+            document=document, name=get_sent_name(file), content=file
+        ):
             return Response(UnchangedShape(document).data)
         return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
 
@@ -174,7 +186,7 @@ class DocumentViewSet(
     @action(detail=True, content_negotiation_class=AnyAccept)
     def text(self, request: Request, pk: UUID) -> HttpResponse:
         """Read the whole text."""
-        return downloads.text(self._version(request))
+        return downloads.respond_with_text(self._version(request))
 
     @extend_schema(responses=ChunkShape(many=True))
     @action(detail=True, filter_backends=[])
@@ -188,17 +200,17 @@ class DocumentViewSet(
     @action(detail=True, url_path="pages/<int:number>.png", content_negotiation_class=AnyAccept)
     def page(self, request: Request, pk: UUID, number: int) -> HttpResponseBase:
         """Show a page as a picture."""
-        return downloads.picture(request._request, self._version(request), number)  # noqa: SLF001
+        return downloads.respond_with_page(request._request, self._version(request), number)  # noqa: SLF001
 
     def _version(self, request: Request) -> Document | DocumentVersion:
         """The version that is asked for, of a document that the user may read."""
         document = self.get_object()
-        number = _valid_query(VersionQuery, request).get("version")
-        return document if number is None else document_versions.at(document, number)
+        number = _validate_query(VersionQuery, request).get("version")
+        return document if number is None else document_versions.get_version(document, number)
 
     def _takes_file(self, request: HttpRequest | Request | None) -> bool:
         method = (request.method or "") if request else ""
-        return takes_file_by(type(self), self.action_map or {}, method)
+        return is_file_method(type(self), self.action_map or {}, method)
 
 
 def _asker(request: Request) -> "User":
@@ -206,13 +218,129 @@ def _asker(request: Request) -> "User":
     return cast("User", request.user)
 
 
-def _valid(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+def _validate(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
     serializer = shape(data=request.data)
     serializer.is_valid(raise_exception=True)
     return dict(serializer.validated_data)
 
 
-def _valid_query(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+def _validate_query(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
     query = shape(data=request.query_params)
     query.is_valid(raise_exception=True)
     return dict(query.validated_data)
+
+
+class InspectionView(APIView):
+    """What was read and indexed of one document."""
+
+    @extend_schema(responses=InspectionShape)
+    def get(self, request: Request, document_id: UUID) -> Response:
+        """Show counts, lengths, pages without text, pictures and times."""
+        documents = Document.objects.visible_to(request.user)  # type: ignore[arg-type]
+        document = get_object_or_404(documents, pk=document_id)
+        return Response(inspect_document(document))
+
+
+@extend_schema_view(get=extend_schema(responses=PictureShape(many=True)))
+class PicturesView(generics.ListAPIView[DocumentPicture]):
+    """All pictures of one document, in their order, the rejected too."""
+
+    serializer_class = PictureShape
+    queryset = DocumentPicture.objects.none()
+
+    def get_queryset(self) -> QuerySet[DocumentPicture]:
+        """Those of a document that the user may read."""
+        return _get_visible(self.request, self.kwargs["document_id"]).pictures.order_by("index")
+
+
+class PictureView(APIView):
+    """One kept picture."""
+
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(
+        responses={
+            (200, "image/png"): OpenApiTypes.BINARY,
+            (200, "image/jpeg"): OpenApiTypes.BINARY,
+        }
+    )
+    def get(self, request: Request, document_id: UUID, index: int) -> HttpResponseBase:
+        """Show it, as PNG or JPEG."""
+        kept = _get_visible(request, document_id).pictures.filter(index=index, rejected="").first()
+        if kept is None:
+            raise PictureNotFound(picture=index)
+        return downloads.respond_with_picture(request._request, kept)  # noqa: SLF001
+
+
+def _get_visible(request: Request, document_id: UUID) -> Document:
+    documents = Document.objects.visible_to(cast("User", request.user))
+    return get_object_or_404(documents, pk=document_id)
+
+
+COUNTED = OpenApiResponse(CountShape, description="Accepted")
+
+
+class QueueView(APIView):
+    """How far the user's documents are."""
+
+    @extend_schema(responses=QueueShape)
+    def get(self, request: Request) -> Response:
+        """Count what waits, works and is paused, and estimate the rest."""
+        return Response(asdict(estimate.get_queue_status(owner=_asker(request))))
+
+
+class PauseAllView(APIView):
+    """All documents that wait or are at work."""
+
+    @extend_schema(request=None, responses={202: COUNTED})
+    def post(self, request: Request) -> Response:
+        """Put them off."""
+        return _to_count_response(services.pause_documents(owner=_asker(request)))
+
+
+class ResumeAllView(APIView):
+    """All documents that are paused."""
+
+    @extend_schema(request=None, responses={202: COUNTED})
+    def post(self, request: Request) -> Response:
+        """Go on with them."""
+        return _to_count_response(services.resume_documents(owner=_asker(request)))
+
+
+class CancelAllView(APIView):
+    """All documents that have not ended."""
+
+    @extend_schema(request=None, responses={202: COUNTED})
+    def post(self, request: Request) -> Response:
+        """Stop their processing."""
+        return _to_count_response(services.cancel_documents(owner=_asker(request)))
+
+
+class PauseView(APIView):
+    """One document that waits or is at work."""
+
+    @extend_schema(request=None, responses={202: ACCEPTED})
+    def post(self, request: Request, document_id: UUID) -> Response:
+        """Put it off."""
+        document = _get_owned(request, document_id)
+        services.pause_document(document=document)
+        return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
+
+
+class ResumeView(APIView):
+    """One document that is paused."""
+
+    @extend_schema(request=None, responses={202: ACCEPTED})
+    def post(self, request: Request, document_id: UUID) -> Response:
+        """Go on with it."""
+        document = _get_owned(request, document_id)
+        services.resume_document(document=document)
+        return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
+
+
+def _get_owned(request: Request, document_id: UUID) -> Document:
+    return get_object_or_404(Document.objects.owned_by(_asker(request)), pk=document_id)
+
+
+def _to_count_response(count: int) -> Response:
+    return Response({"count": count}, status=status.HTTP_202_ACCEPTED)

@@ -70,7 +70,7 @@ class Document(models.Model):
     """A file of one user and where it stands.
 
     `claim`, `lease_until` and `attempts` belong to the ingest that holds it: see
-    `documents.claims`. `warnings` tell what a completed ingest left out (`documents.warned`).
+    `documents.claims`. `warnings` tell what a completed ingest left out.
 
     `stated` is what people said in `metadata`; the rest of it was read in the file. `pages_done`
     pages were read since `started_at`. `indexed_at` is when the index that serves was written;

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from documents import queue, spaces
 from documents.models import EmbeddingSpace
 from documents.models.spaces import Reindexing
-from documents.reindexing import claims, swap, unrelated, work
+from documents.reindexing import claims, swap, work
 from documents.reindexing.claims import Claim, ReindexLostError, Wish
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import engine, model_name
@@ -50,7 +50,7 @@ def configured() -> Wish:
     config = settings.RAG
     return Wish(
         model_name(config),
-        spaces.address(config.embedding_endpoint),
+        spaces.strip_credentials(config.embedding_endpoint),
         tuple(sorted(config.embedding_languages)),
     )
 
@@ -99,7 +99,7 @@ def warm(pk: int) -> None:
     space = EmbeddingSpace.objects.filter(pk=pk).first()
     if space is None:
         return
-    config = spaces.config_of(space)
+    config = spaces.to_config(space)
     connection.close()
     try:
         engine(config).warm()
@@ -116,7 +116,7 @@ def sweep() -> None:
             same.update(open=False, state=State.FAILED, claim=None)
         elif same.update(claim=None, lease_until=None, enqueued_at=Now()):
             queue.enqueue_reindexing(run.pk)
-    unrelated.measure_missing()
+    spaces.measure_missing_unrelated()
 
 
 def _failed(claim: Claim, error: str, reason: Exception) -> None:

@@ -60,7 +60,7 @@ def compare(
     """Search each question in both spaces. Raises `EmbedderFailed` and what the store raises."""
     places: list[tuple[int, int]] = []
     scope = functools.cache(_scope)
-    engines = engine(spaces.config_of(old)), engine(spaces.config_of(new))
+    engines = engine(spaces.to_config(old)), engine(spaces.to_config(new))
     for number, question in enumerate(questions, 1):
         mine = scope(question.owner_id)
         places.append(

@@ -34,7 +34,7 @@ def fence() -> datetime:
     What ingests write later has a later `Document.updated_at`, however long they worked before.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (spaces.LOCK,))
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (spaces.SPACES_LOCK,))
         cursor.execute("SELECT clock_timestamp()")
         (now,) = cursor.fetchall()[0]
         return now  # type: ignore[no-any-return]

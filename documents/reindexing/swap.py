@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from documents import spaces
 from documents.models import ChunkEmbedding, EmbeddingSpace
 from documents.models.spaces import Reindexing
-from documents.reindexing import fill, graph
+from documents.reindexing import fill
 
 DELETED_AT_ONCE = 10_000
 
@@ -60,7 +60,7 @@ def drop_inactive() -> list[EmbeddingSpace]:
     unused = EmbeddingSpace.objects.filter(active=False)
     gone = list(unused.exclude(reindexings__in=Reindexing.objects.filter(open=True)))
     for space in gone:
-        graph.drop(space)
+        spaces.drop_index(space)
         rows = ChunkEmbedding.objects.filter(space=space)
         while keys := list(rows.values_list("pk", flat=True)[:DELETED_AT_ONCE]):
             ChunkEmbedding.objects.filter(pk__in=keys).delete()
@@ -79,5 +79,5 @@ def _activate(space: EmbeddingSpace) -> None:
 def _alone() -> Iterator[None]:
     """A transaction beside which no ingest writes and nobody else swaps."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (spaces.LOCK,))
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (spaces.SPACES_LOCK,))
         yield

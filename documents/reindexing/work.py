@@ -14,7 +14,7 @@ from documents import queue, spaces
 from documents.models import Chunk, EmbeddingSpace
 from documents.models.spaces import Reindexing
 from documents.progress import Heartbeat
-from documents.reindexing import claims, comparison, fill, graph, questions, swap, unrelated
+from documents.reindexing import claims, comparison, fill, questions, swap
 from documents.reindexing.claims import Claim, ReindexLostError
 from documents.reindexing.questions import Question
 from rag.errors import EmbedderFailed
@@ -94,7 +94,7 @@ def carry_out(claim: Claim, teller: Teller, options: Options) -> Reindexing.Stat
         work.enter(State.FILLING, Chunk.objects.count())
         work.fill()
         work.enter(State.INDEXING)
-        graph.build(work.space)
+        spaces.build_index(work.space)
         queue.enqueue_warming(work.space.pk)
         report = _compared(work, options)
         if report and report.falls and not options.force:
@@ -102,30 +102,30 @@ def carry_out(claim: Claim, teller: Teller, options: Options) -> Reindexing.Stat
             return State.REFUSED
         _swap(work)
         claims.end(claim, State.SWAPPED, report=report.as_json() if report else {})
-    unrelated.measure(work.space)
+    spaces.measure_unrelated(work.space)
     return State.SWAPPED
 
 
 def _begin(claim: Claim, teller: Teller, heartbeat: Heartbeat) -> _Work:
     """The space that is filled and the embedder that fills it."""
     run = Reindexing.objects.select_related("space").get(pk=claim.pk)
-    config = spaces.config_for(
+    config = spaces.build_config(
         run.model,
         run.base_url,
         frozenset(run.languages),
         dimensions=run.space.dimensions if run.space else 0,
     )
     embedder = new_embedder(config)
-    space = run.space or spaces.of(embedder, base_url=run.base_url)
+    space = run.space or spaces.ensure_space(embedder, base_url=run.base_url)
     claims.renew(claim, space=space)
     if not run.languages:
-        embedder = new_embedder(spaces.config_of(space))
+        embedder = new_embedder(spaces.to_config(space))
     return _Work(claim, space, embedder, teller, heartbeat)
 
 
 def _compared(work: _Work, options: Options) -> comparison.Comparison | None:
     """None where there is nothing to compare with."""
-    old = spaces.active()
+    old = spaces.get_active_space()
     if old is None or old.pk == work.space.pk or not spaces.has_vectors(old):
         return None
     if not _answers(old, options):
@@ -144,7 +144,7 @@ def _answers(old: EmbeddingSpace, options: Options) -> bool:
     Raises `EmbedderFailed` where it may do so later and nobody forces the change.
     """
     try:
-        new_embedder(spaces.config_of(old)).embed_query("ready")
+        new_embedder(spaces.to_config(old)).embed_query("ready")
     except EmbedderFailed as error:
         if options.force or error.params.get("reason") == "dimensions":
             return False

@@ -75,7 +75,7 @@ def delete_user(*, user: User) -> None:
 
 def usage(*, user: User) -> Usage:
     """Counted now from the rows."""
-    kept = quotas.kept(user.pk)
+    kept = quotas.count_kept(user.pk)
     return Usage(kept.documents, kept.bytes, kept.pages, allowance.spent(user.pk))
 
 

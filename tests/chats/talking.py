@@ -41,7 +41,9 @@ SECURITY = """# 보안 지침
 
 def add_document(owner, name, text):
     """An uploaded and ingested document."""
-    document, _created = services.upload(owner=owner, name=name, content=ContentFile(text.encode()))
+    document, _created = services.upload_document(
+        owner=owner, name=name, content=ContentFile(text.encode())
+    )
     ingest.ingest()
     document.refresh_from_db()
     assert document.status == Document.Status.COMPLETED, document.error_code

@@ -4,7 +4,7 @@ import pytest
 
 from chats.models import Message
 from chats.services.turns import open_turn
-from documents import metadata, rows, spaces
+from documents import index, metadata, spaces
 from rag import tokenize
 from rag.events import Finished
 from rag.pages import Page
@@ -19,20 +19,24 @@ pytestmark = pytest.mark.django_db(transaction=True)
 URL = "/api/v1/search"
 
 
-def index(owner, name, text, **metadata):
+def add_indexed(owner, name, text, **metadata):
     """A completed document of one passage, with its labels and without vectors."""
     document = make_document(owner, name=name, status="PROCESSING")
     chunk = Chunk(0, text, 0, len(text), None, None, "")
-    space, _ = spaces.for_writing()
+    space, _ = spaces.get_space_for_writing()
     indexed = [IndexedChunk(chunk, tokenize.terms(text), None)]
-    store_rows([Page(None, text)], indexed, space, rows.Found(metadata))
+    store_rows([Page(None, text)], indexed, space, index.IngestFindings(metadata))
     return document
 
 
 @pytest.fixture
 def laws(owner):
-    deposit = index(owner, "one.md", "공탁금의 이자는 대법원규칙으로 정한다.", issuer="법무부")
-    grain = index(owner, "two.md", "공매로 판 양곡의 이자와 대금을 낸다.", issuer="농림축산식품부")
+    deposit = add_indexed(
+        owner, "one.md", "공탁금의 이자는 대법원규칙으로 정한다.", issuer="법무부"
+    )
+    grain = add_indexed(
+        owner, "two.md", "공매로 판 양곡의 이자와 대금을 낸다.", issuer="농림축산식품부"
+    )
     return deposit, grain
 
 
@@ -80,7 +84,7 @@ def test_a_filter_that_leaves_nothing_is_dropped_and_told(api, laws, answers_wor
 
 
 def test_names_of_a_strangers_documents_filter_nothing(api, laws, stranger, answers_worker):
-    theirs = index(stranger, "theirs.md", "통계청의 이자 통계.", issuer="통계청")
+    theirs = add_indexed(stranger, "theirs.md", "통계청의 이자 통계.", issuer="통계청")
     answer = search(api, "통계청에서 정한 이자는?")
     assert answer["plan"]["filters"] == answer["plan"]["dropped_filters"] == {}
     assert found(answer) <= {"one.md", "two.md"}

@@ -10,7 +10,7 @@ from django.core.files.base import ContentFile
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from documents import claims, ingest, rows, services, spaces
+from documents import claims, index, ingest, services, spaces
 from documents.models import Document
 from rag.config import RagConfig
 from rag.factory import Engine
@@ -98,7 +98,7 @@ TEXT = "# 휴가 규정\n\n연차 휴가는 15일이다.\n\n# 출장 규정\n\n�
 
 def upload(owner, *, name="규정.md", content=TEXT, metadata=None):
     data = content.encode() if isinstance(content, str) else content
-    document, _created = services.upload(
+    document, _created = services.upload_document(
         owner=owner, name=name, content=ContentFile(data), metadata=metadata
     )
     return document
@@ -124,11 +124,11 @@ def make_row(owner, **fields):
 def store_rows(pages, indexed, space, found=None):
     """Write the index of the document that waits; what `documents.ingest` does at its end."""
     claim = claims.take()
-    with rows.Draft(Document.objects.get(pk=claim.document_id)) as draft:
+    with index.IndexDraft(Document.objects.get(pk=claim.document_id)) as draft:
         for page in pages:
             draft.add_page(page, 0)
         draft.index(indexed, space)
-        rows.replace(claim, draft, found or rows.Found(), space)
+        index.replace_index(claim, draft, found or index.IngestFindings(), space)
 
 
 def stored_files():

@@ -268,7 +268,7 @@ def test_reprocess_is_202_and_409_while_at_work(api, document):
 def test_cancelling_a_second_processing_leaves_the_document_as_it_was(api, owner, sent):
     document = upload(owner)
     Document.objects.update(status="COMPLETED", indexed_at=timezone.now())
-    services.reprocess(document=document)
+    services.reprocess_document(document=document)
     answer = api.post(f"{URL}/{document.pk}/cancel").json()
     assert (answer["status"], answer["progress"], answer["error"]) == ("COMPLETED", 1.0, None)
 
@@ -283,7 +283,7 @@ def test_cancel_is_202_and_says_so(api, owner, sent):
 
 def test_sentences_speak_the_language_asked_for(api, owner, sent):
     document = upload(owner)
-    services.cancel(document=document)
+    services.cancel_document(document=document)
     answer = api.get(f"{URL}/{document.pk}", HTTP_ACCEPT_LANGUAGE="en").json()
     assert answer["error"]["detail"].startswith("The processing was cancelled.")
 

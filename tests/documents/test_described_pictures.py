@@ -62,7 +62,7 @@ def run(document):
 
 
 def again(document):
-    services.reprocess(document=document)
+    services.reprocess_document(document=document)
     return run(document)
 
 

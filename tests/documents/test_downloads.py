@@ -161,7 +161,9 @@ def test_a_storage_without_paths_keeps_versions_and_forgets_them_with_the_docume
 ):
     ingest.ingest()
     document.refresh_from_db()
-    versions.receive(document=document, name="글.txt", content=ContentFile("새 글이다.".encode()))
+    versions.receive_version(
+        document=document, name="글.txt", content=ContentFile("새 글이다.".encode())
+    )
     ingest.ingest()
     assert body(api.get(f"{URL}/{document.pk}/file?version=1")) == BYTES
     assert len(remote) == 2

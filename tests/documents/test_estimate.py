@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from documents import claims, estimate
-from documents.estimate import Pace
+from documents.estimate import ReadingPace
 from documents.models import Document
 from tests.documents.conftest import make_row
 
@@ -34,7 +34,7 @@ def waits(owner, size, count=1, content_type=MARKDOWN, **fields):
 
 
 def left(owner):
-    return estimate.seconds_left(owner.pk)
+    return estimate.estimate_queue_seconds(owner.pk)
 
 
 def test_files_of_each_type_take_what_files_of_the_type_took(owner):
@@ -122,6 +122,6 @@ def test_who_has_nothing_waiting_waits_for_nothing(owner, stranger):
     [((1_000, 1_001, 1_002), (3.0, 1.0, 2.0)), ((10, 5_000), (4.0, 1.0)), ((1, 900), (0.0, 9.0))],
 )
 def test_no_pace_has_a_part_below_nothing(sizes, seconds):
-    pace = Pace.of(sizes, seconds)
+    pace = ReadingPace.of(sizes, seconds)
     assert min(pace.each, pace.per_byte) >= 0
     assert pace.seconds(len(sizes), sum(sizes)) == pytest.approx(sum(seconds))

@@ -25,7 +25,7 @@ def taken_in(owner, path):
     try:
         with path.open("rb") as file:
             content = ContentFile(file.read())
-        document, _created = services.upload(owner=owner, name=path.name, content=content)
+        document, _created = services.upload_document(owner=owner, name=path.name, content=content)
     except ParseFailed as error:
         return error.code
     for _ in range(2):

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from documents import claims, ending, ingest, progress, queue, rows, services, sweeper, tasks
+from documents import claims, ending, index, ingest, progress, queue, services, sweeper, tasks
 from documents.errors import IngestLost
 from documents.models import Chunk, ChunkEmbedding, Document, DocumentPage
 from documents.parsers.errors import Corrupt, ParserCrashed
@@ -102,7 +102,7 @@ def test_the_real_parser_tokeniser_and_model_work_together(owner, sent):
     vector = engine(settings.RAG).embedder.embed_query("How many days of leave are there?")
     (hit,) = ScopedStore([document.pk]).similar(vector, 3)
     assert hit.scores["similarity"] > 0.3
-    assert spaces.active().dimensions == 384
+    assert spaces.get_active_space().dimensions == 384
 
 
 def test_running_twice_gives_the_same_rows(document, tiny_engine):
@@ -115,7 +115,7 @@ def test_running_twice_gives_the_same_rows(document, tiny_engine):
 
 def test_processing_again_replaces_the_rows(document, tiny_engine, reads):
     run(document)
-    services.reprocess(document=document)
+    services.reprocess_document(document=document)
     reads(Page(None, "새 내용입니다."))
     run(document)
     assert [chunk.text for chunk in document.chunks.all()] == ["새 내용입니다."]
@@ -172,7 +172,7 @@ def test_a_database_that_goes_away_is_tried_again(document, tiny_engine, monkeyp
     def gone(*_args):
         raise OperationalError("server closed the connection unexpectedly")
 
-    monkeypatch.setattr(rows, "replace", gone)
+    monkeypatch.setattr(index, "replace_index", gone)
     monkeypatch.setattr(ingest.connection, "close", lambda: None)  # the test's own transaction
     run(document)
     assert (document.status, document.attempts) == ("PROCESSING", 1)
@@ -225,7 +225,7 @@ def test_a_message_for_a_document_that_is_gone_is_dropped(document):
     tasks.ingest_document(str(document.pk))
 
 
-@pytest.mark.parametrize("end", [services.cancel, services.delete_document])
+@pytest.mark.parametrize("end", [services.cancel_document, services.delete_document])
 def test_e70_cancel_or_delete_during_ingest_stops_the_work(document, tiny_engine, reads, end):
     def ended():
         end(document=document)
@@ -241,13 +241,13 @@ def test_e70_cancel_or_delete_during_ingest_stops_the_work(document, tiny_engine
 def test_e70_a_cancelled_document_does_not_come_back_at_the_last_step(
     document, tiny_engine, monkeypatch
 ):
-    replace = rows.replace
+    replace = index.replace_index
 
     def late(*args):
-        services.cancel(document=document)
+        services.cancel_document(document=document)
         replace(*args)
 
-    monkeypatch.setattr(rows, "replace", late)
+    monkeypatch.setattr(index, "replace_index", late)
     run(document)
     assert (document.status, document.error_code) == ("FAILED", "cancelled")
     assert not Chunk.objects.exists()
@@ -256,7 +256,7 @@ def test_e70_a_cancelled_document_does_not_come_back_at_the_last_step(
 def test_g89_a_crash_while_rows_are_replaced_keeps_the_old_ones(document, tiny_engine, monkeypatch):
     run(document)
     before = list(Chunk.objects.values_list("pk", flat=True))
-    services.reprocess(document=document)
+    services.reprocess_document(document=document)
 
     def crash(*_args, **_options):
         raise RuntimeError("power cut")
@@ -345,7 +345,7 @@ def test_a_waiting_reader_is_told_that_the_document_is_gone(document, tiny_engin
 
     def read(*_args, on_wait, **_options):
         def hang():
-            services.cancel(document=document)
+            services.cancel_document(document=document)
             for _ in range(1000):
                 seen.append(threading.Event().wait(0.02))
                 on_wait()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from documents.insertion import Described, inserted
+from documents.gallery import DescribedPicture, insert_pictures
 from rag.pages import Box, Heading, Kind, Line, Page, Region
 
 TEXT = "제목\n\n첫 문단\n\n| 표 |\n\n끝 문단"
@@ -27,36 +27,36 @@ def read(page):
 
 def test_without_a_place_it_stands_behind_the_text():
     box = Box(1, 0.1, 0.2, 0.3, 0.4)
-    page = inserted(PAGE, [Described("하나", box), Described("둘")])
+    page = insert_pictures(PAGE, [DescribedPicture("하나", box), DescribedPicture("둘")])
     assert page.text == TEXT + "\n\n하나\n\n둘"
     assert read(page) == (["제목", "끝"], ["끝"], ["| 표 |", "하나", "둘"])
     assert [region.box for region in page.regions] == [None, box, None]
 
 
 def test_on_a_blank_page_it_is_the_text():
-    page = inserted(Page(3, ""), [Described("하나", at=0)])
+    page = insert_pictures(Page(3, ""), [DescribedPicture("하나", at=0)])
     assert (page.text, page.regions) == ("하나", (Region(0, 2, Kind.PICTURE),))
 
 
 def test_several_at_one_place_keep_their_order():
     at = TEXT.index("첫")
-    page = inserted(PAGE, [Described("하나", at=at), Described("둘", at=at)])
+    page = insert_pictures(PAGE, [DescribedPicture("하나", at=at), DescribedPicture("둘", at=at)])
     assert page.text.startswith("제목\n\n하나\n\n둘\n\n첫 문단")
     assert read(page) == (["제목", "끝"], ["끝"], ["하나", "둘", "| 표 |"])
 
 
 @pytest.mark.parametrize("at", [TABLE.start + 1, TABLE.end - 1])
 def test_no_table_is_torn_apart(at):
-    page = inserted(PAGE, [Described("하나", at=at)])
+    page = insert_pictures(PAGE, [DescribedPicture("하나", at=at)])
     assert page.text.endswith("| 표 |\n\n하나\n\n끝 문단")
 
 
 def test_header_rows_move_with_their_table():
-    page = inserted(PAGE, [Described("하나", at=0)])
+    page = insert_pictures(PAGE, [DescribedPicture("하나", at=0)])
     table = page.regions[1]
     assert page.text[table.start : table.header_end] == "| "
 
 
 def test_a_place_beyond_the_text_is_its_end():
-    page = inserted(PAGE, [Described("하나", at=10_000)])
+    page = insert_pictures(PAGE, [DescribedPicture("하나", at=10_000)])
     assert page.text == TEXT + "\n\n하나"

@@ -4,8 +4,8 @@ import pytest
 from django.core.management import call_command
 
 from documents import ingest
-from documents.inspection import Lengths, inspection
 from documents.models import DocumentPage, DocumentPicture
+from documents.representation import LengthStatistics, inspect_document
 from tests.documents.conftest import upload
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def picture(document, index, **fields):
 
 
 def test_a_histogram_begins_at_nothing_and_counts_everything():
-    lengths = Lengths.of([0, 99, 100, 101, 950])
+    lengths = LengthStatistics.of([0, 99, 100, 101, 950])
     assert [(one.start, one.end, one.count) for one in lengths.histogram][:2] == [
         (0, 100, 2),
         (100, 200, 2),
@@ -37,14 +37,14 @@ def test_a_histogram_begins_at_nothing_and_counts_everything():
 
 @pytest.mark.parametrize("longest", [0, 1, 9, 10, 999, 1000, 12_345])
 def test_a_histogram_has_few_bars_however_long_the_texts_are(longest):
-    lengths = Lengths.of([longest])
+    lengths = LengthStatistics.of([longest])
     assert 1 <= len(lengths.histogram) <= 10
     assert lengths.histogram[-1].start <= longest < lengths.histogram[-1].end
     assert lengths.p90 == longest
 
 
 def test_nothing_has_no_lengths():
-    assert Lengths.of([]) is None
+    assert LengthStatistics.of([]) is None
 
 
 def test_an_inspection_counts_what_was_made(document):
@@ -54,7 +54,7 @@ def test_an_inspection_counts_what_was_made(document):
     picture(document, 2, rejected="flat")
     picture(document, 3, rejected="flat")
 
-    found = inspection(document)
+    found = inspect_document(document)
 
     assert found["pages_without_text"] == [2]
     assert found["chunks"]["count"] == document.chunk_count
@@ -73,7 +73,7 @@ def test_the_api_shows_the_inspection_to_the_owner_alone(document, api, stranger
 
 
 def test_a_document_without_chunks_can_be_inspected(owner, sent):
-    found = inspection(upload(owner))
+    found = inspect_document(upload(owner))
     assert found["chunks"]["length"] is None
     assert found["characters"] == 0
 

@@ -51,7 +51,7 @@ def test_an_ingested_document_is_found_by_what_its_text_says(owner, sent, tiny_e
 def test_processing_twice_leaves_the_same_labels(owner, sent, tiny_engine):
     document = run(upload(owner, content=NOTICE, name="공고.md"))
     before = names_of(document)
-    services.reprocess(document=document)
+    services.reprocess_document(document=document)
     assert names_of(run(document)) == before
 
 

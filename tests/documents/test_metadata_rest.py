@@ -54,7 +54,7 @@ def test_a_change_is_merged_into_what_is_there(api, document):
 
 def test_null_takes_a_key_away_for_good(api, document, tiny_engine):
     assert "author" not in patch(api, document, {"author": None})
-    services.reprocess(document=document)
+    services.reprocess_document(document=document)
     ingest.ingest()
     document.refresh_from_db()
     assert facts(document.metadata) == {"title": "읽은 제목", "author": None, "issuer": "법무부"}

@@ -10,7 +10,7 @@ from django.utils.translation import override
 
 from documents import wording
 from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
-from documents.presenting import bars, facts, ranges
+from documents.presentation import draw_bars, list_facts, to_ranges_text
 
 HTMX = {"HX-Request": "true"}
 
@@ -148,7 +148,7 @@ def test_what_a_document_lacks_is_said_in_the_table_and_on_its_page(visitor, own
 def test_metadata_reads_as_lines_of_text():
     metadata = {"a": " x ", "b": [1, {"c": 2}], "d": {"e": True, "f": None}, "g": "", "h": []}
     with override("en"):
-        assert list(facts(metadata)) == [("a", "x"), ("b", "1, c: 2"), ("d · e", "Yes")]
+        assert list(list_facts(metadata)) == [("a", "x"), ("b", "1, c: 2"), ("d · e", "Yes")]
 
 
 def test_a_name_is_text(visitor, owner):
@@ -252,11 +252,11 @@ def test_the_page_shows_what_was_indexed(visitor, owner):
 
 def test_the_highest_bar_fills_the_drawing_and_the_lowest_can_be_seen():
     histogram = [{"from": 0, "to": 10, "count": 1000}, {"from": 10, "to": 20, "count": 1}]
-    high, low = bars([*histogram, {"from": 20, "to": 30, "count": 0}])[:2]
+    high, low = draw_bars([*histogram, {"from": 20, "to": 30, "count": 0}])[:2]
     assert high["y"] == 0
     assert 0 < low["height"] < high["height"]
 
 
 def test_pages_are_named_in_runs():
-    assert ranges([]) == ""
-    assert ranges([3, 7, 8, 9, 12]) == "3, 7–9, 12"
+    assert to_ranges_text([]) == ""
+    assert to_ranges_text([3, 7, 8, 9, 12]) == "3, 7–9, 12"

@@ -268,11 +268,11 @@ def test_a_new_version_during_an_ingest_stops_the_old_work(
     reads,  # noqa: F811
 ):
     document = run(upload(owner))
-    services.reprocess(document=document)
+    services.reprocess_document(document=document)
 
     def replaced():
         new = ContentFile("출장비는 하루 7만 원이다.".encode())
-        versions.receive(document=document, name="새 규정.md", content=new)
+        versions.receive_version(document=document, name="새 규정.md", content=new)
         return Page(2, "zwei")
 
     reads(Page(1, "eins"), replaced, AssertionError("went on"))

@@ -39,9 +39,9 @@ def indexes():
 
 
 def test_every_chunk_gets_a_vector_of_the_new_model_and_stays_as_it_was(library, embedding_server):
-    before, old = chunk_rows(), spaces.active()
+    before, old = chunk_rows(), spaces.get_active_space()
     text = reindex(model="words-32", base_url=embedding_server.url, languages="*")
-    new = spaces.active()
+    new = spaces.get_active_space()
     assert (new.model, new.dimensions) == ("words-32", 32)
     assert EmbeddingSpace.objects.filter(active=True).count() == 1
     assert vectors_of(new) == vectors_of(old) == {row[0] for row in before}
@@ -59,7 +59,7 @@ def test_models_of_other_widths_follow_each_other(owner, settings, embedding_ser
             document = add(owner, "규정.md")
         else:
             reindex(force=True)
-        used = spaces.in_use()
+        used = spaces.get_space_in_use()
         assert used.space.dimensions == width
         vector = engine(used.config).embedder.embed_query("연차 휴가 2조")
         (hit, *_) = ScopedStore([document.pk], space=used.space).similar(vector, 3)
@@ -67,10 +67,10 @@ def test_models_of_other_widths_follow_each_other(owner, settings, embedding_ser
 
 
 def test_the_same_name_with_another_width_is_another_space(library, embedding_server):
-    old = spaces.active()
+    old = spaces.get_active_space()
     embedding_server.widths["words-16"] = 24
     reindex()
-    new = spaces.active()
+    new = spaces.get_active_space()
     assert (new.model, new.dimensions) == (old.model, 24)
     assert new.pk != old.pk
 
@@ -86,7 +86,7 @@ def test_the_index_is_whole_before_the_swap(library, settings, embedding_server,
     monkeypatch.setattr(swap, "forward", look)
     configure(settings, embedding_server, "words-32")
     reindex()
-    assert seen[spaces.index_name(spaces.active())] is True
+    assert seen[spaces.to_index_name(spaces.get_active_space())] is True
 
 
 def test_uploads_deletions_and_new_versions_during_the_run_are_caught(
@@ -103,8 +103,8 @@ def test_uploads_deletions_and_new_versions_during_the_run_are_caught(
 
     monkeypatch.setattr(fill, "fill", busy)
     reindex()
-    assert spaces.active().model == "words-32"
-    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert spaces.get_active_space().model == "words-32"
+    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
     assert {document.chunks.count() > 0 for document in added} == {True}
 
 
@@ -122,7 +122,7 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
 
     monkeypatch.setattr(fill.indexing, "vectors", slow)
     reindex()
-    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
 
 
 def test_texts_in_a_language_that_the_model_does_not_know_are_left_out(
@@ -132,7 +132,7 @@ def test_texts_in_a_language_that_the_model_does_not_know_are_left_out(
     assert ingest.ingest()
     korean = add(owner, "휴가.md")
     reindex(model="words-32", base_url=embedding_server.url, languages="en", force=True)
-    assert vectors_of(spaces.active()) == set(english.chunks.values_list("pk", flat=True))
+    assert vectors_of(spaces.get_active_space()) == set(english.chunks.values_list("pk", flat=True))
     assert korean.chunks.exists()
 
 
@@ -147,17 +147,17 @@ def test_a_model_that_finds_less_is_refused_and_its_vectors_are_kept(
     file.write_text(json.dumps(rows), encoding="utf-8")
     settings.RAG = spaces.replace(settings.RAG, bm25_weight=0.0)
     reindex(model="words-256", base_url=embedding_server.url, languages="*", force=True)
-    old = spaces.active()
+    old = spaces.get_active_space()
     with pytest.raises(CommandError, match="--force"):
         reindex(model="noise-16", base_url=embedding_server.url, languages="*", questions=file)
-    assert spaces.active().pk == old.pk
+    assert spaces.get_active_space().pk == old.pk
     run = Reindexing.objects.latest("pk")
     assert (run.state, run.open) == ("refused", False)
     assert run.report["new"]["at_5"] < run.report["old"]["at_5"]
     embedded = embedding_server.count("noise-16")[0]
     options = {"model": "noise-16", "base_url": embedding_server.url, "languages": "*"}
     reindex(**options, force=True)
-    assert spaces.active().model == "noise-16"
+    assert spaces.get_active_space().model == "noise-16"
     asked = len(questions.from_headings()) + 2  # one each for the width, and whether it answers
     assert embedding_server.count("noise-16")[0] - embedded <= asked
 
@@ -171,20 +171,20 @@ def test_an_endpoint_that_fails_ends_the_command_and_it_can_go_on(
     with pytest.raises(CommandError, match="run the same command again"):
         reindex()
     assert Reindexing.objects.get().claim is None
-    assert spaces.active().model == "words-16"
+    assert spaces.get_active_space().model == "words-16"
     assert len(vectors_of(EmbeddingSpace.objects.get(model="words-32"))) == 8
     embedding_server.release()
     reindex()
-    assert spaces.active().model == "words-32"
+    assert spaces.get_active_space().model == "words-32"
     assert Reindexing.objects.count() == 1
 
 
 def test_rolling_back_takes_the_vectors_that_are_there(library, owner, embedding_server):
-    old = spaces.active()
+    old = spaces.get_active_space()
     reindex(model="words-32", base_url=embedding_server.url, languages="*")
     late = add(owner, "나중.md", TOPICS[5:6])
     text = reindex(rollback=True)
-    assert spaces.active().pk == old.pk
+    assert spaces.get_active_space().pk == old.pk
     count = late.chunks.count()
     assert f"{count} chunks uploaded since" in text
     hits = ScopedStore([late.pk]).bm25({"경조": 1.0}, 3)
@@ -192,9 +192,9 @@ def test_rolling_back_takes_the_vectors_that_are_there(library, owner, embedding
     run = Reindexing.objects.get(open=True)
     assert (run.model, run.background) == ("words-16", True)
     reindex(model="words-16")
-    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
     reindex(rollback=True)
-    assert spaces.active().model == "words-32"
+    assert spaces.get_active_space().model == "words-32"
 
 
 def test_there_is_nothing_to_roll_back_to_at_first(library):
@@ -218,29 +218,29 @@ class NoWait:
 
 
 def test_old_vectors_are_deleted_when_that_is_asked(library, embedding_server):
-    old = spaces.active()
+    old = spaces.get_active_space()
     reindex(model="words-32", base_url=embedding_server.url, languages="*")
     reindex(drop_old=True)
     assert list(EmbeddingSpace.objects.values_list("model", flat=True)) == ["words-32"]
-    assert spaces.index_name(old) not in indexes()
+    assert spaces.to_index_name(old) not in indexes()
     assert swap.previous() is None
 
 
 def test_languages_that_the_settings_add_are_filled_in_place(library, settings, embedding_server):
     EmbeddingSpace.objects.update(languages=["en"])
-    space = spaces.active()
+    space = spaces.get_active_space()
     space.embeddings.filter(document=library[0]).delete()
     configure(settings, embedding_server, "words-16", languages=("ko", "en"))
     reindex()
-    assert spaces.active().languages == ["en", "ko"]
-    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
-    assert spaces.pending() == ""
+    assert spaces.get_active_space().languages == ["en", "ko"]
+    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert spaces.describe_pending_reindex() == ""
 
 
 def test_what_the_old_model_embedded_right_before_the_swap_searches_the_old_space(
     library, settings, embedding_server
 ):
-    used = spaces.in_use()
+    used = spaces.get_space_in_use()
     store = ScopedStore([document.pk for document in library], space=used.space)
     vector = engine(used.config).embedder.embed_query("출장 여비 2조")
     before = [hit.passage.key for hit in store.similar(vector, 5)]
@@ -254,7 +254,7 @@ def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_ser
     embed, found = fill.indexing.vectors, []
 
     def searched(titled, embedder):
-        used = spaces.in_use()
+        used = spaces.get_space_in_use()
         vector = engine(used.config).embedder.embed_query("출장 여비")
         store = ScopedStore([document.pk for document in library], space=used.space)
         found.append((used.space.model, len(store.similar(vector, 3))))
@@ -269,4 +269,4 @@ def test_how_alike_unrelated_texts_are_is_measured(owner, embedding_server):
     for number in range(12):
         add(owner, f"{number}.md", TOPICS[number % 3 : number % 3 + 4])
     reindex(model="noise-32", base_url=embedding_server.url, languages="*", force=True)
-    assert spaces.active().unrelated == pytest.approx(0.0, abs=0.1)
+    assert spaces.get_active_space().unrelated == pytest.approx(0.0, abs=0.1)

@@ -70,8 +70,8 @@ def test_the_workers_change_over_when_the_button_is_pressed(page, worker):
     answer = page.post(BUTTONS[0], follow=True)
     assert "The workers begin" in text_of(answer)
     wait_until(lambda: Reindexing.objects.filter(state="swapped").exists(), 60)
-    assert spaces.active().model == "words-32"
-    assert vectors_of(spaces.active()) == set(Chunk.objects.values_list("pk", flat=True))
+    assert spaces.get_active_space().model == "words-32"
+    assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
 
 
 def test_the_page_shows_what_is_stored_and_what_the_settings_want(page):
@@ -121,7 +121,7 @@ def test_rolling_back_is_a_button_too(page, sent, owner):
     add(owner, "나중.md", TOPICS[5:6])
     assert "Back to words-16" in text_of(page.get(LIST))
     assert "is in use again" in text_of(page.post(BUTTONS[1], follow=True))
-    assert spaces.active().model == "words-16"
+    assert spaces.get_active_space().model == "words-16"
     assert sent[-1] == (queue.REINDEX, Reindexing.objects.get(open=True).pk)
 
 
@@ -135,7 +135,7 @@ def test_staff_without_the_permission_are_refused(button):
 def test_other_users_and_strangers_are_sent_to_the_sign_in(button, owner):
     for client in (signed_in(owner), Client()):
         assert client.post(button).status_code == 302
-    assert spaces.active().model == "words-16"
+    assert spaces.get_active_space().model == "words-16"
     assert not Reindexing.objects.exists()
 
 
@@ -165,7 +165,7 @@ def test_a_change_goes_on_in_slices_so_that_uploads_come_in_between(sent, monkey
     assert sent[-1] == (queue.REINDEX, run.pk)
     monkeypatch.setattr(background, "SLICE_SECONDS", 60.0)
     reindex_task(run.pk)
-    assert spaces.active().model == "words-32"
+    assert spaces.get_active_space().model == "words-32"
 
 
 def test_a_change_whose_worker_was_killed_is_sent_again(sent):
@@ -178,7 +178,7 @@ def test_a_change_whose_worker_was_killed_is_sent_again(sent):
     assert sent[-1] == (queue.REINDEX, run.pk)
     assert len(sent) == 2
     reindex_task(run.pk)
-    assert spaces.active().model == "words-32"
+    assert spaces.get_active_space().model == "words-32"
 
 
 def test_a_change_that_kills_its_worker_again_and_again_ends(sent):
@@ -199,7 +199,7 @@ def test_a_model_that_does_not_answer_is_tried_again_and_then_given_up(
         reindex_task(run.pk)
     run.refresh_from_db()
     assert (run.state, run.error) == ("failed", "embedder_failed")
-    assert spaces.active().model == "words-16"
+    assert spaces.get_active_space().model == "words-16"
     assert "Failed" in text_of(page.get(LIST))
 
 

@@ -11,7 +11,7 @@ from django.db import connection
 
 from documents import spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
-from documents.reindexing import claims, graph
+from documents.reindexing import claims
 from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
 from tests.support import ROOT, wait_until
 
@@ -86,7 +86,7 @@ def test_a_run_killed_midway_is_ended_by_the_next_with_each_chunk_embedded_once(
     space = EmbeddingSpace.objects.get(model="words-32")
     kept = vectors_of(space)
     assert len(kept) == 4 * (requests - 1)  # the first request told the width
-    assert spaces.active().model == "words-16"
+    assert spaces.get_active_space().model == "words-16"
     embedding_server.release()
     wait_for_lease()
     text = reindex(model="words-32", base_url=embedding_server.url, languages="*")
@@ -109,32 +109,32 @@ def test_a_run_killed_right_before_the_swap_swaps_the_next_time(embedding_server
         if "swapping" in line:
             break
     kill(process)
-    assert spaces.active().model == "words-16"
+    assert spaces.get_active_space().model == "words-16"
     wait_for_lease()
     reindex(model="words-32", base_url=embedding_server.url, languages="*")
-    assert spaces.active().model == "words-32"
+    assert spaces.get_active_space().model == "words-32"
     assert passages(embedding_server) == Chunk.objects.count()
 
 
 def test_an_index_that_was_interrupted_is_made_again(embedding_server, settings):
     configure(settings, embedding_server, "words-32")
-    space = spaces.of(spaces.engine(settings.RAG).embedder, base_url=embedding_server.url)
-    graph.build(space)
+    space = spaces.ensure_space(spaces.engine(settings.RAG).embedder, base_url=embedding_server.url)
+    spaces.build_index(space)
     with connection.cursor() as cursor:  # what a killed CREATE INDEX CONCURRENTLY leaves
         cursor.execute(
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass",
-            (spaces.index_name(space),),
+            (spaces.to_index_name(space),),
         )
-    assert graph._valid(space) is False
+    assert spaces._is_index_valid(space) is False
     reindex()
-    assert graph._valid(spaces.active()) is True
+    assert spaces._is_index_valid(spaces.get_active_space()) is True
 
 
 def test_a_build_that_is_cut_off_leaves_an_index_that_the_next_one_repairs(
     embedding_server, settings
 ):
     configure(settings, embedding_server, "words-32")
-    space = spaces.of(spaces.engine(settings.RAG).embedder, base_url=embedding_server.url)
+    space = spaces.ensure_space(spaces.engine(settings.RAG).embedder, base_url=embedding_server.url)
     with connection.cursor() as cursor:
         # a value of another width in the column makes the build fail after its first phase
         cursor.execute(
@@ -143,8 +143,8 @@ def test_a_build_that_is_cut_off_leaves_an_index_that_the_next_one_repairs(
             (space.pk,),
         )
     with pytest.raises(Exception, match="dimensions"):
-        graph.build(space)
-    assert graph._valid(space) is False
+        spaces.build_index(space)
+    assert spaces._is_index_valid(space) is False
     space.embeddings.all().delete()
-    graph.build(space)
-    assert graph._valid(space) is True
+    spaces.build_index(space)
+    assert spaces._is_index_valid(space) is True

@@ -120,7 +120,7 @@ def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library
 
     def process(done, _total):
         if not seen:
-            services.reprocess(document=Document.objects.get(pk=library[0].pk))
+            services.reprocess_document(document=Document.objects.get(pk=library[0].pk))
             ingest.ingest()
             seen.append(index_rows())
 

@@ -19,7 +19,7 @@ def first_model(settings, embedding_server, sent):
 
 
 def test_the_first_upload_makes_the_space_of_the_model_that_the_settings_name(owner):
-    assert spaces.in_use().space is None
+    assert spaces.get_space_in_use().space is None
     add(owner, "규정.md")
     assert [(space.model, space.dimensions) for space in EmbeddingSpace.objects.all()] == [
         ("words-16", 16)
@@ -27,7 +27,7 @@ def test_the_first_upload_makes_the_space_of_the_model_that_the_settings_name(ow
 
 
 def test_a_question_before_the_first_upload_makes_no_space_and_finds_nothing(db):
-    used = spaces.in_use()
+    used = spaces.get_space_in_use()
     vector = engine(used.config).embedder.embed_query("연차")
     assert ScopedStore([], space=used.space).similar(vector, 3) == []
     assert not EmbeddingSpace.objects.exists()
@@ -39,9 +39,9 @@ def test_without_vectors_another_model_in_the_settings_takes_over_at_once(
     document = add(owner, "규정.md")
     Document.objects.get(pk=document.pk).chunks.all().delete()
     configure(settings, embedding_server, "words-32")
-    assert spaces.pending() == ""
+    assert spaces.describe_pending_reindex() == ""
     add(owner, "지침.md")
-    assert spaces.active().model == "words-32"
+    assert spaces.get_active_space().model == "words-32"
 
 
 def test_with_vectors_another_model_in_the_settings_changes_nothing_and_is_told(
@@ -50,8 +50,8 @@ def test_with_vectors_another_model_in_the_settings_changes_nothing_and_is_told(
     add(owner, "규정.md")
     configure(settings, embedding_server, "words-32")
     document = add(owner, "지침.md")
-    assert "manage.py reindex" in spaces.pending()
-    used = spaces.in_use()
+    assert "manage.py reindex" in spaces.describe_pending_reindex()
+    used = spaces.get_space_in_use()
     assert (used.space.model, used.config.embedding_endpoint.model) == ("words-16", "words-16")
     vector = engine(used.config).embedder.embed_query("연차 휴가")
     hits = ScopedStore([document.pk], space=used.space).similar(vector, 3)
@@ -78,19 +78,19 @@ def test_a_width_that_changed_while_nothing_was_stored_makes_another_space(
     embedding_server.widths["words-16"] = 24
     configure(settings, embedding_server, "words-16", languages=("ko", "en"))
     add(owner, "지침.md")
-    assert spaces.active().dimensions == 24
+    assert spaces.get_active_space().dimensions == 24
 
 
 def test_other_languages_in_the_settings_are_told(owner, settings, embedding_server):
     add(owner, "규정.md")
     configure(settings, embedding_server, "words-16", languages=("ko", "en"))
-    assert "NURA_EMBEDDING_LANGUAGES" in spaces.pending()
+    assert "NURA_EMBEDDING_LANGUAGES" in spaces.describe_pending_reindex()
 
 
 def test_the_key_of_the_settings_goes_to_their_address_only(settings, embedding_server):
     settings.EMBEDDING_OTHER_API_KEY = "another-key"
-    here = spaces.config_for("words-8", embedding_server.url, frozenset())
-    elsewhere = spaces.config_for("words-8", "http://127.0.0.1:9/v1", frozenset())
+    here = spaces.build_config("words-8", embedding_server.url, frozenset())
+    elsewhere = spaces.build_config("words-8", "http://127.0.0.1:9/v1", frozenset())
     assert here.embedding_endpoint.api_key == "key-of-the-settings"
     assert elsewhere.embedding_endpoint.api_key == "another-key"
 
@@ -102,7 +102,7 @@ def test_a_space_keeps_no_password_of_an_address(owner, settings, embedding_serv
         embedding_endpoint=spaces.replace(settings.RAG.embedding_endpoint, base_url=secret),
     )
     add(owner, "규정.md")
-    assert spaces.active().base_url == embedding_server.url
+    assert spaces.get_active_space().base_url == embedding_server.url
 
 
 def test_the_old_model_is_still_reached_when_the_settings_name_one_in_the_workers(
@@ -112,7 +112,7 @@ def test_the_old_model_is_still_reached_when_the_settings_name_one_in_the_worker
     settings.RAG = spaces.replace(
         settings.RAG, embedding_endpoint=None, embedding_languages=frozenset()
     )
-    used = spaces.in_use()
+    used = spaces.get_space_in_use()
     assert used.config.embedding_endpoint.base_url == embedding_server.url
     assert len(engine(used.config).embedder.embed_query("연차")) == 16
 
@@ -135,7 +135,7 @@ def test_an_upload_embedded_during_a_swap_is_embedded_again_by_the_new_model(
     other = EmbeddingSpace.objects.create(
         model="words-32", dimensions=32, languages=["*"], base_url=embedding_server.url
     )
-    replace, seen = ingest.rows.replace, []
+    replace, seen = ingest.index.replace_index, []
 
     def swapped_before(claim, draft, found, space, *beside):
         if not seen:
@@ -144,7 +144,7 @@ def test_an_upload_embedded_during_a_swap_is_embedded_again_by_the_new_model(
         seen.append(space.model)
         replace(claim, draft, found, space, *beside)
 
-    monkeypatch.setattr(ingest.rows, "replace", swapped_before)
+    monkeypatch.setattr(ingest.index, "replace_index", swapped_before)
     document = add(owner, "지침.md")
     assert seen == ["words-16", "words-32"]
     assert {chunk.embeddings.get().space_id for chunk in document.chunks.all()} == {other.pk}
@@ -154,4 +154,4 @@ def test_nobody_writes_into_a_space_that_is_not_in_use(owner):
     add(owner, "규정.md")
     other = EmbeddingSpace.objects.create(model="words-32", dimensions=32)
     with pytest.raises(spaces.SpaceChangedError), transaction.atomic():
-        spaces.hold(other)
+        spaces.hold_active_space(other)

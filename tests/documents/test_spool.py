@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from documents import rows, spaces
+from documents import index, spaces
 from documents.errors import StorageFull
+from documents.index import ChunkSpool, Spool
 from documents.models import Chunk, DocumentPage
-from documents.spool import Chunks, Spool
 from rag.pages import Box, Kind, Page
 from rag.types import Chunk as CutChunk
 from rag.types import IndexedChunk
@@ -26,7 +26,7 @@ def test_chunks_come_back_as_they_were():
         IndexedChunk(plain, {"값\\'\t": 2}, None),
         IndexedChunk(table, {"값": 1}, None, {"이름": 1.5, "절": 1.0}),
     ]
-    with Chunks() as chunks:
+    with ChunkSpool() as chunks:
         for one in analysed:
             chunks.add(one)
         assert chunks.count == 2
@@ -40,7 +40,7 @@ def test_texts_with_any_character_are_stored_as_they_are(owner):
     embedder = TinyEmbedder()
     chunk = CutChunk(0, AWKWARD, 0, len(AWKWARD), 1, 1, "절\t1", (), Kind.TABLE, "머리\n글\\")
     indexed = IndexedChunk(chunk, {"값\\'\t": 1, "\n": 2}, tuple(embedder.embed_query("a")))
-    space = spaces.active_space(embedder)
+    space = spaces.ensure_active_space(embedder)
     store_rows([Page(1, AWKWARD, margins=("위\t", "아래\\"))], [indexed], space)
     stored = Chunk.objects.get()
     assert (stored.text, stored.section, stored.header) == (AWKWARD, "절\t1", "머리\n글\\")
@@ -74,7 +74,7 @@ def test_an_index_is_written_anew_for_another_space(owner):
     embedder = TinyEmbedder()
     chunk = CutChunk(0, "하나", 0, 2, None, None, "")
     indexed = IndexedChunk(chunk, {"하나": 1}, tuple(embedder.embed_query("a")))
-    with rows.Draft(document) as draft:
-        draft.index([indexed] * 3, spaces.active_space(embedder))
-        draft.index([indexed], spaces.active_space(embedder))
+    with index.IndexDraft(document) as draft:
+        draft.index([indexed] * 3, spaces.ensure_active_space(embedder))
+        draft.index([indexed], spaces.ensure_active_space(embedder))
         assert draft.chunk_count == 1

@@ -33,13 +33,13 @@ def index(owner, chunks, embedder=None, name="규정.md"):
         chunk = RagChunk(number, text, 0, len(text), 1, 1, "절", (Box(1, 0.1, 0.2, 0.3, 0.4),))
         indexed.append(IndexedChunk(chunk, counts, tuple(embedder.embed_query(text))))
     page = Page(1, "\n".join(entry.chunk.text for entry in indexed))
-    store_rows([page], indexed, spaces.active_space(embedder))
+    store_rows([page], indexed, spaces.ensure_active_space(embedder))
     return document
 
 
 def store(*documents):
     return ScopedStore(
-        [document.pk for document in documents], space=spaces.active_space(TinyEmbedder())
+        [document.pk for document in documents], space=spaces.ensure_active_space(TinyEmbedder())
     )
 
 
@@ -48,7 +48,7 @@ def test_a_passage_of_a_table_comes_with_its_kind_and_header(owner):
     header = "| 품목 | 단가 |\n| --- | --- |"
     chunk = RagChunk(0, "| 책상 | 9만 |", 0, 11, 1, 1, "", kind=Kind.TABLE, header=header)
     vector = tuple(TinyEmbedder().embed_query(chunk.content))
-    space = spaces.active_space(TinyEmbedder())
+    space = spaces.ensure_active_space(TinyEmbedder())
     store_rows([Page(1, chunk.text)], [IndexedChunk(chunk, {"책상": 1}, vector)], space)
 
     for found in (
@@ -176,7 +176,7 @@ def test_the_graph_finds_what_the_exact_scan_finds(owner, monkeypatch):
 
 
 def test_large_scopes_use_the_index_of_their_space(owner):
-    space = spaces.active_space(TinyEmbedder())
+    space = spaces.ensure_active_space(TinyEmbedder())
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("SET LOCAL enable_sort = off")
@@ -311,9 +311,9 @@ def test_another_model_becomes_the_active_space(owner):
         name = "other"
         dimensions = 8
 
-    first = spaces.active_space(TinyEmbedder())
-    second = spaces.active_space(Other())
+    first = spaces.ensure_active_space(TinyEmbedder())
+    second = spaces.ensure_active_space(Other())
     assert first.pk != second.pk
     assert list(EmbeddingSpace.objects.filter(active=True)) == [second]
-    assert spaces.active_space(TinyEmbedder()).pk == first.pk
+    assert spaces.ensure_active_space(TinyEmbedder()).pk == first.pk
     assert Document.objects.count() == 0

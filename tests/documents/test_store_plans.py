@@ -89,7 +89,7 @@ def test_bm25_in_a_large_scope_goes_by_the_lexical_index(scope):
 
 
 def test_the_exact_comparison_reads_the_vectors_of_its_documents(scope):
-    space = spaces.active()
+    space = spaces.get_active_space()
     vector = dense.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
     plan = nodes(scope, dense.EXACT, vector=vector, space=space.pk, limit=5)
     assert read(plan) == {"documents_chunkembedding": CHUNKS, "documents_chunk": 5}
@@ -97,7 +97,7 @@ def test_the_exact_comparison_reads_the_vectors_of_its_documents(scope):
 
 
 def test_the_graph_gives_the_order_and_the_rows_that_are_wanted(scope):
-    active = spaces.active()
+    active = spaces.get_active_space()
     vector = dense.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper

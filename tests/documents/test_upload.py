@@ -98,7 +98,7 @@ def test_the_size_is_counted_not_believed(owner, settings):
     content = ContentFile(b"a" * (1024 * 1024 + 1))
     content.size = 5
     with pytest.raises(errors.FileTooLarge):
-        services.upload(owner=owner, name="큰.txt", content=content)
+        services.upload_document(owner=owner, name="큰.txt", content=content)
     assert stored_files() == []
 
 
@@ -125,7 +125,7 @@ def test_what_a_second_upload_says_of_a_document_is_added(owner, sent):
 
 
 def test_a_second_upload_of_what_failed_is_processed_again(owner, sent):
-    services.cancel(document=upload(owner))
+    services.cancel_document(document=upload(owner))
     assert upload(owner).status == "PROCESSING"
 
 
@@ -224,12 +224,12 @@ def test_very_deep_metadata_is_refused(owner):
 
 def test_deleting_takes_rows_and_files(owner, sent, django_capture_on_commit_callbacks):
     document = upload(owner)
-    files.cache_folder(document.pk).mkdir(parents=True)
+    files.get_cache_folder(document.pk).mkdir(parents=True)
     with django_capture_on_commit_callbacks(execute=True):
         services.delete_document(document=document)
     assert Document.objects.count() == 0
     assert stored_files() == []
-    assert not files.cache_folder(document.pk).exists()
+    assert not files.get_cache_folder(document.pk).exists()
 
 
 def test_deleting_twice_is_no_error(owner, sent):
@@ -241,22 +241,22 @@ def test_deleting_twice_is_no_error(owner, sent):
 def test_a_document_at_work_is_not_processed_again(owner, sent):
     document = upload(owner)
     with pytest.raises(errors.DocumentBusy):
-        services.reprocess(document=document)
+        services.reprocess_document(document=document)
 
 
 def test_a_failed_document_is_processed_again(owner, sent):
     document = upload(owner)
-    services.cancel(document=document)
+    services.cancel_document(document=document)
     assert (document.status, document.error_code) == ("FAILED", "cancelled")
-    services.reprocess(document=document)
+    services.reprocess_document(document=document)
     assert (document.status, document.error_code, document.attempts) == ("PROCESSING", "", 0)
 
 
 def test_an_ended_document_cannot_be_cancelled(owner, sent):
     document = upload(owner)
-    services.cancel(document=document)
+    services.cancel_document(document=document)
     with pytest.raises(errors.DocumentNotProcessing):
-        services.cancel(document=document)
+        services.cancel_document(document=document)
 
 
 def test_the_real_broker_that_is_gone_is_noticed_quickly(owner, monkeypatch):

@@ -33,7 +33,7 @@ def document(owner, sent, tiny_engine):
 
 def receive(document, content=NEWER, name="새 규정.md"):
     data = content.encode() if isinstance(content, str) else content
-    return versions.receive(document=document, name=name, content=ContentFile(data))
+    return versions.receive_version(document=document, name=name, content=ContentFile(data))
 
 
 def put(api, document, content=NEWER, name="새 규정.md"):

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from documents import warned
+from documents import representation
 from tests.documents.conftest import make_row, upload
 from tests.documents.test_ingest import run
 
@@ -29,7 +29,7 @@ def test_lost_characters_are_counted_from_the_file_to_the_page(owner, api, sent,
     inspected = api.get(f"/api/v1/documents/{document.pk}/inspection").json()
     assert inspected["warnings"] == [told]
     with translation.override("ko"):
-        assert warned.spoken(COUNTED) in page(owner, document)
+        assert representation.to_warning_sentence(COUNTED) in page(owner, document)
 
 
 def test_a_warning_of_before_is_told_without_a_number(owner, api):
@@ -39,4 +39,4 @@ def test_a_warning_of_before_is_told_without_a_number(owner, api):
     assert (second["code"], second["count"]) == ("page_unreadable", None)
     assert "?" not in first["detail"]
     with translation.override("ko"):
-        assert warned.spoken(OLD) in page(owner, document)
+        assert representation.to_warning_sentence(OLD) in page(owner, document)

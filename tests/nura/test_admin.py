@@ -15,7 +15,7 @@ from knox.models import AuthToken
 
 from chats.models import Chat, Message, Run
 from documents.models import Document
-from documents.services import upload
+from documents.services import upload_document
 from nura.accounts import services
 
 pytestmark = pytest.mark.django_db
@@ -136,7 +136,7 @@ def test_deleting_a_user_leaves_none_of_his_files(
     admin_client, minsu, django_capture_on_commit_callbacks
 ):
     file = ContentFile("부산 지점의 예산은 3억 원입니다.".encode(), name="예산.txt")
-    document, _created = upload(owner=minsu, name="예산.txt", content=file, metadata=None)
+    document, _created = upload_document(owner=minsu, name="예산.txt", content=file, metadata=None)
     place = Path(document.file.path)
     assert place.is_file()
     address = reverse("admin:auth_user_delete", args=[minsu.pk])

@@ -35,7 +35,7 @@ class Command(BaseCommand):
         sent = busy = 0
         for document in wanted.iterator():
             try:
-                services.reprocess(document=document)
+                services.reprocess_document(document=document)
                 sent += 1
             except DocumentBusy:
                 busy += 1

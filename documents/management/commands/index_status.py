@@ -6,9 +6,9 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db.models import Count, QuerySet, Sum
 
-from documents.inspection import chunk_lengths, length_json
 from documents.management.commands.inspect_chunks import histogram
 from documents.models import Chunk, ChunkEmbedding, Document, DocumentPicture, EmbeddingSpace
+from documents.representation import measure_chunk_lengths, to_lengths_json
 
 
 class Command(BaseCommand):
@@ -39,7 +39,7 @@ def _chunks() -> Iterator[str]:
     yield f"chunks: {chunks.count()}"
     for kind, count in chunks.values_list("kind").annotate(Count("pk")).order_by("kind"):
         yield f"  {kind}: {count}"
-    yield from histogram(length_json(chunk_lengths(chunks)))
+    yield from histogram(to_lengths_json(measure_chunk_lengths(chunks)))
 
 
 def _pictures() -> Iterator[str]:

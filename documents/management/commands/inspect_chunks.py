@@ -5,8 +5,8 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from documents.inspection import inspection
 from documents.models import Chunk, Document
+from documents.representation import inspect_document
 
 PREVIEW_CHARACTERS = 100
 BAR = 40
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def handle(self, *_args: Any, **options: Any) -> None:
         """Print it."""
         document = _document(options["document"])
-        found = inspection(document)
+        found = inspect_document(document)
         self.stdout.write(f"{document.name} ({document.status}, version {document.version})")
         for line in (*_summary(found), *histogram(found["chunks"]["length"])):
             self.stdout.write(line)

@@ -77,7 +77,7 @@ class Command(BaseCommand):
                 "With the new model search finds less: nothing was changed over. Its vectors are "
                 "kept; the same command with --force uses them, --drop-old deletes them."
             )
-        self.stdout.write(self.style.SUCCESS(f"{spaces.active()} is in use."))
+        self.stdout.write(self.style.SUCCESS(f"{spaces.get_active_space()} is in use."))
 
     def _claim(self, wish: Wish) -> claims.Claim:
         """The change, after the end of the lease of a process that may have been killed."""

@@ -11,7 +11,7 @@ from django.core.files import File
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
-from documents.services import upload
+from documents.services import upload_document
 from nura.accounts import services
 from nura.samples import FOLDER, SAMPLES
 
@@ -33,7 +33,7 @@ class Command(BaseCommand):
             admin = _make_admin()
             for sample in SAMPLES:
                 with (FOLDER / sample.file).open("rb") as file:
-                    upload(
+                    upload_document(
                         owner=admin,
                         name=sample.name,
                         content=File(file, name=sample.name),

@@ -1,22 +1,27 @@
 """Replaces a document's pages, chunks and vectors, by COPY, in one transaction.
 
 The rows are written to disk first, so that they never are in memory and the transaction is short.
+They wait in files without names, which end with their process.
 """
 
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
 from documents import claims, metadata, spaces
 from documents.claims import Claim
 from documents.errors import IngestLost
+from documents.files import to_storage_error
 from documents.models import (
     Chunk,
     ChunkEmbedding,
@@ -25,21 +30,115 @@ from documents.models import (
     DocumentPage,
     EmbeddingSpace,
 )
+from documents.representation import StoredWarning
 from documents.search import bm25, dense
-from documents.spool import Spool
-from documents.warned import Stored
 from rag.indexing import TERMS_VERSION
-from rag.pages import Box, Page
+from rag.pages import Box, Kind, Page
 from rag.types import Chunk as CutChunk
 from rag.types import IndexedChunk
 
-PAGES = "COPY documents_documentpage (document_id, number, start, text, margins) FROM STDIN"
-CHUNKS = (
+BLOCK_BYTES = 256 * 1024
+
+
+class Spool:
+    """Bytes that are written once and read back in order. Used within a `with`.
+
+    Raises `StorageFull` or `StorageFailed`.
+    """
+
+    def __init__(self) -> None:
+        with _storage_errors():
+            folder = Path(settings.DATA_DIR) / "temp"
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=BLOCK_BYTES)  # noqa: SIM115
+
+    def write(self, data: bytes) -> None:
+        """Put `data` behind what is there."""
+        with _storage_errors():
+            self._file.write(data)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        with _storage_errors():
+            self._file.seek(0)
+            self._file.truncate()
+
+    def blocks(self) -> Iterator[bytes]:
+        """All of it, in pieces for a pipe."""
+        with _storage_errors():
+            self._file.seek(0)
+        while block := self._file.read(BLOCK_BYTES):
+            yield block
+
+    def lines(self) -> Iterator[bytes]:
+        """All of it, by line."""
+        with _storage_errors():
+            self._file.seek(0)
+        yield from self._file
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with _storage_errors():
+            self._file.close()
+
+
+class ChunkSpool(Spool):
+    """The analysed chunks of a document. They can be walked through more than once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def add(self, analysed: IndexedChunk) -> None:
+        """Put a chunk with its terms, not yet with a vector, behind the others."""
+        value = [*_to_values(analysed.chunk), analysed.terms, analysed.emphasis]
+        self.write(json.dumps(value).encode() + b"\n")
+        self.count += 1
+
+    def __iter__(self) -> Iterator[IndexedChunk]:
+        for line in self.lines():
+            *value, terms, emphasis = json.loads(line)
+            yield IndexedChunk(_from_values(value), terms, None, emphasis)
+
+
+def _to_values(chunk: CutChunk) -> list[Any]:
+    boxes = [(box.page, box.x0, box.y0, box.x1, box.y1) for box in chunk.boxes]
+    place = (chunk.start, chunk.end, chunk.page, chunk.page_end)
+    return [chunk.index, chunk.text, *place, chunk.section, boxes, chunk.kind, chunk.header]
+
+
+def _from_values(value: Sequence[Any]) -> CutChunk:
+    index, text, *place, section, boxes, kind, header = value
+    start, end, page, page_end = place
+    drawn = tuple(Box(*box) for box in boxes)
+    return CutChunk(index, text, start, end, page, page_end, section, drawn, Kind(kind), header)
+
+
+@contextmanager
+def _storage_errors() -> Iterator[None]:
+    """Errors of the file system as errors that people can read about."""
+    try:
+        yield
+    except OSError as error:
+        raise to_storage_error(error) from error
+
+
+COPY_PAGES = "COPY documents_documentpage (document_id, number, start, text, margins) FROM STDIN"
+COPY_CHUNKS = (
     'COPY documents_chunk (id, document_id, owner_id, index, text, start, "end", page, page_end, '
     "section, boxes, kind, header, term_count, lexemes) FROM STDIN"
 )
-TERMS = "COPY documents_chunkterms (chunk_id, document_id, length, marks, surplus) FROM STDIN"
-EMBEDDINGS = "COPY documents_chunkembedding (chunk_id, space_id, document_id, vector) FROM STDIN"
+COPY_TERMS = "COPY documents_chunkterms (chunk_id, document_id, length, marks, surplus) FROM STDIN"
+COPY_EMBEDDINGS = (
+    "COPY documents_chunkembedding (chunk_id, space_id, document_id, vector) FROM STDIN"
+)
 NEW_KEYS = (
     "SELECT nextval(pg_get_serial_sequence('documents_chunk', 'id')) FROM generate_series(1, %s)"
 )
@@ -50,7 +149,7 @@ ESCAPES = (("\\", r"\\"), ("\t", r"\t"), ("\n", r"\n"), ("\r", r"\r"))
 COORDINATE_DIGITS = 5
 
 
-class Draft:
+class IndexDraft:
     """The rows of a document to be, as COPY takes them, on disk. Used within a `with`.
 
     Raises `StorageFull` or `StorageFailed`.
@@ -78,10 +177,10 @@ class Draft:
 
     def add_page(self, page: Page, start: int) -> None:
         """The next page, which begins at offset `start` of the whole text."""
-        margins = json.dumps([_storable(text) for text in page.margins])
-        text = _storable(page.text)
+        margins = json.dumps([_to_storable(text) for text in page.margins])
+        text = _to_storable(page.text)
         row = (self._document.pk, page.number or 1, start, text, margins)
-        self._pages.write(_line(row))
+        self._pages.write(_to_copy_line(row))
         self.page_count = max(self.page_count or 0, page.number or 0) or None
 
     def index(self, chunks: Iterable[IndexedChunk], space: EmbeddingSpace) -> None:
@@ -89,13 +188,13 @@ class Draft:
         for spool in (self._chunks, self._terms, self._vectors):
             spool.clear()
         self.chunk_count = 0
-        for key, indexed in zip(_keys(), chunks, strict=False):
+        for key, indexed in zip(_draw_keys(), chunks, strict=False):
             self._add(key, indexed, space)
             self.chunk_count += 1
 
     def copy(self, cursor: CursorWrapper) -> None:
         """Write the rows."""
-        statements = (PAGES, CHUNKS, TERMS, EMBEDDINGS)
+        statements = (COPY_PAGES, COPY_CHUNKS, COPY_TERMS, COPY_EMBEDDINGS)
         spools = (self._pages, self._chunks, self._terms, self._vectors)
         for statement, spool in zip(statements, spools, strict=True):
             with cursor.copy(statement) as copy:
@@ -104,27 +203,27 @@ class Draft:
 
     def _add(self, key: int, indexed: IndexedChunk, space: EmbeddingSpace) -> None:
         row = bm25.to_lexical_row(indexed)
-        self._chunks.write(_line(_chunk_row(key, self._document, indexed.chunk, row)))
+        self._chunks.write(_to_copy_line(_to_chunk_row(key, self._document, indexed.chunk, row)))
         terms = (key, self._document.pk, row.length, row.marks, row.surplus)
-        self._terms.write(_line(terms))
+        self._terms.write(_to_copy_line(terms))
         if indexed.vector is not None:
             vector = dense.to_halfvec(indexed.vector)
-            self._vectors.write(_line((key, space.pk, self._document.pk, vector)))
+            self._vectors.write(_to_copy_line((key, space.pk, self._document.pk, vector)))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class IngestFindings:
     """What an ingest found besides text. `seconds` tells when asked how long each stage took."""
 
     metadata: dict[str, str] = field(default_factory=dict)
-    warnings: Sequence[Stored] = ()
+    warnings: Sequence[StoredWarning] = ()
     seconds: Callable[[], dict[str, float]] = dict
 
 
-def replace(
+def replace_index(
     claim: Claim,
-    draft: Draft,
-    found: Found,
+    draft: IndexDraft,
+    found: IngestFindings,
     space: EmbeddingSpace,
     beside: Callable[[], None] = lambda: None,
 ) -> None:
@@ -134,12 +233,12 @@ def replace(
     Raises `IngestLost`, and `SpaceChangedError` when `space` is not the active one.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        spaces.hold(space)
+        spaces.hold_active_space(space)
         document = claim.held().select_for_update().first()
         if document is None:
             raise IngestLost
         beside()
-        delete(document.pk)
+        delete_index(document.pk)
         draft.copy(cursor)
         document.refresh_from_db(fields=("name",))  # a new version may have brought another
         shown = metadata.merge_metadata(found.metadata, document.stated)
@@ -156,7 +255,7 @@ def replace(
         )
 
 
-def delete(document_id: UUID) -> None:
+def delete_index(document_id: UUID) -> None:
     """Delete pages, chunks and vectors without reading them. The caller holds the row."""
     for rows in (
         ChunkEmbedding.objects.filter(document_id=document_id),
@@ -167,7 +266,7 @@ def delete(document_id: UUID) -> None:
         rows._raw_delete(rows.db)  # noqa: SLF001 - `delete` would load every chunk with its text
 
 
-def _keys() -> Iterator[int]:
+def _draw_keys() -> Iterator[int]:
     """New keys for chunks; what stays unused is only a gap."""
     while True:
         with connection.cursor() as cursor:
@@ -176,7 +275,7 @@ def _keys() -> Iterator[int]:
         yield from keys
 
 
-def _chunk_row(
+def _to_chunk_row(
     key: int, document: Document, chunk: CutChunk, row: bm25.LexicalRow
 ) -> tuple[object, ...]:
     return (
@@ -184,26 +283,26 @@ def _chunk_row(
         document.pk,
         document.owner_id,
         chunk.index,
-        _storable(chunk.text),
+        _to_storable(chunk.text),
         chunk.start,
         chunk.end,
         chunk.page,
         chunk.page_end,
-        _storable(chunk.section),
-        json.dumps([_box(box) for box in chunk.boxes]),
+        _to_storable(chunk.section),
+        json.dumps([_to_box_json(box) for box in chunk.boxes]),
         chunk.kind,
-        _storable(chunk.header),
+        _to_storable(chunk.header),
         row.length,
         row.lexemes,
     )
 
 
-def _line(values: Iterable[object]) -> bytes:
+def _to_copy_line(values: Iterable[object]) -> bytes:
     r"""A row in the text form of COPY: tabs between values, \N for NULL."""
-    return ("\t".join(map(_field, values)) + "\n").encode()
+    return ("\t".join(map(_to_copy_field, values)) + "\n").encode()
 
 
-def _field(value: object) -> str:
+def _to_copy_field(value: object) -> str:
     if value is None:
         return NULL
     text = str(value)
@@ -212,11 +311,11 @@ def _field(value: object) -> str:
     return text
 
 
-def _storable(text: str) -> str:
+def _to_storable(text: str) -> str:
     """Without NUL and half surrogate pairs; what replaces them keeps the offsets true."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def _box(box: Box) -> dict[str, float]:
+def _to_box_json(box: Box) -> dict[str, float]:
     sides = {"x0": box.x0, "y0": box.y0, "x1": box.x1, "y1": box.y1}
     return {"page": box.page} | {name: round(at, COORDINATE_DIGITS) for name, at in sides.items()}

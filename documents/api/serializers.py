@@ -5,20 +5,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import (
+    extend_schema_field,
+)
 from rest_framework import serializers
 
 from documents.metadata import ORIGINAL_CHARACTERS
-from documents.models import Chunk, Document, DocumentVersion
-from documents.representation import CURRENT, document_json, version_json
+from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
+from documents.representation import (
+    CURRENT_VERSION,
+    to_document_json,
+    to_version_json,
+)
 from rag.pages import Kind
 
-QUERY_CHARACTERS = 200
-METADATA_CHARACTERS = 64 * 1024
+MAX_QUERY_CHARACTERS = 200
+MAX_METADATA_CHARACTERS = 64 * 1024
 METADATA_PREFIX = "metadata."
-MOST_FILTERS = 20
+MAX_FILTERS = 20
 LARGEST_NUMBER = 2**31 - 1
-VERSION_STATES = [CURRENT, *DocumentVersion.State.values]
+VERSION_STATES = [CURRENT_VERSION, *DocumentVersion.State.values]
 
 
 class DocumentErrorShape(serializers.Serializer[Any]):
@@ -59,7 +65,7 @@ class DocumentShape(serializers.Serializer[Document]):
 
     def to_representation(self, instance: Document) -> dict[str, Any]:
         """The same values as in the notices."""
-        return document_json(instance)
+        return to_document_json(instance)
 
 
 class UnchangedShape(DocumentShape):
@@ -86,7 +92,7 @@ class VersionShape(serializers.Serializer[Any]):
 
     def to_representation(self, instance: Document | DocumentVersion) -> dict[str, Any]:
         """Alike for the current one and the others."""
-        return version_json(instance)
+        return to_version_json(instance)
 
 
 class ChunkBoxShape(serializers.Serializer[Any]):
@@ -141,7 +147,7 @@ class UploadRequest(FileRequest):
         required=False,
         allow_blank=True,
         default="",
-        max_length=METADATA_CHARACTERS,
+        max_length=MAX_METADATA_CHARACTERS,
         help_text="A JSON object",
     )
 
@@ -158,7 +164,10 @@ class ListQuery(serializers.Serializer[Any]):
 
     status = serializers.ChoiceField(choices=Document.Status.choices, required=False)
     q = serializers.CharField(
-        required=False, allow_blank=True, max_length=QUERY_CHARACTERS, help_text="Part of the name"
+        required=False,
+        allow_blank=True,
+        max_length=MAX_QUERY_CHARACTERS,
+        help_text="Part of the name",
     )
 
 
@@ -173,15 +182,99 @@ class VersionQuery(serializers.Serializer[Any]):
     )
 
 
-def metadata_query(params: Mapping[str, str]) -> dict[str, str]:
+def parse_metadata_filters(params: Mapping[str, str]) -> dict[str, str]:
     """Key -> value of the filters on metadata. Raises `ValidationError`."""
     named = {name: value for name, value in params.items() if name.startswith(METADATA_PREFIX)}
-    if len(named) > MOST_FILTERS:
-        raise serializers.ValidationError({METADATA_PREFIX: [f"> {MOST_FILTERS}"]})
+    if len(named) > MAX_FILTERS:
+        raise serializers.ValidationError({METADATA_PREFIX: [f"> {MAX_FILTERS}"]})
     words = {name.removeprefix(METADATA_PREFIX): value for name, value in named.items()}
-    return {_word(key): _word(value) for key, value in words.items()}
+    return {_clean_word(key): _clean_word(value) for key, value in words.items()}
 
 
-def _word(text: str) -> str:
-    known = serializers.CharField(max_length=QUERY_CHARACTERS).run_validation(text)
+def _clean_word(text: str) -> str:
+    known = serializers.CharField(max_length=MAX_QUERY_CHARACTERS).run_validation(text)
     return unicodedata.normalize("NFC", known)
+
+
+class BinShape(serializers.Serializer[Any]):
+    """How many chunks have a length in `from` <= characters < `to`."""
+
+    to = serializers.IntegerField()
+    count = serializers.IntegerField()
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """`from` is a word of the language."""
+        return {"from": serializers.IntegerField()} | super().get_fields()
+
+
+class LengthShape(serializers.Serializer[Any]):
+    """Statistics of the chunks' lengths in characters."""
+
+    min = serializers.IntegerField()
+    median = serializers.FloatField()
+    mean = serializers.FloatField()
+    p90 = serializers.FloatField()
+    max = serializers.IntegerField()
+    histogram = BinShape(many=True)
+
+
+class ChunksShape(serializers.Serializer[Any]):
+    """The chunks: how many in all, of each kind, and with a vector of the active space."""
+
+    count = serializers.IntegerField()
+    kinds = serializers.DictField(child=serializers.IntegerField())
+    embedded = serializers.IntegerField()
+    length = LengthShape(allow_null=True)
+
+
+class PicturesShape(serializers.Serializer[Any]):
+    """The pictures; `dropped` counts by reason."""
+
+    kept = serializers.IntegerField()
+    described = serializers.IntegerField()
+    dropped = serializers.DictField(child=serializers.IntegerField())
+
+
+class InspectionShape(serializers.Serializer[Any]):
+    """The fields describe what `documents.representation` makes."""
+
+    document_id = serializers.UUIDField()
+    pages = serializers.IntegerField(allow_null=True)
+    pages_without_text = serializers.ListField(child=serializers.IntegerField())
+    pages_without_text_count = serializers.IntegerField()
+    characters = serializers.IntegerField()
+    chunks = ChunksShape()
+    pictures = PicturesShape()
+    seconds = serializers.DictField(child=serializers.FloatField())
+    warnings = WarningShape(many=True)
+
+
+class PictureShape(serializers.ModelSerializer[DocumentPicture]):
+    """A picture; `box` is x0, y0, x1, y1 in fractions of its page.
+
+    `rejected` is why it was not kept. `description` is what `model` read in it, null until then.
+    """
+
+    box = serializers.ListField(child=serializers.FloatField(), allow_null=True)
+
+    class Meta:
+        """What is told of it."""
+
+        model = DocumentPicture
+        fields = ("index", "page", "width", "height", "box", "rejected", "description", "model")
+
+
+class QueueShape(serializers.Serializer[Any]):
+    """The user's documents that have not ended; see `documents.estimate.QueueStatus`."""
+
+    waiting = serializers.IntegerField()
+    working = serializers.IntegerField()
+    paused = serializers.IntegerField()
+    pages_per_second = serializers.FloatField(help_text="Over the last minutes")
+    seconds_left = serializers.FloatField(allow_null=True, help_text="An estimate")
+
+
+class CountShape(serializers.Serializer[Any]):
+    """How many documents changed."""
+
+    count = serializers.IntegerField()
