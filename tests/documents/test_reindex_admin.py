@@ -68,7 +68,7 @@ def text_of(response):
 
 def test_the_workers_change_over_when_the_button_is_pressed(page, worker):
     answer = page.post(BUTTONS[0], follow=True)
-    assert "The workers begin" in text_of(answer)
+    assert "Re-embedding has started" in text_of(answer)
     wait_until(lambda: Reindexing.objects.filter(state="swapped").exists(), 60)
     assert spaces.get_active_space().model == "words-32"
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
@@ -110,13 +110,13 @@ def test_a_refusal_is_shown_with_the_next_step(page):
 def test_two_presses_are_one_change(page, sent):
     page.post(BUTTONS[0])
     claims.take(Reindexing.objects.get().pk)
-    assert "going on already" in text_of(page.post(BUTTONS[0], follow=True))
+    assert "already being re-embedded" in text_of(page.post(BUTTONS[0], follow=True))
     assert Reindexing.objects.count() == 1
-    assert "going on already" in text_of(page.post(BUTTONS[1], follow=True))
+    assert "already being re-embedded" in text_of(page.post(BUTTONS[1], follow=True))
 
 
 def test_rolling_back_is_a_button_too(page, sent, owner):
-    assert "no earlier space" in text_of(page.post(BUTTONS[1], follow=True))
+    assert "no earlier embedding space" in text_of(page.post(BUTTONS[1], follow=True))
     reindex()
     add(owner, "나중.md", TOPICS[5:6])
     assert "Back to words-16" in text_of(page.get(LIST))
