@@ -21,7 +21,7 @@ from django.core.files.storage import default_storage
 from documents import metadata
 from documents.errors import FileTooLarge, StorageFailed, StorageFull
 from documents.models import Document, DocumentVersion
-from documents.parsers import sniff
+from documents.parsers import formats
 from rag.errors import NuraError
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def examine_file(name: str, content: "File[Any]") -> IncomingFile:
     """Measure the file and tell its kind by its content. Raises what is wrong with it."""
     counted = measure_file(content)
     original = metadata.to_original_name(name)
-    kind = sniff.content_type(cast("BinaryIO", content), original)
+    kind = formats.detect_content_type(cast("BinaryIO", content), original)
     return IncomingFile(
         metadata.to_display_name(name), original, kind, counted.size, counted.sha256
     )

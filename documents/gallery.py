@@ -19,9 +19,9 @@ from documents import files
 from documents.errors import PicturesFailed
 from documents.models import Document, DocumentPicture
 from documents.parsers.base import Picture
-from documents.parsers.clean import tidy
 from documents.parsers.errors import NoText
-from documents.parsers.sandbox import TICK, Reading
+from documents.parsers.sandbox.client import TICK_SECONDS, DocumentReading
+from documents.parsers.text import tidy_text
 from documents.progress import Stopwatch
 from rag import factory
 from rag.errors import LLMError
@@ -188,7 +188,7 @@ class _AskedPicture:
 class Gallery:
     """Takes the pictures of one document as its pages come.
 
-        with sandbox.read(..., pictures=settings.PICTURES) as reading, Gallery(document) as gallery:
+        with read_document(..., pictures=...) as reading, Gallery(document) as gallery:
             for page in gallery.pages(reading): ...     # instead of `for page in reading`
             ...
             gallery.write()      # in the transaction that replaces the document's rows
@@ -233,7 +233,7 @@ class Gallery:
         if error is not None or not self._written:
             _remove_files([str(row.file) for row in self._rows if row.file])
 
-    def pages(self, reading: Reading) -> Iterator[Page]:
+    def pages(self, reading: DocumentReading) -> Iterator[Page]:
         """The pages with what the vision model reads in their pictures.
 
         Raises `NoText` where neither pages nor pictures hold any, `PicturesFailed` where the model
@@ -325,7 +325,7 @@ class Gallery:
         """Take the model's word; a picture of which it says nothing is left for later."""
         self._wait(said)
         try:
-            row.description, row.model = tidy(said.result()), self._model
+            row.description, row.model = tidy_text(said.result()), self._model
         except LLMError as error:
             logger.warning("picture %d of %s: %s", row.index, self._document.pk, error)
             self._warn("pictures_not_described")
@@ -336,7 +336,7 @@ class Gallery:
         self._watch.enter(DESCRIBING)
         while not said.done():
             with contextlib.suppress(TimeoutError):
-                said.exception(TICK)
+                said.exception(TICK_SECONDS)
             self._on_wait()
         self._watch.enter(Document.Stage.PARSING.value)
 

@@ -26,9 +26,10 @@ from documents.errors import DatabaseFailed, IngestLost, IngestTimeout, Internal
 from documents.gallery import Gallery
 from documents.index import ChunkSpool
 from documents.models import Document, DocumentVersion
-from documents.parsers import kinds, sandbox
+from documents.parsers import formats
 from documents.parsers.base import PictureRules
 from documents.parsers.errors import NoText, OutOfMemory, ParserCrashed, TimedOut
+from documents.parsers.sandbox.client import DocumentReading, read_document
 from documents.progress import Heartbeat, Progress
 from rag import chunking, tokenize
 from rag.errors import EmbedderFailed, NuraError
@@ -43,7 +44,7 @@ OUTAGES = (DatabaseFailed, EmbedderFailed)
 DEATHS = (ParserCrashed, OutOfMemory, TimedOut)
 """How a file, or a picture in it, ends its reader."""
 NO_PICTURES = PictureRules(most=0)
-PICTURED = frozenset((kinds.PDF, kinds.DOCX, kinds.HWP, kinds.HWPX))
+PICTURED = frozenset((formats.PDF, formats.DOCX, formats.HWP, formats.HWPX))
 """Formats whose readers look at pictures."""
 PICTURES_SKIPPED = "pictures_skipped"
 UNKNOWN_PAGES = 100
@@ -156,7 +157,7 @@ def _read(job: _Job) -> index.IngestFindings:
     kept, progress = job.kept, job.progress
     progress.enter(Document.Stage.PARSING)
     with files.open_local_path(kept) as path:
-        reading = sandbox.read(
+        reading = read_document(
             path,
             kept.content_type,
             kept.name,
@@ -176,7 +177,7 @@ def _read(job: _Job) -> index.IngestFindings:
     )
 
 
-def _split(job: _Job, reading: sandbox.Reading, analysis: Analysis) -> None:
+def _split(job: _Job, reading: DocumentReading, analysis: Analysis) -> None:
     """Cut the pages as they come; their chunks are analysed meanwhile."""
     rag, watch = settings.RAG, job.progress.watch
     splitter = chunking.Splitter(size=rag.chunk_size, overlap=rag.chunk_overlap)

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from documents import representation
 from documents.models import Document, DocumentVersion
 from documents.models.document import DocumentQuerySet
-from documents.parsers import kinds
+from documents.parsers import formats
 from documents.representation import inspect_document
 from documents.wording import sentence
 from rag.pages import Kind
@@ -85,12 +85,12 @@ def _list_values(documents: DocumentQuerySet, field: str) -> list[str]:
 
 
 FORMAT_NAMES = {
-    kinds.PDF: "PDF",
-    kinds.DOCX: "DOCX",
-    kinds.HWP: "HWP",
-    kinds.HWPX: "HWPX",
-    kinds.HTML: "HTML",
-    kinds.MARKDOWN: "Markdown",
+    formats.PDF: "PDF",
+    formats.DOCX: "DOCX",
+    formats.HWP: "HWP",
+    formats.HWPX: "HWPX",
+    formats.HTML: "HTML",
+    formats.MARKDOWN: "Markdown",
 }
 FACT_NAMES = {
     "title": _("Title"),

@@ -6,11 +6,10 @@ import threading
 from pathlib import Path
 
 from documents.errors import NotRenderable, PageNotFound
-from documents.parsers import kinds
+from documents.parsers import formats
 from documents.parsers.base import Limits
-from documents.parsers.channel import BrokenFrame
 from documents.parsers.errors import ParserCrashed
-from documents.parsers.sandbox import Child
+from documents.parsers.sandbox.client import BrokenFrame, SandboxChild
 
 DRAWING_LIMITS = Limits(seconds=20.0)
 MIN_WIDTH_PIXELS, MAX_WIDTH_PIXELS = 200, 2_000
@@ -28,7 +27,7 @@ def render_page_png(
 
     Raises PageNotFound, NotRenderable, or the `ParseFailed` that drawing ran into.
     """
-    if content_type != kinds.PDF:
+    if content_type != formats.PDF:
         raise NotRenderable(content_type=content_type)
     if number < 1:
         raise PageNotFound(page=number)
@@ -49,11 +48,11 @@ def _draw_page(path: Path, number: int, width: int) -> bytes:
     request = {
         "task": "draw",
         "path": str(path.resolve()),
-        "content_type": kinds.PDF,
+        "content_type": formats.PDF,
         "number": number,
         "width": width,
     }
-    child = Child(request, DRAWING_LIMITS)
+    child = SandboxChild(request, DRAWING_LIMITS)
     try:
         image = next((value for kind, value in child.frames() if kind == "bytes"), None)
     except BrokenFrame as error:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET
 
 from documents import presentation
 from documents.models import Chunk, Document
-from documents.parsers import kinds
+from documents.parsers import formats
 
 PAGE_SIZE = 20
 CHUNKS_SHOWN = 10
@@ -51,7 +51,7 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     document = get_object_or_404(Document.objects.visible_to(user), pk=document_id)
     chunks = _chunks(document, request.GET.get("page"))
     context: dict[str, Any] = {"area": "documents", "document": document, "chunks": chunks}
-    context["has_pages"] = document.content_type == kinds.PDF
+    context["has_pages"] = document.content_type == formats.PDF
     if request.headers.get("HX-Request") == "true":
         return render(request, "panels/document_chunks.html", context)
     context |= _row(document) | presentation.describe_index(document)

@@ -20,8 +20,8 @@ from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
 from documents import spaces
+from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
-from documents.parsers.registry import PYMUPDF
 from documents.reindexing import terms
 from nura import __version__
 from nura.embedded import session

@@ -8,15 +8,16 @@ import sys
 from pathlib import Path
 
 from benchmarks.fidelity.measure import likeness, token_f1
-from documents.parsers import kinds, sandbox
+from documents.parsers import formats
 from documents.parsers.base import Limits
+from documents.parsers.sandbox import client
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "docx" / "docling"
 
 
 def read(path: Path) -> str:
     """The text that is indexed."""
-    with sandbox.read(path, kinds.DOCX, path.name, Limits()) as pages:
+    with client.read_document(path, formats.DOCX, path.name, Limits()) as pages:
         return "\n\n".join(page.text for page in pages)
 
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from benchmarks.fidelity.measure import likeness, token_f1
-from documents.parsers import sandbox, sniff
+from documents.parsers import formats
 from documents.parsers.errors import ParseFailed
+from documents.parsers.sandbox import client
 
 
 def main(folder: Path) -> dict[str, dict[str, float]]:
@@ -26,7 +27,9 @@ def main(folder: Path) -> dict[str, dict[str, float]]:
 def _ending(path: Path) -> str:
     """The text, or why there is none."""
     try:
-        with sandbox.read(path, sniff.content_type(path, path.name), path.name) as pages:
+        with client.read_document(
+            path, formats.detect_content_type(path, path.name), path.name
+        ) as pages:
             return "\n\n".join(page.text for page in pages)
     except ParseFailed as failure:
         return failure.code

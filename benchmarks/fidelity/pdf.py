@@ -16,9 +16,10 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.fidelity.measure import likeness, token_f1
-from documents.parsers import kinds, sandbox
+from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.pdf.geometry import Rect, bounding_box
+from documents.parsers.sandbox import client
 from rag.chunking import split
 from rag.pages import Line, Page
 
@@ -57,7 +58,7 @@ def main(folder: Path = FOLDER) -> dict[str, dict[str, float]]:
 
 def read(path: Path) -> tuple[Page, ...]:
     """The pages as they are indexed."""
-    with sandbox.read(path, kinds.PDF, path.name, Limits()) as pages:
+    with client.read_document(path, formats.PDF, path.name, Limits()) as pages:
         return tuple(pages)
 
 

@@ -9,7 +9,7 @@ from documents.parsers.errors import TooManyPages
 from rag.pages import Page
 
 MEGABYTE = 1 << 20
-MOST_PICTURES = 5_000
+MAX_PICTURES = 5_000
 """Told of one document, kept or not."""
 
 
@@ -75,7 +75,7 @@ class Picture:
 ALL_PICTURES = PictureRules()
 
 
-class Context:
+class ReadingContext:
     """One reading: its limits, and where all goes that is not a page.
 
     `emit(kind, value)` is the sink; the child process puts it into the pipe at once.
@@ -97,26 +97,26 @@ class Context:
         self._emit = emit
         self._warned: set[str] = set()
 
-    def page_total(self, count: int) -> None:
+    def announce_page_total(self, count: int) -> None:
         """Say how many pages there are, as soon as it is known; too many end the reading."""
         if count > self.limits.pages:
             raise TooManyPages(pages=count, limit=self.limits.pages)
         self._emit("page_total", count)
 
-    def found(self, metadata: Mapping[str, str | None]) -> None:
+    def add_metadata(self, metadata: Mapping[str, str | None]) -> None:
         """Keep metadata that the file carries; what was found before stays."""
         for key, value in metadata.items():
             if value and value.strip() and key not in self.metadata:
                 self.metadata[key] = value.strip()[:500]
 
-    def picture(self, picture: Picture) -> None:
+    def emit_picture(self, picture: Picture) -> None:
         """Hand on a picture; those of a page come before the page."""
         self._emit("picture", {**asdict(picture), "data": None})
         if not picture.rejected:
             self.pictures_kept += 1
             self._emit("bytes", picture.data)
 
-    def recognising(self) -> None:
+    def announce_recognition(self) -> None:
         """Say that the next page takes its time, for text recognition reads it."""
         self._emit("recognising", None)
 
@@ -130,8 +130,6 @@ class Context:
 class Parser(Protocol):
     """Reads one format. Raises `ParseFailed`; anything else counts as a broken file."""
 
-    types: tuple[str, ...]
-
-    def parse(self, path: Path, context: Context) -> Iterator[Page]:
+    def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """The pages in order, each as soon as it is read."""
         ...

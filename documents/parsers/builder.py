@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from textwrap import dedent
 
-from documents.parsers.base import Context
-from documents.parsers.clean import clean
+from documents.parsers.base import ReadingContext
 from documents.parsers.errors import TooLarge
+from documents.parsers.text import clean_text
 from rag.pages import Heading, Kind, Page, Region
 
 _BACKTICKS = re.compile("`+")
@@ -15,13 +15,13 @@ _DEEPEST_ITEM = 8
 
 
 class PageBuilder:
-    """Blocks go in, in order; `page` joins them with a blank line between.
+    """Blocks go in, in order; `build_page` joins them with a blank line between.
 
     Items that follow each other are one list. Every method cleans what it is given; what is
     blank adds nothing. All raise TooLarge when the text grows above the limit.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ReadingContext) -> None:
         self._limit = context.limits.characters
         self._blocks: list[str] = []
         self._headings: list[Heading] = []
@@ -35,21 +35,21 @@ class PageBuilder:
         """Where the next block will begin; within a list that goes on, somewhere in it."""
         return self._length + self._waiting
 
-    def paragraph(self, text: str) -> None:
+    def add_paragraph(self, text: str) -> None:
         """Add a paragraph."""
-        self._add(clean(text).strip())
+        self._add(clean_text(text).strip())
 
-    def heading(self, level: int, title: str) -> None:
+    def add_heading(self, level: int, title: str) -> None:
         """Add a heading, as text of its own."""
-        title = " ".join(clean(title).split())
+        title = " ".join(clean_text(title).split())
         if title:
             self.end_list()
             self._headings.append(Heading(self._length, level, title[:200]))
             self._add(title)
 
-    def item(self, text: str, depth: int = 0) -> None:
+    def add_list_item(self, text: str, depth: int = 0) -> None:
         """Add an item of a list, with its number or mark; `depth` counts from 0."""
-        lines = clean(text).strip().split("\n")
+        lines = clean_text(text).strip().split("\n")
         if lines[0]:
             indent = _INDENT * min(depth, _DEEPEST_ITEM)
             self._items.append("\n".join(indent + line.strip() for line in lines if line.strip()))
@@ -62,15 +62,15 @@ class PageBuilder:
         if items:
             self._add(dedent("\n".join(items)), Kind.LIST)
 
-    def code(self, text: str) -> None:
+    def add_code(self, text: str) -> None:
         """Add code between fences, its white space as it is."""
-        text = clean(text).strip("\n")
+        text = clean_text(text).strip("\n")
         if text.strip():
             longest = max(map(len, _BACKTICKS.findall(text)), default=0)
             fence = "`" * max(3, longest + 1)
             self._add(f"{fence}\n{text}\n{fence}", Kind.CODE)
 
-    def table(self, rows: Sequence[Sequence[str]], header_rows: int = 1) -> None:
+    def add_table(self, rows: Sequence[Sequence[str]], header_rows: int = 1) -> None:
         """Add a table as Markdown; columns and rows without any text are left out.
 
         Of a cell over several columns or rows, the others are "". One column, or one row, is
@@ -82,14 +82,14 @@ class PageBuilder:
             return
         if len(rows[0]) == 1 or len(rows) == 1:
             for row in rows:
-                self.paragraph("\n".join(cell for cell in row if cell.strip()))
+                self.add_paragraph("\n".join(cell for cell in row if cell.strip()))
             return
         lines = [_row(row) for row in rows]
         lines.insert(1, "|" + " --- |" * len(rows[0]))
         header = len("\n".join(lines[: header_rows + 1])) if header_rows else 0
         self._add("\n".join(lines), Kind.TABLE, header)
 
-    def page(self, margins: Sequence[str] = ()) -> Page:
+    def build_page(self, margins: Sequence[str] = ()) -> Page:
         """All blocks as one page without a number."""
         self.end_list()
         text = "\n\n".join(self._blocks)
@@ -126,5 +126,5 @@ def _without_empty_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 def _row(cells: Sequence[str]) -> str:
     """One line of a Markdown table."""
-    texts = (" ".join(clean(cell).split()).replace("|", "\\|") for cell in cells)
+    texts = (" ".join(clean_text(cell).split()).replace("|", "\\|") for cell in cells)
     return "| " + " | ".join(texts) + " |"

@@ -11,30 +11,30 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from documents.parsers.base import MOST_PICTURES, Context, Picture
+from documents.parsers.base import MAX_PICTURES, Picture, ReadingContext
 
-LARGEST = 40_000_000
+MAX_PIXELS = 40_000_000
 """Pixels of a picture, declared, beyond which it is not decoded."""
-MOST_DECODED = 300_000_000
+MAX_DECODED_PIXELS = 300_000_000
 """Pixels decoded of one document, so that pictures never take the time of its text."""
-LONGEST_SIDE = 1600
+MAX_SIDE_PIXELS = 1600
 """Pixels: what vision models read without making it smaller themselves."""
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")
-WHITEST = 255
-WHITE = 245
+MAX_GREY = 255
+LEAST_WHITE_GREY = 245
 """Greys from here on are paper."""
-_GRID = (128, 128)
-_ALIKE = 16
+_GRID_PIXELS = (128, 128)
+_MAX_DIFFERENCE_GREYS = 16
 """Two pictures look the same where no cell of the grid differs by more greys than this."""
-_FEW_COLOURS = 4096
+_MAX_PNG_COLOURS = 4096
 """Drawings have no more; they stay sharp as PNG, photographs become JPEG."""
-_QUICK = 3
+_PNG_LEVEL = 3
 """Of PNG: nearly as small as the best level, which takes most of the time of a document."""
-Box = tuple[float, float, float, float]
+PictureBox = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPicture:
     """A picture as it stands in the file, not yet decoded.
 
     `key` tells its bytes from all others'; `width` and `height` are as declared. `load` decodes
@@ -46,16 +46,16 @@ class Found:
     height: int
     load: Callable[[], Any]
     page: int | None = None
-    box: Box | None = None
+    box: PictureBox | None = None
     at: int | None = None
     cost: int = 0
     """Pixels that are decoded for it, where they are more than its own."""
 
 
-class Sieve:
+class PictureSieve:
     """Looks at the pictures of one document in their order and hands them on with its verdict."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ReadingContext) -> None:
         self._context = context
         self._rules = context.pictures
         self._told = 0
@@ -64,38 +64,38 @@ class Sieve:
         self._looks: list[tuple[Any, str]] = []
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """No further picture can be kept."""
         return self._context.pictures_kept >= self._rules.most
 
-    def file(self, name: str, read: Callable[[], bytes], at: int | None = None) -> None:
+    def add_file(self, name: str, read: Callable[[], bytes], at: int | None = None) -> None:
         """An encoded picture, the part `name` of a package, which stands at `at` in the text."""
         from PIL import Image
 
         if not self._rules.most:
             return
-        unknown = Found(key_of(name.encode()), 0, 0, _nothing, at=at)
+        unknown = FoundPicture(hash_bytes(name.encode()), 0, 0, _load_nothing, at=at)
         try:
             data = read()
             image = Image.open(io.BytesIO(data), formats=FORMATS)
         except Image.DecompressionBombError:
-            self._tell(unknown, "too_large")
+            self._report(unknown, "too_large")
         except Exception:  # noqa: BLE001 - a picture that breaks its decoder is lost alone
-            self._tell(unknown, "broken")
+            self._report(unknown, "broken")
         else:
-            load = partial(_upright, image)
-            self.take(Found(key_of(data), *image.size, load, at=at))
+            load = partial(_load_upright, image)
+            self.add(FoundPicture(hash_bytes(data), *image.size, load, at=at))
 
-    def take(self, found: Found, rejected: str = "") -> None:
+    def add(self, found: FoundPicture, rejected: str = "") -> None:
         """Decide on a picture, unless its reader has (`rejected`)."""
         digest, verdict = self._verdicts.get(found.key, ("", ""))
-        rejected = rejected or verdict or self._undecoded(found)
+        rejected = rejected or verdict or self._judge_undecoded(found)
         if rejected:
-            self._tell(found, rejected, digest)
+            self._report(found, rejected, digest)
         else:
-            self._look(found)
+            self._judge_decoded(found)
 
-    def _undecoded(self, found: Found) -> str:
+    def _judge_undecoded(self, found: FoundPicture) -> str:
         """Why it is not decoded at all."""
         pixels = found.width * found.height
         shorter, longer = sorted((found.width, found.height))
@@ -103,73 +103,73 @@ class Sieve:
             return "too_small"
         if longer > shorter * self._rules.most_ratio:
             return "thin"
-        if pixels > LARGEST:
+        if pixels > MAX_PIXELS:
             return "too_large"
         cost = max(pixels, found.cost)
-        if self.full or self._decoded + cost > MOST_DECODED:
+        if self.is_full or self._decoded + cost > MAX_DECODED_PIXELS:
             return "too_many"
         self._decoded += cost
         return ""
 
-    def _look(self, found: Found) -> None:
+    def _judge_decoded(self, found: FoundPicture) -> None:
         """Decode it, keep it or say why not, and remember that for its copies."""
         try:
             loaded = found.load()
-            opaque = not loaded.has_transparency_data or loaded.getextrema()[-1][0] == WHITEST
-            image = reduced(loaded)
+            opaque = not loaded.has_transparency_data or loaded.getextrema()[-1][0] == MAX_GREY
+            image = reduce_image(loaded)
             grey = image.convert("L")
-            rejected = self._dull(grey)
-            look = grey.resize(_GRID)
-            twin = "" if rejected else self._twin(look)
+            rejected = self._judge_dullness(grey)
+            look = grey.resize(_GRID_PIXELS)
+            twin = "" if rejected else self._find_twin(look)
         except Exception:  # noqa: BLE001 - a picture that breaks its decoder is lost alone
-            self._tell(found, "broken")
+            self._report(found, "broken")
             return
         digest = twin or hashlib.sha256(image.tobytes()).hexdigest()
         rejected = rejected or ("duplicate" if twin else "")
         if opaque:  # the same bytes may look another way behind another mask
             self._verdicts[found.key] = digest, rejected or "duplicate"
         if rejected:
-            self._tell(found, rejected, digest)
+            self._report(found, rejected, digest)
             return
         self._looks.append((look, digest))
-        self._tell(found, "", digest, *encoded(image))
+        self._report(found, "", digest, *encode_image(image))
 
-    def _dull(self, grey: Any) -> str:
+    def _judge_dullness(self, grey: Any) -> str:
         """What is wrong with a picture without anything to read; empty: nothing."""
         from PIL import ImageFilter, ImageStat
 
         rules, counts = self._rules, grey.histogram()
         if ImageStat.Stat(grey).var[0] < rules.least_variance:
             return "flat"
-        if sum(counts[:WHITE]) < rules.least_nonwhite * sum(counts):
+        if sum(counts[:LEAST_WHITE_GREY]) < rules.least_nonwhite * sum(counts):
             return "blank"
         edges = grey.filter(ImageFilter.FIND_EDGES)
         inner = edges.crop((1, 1, edges.width - 1, edges.height - 1))  # the rim is not filtered
         return "smooth" if ImageStat.Stat(inner).mean[0] < rules.least_edges else ""
 
-    def _twin(self, look: Any) -> str:
+    def _find_twin(self, look: Any) -> str:
         """The digest of a kept picture that looks the same."""
         from PIL import ImageChops
 
         for other, digest in self._looks:
             difference: Any = ImageChops.difference(look, other)
-            if difference.getextrema()[1] <= _ALIKE:
+            if difference.getextrema()[1] <= _MAX_DIFFERENCE_GREYS:
                 return digest
         return ""
 
-    def _tell(
+    def _report(
         self,
-        found: Found,
+        found: FoundPicture,
         rejected: str,
         digest: str = "",
         content_type: str = "",
         data: bytes = b"",
     ) -> None:
         self._told += 1
-        if self._told > MOST_PICTURES:
+        if self._told > MAX_PICTURES:
             self._context.warn("pictures_uncounted")
             return
-        self._context.picture(
+        self._context.emit_picture(
             Picture(
                 found.page,
                 digest or found.key,
@@ -184,7 +184,7 @@ class Sieve:
         )
 
 
-def key_of(*parts: bytes) -> str:
+def hash_bytes(*parts: bytes) -> str:
     """A key for these bytes."""
     digest = hashlib.sha256()
     for part in parts:
@@ -192,23 +192,23 @@ def key_of(*parts: bytes) -> str:
     return digest.hexdigest()
 
 
-def size_of(data: bytes) -> tuple[int, int]:
+def read_declared_size(data: bytes) -> tuple[int, int]:
     """Width and height as an encoded picture declares them; 0 and 0 where it cannot be told."""
     from PIL import Image
 
     try:
         return Image.open(io.BytesIO(data)).size
     except Image.DecompressionBombError:
-        return LARGEST, LARGEST
+        return MAX_PIXELS, MAX_PIXELS
     except Exception:  # noqa: BLE001 - a picture that breaks its decoder is lost alone
         return 0, 0
 
 
-def reduced(image: Any) -> Any:
-    """On white, in RGB, no side longer than `LONGEST_SIDE`, without metadata."""
+def reduce_image(image: Any) -> Any:
+    """On white, in RGB, no side longer than `MAX_SIDE_PIXELS`, without metadata."""
     from PIL import Image
 
-    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    image.thumbnail((MAX_SIDE_PIXELS, MAX_SIDE_PIXELS))
     if image.mode.startswith("I;16"):
         image = image.point(lambda value: value / 256, "L")
     paper = Image.new("RGB", image.size, "white")
@@ -220,25 +220,25 @@ def reduced(image: Any) -> Any:
     return paper
 
 
-def encoded(image: Any) -> tuple[str, bytes]:
+def encode_image(image: Any) -> tuple[str, bytes]:
     """Content type and bytes of an RGB image."""
     target = io.BytesIO()
-    if colours := image.getcolors(_FEW_COLOURS):
+    if colours := image.getcolors(_MAX_PNG_COLOURS):
         if all(red == green == blue for _, (red, green, blue) in colours):
             image = image.convert("L")  # the same picture in a third of the bytes and of the time
-        image.save(target, "PNG", compress_level=_QUICK)
+        image.save(target, "PNG", compress_level=_PNG_LEVEL)
         return "image/png", target.getvalue()
     image.save(target, "JPEG", quality=88)
     return "image/jpeg", target.getvalue()
 
 
-def _upright(image: Any) -> Any:
+def _load_upright(image: Any) -> Any:
     """Decoded no larger than needed, turned as its EXIF says."""
     from PIL import ImageOps
 
-    image.draft(image.mode, (LONGEST_SIDE, LONGEST_SIDE))
+    image.draft(image.mode, (MAX_SIDE_PIXELS, MAX_SIDE_PIXELS))
     return ImageOps.exif_transpose(image)
 
 
-def _nothing() -> None:
+def _load_nothing() -> None:
     """Stand for a picture that cannot be decoded."""

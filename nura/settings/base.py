@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from kombu import Exchange, Queue
 
 from documents.parsers.base import Limits
-from documents.parsers.registry import PDF_READERS, PDFIUM
+from documents.parsers.formats import PDF_READERS, PDFIUM
 from nura import logs
 from nura.embedded import locations
 from nura.settings import env, pictures, rag, reference, unfold

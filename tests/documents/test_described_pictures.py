@@ -12,8 +12,8 @@ from PIL import Image
 from documents import services, tasks
 from documents.gallery import Gallery
 from documents.models import Chunk, Document, DocumentPicture
-from documents.parsers import sandbox
 from documents.parsers.base import PictureRules
+from documents.parsers.sandbox import client
 from documents.search.store import ScopedStore
 from rag.adapters.endpoint import load_client_library
 from rag.config import Endpoint
@@ -234,7 +234,7 @@ def test_who_stops_waiting_hangs_up_and_leaves_no_files(owner, sent, vision, tmp
     document = uploaded(owner, report(tmp_path, chart()))
     with (
         pytest.raises(Over),
-        sandbox.read(tmp_path / "보고서.pdf", document.content_type) as reading,
+        client.read_document(tmp_path / "보고서.pdf", document.content_type) as reading,
         Gallery(document, stop) as gallery,
     ):
         list(gallery.pages(reading))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from documents.parsers import forked
+from documents.parsers.sandbox import client
 from tests.documents.parsers.pictured import chart
 from tests.documents.test_described_pictures import again, report, run, uploaded
 
@@ -13,11 +13,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 DYING = """
 import os
-from documents.parsers import forkserver, pictures
-def reduced(image):
+from documents.parsers import pictures
+from documents.parsers.sandbox import server
+def reduce_image(image):
     {death}
-pictures.reduced = reduced
-forkserver.main()
+pictures.reduce_image = reduce_image
+server.main()
 """
 ABORTING = "os.abort()"
 LOOPING = "while True: pass"
@@ -30,8 +31,8 @@ def dies(tmp_path, monkeypatch):
     def use(death):
         program = tmp_path / "dying.py"
         program.write_text(DYING.format(death=death))
-        monkeypatch.setattr(forked, "PROGRAM", (sys.executable, str(program)))
-        monkeypatch.setattr(forked, "_servers", forked._Servers())
+        monkeypatch.setattr(client, "PROGRAM", (sys.executable, str(program)))
+        monkeypatch.setattr(client, "_servers", client._Servers())
 
     return use
 

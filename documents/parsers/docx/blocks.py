@@ -50,7 +50,7 @@ class Blocks:
         for may_be_code, elements in groupby(container, self._may_be_code):
             group = list(elements)
             if may_be_code and self._is_code(group):
-                self._builder.code("\n".join(map(paragraph_text, group)))
+                self._builder.add_code("\n".join(map(paragraph_text, group)))
             else:
                 for element in group:
                     self._add(element)
@@ -61,7 +61,7 @@ class Blocks:
             self._paragraph(element)
         elif name == "tbl":
             rows = table.rows(element, self._line)
-            self._builder.table(rows, table.header_rows(element))
+            self._builder.add_table(rows, table.header_rows(element))
             for paragraph in table.paragraphs(element):
                 self._hang(paragraph, in_cell=True)
         elif name == "altChunk":  # a whole file of another format, which Word takes in on opening
@@ -83,11 +83,11 @@ class Blocks:
         text, level = paragraph_text(paragraph), self._heading_level(paragraph)
         label, depth = self._label(paragraph) if text.strip() else ("", 0)
         if level:
-            self._builder.heading(level, label + text)
+            self._builder.add_heading(level, label + text)
         elif label:
-            self._builder.item(label + text.strip(), depth)
+            self._builder.add_list_item(label + text.strip(), depth)
         else:
-            self._builder.paragraph(text)
+            self._builder.add_paragraph(text)
         self._hang(paragraph)
 
     def _hang(self, paragraph: Any, *, in_cell: bool = False) -> None:
@@ -111,7 +111,7 @@ class Blocks:
     def _note(self, kind: str, identity: str) -> None:
         if text := self._surroundings.notes.get((kind, identity), "").strip():
             self._note_count += 1
-            self._builder.paragraph(f"{self._note_count}) {text}")
+            self._builder.add_paragraph(f"{self._note_count}) {text}")
 
     def _line(self, paragraph: Any) -> str:
         """A paragraph of a cell."""

@@ -15,13 +15,13 @@ PICTURES = {"blip": "embed", "imagedata": "id"}
 def add(builder: PageBuilder, root: Any) -> None:
     """Add a chart as a table of its figures, a diagram as its words."""
     if local(root) == "chartSpace":
-        builder.paragraph(_words(root.find("{*}chart/{*}title")))
+        builder.add_paragraph(_words(root.find("{*}chart/{*}title")))
         rows = list(_figures(root))
         if rows:
-            builder.table(rows)
+            builder.add_table(rows)
     else:
         for point in root.iter("{*}pt"):
-            builder.paragraph(_words(point.find("{*}t")))
+            builder.add_paragraph(_words(point.find("{*}t")))
 
 
 def _figures(chart: Any) -> Iterator[list[str]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from documents.parsers.docx.package import attribute, is_on
-from documents.parsers.numerals import written
+from documents.parsers.numerals import format_number
 
 BULLET = "-"
 _PLACE = re.compile(r"%([1-9])")
@@ -68,7 +68,7 @@ class Numbering:
             if at not in found.levels:
                 return ""
             form = "decimal" if level.arabic else found.levels[at].form
-            return written(counts.get(at, 0), form)
+            return format_number(counts.get(at, 0), form)
 
         return level.label(_PLACE.sub(place, level.pattern).strip())
 

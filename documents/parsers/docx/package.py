@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents.parsers.archive import Archive, check_xml
-from documents.parsers.base import Context
+from documents.parsers.archive import Archive, check_xml_part
+from documents.parsers.base import ReadingContext
 from documents.parsers.errors import Corrupt
 
 _MAIN_TYPE = re.compile(
@@ -27,7 +27,7 @@ _FAMILIES = (b"wordprocessingml", b"drawingml", b"officeDocument")
 class Package:
     """An open Word file. Raises Corrupt where there is no main part."""
 
-    def __init__(self, path: Path, context: Context) -> None:
+    def __init__(self, path: Path, context: ReadingContext) -> None:
         self._archive = Archive(path, context.limits)
         self._context = context
         self._main = _main_part(self._archive)
@@ -63,7 +63,7 @@ class Package:
     def picture(self, relationship: str) -> tuple[str, Callable[[], bytes]] | None:
         """Name and bytes of the picture with this id; None for one outside of the file."""
         name = self._targets.get(relationship, "")
-        return (name, partial(self._archive.read, name)) if name in self._archive else None
+        return (name, partial(self._archive.read_part, name)) if name in self._archive else None
 
     def styles(self) -> list[Any]:
         """python-docx's styles, in order."""
@@ -111,8 +111,8 @@ class Package:
         from docx.oxml import parse_xml
         from lxml import etree
 
-        check_xml(self._archive, name)
-        data = self._archive.read(name)
+        check_xml_part(self._archive, name)
+        data = self._archive.read_part(name)
         if _STRICT in data:
             for family in _FAMILIES:
                 data = data.replace(_STRICT + family, _TRANSITIONAL + family + b"/2006")
@@ -125,7 +125,7 @@ class Package:
 def _main_part(archive: Archive) -> str:
     """Name of the part with the text; nearly always word/document.xml, but the package decides."""
     if "[Content_Types].xml" in archive:
-        match = _MAIN_TYPE.search(archive.read("[Content_Types].xml"))
+        match = _MAIN_TYPE.search(archive.read_part("[Content_Types].xml"))
         if match and match[1].decode("utf-8", "replace") in archive:
             return match[1].decode("utf-8", "replace")
     if "word/document.xml" not in archive:

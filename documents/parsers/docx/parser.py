@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from documents.parsers import kinds
-from documents.parsers.base import Context
+from documents.parsers.base import ReadingContext
 from documents.parsers.builder import PageBuilder
 from documents.parsers.docx.blocks import Blocks, Surroundings
 from documents.parsers.docx.numbering import Numbering
 from documents.parsers.docx.package import Package, attribute
 from documents.parsers.docx.styles import Styles
-from documents.parsers.pictures import Sieve
+from documents.parsers.pictures import PictureSieve
 from rag.pages import Page
 
 _LETTER = re.compile(r"[^\W\d_]")
@@ -21,19 +20,17 @@ _LETTER = re.compile(r"[^\W\d_]")
 class DocxParser:
     """Reads .docx; Word documents have no fixed pages, so there is one without a number."""
 
-    types = (kinds.DOCX,)
-
-    def parse(self, path: Path, context: Context) -> Iterator[Page]:
+    def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """The whole document as one page."""
         package = Package(path, context)
-        context.found(package.properties())
+        context.add_metadata(package.properties())
         styles, numbering = Styles(package.styles()), Numbering(package.part("numbering.xml"))
         beside = Surroundings(styles, numbering)
-        sieve = Sieve(context)
+        sieve = PictureSieve(context)
 
         def picture(relationship: str, at: int) -> None:
             if found := package.picture(relationship):
-                sieve.file(*found, at)
+                sieve.add_file(*found, at)
 
         surroundings = Surroundings(
             styles,
@@ -45,10 +42,12 @@ class DocxParser:
         )
         builder = PageBuilder(context)
         Blocks(builder, surroundings).add(package.body())
-        yield builder.page(_margins(package, beside, context))
+        yield builder.build_page(_margins(package, beside, context))
 
 
-def _notes(package: Package, beside: Surroundings, context: Context) -> dict[tuple[str, str], str]:
+def _notes(
+    package: Package, beside: Surroundings, context: ReadingContext
+) -> dict[tuple[str, str], str]:
     """Footnotes and endnotes by kind and id."""
     found = {}
     for kind in ("footnote", "endnote"):
@@ -59,7 +58,7 @@ def _notes(package: Package, beside: Surroundings, context: Context) -> dict[tup
     return found
 
 
-def _margins(package: Package, beside: Surroundings, context: Context) -> Sequence[str]:
+def _margins(package: Package, beside: Surroundings, context: ReadingContext) -> Sequence[str]:
     """Paragraphs of all headers and footers, each once; page numbers alone are nothing."""
     found: dict[str, None] = {}
     for kind in ("header", "footer"):
@@ -68,8 +67,8 @@ def _margins(package: Package, beside: Surroundings, context: Context) -> Sequen
     return [text for text in found if _LETTER.search(text)]
 
 
-def _blocks(root: Any, beside: Surroundings, context: Context) -> list[str]:
+def _blocks(root: Any, beside: Surroundings, context: ReadingContext) -> list[str]:
     """The blocks of a part that is no body."""
     builder = PageBuilder(context)
     Blocks(builder, beside).add(root)
-    return builder.page().text.split("\n\n")
+    return builder.build_page().text.split("\n\n")

@@ -17,8 +17,9 @@ from documents.parsers.hangul.blocks import (
     mark_of,
     with_ruby,
 )
-from documents.parsers.hangul.numbering import FORMATS, Level, number
+from documents.parsers.hangul.numbering import Level
 from documents.parsers.hangul.records import Record
+from documents.parsers.numerals import HANGUL_FORMS, format_hangul_number
 
 _SECTION = re.compile(r"^bodytext/section(\d+)$", re.IGNORECASE)
 _KINDS = {1: HeadKind.OUTLINE, 2: HeadKind.NUMBER, 3: HeadKind.BULLET}
@@ -76,8 +77,8 @@ def _forms(record: Record, place: int, count: int) -> tuple[list[tuple[str, str]
     """Text and number format of so many levels, and the place behind them."""
     found = []
     for _ in range(count):
-        form = min(record.u32(place) >> 5 & 15, len(FORMATS) - 1)
-        found.append((record.text(place + 12), FORMATS[form]))
+        form = min(record.u32(place) >> 5 & 15, len(HANGUL_FORMS) - 1)
+        found.append((record.text(place + 12), HANGUL_FORMS[form]))
         place += 14 + 2 * record.u16(place + 12)
     return found, place
 
@@ -253,6 +254,6 @@ def _auto_number(record: Record) -> str:
     if flags & 15 == _PAGE_NUMBER:
         return ""
     user, before, behind = (record.u16(10 + 2 * i) for i in range(3))
-    form = FORMATS[min(flags >> 4 & 0xFF, len(FORMATS) - 1)]
-    shown = chr(user) if user else number(record.u16(8), form)
+    form = HANGUL_FORMS[min(flags >> 4 & 0xFF, len(HANGUL_FORMS) - 1)]
+    shown = chr(user) if user else format_hangul_number(record.u16(8), form)
     return f"{chr(before) if before else ''}{shown}{chr(behind) if behind else ''}"

@@ -47,15 +47,15 @@ class Flow:
         if not text:
             return
         if head is None:
-            self._builder.paragraph(text)
+            self._builder.add_paragraph(text)
             return
         marked = f"{self._numberer.mark(head)} {text}".strip()
         if head.kind is HeadKind.OUTLINE and len(marked) <= LONGEST_HEADING:
-            self._builder.heading(head.level + 1, marked)
+            self._builder.add_heading(head.level + 1, marked)
         elif head.kind is HeadKind.OUTLINE:
-            self._builder.paragraph(marked)
+            self._builder.add_paragraph(marked)
         else:
-            self._builder.item(marked, depth=head.level)
+            self._builder.add_list_item(marked, depth=head.level)
 
     def _block(self, block: Block) -> None:
         match block:
@@ -84,7 +84,7 @@ class Flow:
             return
         tallest = max((cell.row_span for cell in table.cells if cell.row == 0), default=1)
         headers = min(max(table.header_rows, tallest), _MOST_HEADERS, rows - 1)
-        self._builder.table(self._grid(table.cells, rows, columns), header_rows=headers)
+        self._builder.add_table(self._grid(table.cells, rows, columns), header_rows=headers)
 
     def _grid(self, cells: Iterable[Cell], rows: int, columns: int) -> list[list[str]]:
         """Texts by row and column; a merged cell has its text in its first place."""

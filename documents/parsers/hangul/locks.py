@@ -4,7 +4,7 @@ import re
 import zlib
 from pathlib import Path
 
-from documents.parsers.archive import Archive, check_xml
+from documents.parsers.archive import Archive, check_xml_part
 from documents.parsers.base import Limits
 from documents.parsers.errors import ArchiveBomb, Corrupt, Encrypted, UnsupportedVersion
 
@@ -64,8 +64,8 @@ def check_hwpx(archive: Archive) -> None:
     Pictures are not counted: each is looked at before it is unpacked.
     """
     manifest = "META-INF/manifest.xml"
-    if manifest in archive and b"encryption-data" in archive.read(manifest):
+    if manifest in archive and b"encryption-data" in archive.read_part(manifest):
         raise Encrypted(lock="password")
     for name in archive.names:
         if name.lower().endswith((".xml", ".hpf", ".rdf")):
-            check_xml(archive, name)
+            check_xml_part(archive, name)

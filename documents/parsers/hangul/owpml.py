@@ -19,7 +19,8 @@ from documents.parsers.hangul.blocks import (
     mark_of,
     with_ruby,
 )
-from documents.parsers.hangul.numbering import Level, number
+from documents.parsers.hangul.numbering import Level
+from documents.parsers.numerals import format_hangul_number
 
 HEADER = "Contents/header.xml"
 PACKAGE = "Contents/content.hpf"
@@ -52,7 +53,7 @@ def tree(archive: Archive, part: str) -> Any:
 
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
     try:
-        for data in archive.chunks(part):
+        for data in archive.read_chunks(part):
             parser.feed(data)
         return parser.close()
     except etree.XMLSyntaxError as error:
@@ -255,5 +256,5 @@ def _auto_number(element: Any) -> str:
     value = integer(element, "num")
     if style is None:
         return str(value)
-    shown = style.get("userChar") or number(value, style.get("type", "DIGIT"))
+    shown = style.get("userChar") or format_hangul_number(value, style.get("type", "DIGIT"))
     return f"{style.get('prefixChar', '')}{shown}{style.get('suffixChar', '')}"

@@ -5,16 +5,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents.parsers import kinds
+from documents.parsers import formats
 from documents.parsers.archive import Archive
-from documents.parsers.base import MEGABYTE, Context
+from documents.parsers.base import MEGABYTE, ReadingContext
 from documents.parsers.builder import PageBuilder
 from documents.parsers.errors import Corrupt, Encrypted
 from documents.parsers.hangul import binary, owpml, records
 from documents.parsers.hangul.flow import Flow
 from documents.parsers.hangul.locks import COMPRESSED, check_hwp, check_hwpx
 from documents.parsers.hangul.numbering import Numberer
-from documents.parsers.pictures import Sieve
+from documents.parsers.pictures import PictureSieve
 from rag.pages import Page
 
 _NOTICE = "상위 버전의 배포용 문서"
@@ -27,49 +27,47 @@ LARGEST_PICTURE = 100 * MEGABYTE
 class HwpParser:
     """Reads .hwp and .hwpx. Their pages exist only when they are laid out: there is one."""
 
-    types = (kinds.HWP, kinds.HWPX)
-
-    def parse(self, path: Path, context: Context) -> Iterator[Page]:
+    def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """The whole document as one page. Raises `Encrypted` for what is locked, by its lock."""
-        read = _read_hwpx if context.content_type == kinds.HWPX else _read_hwp
+        read = _read_hwpx if context.content_type == formats.HWPX else _read_hwp
         builder = PageBuilder(context)
         margins = read(path, context, builder)
-        page = builder.page(margins)
+        page = builder.build_page(margins)
         if _NOTICE in page.text[:1000]:
             raise Encrypted(lock="distribution")
         yield page
 
 
-def _read_hwpx(path: Path, context: Context, builder: PageBuilder) -> list[str]:
+def _read_hwpx(path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
     """The package into the builder; its running headers and footers come back."""
     archive = Archive(path, context.limits)
     check_hwpx(archive)
-    context.found(owpml.properties(archive))
+    context.add_metadata(owpml.properties(archive))
     styles = owpml.Styles(owpml.tree(archive, owpml.HEADER) if owpml.HEADER in archive else None)
     flow = Flow(builder, Numberer(styles.numberings))
     for part in owpml.sections(archive):
         flow.write(owpml.Section(owpml.tree(archive, part), styles.heads).paragraphs())
-    sieve, parts = Sieve(context), owpml.parts(archive)
+    sieve, parts = PictureSieve(context), owpml.parts(archive)
     for key, at in flow.images:
-        sieve.file(key, partial(archive.read, parts.get(key, key)), at)
+        sieve.add_file(key, partial(archive.read_part, parts.get(key, key)), at)
     return flow.margins
 
 
-def _read_hwp(path: Path, context: Context, builder: PageBuilder) -> list[str]:
+def _read_hwp(path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
     """The compound file into the builder; its running headers and footers come back."""
     import olefile
 
     check_hwp(path, context.limits)
     with olefile.OleFileIO(path) as ole:
         stream = _streams(ole)
-        context.found(_summary(ole))
+        context.add_metadata(_summary(ole))
         info = binary.DocInfo(stream(["DocInfo"]))
         flow = Flow(builder, Numberer(info.numberings))
         for entry in binary.sections(ole):
             flow.write(binary.Section(stream(entry), info).paragraphs())
-        sieve = Sieve(context)
+        sieve = PictureSieve(context)
         for name, at in flow.images:
-            sieve.file(name, partial(_picture, ole, name), at)
+            sieve.add_file(name, partial(_picture, ole, name), at)
     return flow.margins
 
 

@@ -3,10 +3,10 @@
 import re
 from typing import Any
 
-from documents.parsers.base import Context
+from documents.parsers.base import ReadingContext
 from documents.parsers.builder import PageBuilder
 from documents.parsers.html import table
-from documents.parsers.numerals import written
+from documents.parsers.numerals import format_number
 
 _SKIPPED = {
     *("head", "script", "style", "noscript", "template", "nav", "iframe", "object", "embed", "svg"),
@@ -43,7 +43,7 @@ def is_shown(element: Any) -> bool:
 class Blocks:
     """Puts the blocks of an element into a builder; `margins` are headers and footers."""
 
-    def __init__(self, builder: PageBuilder, context: Context) -> None:
+    def __init__(self, builder: PageBuilder, context: ReadingContext) -> None:
         self.margins: list[str] = []
         self._builder = builder
         self._context = context
@@ -79,11 +79,11 @@ class Blocks:
         tag = element.tag
         if tag in _HEADINGS:
             title = " ".join(self._apart(element).split()).removesuffix(_PILCROW)
-            self._builder.heading(int(tag[1]), title)
+            self._builder.add_heading(int(tag[1]), title)
         elif tag == "pre":
             for line_end in element.iter("br"):
                 line_end.text = "\n"
-            self._builder.code(element.text_content())
+            self._builder.add_code(element.text_content())
         elif tag in {"ul", "ol", "dl"}:
             self._list(element)
         elif tag == "table" and table.holds_data(element):
@@ -104,7 +104,7 @@ class Blocks:
         for child in element:
             if child.tag == "li" and is_shown(child):
                 number = _whole(child.get("value"), number)
-                label = f"{written(number, form)}. " if element.tag == "ol" else "- "
+                label = f"{format_number(number, form)}. " if element.tag == "ol" else "- "
                 self._item(child, label)
                 number += step
             elif child.tag in {"dt", "dd"} and is_shown(child):
@@ -129,8 +129,8 @@ class Blocks:
     def _table(self, element: Any) -> None:
         """A table, behind its caption."""
         for caption in element.findall("caption"):
-            self._builder.paragraph(self._apart(caption))
-        self._builder.table(table.rows(element, self._apart), table.header_rows(element))
+            self._builder.add_paragraph(self._apart(caption))
+        self._builder.add_table(table.rows(element, self._apart), table.header_rows(element))
 
     def _apart(self, element: Any) -> str:
         """The text of an element that stands in no block of this page."""
@@ -138,7 +138,7 @@ class Blocks:
             return " ".join((element.text or "").split())
         builder = PageBuilder(self._context)
         Blocks(builder, self._context).add(element)
-        return builder.page().text.replace("\n\n", "\n")
+        return builder.build_page().text.replace("\n\n", "\n")
 
     def _text(self, text: str | None) -> None:
         if text:
@@ -152,9 +152,9 @@ class Blocks:
         if not text:
             return
         if self._depth < 0:
-            self._builder.paragraph(text)
+            self._builder.add_paragraph(text)
         else:
-            self._builder.item(self._label + text, self._depth)
+            self._builder.add_list_item(self._label + text, self._depth)
             self._label = ""
 
 

@@ -5,13 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from documents.parsers import encoding, kinds
-from documents.parsers.base import Context
+from documents.parsers.base import ReadingContext
 from documents.parsers.builder import PageBuilder
-from documents.parsers.clean import clean, readable
 from documents.parsers.errors import Corrupt
 from documents.parsers.html.blocks import Blocks, is_shown
-from documents.parsers.text import decoded, load
+from documents.parsers.text import (
+    clean_text,
+    decode_file,
+    has_encoding_mark,
+    is_readable,
+    read_text_file,
+)
 from rag.pages import Page
 
 _HEAD = 4_096
@@ -40,33 +44,31 @@ _TOO_DEEP = "Excessive depth"
 class HtmlParser:
     """Reads .html, .htm and .xhtml: one page without a number."""
 
-    types = (kinds.HTML,)
-
-    def parse(self, path: Path, context: Context) -> Iterator[Page]:
+    def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """The text of the page's main part; its headers and footers are margins."""
-        document = _tree(_source(load(path, context), context))
-        context.found(_metadata(document))
+        document = _tree(_source(read_text_file(path, context), context))
+        context.add_metadata(_metadata(document))
         body = document.find("body")
         if body is None:
             raise Corrupt(detail="no body")
         builder = PageBuilder(context)
         blocks = Blocks(builder, context)
         blocks.add(_main(body))
-        yield builder.page(blocks.margins)
+        yield builder.build_page(blocks.margins)
 
 
-def _source(data: bytes, context: Context) -> str:
+def _source(data: bytes, context: ReadingContext) -> str:
     """The decoded file, by its mark, by what it says of itself, or by its bytes."""
     declared = _CHARSET.search(data[:_HEAD])
     name = declared[1].decode("ascii", "replace") if declared else ""
     name = "cp949" if _KOREAN.fullmatch(name) else name
     text = ""
-    if _CHARSETS.fullmatch(name) and not encoding.is_marked(data):
+    if _CHARSETS.fullmatch(name) and not has_encoding_mark(data):
         try:
             text = data.decode(name)
         except (UnicodeDecodeError, LookupError):
             name = ""  # many pages say what they are not
-    text = clean(text or decoded(data, context))
+    text = clean_text(text or decode_file(data, context))
     return _CLOSED.sub(r"<\1\2></\1>", text) if text.lstrip().startswith("<?xml") else text
 
 
@@ -89,7 +91,7 @@ def _tree(text: str) -> Any:
 def _main(body: Any) -> Any:
     """The one element that the page calls its main part, where it holds text; else the body."""
     found = [one for one in body.xpath(".//main | .//*[@role='main']") if is_shown(one)]
-    return found[0] if len(found) == 1 and readable(found[0].text_content()) else body
+    return found[0] if len(found) == 1 and is_readable(found[0].text_content()) else body
 
 
 def _metadata(document: Any) -> dict[str, str]:

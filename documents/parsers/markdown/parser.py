@@ -4,11 +4,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from documents.parsers import kinds
-from documents.parsers.base import Context
-from documents.parsers.clean import clean
+from documents.parsers.base import ReadingContext
 from documents.parsers.markdown.blocks import Blocks
-from documents.parsers.text import decoded, load
+from documents.parsers.text import clean_text, decode_file, read_text_file
 from rag.pages import Page
 
 _PAIR = re.compile(r"^([^\s:#\-&*][^:\n]{0,60}?)\s*:(?:\s+(.*))?$")
@@ -20,13 +18,11 @@ _MOST_KEYS = 50
 class MarkdownParser:
     """Reads .md: the whole file is one page; the text keeps its marks."""
 
-    types = (kinds.MARKDOWN,)
-
-    def parse(self, path: Path, context: Context) -> Iterator[Page]:
+    def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """The text with headings and regions; front matter goes to the metadata."""
-        text = clean(decoded(load(path, context), context)).strip("\n")
+        text = clean_text(decode_file(read_text_file(path, context), context)).strip("\n")
         body = _front_matter_end(text)
-        context.found(front_matter(text[:body]))
+        context.add_metadata(front_matter(text[:body]))
         blocks = Blocks(text, body)
         yield Page(None, text, tuple(blocks.headings), regions=tuple(blocks.regions))
 

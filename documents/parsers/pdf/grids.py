@@ -15,7 +15,7 @@ from itertools import accumulate, chain, groupby, islice, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from documents.parsers.base import Context
+from documents.parsers.base import ReadingContext
 from documents.parsers.pdf import pdfium
 from documents.parsers.pdf.geometry import Matrix, PageFrame, Rect
 
@@ -310,7 +310,7 @@ class GridFinder:
     A page with too many lines, and all pages after the budget, have none, with a warning.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ReadingContext) -> None:
         self._context = context
         self._seconds = SECONDS
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from documents.parsers.base import Context
+from documents.parsers.base import ReadingContext
 from documents.parsers.errors import ReaderMissing
 from documents.parsers.pdf.geometry import PageFrame
 from documents.parsers.pdf.parser import PdfParser
@@ -30,7 +30,7 @@ class PyMuPdfParser(PdfParser):
         self._document: Any = None
         self._characters: list[Character] = []
 
-    def parse(self, path: Path, context: Context) -> Iterator[Page]:
+    def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """Every page with its number."""
         if self._library is None:
             raise ReaderMissing(name="PyMuPDF")

@@ -20,12 +20,12 @@ from statistics import median
 from threading import Timer
 from typing import Any, NamedTuple
 
-from documents.parsers.base import Context
-from documents.parsers.clean import clean, readable
+from documents.parsers.base import ReadingContext
 from documents.parsers.pdf.geometry import PageFrame, Rect, bounding_box
 from documents.parsers.pdf.lines import TextRow
 from documents.parsers.pdf.pdfium import IMAGE, PATH
 from documents.parsers.pdf.text import TextRun
+from documents.parsers.text import clean_text, is_readable
 
 _TSV_COLUMNS = 12
 _WORD_LEVEL = "5"
@@ -170,7 +170,7 @@ def is_scan(page: Any, text: str) -> bool:
 class Recogniser:
     """Reads the pictured pages of one document, as many as the limits allow."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ReadingContext) -> None:
         self.at_once = min(len(os.sched_getaffinity(0)), _MOST_AT_ONCE)
         """So many pages are recognised at the same time."""
         self._context = context
@@ -191,7 +191,7 @@ class Recogniser:
         if drawn is None:
             return None
         self._left -= 1
-        self._context.recognising()
+        self._context.announce_recognition()
         return Recognition(self._context, str(self._program), drawn, self._threads)
 
     def _is_there(self) -> bool:
@@ -206,7 +206,7 @@ class Recognition:
     """A page that is being recognised in one of these threads."""
 
     def __init__(
-        self, context: Context, path: str, drawn: _Drawn, threads: ThreadPoolExecutor
+        self, context: ReadingContext, path: str, drawn: _Drawn, threads: ThreadPoolExecutor
     ) -> None:
         self._context, self._path = context, path
         self._seconds = context.limits.seconds_per_recognised_page
@@ -308,8 +308,8 @@ def parse_words(table: str, width: int, height: int) -> Iterator[RecognisedWord]
     for row in csv.reader(table.splitlines()[1:], delimiter="\t", quoting=csv.QUOTE_NONE):
         if len(row) != _TSV_COLUMNS or row[0] != _WORD_LEVEL:
             continue
-        text, confidence = clean(row[-1]).strip(), float(row[10])
-        if readable(text) and confidence >= _LEAST_CONFIDENCE:
+        text, confidence = clean_text(row[-1]).strip(), float(row[10])
+        if is_readable(text) and confidence >= _LEAST_CONFIDENCE:
             left, top, wide, high = map(int, row[6:10])
             box = Rect(left / width, top / height, (left + wide) / width, (top + high) / height)
             yield RecognisedWord(tuple(row[1:5]), text, confidence, box)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from documents.parsers import kinds
-from documents.parsers.base import Context
+from documents.parsers import formats
+from documents.parsers.base import ReadingContext
 from documents.parsers.errors import Corrupt
 from documents.parsers.pdf import pdfium
 from documents.parsers.pdf.geometry import PageFrame
@@ -34,14 +34,14 @@ _TALLEST = 4_000
 class PdfParser:
     """Reads .pdf page by page. A page that cannot be read is left blank, with a warning."""
 
-    types = (kinds.PDF,)
+    types = (formats.PDF,)
 
-    def parse(self, path: Path, context: Context) -> Iterator[Page]:
+    def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """Every page with its number."""
         document = pdfium.open_document(path)
         total = len(document)
-        context.page_total(total)
-        context.found(pdfium.read_properties(document))
+        context.announce_page_total(total)
+        context.add_metadata(pdfium.read_properties(document))
         context.no_text = "scan"
         outline = pdfium.read_outline(document)
         reading = _Reading(self, document, context, outline)
@@ -92,7 +92,7 @@ class _Reading:
     """Goes through the pages of one open document."""
 
     def __init__(
-        self, parser: PdfParser, document: Any, context: Context, outline: pdfium.Outline
+        self, parser: PdfParser, document: Any, context: ReadingContext, outline: pdfium.Outline
     ) -> None:
         self.broken = 0
         self._parser = parser

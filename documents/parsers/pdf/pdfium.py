@@ -13,9 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from documents.parsers.clean import clean
 from documents.parsers.errors import Corrupt, Encrypted
 from documents.parsers.pdf.geometry import Matrix, PageFrame
+from documents.parsers.text import clean_text
 
 Bookmark = tuple[int, str]
 """Level from 1, title."""
@@ -51,8 +51,8 @@ def read_properties(document: Any) -> dict[str, str]:
     found = document.get_metadata_dict(skip_empty=True)
     date = _DATE.match(found.get("CreationDate", ""))
     return {
-        "title": clean(found.get("Title", "")),
-        "author": clean(found.get("Author", "")),
+        "title": clean_text(found.get("Title", "")),
+        "author": clean_text(found.get("Author", "")),
         "date": "-".join(date.groups()) if date else "",
     }
 
@@ -61,7 +61,7 @@ def read_outline(document: Any) -> Outline:
     """The bookmarks of a document."""
     found: dict[int, list[Bookmark]] = defaultdict(list)
     for bookmark in islice(document.get_toc(max_depth=6), _MAX_BOOKMARKS):
-        target, title = bookmark.get_dest(), " ".join(clean(bookmark.get_title()).split())
+        target, title = bookmark.get_dest(), " ".join(clean_text(bookmark.get_title()).split())
         index = target.get_index() if target is not None else None
         if title and index is not None:
             found[index].append((bookmark.level + 1, title[:200]))

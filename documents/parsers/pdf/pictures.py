@@ -7,10 +7,18 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from documents.parsers.base import MEGABYTE, MOST_PICTURES, Context
+from documents.parsers.base import MAX_PICTURES, MEGABYTE, ReadingContext
 from documents.parsers.pdf import pdfium
 from documents.parsers.pdf.geometry import Matrix, PageFrame, clip
-from documents.parsers.pictures import LARGEST, LONGEST_SIDE, Box, Found, Sieve, key_of, size_of
+from documents.parsers.pictures import (
+    MAX_PIXELS,
+    MAX_SIDE_PIXELS,
+    FoundPicture,
+    PictureBox,
+    PictureSieve,
+    hash_bytes,
+    read_declared_size,
+)
 
 _DEEPEST = 8
 """Forms within forms."""
@@ -21,7 +29,7 @@ _BACKGROUND = 0.8
 _SPANNING = 0.9
 _ENCODED = (b"\xff\xd8", b"\x00\x00\x00\x0cjP", b"\xff\x4f\xff\x51")
 """How JPEG and JPEG 2000 begin."""
-_LARGEST_PAGE = 2 * LARGEST
+_LARGEST_PAGE = 2 * MAX_PIXELS
 """Pixels of all pictures of a page that is drawn as one."""
 _MOST_READ = 1024 * MEGABYTE
 """Bytes of a document's pictures that are compared."""
@@ -49,7 +57,7 @@ class _Image:
     matrix: Matrix
     width: int
     height: int
-    box: Box
+    box: PictureBox
     key: str
 
     @property
@@ -78,11 +86,11 @@ class _Image:
 class PagePictures:
     """Hands on the pictures of one document, page by page."""
 
-    def __init__(self, context: Context, document: Any) -> None:
+    def __init__(self, context: ReadingContext, document: Any) -> None:
         self._off = not context.pictures.most
         self._document = document
         self._read = 0
-        self._sieve = Sieve(context)
+        self._sieve = PictureSieve(context)
 
     def add(self, page: Any, number: int, text: str, *, coded: bool = False) -> None:
         """The pictures of an open page that reads `text`, by itself or by recognition.
@@ -92,7 +100,7 @@ class PagePictures:
         if self._off:
             return
         frame = pdfium.read_frame(page)
-        images = list(islice(self._images(page, frame), MOST_PICTURES))
+        images = list(islice(self._images(page, frame), MAX_PICTURES))
         letters = len("".join(text.split()))
         strips = [image for image in images if image.spans]
         is_scan = _area(strips) >= _BACKGROUND
@@ -101,13 +109,13 @@ class PagePictures:
         else:
             is_picture = coded or _area(images) >= _FIGURELESS
         if is_picture and sum(image.pixels for image in images) <= _LARGEST_PAGE:
-            self._sieve.take(_whole(page, number, images, coded=coded))
+            self._sieve.add(_whole(page, number, images, coded=coded))
             return
         is_read = is_scan and letters >= _LEAST_TEXT
         for image in images:
             load = partial(self._drawn, page, image, frame.turns)
-            found = Found(image.key, image.width, image.height, load, number, image.box)
-            self._sieve.take(found, "background" if is_read and image.spans else image.lost)
+            found = FoundPicture(image.key, image.width, image.height, load, number, image.box)
+            self._sieve.add(found, "background" if is_read and image.spans else image.lost)
 
     def _images(self, page: Any, frame: PageFrame) -> Iterator[_Image]:
         """The image objects of a page, in the order in which they are drawn."""
@@ -116,7 +124,7 @@ class PagePictures:
             if self._read <= _MOST_READ:
                 data = pdfium.read_image_data(handle)
                 self._read += len(data)
-                key = key_of(f"{size}".encode(), data)
+                key = hash_bytes(f"{size}".encode(), data)
                 size = max(size, _size(data), key=math.prod)
             yield _Image(handle, matrix, *size, _box(matrix, frame), key)
 
@@ -145,7 +153,8 @@ def _upright(image: _Image, turns: int) -> Matrix:
     wide, high = math.hypot(matrix.a, matrix.b), math.hypot(matrix.c, matrix.d)
     left, bottom, right, top = matrix.bounds
     scale = min(
-        max(image.width / wide, image.height / high), LONGEST_SIDE / max(right - left, top - bottom)
+        max(image.width / wide, image.height / high),
+        MAX_SIDE_PIXELS / max(right - left, top - bottom),
     )
     if not math.isfinite(scale):
         raise ValueError("no size on the page")
@@ -158,23 +167,23 @@ def _area(images: Sequence[_Image]) -> float:
     return sum(image.area for image in images)
 
 
-def _box(matrix: Matrix, frame: PageFrame) -> Box:
+def _box(matrix: Matrix, frame: PageFrame) -> PictureBox:
     """Where it is shown, clipped to the page."""
     rect = frame.shown(*matrix.bounds)
     return clip(rect.x0), clip(rect.y0), clip(rect.x1), clip(rect.y1)
 
 
-def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> Found:
+def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> FoundPicture:
     """A page that is a picture, whatever strips and masks it is made of."""
     wide, high = page.get_size()
     area = max(wide * high, 1.0)
     finest = [image.pixels / (image.area * area) for image in images if image.area]
-    scale = LONGEST_SIDE / max(wide, high, 1.0)
+    scale = MAX_SIDE_PIXELS / max(wide, high, 1.0)
     if not coded:  # nothing is gained by drawing it larger than its pictures are
         scale = min(scale, max(1.0, math.sqrt(max(finest, default=1.0))))
     keys = [image.key.encode() for image in images]
-    return Found(
-        key_of(*keys, str(number).encode() if coded else b""),
+    return FoundPicture(
+        hash_bytes(*keys, str(number).encode() if coded else b""),
         round(wide * scale),
         round(high * scale),
         lambda: page.render(scale=scale).to_pil(),
@@ -186,4 +195,4 @@ def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> 
 
 def _size(data: bytes) -> tuple[int, int]:
     """Width and height that a JPEG declares in itself: the page may tell less."""
-    return size_of(data) if data.startswith(_ENCODED) else (0, 0)
+    return read_declared_size(data) if data.startswith(_ENCODED) else (0, 0)

@@ -9,9 +9,9 @@ from itertools import groupby
 from operator import itemgetter, lt, sub
 from typing import Any
 
-from documents.parsers.clean import clean, keeps
 from documents.parsers.pdf.geometry import PageFrame, Rect, bounding_box
 from documents.parsers.pdf.pdfium import read_boxes
+from documents.parsers.text import clean_text, is_kept
 
 _MADE_UP = re.compile("(?<=[^\r\n]) ")
 
@@ -173,7 +173,7 @@ def split_runs(glyphs: Glyphs) -> Iterator[TextRun]:
 def to_plain_text(text: str) -> str:
     """The text of a page as PDFium breaks it, without places."""
     rows = ("".join(_kept(row)).replace(HYPHEN, "-").strip() for row in text.splitlines())
-    return clean("\n".join(filter(None, rows)))
+    return clean_text("\n".join(filter(None, rows)))
 
 
 def is_coded(text: str) -> bool:
@@ -263,7 +263,7 @@ def _kept(letters: str) -> Iterator[str]:
             yield " "
         elif ord(letter) in _LIGATURES:
             yield unicodedata.normalize("NFKC", letter)
-        elif keeps(letter):
+        elif is_kept(letter):
             yield letter
 
 

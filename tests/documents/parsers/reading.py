@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers import sandbox, sniff
+from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.errors import NoText
+from documents.parsers.sandbox import client
 from rag.pages import Page
 
 LIMITS = Limits(seconds=30)
@@ -31,8 +32,8 @@ class Result:
 
 @functools.cache
 def read(path: Path, limits: Limits = LIMITS) -> Result:
-    content_type = sniff.content_type(path, path.name)
-    with sandbox.read(path, content_type, path.name, limits) as reading:
+    content_type = formats.detect_content_type(path, path.name)
+    with client.read_document(path, content_type, path.name, limits) as reading:
         pages = tuple(reading)
         if reading.no_text:  # nobody here describes its pictures
             raise NoText(kind=reading.no_text)

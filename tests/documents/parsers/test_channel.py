@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from documents.parsers import channel
+from documents.parsers.sandbox import client, server
 from rag.pages import Kind, Line, Page, Region
 
 PAGE = Page(
@@ -24,8 +24,8 @@ LINES, EDGES = 3, 4
 
 def sent(page: Page = PAGE) -> list[Any]:
     """A page as it comes out of the pipe."""
-    ((kind, value),) = channel.frames(
-        bytearray(channel.frame("page", channel.page_value(page))), 1 << 20
+    ((kind, value),) = client.take_frames(
+        bytearray(server.encode_frame("page", server.to_page_value(page))), 1 << 20
     )
     assert kind == "page"
     return list(value)
@@ -36,12 +36,12 @@ def edges(*values: float) -> str:
 
 
 def test_a_page_comes_out_as_it_went_in() -> None:
-    assert channel.page(sent()) == PAGE
+    assert client.from_page_value(sent()) == PAGE
 
 
 def test_a_page_without_places_comes_out_as_it_went_in() -> None:
     page = Page(None, "가")
-    assert channel.page(sent(page)) == page
+    assert client.from_page_value(sent(page)) == page
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_page_without_places_comes_out_as_it_went_in() -> None:
 def test_edges_that_do_not_fit_the_characters_are_refused(wrong: object) -> None:
     value = sent()
     value[EDGES] = wrong
-    with pytest.raises(channel.BrokenFrame):
-        channel.page(value)
+    with pytest.raises(client.BrokenFrame):
+        client.from_page_value(value)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_edges_that_do_not_fit_the_characters_are_refused(wrong: object) -> None
 def test_a_line_outside_of_the_text_is_refused(line: list[object]) -> None:
     value = sent()
     value[LINES][0] = line
-    with pytest.raises(channel.BrokenFrame):
-        channel.page(value)
+    with pytest.raises(client.BrokenFrame):
+        client.from_page_value(value)
 
 
 @pytest.mark.parametrize("number", ["1e999", "NaN", "[1]", "{}", '"x"'])
@@ -92,5 +92,5 @@ def test_a_number_that_is_none_is_refused_wherever_it_stands(field: int, number:
     value[2] = [[0, 1, "가"]]
     holder = value if field == 0 else value[field][0]
     holder[0] = json.loads(number)
-    with pytest.raises(channel.BrokenFrame):
-        channel.page(value)
+    with pytest.raises(client.BrokenFrame):
+        client.from_page_value(value)

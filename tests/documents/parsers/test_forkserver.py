@@ -10,20 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers import forked, kinds, registry, sandbox
+from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.errors import ParserCrashed
+from documents.parsers.sandbox import client
 from tests.documents.parsers.samples import Pdf
 from tests.support import wait_until
 
-READERS = [(kind, registry.PDFIUM) for kind in kinds.LABELS]
+READERS = [(kind, formats.PDFIUM) for kind in formats.LABELS]
 
 
 @pytest.fixture(autouse=True)
-def servers(monkeypatch: pytest.MonkeyPatch) -> forked._Servers:
+def servers(monkeypatch: pytest.MonkeyPatch) -> client._Servers:
     """No server yet."""
-    monkeypatch.setattr(forked, "_servers", forked._Servers())
-    return forked._servers
+    monkeypatch.setattr(client, "_servers", client._Servers())
+    return client._servers
 
 
 @pytest.fixture
@@ -44,16 +45,17 @@ def reader(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch, first: str 
     program = folder / "program.py"
     program.write_text(
         "import os\n"
-        "from documents.parsers import forkserver, registry\n"
+        "from documents.parsers import formats\n"
+        "from documents.parsers.sandbox import server\n"
         "from rag.pages import Page\n"
         "class Reader:\n"
         "    def parse(self, path, context):\n"
         f"{textwrap.indent(code, '        ')}\n"
-        "registry.parser = lambda *_: Reader()\n"
+        "formats.make_parser = lambda *_: Reader()\n"
         f"{first}\n"
-        "forkserver.main()\n"
+        "server.main()\n"
     )
-    monkeypatch.setattr(forked, "PROGRAM", (sys.executable, str(program)))
+    monkeypatch.setattr(client, "PROGRAM", (sys.executable, str(program)))
     (folder / "a.txt").write_text("본문")
     return folder / "a.txt"
 
@@ -67,11 +69,11 @@ def gone(pid: int) -> bool:
 
 
 def server_pid() -> int:
-    assert forked._servers._server
-    return forked._servers._server.pid
+    assert client._servers._server
+    return client._servers._server.pid
 
 
-def child_of(reading: sandbox.Reading) -> int:
+def child_of(reading: client.DocumentReading) -> int:
     """Its process, which the server may tell after the first page has come."""
     process = reading._child._process
     while process.pid is None:
@@ -80,7 +82,7 @@ def child_of(reading: sandbox.Reading) -> int:
 
 
 def read(path: Path) -> str:
-    with sandbox.read(path, kinds.TEXT) as reading:
+    with client.read_document(path, formats.TEXT) as reading:
         return "".join(page.text for page in reading)
 
 
@@ -88,7 +90,7 @@ def test_one_server_forks_a_child_for_each_document(tmp_path: Path, monkeypatch)
     path = reader("yield Page(os.getpid(), str(os.getppid()))", tmp_path, monkeypatch)
     found = []
     for _ in range(2):
-        with sandbox.read(path, kinds.TEXT) as reading:
+        with client.read_document(path, formats.TEXT) as reading:
             found += list(reading)
 
     assert found[0].number != found[1].number
@@ -100,9 +102,9 @@ def test_a_child_has_nothing_of_its_server_and_of_other_children(
 ) -> None:
     code = "for name in os.listdir('/proc/self/fd'):\n    yield Page(int(name), 'x')"
     path = reader(code, tmp_path, monkeypatch)
-    with sandbox.read(path, kinds.TEXT) as waiting:
+    with client.read_document(path, formats.TEXT) as waiting:
         next(waiting)
-        with sandbox.read(path, kinds.TEXT) as reading:
+        with client.read_document(path, formats.TEXT) as reading:
             descriptors = {page.number for page in reading}
 
     # Standard ones, where its frames go, and the folder that is listed.
@@ -120,7 +122,7 @@ def test_a_server_that_was_killed_while_it_waited_is_replaced(text: Path) -> Non
 
 
 def test_a_server_that_nobody_needs_ends_and_is_replaced(tmp_path: Path, monkeypatch) -> None:
-    path = reader("yield Page(1, 'x')", tmp_path, monkeypatch, "forkserver.IDLE_SECONDS = 0.01")
+    path = reader("yield Page(1, 'x')", tmp_path, monkeypatch, "server.IDLE_SECONDS = 0.01")
     read(path)
     before = server_pid()
     wait_until(lambda: gone(before))
@@ -130,14 +132,14 @@ def test_a_server_that_nobody_needs_ends_and_is_replaced(tmp_path: Path, monkeyp
 
 def test_a_server_does_not_end_while_a_child_of_it_lives(tmp_path: Path, monkeypatch) -> None:
     code = "import time\nwhile True:\n    yield Page(1, 'x')\n    time.sleep(0.05)"
-    path = reader(code, tmp_path, monkeypatch, "forkserver.IDLE_SECONDS = 0.01")
-    with sandbox.read(path, kinds.TEXT) as reading:
+    path = reader(code, tmp_path, monkeypatch, "server.IDLE_SECONDS = 0.01")
+    with client.read_document(path, formats.TEXT) as reading:
         for _ in range(20):
             next(reading)
 
 
 def test_killing_the_server_ends_its_children_and_their_readings(endless: Path) -> None:
-    with sandbox.read(endless, kinds.TEXT) as reading:
+    with client.read_document(endless, formats.TEXT) as reading:
         next(reading)
         child = child_of(reading)
         os.kill(server_pid(), signal.SIGKILL)
@@ -150,14 +152,14 @@ def test_killing_the_server_ends_its_children_and_their_readings(endless: Path) 
 
 def test_after_a_crash_another_server_forks_and_other_readings_go_on(endless: Path) -> None:
     with (
-        sandbox.read(endless, kinds.TEXT) as going_on,
-        sandbox.read(endless, kinds.TEXT) as crashing,
+        client.read_document(endless, formats.TEXT) as going_on,
+        client.read_document(endless, formats.TEXT) as crashing,
     ):
         first, _ = next(going_on), next(crashing)
         os.kill(child_of(crashing), signal.SIGSEGV)
         with pytest.raises(ParserCrashed):
             list(crashing)
-        with sandbox.read(endless, kinds.TEXT) as reading:
+        with client.read_document(endless, formats.TEXT) as reading:
             assert next(reading).number != first.number
         assert next(going_on).number == first.number
 
@@ -165,24 +167,26 @@ def test_after_a_crash_another_server_forks_and_other_readings_go_on(endless: Pa
 def test_a_child_that_is_ended_by_us_is_no_crash(endless: Path) -> None:
     parents = set()
     for _ in range(2):
-        with sandbox.read(endless, kinds.TEXT) as reading:
+        with client.read_document(endless, formats.TEXT) as reading:
             parents.add(next(reading).number)
 
     assert len(parents) == 1
 
 
 def test_a_child_ends_that_nobody_waited_for(endless: Path) -> None:
-    reading = sandbox.read(endless, kinds.TEXT)
+    reading = client.read_document(endless, formats.TEXT)
     reading.close()
-    with sandbox.read(endless, kinds.TEXT) as other:  # asked later, so forked later
+    with client.read_document(endless, formats.TEXT) as other:  # asked later, so forked later
         server = next(other).number
         children = Path(f"/proc/{server}/task/{server}/children")
         wait_until(lambda: children.read_text().split() == [str(child_of(other))])
 
 
 def test_a_reading_outlives_the_thread_that_started_its_server(endless: Path) -> None:
-    opened: list[sandbox.Reading] = []
-    thread = threading.Thread(target=lambda: opened.append(sandbox.read(endless, kinds.TEXT)))
+    opened: list[client.DocumentReading] = []
+    thread = threading.Thread(
+        target=lambda: opened.append(client.read_document(endless, formats.TEXT))
+    )
     thread.start()
     thread.join()
 
@@ -194,12 +198,13 @@ def test_a_reading_outlives_the_thread_that_started_its_server(endless: Path) ->
 PARENT = """
 import os, sys
 from pathlib import Path
-from documents.parsers import forked, kinds, sandbox
-reading = sandbox.read(Path({path!r}), kinds.PDF)
+from documents.parsers import formats
+from documents.parsers.sandbox import client
+reading = client.read_document(Path({path!r}), formats.PDF)
 next(reading)
 while reading._child._process.pid is None:
     reading._child._process.hear()
-print(forked._servers._server.pid, reading._child._process.pid, flush=True)
+print(client._servers._server.pid, reading._child._process.pid, flush=True)
 {then}
 """
 
@@ -208,7 +213,7 @@ def parent(pdf: Path, then: str) -> subprocess.Popen[str]:
     """A process that reads, has said the ids of its server and its child, and then does this."""
     code = PARENT.format(path=str(pdf), then=then)
     command = [sys.executable, "-c", code]
-    return subprocess.Popen(command, cwd=forked.ROOT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=client.ROOT, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -233,9 +238,9 @@ def test_server_and_child_end_with_their_parent_however_it_ends(long_pdf: Path, 
 def test_a_fork_of_the_parent_has_a_server_of_its_own(long_pdf: Path) -> None:
     then = f"""
 if os.fork() == 0:
-    other = sandbox.read(Path({str(long_pdf)!r}), kinds.PDF)
+    other = client.read_document(Path({str(long_pdf)!r}), formats.PDF)
     next(other)
-    print(forked._servers._server.pid, flush=True)
+    print(client._servers._server.pid, flush=True)
     os._exit(0)
 os.wait()
 print(len(list(reading)), flush=True)
@@ -248,16 +253,17 @@ print(len(list(reading)), flush=True)
     assert pages == "399"
 
 
-@pytest.mark.parametrize(("kind", "pdf_reader"), [*READERS, (kinds.PDF, registry.PYMUPDF)])
+@pytest.mark.parametrize(("kind", "pdf_reader"), [*READERS, (formats.PDF, formats.PYMUPDF)])
 def test_a_loaded_reader_starts_no_thread(kind: str, pdf_reader: str) -> None:
     code = f"""
 import os
-from documents.parsers import forkserver, registry
-registry.load({kind!r}, {pdf_reader!r})
+from documents.parsers import formats
+from documents.parsers.sandbox import server
+formats.preload_parser({kind!r}, {pdf_reader!r})
 print(len(os.listdir("/proc/self/task")))
 """
     command = [sys.executable, "-c", code]
-    found = subprocess.run(command, cwd=forked.ROOT, capture_output=True, text=True, check=True)
+    found = subprocess.run(command, cwd=client.ROOT, capture_output=True, text=True, check=True)
 
     assert found.stdout.strip() == "1"
 
@@ -267,17 +273,18 @@ def test_the_libraries_that_are_loaded_before_are_those_that_are_used(tmp_path: 
     code = f"""
 import sys
 from pathlib import Path
-from documents.parsers import forkserver, kinds, registry
-from documents.parsers.base import Context, Limits
-registry.load(kinds.PDF, registry.PDFIUM)
+from documents.parsers import formats
+from documents.parsers.sandbox import server
+from documents.parsers.base import ReadingContext, Limits
+formats.preload_parser(formats.PDF, formats.PDFIUM)
 before = set(sys.modules)
-context = Context(kinds.PDF, Limits(), lambda *_: None)
-list(registry.parser(kinds.PDF).parse(Path({str(pdf)!r}), context))
+context = ReadingContext(formats.PDF, Limits(), lambda *_: None)
+list(formats.make_parser(formats.PDF).parse(Path({str(pdf)!r}), context))
 places = [str(getattr(sys.modules[name], "__file__", "")) for name in set(sys.modules) - before]
 print([place for place in places if "site-packages" in place])
 """
     command = [sys.executable, "-c", code]
-    found = subprocess.run(command, cwd=forked.ROOT, capture_output=True, text=True, check=True)
+    found = subprocess.run(command, cwd=client.ROOT, capture_output=True, text=True, check=True)
 
     assert found.stdout.strip() == "[]"
 
@@ -288,7 +295,7 @@ def test_time_that_the_start_of_a_server_takes_is_limited(tmp_path: Path, monkey
     limits = Limits(seconds=0.2)
 
     with (
-        sandbox.read(path, kinds.TEXT, limits=limits) as reading,
-        pytest.raises(sandbox.TimedOut),
+        client.read_document(path, formats.TEXT, limits=limits) as reading,
+        pytest.raises(client.TimedOut),
     ):
         list(reading)

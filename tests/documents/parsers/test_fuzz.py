@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers import sandbox, sniff
+from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.errors import ParseFailed
 from documents.parsers.hangul import binary, records
+from documents.parsers.sandbox import client
 from tests.documents.parsers.reading import SHARED
 
 LIMITS = Limits(seconds=10, memory=1 << 30)
@@ -100,8 +101,8 @@ def mutated(chance: random.Random, data: bytes) -> bytes:
 def read(path: Path) -> None:
     """Read as the worker does; a refusal is a good end."""
     with contextlib.suppress(ParseFailed):
-        content_type = sniff.content_type(path, path.name)
-        with sandbox.read(path, content_type, path.name, LIMITS) as reading:
+        content_type = formats.detect_content_type(path, path.name)
+        with client.read_document(path, content_type, path.name, LIMITS) as reading:
             for page in reading:
                 assert all(0 <= one.start <= one.end <= len(page.text) for one in page.regions)
                 page.text.encode()

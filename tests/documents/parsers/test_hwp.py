@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.fidelity.measure import token_f1
-from documents.parsers import sandbox, sniff
+from documents.parsers import formats
 from documents.parsers.errors import (
     Corrupt,
     Encrypted,
@@ -16,7 +16,9 @@ from documents.parsers.errors import (
 from documents.parsers.hangul import binary, equations, records
 from documents.parsers.hangul.blocks import Head, HeadKind
 from documents.parsers.hangul.locks import LOCKS, SIGNATURE, _checked_flags
-from documents.parsers.hangul.numbering import Level, Numberer, number
+from documents.parsers.hangul.numbering import Level, Numberer
+from documents.parsers.numerals import format_hangul_number
+from documents.parsers.sandbox import client
 from rag.pages import Kind
 from tests.documents.parsers.reading import SHARED, read, shared
 from tests.documents.parsers.samples import hwpx
@@ -226,7 +228,7 @@ def test_an_equation_is_a_line_that_can_be_read(script: str, line: str) -> None:
     ],
 )
 def test_numbers_are_written_as_the_program_writes_them(value: int, style: str, shown: str) -> None:
-    assert number(value, style) == shown
+    assert format_hangul_number(value, style) == shown
 
 
 def test_numbered_paragraphs_count_by_level_and_begin_anew_below_a_new_one() -> None:
@@ -268,7 +270,7 @@ def test_a_control_that_lacks_its_record_costs_nothing_but_itself() -> None:
 @pytest.mark.parametrize("end", ["hwp", "hwpx"])
 def test_pictures_are_handed_on_with_their_place_in_the_text(end: str) -> None:
     path = shared(f"hwp/hwpjs_pairs/latex.{end}")
-    with sandbox.read(path, sniff.content_type(path, path.name)) as reading:
+    with client.read_document(path, formats.detect_content_type(path, path.name)) as reading:
         (page,) = reading
         (picture,) = reading.pictures
 

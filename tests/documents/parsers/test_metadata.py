@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers import facts, kinds
+from documents.parsers import formats, metadata
 from documents.parsers.markdown.parser import front_matter
-from documents.parsers.metadata import combined
+from documents.parsers.metadata import derive_metadata
 from tests.documents.parsers.reading import read, shared
 
 TABLE = """제안요청서
@@ -20,7 +20,7 @@ TABLE = """제안요청서
 
 
 def test_tables_hold_labels_in_several_columns() -> None:
-    assert combined({}, TABLE, content_type=kinds.HWP) == {
+    assert derive_metadata({}, TABLE, content_type=formats.HWP) == {
         "title": "제안요청서",
         "project_name": "차세대 연구관리 시스템 구축",
         "issuer": "한국생산기술연구원",
@@ -33,7 +33,7 @@ def test_tables_hold_labels_in_several_columns() -> None:
 def test_labels_may_head_the_columns() -> None:
     head = "| 공고명 | 수요기관 | 공고일 |\n| :--- | :--- | :--- |\n"
     text = f"{head}| 청사 보수 공사 | 통계청 | 2026-01-02 |\n"
-    found = combined({}, text)
+    found = derive_metadata({}, text)
     assert (found["project_name"], found["issuer"], found["date"]) == (
         "청사 보수 공사",
         "통계청",
@@ -60,7 +60,7 @@ def test_labels_may_head_the_columns() -> None:
     ],
 )  # fmt: skip
 def test_a_line_names_what_it_says(line: str, key: str, value: str) -> None:
-    assert combined({}, f"머리말\n{line}\n본문이 이어진다.\n")[key] == value
+    assert derive_metadata({}, f"머리말\n{line}\n본문이 이어진다.\n")[key] == value
 
 
 @pytest.mark.parametrize(
@@ -77,16 +77,18 @@ def test_a_line_names_what_it_says(line: str, key: str, value: str) -> None:
     ],
 )
 def test_placeholders_and_sentences_name_nothing(line: str) -> None:
-    assert not {"issuer", "date"} & set(combined({}, f"{line}\n"))
+    assert not {"issuer", "date"} & set(derive_metadata({}, f"{line}\n"))
 
 
 def test_the_label_that_says_more_wins_wherever_it_stands() -> None:
     text = "공고기관: 조달청\n수요기관: 통계청\n발주기관: 한국정보원\n"
-    assert combined({}, text)["issuer"] == "한국정보원"
+    assert derive_metadata({}, text)["issuer"] == "한국정보원"
 
 
 def test_of_equal_labels_the_first_wins() -> None:
-    assert combined({}, "사업명: 첫째 사업\n사업명: 둘째 사업\n")["project_name"] == "첫째 사업"
+    assert (
+        derive_metadata({}, "사업명: 첫째 사업\n사업명: 둘째 사업\n")["project_name"] == "첫째 사업"
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,29 +97,31 @@ def test_of_equal_labels_the_first_wins() -> None:
      "PowerPoint 프레젠테이션", "서식", "..."],
 )  # fmt: skip
 def test_titles_that_programs_leave_are_none(title: str) -> None:
-    assert "title" not in combined({"title": title}, "본문이 이어진다.\n", content_type=kinds.PDF)
+    assert "title" not in derive_metadata(
+        {"title": title}, "본문이 이어진다.\n", content_type=formats.PDF
+    )
 
 
 def test_what_programs_write_around_a_title_goes() -> None:
-    assert facts.title("Microsoft Word - 사업 계획(안).hwp") == "사업 계획(안)"
+    assert metadata.clean_title("Microsoft Word - 사업 계획(안).hwp") == "사업 계획(안)"
 
 
 def test_a_hangul_title_from_a_template_gives_way_to_the_first_line() -> None:
     carried = {"title": "지난해 공고문", "author": "user"}
-    found = combined(carried, "보도자료\n\n올해 공고문 모집\n", content_type=kinds.HWP)
+    found = derive_metadata(carried, "보도자료\n\n올해 공고문 모집\n", content_type=formats.HWP)
     assert found == {"title": "올해 공고문 모집"}
 
 
 def test_labels_of_the_text_go_before_properties_and_behind_front_matter() -> None:
     text = "작성자: 홍길동\n작성일: 2026-01-02\n"
     carried = {"author": "김영희", "date": "2020-01-01"}
-    assert combined(carried, text, content_type=kinds.DOCX)["author"] == "홍길동"
-    assert combined(carried, text)["author"] == "김영희"
+    assert derive_metadata(carried, text, content_type=formats.DOCX)["author"] == "홍길동"
+    assert derive_metadata(carried, text)["author"] == "김영희"
 
 
 def test_the_first_heading_is_the_title_unless_it_is_numbered() -> None:
     headings = ["제1장 총칙", "여비 규정"]
-    assert combined({}, "본문이 이어진다.\n", headings)["title"] == "여비 규정"
+    assert derive_metadata({}, "본문이 이어진다.\n", headings)["title"] == "여비 규정"
 
 
 def test_lists_in_front_matter_are_values_and_lists_of_mappings_are_none() -> None:
@@ -125,7 +129,7 @@ def test_lists_in_front_matter_are_values_and_lists_of_mappings_are_none() -> No
         "---\n소관부처:\n- 재정경제부\n- 법무부\n첨부파일:\n- 별표번호: '0001'\n  제목: 삭제\n---\n"
     )
     assert front_matter(text) == {"소관부처": "재정경제부, 법무부"}
-    assert combined(front_matter(text), "")["issuer"] == "재정경제부, 법무부"
+    assert derive_metadata(front_matter(text), "")["issuer"] == "재정경제부, 법무부"
 
 
 @pytest.mark.parametrize(
@@ -144,13 +148,15 @@ def test_lists_in_front_matter_are_values_and_lists_of_mappings_are_none() -> No
     ],
 )
 def test_plain_dates_are_written_in_one_way(text: str, iso: str) -> None:
-    assert facts.day(text) == iso
+    assert metadata.find_date(text) == iso
 
 
 def test_values_are_on_one_line_without_markup_and_short() -> None:
-    found = combined({}, f"사업명: <b>긴</b> &amp; 사업<sup>1</sup> {'가' * 900}\n")["project_name"]
+    found = derive_metadata({}, f"사업명: <b>긴</b> &amp; 사업<sup>1</sup> {'가' * 900}\n")[
+        "project_name"
+    ]
     assert found.startswith("긴 & 사업 가")
-    assert len(found) == facts.LONGEST
+    assert len(found) == metadata.MAX_VALUE_CHARACTERS
 
 
 def test_reading_is_fast_on_hostile_beginnings() -> None:
@@ -171,7 +177,7 @@ def test_reading_is_fast_on_hostile_beginnings() -> None:
         "a.",
         "\n",
     ):
-        assert len(combined({}, piece * 8_000, content_type=kinds.HWP)) < 3
+        assert len(derive_metadata({}, piece * 8_000, content_type=formats.HWP)) < 3
     assert time.monotonic() - started < 5
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from documents.parsers import kinds, sandbox
+from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.errors import NoText
 from documents.parsers.pdf import ocr
+from documents.parsers.sandbox import client
 from rag.pages import Kind
 from tests.documents.parsers.reading import Result, read, shared
 from tests.documents.parsers.samples import Pdf
@@ -89,7 +90,7 @@ def test_pictures_without_text_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "a.pdf"
     Image.linear_gradient("L").resize((1200, 1600)).save(path)
 
-    reading = sandbox.read(path, kinds.PDF, pictures=sandbox.PictureRules(most=0))
+    reading = client.read_document(path, formats.PDF, pictures=client.PictureRules(most=0))
     with reading, pytest.raises(NoText) as caught:
         list(reading)
 
@@ -97,7 +98,9 @@ def test_pictures_without_text_are_no_text(tmp_path: Path) -> None:
 
 
 def test_a_scan_without_recognition_says_so(quarterly: Path) -> None:
-    reading = sandbox.read(quarterly, kinds.PDF, limits=OFF, pictures=sandbox.PictureRules(most=0))
+    reading = client.read_document(
+        quarterly, formats.PDF, limits=OFF, pictures=client.PictureRules(most=0)
+    )
     with reading, pytest.raises(NoText) as caught:
         list(reading)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw
 
-from documents.parsers import forked, kinds, sandbox
+from documents.parsers import formats
 from documents.parsers.base import Limits
+from documents.parsers.sandbox import client
 from tests.documents.parsers.samples import Pdf
 from tests.support import wait_until
 
@@ -30,14 +31,14 @@ class Recognising:
         stand_in.chmod(0o755)
         program.write_text(
             "import os\n"
-            "from documents.parsers import forkserver\n"
+            "from documents.parsers.sandbox import server\n"
             "from documents.parsers.pdf import ocr\n"
             f"ocr.find_program = lambda: {str(stand_in)!r}\n"
             f"os.sched_getaffinity = lambda _: set(range({cores}))\n"
-            "forkserver.main()\n"
+            "server.main()\n"
         )
-        self._monkeypatch.setattr(forked, "PROGRAM", (sys.executable, str(program)))
-        self._monkeypatch.setattr(forked, "_servers", forked._Servers())
+        self._monkeypatch.setattr(client, "PROGRAM", (sys.executable, str(program)))
+        self._monkeypatch.setattr(client, "_servers", client._Servers())
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def document(folder: Path, *pages: str) -> Path:
 
 def texts(path: Path, limits: Limits = LIMITS) -> tuple[list[str], list[str]]:
     """Texts of the pages, and warnings."""
-    with sandbox.read(path, kinds.PDF, limits=limits) as reading:
+    with client.read_document(path, formats.PDF, limits=limits) as reading:
         pages = list(reading)
     assert [page.number for page in pages] == list(range(1, len(pages) + 1))
     return [page.text for page in pages], reading.warnings
@@ -129,7 +130,7 @@ def test_the_program_of_recognition_ends_with_its_reading(
 ) -> None:
     os.mkfifo(tmp_path / "begun")
     recognising.by(f"{words}echo $$ > begun\nexec sleep 600")
-    with sandbox.read(document(tmp_path, "", "After"), kinds.PDF) as reading:
+    with client.read_document(document(tmp_path, "", "After"), formats.PDF) as reading:
         frames = reading._child.frames()
         assert next(frames)[0] == "page_total"
         pid = int((tmp_path / "begun").read_text())
@@ -141,7 +142,9 @@ def test_the_program_of_recognition_ends_with_its_reading(
 def test_pictures_come_with_their_pages_in_order(recognising: Recognising, tmp_path: Path) -> None:
     recognising.by("cat > /dev/null")
     pages = []
-    with sandbox.read(document(tmp_path, "", "Between", "", "", "After"), kinds.PDF) as reading:
+    with client.read_document(
+        document(tmp_path, "", "Between", "", "", "After"), formats.PDF
+    ) as reading:
         for _ in reading:
             pages += [picture.page for picture in reading.pictures]
 

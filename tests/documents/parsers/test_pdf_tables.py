@@ -5,8 +5,8 @@ from pathlib import Path
 import pypdfium2
 import pytest
 
-from documents.parsers import kinds
-from documents.parsers.base import Context, Limits
+from documents.parsers import formats
+from documents.parsers.base import Limits, ReadingContext
 from documents.parsers.pdf.grids import Grid, GridFinder
 from documents.parsers.pdf.pdfium import read_frame
 from tests.documents.parsers.reading import shared
@@ -25,7 +25,7 @@ def tables(warnings: Warnings) -> GridFinder:
     def emit(_kind: str, value: object) -> None:
         warnings.append(value)
 
-    return GridFinder(Context(kinds.PDF, Limits(), emit))
+    return GridFinder(ReadingContext(formats.PDF, Limits(), emit))
 
 
 @pytest.fixture
@@ -125,7 +125,9 @@ def test_a_grid_with_very_many_cells_is_left_alone(found, warnings: Warnings) ->
 
 def test_the_time_for_tables_is_limited(found, warnings: Warnings, monkeypatch) -> None:
     monkeypatch.setattr("documents.parsers.pdf.grids.SECONDS", 0.0)
-    spent = GridFinder(Context(kinds.PDF, Limits(), lambda _, value: warnings.append(value)))
+    spent = GridFinder(
+        ReadingContext(formats.PDF, Limits(), lambda _, value: warnings.append(value))
+    )
     page = pypdfium2.PdfDocument(shared("pdf/docling/normal_4pages.pdf"))[1]
 
     assert spent.find_grids(page, read_frame(page)) == []

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from documents.parsers import kinds, sandbox
+from documents.parsers import formats
 from documents.parsers.base import Limits, Picture, PictureRules
 from documents.parsers.errors import NoText
+from documents.parsers.sandbox import client
 from tests.documents.parsers.pictured import (
     PicturedPdf,
     chart,
@@ -27,11 +28,13 @@ LONG = tuple((30, 700 - 40 * line, f"글자가 많은 쪽의 {line}번째 줄") 
 WHOLE = "600 0 0 800 0 0 cm"
 
 
-def found(path: Path, content_type: str = kinds.PDF, **rules: float) -> list[Picture]:
+def found(path: Path, content_type: str = formats.PDF, **rules: float) -> list[Picture]:
     """All pictures of a file."""
     pictures: list[Picture] = []
     limits = Limits(seconds=60)
-    with sandbox.read(path, content_type, path.name, limits, pictures=PictureRules(**rules)) as it:
+    with client.read_document(
+        path, content_type, path.name, limits, pictures=PictureRules(**rules)
+    ) as it:
         for _ in it:
             pictures += it.pictures
     return pictures
@@ -42,7 +45,7 @@ def in_docx(tmp_path: Path, *images: bytes, **rules: float) -> list[Picture]:
     names = [f"p{number}" for number in range(len(images))]
     body = paragraph("보고서") + "".join(f"{{{name}}}" for name in names)
     path = docx_with(tmp_path / "a.docx", body, **dict(zip(names, images, strict=True)))
-    return found(path, kinds.DOCX, **rules)
+    return found(path, formats.DOCX, **rules)
 
 
 def reasons(pictures: list[Picture]) -> dict[str, int]:
@@ -184,7 +187,7 @@ def test_a_hostile_picture_of_a_page_leaves_its_text(tmp_path, name, packed):
     data = shared(f"bad-inputs/image/{name}").read_bytes()
     pdf = PicturedPdf()
     pdf.drawn("300 0 0 200 50 50 cm /A Do", TEXT, A=pdf.encoded(data, 640, 400, packed))
-    with sandbox.read(pdf.write(tmp_path / "a.pdf"), kinds.PDF) as reading:
+    with client.read_document(pdf.write(tmp_path / "a.pdf"), formats.PDF) as reading:
         (page,) = reading
     assert "보고서" in page.text
 
@@ -295,7 +298,7 @@ def test_a_blank_scan_is_no_picture_to_keep(tmp_path):
 def test_a_scan_says_that_its_text_may_stand_in_its_pictures(tmp_path):
     pdf = PicturedPdf()
     pdf.drawn(f"q {WHOLE} /A Do Q", A=pdf.picture(chart()))
-    with sandbox.read(pdf.write(tmp_path / "a.pdf"), kinds.PDF) as reading:
+    with client.read_document(pdf.write(tmp_path / "a.pdf"), formats.PDF) as reading:
         (page,) = reading
     assert (page.text, reading.no_text, len(reading.pictures)) == ("", "scan", 1)
 
@@ -303,9 +306,9 @@ def test_a_scan_says_that_its_text_may_stand_in_its_pictures(tmp_path):
 def test_a_picture_of_a_word_file_tells_its_place_in_the_text(tmp_path):
     body = paragraph("앞 문단") + "{p0}" + paragraph("뒤 문단")
     path = docx_with(tmp_path / "a.docx", body, p0=png(chart()))
-    (picture,) = found(path, kinds.DOCX)
+    (picture,) = found(path, formats.DOCX)
     assert (picture.page, picture.box, picture.at) == (None, None, len("앞 문단\n\n"))
 
 
 def test_a_linked_picture_is_not_fetched():
-    assert found(shared("bad-inputs/docx/external-image-link.docx"), kinds.DOCX) == []
+    assert found(shared("bad-inputs/docx/external-image-link.docx"), formats.DOCX) == []

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers import kinds, sandbox
+from documents.parsers import formats
 from documents.parsers.errors import NoText, ReaderMissing
-from documents.parsers.registry import PYMUPDF
+from documents.parsers.formats import PYMUPDF
+from documents.parsers.sandbox import client
 from rag.pages import Kind, Page
 from tests.documents.parsers.reading import shared
 from tests.documents.parsers.samples import Pdf, rules, words
@@ -25,7 +26,7 @@ SMALL = "".join(
 
 
 def pages(path: Path, pdf_reader: str = PYMUPDF) -> list[Page]:
-    with sandbox.read(path, kinds.PDF, path.name, pdf_reader=pdf_reader) as reading:
+    with client.read_document(path, formats.PDF, path.name, pdf_reader=pdf_reader) as reading:
         return list(reading)
 
 

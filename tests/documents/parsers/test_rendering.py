@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from documents.errors import NotRenderable, PageNotFound
-from documents.parsers import kinds
+from documents.parsers import formats
 from documents.parsers.errors import OutOfMemory
 from documents.rendering import render_page_png
 from tests.documents.parsers.reading import shared
@@ -23,10 +23,10 @@ def pdf(tmp_path: Path) -> Path:
 
 def test_a_page_is_drawn_as_shown(pdf: Path, tmp_path: Path) -> None:
     upright = Image.open(
-        io.BytesIO(render_page_png(pdf, kinds.PDF, 1, 600, cache_dir=tmp_path / "c"))
+        io.BytesIO(render_page_png(pdf, formats.PDF, 1, 600, cache_dir=tmp_path / "c"))
     )
     turned = Image.open(
-        io.BytesIO(render_page_png(pdf, kinds.PDF, 2, 600, cache_dir=tmp_path / "c"))
+        io.BytesIO(render_page_png(pdf, formats.PDF, 2, 600, cache_dir=tmp_path / "c"))
     )
 
     assert upright.size == (600, 800)
@@ -34,30 +34,30 @@ def test_a_page_is_drawn_as_shown(pdf: Path, tmp_path: Path) -> None:
 
 
 def test_a_drawn_page_is_kept_whole(pdf: Path, tmp_path: Path) -> None:
-    image = render_page_png(pdf, kinds.PDF, 1, cache_dir=tmp_path / "c")
+    image = render_page_png(pdf, formats.PDF, 1, cache_dir=tmp_path / "c")
     pdf.unlink()
 
-    assert render_page_png(pdf, kinds.PDF, 1, cache_dir=tmp_path / "c") == image
+    assert render_page_png(pdf, formats.PDF, 1, cache_dir=tmp_path / "c") == image
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["1-1200.png"]
 
 
 @pytest.mark.parametrize("number", [-1, 0, 3])
 def test_a_page_that_is_not_there_is_not_found(pdf: Path, tmp_path: Path, number: int) -> None:
     with pytest.raises(PageNotFound) as caught:
-        render_page_png(pdf, kinds.PDF, number, cache_dir=tmp_path / "c")
+        render_page_png(pdf, formats.PDF, number, cache_dir=tmp_path / "c")
 
     assert caught.value.status == 404
 
 
 def test_other_formats_have_no_pages_to_draw(tmp_path: Path) -> None:
     with pytest.raises(NotRenderable):
-        render_page_png(tmp_path / "a.md", kinds.MARKDOWN, 1, cache_dir=tmp_path / "c")
+        render_page_png(tmp_path / "a.md", formats.MARKDOWN, 1, cache_dir=tmp_path / "c")
 
 
 def test_a_huge_page_is_drawn_small(tmp_path: Path) -> None:
     path = shared("bad-inputs/pdf/mediabox-1e6.pdf")
 
-    image = Image.open(io.BytesIO(render_page_png(path, kinds.PDF, 1, cache_dir=tmp_path / "c")))
+    image = Image.open(io.BytesIO(render_page_png(path, formats.PDF, 1, cache_dir=tmp_path / "c")))
 
     assert max(image.size) <= 4000
 
@@ -66,4 +66,4 @@ def test_a_page_that_eats_memory_harms_nobody(tmp_path: Path) -> None:
     path = shared("bad-inputs/pdf/flate-bomb-1gb.pdf")
 
     with pytest.raises(OutOfMemory):
-        render_page_png(path, kinds.PDF, 1, cache_dir=tmp_path / "c")
+        render_page_png(path, formats.PDF, 1, cache_dir=tmp_path / "c")

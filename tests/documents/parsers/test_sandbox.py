@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers import channel, forked, kinds, sandbox
+from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.errors import (
     EmptyFile,
@@ -20,6 +20,7 @@ from documents.parsers.errors import (
     TooLarge,
     TooManyPages,
 )
+from documents.parsers.sandbox import client, server
 from rag.pages import Heading, Line, Page
 from tests.documents.parsers.reading import shared
 from tests.documents.parsers.samples import Pdf
@@ -38,7 +39,7 @@ def gone(pid: int) -> bool:
 
 
 def test_pages_come_as_they_are_read(long_pdf: Path) -> None:
-    with sandbox.read(long_pdf, kinds.PDF) as reading:
+    with client.read_document(long_pdf, formats.PDF) as reading:
         first = next(reading)
         assert first.number == 1
         assert reading.page_total == 400
@@ -49,7 +50,7 @@ def test_pages_come_as_they_are_read(long_pdf: Path) -> None:
 
 
 def test_a_child_that_is_killed_is_a_crash_that_may_be_tried_again(long_pdf: Path) -> None:
-    with sandbox.read(long_pdf, kinds.PDF) as reading:
+    with client.read_document(long_pdf, formats.PDF) as reading:
         next(reading)
         os.kill(reading._child._process.pid, signal.SIGKILL)
         with pytest.raises(ParserCrashed) as caught:
@@ -61,7 +62,10 @@ def test_a_child_that_is_killed_is_a_crash_that_may_be_tried_again(long_pdf: Pat
 def test_time_is_limited(long_pdf: Path) -> None:
     limits = Limits(seconds=0.1, seconds_per_page=0)
 
-    with sandbox.read(long_pdf, kinds.PDF, limits=limits) as reading, pytest.raises(TimedOut):
+    with (
+        client.read_document(long_pdf, formats.PDF, limits=limits) as reading,
+        pytest.raises(TimedOut),
+    ):
         list(reading)
 
     assert gone(reading._child._process.pid)
@@ -69,7 +73,7 @@ def test_time_is_limited(long_pdf: Path) -> None:
 
 def test_pages_are_limited(long_pdf: Path) -> None:
     with (
-        sandbox.read(long_pdf, kinds.PDF, limits=Limits(pages=399)) as reading,
+        client.read_document(long_pdf, formats.PDF, limits=Limits(pages=399)) as reading,
         pytest.raises(TooManyPages) as caught,
     ):
         list(reading)
@@ -80,7 +84,10 @@ def test_pages_are_limited(long_pdf: Path) -> None:
 def test_text_is_limited(long_pdf: Path) -> None:
     limits = Limits(characters=5_000)
 
-    with sandbox.read(long_pdf, kinds.PDF, limits=limits) as reading, pytest.raises(TooLarge):
+    with (
+        client.read_document(long_pdf, formats.PDF, limits=limits) as reading,
+        pytest.raises(TooLarge),
+    ):
         list(reading)
 
 
@@ -88,7 +95,10 @@ def test_memory_is_limited_and_the_limit_is_the_reason() -> None:
     bomb = shared("bad-inputs/pdf/flate-bomb-1gb.pdf")
     limits = Limits(memory=1 << 30)
 
-    with sandbox.read(bomb, kinds.PDF, limits=limits) as reading, pytest.raises(OutOfMemory):
+    with (
+        client.read_document(bomb, formats.PDF, limits=limits) as reading,
+        pytest.raises(OutOfMemory),
+    ):
         list(reading)
 
 
@@ -97,11 +107,12 @@ def test_the_memory_used_stays_below_the_limit() -> None:
     code = f"""
 import os, resource
 from pathlib import Path
-from documents.parsers import errors, forked, kinds, sandbox
+from documents.parsers import errors, formats
+from documents.parsers.sandbox import client
 try:
-    list(sandbox.read(Path({str(bomb)!r}), kinds.PDF))
+    list(client.read_document(Path({str(bomb)!r}), formats.PDF))
 except errors.OutOfMemory:
-    forked._servers._server._requests.close()
+    client._servers._server._requests.close()
     os.wait()
     print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
@@ -114,20 +125,20 @@ def test_python_running_out_of_memory_is_the_same_reason(tmp_path: Path) -> None
     limits = Limits(memory=300 << 20, characters=100_000_000)
 
     with (
-        sandbox.read(tmp_path / "a.txt", kinds.TEXT, limits=limits) as reading,
+        client.read_document(tmp_path / "a.txt", formats.TEXT, limits=limits) as reading,
         pytest.raises(OutOfMemory),
     ):
         list(reading)
 
 
 def test_what_the_waiting_callback_raises_ends_the_child(long_pdf: Path, monkeypatch) -> None:
-    monkeypatch.setattr(sandbox, "TICK", 0.001)
+    monkeypatch.setattr(client, "TICK_SECONDS", 0.001)
 
     def cancel() -> None:
         raise InterruptedError
 
     with (
-        sandbox.read(long_pdf, kinds.PDF, on_wait=cancel) as reading,
+        client.read_document(long_pdf, formats.PDF, on_wait=cancel) as reading,
         pytest.raises(InterruptedError),
     ):
         list(reading)
@@ -139,12 +150,13 @@ def test_an_empty_file_needs_no_child(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").touch()
 
     with pytest.raises(EmptyFile):
-        sandbox.read(tmp_path / "a.pdf", kinds.PDF)
+        client.read_document(tmp_path / "a.pdf", formats.PDF)
 
 
 def test_the_child_loads_no_framework() -> None:
     code = (
-        "import sys, documents.parsers.forkserver; print([m for m in sys.modules if 'django' in m])"
+        "import sys, documents.parsers.sandbox.server\n"
+        "print([name for name in sys.modules if 'django' in name])"
     )
 
     assert _run(code) == "[]"
@@ -153,9 +165,9 @@ def test_the_child_loads_no_framework() -> None:
 def test_the_child_reaches_no_network_and_writes_no_file(tmp_path: Path) -> None:
     code = f"""
 import os, socket
-from documents.parsers import jail
+from documents.parsers.sandbox import limits
 from documents.parsers.base import Limits
-jail.enter(Limits(), os.getppid())
+limits.enter_jail(Limits(), os.getppid())
 try:
     socket.create_connection(("127.0.0.1", {_listening_port()}), 2)
     print("connected")
@@ -177,11 +189,11 @@ except OSError:
 def test_a_page_survives_the_pipe() -> None:
     page = Page(3, "가나\n다", (Heading(0, 1, "가나"),), (Line(0, 2, 0.1, 0.2, (0.1, 0.2, 0.3)),))
 
-    ((kind, value),) = channel.frames(
-        bytearray(channel.frame("page", channel.page_value(page))), 9999
+    ((kind, value),) = client.take_frames(
+        bytearray(server.encode_frame("page", server.to_page_value(page))), 9999
     )
 
-    assert (kind, channel.page(value)) == ("page", page)
+    assert (kind, client.from_page_value(value)) == ("page", page)
 
 
 @pytest.mark.parametrize(
@@ -195,13 +207,17 @@ def test_a_page_survives_the_pipe() -> None:
     ],
 )
 def test_a_page_that_cannot_be_is_refused(value: object) -> None:
-    with pytest.raises(channel.BrokenFrame):
-        channel.page(value)
+    with pytest.raises(client.BrokenFrame):
+        client.from_page_value(value)
 
 
 def test_a_frame_beyond_the_limit_is_refused() -> None:
-    with pytest.raises(channel.BrokenFrame):
-        list(channel.frames(bytearray(channel.HEADER.pack(1 << 30, channel.JSON)), 1 << 20))
+    with pytest.raises(client.BrokenFrame):
+        list(
+            client.take_frames(
+                bytearray(server.FRAME_HEADER.pack(1 << 30, server.JSON_BODY)), 1 << 20
+            )
+        )
 
 
 ABORTING = "import os; os.abort()"
@@ -247,7 +263,7 @@ yield Page(helper.pid, "x")
 
 
 def test_recognition_extends_the_time_only_as_far_as_allowed(tmp_path: Path, monkeypatch) -> None:
-    code = "for _ in range(1000): context.recognising()\nwhile True: pass"
+    code = "for _ in range(1000): context.announce_recognition()\nwhile True: pass"
     limits = Limits(seconds=2, recognised_pages=3, seconds_per_recognised_page=1)
     reading = _reading_by(code, tmp_path, monkeypatch, limits)
 
@@ -262,23 +278,24 @@ SHORT = Limits(memory=600 << 20, seconds=4, seconds_per_page=0)
 
 def _reading_by(
     code: str, folder: Path, monkeypatch: pytest.MonkeyPatch, limits: Limits = SHORT
-) -> sandbox.Reading:
+) -> client.DocumentReading:
     """A reading by a reader that runs this code, in a copy of the child's program."""
     body = textwrap.indent(code.strip(), "        ")
     (folder / "gone_wrong.py").write_text(
-        "from documents.parsers import forkserver, registry\n"
+        "from documents.parsers import formats\n"
+        "from documents.parsers.sandbox import server\n"
         "from rag.pages import Page\n"
         "class Reader:\n"
         "    def parse(self, path, context):\n"
         f"{body}\n"
         "        yield Page(None, 'x')\n"
-        "registry.parser = lambda *_: Reader()\n"
-        "forkserver.main()\n"
+        "formats.make_parser = lambda *_: Reader()\n"
+        "server.main()\n"
     )
-    monkeypatch.setattr(forked, "PROGRAM", (sys.executable, str(folder / "gone_wrong.py")))
-    monkeypatch.setattr(forked, "_servers", forked._Servers())
+    monkeypatch.setattr(client, "PROGRAM", (sys.executable, str(folder / "gone_wrong.py")))
+    monkeypatch.setattr(client, "_servers", client._Servers())
     (folder / "a.txt").write_text("본문")
-    return sandbox.read(folder / "a.txt", kinds.TEXT, limits=limits)
+    return client.read_document(folder / "a.txt", formats.TEXT, limits=limits)
 
 
 def _ends(pid: int) -> bool:
@@ -308,7 +325,7 @@ _open: list[object] = []
 def _run(code: str) -> str:
     result = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=forked.ROOT,
+        cwd=client.ROOT,
         capture_output=True,
         text=True,
         timeout=30,

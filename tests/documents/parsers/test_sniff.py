@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers import kinds, sniff
+from documents.parsers import formats
 from documents.parsers.errors import (
     Corrupt,
     EmptyFile,
@@ -19,12 +19,12 @@ from tests.documents.parsers.reading import shared
 from tests.documents.parsers.samples import Pdf, docx, hwpx, paragraph, zipped
 
 NAMES = {
-    "pdf": kinds.PDF,
-    "docx": kinds.DOCX,
-    "hwpx": kinds.HWPX,
-    "html": kinds.HTML,
-    "md": kinds.MARKDOWN,
-    "txt": kinds.TEXT,
+    "pdf": formats.PDF,
+    "docx": formats.DOCX,
+    "hwpx": formats.HWPX,
+    "html": formats.HTML,
+    "md": formats.MARKDOWN,
+    "txt": formats.TEXT,
 }
 
 
@@ -49,21 +49,21 @@ def test_content_decides_and_the_name_must_agree(
     file = io.BytesIO(contents[kind])
 
     if kind == named or (kind in {"md", "txt", "html"} and named in {"md", "txt"}):
-        assert sniff.content_type(file, f"문서.{named.upper()}") == NAMES[named]
+        assert formats.detect_content_type(file, f"문서.{named.upper()}") == NAMES[named]
     else:
         with pytest.raises(TypeMismatch) as caught:
-            sniff.content_type(file, f"문서.{named}")
-        assert caught.value.params["named"] == kinds.LABELS[NAMES[named]]
+            formats.detect_content_type(file, f"문서.{named}")
+        assert caught.value.params["named"] == formats.LABELS[NAMES[named]]
     assert file.tell() == 0
 
 
 def sniffed(content: bytes, name: str) -> str:
-    return sniff.content_type(io.BytesIO(content), name)
+    return formats.detect_content_type(io.BytesIO(content), name)
 
 
 def test_a_name_without_an_extension_leaves_it_to_the_content(contents: dict[str, bytes]) -> None:
-    assert sniffed(contents["pdf"], "보고서") == kinds.PDF
-    assert sniffed(contents["md"], "README") == kinds.TEXT
+    assert sniffed(contents["pdf"], "보고서") == formats.PDF
+    assert sniffed(contents["md"], "README") == formats.TEXT
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_other_kinds_are_named(
 
 
 def test_a_text_that_begins_like_a_bitmap_is_text() -> None:
-    assert sniffed(b"BM25 is a ranking function.", "a.md") == kinds.MARKDOWN
+    assert sniffed(b"BM25 is a ranking function.", "a.md") == formats.MARKDOWN
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def test_a_text_that_begins_like_a_bitmap_is_text() -> None:
     ],
 )
 def test_a_page_or_a_piece_of_one_is_html_under_that_name(content: bytes) -> None:
-    assert sniffed(content, "a.htm") == kinds.HTML
+    assert sniffed(content, "a.htm") == formats.HTML
 
 
 def test_utf_16_without_a_mark_is_text() -> None:
-    assert sniffed("담당자: 홍길동 2026".encode("utf-16-le"), "a.txt") == kinds.TEXT
+    assert sniffed("담당자: 홍길동 2026".encode("utf-16-le"), "a.txt") == formats.TEXT
 
 
 def test_nothing_is_an_empty_file() -> None:
@@ -129,20 +129,20 @@ def test_a_cut_package_is_corrupt(contents: dict[str, bytes]) -> None:
 
 def test_any_other_package_is_not_a_document(tmp_path: Path) -> None:
     with pytest.raises(TypeMismatch):
-        sniff.content_type(zipped(tmp_path / "a.docx", {"a.txt": "x"}), "a.docx")
+        formats.detect_content_type(zipped(tmp_path / "a.docx", {"a.txt": "x"}), "a.docx")
 
 
 def test_a_locked_word_file_asks_for_its_password() -> None:
     path = shared("bad-inputs/docx/real-poi-bug53475-password-is-pass.docx")
 
     with pytest.raises(Encrypted):
-        sniff.content_type(path, path.name)
+        formats.detect_content_type(path, path.name)
 
 
 def test_hwp_under_the_name_hwpx_is_named() -> None:
     path = shared("bad-inputs/hwpx/is-really-hwp5.hwpx")
 
     with pytest.raises(TypeMismatch) as caught:
-        sniff.content_type(path, path.name)
+        formats.detect_content_type(path, path.name)
 
     assert caught.value.params == {"named": "HWPX", "found": "HWP"}

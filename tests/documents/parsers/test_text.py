@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers.clean import clean, readable
-from documents.parsers.encoding import decode
 from documents.parsers.errors import NoText
-from documents.parsers.metadata import combined
+from documents.parsers.metadata import derive_metadata
+from documents.parsers.text import clean_text, decode_text, is_readable
 from tests.documents.parsers.reading import read, shared
 
 KOREAN = "담당자는 홍길동이다. 똠방각하\n예산은 1,234원이다.\n"
@@ -17,18 +16,18 @@ KOREAN = "담당자는 홍길동이다. 똠방각하\n예산은 1,234원이다.\
     "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp949"]
 )
 def test_korean_is_read_in_every_usual_encoding(encoding: str) -> None:
-    assert decode(KOREAN.encode(encoding)) == (KOREAN, 0)
+    assert decode_text(KOREAN.encode(encoding)) == (KOREAN, 0)
 
 
 def test_one_stray_byte_does_not_lose_a_cp949_file() -> None:
-    text, lost = decode((KOREAN * 20).encode("cp949") + b"\xff")
+    text, lost = decode_text((KOREAN * 20).encode("cp949") + b"\xff")
 
     assert text.startswith(KOREAN)
     assert lost == 1
 
 
 def test_a_cut_syllable_at_the_end_costs_only_itself() -> None:
-    text, lost = decode(KOREAN.strip().encode() + "원".encode()[:-1])
+    text, lost = decode_text(KOREAN.strip().encode() + "원".encode()[:-1])
 
     assert text.startswith("담당자는 홍길동이다.")
     assert lost == 1
@@ -37,25 +36,25 @@ def test_a_cut_syllable_at_the_end_costs_only_itself() -> None:
 def test_two_encodings_in_one_file_are_both_read() -> None:
     half = KOREAN * 20
 
-    assert decode(half.encode("cp949") + half.encode()) == (half + half, 0)
+    assert decode_text(half.encode("cp949") + half.encode()) == (half + half, 0)
 
 
 def test_western_text_is_not_taken_for_korean() -> None:
-    text, _ = decode("Le café était fermé à cause de l'été.\n".encode("latin-1") * 20)
+    text, _ = decode_text("Le café était fermé à cause de l'été.\n".encode("latin-1") * 20)
 
     assert "caf" in text
     assert not any("가" <= character <= "힣" for character in text)
 
 
 def test_what_may_not_be_stored_is_cleaned_away() -> None:
-    assert clean("관\u200b리\u00ad자\x00\ud800\ufffe\u202e") == "관리자"
-    assert clean("\u1112\u1161\u11ab") == "한"
-    assert clean("a\r\nb\rc\u2028d") == "a\nb\nc\nd"
-    assert clean("\U000e0041지시\x1b[31m") == "지시[31m"
+    assert clean_text("관\u200b리\u00ad자\x00\ud800\ufffe\u202e") == "관리자"
+    assert clean_text("\u1112\u1161\u11ab") == "한"
+    assert clean_text("a\r\nb\rc\u2028d") == "a\nb\nc\nd"
+    assert clean_text("\U000e0041지시\x1b[31m") == "지시[31m"
 
 
 def test_invisible_marks_alone_are_not_readable() -> None:
-    assert not readable(clean(" \u3000\u200b\ufeff\n"))
+    assert not is_readable(clean_text(" \u3000\u200b\ufeff\n"))
 
 
 def test_blank_text_is_no_text(tmp_path: Path) -> None:
@@ -89,7 +88,7 @@ def test_a_law_names_its_ministry_and_title() -> None:
 def test_labels_at_the_beginning_are_metadata() -> None:
     text = "1. 사 업 명 : 차세대 시스템 구축\n○ 발주기관: 한국정보원\n| 공고일 | 2026-03-01 |\n"
 
-    assert combined({}, text) == {
+    assert derive_metadata({}, text) == {
         "project_name": "차세대 시스템 구축",
         "issuer": "한국정보원",
         "date": "2026-03-01",
@@ -97,4 +96,4 @@ def test_labels_at_the_beginning_are_metadata() -> None:
 
 
 def test_what_the_file_carries_goes_before_labels() -> None:
-    assert combined({"issuer": "법무부"}, "발주기관: 다른 곳\n")["issuer"] == "법무부"
+    assert derive_metadata({"issuer": "법무부"}, "발주기관: 다른 곳\n")["issuer"] == "법무부"

@@ -1,0 +1,1 @@
+"""Readers run in child processes with limits: `client` starts them, `server` is what they are."""

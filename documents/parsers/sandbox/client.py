@@ -1,0 +1,540 @@
+"""The side of the sandbox that the product calls: starts a child, hears it out, outlives it.
+
+Children are forked by a server (`documents.parsers.sandbox.server`), which is started for the first
+child, and again where it has ended: killed, left alone for long, or because a child crashed. It
+needs no signal to end with this process, which the end of one thread would give too early: the
+kernel closes the lines to it, however this process ends. A child is not trusted: every field of
+what it sends is checked.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from array import array
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from documents.parsers.base import (
+    ALL_PICTURES,
+    MAX_PICTURES,
+    MEGABYTE,
+    Limits,
+    Picture,
+    PictureRules,
+)
+from documents.parsers.errors import (
+    BY_CODE,
+    EmptyFile,
+    OutOfMemory,
+    ParseFailed,
+    ParserCrashed,
+    TimedOut,
+    TooLarge,
+    TooManyPages,
+)
+from documents.parsers.formats import PDFIUM
+from documents.parsers.sandbox.server import BYTES_BODY, FRAME_HEADER
+from rag.pages import Box, Heading, Kind, Line, Page, Region
+
+logger = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = (sys.executable, "-m", "documents.parsers.sandbox.server")
+ENVIRONMENT = {
+    "PYTHONPATH": str(ROOT),
+    "PYTHONUTF8": "1",
+    "PATH": os.defpath,
+    "MALLOC_ARENA_MAX": "1",  # else each thread reserves 64 MB and more of a child's limit
+}
+DEFAULT_LIMITS = Limits()
+TICK_SECONDS = 1.0
+"""Between two calls of `on_wait`."""
+MAX_PICTURE_BYTES = 16 * MEGABYTE
+MAX_DIGEST_CHARACTERS = 64
+MAX_WARNINGS = 100
+_MAX_STARTS = 3
+_MAX_NEWS_BYTES = 64
+"""Of what a server says of a child: two numbers."""
+_LAST_SECONDS = 1.0
+"""For a child to end that has closed its output."""
+_CHUNK_BYTES = 256 * 1024
+_KEPT_STDERR_BYTES = 4000
+_CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGTRAP}
+_MEMORY_WORDS = (b"memory allocation of", b"bad_alloc", b"ut of memory", b"MemoryError")
+
+
+class BrokenFrame(Exception):
+    """The child sent what cannot be."""
+
+
+def _do_nothing() -> None:
+    """Wait without telling anyone."""
+
+
+class _ServerProcess:
+    """A running fork server."""
+
+    def __init__(self) -> None:
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                PROGRAM,
+                cwd="/",
+                env=ENVIRONMENT,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone; then it is reaped."""
+        return self._process.poll() is not None
+
+    def ask(self, request: bytes, descriptors: list[int]) -> None:
+        """Ask for a child. Raises OSError where it takes no more requests."""
+        socket.send_fds(self._requests, [request], descriptors)
+
+    def leave(self) -> None:
+        """Let it end, after its last child."""
+        self._requests.close()
+
+
+class _Servers:
+    """The one fork server of this process, and those before it."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Know none, as a fork of this process: a server has one parent."""
+        self._lock = threading.Lock()
+        self._server: _ServerProcess | None = None
+        self._retired: list[_ServerProcess] = []
+
+    def ask(self, request: bytes, descriptors: list[int]) -> None:
+        """Ask the server for a child; where there is none, start it. Raises OSError."""
+        with self._lock:
+            for _ in range(_MAX_STARTS):
+                self._server = self._server or _ServerProcess()
+                try:
+                    return self._server.ask(request, descriptors)
+                except OSError:
+                    self._retire(self._server)
+        raise BrokenPipeError
+
+    def _retire(self, server: _ServerProcess) -> None:
+        """Use it no more."""
+        server.leave()
+        self._server = None
+        self._retired = [one for one in (*self._retired, server) if not one.has_ended]
+
+
+_servers = _Servers()
+os.register_at_fork(after_in_child=_servers.forget)
+
+
+class _ChildProcess:
+    """A child that answers one request. Always `close` it: that kills it with its kin.
+
+    `stdout` and `stderr` are descriptors to read from. `line` is readable when `hear` would not
+    wait. `pid`, and then `code`, which counts as in `subprocess`, and `peak_bytes`, the most memory
+    that it held, are None until they are heard.
+    """
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        """Ask for the child, without waiting for it. Raises OSError."""
+        self.pid: int | None = None
+        self.code: int | None = None
+        self.peak_bytes: int | None = None
+        self.stdout, output = os.pipe()
+        self.stderr, errors = os.pipe()
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            _servers.ask(json.dumps(request).encode(), [output, errors, theirs.fileno()])
+        except OSError:
+            self.close()
+            raise
+        finally:
+            os.close(output)
+            os.close(errors)
+            theirs.close()
+
+    def hear(self) -> bool:
+        """Wait for the next that is known of the child; False: nothing will be."""
+        said = self.line.recv(_MAX_NEWS_BYTES)
+        if said and self.pid is None:
+            self.pid = int(said)
+        elif said:
+            self.code, self.peak_bytes = map(int, said.split())
+        return bool(said)
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """How it ended; None where its server ended first. Raises TimeoutError."""
+        self.line.settimeout(seconds)
+        while self.code is None and self.hear():
+            continue
+        return self.code
+
+    def close(self) -> None:
+        """Kill the child with all its kin; it is gone then, or will be before it has begun."""
+        if self.line.fileno() < 0:
+            return
+        try:
+            if self.pid is not None and self.code is None:
+                with contextlib.suppress(OSError):
+                    self.line.shutdown(socket.SHUT_WR)
+                    self.wait()
+        finally:
+            self.line.close()
+            os.close(self.stdout)
+            os.close(self.stderr)
+
+
+class SandboxChild:
+    """One child and the frames it sends. Always `close` it: that kills it with its kin.
+
+    `request` is what `server.answer_request` takes. `on_wait` is called about every second while
+    nothing comes; what it raises goes through.
+    """
+
+    def __init__(
+        self, request: dict[str, Any], limits: Limits, on_wait: Callable[[], None] = _do_nothing
+    ) -> None:
+        self.limits = limits
+        self.budget = limits.seconds
+        """Seconds left for waiting; what the caller does in between is not counted."""
+        self._on_wait = on_wait
+        self._told = time.monotonic()
+        self._stderr = b""
+        try:
+            self._process = _ChildProcess(request | {"limits": asdict(limits)})
+        except OSError as error:
+            raise ParserCrashed(detail="no child") from error
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that it held; 0 until it has ended by itself, or was closed."""
+        return self._process.peak_bytes or 0
+
+    def frames(self) -> Iterator[tuple[str, Any]]:
+        """Frames until `end`; raises the child's error, why it died, or BrokenFrame."""
+        largest = self.limits.characters * 8 + MEGABYTE
+        buffer = bytearray()
+        with selectors.DefaultSelector() as selector:
+            for source in (self._process.stdout, self._process.stderr, self._process.line):
+                selector.register(source, selectors.EVENT_READ)
+            while data := self._receive(selector):
+                buffer += data
+                for kind, value in take_frames(buffer, largest):
+                    if kind == "end":
+                        return
+                    if kind == "error":
+                        raise _to_error(value)
+                    yield kind, value
+        raise self._find_cause_of_death()
+
+    def _receive(self, selector: selectors.BaseSelector) -> bytes:
+        """The next bytes of the child's output; b"" when it has ended."""
+        while True:
+            started = time.monotonic()
+            ready = selector.select(min(TICK_SECONDS, max(self.budget, 0.0)))
+            now = time.monotonic()
+            self.budget -= now - started
+            for key, _ in ready:
+                if key.fileobj is self._process.line:
+                    self._process.hear()
+                    selector.unregister(key.fileobj)  # the next is heard when the output has ended
+                    continue
+                data = os.read(key.fd, _CHUNK_BYTES)
+                if key.fileobj == self._process.stdout:
+                    return data
+                self._stderr = (self._stderr + data)[-_KEPT_STDERR_BYTES:]
+                if not data:
+                    selector.unregister(key.fileobj)
+            if self.budget <= 0:
+                raise TimedOut(seconds=int(self.limits.seconds))
+            if now >= self._told + TICK_SECONDS:
+                self._told = now
+                self._on_wait()
+
+    def _find_cause_of_death(self) -> ParseFailed:
+        """What an end without a last word means."""
+        try:
+            code = self._process.wait(max(self.budget, _LAST_SECONDS))
+        except TimeoutError:
+            return TimedOut(seconds=int(self.limits.seconds))
+        if code is None:  # its server was killed
+            return ParserCrashed(detail="no child")
+        if code == -signal.SIGXCPU:
+            return TimedOut(seconds=int(self.limits.seconds))
+        is_hungry = self.peak_bytes > self.limits.memory / 4 or any(
+            word in self._stderr for word in _MEMORY_WORDS
+        )
+        logger.warning(
+            "parser child ended with %s, peak %d bytes: %r", code, self.peak_bytes, self._stderr
+        )
+        if -code in _CRASHES and is_hungry:
+            return OutOfMemory(limit=self.limits.memory)
+        return ParserCrashed(detail=f"exit {code}")
+
+    def close(self) -> None:
+        """Kill the child with all its kin and reap it."""
+        self._process.close()
+
+
+class DocumentReading:
+    """An open reading: iterate over it for the pages, within a `with`.
+
+    `page_total` is known early for PDF, else None. `metadata` is whole when the pages have ended.
+    `warnings` are codes, or `{code, count}`: something was left out. `pictures` are those of the
+    page that came last.
+    `no_text` is empty, or why the pages hold none although there are pictures (see `NoText`).
+    """
+
+    def __init__(self, child: SandboxChild) -> None:
+        self.page_total: int | None = None
+        self.metadata: dict[str, str] = {}
+        self.warnings: list[str | dict[str, Any]] = []
+        self.pictures: list[Picture] = []
+        self.no_text = ""
+        self._child = child
+        self._found: list[Picture] = []
+        self._announced: Any = None
+        self._pictures_left = MAX_PICTURES
+        self._recognised_left = child.limits.recognised_pages
+        self._pages = self._read()
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that the child held; 0 while it lives."""
+        return self._child.peak_bytes
+
+    def _read(self) -> Iterator[Page]:
+        """Pages as they come, counted and bounded."""
+        limits, count, characters = self._child.limits, 0, 0
+        try:
+            for kind, value in self._child.frames():
+                if kind != "page":
+                    self._note(kind, value)
+                    continue
+                page = from_page_value(value)
+                count, characters = count + 1, characters + len(page.text)
+                if count > limits.pages:
+                    raise TooManyPages(pages=count, limit=limits.pages)
+                if characters > limits.characters:
+                    raise TooLarge(limit=limits.characters)
+                self.pictures, self._found = self._found, []
+                yield page
+        except BrokenFrame as error:
+            raise ParserCrashed(detail="protocol") from error
+        finally:
+            self.close()
+
+    def _note(self, kind: str, value: Any) -> None:
+        """Keep what is not a page."""
+        limits = self._child.limits
+        if kind == "page_total" and isinstance(value, int) and self.page_total is None:
+            self.page_total = max(0, min(value, limits.pages))
+            self._child.budget += limits.seconds_per_page * self.page_total
+        elif kind == "metadata" and isinstance(value, dict):
+            self.metadata = {str(key)[:100]: str(text)[:500] for key, text in value.items()}
+        elif kind == "warning" and len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(_to_warning(value))
+        elif kind == "recognising" and self._recognised_left > 0:
+            self._recognised_left -= 1
+            self._child.budget += limits.seconds_per_recognised_page
+        elif kind == "no_text":
+            self.no_text = str(value)[:20]
+        else:
+            self._note_picture(kind, value)
+
+    def _note_picture(self, kind: str, value: Any) -> None:
+        """A picture comes alone where it was rejected, else with its bytes behind it."""
+        if kind == "picture" and isinstance(value, dict):
+            self._pictures_left -= 1
+            if self._pictures_left < 0:
+                raise BrokenFrame("too many pictures")
+            self._announced = None if value.get("rejected") else value
+            if self._announced is None:
+                self._found.append(_from_picture_value(value, b""))
+        elif kind == "bytes" and self._announced is not None:
+            self._found.append(_from_picture_value(self._announced, value))
+            self._announced = None
+
+    def __iter__(self) -> Iterator[Page]:
+        return self
+
+    def __next__(self) -> Page:
+        return next(self._pages)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child, whatever it is doing."""
+        self._child.close()
+
+
+def read_document(  # noqa: PLR0913 - the file, and by name how it is read
+    path: Path,
+    content_type: str,
+    name: str = "",
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    pictures: PictureRules = ALL_PICTURES,
+    pdf_reader: str = PDFIUM,
+    on_wait: Callable[[], None] = _do_nothing,
+) -> DocumentReading:
+    """Start reading a document in a child of its own.
+
+    `pictures` says which of them are kept, `pdf_reader` who reads PDF. `on_wait` is called about
+    every second while nothing comes: a heartbeat; what it raises goes through.
+    """
+    if path.stat().st_size == 0:
+        raise EmptyFile(name=name)
+    request = {
+        "task": "read",
+        "path": str(path.resolve()),
+        "content_type": content_type,
+        "pictures": asdict(pictures),
+        "pdf_reader": pdf_reader,
+    }
+    return DocumentReading(SandboxChild(request, limits, on_wait))
+
+
+def take_frames(buffer: bytearray, largest: int) -> Iterator[tuple[str, Any]]:
+    """Take every whole frame out of the buffer; `server` says what a frame is.
+
+    Raises BrokenFrame for a frame above `largest` bytes, or one that is none.
+    """
+    while len(buffer) >= FRAME_HEADER.size:
+        length, body_kind = FRAME_HEADER.unpack_from(buffer)
+        if length > largest:
+            raise BrokenFrame("frame too long")
+        end = FRAME_HEADER.size + length
+        if len(buffer) < end:
+            return
+        body = bytes(buffer[FRAME_HEADER.size : end])
+        del buffer[:end]
+        yield ("bytes", body) if body_kind == BYTES_BODY else _from_json(body)
+
+
+def _from_json(body: bytes) -> tuple[str, Any]:
+    """Kind and value of a JSON body."""
+    try:
+        kind, value = json.loads(body)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BrokenFrame("not a frame") from error
+    return str(kind), value
+
+
+def from_page_value(value: Any) -> Page:
+    """A page back from JSON. Raises BrokenFrame."""
+    try:
+        number, text, headings, lines, edges, regions, margins = value
+        if not isinstance(text, str) or not (number is None or isinstance(number, int)):
+            raise BrokenFrame("not a page")
+        return Page(
+            number,
+            text,
+            tuple(Heading(int(start), int(level), str(title)) for start, level, title in headings),
+            tuple(_from_line_values(lines, edges, len(text))),
+            tuple(_from_region_value(region, len(text)) for region in regions),
+            tuple(map(str, margins)),
+        )
+    except (ValueError, TypeError, OverflowError) as error:
+        raise BrokenFrame("not a page") from error
+
+
+def _from_line_values(lines: Iterable[Sequence[Any]], edges: str, length: int) -> Iterator[Line]:
+    """Lines whose offsets lie inside the text and whose edges fit them; all places are finite."""
+    places = array("d", b64decode(edges, validate=True))
+    whole, at, heights = tuple(places), 0, 0.0
+    for start, end, y0, y1 in lines:
+        if not 0 <= start <= end <= length:
+            raise BrokenFrame("not a line")
+        behind = at + end - start + 1
+        yield Line(int(start), int(end), float(y0), float(y1), whole[at:behind])
+        at, heights = behind, heights + y0 + y1
+    if at != len(whole) or not math.isfinite(sum(whole) + heights):
+        raise BrokenFrame("not the places of lines")
+
+
+def _from_region_value(region: Sequence[Any], length: int) -> Region:
+    """A region inside the text."""
+    start, end, kind, header_end, area = region
+    if not 0 <= start <= end <= length or not (header_end == 0 or start <= header_end <= end):
+        raise BrokenFrame("not a region")
+    box = Box(int(area[0]), *map(float, area[1:])) if area else None
+    return Region(int(start), int(end), Kind(kind), int(header_end), box)
+
+
+def _from_picture_value(value: Any, data: bytes) -> Picture:
+    """A picture back from JSON, with its bytes. Raises BrokenFrame."""
+    try:
+        page, box, at = value["page"], value["box"], value["at"]
+        is_kept = 0 < len(data) <= MAX_PICTURE_BYTES
+        if not (page is None or isinstance(page, int)) or is_kept == bool(value["rejected"]):
+            raise BrokenFrame("not a picture")
+        return Picture(
+            page,
+            str(value["digest"])[:MAX_DIGEST_CHARACTERS],
+            max(0, int(value["width"])),
+            max(0, int(value["height"])),
+            _from_box_value(box) if box else None,
+            str(value["rejected"])[:20],
+            str(value["content_type"])[:40],
+            data,
+            None if at is None else max(0, int(at)),
+        )
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise BrokenFrame("not a picture") from error
+
+
+def _from_box_value(box: Sequence[Any]) -> tuple[float, float, float, float]:
+    """Four fractions."""
+    x0, y0, x1, y1 = map(float, box)
+    return x0, y0, x1, y1
+
+
+def _to_error(value: Any) -> ParseFailed:
+    """The child's error as an exception of ours."""
+    try:
+        code, params = value
+        return BY_CODE[code](**{str(key): str(text) for key, text in params.items()})
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ParserCrashed(detail="protocol")
+
+
+def _to_warning(value: Any) -> str | dict[str, Any]:
+    """A warning of the child's: a code, or one with how often it happened."""
+    if isinstance(value, dict) and isinstance(value.get("count"), int):
+        return {"code": str(value.get("code"))[:100], "count": value["count"]}
+    return str(value)[:100]
