@@ -59,7 +59,7 @@ def reads(monkeypatch):
     """Replace the reader: `reads(page, error, function ...)`."""
 
     def use(*pages):
-        monkeypatch.setattr(ingest.sandbox, "read", lambda *_args, **_options: Reading(*pages))
+        monkeypatch.setattr(ingest, "read_document", lambda *_args, **_options: Reading(*pages))
 
     return use
 
@@ -353,7 +353,7 @@ def test_a_waiting_reader_is_told_that_the_document_is_gone(document, tiny_engin
 
         return Reading(hang)
 
-    monkeypatch.setattr(ingest.sandbox, "read", read)
+    monkeypatch.setattr(ingest, "read_document", read)
     assert run(document).error_code == "cancelled"
     assert len(seen) < 500
 
@@ -370,7 +370,7 @@ WORKER = textwrap.dedent(
     def hang(*args, **options):
         print("reading", flush=True)
         threading.Event().wait()
-    ingest.sandbox.read = hang
+    ingest.read_document = hang
     from documents.tasks import ingest_document
     ingest_document(sys.argv[1])
     """

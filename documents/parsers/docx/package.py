@@ -2,11 +2,14 @@
 
 python-docx opens packages itself, but believes their sizes and gives up on the first part that is
 missing; so the archive is ours, and each part is handed to its parser once it is known to be safe.
+Beside the parts stands what they say of paragraphs: styles (headings, numbering, code, each
+inherited by `basedOn`), and the numbers that Word puts before paragraphs and into no text.
 """
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from typing import Any
 from documents.parsers.archive import Archive, check_xml_part
 from documents.parsers.base import ReadingContext
 from documents.parsers.errors import Corrupt
+from documents.parsers.numerals import format_number
 
 _MAIN_TYPE = re.compile(
     rb'PartName="/?([^"]+)"[^>]*ContentType="[^"]*(?:wordprocessingml\.document|'
@@ -23,14 +27,25 @@ _STRICT = b"http://purl.oclc.org/ooxml/"
 _TRANSITIONAL = b"http://schemas.openxmlformats.org/"
 _FAMILIES = (b"wordprocessingml", b"drawingml", b"officeDocument")
 
+_HEADING_NAME = re.compile(r"(?:heading|제목|개요)\s*([1-9])", re.IGNORECASE)
+_CODE_NAME = re.compile(
+    r"(?:source )?code(?: block)?|html preformatted|preformatted text|(?:소스 ?)?코드",
+    re.IGNORECASE,
+)
+_MAX_CHAIN = 10
+TEXT_LEVEL = 0
 
-class Package:
+BULLET = "-"
+_PLACE = re.compile(r"%([1-9])")
+
+
+class WordPackage:
     """An open Word file. Raises Corrupt where there is no main part."""
 
     def __init__(self, path: Path, context: ReadingContext) -> None:
         self._archive = Archive(path, context.limits)
         self._context = context
-        self._main = _main_part(self._archive)
+        self._main = _find_main_part(self._archive)
         self._folder = posixpath.dirname(self._main) or "word"
         self._targets = self._relationships()
 
@@ -122,7 +137,7 @@ class Package:
             raise Corrupt(detail=f"XMLSyntaxError in {name}") from error
 
 
-def _main_part(archive: Archive) -> str:
+def _find_main_part(archive: Archive) -> str:
     """Name of the part with the text; nearly always word/document.xml, but the package decides."""
     if "[Content_Types].xml" in archive:
         match = _MAIN_TYPE.search(archive.read_part("[Content_Types].xml"))
@@ -133,7 +148,7 @@ def _main_part(archive: Archive) -> str:
     return "word/document.xml"
 
 
-def attribute(element: Any | None, name: str = "val") -> str:
+def get_attribute(element: Any | None, name: str = "val") -> str:
     """An attribute of an element, which may be missing, in whatever namespace; else ""."""
     for key, value in element.attrib.items() if element is not None else ():
         if key.rpartition("}")[2] == name:
@@ -141,7 +156,7 @@ def attribute(element: Any | None, name: str = "val") -> str:
     return ""
 
 
-def local(element: Any) -> str:
+def local_name(element: Any) -> str:
     """The element's name without its namespace; "" for comments and instructions."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
@@ -149,4 +164,196 @@ def local(element: Any) -> str:
 
 def is_on(element: Any | None) -> bool:
     """Whether a switch (`w:tblHeader`) is there and not turned off."""
-    return element is not None and attribute(element) not in {"0", "false", "off", "none"}
+    return element is not None and get_attribute(element) not in {"0", "false", "off", "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """One style by itself; None where it leaves a matter to its base."""
+
+    parent: str
+    level: int | None
+    number: str | None
+    depth: str
+    is_code: bool
+
+
+class WordStyles:
+    """The paragraph styles, by their ids."""
+
+    def __init__(self, styles: Sequence[Any] = ()) -> None:
+        self._styles = {style.style_id or "": _read_style(style) for style in styles}
+
+    def level(self, style_id: str) -> int:
+        """1..9 for headings, 0 for text."""
+        levels = (style.level for _, style in self._chain(style_id))
+        return next((level for level in levels if level is not None), TEXT_LEVEL)
+
+    def numbering(self, style_id: str) -> tuple[str, str, str] | None:
+        """Number id, its level ("" unless said) and the style that says so; None without."""
+        for name, style in self._chain(style_id):
+            if style.number is not None:
+                return style.number, style.depth, name
+        return None
+
+    def is_code(self, style_id: str) -> bool:
+        """Whether the style is named as one for code."""
+        return any(style.is_code for _, style in self._chain(style_id))
+
+    def _chain(self, style_id: str) -> Iterator[tuple[str, _Style]]:
+        """The style and what it is based on, from near to far."""
+        for _ in range(_MAX_CHAIN):
+            if (style := self._styles.get(style_id)) is None:
+                return
+            yield style_id, style
+            style_id = style.parent
+
+
+def _read_style(style: Any) -> _Style:
+    """A style of python-docx."""
+    element, name = style.element, (style.name or "").strip()
+    number = element.find("{*}pPr/{*}numPr/{*}numId")
+    return _Style(
+        parent=get_attribute(element.find("{*}basedOn")),
+        level=_read_style_level(get_attribute(element.find("{*}pPr/{*}outlineLvl")), name),
+        number=None if number is None else get_attribute(number),
+        depth=get_attribute(element.find("{*}pPr/{*}numPr/{*}ilvl")),
+        is_code=_CODE_NAME.fullmatch(name) is not None,
+    )
+
+
+def _read_style_level(outline: str, name: str) -> int | None:
+    """The level that a style gives by itself."""
+    if outline:
+        return to_heading_level(outline)
+    if name.lower() == "title":
+        return 1
+    match = _HEADING_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def to_heading_level(value: str) -> int:
+    """Word counts outline levels from 0; 9 is text."""
+    return int(value) + 1 if value.isdecimal() and int(value) < 9 else TEXT_LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """How one level of a list counts."""
+
+    start: int
+    form: str
+    pattern: str
+    style: str
+    joined: bool
+    arabic: bool
+
+    def label(self, text: str) -> str:
+        """The label with what parts it from the paragraph."""
+        return text if self.joined or not text else f"{text} "
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """One list (`w:num`): whose counters it shares, its levels, and where it starts anew."""
+
+    counters: str
+    levels: dict[int, _Level]
+    starts: dict[int, int]
+
+
+class WordNumbering:
+    """Counts along the document; each numbered paragraph must be asked for once, in order."""
+
+    def __init__(self, root: Any | None = None) -> None:
+        self._lists = dict(_read_lists(root)) if root is not None else {}
+        self._counts: dict[str, dict[int, int]] = {}
+        self._begun: set[tuple[str, int]] = set()
+
+    def depth(self, number: str, style_id: str) -> int:
+        """The level that a list has for a style; 0 where it names none."""
+        levels = self._lists[number].levels if number in self._lists else {}
+        return next((at for at, level in levels.items() if level.style == style_id), 0)
+
+    def label(self, number: str, depth: int) -> str | None:
+        """What stands before the next paragraph of this list, up to its text; "" for nothing.
+
+        None where there is no such list.
+        """
+        found = self._lists.get(number)
+        if found is None or depth not in found.levels:
+            return None
+        counts = self._counted(number, found, depth)
+        level = found.levels[depth]
+        if level.form == "bullet":
+            return level.label(BULLET)
+
+        def place(match: re.Match[str]) -> str:
+            at = int(match[1]) - 1
+            if at not in found.levels:
+                return ""
+            form = "decimal" if level.arabic else found.levels[at].form
+            return format_number(counts.get(at, 0), form)
+
+        return level.label(_PLACE.sub(place, level.pattern).strip())
+
+    def _counted(self, number: str, found: _List, depth: int) -> dict[int, int]:
+        """The counters after one more paragraph at this depth; deeper ones begin again."""
+        counts = self._counts.setdefault(found.counters, {})
+        if depth in found.starts and (number, depth) not in self._begun:
+            counts[depth] = found.starts[depth]
+        elif depth in counts:
+            counts[depth] += 1
+        else:
+            counts[depth] = found.levels[depth].start
+        self._begun.add((number, depth))
+        # A level that was skipped counts as begun: 2., 2.1.1., 2.2.
+        skipped = {at: level.start for at, level in found.levels.items() if at < depth}
+        self._counts[found.counters] = skipped | {at: n for at, n in counts.items() if at <= depth}
+        return self._counts[found.counters]
+
+
+def _read_lists(root: Any) -> Iterator[tuple[str, _List]]:
+    """The lists by id; one that only names a list style takes the levels of that style."""
+    kinds = {get_attribute(one, "abstractNumId"): one for one in root.iter("{*}abstractNum")}
+    styled = {
+        get_attribute(one.find("{*}styleLink")): key
+        for key, one in kinds.items()
+        if one.find("{*}styleLink") is not None
+    }
+    for one in root.iter("{*}num"):
+        key = get_attribute(one.find("{*}abstractNumId"))
+        if key in kinds:
+            key = styled.get(get_attribute(kinds[key].find("{*}numStyleLink")), key)
+            yield get_attribute(one, "numId"), _read_list(one, key, kinds[key])
+
+
+def _read_list(number: Any, counters: str, kind: Any) -> _List:
+    """A list with its own changes to the levels of its kind."""
+    levels = dict(map(_read_level, kind.iter("{*}lvl")))
+    starts = {}
+    for change in number.iter("{*}lvlOverride"):
+        levels |= dict(map(_read_level, change.iter("{*}lvl")))
+        start = change.find("{*}startOverride")
+        if start is not None:
+            starts[_to_whole(get_attribute(change, "ilvl"))] = _to_whole(get_attribute(start))
+    return _List(counters, levels, starts)
+
+
+def _read_level(element: Any) -> tuple[int, _Level]:
+    """A level and its depth."""
+    form = get_attribute(element.find("{*}numFmt")) or "decimal"
+    pattern = get_attribute(element.find("{*}lvlText"))
+    return _to_whole(get_attribute(element, "ilvl")), _Level(
+        start=_to_whole(get_attribute(element.find("{*}start"))),
+        form=form,
+        pattern=pattern,
+        style=get_attribute(element.find("{*}pStyle")),
+        joined=get_attribute(element.find("{*}suff")) == "nothing",
+        arabic=is_on(element.find("{*}isLgl")),
+    )
+
+
+def _to_whole(value: str) -> int:
+    """A number of the file; 0 where it is none, or beyond reason."""
+    return int(value) if value.isdecimal() and len(value) < 10 else 0

@@ -1,20 +1,177 @@
-"""DOCX: the body in order; headers and footers stand beside it."""
+"""DOCX: the body in order into a builder; headers and footers stand beside it.
+
+Paragraphs, headings, lists, code and tables; merged cells keep their columns, tables in cells are
+lines, charts become tables of their figures and diagrams their words.
+"""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
 from documents.parsers.base import ReadingContext
 from documents.parsers.builder import PageBuilder
-from documents.parsers.docx.blocks import Blocks, Surroundings
-from documents.parsers.docx.numbering import Numbering
-from documents.parsers.docx.package import Package, attribute
-from documents.parsers.docx.styles import Styles
+from documents.parsers.docx.package import (
+    WordNumbering,
+    WordPackage,
+    WordStyles,
+    get_attribute,
+    is_on,
+    local_name,
+    to_heading_level,
+)
+from documents.parsers.docx.paragraphs import (
+    DRAWING_ATTRIBUTES,
+    NOTE_KINDS,
+    PICTURE_ATTRIBUTES,
+    SKIPPED_ELEMENTS,
+    TEXT_BOX,
+    is_monospaced,
+    iterate_anchors,
+    iterate_text_boxes,
+    read_paragraph_text,
+)
 from documents.parsers.pictures import PictureSieve
 from rag.pages import Page
 
+_CODE_SIGNS = re.compile(r"[{}<>=;]|\w\(|^\s{2,}\S")
+
 _LETTER = re.compile(r"[^\W\d_]")
+
+_MAX_HEADER_ROWS = 3
+_MAX_COLUMNS = 64
+"""Word itself has no more than 63."""
+
+ReadLine = Callable[[Any], str]
+"""The text of a paragraph, with its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordReferences:
+    """What the text of a document refers to."""
+
+    styles: WordStyles = field(default_factory=WordStyles)
+    numbering: WordNumbering = field(default_factory=WordNumbering)
+    notes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    related: Callable[[str], Any | None] = lambda _: None
+    warn: Callable[[str], None] = lambda _: None
+    picture: Callable[[str, int], None] = lambda _id, _at: None
+    """Takes a picture by its id and where it stands in the text."""
+
+
+class BodyWriter:
+    """Puts what an element holds into a builder."""
+
+    def __init__(self, builder: PageBuilder, surroundings: WordReferences) -> None:
+        self._builder = builder
+        self._surroundings = surroundings
+        self._note_count = 0
+
+    def add(self, container: Any) -> None:
+        """Add all blocks; wrappers (content controls, insertions) are looked into."""
+        for may_be_code, elements in groupby(container, self._may_be_code):
+            group = list(elements)
+            if may_be_code and self._is_code(group):
+                self._builder.add_code("\n".join(map(read_paragraph_text, group)))
+            else:
+                for element in group:
+                    self._add(element)
+
+    def _add(self, element: Any) -> None:
+        name = local_name(element)
+        if name == "p":
+            self._paragraph(element)
+        elif name == "tbl":
+            rows = read_table_rows(element, self._line)
+            self._builder.add_table(rows, count_header_rows(element))
+            for paragraph in iterate_cell_paragraphs(element):
+                self._hang(paragraph, in_cell=True)
+        elif name == "altChunk":  # a whole file of another format, which Word takes in on opening
+            self._surroundings.warn("part_skipped")
+        elif name not in SKIPPED_ELEMENTS:
+            self.add(element)
+
+    def _may_be_code(self, element: Any) -> bool:
+        is_code = self._surroundings.styles.is_code
+        return local_name(element) == "p" and (
+            is_code(_get_style_id(element)) or is_monospaced(element)
+        )
+
+    def _is_code(self, group: Sequence[Any]) -> bool:
+        """By its style, or by signs of code: letters and circulars are typewritten, too."""
+        is_code = self._surroundings.styles.is_code
+        return any(
+            is_code(_get_style_id(one)) or _CODE_SIGNS.search(read_paragraph_text(one))
+            for one in group
+        )
+
+    def _paragraph(self, paragraph: Any) -> None:
+        """A paragraph, heading or item of a list, then what hangs on it."""
+        text, level = read_paragraph_text(paragraph), self._heading_level(paragraph)
+        label, depth = self._label(paragraph) if text.strip() else ("", 0)
+        if level:
+            self._builder.add_heading(level, label + text)
+        elif label:
+            self._builder.add_list_item(label + text.strip(), depth)
+        else:
+            self._builder.add_paragraph(text)
+        self._hang(paragraph)
+
+    def _hang(self, paragraph: Any, *, in_cell: bool = False) -> None:
+        """What hangs on a paragraph, right behind it; the boxes of a cell are lines of the cell."""
+        for found in iterate_anchors(paragraph):
+            name = local_name(found)
+            if name in DRAWING_ATTRIBUTES:
+                self._drawing(get_attribute(found, DRAWING_ATTRIBUTES[name]))
+            elif name in PICTURE_ATTRIBUTES:
+                self._surroundings.picture(
+                    get_attribute(found, PICTURE_ATTRIBUTES[name]), self._builder.length
+                )
+            elif name in NOTE_KINDS:
+                self._note(NOTE_KINDS[name], get_attribute(found, "id"))
+            elif name == TEXT_BOX and not in_cell:
+                self.add(found)
+
+    def _drawing(self, relationship: str) -> None:
+        root = self._surroundings.related(relationship)
+        if root is not None:
+            add_drawing(self._builder, root)
+
+    def _note(self, kind: str, identity: str) -> None:
+        if text := self._surroundings.notes.get((kind, identity), "").strip():
+            self._note_count += 1
+            self._builder.add_paragraph(f"{self._note_count}) {text}")
+
+    def _line(self, paragraph: Any) -> str:
+        """A paragraph of a cell."""
+        text = read_paragraph_text(paragraph).strip()
+        return self._label(paragraph)[0] + text if text else ""
+
+    def _label(self, paragraph: Any) -> tuple[str, int]:
+        """What numbering puts before a paragraph, and how deep in its list it stands."""
+        style = _get_style_id(paragraph)
+        own = paragraph.find("{*}pPr/{*}numPr")
+        number = get_attribute(own.find("{*}numId")) if own is not None else ""
+        depth = get_attribute(own.find("{*}ilvl")) if own is not None else ""
+        if not number:
+            number, depth, style = self._surroundings.styles.numbering(style) or ("", depth, style)
+        numbering = self._surroundings.numbering
+        at = int(depth) if depth.isdecimal() else numbering.depth(number, style)
+        return numbering.label(number, at) or "", at
+
+    def _heading_level(self, paragraph: Any) -> int:
+        """1..9 for headings, by the paragraph's own outline level or by its style; else 0."""
+        outline = paragraph.find("{*}pPr/{*}outlineLvl")
+        if outline is not None:
+            return to_heading_level(get_attribute(outline))
+        return self._surroundings.styles.level(_get_style_id(paragraph))
+
+
+def _get_style_id(paragraph: Any) -> str:
+    """The id of the paragraph's style."""
+    return get_attribute(paragraph.find("{*}pPr/{*}pStyle"))
 
 
 class DocxParser:
@@ -22,53 +179,193 @@ class DocxParser:
 
     def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
         """The whole document as one page."""
-        package = Package(path, context)
+        package = WordPackage(path, context)
         context.add_metadata(package.properties())
-        styles, numbering = Styles(package.styles()), Numbering(package.part("numbering.xml"))
-        beside = Surroundings(styles, numbering)
+        styles, numbering = (
+            WordStyles(package.styles()),
+            WordNumbering(package.part("numbering.xml")),
+        )
+        beside = WordReferences(styles, numbering)
         sieve = PictureSieve(context)
 
         def picture(relationship: str, at: int) -> None:
             if found := package.picture(relationship):
                 sieve.add_file(*found, at)
 
-        surroundings = Surroundings(
+        surroundings = WordReferences(
             styles,
             numbering,
-            notes=_notes(package, beside, context),
+            notes=_read_notes(package, beside, context),
             related=package.related,
             picture=picture,
             warn=context.warn,
         )
         builder = PageBuilder(context)
-        Blocks(builder, surroundings).add(package.body())
-        yield builder.build_page(_margins(package, beside, context))
+        BodyWriter(builder, surroundings).add(package.body())
+        yield builder.build_page(_read_margins(package, beside, context))
 
 
-def _notes(
-    package: Package, beside: Surroundings, context: ReadingContext
+def _read_notes(
+    package: WordPackage, beside: WordReferences, context: ReadingContext
 ) -> dict[tuple[str, str], str]:
     """Footnotes and endnotes by kind and id."""
     found = {}
     for kind in ("footnote", "endnote"):
         root = package.part(f"{kind}s.xml")
         for note in root if root is not None else ():
-            if attribute(note, "type") in {"", "normal"}:
-                found[kind, attribute(note, "id")] = "\n".join(_blocks(note, beside, context))
+            if get_attribute(note, "type") in {"", "normal"}:
+                found[kind, get_attribute(note, "id")] = "\n".join(
+                    _read_blocks(note, beside, context)
+                )
     return found
 
 
-def _margins(package: Package, beside: Surroundings, context: ReadingContext) -> Sequence[str]:
+def _read_margins(
+    package: WordPackage, beside: WordReferences, context: ReadingContext
+) -> Sequence[str]:
     """Paragraphs of all headers and footers, each once; page numbers alone are nothing."""
     found: dict[str, None] = {}
     for kind in ("header", "footer"):
         for root in package.parts(kind):
-            found |= dict.fromkeys(_blocks(root, beside, context))
+            found |= dict.fromkeys(_read_blocks(root, beside, context))
     return [text for text in found if _LETTER.search(text)]
 
 
-def _blocks(root: Any, beside: Surroundings, context: ReadingContext) -> list[str]:
+def _read_blocks(root: Any, beside: WordReferences, context: ReadingContext) -> list[str]:
     """The blocks of a part that is no body."""
     builder = PageBuilder(context)
-    Blocks(builder, beside).add(root)
+    BodyWriter(builder, beside).add(root)
     return builder.build_page().text.split("\n\n")
+
+
+def read_table_rows(table: Any, read: ReadLine) -> list[list[str]]:
+    """The texts of all cells, from left to right; "" where a merged cell goes on."""
+    return [list(_read_row(row, read)) for row in _iterate_rows(table)]
+
+
+def count_header_rows(table: Any) -> int:
+    """How many rows are headers: those that Word repeats on each page, else the first.
+
+    Cells of the first row that reach down make those rows headers, too.
+    """
+    rows = list(_iterate_rows(table))
+    repeated = takewhile(lambda row: is_on(row.find("{*}trPr/{*}tblHeader")), rows)
+    merged = takewhile(_continues_above, rows[1:])
+    reached = 1 + sum(1 for _ in merged)
+    return sum(1 for _ in repeated) or (reached if reached <= _MAX_HEADER_ROWS else 1)
+
+
+def _continues_above(row: Any) -> bool:
+    """Whether a cell of the row above reaches into this one."""
+    merges = row.findall("{*}tc/{*}tcPr/{*}vMerge")
+    return any(get_attribute(merge) != "restart" for merge in merges)
+
+
+def iterate_cell_paragraphs(container: Any) -> Iterator[Any]:
+    """All paragraphs of the cells, those of tables within them included."""
+    for child in container:
+        if local_name(child) == "p":
+            yield child
+        elif local_name(child) not in SKIPPED_ELEMENTS:
+            yield from iterate_cell_paragraphs(child)
+
+
+def _iterate_rows(table: Any) -> Iterator[Any]:
+    """Rows of a table, deleted ones left out, wrappers looked into."""
+    for child in table:
+        name = local_name(child)
+        if name == "tr":
+            if child.find("{*}trPr/{*}del") is None:
+                yield child
+        elif name not in SKIPPED_ELEMENTS:
+            yield from _iterate_rows(child)
+
+
+def _read_row(row: Any, read: ReadLine) -> Iterator[str]:
+    """Texts of a row by columns of the grid; what a row leaves free at its left is empty, too."""
+    yield from [""] * _read_count(row.find("{*}trPr/{*}gridBefore"), 0)
+    yield from _read_filled_cells(row, read)
+
+
+def _read_filled_cells(row: Any, read: ReadLine) -> Iterator[str]:
+    for child in row:
+        name = local_name(child)
+        if name == "tc":
+            merge = child.find("{*}tcPr/{*}vMerge")
+            goes_on = merge is not None and get_attribute(merge) != "restart"
+            yield "" if goes_on else "\n".join(_read_cell_lines(child, read))
+            yield from [""] * (_read_count(child.find("{*}tcPr/{*}gridSpan"), 1) - 1)
+        elif name not in SKIPPED_ELEMENTS:
+            yield from _read_filled_cells(child, read)
+
+
+def _read_count(element: Any | None, usual: int) -> int:
+    """How many columns; `usual` where the file does not say."""
+    value = get_attribute(element)
+    return min(int(value), _MAX_COLUMNS) if value.isdecimal() and len(value) < 10 else usual
+
+
+def _read_cell_lines(container: Any, read: ReadLine) -> Iterator[str]:
+    """Lines of a cell; a table within it has one for each row."""
+    for child in container:
+        name = local_name(child)
+        if name == "p":
+            if text := read(child).strip():
+                yield text
+            for box in iterate_text_boxes(child):
+                yield from _read_cell_lines(box, read)
+        elif name == "tbl":
+            for row in read_table_rows(child, read):
+                yield " ".join(cell for cell in row if cell)
+        elif name not in SKIPPED_ELEMENTS:
+            yield from _read_cell_lines(child, read)
+
+
+def add_drawing(builder: PageBuilder, root: Any) -> None:
+    """Add a chart as a table of its figures, a diagram as its words."""
+    if local_name(root) == "chartSpace":
+        builder.add_paragraph(_read_words(root.find("{*}chart/{*}title")))
+        rows = list(_read_figures(root))
+        if rows:
+            builder.add_table(rows)
+    else:
+        for point in root.iter("{*}pt"):
+            builder.add_paragraph(_read_words(point.find("{*}t")))
+
+
+def _read_figures(chart: Any) -> Iterator[list[str]]:
+    """A row for the names of the series, then one for each category; as last saved."""
+    series = list(chart.iter("{*}ser"))
+    categories = _read_points(series[0], "cat", "xVal") if series else {}
+    columns = [_read_points(one, "val", "yVal") for one in series]
+    if not any(columns):
+        return
+    yield ["", *(" ".join(_read_points(one, "tx").values()) for one in series)]
+    for at in sorted({at for column in columns for at in column} | set(categories)):
+        yield [categories.get(at, ""), *(column.get(at, "") for column in columns)]
+
+
+def _read_points(series: Any, *names: str) -> dict[int, str]:
+    """Position -> value of the first of these parts of a series that is there."""
+    found = next((part for name in names for part in series.findall(f"{{*}}{name}")), None)
+    points = found.iter("{*}pt") if found is not None else ()
+    values = {point.get("idx", "0"): point.findtext("{*}v") or "" for point in points}
+    return {
+        int(at): _format_figure(text)
+        for at, text in values.items()
+        if at.isdecimal() and len(at) < 10
+    }
+
+
+def _format_figure(text: str) -> str:
+    """A number as Excel shows it: it stores 4.4 as 4.4000000000000004."""
+    try:
+        return f"{float(text):.15g}"
+    except ValueError:
+        return text
+
+
+def _read_words(element: Any | None) -> str:
+    """The paragraphs of DrawingML below an element."""
+    paragraphs = element.iter("{*}p") if element is not None else ()
+    return "\n".join("".join(text.text or "" for text in one.iter("{*}t")) for one in paragraphs)

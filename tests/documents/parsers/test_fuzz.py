@@ -14,7 +14,7 @@ import pytest
 from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.errors import ParseFailed
-from documents.parsers.hangul import binary, records
+from documents.parsers.hwp import binary
 from documents.parsers.sandbox import client
 from tests.documents.parsers.reading import SHARED
 
@@ -135,15 +135,21 @@ def test_mutated_records_of_hangul_end_in_blocks_or_are_refused() -> None:
         with olefile.OleFileIO(path) as ole:
             if not ole.openstream("FileHeader").read(40)[36] & 2:
                 names = ("DocInfo", "BodyText/Section0")
-                streams.append([records.inflated(ole.openstream(name).read()) for name in names])
+                streams.append(
+                    [binary.inflate_stream(ole.openstream(name).read()) for name in names]
+                )
     if not streams:
         pytest.skip("shared data is absent: hwp/hwpjs_pairs")
     ended = 0
     for _ in range(300):
         information, body = chance.choice(streams)
         try:
-            info = binary.DocInfo(records.forest(chance.choice(MUTATIONS)(chance, information)))
-            section = binary.Section(records.forest(chance.choice(MUTATIONS)(chance, body)), info)
+            info = binary.DocInfo(
+                binary.parse_records(chance.choice(MUTATIONS)(chance, information))
+            )
+            section = binary.HwpSection(
+                binary.parse_records(chance.choice(MUTATIONS)(chance, body)), info
+            )
             assert all(isinstance(paragraph.text, str) for paragraph in section.paragraphs())
         except ParseFailed:
             pass

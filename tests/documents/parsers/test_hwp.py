@@ -13,10 +13,15 @@ from documents.parsers.errors import (
     UnsupportedVersion,
     XmlUnsafe,
 )
-from documents.parsers.hangul import binary, equations, records
-from documents.parsers.hangul.blocks import Head, HeadKind
-from documents.parsers.hangul.locks import LOCKS, SIGNATURE, _checked_flags
-from documents.parsers.hangul.numbering import Level, Numberer
+from documents.parsers.hwp import binary
+from documents.parsers.hwp.blocks import (
+    HeadKind,
+    NumberingLevel,
+    ParagraphHead,
+    ParagraphNumberer,
+    format_equation,
+)
+from documents.parsers.hwp.parser import LOCKS, SIGNATURE, _checked_flags
 from documents.parsers.numerals import format_hangul_number
 from documents.parsers.sandbox import client
 from rag.pages import Kind
@@ -208,7 +213,7 @@ def test_text_boxes_equations_and_words_with_ruby_are_read(tmp_path: Path) -> No
     ],
 )
 def test_an_equation_is_a_line_that_can_be_read(script: str, line: str) -> None:
-    assert equations.text(script) == line
+    assert format_equation(script) == line
 
 
 @pytest.mark.parametrize(
@@ -232,37 +237,44 @@ def test_numbers_are_written_as_the_program_writes_them(value: int, style: str, 
 
 
 def test_numbered_paragraphs_count_by_level_and_begin_anew_below_a_new_one() -> None:
-    levels = [Level("제^1장"), Level("^1.^2)"), Level("^3", "HANGUL_SYLLABLE", start=3)]
-    numberer = Numberer({1: levels})
+    levels = [
+        NumberingLevel("제^1장"),
+        NumberingLevel("^1.^2)"),
+        NumberingLevel("^3", "HANGUL_SYLLABLE", start=3),
+    ]
+    numberer = ParagraphNumberer({1: levels})
 
-    marks = [numberer.mark(Head(HeadKind.OUTLINE, level, 1)) for level in (0, 1, 1, 2, 2, 0, 1, 9)]
+    marks = [
+        numberer.next_mark(ParagraphHead(HeadKind.OUTLINE, level, 1))
+        for level in (0, 1, 1, 2, 2, 0, 1, 9)
+    ]
 
     assert marks == ["제1장", "1.1)", "1.2)", "다", "라", "제2장", "2.1)", ""]
 
 
 def test_records_that_end_too_early_are_corrupt() -> None:
-    head = (records.PARA_TEXT | 8 << 20).to_bytes(4, "little")
+    head = (binary.PARA_TEXT | 8 << 20).to_bytes(4, "little")
 
     with pytest.raises(Corrupt):
-        records.forest(head + b"1234")
+        binary.parse_records(head + b"1234")
 
 
 def test_records_nested_without_end_are_corrupt() -> None:
     heads = b"".join((1 | level << 10).to_bytes(4, "little") for level in range(1000))
 
     with pytest.raises(Corrupt):
-        records.forest(heads)
+        binary.parse_records(heads)
 
 
 def test_a_control_that_lacks_its_record_costs_nothing_but_itself() -> None:
     text = (
         "앞".encode("utf-16-le") + (11).to_bytes(2, "little") + bytes(14) + "뒤".encode("utf-16-le")
     )
-    paragraph = records.Record(
-        records.PARA_HEADER, bytes(22), [records.Record(records.PARA_TEXT, text)]
+    paragraph = binary.HwpRecord(
+        binary.PARA_HEADER, bytes(22), [binary.HwpRecord(binary.PARA_TEXT, text)]
     )
 
-    (read_,) = binary.Section([paragraph], binary.DocInfo([])).paragraphs()
+    (read_,) = binary.HwpSection([paragraph], binary.DocInfo([])).paragraphs()
 
     assert read_.text == "앞뒤"
 

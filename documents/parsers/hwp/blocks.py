@@ -1,0 +1,304 @@
+"""What a Hangul document consists of in either of its formats, and how that is written into a page.
+
+Paragraphs get the numbers that stand in no text of the file, such as "제^1장" or "^1.^2)", counted
+level by level; equations become a line that people and searches can read.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from documents.parsers.builder import PageBuilder
+from documents.parsers.numerals import format_hangul_number
+
+MAX_HEADING_CHARACTERS = 100
+"""A longer outline paragraph is a numbered paragraph."""
+_MAX_HEADER_ROWS = 3
+_MAX_GRID_CELLS = 200_000
+"""Cells of a table; a larger grid exists only on paper."""
+
+BULLET = "-"
+_PLACE = re.compile(r"\^(\d+|n|N)")
+
+_MAX_SCRIPT_CHARACTERS = 4_000
+"""Characters of a script that are looked at; longer ones stay as they are."""
+_SYMBOLS = """
+    times=× div=÷ cdot=· pm=± plusminus=± minusplus=∓ le=≤ leq=≤ ge=≥ geq=≥ ne=≠ neq=≠
+    approx=≈ equiv=≡ inf=∞ infty=∞ infinity=∞ sum=∑ prod=∏ int=∫ dint=∬ tint=∭ oint=∮
+    partial=∂ nabla=∇ triangle=△ angle=∠ deg=° therefore=∴ because=∵ in=∈ notin=∉ subset=⊂
+    supset=⊃ cup=∪ cap=∩ emptyset=∅ forall=∀ exist=∃ rarrow=→ larrow=← uparrow=↑ downarrow=↓
+    lrarrow=↔ cdots=⋯ ldots=… prime=′ alpha=α beta=β gamma=γ delta=δ epsilon=ε zeta=ζ eta=η
+    theta=θ kappa=κ lambda=λ mu=μ nu=ν xi=ξ pi=π rho=ρ sigma=σ tau=τ phi=φ chi=χ psi=ψ
+    omega=ω
+    GAMMA=Γ DELTA=Δ THETA=Θ LAMBDA=Λ XI=Ξ PI=Π SIGMA=Σ PHI=Φ PSI=Ψ OMEGA=Ω
+"""
+_SYMBOL_WORDS = dict(pair.split("=") for pair in _SYMBOLS.split())
+"""Words of the script and the characters that they stand for; Greek capitals in capitals."""
+_DROPPED = re.compile(r"\b(?:left|right|rm|it|bold|roman|lsub|lsup)\b", re.IGNORECASE)
+_MATRIX = re.compile(r"\b[bdp]?matrix\b|\bcases\b|\bpile\b|\blpile\b|\brpile\b", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z]+")
+_GROUP = re.compile(r"\{([^{}]*)\}")
+_MAX_DEPTH = 40
+
+
+class HeadKind(StrEnum):
+    """What stands before a paragraph."""
+
+    OUTLINE = "outline"
+    NUMBER = "number"
+    BULLET = "bullet"
+
+
+@dataclass(frozen=True, slots=True)
+class ParagraphHead:
+    """The head of a paragraph: `level` from 0, `list_id` names its numbering or bullet."""
+
+    kind: HeadKind
+    level: int
+    list_id: int
+
+
+@dataclass(slots=True)
+class HwpParagraph:
+    """A paragraph; `anchored` are the tables, frames and notes that hang on it, in order."""
+
+    text: str = ""
+    head: ParagraphHead | None = None
+    anchored: "list[AnchoredBlock]" = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class HwpCell:
+    """A cell by its place in the grid."""
+
+    row: int
+    column: int
+    row_span: int
+    column_span: int
+    blocks: "list[HwpParagraph]"
+
+
+@dataclass(slots=True)
+class HwpTable:
+    """A table with its caption."""
+
+    cells: list[HwpCell]
+    caption: list[HwpParagraph] = field(default_factory=list)
+    header_rows: int = 1
+
+
+@dataclass(slots=True)
+class TextFrame:
+    """Text that stands beside the flow: a text box, the caption of a picture, a note."""
+
+    blocks: list[HwpParagraph]
+
+
+@dataclass(slots=True)
+class RunningText:
+    """A running header or footer, or the master page."""
+
+    blocks: list[HwpParagraph]
+
+
+@dataclass(slots=True)
+class PictureAnchor:
+    """A picture by the name of its part."""
+
+    part: str
+
+
+AnchoredBlock = HwpTable | TextFrame | RunningText | PictureAnchor
+
+
+def find_note_mark(note: list[HwpParagraph]) -> str:
+    """The number that a note begins with, for the place that it belongs to."""
+    match = re.match(r"\s*(\S{1,6}?\))", note[0].text) if note else None
+    return match[1] if match else ""
+
+
+def format_ruby(word: str, above: str) -> str:
+    """A word with what is written above it."""
+    return f"{word}({above})" if above else word
+
+
+@dataclass(frozen=True, slots=True)
+class NumberingLevel:
+    """How one level is numbered; `text` holds `^1` for the number of level 1 and so on."""
+
+    text: str
+    format: str = "DIGIT"
+    start: int = 1
+
+
+class ParagraphNumberer:
+    """Counts the numbered paragraphs of a document, in order."""
+
+    def __init__(self, numberings: Mapping[int, Sequence[NumberingLevel]]) -> None:
+        self._numberings = numberings
+        self._counts: dict[tuple[HeadKind, int], dict[int, int]] = defaultdict(dict)
+
+    def next_mark(self, head: ParagraphHead) -> str:
+        """What stands before the paragraph; it counts. Empty for a level without a number."""
+        if head.kind is HeadKind.BULLET:
+            return BULLET
+        levels = self._numberings.get(head.list_id, ())
+        if head.level >= len(levels):
+            return ""
+        counts = self._counts[head.kind, head.list_id]
+        for deeper in [level for level in counts if level > head.level]:
+            del counts[deeper]
+        counts[head.level] = counts.get(head.level, levels[head.level].start - 1) + 1
+        return _PLACE.sub(
+            lambda place: _format_place(place[1], head.level, levels, counts),
+            levels[head.level].text,
+        )
+
+
+class HwpWriter:
+    """Takes paragraphs in order.
+
+    `margins` gathers running headers and footers, each once; `images` the parts of pictures, each
+    with its place in the text.
+    """
+
+    def __init__(self, builder: PageBuilder, numberer: ParagraphNumberer) -> None:
+        self._builder = builder
+        self._numberer = numberer
+        self.margins: list[str] = []
+        self.images: list[tuple[str, int]] = []
+
+    def write(self, paragraphs: Iterable[HwpParagraph]) -> None:
+        """Write paragraphs with all that hangs on them."""
+        for paragraph in paragraphs:
+            self._paragraph(paragraph)
+            for block in paragraph.anchored:
+                self._block(block)
+
+    def _paragraph(self, paragraph: HwpParagraph) -> None:
+        text, head = paragraph.text.strip(), paragraph.head
+        if not text:
+            return
+        if head is None:
+            self._builder.add_paragraph(text)
+            return
+        marked = f"{self._numberer.next_mark(head)} {text}".strip()
+        if head.kind is HeadKind.OUTLINE and len(marked) <= MAX_HEADING_CHARACTERS:
+            self._builder.add_heading(head.level + 1, marked)
+        elif head.kind is HeadKind.OUTLINE:
+            self._builder.add_paragraph(marked)
+        else:
+            self._builder.add_list_item(marked, depth=head.level)
+
+    def _block(self, block: AnchoredBlock) -> None:
+        match block:
+            case HwpTable():
+                self._table(block)
+            case TextFrame():
+                self.write(block.blocks)
+            case RunningText():
+                self._margin(block)
+            case PictureAnchor():
+                self.images.append((block.part, self._builder.length))
+
+    def _margin(self, margin: RunningText) -> None:
+        text = "\n".join(self._texts(margin.blocks))
+        if text and text not in self.margins:
+            self.margins.append(text)
+
+    def _table(self, table: HwpTable) -> None:
+        """A grid as Markdown; a frame of one row or column as what stands in it."""
+        self.write(table.caption)
+        rows = 1 + max((cell.row for cell in table.cells), default=-1)
+        columns = 1 + max((cell.column for cell in table.cells), default=-1)
+        if rows <= 1 or columns <= 1 or rows * columns > _MAX_GRID_CELLS:
+            for cell in table.cells:
+                self.write(cell.blocks)
+            return
+        tallest = max((cell.row_span for cell in table.cells if cell.row == 0), default=1)
+        headers = min(max(table.header_rows, tallest), _MAX_HEADER_ROWS, rows - 1)
+        self._builder.add_table(self._grid(table.cells, rows, columns), header_rows=headers)
+
+    def _grid(self, cells: Iterable[HwpCell], rows: int, columns: int) -> list[list[str]]:
+        """Texts by row and column; a merged cell has its text in its first place."""
+        grid = [[""] * columns for _ in range(rows)]
+        for cell in cells:
+            text = "\n".join(self._texts(cell.blocks))
+            taken = grid[cell.row][cell.column]
+            grid[cell.row][cell.column] = f"{taken}\n{text}" if taken else text
+        return grid
+
+    def _texts(self, paragraphs: Iterable[HwpParagraph]) -> Iterator[str]:
+        """The text of a cell or margin, with what stands in it."""
+        for paragraph in paragraphs:
+            text = paragraph.text.strip()
+            if text:
+                mark = self._numberer.next_mark(paragraph.head) if paragraph.head else ""
+                yield f"{mark} {text}".strip()
+            for block in paragraph.anchored:
+                yield from self._inside(block)
+
+    def _inside(self, block: AnchoredBlock) -> Iterator[str]:
+        match block:
+            case HwpTable():
+                yield from self._texts(block.caption)
+                for cell in block.cells:
+                    yield from self._texts(cell.blocks)
+            case TextFrame():
+                yield from self._texts(block.blocks)
+            case RunningText():
+                self._margin(block)
+            case PictureAnchor():
+                self.images.append((block.part, self._builder.length))
+
+
+def _format_place(
+    place: str, own: int, levels: Sequence[NumberingLevel], counts: Mapping[int, int]
+) -> str:
+    """One number of a mark; `^n` and `^N` stand for all levels down to this one."""
+    if not place.isdigit():
+        numbers = (_format_level(level, levels, counts) for level in range(own + 1))
+        return ".".join(numbers) + ("." if place == "N" else "")
+    return _format_level(int(place) - 1, levels, counts)
+
+
+def _format_level(level: int, levels: Sequence[NumberingLevel], counts: Mapping[int, int]) -> str:
+    if not 0 <= level < len(levels):
+        return ""
+    return format_hangul_number(counts.get(level, levels[level].start), levels[level].format)
+
+
+def format_equation(script: str) -> str:
+    """The script on one line: fractions as (a)/(b), roots as √(x), Greek letters as letters."""
+    script = " ".join(script.replace("`", " ").replace("~", " ").replace("#", " ; ").split())
+    if len(script) > _MAX_SCRIPT_CHARACTERS:
+        return script
+    script = _MATRIX.sub("", _DROPPED.sub("", script)).replace("&", " , ")
+    script = script.replace("->", "→").replace("<-", "←")
+    for _ in range(_MAX_DEPTH):
+        folded = _GROUP.sub(lambda group: _unbrace(group[1]), script)
+        if folded == script:
+            break
+        script = folded
+    script = _WORD.sub(lambda word: _to_symbol(word[0]), _write_fractions(script))
+    script = script.translate({ord("\ue000"): "(", ord("\ue001"): ")"})
+    return re.sub(r"\s*([\^_])\s*", r"\1", " ".join(script.split()))
+
+
+def _unbrace(inside: str) -> str:
+    """What braces held together: in brackets of our own, unless it is one piece."""
+    inside = _write_fractions(inside).strip()
+    single = bool(re.fullmatch(r"[\w.]+|\ue000[^\ue000\ue001]*\ue001", inside))
+    return f" {inside} " if single or not inside else f" \ue000{inside}\ue001 "
+
+
+def _write_fractions(text_: str) -> str:
+    """`a over b` as `a/b`, `sqrt x` as `√x`."""
+    text_ = re.sub(r"\s+(?:over|atop)\s+", "/", text_, flags=re.IGNORECASE)
+    return re.sub(r"\bsqrt\s*", "√", text_, flags=re.IGNORECASE)
+
+
+def _to_symbol(word: str) -> str:
+    return _SYMBOL_WORDS.get(word) or _SYMBOL_WORDS.get(word.lower()) or word

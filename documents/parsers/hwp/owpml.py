@@ -1,0 +1,275 @@
+"""HWPX: the parts of its package (OWPML, KS X 6101) as blocks."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from documents.parsers.archive import Archive
+from documents.parsers.errors import Corrupt
+from documents.parsers.hwp.blocks import (
+    HeadKind,
+    HwpCell,
+    HwpParagraph,
+    HwpTable,
+    NumberingLevel,
+    ParagraphHead,
+    PictureAnchor,
+    RunningText,
+    TextFrame,
+    find_note_mark,
+    format_equation,
+    format_ruby,
+)
+from documents.parsers.numerals import format_hangul_number
+
+HEADER_PART = "Contents/header.xml"
+PACKAGE_PART = "Contents/content.hpf"
+_SECTION_PART = re.compile(r"^contents/section(\d+)\.xml$", re.IGNORECASE)
+_NOT_SHOWN = {"hiddenComment", "secPr", "shapeComment", "linesegarray"}
+_CAPTIONED = {"btn", "checkBtn", "radioBtn"}
+_SPACES = {"tab": "\t", "lineBreak": "\n", "nbSpace": " ", "fwSpace": " ", "hyphen": "-"}
+
+
+def local_name(element: Any) -> str:
+    """The local name of an element; "" for comments and the like."""
+    tag = element.tag
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+
+
+def find_children(element: Any, wanted: str) -> Iterator[Any]:
+    """Children of that name."""
+    return (child for child in element if local_name(child) == wanted)
+
+
+def read_integer(element: Any, attribute: str, default: int = 0) -> int:
+    """An attribute as a whole number of modest size; the default where it is none."""
+    text = element.get(attribute, "")
+    return int(text) if text.lstrip("-").isdecimal() and len(text) < 11 else default
+
+
+def parse_part(archive: Archive, part: str) -> Any:
+    """The root element of a part. Raises `Corrupt`."""
+    from lxml import etree
+
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
+    try:
+        for data in archive.read_chunks(part):
+            parser.feed(data)
+        return parser.close()
+    except etree.XMLSyntaxError as error:
+        raise Corrupt(detail=f"XMLSyntaxError in {part}") from error
+
+
+class HwpxStyles:
+    """What the header says of paragraphs: their heads, and the numberings these count by."""
+
+    def __init__(self, root: Any | None) -> None:
+        self.heads: dict[str, ParagraphHead] = {}
+        self.numberings: dict[int, list[NumberingLevel]] = {}
+        for element in root.iter() if root is not None else ():
+            if local_name(element) == "paraPr":
+                self._head(element)
+            elif local_name(element) == "numbering":
+                levels = sorted(
+                    find_children(element, "paraHead"), key=lambda head: read_integer(head, "level")
+                )
+                self.numberings[read_integer(element, "id")] = list(map(_read_level, levels))
+
+    def _head(self, properties: Any) -> None:
+        heading = next(
+            (child for child in properties.iter() if local_name(child) == "heading"), None
+        )
+        kind = heading.get("type", "").lower() if heading is not None else ""
+        if kind in set(HeadKind):
+            level, key = read_integer(heading, "level"), read_integer(heading, "idRef")
+            self.heads[properties.get("id", "")] = ParagraphHead(HeadKind(kind), max(level, 0), key)
+
+
+def _read_level(head: Any) -> NumberingLevel:
+    return NumberingLevel(
+        head.text or "", head.get("numFormat", "DIGIT"), read_integer(head, "start", 1)
+    )
+
+
+def list_sections(archive: Archive) -> list[str]:
+    """Names of the parts with text, in order."""
+    found = {
+        match[0]: int(match[1]) for part in archive.names if (match := _SECTION_PART.match(part))
+    }
+    if not found:
+        raise Corrupt(detail="no section")
+    return sorted(found, key=found.__getitem__)
+
+
+def map_parts(archive: Archive) -> dict[str, str]:
+    """The names of the parts by the ids that sections call them by."""
+    if PACKAGE_PART not in archive:
+        return {}
+    items = (
+        item for item in parse_part(archive, PACKAGE_PART).iter() if local_name(item) == "item"
+    )
+    return {item.get("id", ""): item.get("href", "") for item in items}
+
+
+def read_properties(archive: Archive) -> dict[str, str]:
+    """Title, author and date of the package."""
+    if PACKAGE_PART not in archive:
+        return {}
+    found: dict[str, str] = {}
+    for element in parse_part(archive, PACKAGE_PART).iter():
+        if local_name(element) == "title":
+            found["title"] = element.text or ""
+        elif local_name(element) == "meta":
+            found.setdefault(element.get("name", ""), element.text or "")
+    return {
+        "title": found.get("title", ""),
+        "author": found.get("creator", ""),
+        "date": found.get("CreatedDate", "")[:10],
+    }
+
+
+class HwpxSection:
+    """The paragraphs of one part with text."""
+
+    def __init__(self, root: Any, heads: Mapping[str, ParagraphHead]) -> None:
+        self._root = root
+        self._heads = heads
+        setup = next((element for element in root.iter() if local_name(element) == "secPr"), None)
+        self._outline = read_integer(setup, "outlineShapeIDRef") if setup is not None else 0
+
+    def paragraphs(self) -> Iterator[HwpParagraph]:
+        """In order."""
+        return map(self._paragraph, find_children(self._root, "p"))
+
+    def _paragraph(self, element: Any) -> HwpParagraph:
+        paragraph = HwpParagraph(head=self._head(element))
+        parts: list[str] = []
+        deleted = False
+        for run in find_children(element, "run"):
+            for child in run:
+                if local_name(child) == "t":
+                    deleted = _add_text(child, parts, deleted=deleted)
+                elif not deleted:
+                    self._add(child, parts, paragraph)
+        paragraph.text = "".join(parts)
+        return paragraph
+
+    def _head(self, element: Any) -> ParagraphHead | None:
+        head = self._heads.get(element.get("paraPrIDRef", ""))
+        if head and head.kind is HeadKind.OUTLINE:
+            return ParagraphHead(head.kind, head.level, self._outline)
+        return head
+
+    def _add(self, element: Any, parts: list[str], paragraph: HwpParagraph) -> None:
+        """What stands in a run beside its text: into the line, or anchored to the paragraph."""
+        kind = local_name(element)
+        if kind == "tbl":
+            paragraph.anchored.append(self._table(element))
+        elif kind == "ctrl":
+            for control in element:
+                self._control(control, parts, paragraph)
+        elif kind == "textart":
+            paragraph.anchored.append(TextFrame([HwpParagraph(element.get("text", ""))]))
+        elif kind not in _NOT_SHOWN:
+            parts.append(_read_inline(element, kind))
+            self._shape(element, paragraph)
+
+    def _control(self, element: Any, parts: list[str], paragraph: HwpParagraph) -> None:
+        kind = local_name(element)
+        if kind in {"footNote", "endNote"}:
+            blocks = self._lists(element)
+            parts.append(find_note_mark(blocks))
+            paragraph.anchored.append(TextFrame(blocks))
+        elif kind in {"header", "footer"}:
+            paragraph.anchored.append(RunningText(self._lists(element)))
+        elif kind == "autoNum" and element.get("numType") != "PAGE":
+            parts.append(_format_auto_number(element))
+
+    def _shape(self, element: Any, paragraph: HwpParagraph) -> None:
+        """A drawing: its text, the pictures and shapes in it, its caption."""
+        for child in element:
+            if local_name(child) == "drawText":
+                paragraph.anchored.append(TextFrame(self._lists(child)))
+            elif local_name(child) == "img" and child.get("binaryItemIDRef"):
+                paragraph.anchored.append(PictureAnchor(child.get("binaryItemIDRef")))
+            elif local_name(child) not in _NOT_SHOWN | {"caption"} and len(child):
+                self._shape(child, paragraph)
+        self._captions(element, paragraph)
+
+    def _captions(self, element: Any, paragraph: HwpParagraph) -> None:
+        for caption in find_children(element, "caption"):
+            paragraph.anchored.append(TextFrame(self._lists(caption)))
+
+    def _lists(self, element: Any) -> list[HwpParagraph]:
+        """The paragraphs of all lists of an element."""
+        return [
+            self._paragraph(child)
+            for inner in find_children(element, "subList")
+            for child in find_children(inner, "p")
+        ]
+
+    def _table(self, element: Any) -> HwpTable:
+        cells, headers = [], 0
+        for place, row in enumerate(find_children(element, "tr")):
+            cells_of_row = list(find_children(row, "tc"))
+            marked = bool(cells_of_row) and all(cell.get("header") == "1" for cell in cells_of_row)
+            headers += marked and headers == place
+            cells += [self._cell(cell, place, i) for i, cell in enumerate(cells_of_row)]
+        captions = [
+            line for caption in find_children(element, "caption") for line in self._lists(caption)
+        ]
+        return HwpTable(cells, captions, max(headers, 1))
+
+    def _cell(self, element: Any, row: int, column: int) -> HwpCell:
+        address = next(find_children(element, "cellAddr"), None)
+        span = next(find_children(element, "cellSpan"), None)
+        if address is not None:
+            row, column = (
+                read_integer(address, "rowAddr", row),
+                read_integer(address, "colAddr", column),
+            )
+        rows, columns = (
+            (read_integer(span, "rowSpan", 1), read_integer(span, "colSpan", 1))
+            if span is not None
+            else (1, 1)
+        )
+        return HwpCell(max(row, 0), max(column, 0), rows, columns, self._lists(element))
+
+
+def _read_inline(element: Any, kind: str) -> str:
+    """What an object says within the line; "" for drawings."""
+
+    def texts(wanted: str) -> str:
+        return "".join(part.text or "" for part in find_children(element, wanted))
+
+    if kind == "equation":
+        return f" {format_equation(texts('script'))} "
+    if kind == "dutmal":
+        return format_ruby(texts("mainText"), texts("subText"))
+    if kind == "compose":
+        return str(element.get("composeText", ""))
+    if kind == "edit":
+        return texts("text")
+    return str(element.get("caption", "")) if kind in _CAPTIONED else ""
+
+
+def _add_text(element: Any, parts: list[str], *, deleted: bool) -> bool:
+    """The text of a `t` without what a tracked change deleted; says whether a deletion is open."""
+    if not deleted:
+        parts.append(element.text or "")
+    for child in element:
+        kind = local_name(child)
+        deleted = {"deleteBegin": True, "deleteEnd": False}.get(kind, deleted)
+        if not deleted:
+            parts.append(_SPACES.get(kind, "") + (child.tail or ""))
+    return deleted
+
+
+def _format_auto_number(element: Any) -> str:
+    """A counted number as it is shown."""
+    style = next(find_children(element, "autoNumFormat"), None)
+    value = read_integer(element, "num")
+    if style is None:
+        return str(value)
+    shown = style.get("userChar") or format_hangul_number(value, style.get("type", "DIGIT"))
+    return f"{style.get('prefixChar', '')}{shown}{style.get('suffixChar', '')}"
