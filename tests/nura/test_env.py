@@ -8,6 +8,12 @@ from nura.settings import env
 NAME = "NURA_SOMETHING"
 
 
+@pytest.fixture(autouse=True)
+def _own_declarations(monkeypatch):
+    """What is read here is no setting of the product."""
+    monkeypatch.setattr(env, "DECLARED", dict(env.DECLARED))
+
+
 @pytest.mark.parametrize(
     ("value", "read"),
     [
