@@ -23,6 +23,7 @@ AT_THE_DOOR = {
     *(
         "Makefile",
         "README.md",
+        "README.ko.md",
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
