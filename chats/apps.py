@@ -10,3 +10,7 @@ class ChatsConfig(AppConfig):
     name = "chats"
     verbose_name = _("Chats")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Put the errors of conversations into words, in every process."""
+        from chats import errors  # noqa: F401

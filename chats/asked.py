@@ -30,10 +30,9 @@ STEP_SECONDS = 4.0
 class WorkerError(NuraError):
     """The worker's own error, told by its code."""
 
-    def __init__(self, code: str, status: int) -> None:
+    def __init__(self, code: str) -> None:
         super().__init__(code)
         self.code = code  # type: ignore[misc] # of the instance: the worker chose it
-        self.status = status  # type: ignore[misc]
 
 
 def ask(task: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def ask(task: str, request: Mapping[str, Any]) -> dict[str, Any]:
     except (RedisError, OperationalError, OSError) as error:
         raise Unavailable from error
     if "error" in reply:
-        raise WorkerError(reply["error"]["code"], reply["error"]["status"])
+        raise WorkerError(reply["error"]["code"])
     result: dict[str, Any] = reply["result"]
     return result
 
@@ -56,7 +55,7 @@ def answer(reply_to: str, work: Callable[[], Mapping[str, Any]]) -> None:
         reply: dict[str, Any] = {"result": work()}
     except NuraError as error:
         logger.warning("asked_in_vain", code=error.code, error=str(error)[:200])
-        reply = {"error": {"code": error.code, "status": error.status}}
+        reply = {"error": {"code": error.code}}
     with connections.sync().pipeline(transaction=True) as pipe:
         pipe.rpush(reply_to, log.to_json(reply))
         pipe.expire(reply_to, KEPT_SECONDS)

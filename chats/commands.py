@@ -21,7 +21,6 @@ class InvalidFrame(NuraError):
     """A frame whose fields are wrong; `params["errors"]` says which."""
 
     code = "invalid"
-    status = 400
 
 
 class RunFrame(serializers.Serializer[Any]):

@@ -21,7 +21,7 @@ from chats.runs import reader
 from chats.runs.log import to_json
 from chats.runs.reader import Framer
 from chats.shapes import envelope
-from chats.wording import sentence
+from documents.errors import explain_code
 from rag.errors import NuraError
 
 logger = structlog.get_logger()
@@ -132,7 +132,7 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self, code: str, frame: dict[str, Any] | None, params: dict[str, object] | None = None
     ) -> None:
         with translation.override(self.language):
-            data: dict[str, Any] = {"code": code, "detail": sentence(code, params)}
+            data: dict[str, Any] = {"code": code, "detail": explain_code(code, params)}
         if frame is not None:
             data |= {"in_reply_to": frame.get("type"), "client_id": frame.get("client_id")}
             data |= {"errors": (params or {}).get("errors"), "run_id": frame.get("run_id")}

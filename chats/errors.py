@@ -1,5 +1,10 @@
-"""What can be wrong with a request about conversations."""
+"""What can be wrong with a request about conversations, in words: see `documents.errors`."""
 
+from collections.abc import Mapping
+
+from django.utils.translation import gettext_lazy as _
+
+from documents.errors import Explanation, add_explanations, explain_code
 from rag.errors import NuraError
 
 
@@ -7,42 +12,36 @@ class NotFound(NuraError):
     """Not there, or not the asker's: nobody can tell which."""
 
     code = "not_found"
-    status = 404
 
 
 class EmptyMessage(NuraError):
     """A message without a visible character."""
 
     code = "empty_message"
-    status = 400
 
 
 class WrongRole(NuraError):
     """An answer was asked for where a question stands, or the other way round."""
 
     code = "wrong_role"
-    status = 400
 
 
 class StillAnswering(NuraError):
     """The answer is still being written."""
 
     code = "still_answering"
-    status = 409
 
 
 class QuotaMessages(NuraError):
     """The user has asked as much today as he may; `retry_after` seconds are left of the day."""
 
     code = "quota_messages"
-    status = 429
 
 
 class ExportTooLarge(NuraError):
     """The chat holds more `characters` than are set on pages at once, the `limit`."""
 
     code = "export_too_large"
-    status = 413
 
 
 class ExportFailed(NuraError):
@@ -50,19 +49,244 @@ class ExportFailed(NuraError):
 
     code = "export_failed"
     retryable = True
-    status = 503
 
 
 class Unavailable(NuraError):
-    """The run log cannot be reached."""
+    """The run log, or whoever does the work, cannot be reached."""
 
     code = "unavailable"
     retryable = True
-    status = 503
 
 
 class RunLost(NuraError):
     """Another worker or the sweeper holds the run now; whoever raised this must leave it alone."""
 
     code = "run_lost"
-    status = 409
+
+
+class ModelNotFound(NuraError):
+    """No such model, or one of another user: nobody can tell which."""
+
+    code = "model_not_found"
+
+    def __init__(self) -> None:
+        super().__init__(param="model")
+
+
+class NoQuestion(NuraError):
+    """No message of the user holds text."""
+
+    code = "no_question"
+
+    def __init__(self) -> None:
+        super().__init__(param="messages")
+
+
+class TooLong(NuraError):
+    """A text is longer than a question may be."""
+
+    code = "text_too_long"
+
+
+class OneAnswerOnly(NuraError):
+    """More than one answer was asked for."""
+
+    code = "one_answer_only"
+
+    def __init__(self) -> None:
+        super().__init__(param="n")
+
+
+class WrongChatId(NuraError):
+    """The name of a chat that cannot be one."""
+
+    code = "wrong_chat_id"
+
+
+class WrongInput(NuraError):
+    """Something other than texts was to be embedded, or nothing."""
+
+    code = "wrong_input"
+
+    def __init__(self) -> None:
+        super().__init__(param="input")
+
+
+class WrongDimensions(NuraError):
+    """Vectors of another width than the model's were asked for."""
+
+    code = "wrong_dimensions"
+
+    def __init__(self) -> None:
+        super().__init__(param="dimensions")
+
+
+EXPLANATIONS: Mapping[str, Explanation] = {
+    "not_found": (404, _("This does not exist, or you don't have access to it.")),
+    "empty_message": (400, _("The message is empty. Write a question and send it again.")),
+    "wrong_role": (
+        400,
+        _("Only answers can be regenerated, and only questions can be edited."),
+    ),
+    "still_answering": (
+        409,
+        _("The answer is still being written. Stop it or wait until it is finished."),
+    ),
+    "quota_messages": (
+        429,
+        _(
+            "You have reached today's limit of %(limit)s questions. Try again tomorrow, or ask your administrator for more."
+        ),
+    ),
+    "export_too_large": (
+        413,
+        _(
+            "This chat is too long for a PDF (%(characters)s characters, at most %(limit)s). Export it as Markdown instead."
+        ),
+    ),
+    "export_failed": (
+        503,
+        _("The PDF could not be created. Try again in a moment, or export the chat as Markdown."),
+    ),
+    "unavailable": (503, _("The service is busy or restarting. Please try again shortly.")),
+    "interrupted": (
+        503,
+        _(
+            "The answer was interrupted because its worker stopped. What was written so far is kept; ask again."
+        ),
+    ),
+    "invalid": (
+        400,
+        _("Part of the request is invalid. Correct it and send it again."),
+    ),
+    "bad_frame": (400, _("This message could not be understood. Reload the page and try again.")),
+    "too_many_frames": (429, _("Too many messages in a short time. Wait a moment and try again.")),
+    "llm_failed": (
+        502,
+        _("The language model failed. Try again; if it keeps happening, tell your administrator."),
+    ),
+    "llm_unreachable": (
+        502,
+        _(
+            "The language model cannot be reached. Try again in a moment; if it keeps happening, tell your administrator."
+        ),
+    ),
+    "llm_unavailable": (
+        503,
+        _(
+            "The language model has not been responding, so requests to it are paused for a few seconds. Ask again in a moment; if it keeps happening, tell your administrator."
+        ),
+    ),
+    "llm_timeout": (502, _("The language model did not answer in time. Try again in a moment.")),
+    "llm_timeout.first_token": (
+        502,
+        _(
+            "The language model did not start answering in time. Try again in a moment; if it happens often, tell your administrator."
+        ),
+    ),
+    "llm_timeout.idle": (
+        502,
+        _(
+            "The language model stopped in the middle of the answer. What was written so far is kept; ask again."
+        ),
+    ),
+    "llm_timeout.total": (
+        502,
+        _(
+            "The answer took longer than allowed. What was written so far is kept. Ask for less; if it happens often, tell your administrator."
+        ),
+    ),
+    "llm_unauthorized": (
+        502,
+        _("The language model rejected its API key. Tell your administrator."),
+    ),
+    "llm_rate_limited": (
+        502,
+        _("The language model is overloaded, or its quota is used up. Try again in a moment."),
+    ),
+    "llm_server_error": (
+        502,
+        _("The language model's server reported an error. Try again in a moment."),
+    ),
+    "llm_bad_reply": (
+        502,
+        _("The language model failed. Try again; if it keeps happening, tell your administrator."),
+    ),
+    "llm_rejected": (502, _("The language model rejected the request. Tell your administrator.")),
+    "llm_interrupted": (
+        502,
+        _(
+            "The connection to the language model broke off in the middle of the answer. What was written so far is kept; ask again."
+        ),
+    ),
+    "llm_empty_answer": (
+        502,
+        _("The language model sent an empty answer. Ask again, or rephrase the question."),
+    ),
+    "llm_empty_answer.length": (
+        502,
+        _(
+            "The language model used up its tokens thinking and never got to the answer. Ask again; if it keeps happening, tell your administrator."
+        ),
+    ),
+    "speech_not_configured": (
+        501,
+        _("Reading aloud is not set up on this server. If you need it, tell your administrator."),
+    ),
+    "speech_failed": (
+        502,
+        _("The speech service failed. Try again; if it keeps happening, tell your administrator."),
+    ),
+    "speech_too_long": (422, _("This answer is too long to be read aloud in this format.")),
+    "nothing_to_say": (400, _("Only answers that contain text can be read aloud.")),
+    "model_not_found": (
+        404,
+        _(
+            "This model does not exist, or you don't have access to it. GET /v1/models lists the models you can use."
+        ),
+    ),
+    "no_question": (
+        400,
+        _("There is no question: send a message with the role user that contains text."),
+    ),
+    "text_too_long": (
+        400,
+        _("A text is longer than 20,000 characters. Shorten it, or upload it as a document."),
+    ),
+    "one_answer_only": (400, _("A question gets one answer: set n to 1, or leave it out.")),
+    "wrong_chat_id": (400, _("The chat id must be at most 200 visible characters.")),
+    "wrong_input": (
+        400,
+        _("input must be a non-blank string, or a list of 1 to 256 of them."),
+    ),
+    "wrong_dimensions": (
+        400,
+        _("The model's vectors have a different number of dimensions: leave dimensions out."),
+    ),
+    "llm_context_overflow": (
+        502,
+        _(
+            "The conversation is longer than the language model can read. Start a new chat or choose fewer documents."
+        ),
+    ),
+}
+add_explanations(EXPLANATIONS)
+
+NOTICES = {
+    "answer_cut": _(
+        "The answer reached its maximum length and ends here. Ask for the rest; if it happens often, tell your administrator."
+    ),
+    "parts_unread": _("The documents are long; not every part of them was read for this answer."),
+    "embedder_failed": _(
+        "Semantic search is unavailable right now; the documents were searched by words only."
+    ),
+    "retrieval_failed": _(
+        "The documents could not be searched, so this answer is not based on them."
+    ),
+}
+"""What a reader should know of an answer that came about all the same."""
+
+
+def explain_notice(code: str) -> str:
+    """The sentence of a notice, in the reader's language."""
+    return str(NOTICES[code]) if code in NOTICES else explain_code(code)

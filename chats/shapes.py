@@ -9,9 +9,10 @@ from django.utils.translation import override
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from chats.errors import explain_notice
 from chats.models import Category, Chat, Message, Run
 from chats.runs import log
-from chats.wording import notice, sentence
+from documents.errors import explain_code
 from rag.types import Source, Topic
 from rag.verify.label import Verdict
 
@@ -238,13 +239,13 @@ class MessageShape(serializers.ModelSerializer[Message]):
         """Code and sentence, or null."""
         if not message.error_code:
             return None
-        detail = sentence(message.error_code, message.error_params)
+        detail = explain_code(message.error_code, message.error_params)
         return {"code": message.error_code, "detail": detail}
 
     @extend_schema_field(ErrorShape(many=True))
     def get_notices(self, message: Message) -> list[dict[str, str]]:
         """What the reader should know of the answer, code and sentence each."""
-        return [{"code": code, "detail": notice(code)} for code in message.notices]
+        return [{"code": code, "detail": explain_notice(code)} for code in message.notices]
 
     @extend_schema_field(serializers.UUIDField(allow_null=True))
     def get_run_id(self, message: Message) -> str | None:

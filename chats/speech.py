@@ -34,21 +34,18 @@ class SpeechNotConfigured(NuraError):
     """This installation has no speech endpoint."""
 
     code = "speech_not_configured"
-    status = 501
 
 
 class NothingToSay(NuraError):
     """A question, or an answer without a word that can be spoken."""
 
     code = "nothing_to_say"
-    status = 400
 
 
 class SpeechTooLong(NuraError):
     """More text than one sound of this format may hold."""
 
     code = "speech_too_long"
-    status = 422
 
 
 class SpeechFailed(NuraError):
@@ -56,7 +53,6 @@ class SpeechFailed(NuraError):
 
     code = "speech_failed"
     retryable = True
-    status = 502
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ from django.utils.translation import override
 from chats import stops
 from chats.calls import in_database
 from chats.conversation import from_messages
-from chats.errors import NotFound
+from chats.errors import NotFound, explain_notice
 from chats.gateway import jobs, vectors
 from chats.runs import log
 from chats.runs.writer import RunWriter
 from chats.shapes import to_sources_json
 from chats.stores import ReleasingStore
-from chats.wording import notice, sentence
 from documents import spaces
+from documents.errors import explain_code
 from documents.models import Document
 from documents.search.store import ScopedStore
 from jobs import connections
@@ -105,8 +105,8 @@ async def _worked(request: dict[str, Any], say: Say) -> tuple[str, dict[str, Any
 def failed(error: NuraError, language: str) -> dict[str, Any]:
     """Data of the last event of work that failed."""
     with override(language):
-        detail = sentence(error.code, error.params)
-    return {"code": error.code, "detail": detail, "status": error.status}
+        detail = explain_code(error.code, error.params)
+    return {"code": error.code, "detail": detail}
 
 
 async def _question(request: dict[str, Any], say: Say) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _told(finished: Finished, language: str) -> dict[str, Any]:
     """What a message of ours tells of an answer."""
     sources = finished.sources
     with override(language):
-        notices = [{"code": code, "detail": notice(code)} for code in finished.notices]
+        notices = [{"code": code, "detail": explain_notice(code)} for code in finished.notices]
     return {
         "mode": finished.mode,
         "label": finished.label,

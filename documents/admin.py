@@ -16,12 +16,11 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import display
 
 from documents import services, spaces
-from documents.errors import DocumentBusy
+from documents.errors import DocumentBusy, explain_code
 from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace
 from documents.models.spaces import Reindexing
 from documents.reindexing import background, claims, swap
 from documents.reindexing.claims import ReindexBusyError, Wish
-from documents.wording import sentence
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
@@ -70,7 +69,7 @@ class DocumentAdmin(ReadOnlyAdmin):
     def reason(self, document: Document) -> str:
         """What went wrong, in words."""
         code = document.error_code
-        return sentence(code, document.error_params) if code else ""
+        return explain_code(code, document.error_params) if code else ""
 
     @admin.display(description=_("size"), ordering="size")
     def bytes(self, document: Document) -> str:
@@ -161,7 +160,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         state = {
             "run": run,
             "going_on": run is not None and run.open and (run.background or claims.alive(run)),
-            "problem": sentence(run.error, {}) if run and run.error else "",
+            "problem": explain_code(run.error, {}) if run and run.error else "",
             "wish": background.configured().model,
             "in_use": spaces.get_active_space(),
             "previous": swap.previous(),

@@ -1,69 +1,76 @@
-"""What can go wrong with documents besides what their parsers say."""
+"""What can go wrong with documents, and the one table in which every error is put into words.
+
+An error is raised deep, with a code and parameters (`rag.errors.NuraError`), and is told once, at
+the door: a response, a frame of a socket, a page. What a code is there, its HTTP status and its
+sentence with a next step, stands in one table. Each floor adds the codes that it raises
+(`add_explanations`); those of files, of documents and of the search are here, for parsers and
+engine know neither HTTP nor gettext.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from rag.errors import NuraError
+
+Explanation = tuple[int, "str | Promise"]
+"""The HTTP status of a code, and its sentence with places for parameters (`%(limit)s`)."""
 
 
 class DocumentBusy(NuraError):
     """The document is being processed; it must end first."""
 
     code = "document_busy"
-    status = 409
 
 
 class DocumentNotProcessing(NuraError):
     """There is nothing to stop: the document has ended already."""
 
     code = "document_not_processing"
-    status = 409
 
 
 class VersionNotFound(NuraError):
     """The document never had that version, or it was refused and its file is gone."""
 
     code = "version_not_found"
-    status = 404
 
 
 class QuotaDocuments(NuraError):
     """The user keeps as many documents as he may."""
 
     code = "quota_documents"
-    status = 403
 
 
 class QuotaBytes(NuraError):
     """The user's files, old versions included, would take more room than they may."""
 
     code = "quota_bytes"
-    status = 403
 
 
 class QuotaPages(NuraError):
     """The user's documents would have more pages than they may."""
 
     code = "quota_pages"
-    status = 403
 
 
 class FileTooLarge(NuraError):
     """The file is larger than an upload may be."""
 
     code = "file_too_large"
-    status = 413
 
 
 class InvalidMetadata(NuraError):
     """The metadata is no JSON object, or too large."""
 
     code = "invalid_metadata"
-    status = 400
 
 
 class StorageFull(NuraError):
     """There is no room for the file."""
 
     code = "storage_full"
-    status = 507
 
 
 class StorageFailed(NuraError):
@@ -71,14 +78,12 @@ class StorageFailed(NuraError):
 
     code = "storage_failed"
     retryable = True
-    status = 503
 
 
 class PictureNotFound(NuraError):
     """The document has no such picture, or did not keep it."""
 
     code = "picture_not_found"
-    status = 404
 
 
 class PicturesFailed(NuraError):
@@ -86,7 +91,6 @@ class PicturesFailed(NuraError):
 
     code = "pictures_failed"
     retryable = True
-    status = 503
 
 
 class IngestLost(NuraError):
@@ -128,11 +132,322 @@ class PageNotFound(NuraError):
     """The document has no such page."""
 
     code = "page_not_found"
-    status = 404
 
 
 class NotRenderable(NuraError):
     """Only PDF has pages that can be drawn."""
 
     code = "not_renderable"
-    status = 415
+
+
+_EXPLANATIONS: dict[str, Explanation] = {}
+_VARIANTS = ("lock", "kind", "phase", "reason")
+"""Parameters whose value may name a sentence of its own: `encrypted.password`."""
+
+
+def add_explanations(table: Mapping[str, Explanation]) -> None:
+    """Put codes into words. A code is explained once, whichever floor it is raised on."""
+    if twice := table.keys() & _EXPLANATIONS.keys():
+        raise ValueError(f"explained twice: {', '.join(sorted(twice))}")
+    _EXPLANATIONS.update(table)
+
+
+def is_explained(code: str) -> bool:
+    """Whether there is a sentence for it."""
+    return code in _EXPLANATIONS
+
+
+def explain_code(code: str, params: Mapping[str, Any] | None = None) -> str:
+    """The sentence of an error, in the reader's language; a general one if unknown.
+
+    A parameter that is missing reads as "?".
+    """
+    values = params or {}
+    names = [f"{code}.{values[name]}" for name in _VARIANTS if values.get(name)]
+    known = next((name for name in (*names, code) if name in _EXPLANATIONS), NuraError.code)
+    return str(_EXPLANATIONS[known][1]) % _Known(values)
+
+
+def find_status(code: str) -> int:
+    """The HTTP status that fits an error with this code; 500 for one that is unknown."""
+    return _EXPLANATIONS.get(code, _EXPLANATIONS[NuraError.code])[0]
+
+
+class _Known(dict[str, Any]):
+    """Parameters that never fail to fill a sentence."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+FILES: Mapping[str, Explanation] = {
+    "empty_file": (422, _("The file is empty. Check it on your computer and upload it again.")),
+    "unsupported_type": (
+        415,
+        _(
+            "This kind of file cannot be read. Upload a PDF, DOCX, HWP, HWPX, HTML, Markdown or text "
+            "file."
+        ),
+    ),
+    "type_mismatch": (
+        415,
+        _(
+            "The file's content does not match its name. Save it in the right format and upload that."
+        ),
+    ),
+    "encrypted": (422, _("The file is locked. Remove the lock and upload it again.")),
+    "encrypted.password": (
+        422,
+        _("The file is protected by a password. Save a copy without the password and upload that."),
+    ),
+    "encrypted.distribution": (
+        422,
+        _(
+            "This is a Hangul distribution document, whose text is locked. Ask its author for an "
+            "ordinary copy and upload that."
+        ),
+    ),
+    "encrypted.drm": (
+        422,
+        _("The file is protected by DRM. Save a copy without the protection and upload that."),
+    ),
+    "encrypted.certificate": (
+        422,
+        _(
+            "The file is encrypted for the holder of a certificate. Save a copy without encryption and "
+            "upload that."
+        ),
+    ),
+    "unsupported_version": (
+        422,
+        _(
+            "This version of the format cannot be read (%(found)s). Save the file in a current version "
+            "and upload that."
+        ),
+    ),
+    "corrupt": (
+        422,
+        _(
+            "The file is damaged and cannot be read. Open it in its original application, save it again and upload the new file."
+        ),
+    ),
+    "archive_bomb": (
+        422,
+        _(
+            "The file unpacks to far more than allowed. Save it again without embedded content and upload that."
+        ),
+    ),
+    "xml_unsafe": (
+        422,
+        _(
+            "The file refers to external content, which is not allowed. Save it again in its original application and upload that."
+        ),
+    ),
+    "too_large": (
+        422,
+        _("The file contains more text than allowed. Split it and upload the parts one by one."),
+    ),
+    "too_many_pages": (
+        422,
+        _(
+            "The file has more pages than allowed (%(limit)s). Split it and upload the parts one by one."
+        ),
+    ),
+    "no_text": (
+        422,
+        _("There is no readable text in the file. Upload a version that contains text."),
+    ),
+    "no_text.scan": (
+        422,
+        _(
+            "The pages are scans, and text recognition (OCR) is not installed on this server. Run it on the file and upload the result, or tell your administrator."
+        ),
+    ),
+    "no_text.unrecognised": (
+        422,
+        _(
+            "Text recognition (OCR) found no text on the scanned pages. Scan them again with more contrast and upload that."
+        ),
+    ),
+    "no_text.unreadable": (
+        422,
+        _(
+            "The text of this file cannot be decoded because of its fonts. Export it again with embedded fonts and upload that."
+        ),
+    ),
+    "encoding": (
+        422,
+        _("The text encoding cannot be determined. Save the file as UTF-8 and upload it again."),
+    ),
+    "reader_missing": (
+        422,
+        _("%(name)s, needed to read this kind of file, is not installed. Tell your administrator."),
+    ),
+    "memory": (
+        422,
+        _(
+            "Reading the file took more memory than allowed. Split or simplify it and upload it again."
+        ),
+    ),
+    "timeout": (
+        422,
+        _("Reading the file took too long. Split or simplify it and upload it again."),
+    ),
+    "parser_crashed": (
+        422,
+        _(
+            "The file crashes its reader. Save it again in its original application or in another format, and upload that."
+        ),
+    ),
+    "parse_failed": (
+        422,
+        _("The file could not be read. Save it again in its original application and upload that."),
+    ),
+    "file_too_large": (
+        413,
+        _(
+            "The file is larger than %(limit_mb)s MB. Make it smaller or split it, and upload it again."
+        ),
+    ),
+}
+DOCUMENTS: Mapping[str, Explanation] = {
+    "document_busy": (
+        409,
+        _("The document is being processed. Wait until it is finished, or cancel it."),
+    ),
+    "document_not_processing": (
+        409,
+        _("The document is not being processed, so there was nothing to stop. Reload the list."),
+    ),
+    "invalid_metadata": (
+        400,
+        _(
+            "The metadata must be a JSON object of at most %(limit_kb)s kB. Correct it and send it "
+            "again."
+        ),
+    ),
+    "quota_documents": (
+        403,
+        _(
+            "You have %(used)s of %(limit)s documents allowed. Delete some you no longer need and upload this one again."
+        ),
+    ),
+    "quota_bytes": (
+        403,
+        _(
+            "Your files use %(used_mb)s of %(limit_mb)s MB, earlier versions included; this one needs %(need_mb)s MB. Delete some you no longer need and upload this one again."
+        ),
+    ),
+    "quota_pages": (
+        403,
+        _(
+            "The document has %(pages)s pages, and you already use %(used)s of %(limit)s. Delete some documents you no longer need and process this one again."
+        ),
+    ),
+    "storage_full": (507, _("There is no space left for files. Tell your administrator.")),
+    "storage_failed": (
+        503,
+        _(
+            "The file could not be stored or read back. Try again; if it keeps happening, tell your administrator."
+        ),
+    ),
+    "version_not_found": (
+        404,
+        _("The document has no such version. Choose another one from its list."),
+    ),
+    "page_not_found": (404, _("The document has no such page. Choose another one.")),
+    "picture_not_found": (
+        404,
+        _("The document has no such picture, or it was not kept. Choose another one."),
+    ),
+    "not_renderable": (
+        415,
+        _("Only pages of PDF files can be shown as images. Download the file to see it."),
+    ),
+    "worker_lost": (
+        500,
+        _(
+            "Processing failed more than once. Process the document again; if it keeps failing, save the file again and upload that."
+        ),
+    ),
+    "cancelled": (
+        500,
+        _("The processing was cancelled. Process the document again when you need it."),
+    ),
+    "database_failed": (
+        500,
+        _(
+            "The database could not be reached while the document was being processed. Process it again."
+        ),
+    ),
+    "embedder_failed": (
+        503,
+        _(
+            "The embedding model did not respond. Process the document again later; if it keeps happening, tell your administrator."
+        ),
+    ),
+    "pictures_failed": (
+        503,
+        _(
+            "The pages are images, and the vision model did not respond. Process the document again later; if it keeps happening, tell your administrator."
+        ),
+    ),
+    "retrieval_failed": (503, _("The search did not respond. Try again in a moment.")),
+    "engine_unavailable": (
+        503,
+        _("Part of the search engine is not installed. Tell your administrator."),
+    ),
+    "internal": (
+        500,
+        _(
+            "Something went wrong on our side. Try again; if it keeps happening, tell your administrator."
+        ),
+    ),
+}
+add_explanations(FILES)
+add_explanations(DOCUMENTS)
+
+WARNINGS = {
+    "part_skipped": _("Part of the file could not be read and was left out."),
+    "page_unreadable": _("One or more pages could not be read and were left out."),
+    "no_unicode_map": _("Some pages use fonts that cannot be decoded; they were left out."),
+    "reprocess_failed": _(
+        "The document could not be processed again, so its previous index stays in use. Check the reason and process it again."
+    ),
+    "version_refused": _(
+        "The new version could not be used, so the previous one stays in use. Check the reason in the version list and upload a corrected file."
+    ),
+    "pictures_not_described": _(
+        "Some pictures could not be read because the vision model did not respond. Process the document again later."
+    ),
+    "pictures_too_many": _(
+        "The document has more pictures than are read per document; the rest were left out. Split the document if they matter."
+    ),
+    "pictures_uncounted": _(
+        "The document has so many pictures that the last ones were not examined. Split the document if they matter."
+    ),
+    "pictures_skipped": _(
+        "The pictures were left out because the file could not be read with them. If they matter, save the file again in its original application and upload that."
+    ),
+    "scanned_pages": _(
+        "Some pages are scans and were left out because text recognition (OCR) is not installed on this server. Run it on the file and upload the result, or tell your administrator."
+    ),
+    "ocr_skipped": _(
+        "Text recognition (OCR) read only the first scanned pages; the others were left out. Split the file and upload its parts one by one."
+    ),
+    "tables_skipped": _(
+        "Some pages have too many lines for tables to be recognised; they were read as plain text."
+    ),
+    "characters_replaced": _("Some characters could not be read and were replaced."),
+    "characters_replaced.counted": _(
+        "Characters that could not be read and were replaced: %(count)s."
+    ),
+}
+"""What a document that serves lacks: told beside it, never as a response."""
+
+
+def explain_warning(code: str, params: Mapping[str, Any] | None = None) -> str:
+    """The sentence of a warning, in the reader's language."""
+    if code in WARNINGS:
+        return str(WARNINGS[code]) % _Known(params or {})
+    return explain_code(code, params)

@@ -9,11 +9,11 @@ from django.db.models.fields.json import KeyTextTransform
 from django.utils.translation import gettext_lazy as _
 
 from documents import representation
+from documents.errors import explain_code
 from documents.models import Document, DocumentVersion
 from documents.models.document import DocumentQuerySet
 from documents.parsers import formats
 from documents.representation import inspect_document
-from documents.wording import sentence
 from rag.pages import Kind
 
 MAX_QUERY_CHARACTERS = 100
@@ -142,7 +142,7 @@ def to_failure_reason(document: Document) -> str:
     """Why a document failed, as a sentence; empty unless it did."""
     if not document.error_code:
         return ""
-    return sentence(document.error_code, document.error_params)
+    return explain_code(document.error_code, document.error_params)
 
 
 def list_warnings(document: Document) -> list[str]:
@@ -195,7 +195,7 @@ def list_versions(document: Document) -> list[dict[str, Any]]:
 
 
 def _to_version_row(version: DocumentVersion) -> dict[str, Any]:
-    why = sentence(version.error_code, version.error_params) if version.error_code else ""
+    why = explain_code(version.error_code, version.error_params) if version.error_code else ""
     return {
         "number": version.number,
         "state": version.state,

@@ -15,9 +15,9 @@ from django.db.models import Count, QuerySet
 from django.db.models.functions import Length
 from django.utils.timezone import localtime
 
+from documents.errors import explain_code, explain_warning
 from documents.estimate import estimate_document_seconds
 from documents.models import Chunk, ChunkEmbedding, Document, DocumentVersion, EmbeddingSpace
-from documents.wording import sentence
 
 StoredWarning = str | Mapping[str, Any]
 """A code, or `{code, count}`."""
@@ -41,7 +41,7 @@ def to_warning_json(warning: StoredWarning) -> dict[str, Any]:
 def to_warning_sentence(warning: StoredWarning) -> str:
     """The sentence, with the number where there is one."""
     params = {} if isinstance(warning, str) else {**warning, "kind": "counted"}
-    return sentence(get_warning_code(warning), params)
+    return explain_warning(get_warning_code(warning), params)
 
 
 CURRENT_VERSION = "current"
@@ -95,7 +95,7 @@ def to_error_json(failed: Document | DocumentVersion) -> dict[str, str] | None:
     """Code and sentence of what went wrong."""
     if not failed.error_code:
         return None
-    detail = sentence(failed.error_code, failed.error_params)
+    detail = explain_code(failed.error_code, failed.error_params)
     return {"code": failed.error_code, "detail": detail}
 
 

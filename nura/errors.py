@@ -20,8 +20,8 @@ from ninja import errors as ninja_errors
 from rest_framework import exceptions as drf_errors
 from rest_framework.views import set_rollback
 
-from chats.gateway.errors import error_body, first_wrong
-from chats.wording import sentence
+from chats.gateway.schemas import find_wrong_field, to_error_body
+from documents.errors import Explanation, add_explanations, explain_code, find_status, is_explained
 from nura.language import is_api, is_gateway
 from rag.errors import NuraError
 
@@ -52,25 +52,33 @@ TITLES = {
     503: gettext_lazy("Temporarily unavailable"),
     507: gettext_lazy("No space left"),
 }
-DETAILS = {
-    "malformed": gettext_lazy("The request cannot be read."),
-    "not_authenticated": gettext_lazy("Sign in, or send an API key."),
-    "authentication_failed": gettext_lazy("The API key is wrong, expired or revoked."),
-    "invalid_credentials": gettext_lazy("The user name or the password is wrong."),
-    "csrf_failed": gettext_lazy("This page has expired. Reload it and try again."),
-    "forbidden": gettext_lazy("Your account is not allowed to do this."),
-    "not_found": gettext_lazy("It does not exist, or you don't have access to it."),
-    "method_not_allowed": gettext_lazy("This address does not accept that method."),
-    "not_acceptable": gettext_lazy("The response is not available in the requested format."),
-    "conflict": gettext_lazy("This was changed somewhere else at the same time. Please try again."),
-    "mail_failed": gettext_lazy(
-        "The e-mail could not be sent. Please try again later or ask the administrator."
+EXPLANATIONS: Mapping[str, Explanation] = {
+    "malformed": (400, gettext_lazy("The request cannot be read.")),
+    "not_authenticated": (401, gettext_lazy("Sign in, or send an API key.")),
+    "authentication_failed": (401, gettext_lazy("The API key is wrong, expired or revoked.")),
+    "invalid_credentials": (401, gettext_lazy("The user name or the password is wrong.")),
+    "csrf_failed": (403, gettext_lazy("This page has expired. Reload it and try again.")),
+    "forbidden": (403, gettext_lazy("Your account is not allowed to do this.")),
+    "method_not_allowed": (405, gettext_lazy("This address does not accept that method.")),
+    "not_acceptable": (406, gettext_lazy("The response is not available in the requested format.")),
+    "conflict": (
+        409,
+        gettext_lazy("This was changed somewhere else at the same time. Please try again."),
     ),
-    "too_large": gettext_lazy("The request is larger than this server accepts."),
-    "unsupported_media_type": gettext_lazy("This address does not accept that content type."),
-    "throttled": gettext_lazy("Too many requests. Please wait a moment and try again."),
-    "unavailable": gettext_lazy("The service is busy or restarting. Please try again shortly."),
+    "too_large.request": (413, gettext_lazy("The request is larger than this server accepts.")),
+    "unsupported_media_type": (
+        415,
+        gettext_lazy("This address does not accept that content type."),
+    ),
+    "throttled": (429, gettext_lazy("Too many requests. Please wait a moment and try again.")),
+    "mail_failed": (
+        503,
+        gettext_lazy(
+            "The e-mail could not be sent. Please try again later or ask the administrator."
+        ),
+    ),
 }
+add_explanations(EXPLANATIONS)
 PAGES = {"csrf_failed": "403_csrf.html"}
 """Templates of single codes; the others have one a status, or the general one."""
 
@@ -94,7 +102,7 @@ class Problem:
             "title": str(TITLES.get(self.status, TITLES[500])),
             "status": self.status,
             "code": self.code,
-            "detail": self.detail or str(DETAILS.get(self.code, "")),
+            "detail": self.detail or (explain_code(self.code) if is_explained(self.code) else ""),
         }
         optional = {"errors": self.errors, "instance": self.instance}
         return body | {name: value for name, value in optional.items() if value}
@@ -116,7 +124,7 @@ class Problem:
         headers = dict(self.headers)
         if "WWW-Authenticate" in headers:
             headers["WWW-Authenticate"] = "Bearer"
-        body = error_body(self.status, self.code, self.body()["detail"], self.param)
+        body = to_error_body(self.status, self.code, self.body()["detail"], self.param)
         told = {"ensure_ascii": False}
         return JsonResponse(body, status=self.status, headers=headers, json_dumps_params=told)
 
@@ -192,14 +200,15 @@ _FORBIDDEN = Problem(403, "forbidden")
 def _nura(error: NuraError) -> Problem:
     if error.code == _NOT_FOUND.code:
         return _NOT_FOUND  # one body for "not there" and "not yours", whoever found it missing
-    wait = error.params.get("retry_after") or (RETRY_AFTER_SECONDS if error.status == 503 else 0)
+    status = find_status(error.code)
+    wait = error.params.get("retry_after") or (RETRY_AFTER_SECONDS if status == 503 else 0)
     headers = {"Retry-After": str(wait)} if wait else {}
-    if error.status == 401:
+    if status == 401:
         headers["WWW-Authenticate"] = "Token"
-    detail = DETAILS[error.code] if error.code in DETAILS else sentence(error.code, error.params)
     param = error.params.get("param")
     shown = None if param is None else str(param)
-    return Problem(error.status, error.code, str(detail), headers=headers, param=shown)
+    detail = explain_code(error.code, error.params)
+    return Problem(status, error.code, detail, headers=headers, param=shown)
 
 
 def _invalid(error: drf_errors.ValidationError) -> Problem:
@@ -211,7 +220,7 @@ def _invalid(error: drf_errors.ValidationError) -> Problem:
 
 def _invalid_body(error: ninja_errors.ValidationError) -> Problem:
     """The gateway's: its clients learn of the first field that is wrong."""
-    param, told = first_wrong(error.errors)
+    param, told = find_wrong_field(error.errors)
     return Problem(400, "invalid", _("Please check: %(fields)s.") % {"fields": told}, param=param)
 
 
@@ -256,14 +265,18 @@ def _unexpected(error: BaseException) -> Problem:
     return Problem(500, "internal", detail, instance=number.urn)
 
 
-def _always(status: int, code: str) -> Callable[[Any], Problem]:
-    return lambda _error: Problem(status, code)
+def _always(code: str) -> Callable[[Any], Problem]:
+    return lambda _error: Problem(find_status(code), code)
 
 
-def _logged(status: int, code: str) -> Callable[[BaseException], Problem]:
+def _request_too_large(_error: BaseException) -> Problem:
+    return Problem(413, "too_large", explain_code("too_large", {"kind": "request"}))
+
+
+def _logged(code: str) -> Callable[[BaseException], Problem]:
     def describe(error: BaseException) -> Problem:
         logger.warning("the database refused: %s", type(error).__name__, exc_info=error)
-        return Problem(status, code)
+        return Problem(find_status(code), code)
 
     return describe
 
@@ -276,19 +289,19 @@ _MAPPING: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Any
     (django_errors.PermissionDenied, lambda _error: _NOT_FOUND),
     (drf_errors.PermissionDenied, _denied),
     (ninja_errors.ValidationError, _invalid_body),
-    (ninja_errors.HttpError, _always(400, "malformed")),  # a body that is no JSON
+    (ninja_errors.HttpError, _always("malformed")),  # a body that is no JSON
     ((drf_errors.NotAuthenticated, drf_errors.AuthenticationFailed), _unauthorized),
     (drf_errors.Throttled, _throttled),
-    (drf_errors.ParseError, _always(400, "malformed")),
-    (drf_errors.MethodNotAllowed, _always(405, "method_not_allowed")),
-    (drf_errors.NotAcceptable, _always(406, "not_acceptable")),
-    (drf_errors.UnsupportedMediaType, _always(415, "unsupported_media_type")),
+    (drf_errors.ParseError, _always("malformed")),
+    (drf_errors.MethodNotAllowed, _always("method_not_allowed")),
+    (drf_errors.NotAcceptable, _always("not_acceptable")),
+    (drf_errors.UnsupportedMediaType, _always("unsupported_media_type")),
     (drf_errors.APIException, _other_api_error),
-    (django_errors.RequestDataTooBig, _always(413, "too_large")),
-    (django_errors.SuspiciousOperation, _always(400, "malformed")),
-    (DataError, _logged(400, "malformed")),  # a number or text wider than its column
-    (IntegrityError, _logged(409, "conflict")),  # two requests made the same thing at once
-    (UnreadablePostError, _always(400, "malformed")),
+    (django_errors.RequestDataTooBig, _request_too_large),
+    (django_errors.SuspiciousOperation, _always("malformed")),
+    (DataError, _logged("malformed")),  # a number or text wider than its column
+    (IntegrityError, _logged("conflict")),  # two requests made the same thing at once
+    (UnreadablePostError, _always("malformed")),
     ((OperationalError, InterfaceError), _unavailable),
     ((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError), _unavailable),
 )

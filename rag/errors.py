@@ -10,12 +10,10 @@ class NuraError(Exception):
     """What went wrong, for programs: `code` is stable, `params` fill the sentence that people read.
 
     `retryable` says whether the same call may succeed later without a change by anyone.
-    `status` is the HTTP status that fits when the error reaches an API.
     """
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
-    status: ClassVar[int] = 500
 
     def __init__(self, message: str = "", **params: object) -> None:
         super().__init__(message or self.code)
@@ -26,7 +24,6 @@ class EngineUnavailable(NuraError):
     """A library that a step of the engine can do without is not there."""
 
     code = "engine_unavailable"
-    status = 503
 
 
 class EmbedderFailed(NuraError):
@@ -34,7 +31,6 @@ class EmbedderFailed(NuraError):
 
     code = "embedder_failed"
     retryable = True
-    status = 503
 
 
 class RetrievalFailed(NuraError):
@@ -42,14 +38,12 @@ class RetrievalFailed(NuraError):
 
     code = "retrieval_failed"
     retryable = True
-    status = 503
 
 
 class LLMError(NuraError):
     """Base of what a language-model endpoint can do to us."""
 
     code = "llm_failed"
-    status = 502
 
 
 class LLMUnreachable(LLMError):
@@ -64,7 +58,6 @@ class LLMUnavailable(LLMError):
 
     code = "llm_unavailable"
     retryable = True
-    status = 503
 
 
 class LLMTimeout(LLMError):

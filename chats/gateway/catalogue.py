@@ -9,7 +9,7 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
-from chats.gateway.errors import ModelNotFound
+from chats.errors import ModelNotFound
 from chats.models import Category, ChatDocument
 from documents.models import Document
 from rag.types import Scope, ScopeReason

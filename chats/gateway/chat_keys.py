@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chats.gateway.errors import WrongChatId
+from chats.errors import WrongChatId
 
 KEY_CHARACTERS = 200
 PLAIN = "X-Chat-Id"

@@ -8,11 +8,11 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils.translation import get_language
 
+from chats.errors import OneAnswerOnly
 from chats.gateway import catalogue, chat_keys, spoken, unstored
 from chats.gateway.catalogue import Model
 from chats.gateway.chat_keys import ChatKey
-from chats.gateway.errors import OneAnswerOnly
-from chats.gateway.requests import ChatRequest
+from chats.gateway.schemas import ChatRequest
 from chats.gateway.spoken import Spoken
 from chats.runs import reader
 from chats.runs.log import RunEvent

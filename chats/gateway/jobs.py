@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from chats.calls import in_database
+from chats.errors import explain_notice
 from chats.models.chat import TITLE_CHARACTERS
 from chats.runs import log
-from chats.wording import notice
 from documents import spaces
 from rag.conversation import Sampling
 from rag.events import ANSWER_CUT
@@ -65,7 +65,7 @@ async def _asked(
     return {
         "content": "".join(said),
         "usage": asdict(usage) if usage else None,
-        "notices": [{"code": ANSWER_CUT, "detail": notice(ANSWER_CUT)}] if cut else [],
+        "notices": [{"code": ANSWER_CUT, "detail": explain_notice(ANSWER_CUT)}] if cut else [],
     }
 
 

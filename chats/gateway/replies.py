@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chats.gateway.completions import Opened
-from chats.gateway.errors import error_body, status_of
+from chats.gateway.schemas import to_error_body
+from documents.errors import find_status
 from rag.events import ANSWER_CUT
 
 
@@ -20,8 +21,8 @@ class Failed:
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> "Failed":
         """From the data of the last event."""
-        status = data.get("status") or status_of(data["code"])
-        return cls(status, error_body(status, data["code"], data["detail"]))
+        status = find_status(data["code"])
+        return cls(status, to_error_body(status, data["code"], data["detail"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from chats.calls import in_database
 from chats.gateway import catalogue, completions, streaming, unstored, vectors
 from chats.gateway.completions import Opened
 from chats.gateway.replies import Failed, Reply
-from chats.gateway.requests import ChatRequest, EmbeddingsRequest
+from chats.gateway.schemas import ChatRequest, EmbeddingsRequest
 from chats.runs import log
 
 router = Router()

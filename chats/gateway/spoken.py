@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chats.api.requests import CONTENT_CHARACTERS
-from chats.gateway.errors import NoQuestion, TooLong
-from chats.gateway.requests import ChatMessage
+from chats.errors import NoQuestion, TooLong
+from chats.gateway.schemas import ChatMessage
 from rag.types import HistoryMessage, Role
 
 HISTORY_MESSAGES = 200

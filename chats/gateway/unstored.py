@@ -15,10 +15,9 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from chats.errors import Unavailable
-from chats.gateway.errors import status_of
 from chats.runs import log, reader
 from chats.runs.log import RunEvent
-from chats.wording import sentence
+from documents.errors import explain_code
 from jobs import connections
 
 logger = structlog.get_logger()
@@ -63,7 +62,7 @@ async def follow(run_id: UUID) -> AsyncIterator[RunEvent | None]:
 
 
 def _lost(code: str) -> dict[str, Any]:
-    return {"code": code, "detail": sentence(code), "status": status_of(code)}
+    return {"code": code, "detail": explain_code(code)}
 
 
 async def _forget(run_id: UUID) -> None:

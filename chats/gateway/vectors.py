@@ -8,9 +8,9 @@ from typing import Any
 
 from chats.api.requests import CONTENT_CHARACTERS
 from chats.calls import in_database
+from chats.errors import ModelNotFound, TooLong, WrongDimensions, WrongInput
 from chats.gateway.catalogue import EVERYTHING
-from chats.gateway.errors import ModelNotFound, TooLong, WrongDimensions, WrongInput
-from chats.gateway.requests import EmbeddingsRequest, storable
+from chats.gateway.schemas import EmbeddingsRequest, storable
 from documents import spaces
 from rag.context.tokens import get_counter
 from rag.factory import engine, model_name

@@ -7,7 +7,6 @@ class ParseFailed(NuraError):
     """Base of what can go wrong between a file and its text."""
 
     code = "parse_failed"
-    status = 422
 
 
 class EmptyFile(ParseFailed):
@@ -20,14 +19,12 @@ class UnsupportedType(ParseFailed):
     """A kind of file that is not taken; `found` names it."""
 
     code = "unsupported_type"
-    status = 415
 
 
 class TypeMismatch(ParseFailed):
     """The content (`found`) is another kind than the name says (`named`)."""
 
     code = "type_mismatch"
-    status = 415
 
 
 class Encrypted(ParseFailed):

@@ -18,7 +18,6 @@ class MailFailed(NuraError):
 
     code = "mail_failed"
     retryable = True
-    status = 503
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]

@@ -19,7 +19,6 @@ class InvalidCredentials(NuraError):
     """No such user, a wrong password, or a user who may not sign in: nobody can tell which."""
 
     code = "invalid_credentials"
-    status = 401
 
 
 class CredentialsSerializer(serializers.Serializer[Any]):

@@ -11,7 +11,7 @@ from chats import answering, terminal
 from chats.management.commands import ask
 from chats.models import Chat, Message, Turn
 from chats.services.chats import create_chat
-from chats.wording import sentence
+from documents.errors import explain_code
 from rag.errors import LLMUnauthorized
 from rag.types import Mode
 from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, finished, source
@@ -97,7 +97,7 @@ def test_a_turn_that_is_answered_here_is_noted_here(owner, play):
 def test_a_failed_answer_is_told_and_is_an_exit_status(owner, play):
     play(LLMUnauthorized())
     out, err, status = run("질문")
-    assert (status, str(sentence("llm_unauthorized")) in err) == (1, True)
+    assert (status, explain_code("llm_unauthorized") in err) == (1, True)
     assert out.strip() == ""
 
 

@@ -11,7 +11,7 @@ from chats import speech
 from chats.models import Message
 from chats.services.chats import create_chat
 from chats.spoken import pieces, spoken
-from chats.wording import sentence
+from documents.errors import explain_code
 from tests.chats.conftest import client
 from tests.servers.speech import Reply, samples_of, streamed, wav
 
@@ -125,7 +125,7 @@ def test_without_an_endpoint_nothing_here_can_speak(api, owner, settings):
     settings.TTS_BASE_URL = ""
     response = say(api, message(owner))
     assert (response.status_code, response.json()["code"]) == (501, "speech_not_configured")
-    assert response.json()["detail"] == str(sentence("speech_not_configured"))
+    assert response.json()["detail"] == explain_code("speech_not_configured")
 
 
 def test_another_users_answer_is_not_there(owner, stranger, speech_server):

@@ -7,10 +7,10 @@ import pytest
 from django.core.files.base import ContentFile
 
 from documents import services, tasks
+from documents.errors import DOCUMENTS, FILES, WARNINGS, explain_code, explain_warning
 from documents.models import Document
 from documents.parsers.errors import ParseFailed
 from documents.search.store import ScopedStore
-from documents.wording import SENTENCES, sentence
 from rag import tokenize
 from tests.documents.conftest import upload
 
@@ -74,7 +74,7 @@ def test_c31_bad_files_end_with_a_reason_and_the_next_good_one_completes(owner, 
             code = end.error_code
         else:
             code = end
-        assert not code or code in SENTENCES, (entry["file"], code)
+        assert not code or code in FILES | DOCUMENTS, (entry["file"], code)
     good = upload(owner)
     tasks.ingest_document(str(good.pk))
     good.refresh_from_db()
@@ -84,10 +84,10 @@ def test_c31_bad_files_end_with_a_reason_and_the_next_good_one_completes(owner, 
 def test_every_code_of_a_parser_has_its_own_sentence():
     from documents.parsers.errors import BY_CODE
 
-    fallback = sentence("no such code")
-    assert all(sentence(code) != fallback for code in BY_CODE)
+    fallback = explain_code("no such code")
+    assert all(explain_code(code) != fallback for code in BY_CODE)
 
 
 def test_a_sentence_never_fails_for_want_of_a_parameter():
-    for code in SENTENCES:
-        assert "%(" not in sentence(code)
+    for code in FILES | DOCUMENTS | WARNINGS:
+        assert "%(" not in explain_warning(code)

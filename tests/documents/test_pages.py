@@ -8,7 +8,7 @@ from django.db.models import Value
 from django.utils import timezone
 from django.utils.translation import override
 
-from documents import wording
+from documents import errors
 from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
 from documents.presentation import draw_bars, list_facts, to_ranges_text
 
@@ -90,7 +90,7 @@ def test_a_stranger_sees_neither_row_nor_page(owner, stranger):
 def test_a_failed_document_says_why(visitor, owner):
     document = make_document(owner, status="FAILED", error_code="encrypted")
     with override("ko"):
-        sentence = str(wording.sentence("encrypted", {}))
+        sentence = errors.explain_code("encrypted")
     for path in ("/documents", f"/documents/{document.pk}"):
         assert sentence in visitor.get(path).content.decode()
 
@@ -140,7 +140,7 @@ def test_the_page_of_a_document_shows_what_was_read(visitor, owner):
 def test_what_a_document_lacks_is_said_in_the_table_and_on_its_page(visitor, owner):
     document = make_document(owner, warnings=["page_unreadable"])
     with override("ko"):
-        sentence = str(wording.sentence("page_unreadable"))
+        sentence = errors.explain_warning("page_unreadable")
     for path in ("/documents", f"/documents/{document.pk}"):
         assert sentence in visitor.get(path).content.decode()
 
@@ -228,7 +228,7 @@ def test_the_page_lists_the_versions_with_their_state(visitor, owner):
     assert f"/api/v1/documents/{document.pk}/file?version=1" in text
     assert "?version=3" not in text
     with override("ko"):
-        assert str(wording.sentence("encrypted", {})) in text
+        assert errors.explain_code("encrypted") in text
 
 
 def test_the_page_shows_what_was_indexed(visitor, owner):

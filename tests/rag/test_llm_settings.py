@@ -5,11 +5,13 @@ import os
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from chats.wording import SENTENCES, sentence
+from chats.errors import EXPLANATIONS
+from documents.errors import explain_code
 from nura.settings import rag as settings
 from rag.config import Endpoint, RagConfig
 from rag.factory import Engine
 
+SENTENCES = {code: str(text) for code, (_status, text) in EXPLANATIONS.items()}
 TIMES = ("CONNECT_TIMEOUT", "TIMEOUT", "IDLE_TIMEOUT", "TOTAL_TIMEOUT")
 
 
@@ -98,13 +100,19 @@ def test_the_light_model_of_an_engine_has_the_limit_of_the_settings():
 
 @pytest.mark.parametrize("phase", ["first_token", "idle", "total"])
 def test_each_limit_of_time_has_a_sentence_of_its_own(phase):
-    said = sentence("llm_timeout", {"phase": phase})
-    others = {str(text) for name, text in SENTENCES.items() if name != f"llm_timeout.{phase}"}
-    assert said == str(SENTENCES[f"llm_timeout.{phase}"])
+    said = explain_code("llm_timeout", {"phase": phase})
+    others = {
+        str(text)
+        for name, (_status, text) in EXPLANATIONS.items()
+        if name != f"llm_timeout.{phase}"
+    }
+    assert said == str(EXPLANATIONS[f"llm_timeout.{phase}"][1])
     assert said not in others
 
 
 def test_an_answer_lost_in_thinking_has_a_sentence_of_its_own():
-    lost = sentence("llm_empty_answer", {"reason": "length"})
-    assert lost == str(SENTENCES["llm_empty_answer.length"])
-    assert sentence("llm_empty_answer", {"reason": "stop"}) == str(SENTENCES["llm_empty_answer"])
+    lost = explain_code("llm_empty_answer", {"reason": "length"})
+    assert lost == str(EXPLANATIONS["llm_empty_answer.length"][1])
+    assert explain_code("llm_empty_answer", {"reason": "stop"}) == str(
+        EXPLANATIONS["llm_empty_answer"][1]
+    )

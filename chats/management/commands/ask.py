@@ -20,7 +20,7 @@ from chats.runs import log
 from chats.services import turns
 from chats.services.searching import preview_prompt
 from chats.terminal import Terminal
-from chats.wording import sentence
+from documents.errors import explain_code
 from rag.errors import NuraError
 
 INTERRUPTED = 130
@@ -79,7 +79,7 @@ class Command(BaseCommand):
         try:
             turn = _open(user, chat_id, question)
         except NuraError as error:
-            self.stderr.write(str(sentence(error.code, error.params)))
+            self.stderr.write(explain_code(error.code, error.params))
             return None
         message = asyncio.run(self._follow(terminal, turn.run.pk, question, options["json"]))
         if options["tts"]:

@@ -5,7 +5,7 @@ import pytest
 
 from chats import stateless
 from chats.gateway import vectors
-from chats.gateway.requests import EmbeddingsRequest
+from chats.gateway.schemas import EmbeddingsRequest
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import Engine

@@ -1,5 +1,9 @@
-"""What comes in: the fields that the gateway reads; all others are accepted and passed over."""
+"""What comes in and how an error goes out, as OpenAI's clients write and read it.
 
+Of a request only these fields are read; all others are accepted and passed over.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -87,3 +91,23 @@ class EmbeddingsRequest(BaseModel):
 def storable(text: str) -> str:
     """The text without NUL and without halves of characters."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
+
+def to_error_body(
+    status: int, code: str, message: str, param: str | None = None
+) -> dict[str, dict[str, Any]]:
+    """An error as OpenAI's clients read it."""
+    usual = "invalid_request_error" if status < 500 else "server_error"
+    kind = ERROR_TYPES.get(status, usual)
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def find_wrong_field(errors: Sequence[Mapping[str, Any]]) -> tuple[str | None, str]:
+    """The first field that pydantic refused, as OpenAI writes it, and what is wrong with it."""
+    _source, _body, *place = errors[0]["loc"]
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
+    param = "".join(steps).removeprefix(".")
+    return param or None, f"{param}: {errors[0]['msg']}".removeprefix(": ")
