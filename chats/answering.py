@@ -20,11 +20,11 @@ from chats.models import Message, Run
 from chats.questions import Loaded
 from chats.runs import log
 from chats.runs.writer import RunWriter
+from chats.serializers import terminal_event, to_sources_json
 from chats.services import leases
 from chats.services.leases import Claim
 from chats.services.outcome import Outcome
 from chats.services.turns import close_turn
-from chats.shapes import terminal_event, to_sources_json
 from chats.stores import ReleasingStore
 from rag.conversation import DocRef
 from rag.errors import NuraError

@@ -9,10 +9,10 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from rest_framework import serializers
 
-from chats.api.requests import SendRequest
 from chats.errors import NotFound
 from chats.models import Run
 from chats.runs import log
+from chats.serializers import SendRequest
 from chats.services import turns
 from rag.errors import NuraError
 

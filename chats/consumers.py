@@ -14,13 +14,13 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.auth.models import User
 from django.utils import translation
 
-from chats import access, commands, rights
+from chats import access, commands
 from chats.calls import in_database
 from chats.limits import FrameLimit
 from chats.runs import reader
 from chats.runs.log import to_json
 from chats.runs.reader import Framer
-from chats.shapes import envelope
+from chats.serializers import envelope
 from documents.errors import explain_code
 from rag.errors import NuraError
 
@@ -40,22 +40,22 @@ class ChatConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         """Let in who has a session (from our own pages) or a token."""
         self.relays: dict[str, asyncio.Task[None]] = {}
         self.limit = FrameLimit()
-        credential = access.credential_of(self.scope)
-        (user,) = await in_database(access.users_of, [credential])
+        credential = access.read_credential(self.scope)
+        (user,) = await in_database(access.find_users, [credential])
         offered = self.scope.get("subprotocols") or []
         await self.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
         if user is None:
             await self.close(CLOSE_UNAUTHENTICATED)
             return
         self.user = user
-        self.language = access.language_of(self.scope)
+        self.language = access.read_language(self.scope)
         await self.channel_layer.group_add(self.group, self.channel_name)
-        rights.watch(credential, self._leave)
+        access.watch_credential(credential, self._leave)
 
     async def disconnect(self, code: int) -> None:
         """Stop relaying; the runs go on."""
         self._stop_relays()
-        rights.forget(self._leave)
+        access.forget_credential(self._leave)
         if hasattr(self, "user"):
             await self.channel_layer.group_discard(self.group, self.channel_name)
 

@@ -1,17 +1,113 @@
-"""The turns of one branch, as the engine looks them up."""
+"""A branch of a chat as the engine knows it: its turns, and the conversation up to a message."""
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+from django.conf import settings
+from django.db import connection
 from django.db.models.functions import Left
 
 from chats import records
 from chats.calls import released
-from chats.lineage import Branch
+from chats.models import Chat, Message
 from chats.models import Turn as Row
-from rag.conversation import DocRef, Turn, TurnLine
+from chats.services.turn_store import is_forgotten
+from documents.models import Document
+from rag.conversation import Conversation, DocRef, Memory, Remembered, Turn, TurnLine, of_messages
 from rag.memory.store import QUESTION_CHARACTERS, session_documents
+from rag.types import HistoryMessage, QuestionType, Role
+from rag.understand.kinds import find_reset
+
+BRANCH_QUERY = """
+    WITH RECURSIVE up AS (
+        SELECT id, parent_id FROM chats_message WHERE id = %s
+        UNION ALL
+        SELECT m.id, m.parent_id FROM chats_message m JOIN up ON m.id = up.parent_id
+         WHERE NOT EXISTS (SELECT FROM chats_turn t WHERE t.message_id = up.id)
+    ), spine AS (
+        SELECT t.id, t.parent_id, t.number, t.document_ids, t.running_through, t.forgets,
+               t.question_type, t.ts
+          FROM chats_turn t JOIN up ON t.message_id = up.id
+        UNION ALL
+        SELECT t.id, t.parent_id, t.number, t.document_ids, t.running_through, t.forgets,
+               t.question_type, t.ts
+          FROM chats_turn t JOIN spine ON t.id = spine.parent_id
+    )
+    SELECT id, number, document_ids, running_through, forgets, question_type, ts
+      FROM spine ORDER BY number
+"""
+
+
+class BranchStep(NamedTuple):
+    """A turn of a branch, without its texts."""
+
+    turn_id: UUID
+    number: int
+    document_ids: list[UUID]
+    running_through: int | None
+    forgets: bool
+    question_type: str
+    ts: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The turns up to a message and with it, oldest first; of an unanswered one those before it."""
+
+    chat: Chat
+    steps: tuple[BranchStep, ...] = ()
+
+    @classmethod
+    def to_message(cls, message: Message) -> Self:
+        """The branch of a message, whose chat should be at hand. One query."""
+        with connection.cursor() as cursor:
+            cursor.execute(BRANCH_QUERY, [message.pk])
+            return cls(message.chat, tuple(BranchStep(*row) for row in cursor.fetchall()))
+
+    @classmethod
+    def find_newest(cls, chat: Chat) -> Self:
+        """The branch in which something was said last."""
+        last = Message.objects.filter(chat=chat).order_by("-created_at", "-id").first()
+        if last is None:
+            return cls(chat)
+        last.chat = chat
+        return cls.to_message(last)
+
+    @property
+    def turn_ids(self) -> list[UUID]:
+        """All turns."""
+        return [step.turn_id for step in self.steps]
+
+    @property
+    def document_ids(self) -> set[UUID]:
+        """The documents of all turns."""
+        return {document_id for step in self.steps for document_id in step.document_ids}
+
+    @property
+    def begins_at(self) -> int:
+        """The number of the first turn since the last new start, be it not asked yet.
+
+        A turn that only asked for the new start is left behind; one that asked more begins it.
+        """
+        cleared = self.chat.memory_cleared_at
+        for step in reversed(self.steps):
+            if cleared is not None and step.ts <= cleared:
+                return step.number + 1
+            if step.forgets:
+                return step.number + (step.question_type == QuestionType.RESET)
+        return 1
+
+    @property
+    def summarised(self) -> UUID | None:
+        """The latest turn since the last new start that carries a running summary of it."""
+        begins = self.begins_at
+        return next(
+            (s.turn_id for s in reversed(self.steps) if (s.running_through or 0) >= begins), None
+        )
+
 
 _LINE = ("pk", "number", "question", "summary", "question_type", "document_ids", "terms", "ts")
 
@@ -68,3 +164,102 @@ class BranchHistory:
     def _references(self) -> list[tuple[DocRef, ...]]:
         rows = Row.objects.filter(pk__in=self._answered).order_by("number")
         return [records.references(refs) for refs in rows.values_list("doc_refs", flat=True)]
+
+
+MAX_EARLIER_TURNS = 10
+"""Whole turns beyond the window: what a question may refer to without naming it."""
+
+
+def load_conversation(branch: Branch, *, pairs: int) -> Conversation:
+    """The conversation of a branch; `pairs` is the size of the window. Two queries."""
+    if not branch.steps:
+        return Conversation()
+    last = branch.turn_ids[-(pairs + MAX_EARLIER_TURNS) :]
+    rows = _rows(branch, last)
+    here = rows[last[-1]]
+    can_read = find_readable_documents(branch)
+    shown = rows.get(here.shown_id) if here.shown_id else None
+    return Conversation(
+        turns=tuple(records.turn(rows[pk]) for pk in last),
+        total=len(branch.steps),
+        memory=read_memory(here, can_read),
+        shown=records.turn(shown) if shown and not is_forgotten(here) else None,
+        summary=records.running(rows.get(branch.summarised) if branch.summarised else None),
+        readable=can_read,
+        begins_at=branch.begins_at,
+    )
+
+
+def read_conversation(messages: Sequence[Mapping[str, str]]) -> Conversation:
+    """The conversation that came along as `{role, content}`; the last new start in it holds."""
+    known = of_messages([HistoryMessage(Role(one["role"]), one["content"]) for one in messages])
+    for turn in reversed(known.turns):
+        rest = find_reset(turn.user_text, settings.RAG.memory.reset_words)
+        if rest is not None:
+            return replace(known, begins_at=turn.number + (not rest))
+    return known
+
+
+def find_readable_documents(branch: Branch) -> dict[UUID, int]:
+    """The documents of all turns that their owner may still read, and their versions."""
+    wanted = branch.document_ids
+    if not wanted:
+        return {}
+    documents = Document.objects.visible_to(branch.chat.owner).searchable()
+    return dict(documents.filter(pk__in=wanted).values_list("pk", "version"))
+
+
+def read_memory(turn: Row, can_read: Mapping[UUID, int]) -> Memory:
+    """What is remembered after a turn, without what cannot be read any more."""
+    stored = () if is_forgotten(turn) else turn.remembered
+    documents = [Remembered(UUID(one["document_id"]), one["title"], one["score"]) for one in stored]
+    kinds = set(QuestionType)
+    return Memory(
+        documents=tuple(one for one in documents if one.document_id in can_read),
+        last_question=turn.user_text,
+        last_answer=turn.assistant_text,
+        last_question_type=QuestionType(turn.question_type)
+        if turn.question_type in kinds
+        else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMemory:
+    """What a chat remembers, for people and programs; None where nothing was said yet."""
+
+    documents: tuple[Remembered, ...] = ()
+    last_question: str | None = None
+    last_answer: str | None = None
+    last_question_type: str | None = None
+    updated_at: datetime | None = None
+
+    @property
+    def document_ids(self) -> tuple[UUID, ...]:
+        """The remembered documents, best first."""
+        return tuple(one.document_id for one in self.documents)
+
+
+def describe_memory(branch: Branch) -> ChatMemory:
+    """What is remembered at the end of a branch."""
+    cleared = branch.chat.memory_cleared_at
+    if not branch.steps:
+        return ChatMemory(updated_at=cleared)
+    turns = Row.objects.told().select_related("chat")
+    last = turns.get(pk=branch.turn_ids[-1])
+    kept = read_memory(last, find_readable_documents(branch))
+    return ChatMemory(
+        documents=kept.documents,
+        last_question=kept.last_question,
+        last_answer=kept.last_answer,
+        last_question_type=kept.last_question_type,
+        updated_at=max(last.created_at, cleared) if cleared else last.created_at,
+    )
+
+
+def _rows(branch: Branch, last: list[UUID]) -> dict[UUID, Row]:
+    """The last turns, the one with the running summary, and the one whose documents count."""
+    wanted = [*last, *filter(None, [branch.summarised])]
+    turns = Row.objects.told().select_related("chat")
+    head = Row.objects.filter(pk=last[-1]).values("shown")
+    return {row.pk: row for row in turns.filter(pk__in=wanted) | turns.filter(pk__in=head)}

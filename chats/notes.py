@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from chats import records
 from chats.calls import in_database
-from chats.lineage import Branch
+from chats.history import Branch
 from chats.models import Turn as Row
 from chats.services.dispatch import note_later
 from documents import spaces
@@ -73,7 +73,7 @@ def _take(turn_id: UUID) -> Work | None:
         return None
     rows = Row.objects.told()
     row = rows.select_related("message__chat").get(pk=turn_id)
-    branch = Branch.to(row.message)
+    branch = Branch.to_message(row.message)
     summarised = rows.filter(pk__in=filter(None, [branch.summarised])).first()
     running = records.running(summarised)
     config = spaces.get_space_in_use().config

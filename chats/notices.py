@@ -7,7 +7,7 @@ from uuid import UUID
 from chats.calls import released
 from chats.models import Chat
 from chats.runs import log
-from chats.shapes import ChatShape
+from chats.serializers import ChatSerializer
 from documents import notices
 
 logger = logging.getLogger(__name__)
@@ -33,5 +33,5 @@ def _send(chat_id: UUID) -> None:
     chat = rows.filter(pk=chat_id).first()
     if chat is None:
         return
-    data = log.to_plain(ChatShape(chat).data) | {"deleted": chat.deleted_at is not None}
+    data = log.to_plain(ChatSerializer(chat).data) | {"deleted": chat.deleted_at is not None}
     notices.send(chat.owner_id, {"type": "chat", "data": data})

@@ -5,8 +5,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from chats import speech
-from chats.spoken import pieces, spoken
+from chats.services import speech
+from chats.services.speech import split_text, to_speech_text
 from rag.tokenize.language import reply_language
 
 SECONDS = 120
@@ -19,7 +19,7 @@ PLAYERS = (
 
 
 class CannotSpeak(Exception):
-    """Nothing was spoken; the text says why, and what would help."""
+    """Nothing was to_speech_text; the text says why, and what would help."""
 
 
 def say(text: str) -> str:
@@ -27,12 +27,13 @@ def say(text: str) -> str:
 
     Raises `CannotSpeak`.
     """
-    words = spoken(text)
+    words = to_speech_text(text)
     if not words:
         return ""
-    if speech.configured():
+    if speech.is_speech_configured():
         try:
-            sounds = (speech.sound(piece) for piece in pieces(words, speech.PIECE))
+            pieces = split_text(words, speech.MAX_PIECE_CHARACTERS)
+            sounds = (speech.request_speech(piece) for piece in pieces)
             return " ".join(filter(None, map(_play, sounds)))
         except speech.SpeechFailed as error:
             raise CannotSpeak(str(error)) from error

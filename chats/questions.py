@@ -5,10 +5,8 @@ from uuid import UUID
 
 from django.conf import settings
 
-from chats import conversation
 from chats.errors import RunLost
-from chats.history import BranchHistory
-from chats.lineage import Branch
+from chats.history import Branch, BranchHistory, load_conversation
 from chats.models import Chat, Run
 from documents import spaces
 from documents.search.store import ScopedStore
@@ -40,10 +38,10 @@ def load(run_id: UUID) -> Loaded:
         raise RunLost
     chat = message.parent.chat = message.chat
     used = spaces.get_space_in_use()
-    branch = Branch.to(message.parent)
+    branch = Branch.to_message(message.parent)
     pairs = window(chat)
     topic = Topic(message.scope.get("topic", Topic.AUTO))
-    known = conversation.load(branch, pairs=pairs)
+    known = load_conversation(branch, pairs=pairs)
     if topic is Topic.NEW:
         known = replace(known, memory=Memory())
     ids = tuple(UUID(pk) for pk in message.scope["document_ids"])

@@ -17,12 +17,12 @@ from django.utils.translation import override
 
 from chats import stops
 from chats.calls import in_database
-from chats.conversation import from_messages
 from chats.errors import NotFound, explain_notice
 from chats.gateway import jobs, vectors
+from chats.history import read_conversation
 from chats.runs import log
 from chats.runs.writer import RunWriter
-from chats.shapes import to_sources_json
+from chats.serializers import to_sources_json
 from chats.stores import ReleasingStore
 from documents import spaces
 from documents.errors import explain_code
@@ -162,7 +162,7 @@ def _load(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConf
     question = Question(
         text=request["question"],
         scope=Scope(ids, ScopeReason(request["reason"])),
-        conversation=from_messages(request["history"]),
+        conversation=read_conversation(request["history"]),
         sampling=Sampling.read(request["sampling"]),
     )
     return question, ReleasingStore(ScopedStore(ids, space=used.space)), used.config

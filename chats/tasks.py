@@ -37,9 +37,9 @@ def _hand_over(work: Coroutine[Any, Any, None]) -> None:
 @shared_task(name="chats.tasks.search")
 def search(reply_to: str, request: dict[str, Any]) -> None:
     """Search for a web process that waits at `reply_to`."""
-    from chats.services import searching
+    from chats.services import search
 
-    asked.answer(reply_to, lambda: released(searching.find, request))
+    asked.answer(reply_to, lambda: released(search.find, request))
 
 
 @shared_task(name="chats.tasks.sweep_runs")

@@ -12,13 +12,11 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from chats import examples
 from chats.models import Chat
-from chats.sidebar import Sidebar
+from chats.serializers import MAX_CONTENT_CHARACTERS
+from chats.services.chat_page import MAX_EXAMPLES, Sidebar, suggest_questions
 from documents.models import Document
 
-CONTENT_CHARACTERS = 20_000
-"""Longest question the composer takes; the REST API checks for itself."""
 SELECTED_DOCUMENTS = 50
 
 
@@ -39,12 +37,12 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
         "has_model": has_model,
         "examples": []
         if chat
-        else examples.suggest_questions(searchable[: examples.MAX_EXAMPLES], has_model=has_model),
+        else suggest_questions(searchable[:MAX_EXAMPLES], has_model=has_model),
         "page": {
             "chat": chat and _chat_data(chat),
             "selected": [] if chat else _selected(request, searchable),
             "documents_total": searchable.count(),
-            "content_limit": CONTENT_CHARACTERS,
+            "content_limit": MAX_CONTENT_CHARACTERS,
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
             "speech": bool(settings.TTS_BASE_URL and settings.TTS_MODEL),
             "administration": _administration(user),

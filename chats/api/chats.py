@@ -1,22 +1,35 @@
-"""Chats and categories over REST."""
+"""Chats and categories over REST, and a chat as a file."""
 
 from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError
 from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.utils.http import content_disposition_header
 from django.utils.translation import gettext as _
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
-from chats.api.asker import asker
-from chats.api.requests import CategoryRequest, ChatRequest
-from chats.models import Category, Chat, Message
+from chats.access import get_user
+from chats.api.turns import get_own_chat
+from chats.history import Branch
+from chats.models import Category, Chat, Message, Turn
+from chats.serializers import (
+    CategoryRequest,
+    CategorySerializer,
+    ChatRequest,
+    ChatSerializer,
+    MessageSerializer,
+)
 from chats.services import chats as services
-from chats.shapes import CategoryShape, ChatShape, MessageShape
+from chats.services.export import export_json, export_markdown, export_pdf, make_file_name
 
 QUERY_CHARACTERS = 200
 
@@ -28,31 +41,31 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     """The user's chats, the one spoken in last first."""
 
     queryset = Chat.objects.none()
-    serializer_class = ChatShape
+    serializer_class = ChatSerializer
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Chat]:
         """Own chats; `q` narrows them."""
-        rows = Chat.objects.visible_to(asker(self.request))
+        rows = Chat.objects.visible_to(get_user(self.request))
         text = self.request.query_params.get("q", "").strip()[:QUERY_CHARACTERS]
         if text and self.action == "list":
             rows = rows.matching(text)
         return rows.with_answering().prefetch_related("document_links")
 
-    @extend_schema(request=ChatRequest, responses={201: ChatShape})
+    @extend_schema(request=ChatRequest, responses={201: ChatSerializer})
     def create(self, request: Request) -> Response:
         """Make a chat."""
         fields = _valid(ChatRequest, request)
         title = fields.pop("title", None) or _("New chat")
-        chat = services.create_chat(owner=asker(request), title=title, **fields)
-        return Response(ChatShape(chat).data, status=status.HTTP_201_CREATED)
+        chat = services.create_chat(owner=get_user(request), title=title, **fields)
+        return Response(ChatSerializer(chat).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(request=ChatRequest, responses=ChatShape)
+    @extend_schema(request=ChatRequest, responses=ChatSerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Rename a chat, or change its category, history or documents."""
         chat = self.get_object()
         chat = services.update_chat(chat=chat, changes=_valid(ChatRequest, request))
-        return Response(ChatShape(self.get_queryset().get(pk=chat.pk)).data)
+        return Response(ChatSerializer(self.get_queryset().get(pk=chat.pk)).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
@@ -60,14 +73,14 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
         services.delete_chat(chat=self.get_object())
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    @extend_schema(responses=MessageShape(many=True))
+    @extend_schema(responses=MessageSerializer(many=True))
     @action(detail=True, filter_backends=[])
     def messages(self, request: Request, pk: UUID) -> Response:
         """Messages of the chat, oldest first."""
         rows = Message.objects.filter(chat=self.get_object()).order_by("created_at", "id")
         rows = rows.select_related("run").prefetch_related("document_links", "feedback")
         page: Any = self.paginate_queryset(rows)  # type: ignore[arg-type] # messages, not chats
-        return self.get_paginated_response(MessageShape(page, many=True).data)
+        return self.get_paginated_response(MessageSerializer(page, many=True).data)
 
 
 class CategoryViewSet(
@@ -76,20 +89,20 @@ class CategoryViewSet(
     """The user's categories, by name."""
 
     queryset = Category.objects.none()
-    serializer_class = CategoryShape
+    serializer_class = CategorySerializer
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Category]:
         """Own categories."""
-        return Category.objects.owned_by(asker(self.request))
+        return Category.objects.owned_by(get_user(self.request))
 
-    @extend_schema(request=CategoryRequest, responses={201: CategoryShape})
+    @extend_schema(request=CategoryRequest, responses={201: CategorySerializer})
     def create(self, request: Request) -> Response:
         """Make a category."""
-        category = Category(owner=asker(request), **_valid(CategoryRequest, request))
+        category = Category(owner=get_user(request), **_valid(CategoryRequest, request))
         return Response(_save(category), status=status.HTTP_201_CREATED)
 
-    @extend_schema(request=CategoryRequest, responses=CategoryShape)
+    @extend_schema(request=CategoryRequest, responses=CategorySerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Rename a category."""
         category = self.get_object()
@@ -110,10 +123,64 @@ def _save(category: Category) -> dict[str, Any]:
         raise serializers.ValidationError(
             {"name": [_("You already have this category.")]}
         ) from error
-    return CategoryShape(category).data
+    return CategorySerializer(category).data
 
 
 def _valid(shape: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
     serializer = shape(data=request.data)
     serializer.is_valid(raise_exception=True)
     return dict(serializer.validated_data)
+
+
+WRITERS = {
+    "md": (export_markdown, "text/markdown; charset=utf-8"),
+    "json": (export_json, "application/json"),
+    "pdf": (export_pdf, "application/pdf"),
+}
+
+
+class MarkdownRenderer(BaseRenderer):
+    """Lets clients ask for `?format=md`; errors are JSON all the same."""
+
+    media_type = "text/markdown"
+    format = "md"
+    charset = None
+
+    def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
+        """Errors only: the file itself does not pass through here."""
+        return JSONRenderer().render(data)
+
+
+class PdfRenderer(MarkdownRenderer):
+    """The same for `?format=pdf`."""
+
+    media_type = "application/pdf"
+    format = "pdf"
+
+
+class ExportView(APIView):
+    """`GET /chats/{id}/export`."""
+
+    renderer_classes = (MarkdownRenderer, JSONRenderer, PdfRenderer)
+
+    @extend_schema(
+        parameters=[OpenApiParameter("format", str, enum=list(WRITERS), default="md")],
+        responses={
+            (200, "text/markdown"): OpenApiTypes.STR,
+            (200, "application/json"): OpenApiTypes.OBJECT,
+            (200, "application/pdf"): OpenApiTypes.BINARY,
+        },
+    )
+    def get(self, request: Request, chat_id: UUID) -> HttpResponse:
+        """The turns of the newest branch, to read or to process."""
+        chat = get_own_chat(request, chat_id)
+        kind = request.query_params.get("format", "md")  # another one found no renderer: 404
+        write, content_type = WRITERS[kind]
+        ids = Branch.find_newest(chat).turn_ids
+        turns = list(Turn.objects.told().filter(pk__in=ids).order_by("number"))
+        response = HttpResponse(write(chat, turns), content_type=content_type)
+        name = make_file_name(chat, kind)
+        response["Content-Disposition"] = (
+            content_disposition_header(as_attachment=True, filename=name) or ""
+        )
+        return response

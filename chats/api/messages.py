@@ -1,4 +1,4 @@
-"""Messages and runs over REST."""
+"""Messages over REST, written and spoken."""
 
 from typing import Any
 from uuid import UUID
@@ -6,10 +6,7 @@ from uuid import UUID
 from asgiref.sync import async_to_sync
 from django.db import connection
 from django.db.models import QuerySet
-from django.http import StreamingHttpResponse
-from django.http.response import HttpResponseBase
-from django.middleware.gzip import re_accepts_gzip
-from django.utils.cache import patch_vary_headers
+from django.http import HttpResponse
 from django.utils.translation import get_language
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
@@ -21,21 +18,28 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats import rights
-from chats.api.asker import asker, credential_of
-from chats.api.requests import EditRequest, FeedbackRequest, RegenerateRequest, SendRequest
-from chats.models import Feedback, Message, Run, Trace
-from chats.runs import log, reader
-from chats.services import branches, turn_store, turns
-from chats.shapes import MessageShape, WholeSourceShape
+from chats.access import get_user
+from chats.errors import StillAnswering
+from chats.models import Feedback, Message, Trace
+from chats.runs import reader
+from chats.serializers import (
+    EditRequest,
+    FeedbackRequest,
+    MessageSerializer,
+    RegenerateRequest,
+    SendRequest,
+    SpeechRequest,
+    WholeSourceSerializer,
+)
+from chats.services import branches, speech, turn_store, turns
 
 TURN = inline_serializer(
-    "Turn",
+    "OpenedTurn",
     {
         "chat_id": serializers.UUIDField(),
         "run_id": serializers.UUIDField(),
-        "user_message": MessageShape(),
-        "assistant_message": MessageShape(),
+        "user_message": MessageSerializer(),
+        "assistant_message": MessageSerializer(),
     },
 )
 
@@ -47,12 +51,12 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
     """Questions and answers."""
 
     queryset = Message.objects.none()
-    serializer_class = MessageShape
+    serializer_class = MessageSerializer
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Message]:
         """Messages of own chats."""
-        rows = Message.objects.visible_to(asker(self.request))
+        rows = Message.objects.visible_to(get_user(self.request))
         return rows.select_related("run", "parent").prefetch_related("document_links", "feedback")
 
     @extend_schema(
@@ -65,7 +69,9 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         serializer = SendRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         turn = turns.open_turn(
-            user=asker(request), language=get_language() or "ko", **_sent(serializer.validated_data)
+            user=get_user(request),
+            language=get_language() or "ko",
+            **_sent(serializer.validated_data),
         )
         return self._answered(request, turn)
 
@@ -91,7 +97,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         serializer = EditRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         turn = branches.edit(
-            user=asker(request),
+            user=get_user(request),
             message=message,
             content=serializer.validated_data["content"],
             language=get_language() or "ko",
@@ -106,7 +112,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         trace = Trace.objects.filter(message=message).first()
         return Response({} if trace is None else trace.steps)
 
-    @extend_schema(responses=WholeSourceShape(many=True))
+    @extend_schema(responses=WholeSourceSerializer(many=True))
     @action(detail=True)
     def sources(self, request: Request, pk: UUID) -> Response:
         """What the answer rests on, each passage whole, as shown: it outlives its document."""
@@ -116,7 +122,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             {**source, "text": texts.get(source["chunk_id"], source["content_preview"])}
             for source in message.sources or ()
         ]
-        return Response(WholeSourceShape(shown, many=True).data)
+        return Response(WholeSourceSerializer(shown, many=True).data)
 
     @extend_schema(request=FeedbackRequest, responses={204: None})
     @action(detail=True, methods=["post"])
@@ -126,7 +132,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         serializer = FeedbackRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         Feedback.objects.update_or_create(
-            message=message, user=asker(request), defaults=serializer.validated_data
+            message=message, user=get_user(request), defaults=serializer.validated_data
         )
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -144,8 +150,8 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         return {
             "chat_id": str(turn.user_message.chat_id),
             "run_id": str(turn.run.pk),
-            "user_message": MessageShape(rows.get(pk=turn.user_message.pk)).data,
-            "assistant_message": MessageShape(rows.get(pk=turn.assistant_message.pk)).data,
+            "user_message": MessageSerializer(rows.get(pk=turn.user_message.pk)).data,
+            "assistant_message": MessageSerializer(rows.get(pk=turn.assistant_message.pk)).data,
         }
 
 
@@ -153,67 +159,41 @@ def _sent(fields: dict[str, Any]) -> dict[str, Any]:
     return fields | {"document_ids": fields["document_ids"] or ()}
 
 
-class EventStreamRenderer(BaseRenderer):
-    """Lets clients ask for `text/event-stream`; errors before the stream are JSON all the same."""
+class SoundRenderer(BaseRenderer):
+    """Lets clients ask for sound; errors are JSON all the same."""
 
-    media_type = "text/event-stream"
-    format = "sse"
+    media_type = "audio/*"
+    format = "sound"
     charset = None
 
     def render(self, data: Any, *args: Any, **kwargs: Any) -> bytes:
-        """Errors only: the stream itself does not pass through here."""
+        """Errors only: the sound itself does not pass through here."""
         return JSONRenderer().render(data)
 
 
-class RunEventsView(APIView):
-    """The events of a run."""
+class SpeechView(APIView):
+    """`POST /messages/{id}/speech`."""
 
-    renderer_classes = (JSONRenderer, EventStreamRenderer)
+    renderer_classes = (SoundRenderer, JSONRenderer)
 
     @extend_schema(
-        parameters=[
-            OpenApiParameter("Last-Event-ID", int, OpenApiParameter.HEADER),
-            OpenApiParameter("after_seq", int, description="Where the header cannot be set"),
-        ],
-        responses={(200, "text/event-stream"): OpenApiTypes.STR},
+        request=SpeechRequest,
+        parameters=[OpenApiParameter("format", exclude=True)],
+        responses={(200, kind): OpenApiTypes.BINARY for kind in speech.SOUND_TYPES.values()},
     )
-    def get(self, request: Request, run_id: UUID) -> HttpResponseBase:
-        """Server-sent events from the last one seen.
-
-        `id` is `seq`, `data` the socket's envelope.
-        """
-        run = get_object_or_404(
-            Run.objects.visible_to(asker(request)).select_related("message"),
-            pk=run_id,
+    def post(self, request: Request, message_id: UUID) -> HttpResponse:
+        """An own answer, spoken by the speech endpoint; 501 where none is set up."""
+        message = get_object_or_404(Message.objects.visible_to(get_user(request)), pk=message_id)
+        serializer = SpeechRequest(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        if message.role != Message.Role.ASSISTANT:
+            raise speech.NothingToSay
+        if message.status == Message.Status.STREAMING:
+            raise StillAnswering
+        if not connection.in_atomic_block:
+            connection.close()  # speech may take minutes: hold no connection meanwhile
+        wanted = serializer.validated_data
+        sound = speech.synthesise_speech(
+            message.content, voice=wanted["voice"], form=wanted["format"]
         )
-        sent = reader.stream_server_events(run.message.chat_id, run_id, _after(request))
-        events = rights.while_held(credential_of(request), sent)
-        packs = re_accepts_gzip.search(request.headers.get("Accept-Encoding", ""))
-        response = StreamingHttpResponse(
-            reader.compress_stream(events) if packs else events,
-            content_type="text/event-stream; charset=utf-8",
-        )
-        if packs:
-            response["Content-Encoding"] = "gzip"
-        patch_vary_headers(response, ("Accept-Encoding",))
-        response["Cache-Control"] = "no-cache, no-transform"
-        response["X-Accel-Buffering"] = "no"
-        return response
-
-
-def _after(request: Request) -> int:
-    value = request.headers.get("Last-Event-ID") or request.query_params.get("after_seq") or "0"
-    if not value.isascii() or not value.isdigit() or len(value) > 12:
-        raise serializers.ValidationError({"after_seq": ["expected a whole number"]})
-    return int(value)
-
-
-class RunStopView(APIView):
-    """Stopping a run."""
-
-    @extend_schema(request=None, responses={202: None})
-    def post(self, request: Request, run_id: UUID) -> Response:
-        """Ask the worker to stop; what is written stays. A run that has ended is left as it is."""
-        run = get_object_or_404(Run.objects.owned_by(asker(request)), pk=run_id)
-        log.request_stop(run.pk)
-        return Response(status=status.HTTP_202_ACCEPTED)
+        return HttpResponse(sound.data, content_type=sound.content_type)

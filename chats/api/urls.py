@@ -3,11 +3,10 @@
 from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
-from chats.api.chats import CategoryViewSet, ChatViewSet
-from chats.api.exports import ExportView
-from chats.api.messages import MessageViewSet, RunEventsView, RunStopView
+from chats.api.chats import CategoryViewSet, ChatViewSet, ExportView
+from chats.api.messages import MessageViewSet, SpeechView
+from chats.api.runs import RunEventsView, RunStopView
 from chats.api.search import SearchView
-from chats.api.speech import SpeechView
 from chats.api.turns import MemoryView, TurnDocumentsView, TurnsView, TurnView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)

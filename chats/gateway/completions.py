@@ -16,7 +16,8 @@ from chats.gateway.schemas import ChatRequest
 from chats.gateway.spoken import Spoken
 from chats.runs import reader
 from chats.runs.log import RunEvent
-from chats.services import allowance, gateway_chats
+from chats.services import gateway_chats
+from chats.services.chats import count_question
 from chats.services.gateway_chats import Place
 from rag.types import Role, ScopeReason
 
@@ -84,7 +85,7 @@ def _unstored(user: User, model: Model, said: Spoken, body: ChatRequest) -> UUID
         "sampling": asdict(body.sampling),
     }
     with transaction.atomic():  # a question that no worker can be given is not counted
-        allowance.spend(user.pk)
+        count_question(user.pk)
         return unstored.begin("question", request)
 
 

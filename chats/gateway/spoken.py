@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chats.api.requests import CONTENT_CHARACTERS
 from chats.errors import NoQuestion, TooLong
 from chats.gateway.schemas import ChatMessage
+from chats.serializers import MAX_CONTENT_CHARACTERS
 from rag.types import HistoryMessage, Role
 
 HISTORY_MESSAGES = 200
@@ -44,11 +44,11 @@ def read(messages: Sequence[ChatMessage]) -> Spoken:
     if asked is None:
         raise NoQuestion
     question = said[asked].content
-    if len(question) > CONTENT_CHARACTERS:
+    if len(question) > MAX_CONTENT_CHARACTERS:
         raise TooLong(param="messages")
     before = said[max(0, asked - HISTORY_MESSAGES) : asked]
     return Spoken(question, tuple(HistoryMessage(m.role, _kept(m)) for m in before))
 
 
 def _kept(message: HistoryMessage) -> str:
-    return message.content[:CONTENT_CHARACTERS]
+    return message.content[:MAX_CONTENT_CHARACTERS]

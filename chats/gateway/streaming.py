@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 from rest_framework.exceptions import AuthenticationFailed
 
-from chats import rights
+from chats import access
 from chats.access import Credential
 from chats.errors import Unavailable
 from chats.gateway.completions import Opened
@@ -134,7 +134,7 @@ class Stream:
 
 def _events(opened: Opened, credential: Credential) -> AsyncGenerator[RunEvent | None, None]:
     """All events; fewer, and the run stopped, when the credential ends before the last."""
-    return rights.while_held(credential, opened.events(), lambda: stop_soon(opened.run_id))
+    return access.stream_while_held(credential, opened.events(), lambda: stop_soon(opened.run_id))
 
 
 @contextmanager

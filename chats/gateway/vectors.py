@@ -6,11 +6,11 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from chats.api.requests import CONTENT_CHARACTERS
 from chats.calls import in_database
 from chats.errors import ModelNotFound, TooLong, WrongDimensions, WrongInput
 from chats.gateway.catalogue import EVERYTHING
 from chats.gateway.schemas import EmbeddingsRequest, storable
+from chats.serializers import MAX_CONTENT_CHARACTERS
 from documents import spaces
 from rag.context.tokens import get_counter
 from rag.factory import engine, model_name
@@ -39,7 +39,7 @@ def texts_of(body: EmbeddingsRequest) -> list[str]:
     texts = [storable(one) for one in given if isinstance(one, str)]
     if len(texts) != len(given) or not all(text.strip() for text in texts):
         raise WrongInput
-    if any(len(text) > CONTENT_CHARACTERS for text in texts):
+    if any(len(text) > MAX_CONTENT_CHARACTERS for text in texts):
         raise TooLong(param="input")
     return texts
 

@@ -1,1 +1,1 @@
-"""A chat as PDF: Markdown becomes a tree, which a Typst template sets in fonts of our own."""
+"""The adapter of Typst: a child process that sets a chat on pages, its template and fonts."""

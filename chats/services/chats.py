@@ -1,14 +1,18 @@
-"""Chats and categories: made, changed, deleted."""
+"""Chats and categories, made, changed, deleted; and how many questions a user may ask a day."""
 
+import math
 from collections.abc import Collection
+from datetime import date, datetime, time, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
-from chats.errors import NotFound
-from chats.models import Category, Chat, ChatDocument
+from chats.errors import NotFound, QuotaMessages
+from chats.models import Category, Chat, ChatDocument, DailyMessages
 from chats.notices import chat_changed
 from documents.models import Document
 
@@ -98,3 +102,30 @@ def link_documents(*, chat: Chat, documents: Collection[Document]) -> None:
     """Make the chat be about these documents too."""
     links = [ChatDocument(chat=chat, document=document) for document in documents]
     ChatDocument.objects.bulk_create(links, ignore_conflicts=True)
+
+
+def count_question(owner_id: int) -> None:
+    """Count one question. The caller's transaction takes it back where the question fails.
+
+    Raises `QuotaMessages`.
+    """
+    most = settings.QUOTA_MESSAGES_PER_DAY
+    day = timezone.localdate()
+    new = DailyMessages(owner_id=owner_id, day=day)
+    DailyMessages.objects.bulk_create([new], ignore_conflicts=True)
+    today = DailyMessages.objects.filter(owner_id=owner_id, day=day)
+    allowed = today.filter(count__lt=most) if most else today
+    if not allowed.update(count=F("count") + 1):
+        raise QuotaMessages(limit=most, retry_after=_seconds_left(day))
+
+
+def count_questions_today(owner_id: int) -> int:
+    """Questions of today."""
+    today = DailyMessages.objects.filter(owner_id=owner_id, day=timezone.localdate())
+    return today.values_list("count", flat=True).first() or 0
+
+
+def _seconds_left(day: date) -> int:
+    midnight = datetime.combine(day + timedelta(days=1), time.min)
+    left = timezone.make_aware(midnight) - timezone.now()
+    return max(1, math.ceil(left.total_seconds()))

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError, ResponseError
 from chats.models import Run
 from chats.notices import chat_changed
 from chats.runs import log
-from chats.shapes import started_data
+from chats.serializers import started_data
 
 logger = structlog.get_logger()
 

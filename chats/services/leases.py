@@ -14,10 +14,10 @@ from redis.exceptions import RedisError
 from chats.models import Message, Run
 from chats.runs import log
 from chats.runs.log import RunEvent
+from chats.serializers import started_data, terminal_event
 from chats.services.dispatch import dispatch_again
 from chats.services.outcome import Outcome
 from chats.services.turns import close_turn, new_claim
-from chats.shapes import started_data, terminal_event
 
 logger = structlog.get_logger()
 

@@ -19,8 +19,8 @@ from chats.errors import EmptyMessage, NotFound
 from chats.models import Chat, Message, MessageDocument, Run, Trace
 from chats.models.chat import title_of
 from chats.notices import chat_changed
-from chats.services import allowance, turn_store
-from chats.services.chats import create_chat, find_category, find_documents
+from chats.services import turn_store
+from chats.services.chats import count_question, create_chat, find_category, find_documents
 from chats.services.dispatch import dispatch, note_later
 from chats.services.outcome import Outcome
 from documents.models import Document
@@ -164,7 +164,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
 
     Raises `QuotaMessages`.
     """
-    allowance.spend(chat.owner_id)
+    count_question(chat.owner_id)
     scope = find_scope(chat=chat, user_message=user_message)
     wished = {} if topic == Topic.AUTO else {"topic": str(topic)}
     now = timezone.now()

@@ -12,7 +12,7 @@ from django.utils import timezone
 from knox.models import AuthToken
 
 from chats.models import Chat, Run
-from chats.services import allowance
+from chats.services.chats import count_questions_today
 from documents import quotas
 from documents.models import Document
 from documents.services import delete_document
@@ -76,7 +76,7 @@ def delete_user(*, user: User) -> None:
 def usage(*, user: User) -> Usage:
     """Counted now from the rows."""
     kept = quotas.count_kept(user.pk)
-    return Usage(kept.documents, kept.bytes, kept.pages, allowance.spent(user.pk))
+    return Usage(kept.documents, kept.bytes, kept.pages, count_questions_today(user.pk))
 
 
 def account(*, user: User) -> dict[str, Any]:

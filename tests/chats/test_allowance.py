@@ -12,9 +12,8 @@ from rest_framework.test import APIClient
 from chats import commands
 from chats.errors import EmptyMessage, QuotaMessages
 from chats.models import Chat, DailyMessages, Message
-from chats.services import allowance
 from chats.services.branches import edit, regenerate
-from chats.services.chats import delete_chat
+from chats.services.chats import count_question, count_questions_today, delete_chat
 from chats.services.turns import open_turn
 
 pytestmark = pytest.mark.django_db
@@ -59,13 +58,13 @@ def test_other_answers_and_other_words_count_too(owner, two_a_day):
 def test_what_is_refused_is_not_counted(owner):
     with pytest.raises(EmptyMessage):
         open_turn(user=owner, content=" ")
-    assert allowance.spent(owner.pk) == 0
+    assert count_questions_today(owner.pk) == 0
 
 
 def test_the_same_question_sent_twice_counts_once(owner):
     for _ in range(2):
         open_turn(user=owner, content="질문", client_id="c-1")
-    assert allowance.spent(owner.pk) == 1
+    assert count_questions_today(owner.pk) == 1
 
 
 def test_deleting_a_chat_gives_nothing_back(owner, two_a_day):
@@ -77,23 +76,23 @@ def test_deleting_a_chat_gives_nothing_back(owner, two_a_day):
 
 def test_every_user_has_his_own_day(owner, stranger, two_a_day):
     for _ in range(2):
-        allowance.spend(owner.pk)
-    allowance.spend(stranger.pk)
-    assert allowance.spent(stranger.pk) == 1
+        count_question(owner.pk)
+    count_question(stranger.pk)
+    assert count_questions_today(stranger.pk) == 1
 
 
 def test_a_new_day_begins_anew(owner, two_a_day):
     yesterday = timezone.localdate() - timedelta(days=1)
     DailyMessages.objects.create(owner=owner, day=yesterday, count=2)
-    allowance.spend(owner.pk)
-    assert allowance.spent(owner.pk) == 1
+    count_question(owner.pk)
+    assert count_questions_today(owner.pk) == 1
 
 
 def test_without_a_limit_questions_are_only_counted(owner, settings):
     settings.QUOTA_MESSAGES_PER_DAY = 0
     for _ in range(3):
-        allowance.spend(owner.pk)
-    assert allowance.spent(owner.pk) == 3
+        count_question(owner.pk)
+    assert count_questions_today(owner.pk) == 3
 
 
 @pytest.mark.django_db(transaction=True)
@@ -104,7 +103,7 @@ def test_two_questions_at_once_cannot_both_be_the_last_one(owner, settings):
     def ask(_number):
         try:
             together.wait()
-            allowance.spend(owner.pk)
+            count_question(owner.pk)
         except QuotaMessages:
             return False
         finally:

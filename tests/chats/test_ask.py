@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
-from chats import answering, terminal
+from chats import answering
 from chats.management.commands import ask
 from chats.models import Chat, Message, Turn
 from chats.services.chats import create_chat
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def play(monkeypatch):
     """Nobody else is there, and the engine says what the test wants."""
-    monkeypatch.setattr(ask, "Terminal", lambda: terminal.Terminal(0.0))
+    monkeypatch.setattr(ask, "Terminal", lambda: ask.Terminal(0.0))
 
     def plug(*script):
         engine = ScriptedEngine(*script)
@@ -137,7 +137,7 @@ def test_a_worker_that_is_there_answers(owner, answers_worker, monkeypatch):
     async def not_here(_run_id):
         raise AssertionError("answered here")
 
-    monkeypatch.setattr(terminal, "answer_run", not_here)
+    monkeypatch.setattr(ask, "answer_run", not_here)
     out, _, status = run("안녕하세요")
     assert (status, bool(out.strip())) == (0, True)
     assert Message.objects.get(role="assistant").status == "COMPLETED"

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.utils.translation import override
 
-from chats.evaluating import list_feedback_lines, make_changed_configuration
+from chats.evaluation import list_feedback_lines, make_changed_configuration
 from chats.models import Chat, DailyMessages, Feedback, Message, Turn
 from rag.config import Endpoint
 from tests.chats.talking import LEAVE, TRAVEL, add_document

@@ -10,8 +10,8 @@ from knox.models import AuthToken
 
 from chats.runs import log, reader
 from chats.runs.log import RunEvent
+from chats.serializers import envelope
 from chats.services.turns import open_turn
-from chats.shapes import envelope
 from tests.servers import asgi
 
 pytestmark = pytest.mark.django_db(transaction=True)

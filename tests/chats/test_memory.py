@@ -8,9 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from chats import questions
-from chats.conversation import load
-from chats.history import BranchHistory
-from chats.lineage import Branch
+from chats.history import Branch, BranchHistory, load_conversation
 from chats.models import Chat, Message, Turn
 from chats.services.chats import clear_memory, delete_chat
 from chats.services.turns import open_turn
@@ -26,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def history_of(turn):
     message = Message.objects.select_related("chat__owner").get(pk=turn.message_id)
-    return BranchHistory(Branch.to(message), embedding="model-a")
+    return BranchHistory(Branch.to_message(message), embedding="model-a")
 
 
 def fresh(turn):
@@ -365,4 +363,4 @@ def test_an_answer_is_written_anew_with_another_bond(api, owner):
     path = f"/api/v1/messages/{turn.message_id}/regenerate?wait=false"
     made = api.post(path, {"topic": "new"}, format="json").json()
     assert made["assistant_message"]["scope"]["topic"] == "new"
-    assert load(Branch.newest(turn.chat), pairs=10).total == 0
+    assert load_conversation(Branch.find_newest(turn.chat), pairs=10).total == 0

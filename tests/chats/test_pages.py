@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.translation import override
 
 from chats.models import Chat, Message
-from chats.sidebar import PAGE_SIZE, excerpt, heading_of
+from chats.services.chat_page import PAGE_SIZE, excerpt, heading_of
 from tests.chats.conftest import make_document
 
 TODAY = date(2026, 3, 10)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from chats import player, speech
+from chats import player
+from chats.services import speech
 from tests.servers.speech import Reply
 
 
@@ -18,7 +19,7 @@ def test_an_endpoint_speaks_and_a_player_plays(program, speech_server):
 def test_a_long_answer_is_spoken_in_pieces(program, speech_server):
     program("aplay")
     player.say("가나다라 마바사. " * 800)
-    assert max(map(len, speech_server.inputs)) <= speech.PIECE
+    assert max(map(len, speech_server.inputs)) <= speech.MAX_PIECE_CHARACTERS
     assert " ".join(speech_server.inputs) == " ".join(["가나다라 마바사."] * 800)
 
 

@@ -7,8 +7,8 @@ import pypdfium2
 import pytest
 
 from chats.models import Chat
-from chats.printing import pdf as printing
-from chats.printing.tree import DEEPEST, tree
+from chats.services import export as printing
+from chats.services.export import MAX_TREE_DEPTH, parse_markdown_tree
 from tests.chats.conftest import client, make_document
 from tests.chats.turns import say
 
@@ -110,14 +110,16 @@ def test_typst_in_an_answer_stays_text(api, owner):
 
 
 def test_a_link_leads_only_to_pages_and_mail():
-    [paragraph] = tree("[a](https://x.kr) [b](mailto:a@x.kr) [c](file:///etc/passwd) [d](/chats)")
+    [paragraph] = parse_markdown_tree(
+        "[a](https://x.kr) [b](mailto:a@x.kr) [c](file:///etc/passwd) [d](/chats)"
+    )
     links = [node.get("link") for node in paragraph["children"] if node["type"] == "link"]
     assert links[:2] == ["https://x.kr", "mailto:a@x.kr"]
     assert not any(links[2:])
 
 
 def test_a_long_word_may_break():
-    [paragraph] = tree("https://example.com/" + "a" * 200)
+    [paragraph] = parse_markdown_tree("https://example.com/" + "a" * 200)
     longest = max(map(len, paragraph["children"][0]["text"].split("\u200b")))
     assert longest <= 30
 
@@ -126,11 +128,14 @@ def test_nodes_are_no_deeper_than_typst_goes():
     def depth(nodes):
         return 1 + max((depth(node.get("children", [])) for node in nodes), default=0)
 
-    assert depth(tree("> - " * 50 + "**a *b " * 50 + "c" + "***" * 50)) <= DEEPEST + 1
+    assert (
+        depth(parse_markdown_tree("> - " * 50 + "**a *b " * 50 + "c" + "***" * 50))
+        <= MAX_TREE_DEPTH + 1
+    )
 
 
 def test_a_chat_too_large_for_paper_says_so(api, owner, monkeypatch):
-    monkeypatch.setattr(printing, "MOST_CHARACTERS", 10)
+    monkeypatch.setattr(printing, "MAX_PRINTED_CHARACTERS", 10)
     answer = export(api, printed(owner, ANSWER))
     assert (answer.status_code, answer.json()["code"]) == (413, "export_too_large")
     assert "마크다운" in answer.json()["detail"]
@@ -146,7 +151,7 @@ def test_a_stranger_gets_no_pdf(owner, stranger):
 
 
 def test_what_no_font_draws_is_left_out():
-    [paragraph] = tree("a\x07b \ud800c")
+    [paragraph] = parse_markdown_tree("a\x07b \ud800c")
     assert paragraph["children"][0]["text"] == "ab c"
 
 
@@ -157,12 +162,12 @@ def test_a_press_that_breaks_is_told_and_not_a_broken_file(api, owner, monkeypat
 
 
 def test_a_press_that_takes_too_long_is_ended(api, owner, monkeypatch):
-    monkeypatch.setattr(printing, "SECONDS", 0.01)
+    monkeypatch.setattr(printing, "PRINT_SECONDS", 0.01)
     assert export(api, printed(owner, ANSWER)).json()["code"] == "export_failed"
 
 
 def test_a_chat_does_not_wait_for_the_press_without_end(api, owner, monkeypatch):
-    monkeypatch.setattr(printing, "PATIENCE", 0.01)
+    monkeypatch.setattr(printing, "MAX_WAIT_SECONDS", 0.01)
     chat = printed(owner, ANSWER)
     with printing._SLOT:
         assert export(api, chat).json()["code"] == "export_failed"

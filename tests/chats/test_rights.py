@@ -15,7 +15,7 @@ from django.test import Client
 from django.utils import timezone
 from knox.models import AuthToken
 
-from chats import access, rights
+from chats import access
 from chats.access import Credential
 from chats.models import Message
 from chats.services.turns import open_turn
@@ -188,7 +188,7 @@ async def test_what_is_made_for_a_reader_ends_while_he_takes_nothing():
             yield "말"
 
     told = asyncio.Event()
-    async with aclosing(rights.while_held(Credential(), parts(), told.set)) as held:
+    async with aclosing(access.stream_while_held(Credential(), parts(), told.set)) as held:
         assert await anext(held) == "말"
         async with asyncio.timeout(SOON):
             await told.wait()
@@ -207,20 +207,20 @@ async def test_rights_are_looked_up_again_after_an_error(monkeypatch):
     async def end():
         ended.set()
 
-    monkeypatch.setattr(rights, "RECHECK_SECONDS", 0.05)
-    monkeypatch.setattr(access, "users_of", look_up)
+    monkeypatch.setattr(access, "RECHECK_SECONDS", 0.05)
+    monkeypatch.setattr(access, "find_users", look_up)
     ended = asyncio.Event()
-    rights.watch(Credential(), end)
+    access.watch_credential(Credential(), end)
     async with asyncio.timeout(SOON):
         await ended.wait()
-    rights.forget(end)
+    access.forget_credential(end)
 
 
 def test_a_session_that_names_nobody_is_nobodys(settings):
     session = SessionStore()
     session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
     session.create()
-    assert access.users_of([Credential(session=session.session_key)]) == [None]
+    assert access.find_users([Credential(session=session.session_key)]) == [None]
 
 
 async def test_an_error_of_the_parts_is_not_taken_for_the_end_of_rights():
@@ -229,4 +229,4 @@ async def test_an_error_of_the_parts_is_not_taken_for_the_end_of_rights():
         raise TimeoutError
 
     with pytest.raises(TimeoutError):
-        assert [part async for part in rights.while_held(Credential(), parts())] == [1]
+        assert [part async for part in access.stream_while_held(Credential(), parts())] == [1]

@@ -32,5 +32,5 @@ def test_the_schema_names_all_that_a_hit_has(api, owner, answers_worker):
     store_rows([Page(None, text)], [chunk], space)
     answer = api.post("/api/v1/search", {"query": "출장비"}, format="json").data
     shapes = api.get("/api/schema/?format=json").json()["components"]["schemas"]
-    assert set(shapes["SearchShape"]["properties"]) == set(answer)
-    assert set(shapes["HitShape"]["properties"]) == set(answer["hits"][0])
+    assert set(shapes["SearchResult"]["properties"]) == set(answer)
+    assert set(shapes["Hit"]["properties"]) == set(answer["hits"][0])

@@ -4,13 +4,13 @@ import threading
 import uuid
 
 import pytest
+from chats.to_speech_text import split_text, to_speech_text
 from django.db import connection
 from django.utils import timezone
 
-from chats import speech
 from chats.models import Message
+from chats.services import speech
 from chats.services.chats import create_chat
-from chats.spoken import pieces, spoken
 from documents.errors import explain_code
 from tests.chats.conftest import client
 from tests.servers.speech import Reply, samples_of, streamed, wav
@@ -48,18 +48,18 @@ def say(api, one, **body):
     ],
 )
 def test_an_answer_is_read_as_a_person_reads_it(written, said):
-    assert spoken(written) == said
+    assert to_speech_text(written) == said
 
 
 def test_pieces_end_with_sentences_and_lose_nothing():
     text = " ".join([SENTENCE] * 100)
-    found = list(pieces(text, 200))
+    found = list(split_text(text, 200))
     assert all(len(piece) <= 200 and piece.endswith(".") for piece in found)
     assert " ".join(found) == text
 
 
 def test_a_text_without_any_end_is_cut_all_the_same():
-    assert list(pieces("가" * 25, 10)) == ["가" * 10, "가" * 10, "가" * 5]
+    assert list(split_text("가" * 25, 10)) == ["가" * 10, "가" * 10, "가" * 5]
 
 
 def test_an_answer_is_spoken_with_the_configured_voice(api, owner, speech_server):
@@ -97,7 +97,7 @@ def test_an_unknown_format_is_a_bad_request(api, owner, speech_server):
 def test_a_long_answer_is_one_sound_of_several_pieces(api, owner, speech_server):
     response = say(api, message(owner, " ".join([SENTENCE] * 800)))
     assert len(speech_server.inputs) > 1
-    assert max(map(len, speech_server.inputs)) <= speech.PIECE
+    assert max(map(len, speech_server.inputs)) <= speech.MAX_PIECE_CHARACTERS
     assert samples_of(response.content) == 10 * sum(map(len, speech_server.inputs))
 
 
@@ -192,7 +192,7 @@ def test_an_endpoint_that_falls_silent_is_given_up(api, owner, speech_server, mo
 
 
 def test_a_sound_without_end_is_given_up(api, owner, speech_server, monkeypatch):
-    monkeypatch.setattr(speech, "MOST_BYTES", 1000)
+    monkeypatch.setattr(speech, "MAX_SOUND_BYTES", 1000)
     speech_server.replies.append(Reply(body=wav(1000)))
     assert say(api, message(owner)).json()["code"] == "speech_failed"
 

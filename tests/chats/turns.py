@@ -2,8 +2,7 @@
 
 import uuid
 
-from chats.conversation import load
-from chats.lineage import Branch
+from chats.history import Branch, load_conversation
 from chats.models import Message, Turn
 from chats.services import branches
 from chats.services.leases import claim_run
@@ -75,7 +74,7 @@ def again(turn, *documents, topic="auto", **fields):
 def known_after(turn, pairs=10):
     """What a question that follows the turn is told of the conversation."""
     message = Message.objects.select_related("chat__owner").get(pk=turn.message_id)
-    return load(Branch.to(message), pairs=pairs)
+    return load_conversation(Branch.to_message(message), pairs=pairs)
 
 
 def gone():

@@ -1,9 +1,12 @@
-"""`manage.py ask [--user NAME] [--chat ID] [--json] [--tts] ["question"]`."""
+"""`manage.py ask [--user NAME] [--chat ID] [--json] [--tts] ["question"]`.
+
+A question at a terminal is asked like any other, and answered here when no worker takes it up.
+"""
 
 import asyncio
 import sys
-from collections.abc import Iterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, suppress
 from typing import Any
 from uuid import UUID
 
@@ -12,19 +15,71 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
-from chats import player
-from chats.api.requests import SendRequest
+from chats import notes, player
+from chats.answering import answer_run
+from chats.calls import in_database
 from chats.commands import InvalidFrame
-from chats.models import Chat
-from chats.runs import log
+from chats.models import Chat, Run, Turn
+from chats.runs import log, reader
+from chats.runs.log import RunEvent
+from chats.serializers import SendRequest
 from chats.services import turns
-from chats.services.searching import preview_prompt
-from chats.terminal import Terminal
+from chats.services.search import preview_prompt
 from documents.errors import explain_code
 from rag.errors import NuraError
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
+
+
+PATIENCE_SECONDS = 1.0
+"""A worker takes up a run within milliseconds; after that nobody is there."""
+
+
+class Terminal:
+    """Follows answers. Once nobody was there, the next question is answered here at once."""
+
+    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
+        self._patience = patience
+
+    async def events(self, run_id: UUID) -> AsyncIterator[RunEvent]:
+        """The events of a run to its end; who goes away before stops it.
+
+        Raises what kept us from answering it.
+        """
+        over = asyncio.Event()
+        here = asyncio.create_task(self._answer_here(run_id, over))
+        try:
+            async for event in reader.follow_run(run_id):
+                if event is not None:
+                    yield event
+                elif here.done():
+                    here.result()
+        except (asyncio.CancelledError, GeneratorExit):
+            await asyncio.to_thread(log.request_stop, run_id)
+            raise
+        finally:
+            over.set()
+            await here
+
+    async def _answer_here(self, run_id: UUID, over: asyncio.Event) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), self._patience)
+            return
+        if not await in_database(_is_waiting, run_id):
+            return
+        self._patience = 0.0
+        await answer_run(run_id)
+        if turn_id := await in_database(_turn_of, run_id):
+            await notes.write(turn_id)
+
+
+def _is_waiting(run_id: UUID) -> bool:
+    return Run.objects.open().filter(pk=run_id, claim=None).exists()
+
+
+def _turn_of(run_id: UUID) -> UUID | None:
+    return Turn.objects.filter(message__run=run_id).values_list("pk", flat=True).first()
 
 
 class Command(BaseCommand):

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from chats import evaluating, evaluation_page
-from chats.evaluating import AskableDocuments, Configuration
+from chats import evaluation, evaluation_page
+from chats.evaluation import AskableDocuments, Configuration
 from chats.management.commands.ask import find_user
 from rag.adapters.endpoint import CallGate
 from rag.adapters.light import Light
@@ -82,7 +82,7 @@ class Command(BaseCommand):
         """Exit status 1 only where nothing could be measured: the figures are for people."""
         user = find_user(options["user"])
         if options["from_feedback"]:
-            self._write_feedback(evaluating.list_feedback_lines(user), options["file"])
+            self._write_feedback(evaluation.list_feedback_lines(user), options["file"])
             return
         lines = _read(options["file"])
         askable = AskableDocuments.of(user)
@@ -109,7 +109,7 @@ class Command(BaseCommand):
         found = [Measured(configuration) for configuration in configurations]
         for number, line in enumerate(lines, 1):
             for one in found if number % 2 else reversed(found):
-                answered = await evaluating.answer_line(one.configuration, line, askable)
+                answered = await evaluation.answer_line(one.configuration, line, askable)
                 await _take(one, line, askable, answered, judge)
             self.stderr.write(f"\r{number} of {len(lines)}", ending="")
             self.stderr.flush()
@@ -154,17 +154,17 @@ def _check_documents(lines: Sequence[QuestionLine], askable: AskableDocuments) -
     try:
         for line in lines:
             askable.find(line)
-    except evaluating.DocumentUnknown as error:
+    except evaluation.DocumentUnknown as error:
         raise CommandError(str(error)) from error
 
 
 def _configurations(changes: Sequence[str]) -> list[Configuration]:
-    present = evaluating.make_present_configuration()
+    present = evaluation.make_present_configuration()
     if not changes:
         return [present]
     try:
-        return [present, evaluating.make_changed_configuration(changes)]
-    except (evaluating.SettingRefused, ImproperlyConfigured) as error:
+        return [present, evaluation.make_changed_configuration(changes)]
+    except (evaluation.SettingRefused, ImproperlyConfigured) as error:
         raise CommandError(f"--compare {error}") from error
 
 

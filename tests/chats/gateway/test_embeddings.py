@@ -6,6 +6,7 @@ import pytest
 from chats import stateless
 from chats.gateway import vectors
 from chats.gateway.schemas import EmbeddingsRequest
+from documents.errors import find_status
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import Engine
@@ -64,7 +65,8 @@ def test_the_models_own_width_may_be_asked_for_and_no_other(client, embedder, an
 def test_what_is_no_text_of_a_fitting_length_is_refused(texts):
     with pytest.raises(NuraError) as caught:
         vectors.texts_of(EmbeddingsRequest(model="nura", input=texts))
-    assert (caught.value.status, caught.value.params["param"]) == (400, "input")
+    assert find_status(caught.value.code) == 400
+    assert caught.value.params["param"] == "input"
 
 
 def test_token_ids_are_refused_by_the_name_of_their_field(client):

@@ -3,7 +3,7 @@
 import pytest
 
 from chats.models import Chat
-from chats.services import allowance
+from chats.services.chats import count_question, count_questions_today
 from tests.chats.gateway.wire import asked, program
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("headers", [{}, {"X-Chat-Id": "c-1"}], ids=["stateless", "in a chat"])
 def test_a_question_too_many_is_429_in_the_shape_of_openai(web, key, owner, settings, headers):
     settings.QUOTA_MESSAGES_PER_DAY = 1
-    allowance.spend(owner.pk)
+    count_question(owner.pk)
     with program(web, key, **headers) as http:
         response = http.post("/chat/completions", json=asked())
     error = response.json()["error"]
@@ -24,4 +24,4 @@ def test_a_question_too_many_is_429_in_the_shape_of_openai(web, key, owner, sett
 
 def test_a_question_that_is_stored_nowhere_is_counted(client, answers_worker, owner):
     client.chat.completions.create(model="nura", messages=[{"role": "user", "content": "안녕"}])
-    assert allowance.spent(owner.pk) == 1
+    assert count_questions_today(owner.pk) == 1

@@ -8,10 +8,9 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
-from chats import asked, conversation
+from chats import asked
 from chats.errors import NotFound
-from chats.history import BranchHistory
-from chats.lineage import Branch
+from chats.history import Branch, BranchHistory, load_conversation, read_conversation
 from chats.models import Chat
 from chats.questions import window
 from chats.services.chats import find_documents
@@ -104,13 +103,13 @@ def preview_prompt(
 def _conversation(request: Mapping[str, Any], embedding: str) -> tuple[Conversation, HistoryStore]:
     """What was brought along, else that of the chat's newest branch."""
     if request["history"] is not None:
-        known = conversation.from_messages(request["history"])
+        known = read_conversation(request["history"])
         return known, MemoryHistory(known.turns)
     chat = Chat.objects.select_related("owner").filter(pk=request["chat_id"]).first()
     if chat is None:
         return Conversation(), NO_HISTORY
-    branch = Branch.newest(chat)
-    known = conversation.load(branch, pairs=window(chat))
+    branch = Branch.find_newest(chat)
+    known = load_conversation(branch, pairs=window(chat))
     return known, BranchHistory(branch, embedding=embedding)
 
 

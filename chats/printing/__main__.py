@@ -1,6 +1,6 @@
 """The child process that sets one chat on pages: data of `chat.typ` in, PDF out.
 
-Started as `python -m chats.printing.press`. Typst keeps what it has set in memory; a process of its
+Started as `python -m chats.printing`. Typst keeps what it has set in memory; a process of its
 own gives that back, and one that takes too much ends alone.
 """
 

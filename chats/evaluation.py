@@ -23,10 +23,10 @@ from chats import records
 from chats.calls import in_database
 from chats.models import Feedback, Message
 from chats.runs import log
+from chats.serializers import to_sources_json
 from chats.services import turn_store
 from chats.services.outcome import Outcome
 from chats.services.turns import clean
-from chats.shapes import to_sources_json
 from chats.stores import ReleasingStore
 from documents import spaces
 from documents.models import Document

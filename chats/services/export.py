@@ -1,0 +1,219 @@
+"""A chat as a file: the branch in which something was said last, as Markdown, JSON or PDF.
+
+For paper, Markdown becomes a tree of plain values, so that nothing somebody wrote is ever read as
+Typst, and a child process (`chats.printing`) sets it in fonts of our own.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+from django.utils import timezone
+from django.utils.text import get_valid_filename
+from django.utils.timezone import localtime, now
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from chats.errors import ExportFailed, ExportTooLarge
+from chats.models import Chat, Turn
+from chats.runs import log
+from chats.serializers import ChatSerializer, TurnSerializer
+
+MAX_NAME_CHARACTERS = 80
+
+
+def export_json(chat: Chat, turns: Sequence[Turn]) -> str:
+    """The chat and its turns in the shapes of the interface."""
+    told: dict[str, Any] = {
+        "chat": ChatSerializer(chat).data,
+        "exported_at": timezone.now(),
+        "turns": TurnSerializer(turns, many=True).data,
+    }
+    return log.to_json(told)
+
+
+def export_markdown(chat: Chat, turns: Sequence[Turn]) -> str:
+    """The chat to read: each question as a quotation, its answer, and what that rests on."""
+    parts = [f"# {to_one_line(chat.title)}", *(_markdown_turn(turn) for turn in turns)]
+    return "\n\n".join(parts) + "\n"
+
+
+def make_file_name(chat: Chat, ending: str) -> str:
+    """What the file is called."""
+    title = to_one_line(chat.title)[:MAX_NAME_CHARACTERS].strip(" .-_")
+    return f"{get_valid_filename(title) if title else 'chat'}.{ending}"
+
+
+def _markdown_turn(turn: Turn) -> str:
+    asked = "\n".join(f"> {line}".rstrip() for line in turn.user_text.splitlines())
+    when = localtime(turn.ts).strftime(TIME_FORMAT)
+    parts = [f"## {turn.number} · {when}", asked, turn.assistant_text]
+    if turn.doc_refs:
+        parts.append("\n".join([f"{_('Sources')}:", "", *map(_markdown_source, turn.doc_refs)]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _markdown_source(ref: dict[str, Any]) -> str:
+    return f"- [{ref['slot']}] {describe_source(ref)}"
+
+
+def describe_source(ref: dict[str, Any]) -> str:
+    """What a document that was drawn from is called, and the name of its file."""
+    return f"{to_one_line(ref['title'])} ({to_one_line(ref['source'])})"
+
+
+def to_one_line(text: str) -> str:
+    """A text without breaks."""
+    return " ".join(text.split())
+
+
+logger = structlog.get_logger()
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_PRINTED_CHARACTERS = 1_000_000
+"""Of all turns together: about 700 MB of memory and six seconds, timed by hand."""
+PRINT_SECONDS = 120
+MAX_WAIT_SECONDS = 20
+"""Seconds that a chat waits for its turn."""
+TIME_FORMAT = "%Y-%m-%d %H:%M"
+_SLOT = threading.Lock()
+"""One at a time: printing takes a core."""
+
+
+def export_pdf(chat: Chat, turns: Sequence[Turn]) -> bytes:
+    """The chat to print or hand on. Raises `ExportTooLarge` or `ExportFailed`."""
+    characters = sum(len(turn.user_text) + len(turn.assistant_text) for turn in turns)
+    if characters > MAX_PRINTED_CHARACTERS:
+        raise ExportTooLarge(characters=characters, limit=MAX_PRINTED_CHARACTERS)
+    told = {
+        "title": _shown(to_one_line(chat.title)),
+        "language": (get_language() or "ko").partition("-")[0],
+        "exported": _("Exported on %(when)s") % {"when": localtime(now()).strftime(TIME_FORMAT)},
+        "words": {"sources": _("Sources")},
+        "turns": [_printed_turn(turn) for turn in turns],
+    }
+    if not _SLOT.acquire(timeout=MAX_WAIT_SECONDS):
+        raise ExportFailed
+    try:
+        return _print_in_child(json.dumps(told))
+    finally:
+        _SLOT.release()
+
+
+def _print_in_child(told: str) -> bytes:
+    """The pages, from a child process."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "chats.printing"],
+            cwd="/",
+            env={"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "PATH": os.defpath},
+            input=told.encode(),
+            capture_output=True,
+            timeout=PRINT_SECONDS,
+            check=True,
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        logger.warning(
+            "chat_not_printed", error=str(error)[:200], stderr=repr((error.stderr or b"")[-2000:])
+        )
+        raise ExportFailed from error
+    return done.stdout
+
+
+def _printed_turn(turn: Turn) -> dict[str, Any]:
+    return {
+        "number": turn.number,
+        "when": localtime(turn.ts).strftime(TIME_FORMAT),
+        "question": _shown(turn.user_text),
+        "answer": parse_markdown_tree(turn.assistant_text),
+        "sources": [
+            {"slot": ref["slot"], "text": _shown(describe_source(ref))} for ref in turn.doc_refs
+        ],
+    }
+
+
+def _shown(text: str) -> str:
+    return insert_breaks(drop_unprintable(text))
+
+
+MAX_TREE_DEPTH = 16
+"""Levels of nodes within nodes: Typst calls no function deeper than 80."""
+MAX_UNBROKEN_CHARACTERS = 30
+"""Characters that never break by themselves; a longer word may break after each so many."""
+
+Node = dict[str, Any]
+
+_MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True})
+_MARKDOWN.enable(["table", "strikethrough"])
+_UNBROKEN = re.compile(rf"[!-~]{{{MAX_UNBROKEN_CHARACTERS}}}(?=[!-~])")
+_LINK = re.compile(r"^(https?://|mailto:)", re.IGNORECASE)
+_ALIGN = re.compile(r"text-align:(left|center|right)")
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+def parse_markdown_tree(markdown: str) -> list[Node]:
+    """The blocks of a text."""
+    return _nested(_MARKDOWN.parse(drop_unprintable(markdown)), 0)
+
+
+def drop_unprintable(text: str) -> str:
+    """Without characters that no font draws."""
+    return _UNPRINTABLE.sub("", text)
+
+
+def _nested(tokens: list[Token], depth: int) -> list[Node]:
+    """Tokens in a row as nodes within nodes; what lies too deep belongs to what holds it."""
+    root: list[Node] = []
+    open_lists = [root]
+    for token in tokens:
+        if token.nesting < 0:
+            open_lists.pop()
+        elif token.nesting > 0:
+            if depth + len(open_lists) > MAX_TREE_DEPTH:
+                open_lists.append(open_lists[-1])
+                continue
+            node = _holder(token)
+            open_lists[-1].append(node)
+            open_lists.append(node["children"])
+        elif token.type == "inline":
+            open_lists[-1] += _nested(token.children or [], depth + len(open_lists))
+        else:
+            open_lists[-1].append(_leaf(token))
+    return root
+
+
+def _holder(token: Token) -> Node:
+    """A node that others stand in."""
+    node: Node = {"type": token.type.removesuffix("_open"), "children": []}
+    if token.hidden:  # a paragraph of a list whose items stand close together
+        node["type"] = "line"
+    elif node["type"] == "heading":
+        node["level"] = int(token.tag[1])
+    elif node["type"] == "ordered_list":
+        node["start"] = int(token.attrGet("start") or 1)
+    elif node["type"] == "link" and _LINK.match(address := str(token.attrGet("href") or "")):
+        node["link"] = address
+    elif node["type"] in {"th", "td"}:
+        align = _ALIGN.search(str(token.attrGet("style") or ""))
+        node["align"] = align[1] if align else "left"
+    return node
+
+
+def _leaf(token: Token) -> Node:
+    """A piece of text, or a mark; of a picture only what it is called, as nothing is fetched."""
+    kinds = {"fence": "code_block", "image": "text"}
+    return {"type": kinds.get(token.type, token.type), "text": insert_breaks(token.content)}
+
+
+def insert_breaks(text: str) -> str:
+    """Long words of Latin letters and signs with places where they may break."""
+    return _UNBROKEN.sub(lambda word: word[0] + "\u200b", text)
