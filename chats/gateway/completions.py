@@ -1,24 +1,37 @@
-"""Opening what a request asks for: a turn of a chat, an answer that is stored nowhere, a job."""
+"""Opening what a request asks for: a turn of a chat, an answer that is stored nowhere, a job.
 
-from collections.abc import AsyncGenerator, Mapping
+Programs of the gateway keep their own copy of a conversation and send all its messages with every
+question. What they send says which of the branches stored here the question goes on with.
+"""
+
+import unicodedata
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import models, transaction
+from django.db.models import F, Func, Value
 from django.utils.translation import get_language
 
 from chats.errors import OneAnswerOnly
-from chats.gateway import catalogue, chat_keys, spoken, unstored
-from chats.gateway.catalogue import Model
-from chats.gateway.chat_keys import ChatKey
-from chats.gateway.schemas import ChatRequest
-from chats.gateway.spoken import Spoken
+from chats.gateway import catalogue, unstored
+from chats.gateway.catalogue import AskableModel
+from chats.gateway.schemas import (
+    AskedQuestion,
+    ChatKey,
+    CompletionRequest,
+    read_chat_key,
+    read_question,
+)
+from chats.models import Chat, Message
+from chats.models.chat import title_of
 from chats.runs import reader
 from chats.runs.log import RunEvent
-from chats.services import gateway_chats
-from chats.services.chats import count_question
-from chats.services.gateway_chats import Place
+from chats.services.chats import count_question, find_documents
+from chats.services.turns import OpenedTurn, clean, open_answer, store_question
+from documents.models import Document
+from rag.conversation import Sampling
 from rag.types import Role, ScopeReason
 
 JOB = "X-OpenWebUI-Task"
@@ -43,7 +56,7 @@ class Opened:
             yield event
 
 
-def begin(user: User, headers: Mapping[str, str], body: ChatRequest) -> Opened:
+def begin(user: User, headers: Mapping[str, str], body: CompletionRequest) -> Opened:
     """Begin the answer to a request.
 
     Raises `ModelNotFound`, `NoQuestion`, `TooLong`, `OneAnswerOnly`, `WrongChatId`, `EmptyMessage`,
@@ -51,19 +64,21 @@ def begin(user: User, headers: Mapping[str, str], body: ChatRequest) -> Opened:
     """
     if (body.n or 1) != 1:
         raise OneAnswerOnly
-    model = catalogue.find(user, body.model)
+    model = catalogue.find_model(user, body.model)
     if job := headers.get(JOB, ""):
         return Opened(_job(job, body), model.id)
-    said = spoken.read(body.messages)
-    key = chat_keys.of(headers, body.metadata)
+    said = read_question(body.messages)
+    key = read_chat_key(headers, body.metadata)
     if key is None:
         return Opened(_unstored(user, model, said, body), model.id)
     return _in_chat(user, model, said, body, key)
 
 
-def _in_chat(user: User, model: Model, said: Spoken, body: ChatRequest, key: ChatKey) -> Opened:
+def _in_chat(
+    user: User, model: AskableModel, said: AskedQuestion, body: CompletionRequest, key: ChatKey
+) -> Opened:
     named = model.scope.reason is ScopeReason.EXPLICIT
-    turn = gateway_chats.ask(
+    turn = ask_in_chat(
         user=user,
         key=key.value,
         content=said.question,
@@ -75,7 +90,9 @@ def _in_chat(user: User, model: Model, said: Spoken, body: ChatRequest, key: Cha
     return Opened(turn.run.pk, model.id, turn.user_message.chat_id)
 
 
-def _unstored(user: User, model: Model, said: Spoken, body: ChatRequest) -> UUID:
+def _unstored(
+    user: User, model: AskableModel, said: AskedQuestion, body: CompletionRequest
+) -> UUID:
     request = {
         "user_id": user.pk,
         "question": said.question,
@@ -89,10 +106,116 @@ def _unstored(user: User, model: Model, said: Spoken, body: ChatRequest) -> UUID
         return unstored.begin("question", request)
 
 
-def _job(job: str, body: ChatRequest) -> UUID:
+def _job(job: str, body: CompletionRequest) -> UUID:
     told = [
         {"role": ROLES[message.role], "content": message.text}
         for message in body.messages
         if message.role in ROLES and message.text
     ]
     return unstored.begin("job", {"job": job, "messages": told, "sampling": asdict(body.sampling)})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a question stands, as its program tells it.
+
+    `answer` is the text of the answer before it, None without one, and `question` that of the
+    question so answered. `whole` says that the program sends the whole conversation, so that no
+    answer means its beginning.
+    """
+
+    answer: str | None = None
+    question: str = ""
+    whole: bool = False
+
+
+@transaction.atomic
+def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
+    *,
+    user: User,
+    key: str,
+    content: str,
+    place: Place,
+    document_ids: Collection[UUID],
+    language: str,
+    sampling: Sampling,
+) -> OpenedTurn:
+    """Store a question of the chat called `key`, made at its first one, and begin its answer.
+
+    The question that stands there already gets another answer. Raises `NotFound`, `EmptyMessage`.
+    """
+    text = clean(content)
+    chat = find_or_create_chat(user=user, key=key, title=title_of(text))
+    chat = Chat.objects.select_for_update().get(pk=chat.pk)
+    chat.save(update_fields=("updated_at",))
+    documents = find_documents(owner=user, document_ids=document_ids)
+    parent = _parent(chat, place)
+    question = _asked_before(chat, parent, text, documents) or store_question(
+        chat=chat, parent=parent, content=text, documents=documents
+    )
+    answer, run = open_answer(
+        chat=chat, user_message=question, language=language, sampling=sampling
+    )
+    return OpenedTurn(run, question, answer, created=True)
+
+
+def find_or_create_chat(*, user: User, key: str, title: str) -> Chat:
+    """The user's chat with this id, else the one that a program calls so; made where none is.
+
+    A deleted chat keeps its rows and gives its name away.
+    """
+    if own := _own(user, key):
+        return own
+    named = Chat.objects.filter(owner=user, external_id=key)
+    named.exclude(deleted_at=None).update(external_id="")
+    chat, _created = Chat.objects.get_or_create(
+        owner=user, external_id=key, defaults={"title": title}
+    )
+    return chat
+
+
+def _own(user: User, key: str) -> Chat | None:
+    try:
+        pk = UUID(key)
+    except ValueError:
+        return None
+    return Chat.objects.owned_by(user).filter(pk=pk).first()
+
+
+def _parent(chat: Chat, place: Place) -> Message | None:
+    """The message that the question follows; None at the beginning of a chat."""
+    messages = Message.objects.filter(chat=chat).order_by("-created_at", "-id")
+    if place.answer is None and place.whole:
+        return None
+    return _answered(messages, place) or messages.first()
+
+
+def _answered(messages: models.QuerySet[Message], place: Place) -> Message | None:
+    """The newest answer with the text that was sent, to the same question where there is one."""
+    if place.answer is None:
+        return None
+    answers = messages.filter(role=Message.Role.ASSISTANT).annotate(
+        bare=_bare("content"), asked=_bare("parent__content")
+    )
+    same = answers.filter(bare=place.answer.strip())
+    asked = unicodedata.normalize("NFC", place.question).strip()
+    return same.filter(asked=asked).first() or same.first()
+
+
+def _bare(field: str) -> Func:
+    blanks = Value(" \t\r\n")
+    return Func(F(field), blanks, function="BTRIM", output_field=models.TextField())
+
+
+def _asked_before(
+    chat: Chat, parent: Message | None, text: str, documents: list[Document]
+) -> Message | None:
+    """The same question at the same place about the same documents."""
+    same = Message.objects.filter(
+        chat=chat, parent=parent, role=Message.Role.USER, content=text
+    ).order_by("-created_at", "-id")
+    wanted = {document.pk for document in documents}
+    for question in same.prefetch_related("document_links"):
+        if {link.document_id for link in question.document_links.all()} == wanted:
+            return question
+    return None

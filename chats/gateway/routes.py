@@ -14,8 +14,7 @@ from chats.access import Credential
 from chats.calls import in_database
 from chats.gateway import catalogue, completions, streaming, unstored, vectors
 from chats.gateway.completions import Opened
-from chats.gateway.replies import Failed, Reply
-from chats.gateway.schemas import ChatRequest, EmbeddingsRequest
+from chats.gateway.schemas import CompletionRequest, EmbeddingsRequest, Failed, Reply
 from chats.runs import log
 
 router = Router()
@@ -25,18 +24,18 @@ METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 @router.get("/models")
 async def models(request: HttpRequest) -> HttpResponseBase:
     """What the key's owner may ask."""
-    return _json(await in_database(catalogue.listed, _asker(request)))
+    return _json(await in_database(catalogue.list_models, _asker(request)))
 
 
 @router.get("/models/{path:model}")
 async def model(request: HttpRequest, model: str) -> HttpResponseBase:
     """One model."""
-    found = await in_database(catalogue.find, _asker(request), model)
-    return _json(catalogue.described(found))
+    found = await in_database(catalogue.find_model, _asker(request), model)
+    return _json(catalogue.describe_model(found))
 
 
 @router.post("/chat/completions")
-async def chat_completions(request: HttpRequest, body: ChatRequest) -> HttpResponseBase:
+async def chat_completions(request: HttpRequest, body: CompletionRequest) -> HttpResponseBase:
     """Answer the last message of the user, whole or as a stream."""
     opening = asyncio.ensure_future(
         in_database(completions.begin, _asker(request), request.headers, body)
@@ -86,7 +85,9 @@ async def _whole(opened: Opened, credential: Credential) -> HttpResponseBase:
     return _json(Reply(opened).whole(event.data.get("message", {})))
 
 
-async def _streamed(opened: Opened, credential: Credential, body: ChatRequest) -> HttpResponseBase:
+async def _streamed(
+    opened: Opened, credential: Credential, body: CompletionRequest
+) -> HttpResponseBase:
     stream = streaming.Stream(opened, credential, usage=body.told_usage)
     if failed := await stream.begun():
         return _failed(failed)

@@ -1,23 +1,34 @@
-"""What comes in and how an error goes out, as OpenAI's clients write and read it.
+"""The gateway's wire: what is read of requests, and what OpenAI's clients read of answers and errors.
 
 Of a request only these fields are read; all others are accepted and passed over.
 """
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from chats.errors import NoQuestion, TooLong, WrongChatId
+from chats.serializers import MAX_CONTENT_CHARACTERS
+from documents.errors import find_status
 from rag.conversation import Sampling
+from rag.events import ANSWER_CUT
+from rag.types import HistoryMessage, Role
 
-MESSAGES = 1_000
-STOPS = 4
-STOP_CHARACTERS = 200
-BIGGEST_SEED = 2**63 - 1
-NAME_CHARACTERS = 200
+if TYPE_CHECKING:
+    from chats.gateway.completions import Opened
 
 
-class Part(BaseModel):
+MAX_MESSAGES = 1_000
+MAX_STOPS = 4
+MAX_STOP_CHARACTERS = 200
+MAX_SEED = 2**63 - 1
+MAX_MODEL_NAME_CHARACTERS = 200
+
+
+class MessagePart(BaseModel):
     """A part of a message; only those with text are read."""
 
     text: str | None = None
@@ -27,15 +38,15 @@ class ChatMessage(BaseModel):
     """One message."""
 
     role: str
-    content: str | list[str | Part] | None = None
+    content: str | list[str | MessagePart] | None = None
 
     @property
     def text(self) -> str:
         """Its text, parts joined by line ends, without what no database keeps."""
         if self.content is None or isinstance(self.content, str):
-            return storable(self.content or "")
+            return drop_unstorable(self.content or "")
         parts = (part if isinstance(part, str) else part.text for part in self.content)
-        return storable("\n".join(filter(None, parts)))
+        return drop_unstorable("\n".join(filter(None, parts)))
 
 
 class StreamOptions(BaseModel):
@@ -44,21 +55,21 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = None
 
 
-Stop = Annotated[str, Field(min_length=1, max_length=STOP_CHARACTERS)]
+Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
 
 
-class ChatRequest(BaseModel):
+class CompletionRequest(BaseModel):
     """`POST /chat/completions`."""
 
-    model: str = Field(max_length=NAME_CHARACTERS)
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES)
+    model: str = Field(max_length=MAX_MODEL_NAME_CHARACTERS)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
-    stop: Stop | Annotated[list[Stop], Field(max_length=STOPS)] | None = None
-    seed: int | None = Field(None, ge=-BIGGEST_SEED, le=BIGGEST_SEED)
+    stop: Stop | Annotated[list[Stop], Field(max_length=MAX_STOPS)] | None = None
+    seed: int | None = Field(None, ge=-MAX_SEED, le=MAX_SEED)
     n: int | None = None
     metadata: Any = None
 
@@ -82,13 +93,13 @@ class ChatRequest(BaseModel):
 class EmbeddingsRequest(BaseModel):
     """`POST /embeddings`."""
 
-    model: str = Field(max_length=NAME_CHARACTERS)
+    model: str = Field(max_length=MAX_MODEL_NAME_CHARACTERS)
     input: Any
     encoding_format: str | None = Field(None, pattern="^(float|base64)$")
     dimensions: int | None = Field(None, ge=1)
 
 
-def storable(text: str) -> str:
+def drop_unstorable(text: str) -> str:
     """The text without NUL and without halves of characters."""
     return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
@@ -111,3 +122,168 @@ def find_wrong_field(errors: Sequence[Mapping[str, Any]]) -> tuple[str | None, s
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in place)
     param = "".join(steps).removeprefix(".")
     return param or None, f"{param}: {errors[0]['msg']}".removeprefix(": ")
+
+
+MAX_HISTORY_MESSAGES = 200
+"""The last ones of a longer conversation are read."""
+SPEAKERS = (Role.USER, Role.ASSISTANT)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """A question and what was said before it; instructions and tools take no part."""
+
+    question: str
+    history: tuple[HistoryMessage, ...] = ()
+
+    @property
+    def last_answer(self) -> str | None:
+        """The answer before the question; None where nothing was answered yet."""
+        return next((m.content for m in reversed(self.history) if m.role == Role.ASSISTANT), None)
+
+    @property
+    def last_question(self) -> str:
+        """The question that was so answered."""
+        answered = False
+        for message in reversed(self.history):
+            if answered and message.role == Role.USER:
+                return message.content
+            answered = answered or message.role == Role.ASSISTANT
+        return ""
+
+
+def read_question(messages: Sequence[ChatMessage]) -> AskedQuestion:
+    """The last message of the user and all before it. Raises `NoQuestion`, `TooLong`."""
+    said = [HistoryMessage(Role(m.role), m.text) for m in messages if m.role in SPEAKERS]
+    said = [message for message in said if message.content.strip()]
+    asked = next((i for i in reversed(range(len(said))) if said[i].role == Role.USER), None)
+    if asked is None:
+        raise NoQuestion
+    question = said[asked].content
+    if len(question) > MAX_CONTENT_CHARACTERS:
+        raise TooLong(param="messages")
+    before = said[max(0, asked - MAX_HISTORY_MESSAGES) : asked]
+    return AskedQuestion(question, tuple(HistoryMessage(m.role, _shorten(m)) for m in before))
+
+
+def _shorten(message: HistoryMessage) -> str:
+    return message.content[:MAX_CONTENT_CHARACTERS]
+
+
+MAX_CHAT_KEY_CHARACTERS = 200
+CHAT_HEADER = "X-Chat-Id"
+WHOLE_CONVERSATION_HEADERS = ("X-OpenWebUI-Chat-Id", "X-LibreChat-Conversation-Id")
+"""Headers of programs that send the whole conversation with every question."""
+NO_CHAT = frozenset({"", "new", "null", "none", "undefined"})
+"""What programs send for a conversation that has no name yet."""
+TEMPORARY_CHATS = ("local", "{{")
+"""Open WebUI's temporary chats, and templates that nobody filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatKey:
+    """The name of a chat; `whole` where its program sends the whole conversation every time."""
+
+    value: str
+    whole: bool
+
+
+def read_chat_key(headers: Mapping[str, str], metadata: Any) -> ChatKey | None:
+    """The chat's name by the first header that has one, else by `metadata.chat_id`.
+
+    Raises `WrongChatId`.
+    """
+    for name in (CHAT_HEADER, *WHOLE_CONVERSATION_HEADERS):
+        if value := _to_chat_name(headers.get(name, ""), name):
+            return ChatKey(value, whole=name in WHOLE_CONVERSATION_HEADERS)
+    told = metadata.get("chat_id") if isinstance(metadata, dict) else None
+    if told is not None and not isinstance(told, str):
+        raise WrongChatId(param="metadata.chat_id")
+    value = _to_chat_name(told or "", "metadata.chat_id")
+    return ChatKey(value, whole=False) if value else None
+
+
+def _to_chat_name(raw: str, param: str) -> str:
+    value = raw.strip()
+    if value.lower() in NO_CHAT or value.startswith(TEMPORARY_CHATS):
+        return ""
+    if len(value) > MAX_CHAT_KEY_CHARACTERS or not value.isprintable():
+        raise WrongChatId(param=param)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An answer that ended with an error."""
+
+    status: int
+    body: dict[str, Any]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "Failed":
+        """From the data of the last event."""
+        status = find_status(data["code"])
+        return cls(status, to_error_body(status, data["code"], data["detail"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The shapes of one answer, with what is the same in all of them."""
+
+    opened: "Opened"
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def whole(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole answer."""
+        said = {"role": "assistant", "content": message.get("content", "")}
+        if thought := message.get("reasoning"):
+            said["reasoning_content"] = thought
+        choice = {"index": 0, "message": said, "logprobs": None}
+        choice["finish_reason"] = find_finish_reason(message)
+        return {
+            **self._head("chat.completion"),
+            "choices": [choice],
+            "usage": count_tokens(message),
+            **self._ours(message),
+        }
+
+    def delta(self, delta: Mapping[str, Any]) -> dict[str, Any]:
+        """A chunk with more of the answer."""
+        return self._chunk(delta, None)
+
+    def last(self, message: Mapping[str, Any], streamed: str) -> dict[str, Any]:
+        """The chunk that ends the answer; `replaced` is there where other text was streamed."""
+        content = message.get("content", streamed)
+        replaced = {} if content == streamed else {"replaced": content}
+        return {**self._chunk({}, find_finish_reason(message)), **self._ours(message), **replaced}
+
+    def used(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The chunk with the usage and nothing else."""
+        head = self._head("chat.completion.chunk")
+        return {**head, "choices": [], "usage": count_tokens(message)}
+
+    def _chunk(self, delta: Mapping[str, Any], reason: str | None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return {**self._head("chat.completion.chunk"), "choices": [choice]}
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        key = f"chatcmpl-{self.opened.run_id.hex}"
+        return {"id": key, "object": kind, "created": self.created, "model": self.opened.model}
+
+    def _ours(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        chat_id = self.opened.chat_id
+        stored = {} if chat_id is None else {"chat_id": str(chat_id)}
+        return {"sources": message.get("sources"), **stored}
+
+
+def find_finish_reason(message: Mapping[str, Any]) -> str:
+    """Why the answer ended: "length" at its limit of tokens, else "stop"."""
+    codes = {one["code"] for one in message.get("notices") or ()}
+    return "length" if ANSWER_CUT in codes else "stop"
+
+
+def count_tokens(message: Mapping[str, Any]) -> dict[str, int]:
+    """Tokens; none where no model was asked."""
+    told = message.get("usage") or {}
+    read, written = told.get("prompt_tokens", 0), told.get("completion_tokens", 0)
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

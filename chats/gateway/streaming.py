@@ -18,7 +18,7 @@ from chats import access
 from chats.access import Credential
 from chats.errors import Unavailable
 from chats.gateway.completions import Opened
-from chats.gateway.replies import Failed, Reply
+from chats.gateway.schemas import Failed, Reply
 from chats.runs import log
 from chats.runs.log import RunEvent
 

@@ -9,7 +9,7 @@ from typing import Any
 from chats.calls import in_database
 from chats.errors import ModelNotFound, TooLong, WrongDimensions, WrongInput
 from chats.gateway.catalogue import EVERYTHING
-from chats.gateway.schemas import EmbeddingsRequest, storable
+from chats.gateway.schemas import EmbeddingsRequest, drop_unstorable
 from chats.serializers import MAX_CONTENT_CHARACTERS
 from documents import spaces
 from rag.context.tokens import get_counter
@@ -36,7 +36,7 @@ def texts_of(body: EmbeddingsRequest) -> list[str]:
     given = [body.input] if isinstance(body.input, str) else body.input
     if not isinstance(given, list) or not 0 < len(given) <= TEXTS:
         raise WrongInput
-    texts = [storable(one) for one in given if isinstance(one, str)]
+    texts = [drop_unstorable(one) for one in given if isinstance(one, str)]
     if len(texts) != len(given) or not all(text.strip() for text in texts):
         raise WrongInput
     if any(len(text) > MAX_CONTENT_CHARACTERS for text in texts):

@@ -1,8 +1,7 @@
 """Tables of the conversations."""
 
 from chats.models.chat import Category, Chat, ChatDocument
-from chats.models.daily import DailyMessages
-from chats.models.message import Feedback, Message, MessageDocument, Trace
+from chats.models.message import DailyMessages, Feedback, Message, MessageDocument, Trace
 from chats.models.run import Run
 from chats.models.turn import Turn
 

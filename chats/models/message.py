@@ -1,4 +1,4 @@
-"""Messages and what hangs on them."""
+"""Messages and what hangs on them, and how many each user has sent a day."""
 
 import uuid
 from typing import TYPE_CHECKING, Self
@@ -175,3 +175,22 @@ class Feedback(models.Model):
 
     def __str__(self) -> str:
         return f"{self.value:+d} {self.message_id}"
+
+
+class DailyMessages(models.Model):
+    """Questions of one user on one day, those that are stored nowhere and further answers included.
+
+    It outlives what it counts, so that deleting a chat gives nothing back.
+    """
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    day = models.DateField()
+    count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        """One row a user and day."""
+
+        constraints = (models.UniqueConstraint(fields=("owner", "day"), name="one_count_a_day"),)
+
+    def __str__(self) -> str:
+        return f"{self.owner_id} {self.day}: {self.count}"

@@ -44,7 +44,7 @@ def test_a_category_is_the_documents_of_its_chats(client, owner, category):
     deleted = create_chat(owner=owner, title="", document_ids=[gone.pk], category_id=category.pk)
     delete_chat(chat=deleted)
     assert f"nura/{category.pk}" in ids(client)
-    assert catalogue.find(owner, f"nura/{category.pk}").scope.document_ids == (document.pk,)
+    assert catalogue.find_model(owner, f"nura/{category.pk}").scope.document_ids == (document.pk,)
 
 
 def test_a_category_without_documents_is_no_model(client, owner, category):
@@ -55,7 +55,7 @@ def test_a_category_without_documents_is_no_model(client, owner, category):
 
 
 def test_a_long_list_is_cut_and_says_so(client, owner, monkeypatch):
-    monkeypatch.setattr(catalogue, "LISTED", 2)
+    monkeypatch.setattr(catalogue, "MAX_LISTED_DOCUMENTS", 2)
     documents = [make_document(owner) for _ in range(3)]
     page = client.models.list()
     assert [one.id for one in page.data[1:]] == [f"nura/{one.pk}" for one in documents[:0:-1]]
@@ -124,4 +124,4 @@ def test_no_form_of_a_name_reaches_what_a_stranger_has(web, key, stranger, thing
 def test_a_name_has_one_form_for_its_owner_too(owner, form):
     document = make_document(owner)
     with pytest.raises(catalogue.ModelNotFound):
-        catalogue.find(owner, written(form, document.pk))
+        catalogue.find_model(owner, written(form, document.pk))
