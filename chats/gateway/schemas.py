@@ -1,4 +1,4 @@
-"""The gateway's wire: what is read of requests, and what OpenAI's clients read of answers and errors.
+"""The gateway's wire: what is read of requests, and what OpenAI's clients read of answers.
 
 Of a request only these fields are read; all others are accepted and passed over.
 """

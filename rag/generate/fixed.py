@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from rag import prompts
 from rag.conversation import DocRef, Question, View
 from rag.generate import plain
 from rag.ports import PassageStore
+from rag.replies import get_reply
 from rag.types import Excerpt, Label, Mode, Passage, QuestionType, Source
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.references import LAST, Reference, Unclear
@@ -65,7 +65,7 @@ def answer_fixed(
     reference = analysis.reference
     if reference is None:
         if analysis.question_type is QuestionType.RESET:
-            return FixedAnswer(prompts.text("reset", language), Mode.GENERAL, Label.GENERAL)
+            return FixedAnswer(get_reply("reset", language), Mode.GENERAL, Label.GENERAL)
         return None
     if reference.unclear:
         text = ask_back(reference, language)
@@ -83,7 +83,7 @@ def ask_back(reference: Reference, language: str) -> str:
         listed.append(f"\n… +{more}")
     forgotten = reference.unclear is Unclear.NOTHING and reference.documents
     name = "clarify_forgotten" if forgotten else f"clarify_{reference.unclear}"
-    return prompts.fill(name, language, candidates="\n".join(listed))
+    return get_reply(name, language, candidates="\n".join(listed))
 
 
 def _answer_with_document(
@@ -150,18 +150,18 @@ def show_document(  # noqa: PLR0913 - one request, by name
         ref = replace(ref, version=version or ref.version)
     pieces = [
         f"**『{_title(ref)}』 (v{ref.version}) {found.number}/{found.parts}**",
-        prompts.fill(note, language, **versions) if note else "",
-        prompts.fill("whole_beyond", language, part=str(part)) if found.parts < part < LAST else "",
+        get_reply(note, language, **versions) if note else "",
+        get_reply("whole_beyond", language, part=str(part)) if found.parts < part < LAST else "",
         (plain.tame_markdown if ref.source.casefold().endswith(MARKDOWN) else plain.escape_lines)(
             found.text
         ),
     ]
     if found.parts > 1:
         end = "whole_next" if found.number < found.parts else "whole_end"
-        pieces.append(f"---\n\n{prompts.text(end, language)}")
+        pieces.append(f"---\n\n{get_reply(end, language)}")
     if others:
         titles = ", ".join(f"『{_title(one)}』" for one in others[:MAX_OTHERS])
-        pieces.append(prompts.fill("whole_others", language, titles=titles))
+        pieces.append(get_reply("whole_others", language, titles=titles))
     text = "\n\n".join(piece for piece in pieces if piece)
     return Shown(text, View(ref.document_id, found.number, found.parts), ref)
 

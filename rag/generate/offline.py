@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rag import prompts, tokenize
+from rag import tokenize
 from rag.conversation import Turn
 from rag.generate.passages import PassagesAnswer, compose_passages
 from rag.lexicon import rules
 from rag.memory.recall import find_turn_number, is_recalling, strip_frame
 from rag.memory.summary import shorten, strip_own_sentences
+from rag.replies import get_reply
 from rag.tokenize.text import neutralise, split_sentences
 from rag.types import Evidence, Label, QuestionType, Span
 from rag.understand.analysis import QuestionAnalysis
@@ -79,14 +80,14 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     """The answer from passages and older turns.
 
     `whole`: the evidence is whole documents, asked about as such. `named` are the documents asked
-    about, `notices` names of prompts that say how the passages were found.
+    about, `notices` names of replies that say how the passages were found.
     """
     question = analysis.text
     said = answer_from_turns(question, turns, language)
     if said and is_recalling(question):
         return OfflineAnswer(said, Label.CONVERSATION)
     if name := find_ready_answer(analysis):
-        return OfflineAnswer(prompts.text(name, language), Label.GENERAL)
+        return OfflineAnswer(get_reply(name, language), Label.GENERAL)
     standalone = analysis.standalone or question
     found = compose_passages(
         # the words of a follow-up say what is asked now; what it lacks was asked before
@@ -98,12 +99,12 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
         language=language,
     )
     if found.found:
-        told = (prompts.text(name, language) for name in notices)
+        told = (get_reply(name, language) for name in notices)
         answer = _with_shown_first(found, evidence)
         return replace(answer, text="\n\n".join([*told, answer.text]))
     if said:
         return OfflineAnswer(said, Label.CONVERSATION)
-    return OfflineAnswer(found.text or prompts.text("plain_no_model", language), Label.INSUFFICIENT)
+    return OfflineAnswer(found.text or get_reply("plain_no_model", language), Label.INSUFFICIENT)
 
 
 def _with_shown_first(found: PassagesAnswer, evidence: Sequence[Evidence]) -> OfflineAnswer:
@@ -135,7 +136,7 @@ def _to_span(item: Evidence, start: int, end: int) -> Span:
 
 
 def find_ready_answer(analysis: QuestionAnalysis) -> str:
-    """The name of a ready answer's prompt; empty where passages are to be shown."""
+    """The name of a ready answer's reply; empty where passages are to be shown."""
     if analysis.question_type is QuestionType.SMALLTALK:
         return f"plain_{_find_pattern('smalltalk', analysis.text) or 'greeting'}"
     if name := find_product_topic(analysis.text):
@@ -155,10 +156,10 @@ def _find_pattern(about: str, text: str) -> str:
 def answer_from_turns(question: str, turns: Sequence[Turn], language: str) -> str:
     """The sentences of these turns that hold what is asked for; empty where none does."""
     lines = [
-        prompts.fill("recalled_quote", language, number=str(one.number), text=one.text)
+        get_reply("recalled_quote", language, number=str(one.number), text=one.text)
         for one in quote_turns(question, turns)
     ]
-    return prompts.fill("recalled", language, quotes="\n".join(lines)) if lines else ""
+    return get_reply("recalled", language, quotes="\n".join(lines)) if lines else ""
 
 
 def quote_turns(question: str, turns: Sequence[Turn]) -> list[Quote]:

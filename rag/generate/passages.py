@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, groupby
 from typing import Any
 
-from rag import prompts, tokenize
+from rag import tokenize
 from rag.generate import plain, reading
 from rag.generate.reading import Stretch, Unit, UnitKind
 from rag.lexicon import rules, words
+from rag.replies import get_reply
 from rag.tokenize import surface
 from rag.tokenize.korean import strip_particle
 from rag.types import Evidence, QuestionType
@@ -325,7 +326,7 @@ class _Page:
         self.spans[number] = (*self.spans.get(number, ()), span)
 
     def answer(self) -> PassagesAnswer:
-        more = [prompts.text("passages_more", self.language)] if self.has_more else []
+        more = [get_reply("passages_more", self.language)] if self.has_more else []
         return PassagesAnswer("\n\n".join([*self.parts, *more]), self.spans)
 
 
@@ -466,12 +467,12 @@ class _Composer:
         lacking = [word.said for at, word in words if at not in held and word.weight == 1]
         what = plain.escape_line(" ".join((lacking or [word.said for word in asked.words])[:4]))
         if not what:
-            return prompts.text("passages_nothing", language)
+            return get_reply("passages_nothing", language)
         if not named:
-            return prompts.fill("passages_nothing_on", language, what=what)
+            return get_reply("passages_nothing_on", language, what=what)
         titles = map(plain.escape_line, named[:2])
-        where = ", ".join(prompts.fill("passages_title", language, title=one) for one in titles)
-        return prompts.fill("passages_nothing_in", language, where=where, what=what)
+        where = ", ".join(get_reply("passages_title", language, title=one) for one in titles)
+        return get_reply("passages_nothing_in", language, where=where, what=what)
 
     def _block(self, found: _Found, room: int) -> str:
         """The decisive unit in bold, with its paragraph, or its list with what announces it."""
@@ -493,7 +494,7 @@ class _Composer:
                 continue
             lines.append(f"{'   ' * depth}{text} [{stretch.slot}]")
             self.page.shown.add((found.of, item))
-        more = prompts.fill("passages_items", self.page.language, count=str(left)) if left else ""
+        more = get_reply("passages_items", self.page.language, count=str(left)) if left else ""
         return "\n\n".join(filter(None, [lines[0], "\n".join(lines[1:]), more]))
 
     def _said(self, found: _Found, at: int, *, marked: bool = True) -> str:

@@ -20,6 +20,7 @@ from rag.errors import EmbedderFailed, LLMError
 from rag.lexicon import patterns, phrases, words
 from rag.memory.window import EXTRACTIVE, MAX_LINE_CHARACTERS, SLIDE_TURNS, find_window_start
 from rag.ports import Embedder
+from rag.replies import get_reply
 from rag.retrieve.candidates import LEAST_KNOWN
 from rag.tokenize.language import dense_weight, reply_language
 from rag.tokenize.text import neutralise, split_sentences
@@ -263,7 +264,7 @@ def strip_own_sentences(turn: Turn) -> str:
 
 @functools.cache
 def _own_sentences() -> tuple[str, ...]:
-    return tuple(prompts.text(name, language) for name in _FIXED for language in ("ko", "en"))
+    return tuple(get_reply(name, language) for name in _FIXED for language in ("ko", "en"))
 
 
 def shorten(text: str, length: int) -> str:

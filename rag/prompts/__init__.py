@@ -1,7 +1,8 @@
-"""Wording of prompts and fixed answers: `NAME.ko.txt` and `NAME.en.txt` beside this loader."""
+"""Wording of prompts: `NAME.ko.txt` and `NAME.en.txt` beside this loader."""
 
 import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
@@ -22,4 +23,12 @@ def fill(name: str, language: str, **values: str) -> str:
 
     Raises `KeyError` for a place without a value.
     """
-    return _PLACE.sub(lambda match: values[match[1]], text(name, language))
+    return fill_places(text(name, language), values)
+
+
+def fill_places(wording: str, values: Mapping[str, str]) -> str:
+    """The wording with every `{{name}}` replaced once; braces in the values stay what they are.
+
+    Raises `KeyError` for a place without a value.
+    """
+    return _PLACE.sub(lambda match: values[match[1]], wording)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from rag import prompts
 from rag.lexicon import patterns, phrases
+from rag.replies import get_reply
 from rag.tokenize.text import ABBREVIATIONS, find_code
 from rag.types import Citation
 
@@ -200,4 +200,4 @@ def _is_courtesy(text: str) -> bool:
 @functools.cache
 def _notes() -> frozenset[str]:
     """What we say ourselves of how an answer came about."""
-    return frozenset(prompts.text(name, tongue) for name in _NOTES for tongue in ("ko", "en"))
+    return frozenset(get_reply(name, tongue) for name in _NOTES for tongue in ("ko", "en"))

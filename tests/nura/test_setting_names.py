@@ -89,6 +89,6 @@ def test_no_page_names_a_setting(suffix, folder):
 
 
 def test_no_answer_that_is_ready_made_names_a_setting():
-    prompts = files(".txt", "rag/prompts")
-    assert prompts
-    assert not [name for name, text in prompts.items() if MATTERS_OF_THE_SERVER.search(text)]
+    replies = files(".toml", "rag/replies") | files(".txt", "rag/prompts")
+    assert {"rag/replies/ko.toml", "rag/replies/en.toml"} <= set(replies)
+    assert not [name for name, text in replies.items() if MATTERS_OF_THE_SERVER.search(text)]

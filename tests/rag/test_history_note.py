@@ -4,7 +4,6 @@ from uuid import uuid4
 
 import pytest
 
-from rag import prompts
 from rag.adapters.light import Light
 from rag.config import ContextRules
 from rag.conversation import DocRef, RunningSummary, Turn
@@ -21,6 +20,7 @@ from rag.memory.summary import (
 )
 from rag.memory.window import EXTRACTIVE
 from rag.ports import Piece
+from rag.replies import get_reply
 from tests.rag.worlds import LetterEmbedder, ScriptedLLM
 
 RULES = ContextRules()
@@ -145,7 +145,7 @@ def test_the_line_takes_the_sentence_that_answers():
 
 
 def test_what_the_product_says_of_itself_is_not_part_of_a_turn():
-    own = prompts.text("plain_no_model", "ko")
+    own = get_reply("plain_no_model", "ko")
     assert write_line(Turn(1, "우리 담당자는 김민수야", own)) == "우리 담당자는 김민수야"
     assert strip_own_sentences(Turn(1, "", "보증금은 5%입니다. [1]")) == "보증금은 5%입니다."
 

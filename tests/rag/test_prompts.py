@@ -17,6 +17,7 @@ from rag.errors import ContextOverflow
 from rag.generate.llm import Writer
 from rag.pages import Kind
 from rag.ports import GenerationOptions, Piece
+from rag.replies import load_replies
 from rag.tokenize.text import neutralise
 from rag.types import HistoryMessage, Role
 from tests.rag.passages import evidence as made_evidence
@@ -72,6 +73,14 @@ def history(number, characters=100):
 @pytest.mark.parametrize("name", WORDINGS)
 def test_every_prompt_comes_in_both_languages(name):
     assert prompts.text(name, "ko") != prompts.text(name, "en")
+
+
+def test_every_reply_comes_in_both_languages_with_the_same_places():
+    korean, english = load_replies("ko"), load_replies("en")
+    assert korean.keys() == english.keys()
+    for name, text in korean.items():
+        assert text != english[name]
+        assert set(re.findall(r"{{\w+}}", text)) == set(re.findall(r"{{\w+}}", english[name]))
 
 
 def test_braces_and_percents_of_users_and_documents_stay_literal():
@@ -249,7 +258,7 @@ def test_the_model_is_told_how_its_passages_were_found():
 
 
 def test_every_notice_has_its_words_for_the_model():
-    notices = [name for name in WORDINGS if name.startswith("notice_")]
+    notices = [name for name in load_replies("ko") if name.startswith("notice_")]
     assert len(notices) >= 2
     assert {name.replace("notice_", "tell_") for name in notices} <= set(WORDINGS)
 
