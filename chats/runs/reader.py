@@ -23,8 +23,8 @@ from chats.calls import in_database
 from chats.models import Message, Run
 from chats.runs import log
 from chats.runs.log import RunEvent
+from chats.serializers import terminal_event
 from chats.services import leases
-from chats.shapes import terminal_event
 from jobs import connections
 from jobs.background import LoopTask
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def play(monkeypatch):
     """Nobody else is there, and the engine says what the test wants."""
-    monkeypatch.setattr(ask, "Terminal", lambda: ask.Terminal(0.0))
+    monkeypatch.setattr(ask, "PATIENCE_SECONDS", 0.0)
 
     def plug(*script):
         engine = ScriptedEngine(*script)

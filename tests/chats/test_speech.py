@@ -4,13 +4,13 @@ import threading
 import uuid
 
 import pytest
-from chats.to_speech_text import split_text, to_speech_text
 from django.db import connection
 from django.utils import timezone
 
 from chats.models import Message
 from chats.services import speech
 from chats.services.chats import create_chat
+from chats.services.speech import split_text, to_speech_text
 from documents.errors import explain_code
 from tests.chats.conftest import client
 from tests.servers.speech import Reply, samples_of, streamed, wav
@@ -199,7 +199,7 @@ def test_a_sound_without_end_is_given_up(api, owner, speech_server, monkeypatch)
 
 def test_no_connection_is_held_while_the_endpoint_speaks(api, owner, speech_server, monkeypatch):
     one, held = message(owner), []
-    reply = speech.sound
+    reply = speech.request_speech
 
     def sound(*arguments, **options):
         held.append(connection.connection)

@@ -39,8 +39,8 @@ PATIENCE_SECONDS = 1.0
 class Terminal:
     """Follows answers. Once nobody was there, the next question is answered here at once."""
 
-    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
-        self._patience = patience
+    def __init__(self) -> None:
+        self._patience = PATIENCE_SECONDS
 
     async def events(self, run_id: UUID) -> AsyncIterator[RunEvent]:
         """The events of a run to its end; who goes away before stops it.
