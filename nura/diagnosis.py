@@ -25,7 +25,7 @@ from documents.parsers.pdf import ocr
 from documents.reindexing import terms
 from nura import __version__
 from nura.embedded import session
-from nura.health import WORKERS, client, redis_and_workers
+from nura.health import WORKERS, check_redis_and_workers, client
 from rag.adapters.sentence_transformers import embedded_model_folder
 from rag.config import Endpoint
 from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
@@ -139,7 +139,7 @@ def _redis_setting(name: str, wanted: str) -> Finding:
 
 def workers() -> Iterator[Finding]:
     """Their signs of life. A product that is not running is no fault."""
-    alive = redis_and_workers()
+    alive = check_redis_and_workers()
     stopped = settings.EMBEDDED_REDIS and session.holder(settings.DATA_DIR) in {"", session.COMMAND}
     for name in WORKERS:
         if alive[name]:

@@ -22,7 +22,7 @@ from rest_framework.views import set_rollback
 
 from chats.gateway.schemas import find_wrong_field, to_error_body
 from documents.errors import Explanation, add_explanations, explain_code, find_status, is_explained
-from nura.language import is_api, is_gateway
+from nura.middleware import is_api, is_gateway
 from rag.errors import NuraError
 
 logger = logging.getLogger("nura.errors")

@@ -1,10 +1,12 @@
-"""Is this node alive, and can the product serve: for load balancers and for `up`."""
+"""Whether this node is alive, the product can serve, and the services that are not ours answer."""
 
 import functools
-import logging
-from typing import cast
+from typing import Any, cast
 
+import psycopg
+import structlog
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -12,7 +14,7 @@ from django.views.decorators.http import require_safe
 from redis import Redis
 from redis.exceptions import RedisError
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 WORKERS = ("answers", "documents")
 HEARTBEAT_SECONDS = 15
@@ -34,7 +36,7 @@ def healthz(_request: HttpRequest) -> HttpResponse:
 @never_cache
 def readyz(_request: HttpRequest) -> JsonResponse:
     """200 when database, Redis and both kinds of workers are there, else 503 and what is not."""
-    checks = all_checks()
+    checks = check_all()
     ready = all(checks.values())
     body = {"status": "ok" if ready else "unavailable", "checks": checks}
     response = JsonResponse(body, status=200 if ready else 503)
@@ -42,29 +44,29 @@ def readyz(_request: HttpRequest) -> JsonResponse:
     return response
 
 
-def all_checks() -> dict[str, bool]:
+def check_all() -> dict[str, bool]:
     """Each part by name; False when it is not reachable now."""
-    return {"database": database_answers(), **redis_and_workers()}
+    return {"database": check_database(), **check_redis_and_workers()}
 
 
-def database_answers() -> bool:
+def check_database() -> bool:
     """One trivial query."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
-        logger.warning("The database does not answer: %s", type(error).__name__)
+        logger.warning("database_unreachable", error=type(error).__name__)
         return False
     return True
 
 
-def redis_and_workers() -> dict[str, bool]:
+def check_redis_and_workers() -> dict[str, bool]:
     """Redis, and the workers that wrote their sign of life there within the last 15 seconds."""
     try:
         keys = [heartbeat_key(name) for name in WORKERS]
         beats = cast("list[bytes | None]", client().mget(keys))
     except RedisError as error:
-        logger.warning("Redis does not answer: %s", type(error).__name__)
+        logger.warning("redis_unreachable", error=type(error).__name__)
         return {"redis": False, **dict.fromkeys(WORKERS, False)}
     found = zip(WORKERS, (beat is not None for beat in beats), strict=True)
     return {"redis": True, **dict(found)}
@@ -74,3 +76,50 @@ def redis_and_workers() -> dict[str, bool]:
 def client() -> Redis:
     """The connections of this process, with short time-outs."""
     return Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
+
+
+CONNECT_SECONDS = 5
+"""Seconds for a connection. A firewall that drops packets never answers."""
+
+
+def require_services() -> None:
+    """Raise `ImproperlyConfigured`, naming the variable, for a service that does not answer."""
+    if not settings.EMBEDDED_POSTGRES:
+        require_database(settings.DATABASES["default"])
+    if not settings.EMBEDDED_REDIS:
+        require_redis(settings.REDIS_URL)
+
+
+def require_database(database: dict[str, Any]) -> None:
+    """The same for one entry of DATABASES."""
+    options = {name: value for name, value in database["OPTIONS"].items() if name != "pool"}
+    where = {
+        "dbname": database["NAME"],
+        "user": database["USER"],
+        "password": database["PASSWORD"],
+        "host": database["HOST"],
+        "port": database["PORT"],
+    }
+    given = {name: value for name, value in where.items() if value}
+    try:
+        psycopg.connect(**({"connect_timeout": CONNECT_SECONDS} | options | given)).close()
+    except psycopg.Error as error:
+        raise ImproperlyConfigured(f"DATABASE_URL: {_flatten(error)}") from error
+
+
+def require_redis(url: str) -> None:
+    """The same for one URL of a Redis."""
+    client = Redis.from_url(
+        url, socket_connect_timeout=CONNECT_SECONDS, socket_timeout=CONNECT_SECONDS
+    )
+    try:
+        client.ping()
+    except RedisError as error:
+        raise ImproperlyConfigured(f"REDIS_URL: {_flatten(error)}") from error
+    finally:
+        client.close()
+
+
+def _flatten(error: Exception) -> str:
+    """The library's own words on one line; neither library repeats a password."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,10 +1,17 @@
-"""All routes."""
+"""All routes, and the gateway mounted behind API keys, its errors in OpenAI's shape."""
 
 from django.contrib import admin
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from ninja import NinjaAPI
+from ninja.errors import HttpError, ValidationError
 
-from nura import gateway, health, metrics
+from chats.gateway.routes import router
+from nura import health, metrics
+from nura.accounts.authentication import gateway_key
+from nura.accounts.urls import api_urlpatterns
+from nura.errors import problem_of
 
 handler400 = "nura.errors.bad_request"
 handler403 = "nura.errors.permission_denied"
@@ -12,8 +19,27 @@ handler404 = "nura.errors.not_found"
 handler500 = "nura.errors.server_error"
 handler429 = "nura.errors.too_many_requests"
 
+gateway_api = NinjaAPI(
+    title="Nura",
+    version="1",
+    urls_namespace="gateway",
+    openapi_url=None,  # its clients know the protocol; docs/gateway.md tells what is ours
+    auth=gateway_key,
+)
+gateway_api.add_router("", router)
+
+
+def answer_gateway_error(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
+    """Any error of a view, before the first byte of its answer."""
+    told = error if isinstance(error, Exception) else error()
+    return problem_of(told).response_at(request.path)
+
+
+for kind in (Exception, Http404, HttpError, ValidationError):  # ninja has own handlers for these
+    gateway_api.add_exception_handler(kind, answer_gateway_error)
+
 api = [
-    path("", include("nura.accounts.api_urls")),
+    path("", include(api_urlpatterns)),
     path("", include("documents.api.urls")),
     path("", include("chats.api.urls")),
 ]
@@ -27,7 +53,7 @@ urlpatterns = [
     path("i18n/", include("django.conf.urls.i18n")),
     path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("v1/", gateway.api.urls),
+    path("v1/", gateway_api.urls),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
     path("healthz", health.healthz),
     path("readyz", health.readyz),

@@ -27,7 +27,7 @@ from documents import files, services
 from documents.models import Chunk, Document, DocumentPage, DocumentPicture
 from documents.search import bm25
 from jobs import connections
-from nura import gateway
+from nura import urls
 from tests.support import ROOT
 
 OURS = ("auth", "knox", "documents", "chats", "nura", "account")
@@ -105,7 +105,7 @@ class Operation:
 def operations() -> list[Operation]:
     """All that the schemas of REST and of the gateway describe."""
     rest = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    return [*_operations(rest), *_operations(gateway.api.get_openapi_schema())]
+    return [*_operations(rest), *_operations(urls.gateway_api.get_openapi_schema())]
 
 
 def _operations(schema: Any) -> list[Operation]:

@@ -1,15 +1,45 @@
-"""Our rules for allauth."""
+"""Our rules for allauth: who may sign up and sign in, and how many wrong passwords are taken.
 
+Three limits, named as in `ACCOUNT_RATE_LIMITS`, hold for every way to sign in (the page, which is
+the administration's too, and `POST /auth/token`), since all of them go through the adapter:
+
+`login_failed`: wrong passwords for one name from one address. Then the name is locked for that
+    address, and for no other: who guesses at a name locks out himself, and nobody else who uses
+    the name or the address (an office, a proxy).
+`login_flood`: wrong passwords from one address, whatever the names; far more than an office
+    mistypes. Beyond it the address is slowed down and not locked: a name has one try there, so that
+    the right password of somebody who has not failed is always taken; tries are checked one after
+    the other, so that a flood costs one processor at the most; and a wrong one is told to wait.
+`login_done`: right passwords of one user. Each makes a session or a key.
+
+A name is what was typed. Whether somebody has it plays no part, nor is a name ever joined with the
+e-mail address of the same account: what is answered, and when, tells nothing about either.
+"""
+
+import math
 import smtplib
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from allauth.account import forms
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core import ratelimit
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.core.internal import ratelimit as counters
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, User
+from django.core.cache import cache
 from django.core.exceptions import ValidationError
+from django.db import connection
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from redis.exceptions import LockError
 
-from nura.accounts import attempts
+from jobs import connections
+from nura.errors import RETRY_AFTER_SECONDS, too_many_requests
 from rag.errors import NuraError
 
 
@@ -28,14 +58,14 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return settings.OPEN_SIGNUP
 
     def authenticate(self, request: HttpRequest, **credentials: Any) -> AbstractBaseUser | None:
-        """Whose password it is. Raises the finished 429 answer; `nura.accounts.attempts` says when.
+        """Whose password it is. Raises the finished 429 answer; see the module.
 
         All ways to sign in come through here.
         """
-        with attempts.hold_turn(request):
+        with hold_turn(request):
             user: AbstractBaseUser | None = super().authenticate(request, **credentials)
         if user is not None:
-            attempts.count_attempt(request, attempts.DONE, user=user)
+            count_attempt(request, LOGIN_DONE, user=user)
         return user
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
@@ -44,18 +74,18 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         try:
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
-            raise attempts.to_refusal(request, attempts.FAILED, key=key) from error
-        if attempts.count_failures(request, key) > 1 and attempts.is_flooding(request):
+            raise make_refusal(request, LOGIN_FAILED, key=key) from error
+        if count_failures(request, key) > 1 and is_flooding(request):
             self._rollback_login_failed_rl_usage()
-            raise attempts.to_refusal(request, attempts.FLOOD)
+            raise make_refusal(request, LOGIN_FLOOD)
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Count a wrong password against its address too."""
-        attempts.count_attempt(request, attempts.FLOOD)
+        count_attempt(request, LOGIN_FLOOD)
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         name = credentials.get("email", credentials.get("username", ""))
-        return attempts.key_of(request, name)
+        return make_attempt_key(request, name)
 
     def clean_username(self, username: str, shallow: bool = False) -> str:
         """The name in the one form under which it is stored: Hangul may come in parts."""
@@ -68,3 +98,104 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
             super().send_mail(template_prefix, email, context)
         except (smtplib.SMTPException, OSError) as error:
             raise MailFailed from error
+
+
+class LoginForm(forms.LoginForm):  # type: ignore[misc]
+    """Says what may be typed, and lets password managers know."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        login = self.fields["login"]
+        login.label = _("User name or e-mail")
+        login.widget.attrs = {"autocomplete": "username", "autofocus": True}
+        self.fields["remember"].label = _("Keep me signed in")
+
+    def clean_login(self) -> str:
+        """The name in the form under which it is stored."""
+        return str(User.normalize_username(super().clean_login()))
+
+
+LOGIN_FAILED, LOGIN_FLOOD, LOGIN_DONE = "login_failed", "login_flood", "login_done"
+ALLAUTH_APP = "allauth.account"
+"""Whose settings name the limits."""
+MAX_TURN_SECONDS = 10.0
+"""The longest that a turn may take; then the next one begins."""
+MAX_TURN_WAIT_SECONDS = 2.0
+"""How long a try of a flooding address waits for its turn: it holds a thread that others need."""
+
+
+def make_attempt_key(request: HttpRequest, name: str) -> str:
+    """What wrong passwords are counted by: the name as it is compared, and the address.
+
+    Not the host that the request names, as allauth has it: with another port in each it would be
+    another count.
+    """
+    return f"{unicodedata.normalize('NFKC', name).casefold()} {counters.get_ip(request)}"
+
+
+def count_attempt(request: HttpRequest, action: str, **whose: Any) -> None:
+    """Count one; `whose` is the `key` or `user` of a limit that is not the address's.
+
+    Raises the finished 429 answer once there were too many.
+    """
+    if not ratelimit.consume(request, action=action, **whose):
+        raise make_refusal(request, action, **whose)
+
+
+def is_flooding(request: HttpRequest) -> bool:
+    """Whether wrong passwords come from this address faster than people mistype."""
+    return not ratelimit.consume(request, action=LOGIN_FLOOD, dry_run=True)
+
+
+def count_failures(request: HttpRequest, key: str) -> int:
+    """How often the name has lately failed from this address, the try under way included."""
+    return max(len(history) for _rate, history in _list_counts(request, LOGIN_FAILED, key=key))
+
+
+@contextmanager
+def hold_turn(request: HttpRequest) -> Iterator[None]:
+    """Check a password; those from a flooding address one after the other.
+
+    Raises the finished 429 answer when the turn does not come in time.
+    """
+    if not is_flooding(request):
+        yield
+        return
+    turn = connections.sync().lock(
+        f"nura:sign-in:{counters.get_ip(request)}",
+        timeout=MAX_TURN_SECONDS,
+        blocking_timeout=MAX_TURN_WAIT_SECONDS,
+    )
+    if not connection.in_atomic_block:
+        connection.close()  # the pool has few, and a flood could wait with all of them
+    if not turn.acquire():
+        raise ImmediateHttpResponse(too_many_requests(request, RETRY_AFTER_SECONDS))
+    try:
+        yield
+    finally:
+        with suppress(LockError):  # it took too long, and the turn has passed on
+            turn.release()
+
+
+def make_refusal(request: HttpRequest, action: str, **whose: Any) -> ImmediateHttpResponse:
+    """The finished 429 answer: it says after how many seconds the limit takes one more."""
+    now = time.time()
+    waits = [
+        history[rate.amount - 1] + rate.duration - now
+        for rate, history in _list_counts(request, action, **whose)
+        if len(history) >= rate.amount
+    ]
+    seconds = math.ceil(max(waits, default=0))
+    return ImmediateHttpResponse(too_many_requests(request, max(seconds, 1)))
+
+
+def _list_counts(
+    request: HttpRequest, action: str, **whose: Any
+) -> Iterator[tuple[counters.Rate, list[float]]]:
+    """Each rate of a limit with the times at which it was counted, the newest first."""
+    for rate in counters.get_rates(app=ALLAUTH_APP, action=action):
+        kept = cache.get(
+            counters.get_cache_key(request, app=ALLAUTH_APP, action=action, rate=rate, **whose)
+        )
+        _allowed, history = counters.apply_rate(kept or [], time.time(), rate, dry_run=True)
+        yield rate, history

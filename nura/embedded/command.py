@@ -35,14 +35,14 @@ def services_for(arguments: Sequence[str]) -> Iterator[None]:
     """
     from django.conf import settings
 
-    from nura import reach
+    from nura import health
 
     if (
         arguments
         and arguments[0] not in WITHOUT_DATABASE | {"doctor"}
         and not _asks_help(arguments)
     ):
-        reach.require()
+        health.require_services()
     needed = settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS
     if not needed or not arguments or arguments[0] in WITHOUT_SERVICES or _asks_help(arguments):
         yield

@@ -12,8 +12,7 @@ from documents.parsers.base import Limits
 from documents.parsers.formats import PDF_READERS, PDFIUM
 from nura import logs
 from nura.embedded import locations
-from nura.settings import env, pictures, rag, reference, unfold
-from nura.settings.secrets import secret_key
+from nura.settings import env, rag, reference, unfold
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes be written with their types
 
@@ -38,7 +37,7 @@ LOG_FORMAT = env.read_choice("NURA_LOG_FORMAT", "text", ("text", "json"))
 LOGGING = logs.config(LOG_FORMAT, env.read_choice("NURA_LOG_LEVEL", "INFO", logs.LEVELS))
 logs.configure()
 
-SECRET_KEY = secret_key(DATA_DIR)
+SECRET_KEY = env.read_secret_key(DATA_DIR)
 DEBUG = False
 ALLOWED_HOSTS = list(env.read_words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", HOST)))
 CSRF_TRUSTED_ORIGINS = list(env.read_origins("CSRF_TRUSTED_ORIGINS"))
@@ -66,13 +65,15 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "nura.middleware.request_id",
     "nura.metrics.MetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "nura.middleware.HtmlGZipMiddleware",
     "csp.middleware.CSPMiddleware",
-    "nura.admin_policy.admin_policy",
+    "nura.middleware.admin_policy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "nura.language.LanguageMiddleware",
+    "nura.middleware.LanguageMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -135,9 +136,9 @@ ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Nura] "
-ACCOUNT_FORMS = {"login": "nura.accounts.forms.LoginForm"}
+ACCOUNT_FORMS = {"login": "nura.accounts.adapter.LoginForm"}
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
-# "login" would lock an address, which a whole office may share; instead: nura.accounts.attempts.
+# "login" would lock an address, which a whole office may share; instead: nura.accounts.adapter.
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "5/5m/key", "login_flood": "100/5m/ip"}
 ACCOUNT_RATE_LIMITS |= {"login_done": "120/m/user", "signup": "60/m/ip"}
 TRUSTED_PROXIES = env.read_integer("NURA_TRUSTED_PROXIES", 0, maximum=10)
@@ -160,8 +161,8 @@ REST_FRAMEWORK = {
     ),
     "DEFAULT_PERMISSION_CLASSES": ("rest_framework.permissions.IsAuthenticated",),
     "DEFAULT_RENDERER_CLASSES": ("rest_framework.renderers.JSONRenderer",),
-    "DEFAULT_PARSER_CLASSES": ("nura.parsers.JSONParser",),
-    "DEFAULT_PAGINATION_CLASS": "nura.pagination.PageNumberPagination",
+    "DEFAULT_PARSER_CLASSES": ("nura.rest.JSONParser",),
+    "DEFAULT_PAGINATION_CLASS": "nura.rest.PageNumberPagination",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "NUM_PROXIES": TRUSTED_PROXIES,
     "EXCEPTION_HANDLER": "nura.errors.exception_handler",
@@ -206,7 +207,7 @@ QUOTA_MESSAGES_PER_DAY = env.read_integer("NURA_QUOTA_MESSAGES_PER_DAY", 0)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_PERMISSIONS = 0o600
-PICTURES = pictures.build()
+PICTURES = rag.build_picture_rules()
 READING_LIMITS = Limits(recognised_pages=env.read_integer("NURA_OCR_PAGES", 200, maximum=5000))
 PDF_READER = env.read_choice("NURA_PDF_READER", PDFIUM, PDF_READERS)
 
@@ -297,6 +298,8 @@ TTS_VOICE = env.read_text("NURA_TTS_VOICE", "alloy")
 TTS_API_KEY = env.read_text("NURA_TTS_API_KEY")
 
 # Memory of conversations
-RAG = rag.build(SECRET_KEY)
-BUILD_RAG = partial(rag.build, SECRET_KEY)  # of the environment as it is then, for comparisons
+RAG = rag.build_rag_config(SECRET_KEY)
+BUILD_RAG = partial(
+    rag.build_rag_config, SECRET_KEY
+)  # of the environment as it is then, for comparisons
 EMBEDDING_OTHER_API_KEY = env.read_text("NURA_EMBEDDING_OTHER_API_KEY")

@@ -5,6 +5,7 @@ writes the list of settings.
 """
 
 import os
+import secrets
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -178,3 +179,24 @@ def _read_number(  # noqa: PLR0913, PLR0917 - one place for both kinds of number
     if not minimum <= number or (maximum is not None and number > maximum):
         raise ImproperlyConfigured(f"{name}={value}: expected {kind}, {bounds}")
     return number
+
+
+def read_secret_key(data_dir: Path) -> str:
+    """The value of SECRET_KEY, else the one kept in the data folder (made when absent)."""
+    return read_text("SECRET_KEY") or _keep_secret_key(data_dir / "secret-key")
+
+
+def _keep_secret_key(path: Path) -> str:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    if not path.exists():
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(50))
+        try:
+            os.link(draft, path)  # fails when another process was first: its key holds
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    return path.read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""Builds the one frozen configuration of the engine from the environment."""
+"""Builds the frozen configurations of the engine and of pictures from the environment."""
 
 import hmac
 from dataclasses import replace
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+from documents.parsers.base import ALL_PICTURES, PictureRules
 from nura.settings import env
 from rag.adapters import light
 from rag.config import USUAL_TOKENS, ContextRules, Endpoint, MemoryRules, RagConfig, StyleRules
@@ -18,7 +19,7 @@ VISION_SECONDS = 120.0
 AUTO = "auto"
 
 
-def build(secret_key: str = "") -> RagConfig:
+def build_rag_config(secret_key: str = "") -> RagConfig:
     """The engine's configuration. Raises `ImproperlyConfigured` naming the variable.
 
     `secret_key` is what the marks around material in prompts are made from: nobody who writes a
@@ -190,3 +191,20 @@ def _embedding_endpoint() -> Endpoint | None:
         api_key=env.read_text("NURA_EMBEDDING_API_KEY") or env.read_text("NURA_LLM_API_KEY"),
     )
     return endpoint if base_url else None
+
+
+def build_picture_rules() -> PictureRules:
+    """Which pictures of documents are kept. Raises `ImproperlyConfigured` naming the variable."""
+    usual = ALL_PICTURES
+    return PictureRules(
+        most=env.read_integer("NURA_PICTURES_MAX", usual.most, maximum=1000),
+        least_pixels=env.read_integer("NURA_PICTURES_MIN_PIXELS", usual.least_pixels),
+        most_ratio=env.read_decimal(
+            "NURA_PICTURES_MAX_ASPECT_RATIO", usual.most_ratio, minimum=1.0
+        ),
+        least_variance=env.read_decimal("NURA_PICTURES_MIN_VARIANCE", usual.least_variance),
+        least_nonwhite=env.read_decimal(
+            "NURA_PICTURES_MIN_NONWHITE", usual.least_nonwhite, maximum=1.0
+        ),
+        least_edges=env.read_decimal("NURA_PICTURES_MIN_EDGES", usual.least_edges),
+    )

@@ -9,7 +9,7 @@ from drf_spectacular.generators import SchemaGenerator
 from knox.models import AuthToken
 
 from documents.models import Document
-from nura.body_limit import BodyLimit
+from nura.asgi import BodyLimit
 from tests.servers import asgi
 
 pytestmark = pytest.mark.django_db(transaction=True)

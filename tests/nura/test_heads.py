@@ -11,7 +11,6 @@ import time
 import psutil
 import pytest
 
-from nura import heads
 from nura import web as web_process
 from tests.servers import asgi
 from tests.support import ROOT, wait_until
@@ -111,8 +110,8 @@ def test_the_bound_lies_where_it_is_said_to_be(web, start):
             one.sendall(start + lines + b"\r\n")
             return one.recv(100)
 
-    assert not answer(heads.HEAD_BYTES - 2048).startswith(b"HTTP/1.1 431 ")
-    assert answer(heads.HEAD_BYTES + 2048).startswith(b"HTTP/1.1 431 ")
+    assert not answer(web_process.MAX_HEAD_BYTES - 2048).startswith(b"HTTP/1.1 431 ")
+    assert answer(web_process.MAX_HEAD_BYTES + 2048).startswith(b"HTTP/1.1 431 ")
 
 
 def test_a_body_that_comes_with_a_head_in_pieces_is_no_head(web):
@@ -132,7 +131,7 @@ def test_a_body_that_comes_with_a_head_in_pieces_is_no_head(web):
 @pytest.fixture
 def hasty(monkeypatch):
     """Heads must come within a second."""
-    monkeypatch.setattr(heads, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(web_process, "MAX_HEAD_SECONDS", 1.0)
 
 
 def seconds_until_closed(one):
@@ -239,6 +238,6 @@ def test_floods_of_headers_leave_the_memory_of_the_web_process_flat(process):
     with contextlib.ExitStack() as stack:
         for _ in range(20):
             one = stack.enter_context(connected(port))
-            one.sendall(LINE + b"".join(many(heads.HEAD_BYTES - 4096)))
+            one.sendall(LINE + b"".join(many(web_process.MAX_HEAD_BYTES - 4096)))
         assert answers(port)
         assert web.memory_info().rss - before < 16 * MEGABYTE

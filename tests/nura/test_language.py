@@ -4,7 +4,7 @@ import pytest
 from django.test import RequestFactory
 from django.utils import translation
 
-from nura.language import from_request
+from nura.middleware import from_request
 
 requests = RequestFactory()
 

@@ -3,7 +3,7 @@
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from nura import reach
+from nura import health
 from nura.embedded import locations
 
 NOBODY = "127.0.0.1:1"
@@ -12,17 +12,17 @@ NOBODY = "127.0.0.1:1"
 def test_an_unreachable_database_is_named_and_its_password_is_not(tmp_path):
     url = f"postgresql://me:hunter2@{NOBODY}/nura"
     with pytest.raises(ImproperlyConfigured, match="DATABASE_URL") as caught:
-        reach.require_database(locations.database(tmp_path, url))
+        health.require_database(locations.database(tmp_path, url))
     assert "hunter2" not in str(caught.value)
 
 
 def test_an_unreachable_redis_is_named_and_its_password_is_not():
     with pytest.raises(ImproperlyConfigured, match="REDIS_URL") as caught:
-        reach.require_redis(f"redis://:hunter2@{NOBODY}/0")
+        health.require_redis(f"redis://:hunter2@{NOBODY}/0")
     assert "hunter2" not in str(caught.value)
 
 
 def test_services_of_our_own_are_not_asked(settings):
     settings.EMBEDDED_POSTGRES = settings.EMBEDDED_REDIS = True
     settings.REDIS_URL = f"redis://{NOBODY}/0"
-    reach.require()
+    health.require_services()

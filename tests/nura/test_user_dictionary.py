@@ -25,12 +25,12 @@ def named(tmp_path, monkeypatch):
 
 def test_without_the_setting_there_is_no_dictionary(monkeypatch):
     monkeypatch.delenv("NURA_USER_DICTIONARY", raising=False)
-    assert not rag.build().user_dictionary
+    assert not rag.build_rag_config().user_dictionary
 
 
 def test_the_configuration_holds_the_path_of_the_dictionary(named):
     path = named("세출예산서\tNNP\t0\n".encode())
-    assert rag.build().user_dictionary == str(path)
+    assert rag.build_rag_config().user_dictionary == str(path)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_the_configuration_holds_the_path_of_the_dictionary(named):
 def test_a_wrong_line_stops_the_start_and_is_named(named, content, complaint):
     path = named(content)
     with pytest.raises(ImproperlyConfigured) as error:
-        rag.build()
+        rag.build_rag_config()
     assert f"NURA_USER_DICTIONARY: {path}, {complaint}" in str(error.value)
 
 
 def test_a_missing_file_stops_the_start_and_is_named(monkeypatch):
     monkeypatch.setenv("NURA_USER_DICTIONARY", "/nowhere/words.txt")
     with pytest.raises(ImproperlyConfigured, match=r"NURA_USER_DICTIONARY: /nowhere/words\.txt"):
-        rag.build()
+        rag.build_rag_config()
 
 
 def test_the_doctor_counts_the_words(named, settings):

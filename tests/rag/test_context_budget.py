@@ -154,7 +154,7 @@ def built(monkeypatch):
     def build(**variables):
         for name, value in variables.items():
             monkeypatch.setenv(f"NURA_CONTEXT_{name}", value)
-        return settings.build().context
+        return settings.build_rag_config().context
 
     return build
 

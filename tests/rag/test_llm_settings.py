@@ -25,7 +25,7 @@ def built(monkeypatch):
     def build(**variables):
         for name, value in variables.items():
             monkeypatch.setenv(f"NURA_{name}", value)
-        return settings.build()
+        return settings.build_rag_config()
 
     return build
 

@@ -11,7 +11,6 @@ from django.core.exceptions import ImproperlyConfigured
 from PIL import Image
 
 from documents.parsers.base import PictureRules
-from nura.settings import pictures
 from nura.settings import rag as settings
 from rag import errors
 from rag.adapters.openai import OpenAIVision
@@ -166,7 +165,7 @@ def built(monkeypatch):
     def build(**variables):
         for name, value in variables.items():
             monkeypatch.setenv(f"NURA_{name}", value)
-        return settings.build().vision
+        return settings.build_rag_config().vision
 
     return build
 
@@ -192,10 +191,10 @@ def test_a_server_of_its_own_never_gets_the_key_of_the_main_one(built):
 
 
 def test_the_rules_for_pictures_come_from_the_environment(monkeypatch):
-    assert pictures.build() == PictureRules()
+    assert settings.build_picture_rules() == PictureRules()
     monkeypatch.setenv("NURA_PICTURES_MAX", "0")
     monkeypatch.setenv("NURA_PICTURES_MIN_EDGES", "2.5")
-    assert pictures.build() == PictureRules(most=0, least_edges=2.5)
+    assert settings.build_picture_rules() == PictureRules(most=0, least_edges=2.5)
     monkeypatch.setenv("NURA_PICTURES_MIN_NONWHITE", "2")
     with pytest.raises(ImproperlyConfigured, match="NURA_PICTURES_MIN_NONWHITE"):
-        pictures.build()
+        settings.build_picture_rules()

@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 from redis.lock import Lock
 
-from nura.accounts import attempts
+from nura.accounts import adapter
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -177,8 +177,8 @@ def test_passwords_of_a_flood_are_checked_one_after_the_other(flood, monkeypatch
 
 
 def test_a_turn_that_does_not_come_is_told_to_wait(flood, monkeypatch):
-    monkeypatch.setattr(attempts, "WAIT_SECONDS", 0.2)
-    with attempts.connections.sync().lock("nura:sign-in:127.0.0.1", timeout=5):
+    monkeypatch.setattr(adapter, "MAX_TURN_WAIT_SECONDS", 0.2)
+    with adapter.connections.sync().lock("nura:sign-in:127.0.0.1", timeout=5):
         assert 0 < told_to_wait(by_token("minsu", PASSWORD)) <= 5
     assert by_token("minsu", PASSWORD).status_code == 200
 

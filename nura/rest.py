@@ -1,11 +1,11 @@
-"""Reading of request bodies within limits."""
+"""How REST reads bodies and pages lists."""
 
 from collections.abc import Mapping
 from typing import IO, Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
-from rest_framework import parsers
+from rest_framework import pagination, parsers
 from rest_framework.exceptions import ParseError
 
 
@@ -27,3 +27,11 @@ class JSONParser(parsers.JSONParser):
             return super().parse(stream, media_type, parser_context)
         except RecursionError as error:
             raise ParseError from error
+
+
+class PageNumberPagination(pagination.PageNumberPagination):
+    """`?page=&page_size=`, at most 100 a page."""
+
+    page_size = 20
+    page_size_query_param = "page_size"
+    max_page_size = 100

@@ -1,0 +1,174 @@
+"""What happens around every request: its id in the logs, its language, compression, policy."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from csp.constants import SELF, UNSAFE_EVAL, UNSAFE_INLINE
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
+from django.utils import translation
+from django.utils.cache import patch_vary_headers
+from django.utils.decorators import sync_and_async_middleware
+from django.utils.translation.trans_real import parse_accept_lang_header
+from structlog.contextvars import bound_contextvars
+
+GetResponse = Callable[[HttpRequest], Any]
+"""The next layer: gives a response, or an awaitable of one under ASGI."""
+
+GATEWAY_PREFIX = "/v1/"
+API_PREFIXES = ("/api/", GATEWAY_PREFIX, "/ws/")
+
+
+def is_api(path: str) -> bool:
+    """Whether programs, not people, read what stands at this path."""
+    return path.startswith(API_PREFIXES)
+
+
+def is_gateway(path: str) -> bool:
+    """Whether these programs speak OpenAI's protocol."""
+    return path.startswith(GATEWAY_PREFIX)
+
+
+def from_header(accepted: str) -> str:
+    """The first supported language of an Accept-Language header, else the default."""
+    for tag, _quality in parse_accept_lang_header(accepted.lower()):
+        code = tag.partition("-")[0]
+        if code in dict(settings.LANGUAGES):
+            return code
+    return settings.LANGUAGE_CODE
+
+
+def from_request(request: HttpRequest) -> str:
+    """Pages: what was chosen in the page, whatever the browser says. Programs: what they accept."""
+    if is_api(request.path_info):
+        return from_header(request.headers.get("Accept-Language", ""))
+    chosen = request.COOKIES.get(settings.LANGUAGE_COOKIE_NAME, "")
+    return chosen if chosen in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
+
+
+class LanguageMiddleware:
+    """Sets the request's language for everything below; sync and async."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+        self.is_async = iscoroutinefunction(get_response)
+        if self.is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        """Answer in the request's language."""
+        if self.is_async:
+            return self._answer_async(request)
+        language = _enter(request)
+        return _mark(request, self.get_response(request), language)
+
+    async def _answer_async(self, request: HttpRequest) -> HttpResponseBase:
+        language = _enter(request)
+        return _mark(request, await self.get_response(request), language)
+
+
+def _enter(request: HttpRequest) -> str:
+    language = from_request(request)
+    translation.activate(language)
+    request.LANGUAGE_CODE = language
+    return language
+
+
+def _mark(request: HttpRequest, response: HttpResponseBase, language: str) -> HttpResponseBase:
+    name = "Accept-Language" if is_api(request.path_info) else "Cookie"
+    patch_vary_headers(response, (name,))
+    response.headers.setdefault("Content-Language", language)
+    return response
+
+
+ADMIN_PREFIX = "/admin/"
+RELAXED = {
+    "script-src": [SELF, UNSAFE_EVAL],
+    "style-src": [SELF, UNSAFE_INLINE],
+}
+"""Unfold's pages run on Alpine, which evaluates attributes as code, and carry inline styles without
+a nonce. Administrators alone open them; every other page keeps the strict policy."""
+
+
+@sync_and_async_middleware
+def admin_policy(get_response: GetResponse) -> GetResponse:
+    """Middleware, below the one that writes the header."""
+    if iscoroutinefunction(get_response):
+
+        async def answer_async(request: HttpRequest) -> HttpResponseBase:
+            return _relax(request, await get_response(request))
+
+        return answer_async
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        return _relax(request, get_response(request))
+
+    return answer
+
+
+def _relax(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    if request.path_info.startswith(ADMIN_PREFIX):
+        vars(response)["_csp_replace"] = RELAXED  # how django-csp is told
+    return response
+
+
+REQUEST_ID = "X-Request-ID"
+_SAFE_ID = re.compile(r"[\w.-]{8,64}", re.ASCII)
+"""What is taken from a proxy in front; anything else is replaced."""
+
+
+@sync_and_async_middleware
+def request_id(get_response: GetResponse) -> GetResponse:
+    """Middleware: every log line of a request, in whichever process, carries its id.
+
+    A proxy in front may choose it (`X-Request-ID`); the response tells it.
+    """
+    if iscoroutinefunction(get_response):
+
+        async def answer_async(request: HttpRequest) -> HttpResponseBase:
+            name = _choose_request_id(request)
+            with bound_contextvars(request_id=name):
+                return _tell_request_id(await get_response(request), name)
+
+        return answer_async
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        name = _choose_request_id(request)
+        with bound_contextvars(request_id=name):
+            return _tell_request_id(get_response(request), name)
+
+    return answer
+
+
+def _choose_request_id(request: HttpRequest) -> str:
+    given = request.headers.get(REQUEST_ID, "")
+    return given if _SAFE_ID.fullmatch(given) else uuid4().hex
+
+
+def _tell_request_id(response: HttpResponseBase, name: str) -> HttpResponseBase:
+    response[REQUEST_ID] = name
+    return response
+
+
+class HtmlGZipMiddleware(GZipMiddleware):
+    """Pages compressed, safely: Django's middleware pads them by a random length against BREACH.
+
+    Files are compressed already, and a stream must reach its reader event by event.
+    """
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        """The response, compressed if it is a page."""
+        is_page = response.get("Content-Type", "").startswith("text/html")
+        if response.streaming or not is_page:
+            return response
+        return super().process_response(request, response)

@@ -1,0 +1,70 @@
+"""What happens around every request: ids in the logs, compressed pages."""
+
+import gzip
+
+import pytest
+import structlog
+from django.http import HttpResponse, StreamingHttpResponse
+from django.test import RequestFactory
+
+from nura.middleware import HtmlGZipMiddleware, request_id
+
+requests = RequestFactory()
+PAGE = "<p>" + "가나다라 " * 200
+
+
+def answer_with(response):
+    request = requests.get("/", headers={"Accept-Encoding": "gzip"})
+    return HtmlGZipMiddleware(lambda _request: response)(request)
+
+
+def test_a_page_is_compressed_and_padded_by_a_random_length():
+    answers = [answer_with(HttpResponse(PAGE)) for _ in range(8)]
+    assert {answer["Content-Encoding"] for answer in answers} == {"gzip"}
+    assert all(gzip.decompress(answer.content).decode() == PAGE for answer in answers)
+    assert len({len(answer.content) for answer in answers}) > 1
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        HttpResponse(PAGE, content_type="application/json"),
+        HttpResponse(PAGE, content_type="image/png"),
+        StreamingHttpResponse([PAGE.encode()], content_type="text/event-stream"),
+    ],
+)
+def test_what_is_no_page_stays_as_it_is(response):
+    assert "Content-Encoding" not in answer_with(response)
+
+
+def ids_of(**headers):
+    """The id in the logs of a request and the one its response tells."""
+    seen = []
+
+    def look(_request):
+        seen.append(structlog.contextvars.get_contextvars()["request_id"])
+        return HttpResponse()
+
+    response = request_id(look)(requests.get("/", headers=headers))
+    return seen[0], response["X-Request-ID"]
+
+
+def test_each_request_has_an_id_of_its_own_in_the_logs_and_in_its_response():
+    (logged, told), (other, _told) = ids_of(), ids_of()
+    assert logged == told != other
+    assert "request_id" not in structlog.contextvars.get_contextvars()
+
+
+def test_a_proxy_may_choose_the_id():
+    assert ids_of(**{"X-Request-ID": "edge-0123456789"}) == ("edge-0123456789",) * 2
+
+
+@pytest.mark.parametrize("given", ["short", "x" * 65, "a b c d e f g h", "가나다라마바사아자"])
+def test_an_id_that_could_forge_a_line_is_replaced(given):
+    assert ids_of(**{"X-Request-ID": given})[0] != given
+
+
+def test_a_page_over_http_is_compressed(client):
+    answer = client.get("/accounts/login/", headers={"Accept-Encoding": "gzip"})
+    assert answer["Content-Encoding"] == "gzip"
+    assert b"<html" in gzip.decompress(answer.content)
