@@ -183,7 +183,7 @@ def test_an_endpoint_that_is_away_is_a_failure(api, owner, settings):
 
 
 def test_an_endpoint_that_falls_silent_is_given_up(api, owner, speech_server, monkeypatch):
-    monkeypatch.setattr(speech, "SECONDS", 0.3)
+    monkeypatch.setattr(speech, "SPEECH_SECONDS", 0.3)
     hold = threading.Event()
     speech_server.replies.append(Reply(body=wav(100), hold=hold))
     response = say(api, message(owner))
@@ -205,6 +205,6 @@ def test_no_connection_is_held_while_the_endpoint_speaks(api, owner, speech_serv
         held.append(connection.connection)
         return reply(*arguments, **options)
 
-    monkeypatch.setattr(speech, "sound", sound)
+    monkeypatch.setattr(speech, "request_speech", sound)
     assert say(api, one).status_code == 200
     assert held == [None]
