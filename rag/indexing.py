@@ -20,7 +20,7 @@ BATCH = 32
 TITLE_EMPHASIS = 4.0
 SECTION_EMPHASIS = 1.0
 LEAD_EMPHASIS = 1.0
-"""See docs/notes/retrieval.md, "Fields", for how these were found."""
+"""See docs/notes/retrieval-measurements.md, "Fields", for how these were found."""
 HEADER_EMPHASIS = 1.0
 """A word of the header counts in each later part of its table as if it stood there once."""
 

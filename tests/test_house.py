@@ -187,3 +187,27 @@ def test_what_we_ask_for_is_what_is_locked():
         asked = pins(ROOT / "requirements" / name)
         assert not {n: v for n, v in asked.items() if locked.get(normal(n), v) != v}
         assert {normal(n) for n in asked} <= set(locked)
+
+
+def read_anchors(path: Path) -> set[str]:
+    """The anchors of a Markdown file's headings, as forges make them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in FILES if name.endswith(".md") and "/" not in name]
+    + [name for name in FILES if re.match(r"(docs|deploy)/.*\.md$", name)],
+)
+def test_every_link_between_our_pages_leads_somewhere(name):
+    pages = re.sub(r"```.*?```", "", text(name), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", pages):
+        if re.match(r"https?:|mailto:", link):
+            continue
+        target, _, anchor = link.partition("#")
+        path = (ROOT / name).parent / target if target else ROOT / name
+        assert path.exists(), link
+        assert not anchor or anchor in read_anchors(path), link

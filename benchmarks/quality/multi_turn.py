@@ -1,6 +1,6 @@
 """How well a question is found in its conversation: as asked, as a follow-up, as people rewrote it.
 
-`python -m benchmarks.quality.multi_turn` measures it alone. See docs/conversations.md.
+`python -m benchmarks.quality.multi_turn` measures it alone. See docs/notes/conversations.md.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The figures as tables, on the screen and in docs/retrieval.md."""
+"""The figures as tables, on the screen and in docs/notes/retrieval.md."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.quality import multi_turn
 
-PAGE = Path(__file__).parents[2] / "docs" / "retrieval.md"
+PAGE = Path(__file__).parents[2] / "docs" / "notes" / "retrieval.md"
 BEGIN, END = "<!-- quality: begin -->", "<!-- quality: end -->"
 
 SYSTEMS = ("whitespace BM25", "bigram BM25", "dense alone", "plain RRF", "auto")
@@ -44,7 +44,7 @@ def tables(figures: Figures) -> Iterator[Table]:
 
 
 def write(figures: Figures) -> None:
-    """Put the tables between the marks of docs/retrieval.md."""
+    """Put the tables between the marks of docs/notes/retrieval.md."""
     text = PAGE.read_text(encoding="utf-8")
     body = "\n\n".join(table.markdown() for table in tables(figures))
     whole = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)

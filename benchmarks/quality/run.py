@@ -1,7 +1,7 @@
 """How well the product finds: nDCG@5 and R@5 of every set, beside plain systems in the same run.
 
 At most 1,200 questions a set, always the same ones, unless all are wanted; strategies are compared
-on the first 400 of them. See docs/retrieval.md, "Quality".
+on the first 400 of them. See docs/notes/retrieval.md, "Quality".
 """
 
 import os

@@ -1,7 +1,7 @@
 """How well follow-ups are told, and what their narrower search loses: `auto` beside `simple`.
 
 `python -m benchmarks.quality.turns` prints macro-F1 of follow-ups and of all kinds on every set,
-and the share of turns whose right document was filtered away. See docs/conversations.md.
+and the share of turns whose right document was filtered away. See docs/notes/conversations.md.
 """
 
 import os

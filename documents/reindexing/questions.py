@@ -50,7 +50,7 @@ def from_headings() -> list[Question]:
 
 
 def from_file(path: Path) -> list[Question]:
-    """The questions of a JSON, JSON Lines or CSV file; see `docs/retrieval.md`.
+    """The questions of a JSON, JSON Lines or CSV file; see `docs/notes/retrieval.md`.
 
     Raises `QuestionsError`.
     """

@@ -61,7 +61,7 @@ MEASURES = (
     Measure("total_ms", -1, is_share=False),
 )
 """`evidence` and `facts` are the shares of the turn's facts in the prompt and in the answer,
-`evidence_all` says whether all stand in the prompt. See docs/answers.md for all of them."""
+`evidence_all` says whether all stand in the prompt. See docs/evaluation.md for all of them."""
 
 
 @dataclass(frozen=True, slots=True)

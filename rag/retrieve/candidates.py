@@ -2,7 +2,7 @@
 
 Each leg is searched once; the gate looks at both. What fusion would have to rank is rescored
 instead, by figures between 0 and 1 that mean the same for every question, so that they add up,
-where ranks only tell an order (docs/notes/retrieval.md).
+where ranks only tell an order (docs/notes/retrieval-measurements.md).
 """
 
 import functools
@@ -40,7 +40,7 @@ JUDGES = 10
 RANK_CONSTANT = 2
 """Far below the usual 60.
 
-Two legs of 30 are no crowd, and a first place should count (docs/notes/retrieval.md).
+Two legs of 30 are no crowd, and a first place should count (docs/notes/retrieval-measurements.md).
 """
 MMR_SHARE = 0.2
 """Weight of the mmr ranks beside the similarity ranks.
@@ -253,7 +253,8 @@ def select_diverse(
     """The hits by `balance` * relevance - (1 - balance) * likeness to any that stands before.
 
     Relevance is the score scaled to its best, likeness the cosine of the unit `vectors` (by key).
-    The order stays where a hit has none: likeness by words only cost (docs/notes/retrieval.md).
+    The order stays where a hit has none: likeness by words only cost
+    (docs/notes/retrieval-measurements.md).
     """
     if not hits or any(hit.passage.key not in vectors for hit in hits):
         return hits

@@ -1,7 +1,7 @@
 """The gate tells whether the documents hold something on the question.
 
-Two logistic functions, fitted on question sets as told in docs/notes/retrieval.md. The lexical one
-reads how much of its highest score the question reaches and how many of its terms one passage
+Two logistic functions, fitted on question sets (docs/notes/retrieval-measurements.md). The lexical
+one reads how much of its highest score the question reaches and how many of its terms one passage
 holds; the dense one reads coverage and closeness, and may speak for the documents as far as the
 embedder knows the question's language. For both counts whether the message has the form of a
 look-up.

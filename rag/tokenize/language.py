@@ -35,7 +35,7 @@ def dense_weight(text: str, languages: AbstractSet[str]) -> float:
 
     Proportional to the share of known writing, but nothing below a half: an English model reads a
     Korean sentence with one English word as noise, and noise costs more than it brings
-    (docs/retrieval.md).
+    (docs/notes/retrieval.md).
     """
     if ALL in languages:
         return 1.0

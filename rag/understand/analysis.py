@@ -32,7 +32,7 @@ SURE = 0.85
 """From that certainty on the rules' word on a question's bond to the conversation stands.
 
 They are right there in .99 of the Korean and .95 of the English turns of our own dialogues, below
-it in .76 and .93 (docs/conversations.md).
+it in .76 and .93 (docs/notes/conversations.md).
 """
 READ_CERTAINTY = 0.85
 """How sure a small model's word is taken to be: what is found may still outweigh it."""

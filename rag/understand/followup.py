@@ -1,7 +1,7 @@
 """Whether a question is bound to the conversation, and which words it lacks from there.
 
 The bond is a logistic function of what its words show (`rag/lexicon/followup.toml`), fitted on
-dialogues as told in docs/conversations.md.
+dialogues as told in docs/notes/conversations.md.
 """
 
 import functools
