@@ -19,8 +19,8 @@ from documents import services, spaces
 from documents.errors import DocumentBusy, explain_code
 from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace
 from documents.models.spaces import Reindexing
-from documents.reindexing import background, claims, swap
-from documents.reindexing.claims import ReindexBusyError, Wish
+from documents.reindex import change, vectors
+from documents.reindex.change import ReindexBusyError, ReindexWish
 
 
 class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
@@ -159,11 +159,13 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         run = Reindexing.objects.select_related("space").first()
         state = {
             "run": run,
-            "going_on": run is not None and run.open and (run.background or claims.alive(run)),
+            "going_on": run is not None
+            and run.open
+            and (run.background or change.is_change_at_work(run)),
             "problem": explain_code(run.error, {}) if run and run.error else "",
-            "wish": background.configured().model,
+            "wish": change.get_configured_wish().model,
             "in_use": spaces.get_active_space(),
-            "previous": swap.previous(),
+            "previous": vectors.get_previous_space(),
             "may_change": may_change_spaces(request),
         }
         response: HttpResponse = super().changelist_view(request, (extra_context or {}) | state)
@@ -176,9 +178,9 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         if refusal := _refuse_change(request):
             return refusal
         run = Reindexing.objects.filter(open=True).first()
-        wish = Wish(run.model, run.base_url, tuple(run.languages)) if run else None
+        wish = ReindexWish(run.model, run.base_url, tuple(run.languages)) if run else None
         try:
-            background.start(wish or background.configured())
+            change.start_change(wish or change.get_configured_wish())
         except ReindexBusyError:
             self.message_user(
                 request, _("Documents are already being re-embedded."), messages.WARNING
@@ -192,7 +194,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
         if refusal := _refuse_change(request):
             return refusal
         try:
-            back = background.roll_back()
+            back = change.roll_back_change()
         except ReindexBusyError:
             self.message_user(
                 request, _("Documents are already being re-embedded."), messages.WARNING
@@ -201,7 +203,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
             self._tell(request, back)
         return redirect(SPACES_LIST)
 
-    def _tell(self, request: HttpRequest, back: swap.Back | None) -> None:
+    def _tell(self, request: HttpRequest, back: vectors.SwapBack | None) -> None:
         if back is None:
             self.message_user(request, _("There is no earlier embedding space."), messages.WARNING)
             return

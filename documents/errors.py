@@ -93,12 +93,6 @@ class PicturesFailed(NuraError):
     retryable = True
 
 
-class IngestLost(NuraError):
-    """The document was deleted, cancelled or claimed by another worker: stop quietly."""
-
-    code = "ingest_lost"
-
-
 class WorkerLost(NuraError):
     """The worker died on this document, more than once."""
 

@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import logging
 import secrets
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.core.files import File
 from django.core.files.base import ContentFile
@@ -24,7 +24,7 @@ from documents.models import Document, DocumentVersion
 from documents.parsers import formats
 from rag.errors import NuraError
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 
@@ -106,7 +106,7 @@ def remove_file(name: str) -> None:
     try:
         default_storage.delete(name)
     except OSError:
-        logger.warning("could not remove %s", name, exc_info=True)
+        logger.warning("file_not_removed", file=name, exc_info=True)
 
 
 def get_cache_folder(document_id: UUID) -> Path:
@@ -136,7 +136,7 @@ def _remove_folder(name: str) -> None:
     except FileNotFoundError:  # nothing was stored
         return
     except OSError:
-        logger.warning("could not remove %s", name, exc_info=True)
+        logger.warning("file_not_removed", file=name, exc_info=True)
         return
     for folder in folders:
         _remove_folder(f"{name}/{folder}")

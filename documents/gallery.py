@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 
@@ -154,7 +154,7 @@ class PictureDescriber:
             runner.run(self._over.wait())
 
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 MAX_PAGES_AHEAD = 8
 """Pages that are read while the pictures of an earlier one are described."""
@@ -327,7 +327,12 @@ class Gallery:
         try:
             row.description, row.model = tidy_text(said.result()), self._model
         except LLMError as error:
-            logger.warning("picture %d of %s: %s", row.index, self._document.pk, error)
+            logger.warning(
+                "picture_not_described",
+                document_id=str(self._document.pk),
+                picture=row.index,
+                code=error.code,
+            )
             self._warn("pictures_not_described")
 
     def _wait(self, said: "Future[str]") -> None:

@@ -18,9 +18,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from documents import claims, metadata, spaces
-from documents.claims import Claim
-from documents.errors import IngestLost
+from documents import metadata, queue, spaces
 from documents.files import to_storage_error
 from documents.models import (
     Chunk,
@@ -32,6 +30,7 @@ from documents.models import (
 )
 from documents.representation import StoredWarning
 from documents.search import bm25, dense
+from jobs.lease import Lease, LeaseLostError
 from rag.indexing import TERMS_VERSION
 from rag.pages import Box, Kind, Page
 from rag.types import Chunk as CutChunk
@@ -221,7 +220,7 @@ class IngestFindings:
 
 
 def replace_index(
-    claim: Claim,
+    lease: Lease[Document],
     draft: IndexDraft,
     found: IngestFindings,
     space: EmbeddingSpace,
@@ -230,21 +229,21 @@ def replace_index(
     """Put the new rows in place of the old and complete the document, or change nothing.
 
     `beside` does what else belongs into the transaction, while the old rows are still there.
-    Raises `IngestLost`, and `SpaceChangedError` when `space` is not the active one.
+    Raises `LeaseLostError`, and `SpaceChangedError` when `space` is not the active one.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         spaces.hold_active_space(space)
-        document = claim.held().select_for_update().first()
+        document = lease.rows().select_for_update().first()
         if document is None:
-            raise IngestLost
+            raise LeaseLostError
         beside()
         delete_index(document.pk)
         draft.copy(cursor)
         document.refresh_from_db(fields=("name",))  # a new version may have brought another
         shown = metadata.merge_metadata(found.metadata, document.stated)
         metadata.rewrite_labels(document.pk, document.name, shown)
-        claims.complete(
-            claim,
+        queue.complete_document(
+            lease,
             page_count=draft.page_count,
             pages_done=draft.page_count or 1,
             chunk_count=draft.chunk_count,

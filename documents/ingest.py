@@ -1,28 +1,25 @@
-"""One document from file to index. Running it twice gives the same rows; every end has a reason."""
+"""One document from file to index. Running it twice gives the same rows; every end has a reason.
 
-import logging
+An ingest that lost its worker is handed on by `reap_ingests`; so is one that no worker was told of.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache, partial
+from types import TracebackType
+from typing import Self
 
+import structlog
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models import QuerySet
 
-from documents import (
-    claims,
-    ending,
-    files,
-    index,
-    metadata,
-    notices,
-    queue,
-    quotas,
-    spaces,
-    versions,
-)
-from documents.analysis import Analysis
-from documents.claims import Claim
-from documents.errors import DatabaseFailed, IngestLost, IngestTimeout, Internal
+from documents import files, index, metadata, notices, queue, quotas, spaces, versions
+from documents.errors import DatabaseFailed, IngestTimeout, Internal, WorkerLost
 from documents.gallery import Gallery
 from documents.index import ChunkSpool
 from documents.models import Document, DocumentVersion
@@ -30,15 +27,23 @@ from documents.parsers import formats
 from documents.parsers.base import PictureRules
 from documents.parsers.errors import NoText, OutOfMemory, ParserCrashed, TimedOut
 from documents.parsers.sandbox.client import DocumentReading, read_document
-from documents.progress import Heartbeat, Progress
+from documents.progress import IngestProgress, Stopwatch
+from jobs.heartbeat import Heartbeat, HeldLease
+from jobs.lease import Lease, LeaseLostError, waiting_jobs
+from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag import chunking, tokenize
 from rag.errors import EmbedderFailed, NuraError
 from rag.factory import engine
+from rag.indexing import ChunkAnalyser
+from rag.types import Chunk, IndexedChunk
 
-logger = logging.getLogger(__name__)
-
-DELIVERY_SECONDS = 0.5
-"""A message about a second attempt comes that much after the pause has ended."""
+MAX_CHUNKS_A_BATCH = 64
+"""Chunks that are analysed together: some tens of milliseconds."""
+MAX_BATCHES_AHEAD = 2
+"""Batches that may wait before whoever reads the pages has to."""
+HEARTBEAT = Heartbeat(Document)
+PATIENCE = timedelta(seconds=30)
+"""How long a document waits before a message is sent again."""
 OUTAGES = (DatabaseFailed, EmbedderFailed)
 """What no file is to blame for: it passes."""
 DEATHS = (ParserCrashed, OutOfMemory, TimedOut)
@@ -49,23 +54,73 @@ PICTURED = frozenset((formats.PDF, formats.DOCX, formats.HWP, formats.HWPX))
 PICTURES_SKIPPED = "pictures_skipped"
 UNKNOWN_PAGES = 100
 """Progress within formats that do not say how many pages they have creeps towards that many."""
+REPROCESS_FAILED = "reprocess_failed"
+
+logger = structlog.get_logger()
 
 
-def ingest() -> bool:
+class ChunkAnalysis:
+    """Takes chunks as they come and gives them to `keep` in order, in the thread of its user.
+
+    Used within a `with`; `finish` when all have come.
+    """
+
+    def __init__(self, keep: Callable[[IndexedChunk], None]) -> None:
+        self._keep = keep
+        self._analyser = ChunkAnalyser()
+        self._batch: list[Chunk] = []
+        self._working: deque[Future[list[IndexedChunk]]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="analysis")
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """The next chunks."""
+        self._batch += chunks
+        if len(self._batch) >= MAX_CHUNKS_A_BATCH:
+            self._begin()
+
+    def finish(self) -> None:
+        """Wait for all that is not analysed yet."""
+        self._begin()
+        while self._working:
+            self._take()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def _begin(self) -> None:
+        batch, self._batch = self._batch, []
+        self._working.append(self._thread.submit(lambda: list(self._analyser.analysed(batch))))
+        while len(self._working) > MAX_BATCHES_AHEAD or (self._working and self._working[0].done()):
+            self._take()
+
+    def _take(self) -> None:
+        for analysed in self._working.popleft().result():
+            self._keep(analysed)
+
+
+def ingest_next_document() -> bool:
     """Process the document whose turn it is; False when none waits."""
-    _load()
-    claim = claims.take()
-    if claim is None:
+    _load_analyser()
+    lease = queue.claim_next_document()
+    if lease is None:
         return False
     try:
-        _attempt(claim)
-    except IngestLost:
-        logger.info("document %s was taken away: stopped", claim.document_id)
+        _carry_out(lease, Stopwatch())
+    except LeaseLostError:
+        logger.info("ingest_taken_away", document_id=str(lease.job_id))
     return True
 
 
 @cache
-def _load() -> None:
+def _load_analyser() -> None:
     """Load the analyser before a document is claimed.
 
     It stops all threads for seconds, on a busy machine for longer than a lease lasts unrenewed.
@@ -74,36 +129,35 @@ def _load() -> None:
     tokenize.terms("준비")
 
 
-def _attempt(claim: Claim) -> None:
-    """Work, and end the document in any case. Raises `IngestLost`."""
+def _carry_out(lease: Lease[Document], watch: Stopwatch) -> None:
+    """Work, and end the document in any case. Raises `LeaseLostError`."""
     try:
-        renew = partial(claims.renew, claim)
-        with Heartbeat(renew, name=f"document {claim.document_id}") as heartbeat:
-            _work(claim, Progress(claim, heartbeat))
-    except IngestLost:
+        with HEARTBEAT.hold(lease) as held:
+            _process_document(held, watch)
+    except LeaseLostError:
         raise
     except NuraError as error:
-        _failed(claim, error)
+        _handle_failure(lease, error, watch)
     except SoftTimeLimitExceeded:
-        _failed(claim, IngestTimeout())
+        _handle_failure(lease, IngestTimeout(), watch)
     except (OperationalError, InterfaceError) as error:
         connection.close()
-        _failed(claim, DatabaseFailed(str(error)))
+        _handle_failure(lease, DatabaseFailed(str(error)), watch)
     except Exception:  # whatever it was: the document must end, and its owner must know
-        logger.exception("document %s failed for a reason unknown", claim.document_id)
-        _failed(claim, Internal())
+        logger.exception("ingest_broke", document_id=str(lease.job_id))
+        _handle_failure(lease, Internal(), watch)
     else:
-        _tell(claim)
+        _report(lease, watch)
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _IngestAttempt:
     """One attempt at one document: what its steps share. `kept` is whose file is read."""
 
-    claim: Claim
+    lease: Lease[Document]
     document: Document
     version: DocumentVersion | None
-    progress: Progress
+    progress: IngestProgress
     gallery: Gallery
     draft: index.IndexDraft
     chunks: ChunkSpool
@@ -114,31 +168,31 @@ class _Job:
         return self.version or self.document
 
 
-def _work(claim: Claim, progress: Progress) -> None:
+def _process_document(held: HeldLease[Document], watch: Stopwatch) -> None:
     """Process the document; without its pictures where its reader died over the whole file."""
-    document = Document.objects.filter(pk=claim.document_id).first()
+    document = Document.objects.filter(pk=held.lease.job_id).first()
     if document is None:
-        raise IngestLost
+        raise LeaseLostError
     version = versions.get_pending_version(document.pk)
-    process = partial(_process, claim, document, version, progress)
+    process = partial(_process_file, held, document, version, IngestProgress(held, watch))
     try:
         process(settings.PICTURES)
     except DEATHS as death:
         kept = version or document
         if not settings.PICTURES.most or kept.content_type not in PICTURED:
             raise
-        logger.warning("document %s: %s; again without pictures", document.pk, death.code)
+        logger.warning("ingest_without_pictures", document_id=str(document.pk), code=death.code)
         try:
             process(NO_PICTURES)
         except NoText:  # its pictures may have held some: this is not why it failed
             raise death from None
 
 
-def _process(
-    claim: Claim,
+def _process_file(
+    held: HeldLease[Document],
     document: Document,
     version: DocumentVersion | None,
-    progress: Progress,
+    progress: IngestProgress,
     pictures: PictureRules,
 ) -> None:
     with (
@@ -146,13 +200,15 @@ def _process(
         index.IndexDraft(document) as draft,
         ChunkSpool() as chunks,
     ):
-        job = _Job(claim, document, version, progress, gallery, draft, chunks, pictures)
-        found = _read(job)
-        while not _indexed(job, found):
-            logger.info("document %s: another embedding model took over; again", document.pk)
+        job = _IngestAttempt(
+            held.lease, document, version, progress, gallery, draft, chunks, pictures
+        )
+        found = _read_file(job)
+        while not _embed_and_store(job, found):
+            logger.info("ingest_embeds_again", document_id=str(document.pk))
 
 
-def _read(job: _Job) -> index.IngestFindings:
+def _read_file(job: _IngestAttempt) -> index.IngestFindings:
     """What stands in the file, read in a child process: pages and their terms go to disk."""
     kept, progress = job.kept, job.progress
     progress.enter(Document.Stage.PARSING)
@@ -166,8 +222,8 @@ def _read(job: _Job) -> index.IngestFindings:
             pdf_reader=settings.PDF_READER,
             on_wait=progress.check,
         )
-        with reading, Analysis(job.chunks.add) as analysis:
-            _split(job, reading, analysis)
+        with reading, ChunkAnalysis(job.chunks.add) as analysis:
+            _split_pages(job, reading, analysis)
             analysis.finish()
     warnings = [*reading.warnings, *job.gallery.warnings]
     if job.pictures != settings.PICTURES:
@@ -177,7 +233,7 @@ def _read(job: _Job) -> index.IngestFindings:
     )
 
 
-def _split(job: _Job, reading: DocumentReading, analysis: Analysis) -> None:
+def _split_pages(job: _IngestAttempt, reading: DocumentReading, analysis: ChunkAnalysis) -> None:
     """Cut the pages as they come; their chunks are analysed meanwhile."""
     rag, watch = settings.RAG, job.progress.watch
     splitter = chunking.Splitter(size=rag.chunk_size, overlap=rag.chunk_overlap)
@@ -191,7 +247,7 @@ def _split(job: _Job, reading: DocumentReading, analysis: Analysis) -> None:
         job.progress.move(done, reading.page_total or done + UNKNOWN_PAGES, pages_done=done)
 
 
-def _indexed(job: _Job, found: index.IngestFindings) -> bool:
+def _embed_and_store(job: _IngestAttempt, found: index.IngestFindings) -> bool:
     """Embed with the model in use and store; False when another one took over meanwhile."""
     job.progress.enter(Document.Stage.EMBEDDING)
     space, config = spaces.get_space_for_writing()
@@ -202,13 +258,13 @@ def _indexed(job: _Job, found: index.IngestFindings) -> bool:
     job.draft.index(complete(job.chunks, title, job.progress.move, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)
     try:
-        index.replace_index(job.claim, job.draft, found, space, partial(_beside, job))
+        index.replace_index(job.lease, job.draft, found, space, partial(_write_beside, job))
     except spaces.SpaceChangedError:
         return False
     return True
 
 
-def _beside(job: _Job) -> None:
+def _write_beside(job: _IngestAttempt) -> None:
     """What becomes true together with the new index."""
     quotas.check_page_quota(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
     if job.version:
@@ -216,18 +272,98 @@ def _beside(job: _Job) -> None:
     job.gallery.write()
 
 
-def _failed(claim: Claim, error: NuraError) -> None:
-    """Try once more where that may help, else end with the reason. Raises `IngestLost`."""
-    logger.warning("document %s: %s (%s)", claim.document_id, error.code, error)
-    most = claims.MAX_ATTEMPTS if isinstance(error, OUTAGES) else claims.MAX_TRIES
-    if error.retryable and claims.give_back(claim, most):
-        queue.enqueue(claim.document_id, delay=claims.RETRY.total_seconds() + DELIVERY_SECONDS)
-    elif not ending.give_up(claim.held(), error.code, error.params):
-        raise IngestLost
-    _tell(claim)
+def _handle_failure(lease: Lease[Document], error: NuraError, watch: Stopwatch) -> None:
+    """Try once more where that may help, else end with the reason. Raises `LeaseLostError`."""
+    most = Document.MAX_ATTEMPTS if isinstance(error, OUTAGES) else queue.MAX_FILE_ATTEMPTS
+    again = error.retryable and queue.retry_later(lease, most)
+    if not again and not give_up_document(lease.rows(), error.code, error.params):
+        raise LeaseLostError
+    _report(lease, watch, code=error.code)
 
 
-def _tell(claim: Claim) -> None:
-    document = Document.objects.filter(pk=claim.document_id).first()
-    if document:
+def _report(lease: Lease[Document], watch: Stopwatch, code: str = "") -> None:
+    """Show the owner where the document stands, and write the one line of this attempt.
+
+    No line holds a name or a text. `outcome` PROCESSING: another attempt follows.
+    """
+    document = Document.objects.filter(pk=lease.job_id).first()
+    if document is None:
+        return
+    notices.document_changed(document)
+    facts = {
+        "document_id": str(document.pk),
+        "owner_id": document.owner_id,
+        "bytes": document.size,
+        "pages": document.page_count,
+        "chunks": document.chunk_count,
+        "attempt": document.attempts,
+        "seconds": watch.seconds(),
+        "outcome": document.status,
+    }
+    if code:
+        logger.warning("ingest_failed", code=code, **facts)
+    else:
+        logger.info("ingest_completed", **facts)
+
+
+def give_up_document(held: QuerySet[Document], code: str, parameters: Mapping[str, object]) -> bool:
+    """End badly, with what people will read; a document with an index goes on with that.
+
+    `held` is the document as long as it is the caller's to change, as `Lease.rows` gives it. False:
+    it is not.
+    """
+    return versions.refuse_version(held, code, parameters) or _end_badly(held, code, parameters)
+
+
+@transaction.atomic
+def _end_badly(held: QuerySet[Document], code: str, parameters: Mapping[str, object]) -> bool:
+    document = held.select_for_update().first()
+    if document is None:
+        return False
+    if document.indexed:
+        changes = queue.to_ended_values(Document.Status.COMPLETED, code, parameters) | {
+            "progress": 1.0
+        }
+        others = [warning for warning in document.warnings if warning != REPROCESS_FAILED]
+        changes["warnings"] = [*others, REPROCESS_FAILED]
+    else:
+        changes = queue.to_ended_values(Document.Status.FAILED, code, parameters)
+    Document.objects.filter(pk=document.pk).update(**changes)
+    return True
+
+
+def announce_next_ingest() -> None:
+    """Send a message for the next document where all were lost and documents still wait."""
+    if queue.count_waiting_messages() == 0:
+        waiting = waiting_jobs(Document).filter(lease_until=None).order_by("enqueued_at")
+        for document_id in waiting.values_list("pk", flat=True)[:1]:
+            queue.enqueue_ingest(document_id)
+
+
+def reap_ingests() -> None:
+    """Hand lost ingests on, end those that were lost too often, send waiting ones again."""
+    touched = reap_lost_jobs(
+        Document,
+        announce=queue.enqueue_ingest,
+        give_up=_give_up_lost,
+        settle=_settle_lost,
+        limit=queue.MAX_MESSAGES,
+    )
+    room = max(0, queue.MAX_MESSAGES - queue.count_waiting_messages())
+    announce_unclaimed_jobs(Document, announce=queue.enqueue_ingest, patience=PATIENCE, limit=room)
+    for document in Document.objects.filter(pk__in=touched):
         notices.document_changed(document)
+
+
+def _settle_lost(lease: Lease[Document]) -> bool:
+    """Let the document wait as before its attempt; True where it had all of them and is ended."""
+    again = lease.rows().filter(attempts__lt=Document.MAX_ATTEMPTS)
+    if again.update(**queue.to_waiting_values()):
+        return False
+    _give_up_lost(lease)
+    return True
+
+
+def _give_up_lost(lease: Lease[Document]) -> None:
+    give_up_document(lease.rows(), WorkerLost.code, {})
+    logger.warning("ingest_given_up", document_id=str(lease.job_id), code=WorkerLost.code)

@@ -1,10 +1,10 @@
 """Tells a user's open pages what changed. Notices are a convenience: the REST API is the truth."""
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import structlog
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from redis.exceptions import RedisError
@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from documents.models import Document
 from documents.representation import to_document_json
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 SEND_SECONDS = 2.0
 """A notice is not worth more waiting."""
@@ -24,8 +24,8 @@ def send(user_id: int, *payloads: Mapping[str, Any]) -> None:
     messages = [{"type": "notice", "payload": dict(payload)} for payload in payloads]
     try:
         async_to_sync(_send)(layer, f"user.{user_id}", messages)
-    except (RedisError, OSError):  # a time-out is an OSError too
-        logger.warning("notices to user %s were lost: Redis is down", user_id, exc_info=True)
+    except (RedisError, OSError) as error:  # a time-out is an OSError too
+        logger.warning("notices_lost", user_id=user_id, error=type(error).__name__)
 
 
 async def _send(layer: Any, group: str, messages: Sequence[dict[str, Any]]) -> None:

@@ -1,22 +1,15 @@
-"""Keeps the lease of an ingest alive and shows how far it is."""
+"""Shows how far an ingest is, and measures how long its stages take."""
 
-import logging
-import threading
 import time
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from django.db import DatabaseError, InterfaceError, connection
+from django.db.models.functions import Now
 
-from documents import claims, notices
-from documents.claims import Claim
-from documents.errors import IngestLost
+from documents import notices
 from documents.models import Document
+from jobs.heartbeat import HeldLease
+from jobs.lease import renew_lease
 
-logger = logging.getLogger(__name__)
-
-HEARTBEAT_SECONDS = 5.0
 REPORT_SECONDS = 0.25
 
 Stage = Document.Stage
@@ -26,53 +19,6 @@ SHARES = {
     Stage.INDEXING: (0.95, 1.0),
 }
 """Where each stage begins and ends between 0 and 1. Pages are split as they are read."""
-
-
-class Heartbeat:
-    """Renews a lease from a thread of its own, so that no long step loses it.
-
-    `renew` raises `lost` when the lease is somebody else's.
-    """
-
-    def __init__(
-        self, renew: Callable[[], None], *, lost: type[Exception] = IngestLost, name: str = ""
-    ) -> None:
-        self._renew = renew
-        self._error = lost
-        self._name = name
-        self._stopped = threading.Event()
-        self._lost = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def check(self) -> None:
-        """Raise `lost` when the work is no longer ours."""
-        if self._lost.is_set():
-            raise self._error
-
-    def _run(self) -> None:
-        while not self._stopped.wait(HEARTBEAT_SECONDS):
-            try:
-                self._renew()
-            except self._error:
-                self._lost.set()
-                return
-            except (DatabaseError, InterfaceError) as error:  # one beat of several in a lease
-                logger.warning("no heartbeat for %s: %s", self._name, error)
-            finally:
-                connection.close()  # this thread's own: idle between two beats
 
 
 class Stopwatch:
@@ -95,16 +41,15 @@ class Stopwatch:
         return {stage: round(spent, 3) for stage, spent in self._seconds.items() if stage}
 
 
-class Progress:
+class IngestProgress:
     """Writes stage and share into the row and to the owner's pages, four times a second at most.
 
     The claim has just said that the work begins, so what is done sooner than that is not told.
     """
 
-    def __init__(self, claim: Claim, heartbeat: Heartbeat) -> None:
-        self._claim = claim
-        self._heartbeat = heartbeat
-        self.watch = Stopwatch()
+    def __init__(self, held: HeldLease[Document], watch: Stopwatch) -> None:
+        self._held = held
+        self.watch = watch
         self._stage = Stage.PARSING
         self._changes: dict[str, Any] = {}
         self._share = 0.0
@@ -112,13 +57,16 @@ class Progress:
         self._reported = time.monotonic()
 
     def enter(self, stage: Stage) -> None:
-        """Begin a stage. Raises `IngestLost`."""
+        """Begin a stage. Raises `LeaseLostError`."""
         self._stage = stage
         self.watch.enter(stage.value)
         self.move(0, 1)
 
     def move(self, done: int, total: int, **changes: Any) -> None:
-        """Show `done` of `total` within the stage, and what else changed. Raises `IngestLost`."""
+        """Show `done` of `total` within the stage, and what else changed.
+
+        Raises `LeaseLostError`.
+        """
         begin, end = SHARES[self._stage]
         self._share = begin + (end - begin) * min(1.0, done / max(total, 1))
         self._changes |= changes
@@ -126,16 +74,17 @@ class Progress:
         self.check()
 
     def check(self) -> None:
-        """Tell what is due. Raises `IngestLost` when the work is in vain."""
-        self._heartbeat.check()
+        """Tell what is due. Raises `LeaseLostError` when the work is in vain."""
+        self._held.check()
         if not self._told and time.monotonic() - self._reported >= REPORT_SECONDS:
             self._report()
 
     def _report(self) -> None:
-        claims.renew(self._claim, stage=self._stage, progress=self._share, **self._changes)
+        shown = {"stage": self._stage, "progress": self._share, **self._changes}
+        renew_lease(self._held.lease, updated_at=Now(), **shown)
         self._reported = time.monotonic()
         self._told = True
         self._changes = {}
-        document = Document.objects.filter(pk=self._claim.document_id).first()
+        document = Document.objects.filter(pk=self._held.lease.job_id).first()
         if document:
             notices.document_changed(document)

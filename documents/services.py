@@ -13,11 +13,11 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from documents import claims, files, index, notices, queue, quotas, versions
+from documents import files, index, notices, queue, quotas, versions
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing
 from documents.metadata import clean_metadata, merge_metadata, rewrite_labels, to_display_name
 from documents.models import Document
-from documents.sweeper import MOST_AT_ONCE
+from documents.queue import MAX_MESSAGES
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -80,7 +80,7 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
 def _insert_row(document: Document) -> None:
     quotas.check_quota(document.owner_id, documents=1, size=document.size)
     document.save(force_insert=True)
-    queue.enqueue_on_commit(document.pk)
+    queue.enqueue_ingest_on_commit(document.pk)
     transaction.on_commit(partial(notices.document_changed, document), robust=True)
 
 
@@ -111,10 +111,10 @@ def reprocess_document(*, document: Document) -> None:
     """
     with transaction.atomic():
         ended = Document.objects.filter(pk=document.pk).exclude(status=Document.Status.PROCESSING)
-        again = ended.update(**claims.anew())
+        again = ended.update(**queue.to_new_values())
         if not again:
             raise DocumentBusy
-        queue.enqueue_on_commit(document.pk)
+        queue.enqueue_ingest_on_commit(document.pk)
     _show_change(document)
 
 
@@ -125,11 +125,11 @@ def cancel_document(*, document: Document) -> None:
     it had never come.
     """
     row = Document.objects.processing().filter(pk=document.pk)
-    before = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0}
+    before = queue.to_ended_values(Document.Status.COMPLETED) | {"progress": 1.0}
     if not (
         versions.withdraw_version(row)
         or row.exclude(indexed_at=None).update(**before)
-        or row.update(**claims.ended(Document.Status.FAILED, Cancelled.code))
+        or row.update(**queue.to_ended_values(Document.Status.FAILED, Cancelled.code))
     ):
         raise DocumentNotProcessing
     _show_change(document)
@@ -193,20 +193,20 @@ def cancel_documents(*, owner: "User") -> int:
             cancel_document(document=document)
             count += 1
     never_indexed = mine.filter(indexed_at=None)
-    ended = claims.ended(Document.Status.FAILED, Cancelled.code)
+    ended = queue.to_ended_values(Document.Status.FAILED, Cancelled.code)
     return count + len(_change_rows(never_indexed, ended))
 
 
 def _pause(rows: QuerySet[Document]) -> int:
     going = rows.filter(status=Document.Status.PROCESSING).exclude(stage=Document.Stage.PAUSED)
-    return len(_change_rows(going, claims.waiting() | {"stage": Document.Stage.PAUSED}))
+    return len(_change_rows(going, queue.to_released_values() | {"stage": Document.Stage.PAUSED}))
 
 
 def _resume(rows: QuerySet[Document]) -> int:
     paused = rows.filter(status=Document.Status.PROCESSING, stage=Document.Stage.PAUSED)
-    changed = _change_rows(paused, claims.waiting() | {"attempts": 0})
-    for pk in changed[:MOST_AT_ONCE]:  # the workers carry on by themselves
-        queue.enqueue(pk)
+    changed = _change_rows(paused, queue.to_released_values() | {"attempts": 0})
+    for pk in changed[:MAX_MESSAGES]:  # the workers carry on by themselves
+        queue.enqueue_ingest(pk)
     return len(changed)
 
 

@@ -1,35 +1,49 @@
-"""Celery tasks of documents: each calls one service."""
+"""Celery tasks of documents: each calls one service, within a time limit of its own."""
 
 from celery import shared_task
 
-from documents import ingest, sweeper
-from documents.reindexing import background
+from documents import ingest
+from documents.reindex import change
+from jobs.reaper import is_due
 
-SOFT_LIMIT_SECONDS = 3600
-HARD_LIMIT_SECONDS = 3660
+INGEST_SOFT_LIMIT_SECONDS = 3600
+INGEST_HARD_LIMIT_SECONDS = 3660
+REINDEX_LIMIT_SECONDS = 6 * 3600
+"""A slice fills for seconds; the index that is built at the end takes as long as it takes."""
+WARM_LIMIT_SECONDS = 600
+REAP_LIMIT_SECONDS = 300
+BEAT_PATIENCE_SECONDS = 60.0
+"""Where beat sent no reaper for so long, the workers do its work."""
 
 
-@shared_task(soft_time_limit=SOFT_LIMIT_SECONDS, time_limit=HARD_LIMIT_SECONDS)
+@shared_task(soft_time_limit=INGEST_SOFT_LIMIT_SECONDS, time_limit=INGEST_HARD_LIMIT_SECONDS)
 def ingest_document(_sent_for: str) -> None:
     """Process the document whose turn it is: a message only means that one waits."""
-    if ingest.ingest():
-        sweeper.carry_on()
+    if ingest.ingest_next_document():
+        ingest.announce_next_ingest()
+    if is_due("documents", BEAT_PATIENCE_SECONDS):
+        _reap()
 
 
-@shared_task
-def reindex(pk: int) -> None:
+@shared_task(time_limit=REINDEX_LIMIT_SECONDS)
+def reindex(reindexing_id: int) -> None:
     """Go on with a change of the embedding model."""
-    background.go_on(pk)
+    change.continue_change(reindexing_id)
 
 
-@shared_task
-def warm(space: int) -> None:
+@shared_task(time_limit=WARM_LIMIT_SECONDS)
+def warm(space_id: int) -> None:
     """Load the model of a space."""
-    background.warm(space)
+    change.warm_space(space_id)
 
 
-@shared_task
+@shared_task(time_limit=REAP_LIMIT_SECONDS)
 def sweep_ingests() -> None:
-    """Pick up what was lost."""
-    sweeper.sweep()
-    background.sweep()
+    """Pick up what was lost; sent by beat."""
+    is_due("documents", BEAT_PATIENCE_SECONDS)  # the workers need not do it as well
+    _reap()
+
+
+def _reap() -> None:
+    ingest.reap_ingests()
+    change.reap_changes()

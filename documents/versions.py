@@ -16,13 +16,13 @@ from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from documents import claims, files, notices, queue, quotas
+from documents import files, notices, queue, quotas
 from documents.errors import VersionNotFound
 from documents.models import Document, DocumentVersion
 from rag.chunking import SEPARATOR
 
 State = DocumentVersion.State
-WARNING = "version_refused"
+VERSION_REFUSED = "version_refused"
 FACTS = ("name", "original_name", "file", "content_type", "size", "sha256")
 """What a document and a version say alike of their files."""
 
@@ -43,8 +43,8 @@ def receive_version(*, document: Document, name: str, content: "File[Any]") -> b
             row = Document.objects.select_for_update().get(pk=document.pk)
             replace = _store_beside if row.indexed else _replace_unserved
             _remove_on_commit(replace(row, asdict(incoming) | {"file": stored}))
-            Document.objects.filter(pk=row.pk).update(**claims.anew())
-            queue.enqueue_on_commit(row.pk)
+            Document.objects.filter(pk=row.pk).update(**queue.to_new_values())
+            queue.enqueue_ingest_on_commit(row.pk)
     except BaseException:
         files.remove_file(stored)
         raise
@@ -106,7 +106,7 @@ def promote_version(document_id: UUID, version: DocumentVersion) -> None:
 def refuse_version(held: QuerySet[Document], code: str, params: Mapping[str, object]) -> bool:
     """End the reading of a version; the document goes on as it was, with a warning.
 
-    `held` is the document as long as it is the caller's to change, as `Claim.held` gives it. False:
+    `held` is the document as long as it is the caller's to change, as `Lease.rows` gives it. False:
     it is not, or it reads no new version.
     """
     with transaction.atomic():
@@ -114,9 +114,15 @@ def refuse_version(held: QuerySet[Document], code: str, params: Mapping[str, obj
         if version is None:
             return False
         DocumentVersion.objects.filter(pk=version.pk).update(
-            state=State.REFUSED, file="", error_code=code, error_params=claims.plain(params)
+            state=State.REFUSED,
+            file="",
+            error_code=code,
+            error_params=queue.to_stored_parameters(params),
         )
-        warnings = [*(one for one in version.document.warnings if one != WARNING), WARNING]
+        warnings = [
+            *(one for one in version.document.warnings if one != VERSION_REFUSED),
+            VERSION_REFUSED,
+        ]
         _end_reading(version, warnings=warnings)
     return True
 
@@ -143,7 +149,7 @@ def _lock_pending(held: QuerySet[Document]) -> DocumentVersion | None:
 def _end_reading(version: DocumentVersion, **changes: Any) -> None:
     """Let the document serve what it did, without the file of the version."""
     _remove_on_commit(str(version.file.name))
-    ended = claims.ended(Document.Status.COMPLETED) | {"progress": 1.0}
+    ended = queue.to_ended_values(Document.Status.COMPLETED) | {"progress": 1.0}
     Document.objects.filter(pk=version.document_id).update(**ended | changes)
 
 

@@ -211,11 +211,11 @@ def _write(
     from django.db.models.functions import Now
 
     from documents import index, spaces
-    from documents.claims import Claim
     from documents.models import Document
+    from jobs.lease import Lease
 
-    claim = Claim(uuid4(), uuid4())
-    key = claim.document_id
+    claim = Lease(Document, uuid4(), uuid4())
+    key = claim.job_id
     document = Document.objects.create(
         pk=key,
         owner=User.objects.get(),

@@ -139,7 +139,7 @@ def _fill(corpus: Corpus, size: int) -> None:
 
 
 def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> None:
-    from documents import claims, index
+    from documents import index, queue
     from documents.models import Document
     from rag.types import Box, Chunk, IndexedChunk, Page
 
@@ -163,9 +163,9 @@ def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> No
         )
         for place, one in enumerate(chunks)
     ]
-    claim = claims.take()
+    claim = queue.claim_next_document()
     assert claim is not None
-    assert claim.document_id == key
+    assert claim.job_id == key
     with index.IndexDraft(document) as draft:
         draft.add_page(Page(1, ""), 0)
         draft.index(indexed, space)

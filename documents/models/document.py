@@ -13,6 +13,7 @@ from django.db.models.lookups import Exact
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from jobs.lease import OwnedJob
 from rag.understand.filters import ALTERNATIVES, to_name_key
 
 if TYPE_CHECKING:
@@ -42,14 +43,6 @@ class DocumentQuerySet(models.QuerySet["Document"]):
         """What its owner put off."""
         return self.processing().filter(stage=Document.Stage.PAUSED)
 
-    def waiting(self) -> Self:
-        """What a worker may take."""
-        return self.processing().filter(claim=None).exclude(stage=Document.Stage.PAUSED)
-
-    def at_work(self) -> Self:
-        """What a worker holds."""
-        return self.processing().exclude(claim=None)
-
     def described(self, metadata: Mapping[str, str]) -> Self:
         """Who bear all these names, or whose metadata holds these values, alone or in a list."""
         rows = self
@@ -66,11 +59,11 @@ class DocumentQuerySet(models.QuerySet["Document"]):
         return rows.filter(name__icontains=text) if text else rows
 
 
-class Document(models.Model):
+class Document(OwnedJob):
     """A file of one user and where it stands.
 
-    `claim`, `lease_until` and `attempts` belong to the ingest that holds it: see
-    `documents.claims`. `warnings` tell what a completed ingest left out.
+    It is a job as well: the ingest that works on it holds its lease. `warnings` tell what a
+    completed ingest left out.
 
     `stated` is what people said in `metadata`; the rest of it was read in the file. `pages_done`
     pages were read since `started_at`. `indexed_at` is when the index that serves was written;
@@ -98,6 +91,8 @@ class Document(models.Model):
         INDEXING = "indexing", _("Indexing")
         PAUSED = "paused", _("Paused")
         DONE = "done", _("Done")
+
+    OPEN = Q(status="PROCESSING") & ~Q(stage="paused")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -131,28 +126,17 @@ class Document(models.Model):
     stated = models.JSONField(default=dict, blank=True, editable=False)
     terms_version = models.PositiveSmallIntegerField(default=0, editable=False)
     pages_done = models.PositiveIntegerField(default=0, editable=False)
-    started_at = models.DateTimeField(null=True, blank=True, editable=False)
     indexed_at = models.DateTimeField(null=True, blank=True, editable=False)
     seconds = models.JSONField(default=dict, blank=True, editable=False)
     version = models.PositiveIntegerField(default=1, verbose_name=_("version"))
     received_at = models.DateTimeField(default=timezone.now, editable=False)
-    claim = models.UUIDField(null=True, blank=True, editable=False, verbose_name=_("claim"))
-    lease_until = models.DateTimeField(
-        null=True, blank=True, editable=False, verbose_name=_("held until")
-    )
-    attempts = models.PositiveSmallIntegerField(
-        default=0, editable=False, verbose_name=_("attempts")
-    )
-    enqueued_at = models.DateTimeField(
-        null=True, blank=True, editable=False, verbose_name=_("queued at")
-    )
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
     updated_at = models.DateTimeField(auto_now=True, verbose_name=_("changed at"))
 
     objects = DocumentQuerySet.as_manager()
 
     class Meta:
-        """Indexes of the lists, the queue and the sweeper.
+        """Indexes of the lists, the queue and the reaper.
 
         None holds `lease_until`, `progress` or `updated_at`: what workers write every moment is
         then written without touching an index.

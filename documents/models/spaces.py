@@ -4,6 +4,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from jobs.lease import Job
+
 
 class EmbeddingSpace(models.Model):
     """A model and its width: vectors of one space are comparable. Exactly one space is active.
@@ -37,12 +39,13 @@ class EmbeddingSpace(models.Model):
         return f"{self.model} ({self.dimensions})"
 
 
-class Reindexing(models.Model):
+class Reindexing(Job):
     """One change, at most one of them open.
 
-    `claim` and `lease_until` belong to the process at work: see `documents.reindexing.claims`.
-    `done` of `total` chunks were looked at. `background`: the workers do it, and take it up again.
-    `report` holds the comparison of both spaces.
+    The process at work holds its lease; see `documents.reindex.change`. `attempts` counts slices
+    in a row that embed nothing, because they fail or are killed. `done` of `total` chunks were
+    looked at. `background`: the workers do it, and take it up again. `report` holds the comparison
+    of both spaces.
     """
 
     class State(models.TextChoices):
@@ -56,6 +59,8 @@ class Reindexing(models.Model):
         REFUSED = "refused", _("Refused")
         FAILED = "failed", _("Failed")
         REPLACED = "replaced", _("Replaced by another")
+
+    OPEN = Q(open=True)
 
     model = models.CharField(max_length=255, verbose_name=_("model"))
     base_url = models.CharField(max_length=500, blank=True, default="")
@@ -72,10 +77,6 @@ class Reindexing(models.Model):
     total = models.PositiveBigIntegerField(default=0)
     report = models.JSONField(default=dict)
     error = models.CharField(max_length=500, blank=True, default="")
-    claim = models.UUIDField(null=True)
-    lease_until = models.DateTimeField(null=True)
-    attempts = models.PositiveSmallIntegerField(default=0)
-    enqueued_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

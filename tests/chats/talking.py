@@ -44,7 +44,7 @@ def add_document(owner, name, text):
     document, _created = services.upload_document(
         owner=owner, name=name, content=ContentFile(text.encode())
     )
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     assert document.status == Document.Status.COMPLETED, document.error_code
     return document

@@ -37,7 +37,7 @@ def _section(topic, part):
 def add(owner, name, topics=TOPICS[:2]):
     """An ingested document."""
     document = upload(owner, name=name, content=f"{text_of(topics)}\n\n{name}\n")
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     assert document.status == Document.Status.COMPLETED, document.error_code
     return document

@@ -4,13 +4,14 @@ import hashlib
 import uuid
 
 import pytest
+from celery import current_app
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from documents import claims, index, ingest, services, spaces
+from documents import index, ingest, queue, services, spaces
 from documents.models import Document
 from rag.config import RagConfig
 from rag.factory import Engine
@@ -83,14 +84,28 @@ def stranger_api(stranger):
 @pytest.fixture
 def sent(monkeypatch):
     """What was handed to the broker, instead of a worker that takes it."""
-    from documents import queue
-
     tasks = []
     monkeypatch.setattr(
-        queue.current_app, "send_task", lambda name, args, **_: tasks.append((name, args[0]))
+        current_app, "send_task", lambda name, args, **_: tasks.append((name, args[0]))
     )
-    monkeypatch.setattr(queue, "depth", lambda: len(tasks))
+    monkeypatch.setattr(queue, "count_waiting_messages", lambda: len(tasks))
     return tasks
+
+
+@pytest.fixture
+def first_model(settings, embedding_server, sent):
+    """The settings name a small model behind an endpoint."""
+    from tests.documents.changing import configure
+
+    configure(settings, embedding_server, "words-16")
+
+
+@pytest.fixture
+def library(owner, first_model):
+    """Three documents, embedded with the first model."""
+    from tests.documents.changing import TOPICS, add
+
+    return [add(owner, f"규정 {number}.md", TOPICS[number : number + 2]) for number in range(3)]
 
 
 TEXT = "# 휴가 규정\n\n연차 휴가는 15일이다.\n\n# 출장 규정\n\n출장비는 하루 5만 원이다.\n"
@@ -123,8 +138,8 @@ def make_row(owner, **fields):
 
 def store_rows(pages, indexed, space, found=None):
     """Write the index of the document that waits; what `documents.ingest` does at its end."""
-    claim = claims.take()
-    with index.IndexDraft(Document.objects.get(pk=claim.document_id)) as draft:
+    claim = queue.claim_next_document()
+    with index.IndexDraft(Document.objects.get(pk=claim.job_id)) as draft:
         for page in pages:
             draft.add_page(page, 0)
         draft.index(indexed, space)

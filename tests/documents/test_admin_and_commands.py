@@ -22,7 +22,7 @@ def admin_page(db):
 @pytest.fixture
 def document(owner, sent, tiny_engine):
     document = upload(owner)
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     return document
 

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from documents.analysis import AHEAD, BATCH, Analysis
+from documents.ingest import MAX_BATCHES_AHEAD, MAX_CHUNKS_A_BATCH, ChunkAnalysis
 from rag import indexing, tokenize
 from rag.types import Chunk, IndexedChunk
 
-COUNT = 5 * BATCH // 2
+COUNT = 5 * MAX_CHUNKS_A_BATCH // 2
 
 
 def chunk(index: int) -> Chunk:
@@ -19,7 +19,7 @@ def test_chunks_come_back_in_order_with_the_terms_that_they_have_alone() -> None
     chunks = [chunk(index) for index in range(COUNT)]
     kept: list[IndexedChunk] = []
 
-    with Analysis(kept.append) as analysis:
+    with ChunkAnalysis(kept.append) as analysis:
         for one in chunks:
             analysis.add([one])
         analysis.finish()
@@ -30,7 +30,7 @@ def test_chunks_come_back_in_order_with_the_terms_that_they_have_alone() -> None
 def test_what_is_kept_is_kept_by_whoever_adds() -> None:
     threads: set[int] = set()
 
-    with Analysis(lambda _one: threads.add(threading.get_ident())) as analysis:
+    with ChunkAnalysis(lambda _one: threads.add(threading.get_ident())) as analysis:
         analysis.add([chunk(0)])
         analysis.finish()
 
@@ -40,10 +40,10 @@ def test_what_is_kept_is_kept_by_whoever_adds() -> None:
 def test_few_chunks_wait_for_their_analysis() -> None:
     kept: list[IndexedChunk] = []
 
-    with Analysis(kept.append) as analysis:
-        for index in range(10 * BATCH):
+    with ChunkAnalysis(kept.append) as analysis:
+        for index in range(10 * MAX_CHUNKS_A_BATCH):
             analysis.add([chunk(index)])
-            assert index + 1 - len(kept) <= (AHEAD + 1) * BATCH
+            assert index + 1 - len(kept) <= (MAX_BATCHES_AHEAD + 1) * MAX_CHUNKS_A_BATCH
         analysis.finish()
 
 
@@ -52,7 +52,7 @@ def test_an_error_of_the_analysis_ends_the_reading(monkeypatch: pytest.MonkeyPat
         raise MemoryError
 
     monkeypatch.setattr(tokenize, "terms_with_leads", broken)
-    with Analysis(lambda _one: None) as analysis:
+    with ChunkAnalysis(lambda _one: None) as analysis:
         analysis.add([chunk(0)])
         with pytest.raises(MemoryError):
             analysis.finish()

@@ -23,7 +23,7 @@ def post(api, name="규정.md", content=TEXT, **fields):
 def document(owner, sent, tiny_engine):
     """A processed document."""
     document = upload(owner, metadata={"issuer": "조달청"})
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     assert document.status == "COMPLETED", document.error_code
     return document

@@ -159,12 +159,12 @@ def test_a_storage_without_paths_serves_the_same(remote, api, document, asked, p
 def test_a_storage_without_paths_keeps_versions_and_forgets_them_with_the_document(
     remote, api, document, tiny_engine, django_capture_on_commit_callbacks
 ):
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     versions.receive_version(
         document=document, name="글.txt", content=ContentFile("새 글이다.".encode())
     )
-    ingest.ingest()
+    ingest.ingest_next_document()
     assert body(api.get(f"{URL}/{document.pk}/file?version=1")) == BYTES
     assert len(remote) == 2
     with django_capture_on_commit_callbacks(execute=True):

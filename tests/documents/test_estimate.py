@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from documents import claims, estimate
+from documents import estimate, queue
 from documents.estimate import ReadingPace
 from documents.models import Document
+from jobs.lease import renew_lease
 from tests.documents.conftest import make_row
 
 pytestmark = pytest.mark.django_db
@@ -66,14 +67,14 @@ def test_a_type_that_was_not_read_lately_takes_what_all_took(owner):
 def test_an_idle_hour_between_two_uploads_makes_the_second_no_slower(owner):
     read(owner, 1_000, 1.0, ago=250)
     waits(owner, 1_000, count=10)
-    claims.take()
+    queue.claim_next_document()
     assert left(owner) == pytest.approx(10, rel=0.01)
 
 
 def test_what_is_done_of_a_file_at_work_is_not_left(owner):
     read(owner, 1_000, 10.0)
     waits(owner, 1_000)
-    claims.renew(claims.take(), progress=0.75)
+    renew_lease(queue.claim_next_document(), progress=0.75)
     assert left(owner) == pytest.approx(2.5, rel=0.01)
 
 
@@ -89,7 +90,7 @@ def test_two_workers_need_half_the_time(owner):
     read(owner, 1_000, 1.0)
     waits(owner, 1_000, count=10)
     for _ in range(2):
-        claims.take()
+        queue.claim_next_document()
     assert left(owner) == pytest.approx(5, rel=0.01)
 
 
@@ -102,7 +103,7 @@ def test_paused_files_are_not_counted(owner):
 
 def test_nobody_knows_before_a_file_was_read(owner):
     waits(owner, 1_000)
-    claims.take()
+    queue.claim_next_document()
     assert left(owner) is None
 
 

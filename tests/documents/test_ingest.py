@@ -13,11 +13,13 @@ from django.conf import settings
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from documents import claims, ending, index, ingest, progress, queue, services, sweeper, tasks
-from documents.errors import IngestLost
+from documents import index, ingest, queue, services, tasks
 from documents.models import Chunk, ChunkEmbedding, Document, DocumentPage
 from documents.parsers.errors import Corrupt, ParserCrashed
 from documents.search.store import ScopedStore
+from jobs import connections
+from jobs.heartbeat import Heartbeat
+from jobs.lease import LeaseLostError, renew_lease
 from rag.errors import EmbedderFailed
 from rag.pages import Page
 from tests.documents.conftest import TEXT, stored_files, upload
@@ -161,7 +163,7 @@ def test_d56_an_embedder_that_stays_down_ends_the_document(document, tiny_engine
 
     monkeypatch.setattr(tiny_engine.embedder, "embed_passages", down)
     run(document)
-    for _ in range(claims.MAX_ATTEMPTS - 1):
+    for _ in range(Document.MAX_ATTEMPTS - 1):
         assert document.status == "PROCESSING"
         run_later(document)
     assert (document.status, document.error_code) == ("FAILED", "embedder_failed")
@@ -199,7 +201,7 @@ def test_a_lost_original_fails_after_two_tries(document, tiny_engine):
 
 
 def test_e64_of_two_deliveries_one_claims_and_one_leaves(document):
-    first, second = claims.take(), claims.take()
+    first, second = queue.claim_next_document(), queue.claim_next_document()
     assert first is not None
     assert second is None
 
@@ -261,7 +263,7 @@ def test_g89_a_crash_while_rows_are_replaced_keeps_the_old_ones(document, tiny_e
     def crash(*_args, **_options):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(claims, "complete", crash)
+    monkeypatch.setattr(queue, "complete_document", crash)
     run(document)
     assert list(Chunk.objects.values_list("pk", flat=True)) == before
     assert document.error_code == "internal"
@@ -273,55 +275,55 @@ def expire(document):
     )
 
 
-def test_the_sweeper_hands_a_lost_document_on(document, sent):
-    claims.take()
+def test_the_reaper_hands_a_lost_document_on(document, sent):
+    queue.claim_next_document()
     expire(document)
-    sweeper.sweep()
+    ingest.reap_ingests()
     document.refresh_from_db()
     assert (document.claim, document.stage) == (None, "queued")
     assert sent == [(queue.INGEST, str(document.pk))]
 
 
-def test_the_sweeper_leaves_a_living_ingest_alone(document, sent):
-    claims.take()
-    sweeper.sweep()
+def test_the_reaper_leaves_a_living_ingest_alone(document, sent):
+    queue.claim_next_document()
+    ingest.reap_ingests()
     assert sent == []
 
 
-def test_the_sweeper_ends_a_document_that_was_lost_too_often(document, sent):
-    for _ in range(claims.MAX_ATTEMPTS):
-        assert claims.take()
+def test_the_reaper_ends_a_document_that_was_lost_too_often(document, sent):
+    for _ in range(Document.MAX_ATTEMPTS):
+        assert queue.claim_next_document()
         expire(document)
-        sweeper.sweep()
+        ingest.reap_ingests()
     document.refresh_from_db()
     assert (document.status, document.error_code) == ("FAILED", "worker_lost")
 
 
-def test_e66_the_sweeper_sends_a_document_that_nobody_took(document, sent):
-    sweeper.sweep()
+def test_e66_the_reaper_sends_a_document_that_nobody_took(document, sent):
+    ingest.reap_ingests()
     assert sent == []
     Document.objects.update(enqueued_at=timezone.now() - timedelta(seconds=40))
-    sweeper.sweep()
-    sweeper.sweep()
+    ingest.reap_ingests()
+    ingest.reap_ingests()
     assert sent == [(queue.INGEST, str(document.pk))]
 
 
 def test_a_worker_that_lost_its_lease_cannot_write(document, sent):
-    old = claims.take()
+    old = queue.claim_next_document()
     expire(document)
-    sweeper.sweep()
-    new = claims.take()
-    for change in (claims.renew, claims.complete):
-        with pytest.raises(IngestLost):
+    ingest.reap_ingests()
+    new = queue.claim_next_document()
+    for change in (renew_lease, queue.complete_document):
+        with pytest.raises(LeaseLostError):
             change(old)
-    assert not ending.give_up(old.held(), "x", {})
-    claims.renew(new)
+    assert not ingest.give_up_document(old.rows(), "x", {})
+    renew_lease(new)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_e65_a_long_step_keeps_its_lease(document, tiny_engine, reads, monkeypatch):
-    monkeypatch.setattr(claims, "LEASE", timedelta(seconds=0.6))
-    monkeypatch.setattr(progress, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(Document, "LEASE", timedelta(seconds=0.6))
+    monkeypatch.setattr(ingest, "HEARTBEAT", Heartbeat(Document, seconds=0.1))
 
     def slow():
         leases = set()
@@ -331,7 +333,7 @@ def test_e65_a_long_step_keeps_its_lease(document, tiny_engine, reads, monkeypat
             return len(leases) > 6
 
         wait_until(renewed)
-        assert claims.take() is None
+        assert queue.claim_next_document() is None
         return Page(1, "langsam")
 
     reads(slow)
@@ -340,7 +342,7 @@ def test_e65_a_long_step_keeps_its_lease(document, tiny_engine, reads, monkeypat
 
 @pytest.mark.django_db(transaction=True)
 def test_a_waiting_reader_is_told_that_the_document_is_gone(document, tiny_engine, monkeypatch):
-    monkeypatch.setattr(progress, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(ingest, "HEARTBEAT", Heartbeat(Document, seconds=0.05))
     seen = []
 
     def read(*_args, on_wait, **_options):
@@ -364,9 +366,11 @@ WORKER = textwrap.dedent(
     from datetime import timedelta
     import django
     django.setup()
-    from documents import claims, ending, ingest, progress
-    claims.LEASE = timedelta(seconds=1.5)
-    progress.HEARTBEAT_SECONDS = 0.3
+    from documents import ingest
+    from documents.models import Document
+    from jobs.heartbeat import Heartbeat
+    Document.LEASE = timedelta(seconds=1.5)
+    ingest.HEARTBEAT = Heartbeat(Document, seconds=0.3)
     def hang(*args, **options):
         print("reading", flush=True)
         threading.Event().wait()
@@ -401,7 +405,7 @@ def test_e62_a_document_of_a_killed_worker_is_found_and_finished(document, tiny_
     sent.clear()
 
     def handed_on():
-        sweeper.sweep()
+        ingest.reap_ingests()
         return sent
 
     wait_until(handed_on)
@@ -448,3 +452,32 @@ def test_a_notice_without_redis_is_lost_quietly(document, settings):
     channel_layers.backends.clear()
     notices.document_changed(document)
     channel_layers.backends.clear()
+
+
+def test_a_worker_ends_what_was_lost_too_often_when_beat_is_gone(owner, document, sent):
+    queue.claim_next_document()
+    Document.objects.update(attempts=Document.MAX_ATTEMPTS)
+    expire(document)
+    connections.sync().delete("nura:due:documents")
+    tasks.ingest_document("sent for nobody")
+    document.refresh_from_db()
+    assert (document.status, document.error_code) == ("FAILED", "worker_lost")
+
+
+def test_each_attempt_writes_one_line_without_names_or_text(
+    owner, sent, tiny_engine, reads, caplog
+):
+    caplog.set_level("INFO")
+    done = run(upload(owner, name="비밀 계획.md", content="# 비밀\n\n암호는 참새이다."))
+    reads(Corrupt(detail="secret words"))
+    failed = run(upload(owner, name="다른 비밀.md", content="깨진 글"))
+    lines = [record.msg for record in caplog.records if isinstance(record.msg, dict)]
+    (completed,) = [line for line in lines if line["event"] == "ingest_completed"]
+    assert completed["document_id"] == str(done.pk)
+    assert (completed["owner_id"], completed["bytes"]) == (owner.pk, done.size)
+    assert (completed["chunks"], completed["outcome"]) == (done.chunk_count, "COMPLETED")
+    assert set(completed["seconds"]) == {"parsing", "chunking", "embedding", "indexing"}
+    (ended,) = [line for line in lines if line["event"] == "ingest_failed"]
+    assert (ended["document_id"], ended["code"]) == (str(failed.pk), "corrupt")
+    for secret in ("비밀", "참새", "secret", "계획"):
+        assert secret not in str(lines)

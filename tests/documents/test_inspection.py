@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def document(owner, sent, tiny_engine):
     document = upload(owner)
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     return document
 

@@ -18,7 +18,7 @@ READ = "---\ntitle: 읽은 제목\nauthor: 김철수\nissuer: 조달청\n---\n\n
 def document(owner, sent, tiny_engine):
     """A document in which three facts were read, one of which its owner had stated otherwise."""
     document = upload(owner, content=READ, metadata={"issuer": "법무부"})
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     assert document.status == "COMPLETED", document.error_code
     return document
@@ -55,7 +55,7 @@ def test_a_change_is_merged_into_what_is_there(api, document):
 def test_null_takes_a_key_away_for_good(api, document, tiny_engine):
     assert "author" not in patch(api, document, {"author": None})
     services.reprocess_document(document=document)
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     assert facts(document.metadata) == {"title": "읽은 제목", "author": None, "issuer": "법무부"}
 

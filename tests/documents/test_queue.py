@@ -7,11 +7,11 @@ from django.core.files.base import ContentFile
 from django.db import connection
 from django.utils import timezone
 
-from documents import claims, notices, progress, queue, services, sweeper, tasks, versions
-from documents.errors import IngestLost
+from documents import ingest, notices, progress, queue, services, tasks, versions
 from documents.models import Document
 from documents.parsers.errors import Corrupt
 from documents.search.store import ScopedStore
+from jobs.lease import LeaseLostError, renew_lease
 from rag.pages import Page
 from tests.documents.conftest import make_row, upload
 from tests.documents.test_ingest import reads, run  # noqa: F401
@@ -25,13 +25,15 @@ def rows(owner, count, **fields):
 
 def taken(count=1):
     """Who owns the documents that are claimed next."""
-    keys = [claims.take().document_id for _ in range(count)]
+    keys = [queue.claim_next_document().job_id for _ in range(count)]
     names = dict(Document.objects.values_list("pk", "owner__username"))
     return [names[key] for key in keys]
 
 
 def finish():
-    Document.objects.at_work().update(**claims.ended(Document.Status.COMPLETED))
+    Document.objects.filter(claim__isnull=False).update(
+        **queue.to_ended_values(Document.Status.COMPLETED)
+    )
 
 
 def post(client, path):
@@ -65,7 +67,7 @@ def test_owners_take_turns_with_one_worker_too(owner, stranger):
 def test_of_one_owner_the_oldest_document_comes_first(owner):
     made = rows(owner, 3)
     Document.objects.filter(pk=made[2].pk).update(created_at=timezone.now() - timedelta(days=1))
-    order = [claims.take().document_id for _ in range(3)]
+    order = [queue.claim_next_document().job_id for _ in range(3)]
     assert order == [made[2].pk, made[0].pk, made[1].pk]
 
 
@@ -78,11 +80,11 @@ def test_whoever_has_least_at_work_comes_first(owner, stranger):
 
 def test_a_document_that_failed_is_not_tried_again_at_once(owner, sent):
     make_row(owner)
-    claim = claims.take()
-    assert claims.give_back(claim)
-    assert claims.take() is None
+    claim = queue.claim_next_document()
+    assert queue.retry_later(claim)
+    assert queue.claim_next_document() is None
     Document.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-    assert claims.take().document_id == claim.document_id
+    assert queue.claim_next_document().job_id == claim.job_id
 
 
 def test_a_message_works_on_whose_turn_it_is(owner, stranger, sent, tiny_engine):
@@ -101,27 +103,27 @@ def test_a_worker_carries_on_when_all_messages_were_lost(owner, sent, tiny_engin
     assert len(sent) == 1
 
 
-def test_the_sweeper_sends_no_second_messages_into_a_long_queue(owner, sent):
+def test_the_reaper_sends_no_second_messages_into_a_long_queue(owner, sent):
     late = timezone.now() - timedelta(seconds=40)
-    rows(owner, sweeper.MOST_AT_ONCE + 10, enqueued_at=late)
-    sweeper.sweep()
-    assert len(sent) == sweeper.MOST_AT_ONCE
+    rows(owner, queue.MAX_MESSAGES + 10, enqueued_at=late)
+    ingest.reap_ingests()
+    assert len(sent) == queue.MAX_MESSAGES
     Document.objects.update(enqueued_at=late)
-    sweeper.sweep()
-    assert len(sent) == sweeper.MOST_AT_ONCE
+    ingest.reap_ingests()
+    assert len(sent) == queue.MAX_MESSAGES
 
 
 def test_a_paused_document_waits_until_it_is_resumed(owner, api, sent):
     document = make_row(owner)
     status, body = post(api, f"{document.pk}/pause")
     assert (status, body["status"], body["stage"]) == (202, "PROCESSING", "paused")
-    assert claims.take() is None
-    sweeper.sweep()
+    assert queue.claim_next_document() is None
+    ingest.reap_ingests()
     assert sent == []
     status, body = post(api, f"{document.pk}/resume")
     assert (status, body["stage"]) == (202, "queued")
     assert sent == [(queue.INGEST, str(document.pk))]
-    assert claims.take().document_id == document.pk
+    assert queue.claim_next_document().job_id == document.pk
 
 
 def test_pausing_twice_is_pausing_once(owner, api, sent):
@@ -299,16 +301,16 @@ def test_a_finished_document_knows_how_long_each_stage_took(owner, sent, tiny_en
 
 def test_a_document_at_work_tells_how_long_it_may_take(owner, api):
     document = make_row(owner)
-    claim = claims.take()
+    claim = queue.claim_next_document()
     Document.objects.update(started_at=timezone.now() - timedelta(seconds=20))
-    claims.renew(claim, progress=0.25, pages_done=7)
+    renew_lease(claim, progress=0.25, pages_done=7)
     body = api.get(f"/api/v1/documents/{document.pk}").json()
     assert body["seconds_left"] == pytest.approx(60, rel=0.1)
     assert (body["pages_done"], body["indexed"]) == (7, False)
     post(api, f"{document.pk}/pause")
     assert api.get(f"/api/v1/documents/{document.pk}").json()["seconds_left"] is None
-    with pytest.raises(IngestLost):
-        claims.renew(claim)
+    with pytest.raises(LeaseLostError):
+        renew_lease(claim)
 
 
 def test_a_file_that_is_read_at_once_is_told_when_it_is_done(owner, sent, tiny_engine, monkeypatch):
@@ -326,8 +328,8 @@ def test_a_file_whose_reader_is_silent_is_shown_as_being_read(owner, sent, monke
     monkeypatch.setattr(notices, "document_changed", lambda row: told.append(row.stage))
     monkeypatch.setattr(progress, "REPORT_SECONDS", 0.0)
     make_row(owner)
-    with progress.Heartbeat(lambda: None) as heartbeat:
-        shown = progress.Progress(claims.take(), heartbeat)
+    with ingest.HEARTBEAT.hold(queue.claim_next_document()) as held:
+        shown = progress.IngestProgress(held, progress.Stopwatch())
         shown.enter(Document.Stage.EMBEDDING)
         shown.check()
         shown.check()
@@ -336,14 +338,14 @@ def test_a_file_whose_reader_is_silent_is_shown_as_being_read(owner, sent, monke
 
 def test_what_a_worker_writes_every_moment_touches_no_index(owner):
     make_row(owner)
-    claim = claims.take()
+    claim = queue.claim_next_document()
     with connection.cursor() as cursor:
         cursor.execute("SELECT ctid FROM documents_document")
         place = cursor.fetchone()
         changed = "SELECT n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relname = %s"
         cursor.execute(changed, ["documents_document"])
         before = cursor.fetchone()[0]
-        claims.renew(claim, stage=Document.Stage.EMBEDDING, progress=0.5, pages_done=3)
+        renew_lease(claim, stage=Document.Stage.EMBEDDING, progress=0.5, pages_done=3)
         cursor.execute(changed, ["documents_document"])
         assert cursor.fetchone()[0] == before + 1
         cursor.execute("SELECT ctid FROM documents_document")

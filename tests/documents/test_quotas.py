@@ -134,7 +134,7 @@ def test_pages_beyond_the_limit_fail_the_document_with_the_reason(
     settings.QUOTA_PAGES = 10
     make_row(owner, status="COMPLETED", page_count=10)
     document = upload(owner)  # of one page, as formats without pages are
-    ingest.ingest()
+    ingest.ingest_next_document()
     body = api.get(f"{URL}/{document.pk}").json()
     assert (body["status"], body["error"]["code"]) == ("FAILED", "quota_pages")
     assert "10" in body["error"]["detail"]

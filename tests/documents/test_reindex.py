@@ -6,23 +6,13 @@ from django.db import connection
 
 from documents import ingest, services, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
-from documents.reindexing import claims, fill, questions, swap
+from documents.reindex import change, comparison, vectors
 from documents.search.store import ScopedStore
 from rag.factory import engine
 from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
 from tests.documents.conftest import upload
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def first_model(settings, embedding_server, sent):
-    configure(settings, embedding_server, "words-16")
-
-
-@pytest.fixture
-def library(owner, first_model):
-    return [add(owner, f"규정 {number}.md", TOPICS[number : number + 2]) for number in range(3)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("first_model")]
 
 
 def chunk_rows():
@@ -82,8 +72,8 @@ def test_the_index_is_whole_before_the_swap(library, settings, embedding_server,
         seen.update(indexes())
         return forward(space, *args, **options)
 
-    forward = swap.forward
-    monkeypatch.setattr(swap, "forward", look)
+    forward = vectors.swap_forward
+    monkeypatch.setattr(vectors, "swap_forward", look)
     configure(settings, embedding_server, "words-32")
     reindex()
     assert seen[spaces.to_index_name(spaces.get_active_space())] is True
@@ -93,7 +83,7 @@ def test_uploads_deletions_and_new_versions_during_the_run_are_caught(
     library, owner, settings, embedding_server, monkeypatch
 ):
     configure(settings, embedding_server, "words-32")
-    original, added = fill.fill, []
+    original, added = vectors.fill_space, []
 
     def busy(*args, **options):
         original(*args, **options)
@@ -101,7 +91,7 @@ def test_uploads_deletions_and_new_versions_during_the_run_are_caught(
             services.delete_document(document=library[len(added)])
             added.append(add(owner, f"새 지침 {len(added)}.md", TOPICS[4:6]))
 
-    monkeypatch.setattr(fill, "fill", busy)
+    monkeypatch.setattr(vectors, "fill_space", busy)
     reindex()
     assert spaces.get_active_space().model == "words-32"
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
@@ -112,7 +102,7 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
     library, settings, embedding_server, monkeypatch
 ):
     configure(settings, embedding_server, "words-32")
-    embed = fill.indexing.vectors
+    embed = vectors.indexing.vectors
 
     def slow(titled, embedder):
         vectors = embed(titled, embedder)
@@ -120,7 +110,7 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
             services.delete_document(document=library.pop())
         return vectors
 
-    monkeypatch.setattr(fill.indexing, "vectors", slow)
+    monkeypatch.setattr(vectors.indexing, "vectors", slow)
     reindex()
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
 
@@ -129,7 +119,7 @@ def test_texts_in_a_language_that_the_model_does_not_know_are_left_out(
     library, owner, embedding_server
 ):
     english = upload(owner, name="leave.md", content="# Leave\n\nFifteen days a year.\n")
-    assert ingest.ingest()
+    assert ingest.ingest_next_document()
     korean = add(owner, "휴가.md")
     reindex(model="words-32", base_url=embedding_server.url, languages="en", force=True)
     assert vectors_of(spaces.get_active_space()) == set(english.chunks.values_list("pk", flat=True))
@@ -158,14 +148,16 @@ def test_a_model_that_finds_less_is_refused_and_its_vectors_are_kept(
     options = {"model": "noise-16", "base_url": embedding_server.url, "languages": "*"}
     reindex(**options, force=True)
     assert spaces.get_active_space().model == "noise-16"
-    asked = len(questions.from_headings()) + 2  # one each for the width, and whether it answers
+    asked = (
+        len(comparison.make_questions_from_headings()) + 2
+    )  # one each for the width, and whether it answers
     assert embedding_server.count("noise-16")[0] - embedded <= asked
 
 
 def test_an_endpoint_that_fails_ends_the_command_and_it_can_go_on(
     library, settings, embedding_server, monkeypatch
 ):
-    monkeypatch.setattr(fill, "BATCH", 4)
+    monkeypatch.setattr(vectors, "MAX_CHUNKS_A_BATCH", 4)
     configure(settings, embedding_server, "words-32")
     embedding_server.refuse_after(3)  # one for the width, two batches
     with pytest.raises(CommandError, match="run the same command again"):
@@ -203,11 +195,13 @@ def test_there_is_nothing_to_roll_back_to_at_first(library):
 
 
 def test_a_second_command_does_not_run_beside_the_first(library, embedding_server, monkeypatch):
-    claim = claims.take(claims.begin(claims.Wish("words-32"), background=False).pk)
+    claim = change.claim_change(
+        change.begin_change(change.ReindexWish("words-32"), background=False).pk
+    )
     monkeypatch.setattr("documents.management.commands.reindex.threading.Event", NoWait)
     with pytest.raises(CommandError, match="Another process"):
         reindex(model="words-8", base_url=embedding_server.url)
-    assert claim.held().exists()
+    assert claim.rows().exists()
 
 
 class NoWait:
@@ -223,7 +217,7 @@ def test_old_vectors_are_deleted_when_that_is_asked(library, embedding_server):
     reindex(drop_old=True)
     assert list(EmbeddingSpace.objects.values_list("model", flat=True)) == ["words-32"]
     assert spaces.to_index_name(old) not in indexes()
-    assert swap.previous() is None
+    assert vectors.get_previous_space() is None
 
 
 def test_languages_that_the_settings_add_are_filled_in_place(library, settings, embedding_server):
@@ -251,7 +245,7 @@ def test_what_the_old_model_embedded_right_before_the_swap_searches_the_old_spac
 
 def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_server, monkeypatch):
     configure(settings, embedding_server, "words-32")
-    embed, found = fill.indexing.vectors, []
+    embed, found = vectors.indexing.vectors, []
 
     def searched(titled, embedder):
         used = spaces.get_space_in_use()
@@ -260,7 +254,7 @@ def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_ser
         found.append((used.space.model, len(store.similar(vector, 3))))
         return embed(titled, embedder)
 
-    monkeypatch.setattr(fill.indexing, "vectors", searched)
+    monkeypatch.setattr(vectors.indexing, "vectors", searched)
     reindex()
     assert found[0] == ("words-16", 3)
 

@@ -1,8 +1,10 @@
 """The change of the embedding model in the admin and in the workers."""
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
+from celery import current_app
 from celery.contrib.testing.worker import start_worker
 from django.contrib.auth.models import Permission, User
 from django.db import connections
@@ -12,8 +14,9 @@ from redis import Redis
 
 from documents import queue, spaces
 from documents.models import Chunk, Reindexing
-from documents.reindexing import background, claims, fill
+from documents.reindex import change, vectors
 from documents.tasks import reindex as reindex_task
+from jobs.lease import renew_lease
 from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
 from tests.support import wait_until
 
@@ -25,7 +28,7 @@ BUTTONS = (f"{LIST}reindex/", f"{LIST}rollback/")
 @pytest.fixture(autouse=True)
 def library(owner, settings, embedding_server, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(queue.current_app, "send_task", lambda *_args, **_options: None)
+        patched.setattr(current_app, "send_task", lambda *_args, **_options: None)
         configure(settings, embedding_server, "words-16")
         made = [add(owner, f"규정 {number}.md", TOPICS[number : number + 2]) for number in range(3)]
     configure(settings, embedding_server, "words-32")
@@ -83,25 +86,27 @@ def test_the_page_shows_what_is_stored_and_what_the_settings_want(page):
 
 
 def test_the_page_shows_progress_and_loads_itself_again(page):
-    run = claims.begin(background.configured(), background=True)
-    claim = claims.take(run.pk)
-    claims.renew(claim, done=7, total=30, state="filling")
+    run = change.begin_change(change.get_configured_wish(), background=True)
+    claim = change.claim_change(run.pk)
+    renew_lease(claim, done=7, total=30, state="filling")
     answer = page.get(LIST)
     assert answer.headers["Refresh"]
     assert "7 / 30" in text_of(answer)
     assert "23 %" in text_of(answer)
-    claims.end(claim, Reindexing.State.SWAPPED)
+    change.end_change(claim, Reindexing.State.SWAPPED)
     assert "Refresh" not in page.get(LIST).headers
 
 
 def test_a_refusal_is_shown_with_the_next_step(page):
-    claim = claims.take(claims.begin(background.configured(), background=True).pk)
+    claim = change.claim_change(
+        change.begin_change(change.get_configured_wish(), background=True).pk
+    )
     report = {
         "questions": 12,
         "old": {"at_5": 0.9, "at_10": 0.95},
         "new": {"at_5": 0.5, "at_10": 0.6},
     }
-    claims.end(claim, Reindexing.State.REFUSED, report=report)
+    change.end_change(claim, Reindexing.State.REFUSED, report=report)
     text = text_of(page.get(LIST))
     assert "manage.py reindex --model words-32 --force" in text
     assert "0.9 and 0.95 before, 0.5 and 0.6" in text
@@ -109,7 +114,7 @@ def test_a_refusal_is_shown_with_the_next_step(page):
 
 def test_two_presses_are_one_change(page, sent):
     page.post(BUTTONS[0])
-    claims.take(Reindexing.objects.get().pk)
+    change.claim_change(Reindexing.objects.get().pk)
     assert "already being re-embedded" in text_of(page.post(BUTTONS[0], follow=True))
     assert Reindexing.objects.count() == 1
     assert "already being re-embedded" in text_of(page.post(BUTTONS[1], follow=True))
@@ -156,25 +161,25 @@ def test_looking_at_an_address_changes_nothing(page, button):
 
 
 def test_a_change_goes_on_in_slices_so_that_uploads_come_in_between(sent, monkeypatch):
-    monkeypatch.setattr(background, "SLICE_SECONDS", 0.0)
-    monkeypatch.setattr(fill, "BATCH", 4)
-    run = background.start(background.configured())
+    monkeypatch.setattr(change, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(vectors, "MAX_CHUNKS_A_BATCH", 4)
+    run = change.start_change(change.get_configured_wish())
     reindex_task(run.pk)
     run.refresh_from_db()
     assert (run.open, run.claim, run.attempts) == (True, None, 0)
     assert sent[-1] == (queue.REINDEX, run.pk)
-    monkeypatch.setattr(background, "SLICE_SECONDS", 60.0)
+    monkeypatch.setattr(change, "SLICE_SECONDS", 60.0)
     reindex_task(run.pk)
     assert spaces.get_active_space().model == "words-32"
 
 
 def test_a_change_whose_worker_was_killed_is_sent_again(sent):
-    run = background.start(background.configured())
-    claims.take(run.pk)
-    background.sweep()
+    run = change.start_change(change.get_configured_wish())
+    change.claim_change(run.pk)
+    change.reap_changes()
     assert len(sent) == 1
     Reindexing.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-    background.sweep()
+    change.reap_changes()
     assert sent[-1] == (queue.REINDEX, run.pk)
     assert len(sent) == 2
     reindex_task(run.pk)
@@ -182,10 +187,10 @@ def test_a_change_whose_worker_was_killed_is_sent_again(sent):
 
 
 def test_a_change_that_kills_its_worker_again_and_again_ends(sent):
-    run = background.start(background.configured())
+    run = change.start_change(change.get_configured_wish())
     past = timezone.now() - timedelta(seconds=1)
-    Reindexing.objects.update(attempts=background.MAX_ATTEMPTS, claim=None, lease_until=past)
-    background.sweep()
+    Reindexing.objects.update(attempts=Reindexing.MAX_ATTEMPTS, claim=uuid4(), lease_until=past)
+    change.reap_changes()
     run.refresh_from_db()
     assert (run.open, run.state) == (False, "failed")
 
@@ -194,8 +199,8 @@ def test_a_model_that_does_not_answer_is_tried_again_and_then_given_up(
     sent, embedding_server, page
 ):
     embedding_server.refuse_after(0)
-    run = background.start(background.configured())
-    for _ in range(background.MAX_ATTEMPTS):
+    run = change.start_change(change.get_configured_wish())
+    for _ in range(Reindexing.MAX_ATTEMPTS):
         reindex_task(run.pk)
     run.refresh_from_db()
     assert (run.state, run.error) == ("failed", "embedder_failed")

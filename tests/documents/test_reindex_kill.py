@@ -11,11 +11,11 @@ from django.db import connection
 
 from documents import spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
-from documents.reindexing import claims
-from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
+from documents.reindex import change
+from tests.documents.changing import configure, reindex, vectors_of
 from tests.support import ROOT, wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("library")]
 
 PROCESS = textwrap.dedent(
     """
@@ -27,30 +27,25 @@ PROCESS = textwrap.dedent(
     from dataclasses import replace
     from datetime import timedelta
     from django.core.management import call_command
-    from documents import progress
-    from documents.reindexing import claims, fill, swap
+    from documents.models import Reindexing
+    from documents.reindex import change, vectors
+    from jobs.heartbeat import Heartbeat
     from rag.config import Endpoint
     url = sys.argv[2]
     settings.RAG = replace(settings.RAG, embedding_endpoint=Endpoint(url, "words-16"))
-    claims.LEASE = timedelta(seconds=1.5)
-    progress.HEARTBEAT_SECONDS = 0.3
-    fill.BATCH = 4
-    forward = swap.forward
+    Reindexing.LEASE = timedelta(seconds=1.5)
+    change.HEARTBEAT = Heartbeat(Reindexing, seconds=0.3)
+    vectors.MAX_CHUNKS_A_BATCH = 4
+    forward = vectors.swap_forward
     def told(*args, **options):
         if "stop-before-swap" in sys.argv:
             print("swapping", flush=True)
             import threading; threading.Event().wait()
         return forward(*args, **options)
-    swap.forward = told
+    vectors.swap_forward = told
     call_command("reindex", model="words-32", base_url=url, languages="*")
     """
 )
-
-
-@pytest.fixture(autouse=True)
-def library(owner, settings, embedding_server, sent):
-    configure(settings, embedding_server, "words-16")
-    return [add(owner, f"규정 {number}.md", TOPICS[number : number + 2]) for number in range(3)]
 
 
 def start(server, *words):
@@ -72,7 +67,7 @@ def kill(process):
 
 
 def wait_for_lease():
-    wait_until(lambda: not Reindexing.objects.filter(lease_until__gte=claims.Now()).exists())
+    wait_until(lambda: not Reindexing.objects.filter(lease_until__gte=change.Now()).exists())
 
 
 @pytest.mark.parametrize("requests", [2, 4])

@@ -9,26 +9,16 @@ from django.db import connection, transaction
 from chats.calls import released
 from documents import ingest, services
 from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, DocumentLabel
-from documents.reindexing import terms
+from documents.reindex import terms
 from documents.search.store import ScopedStore
 from nura import diagnosis
 from rag import tokenize
 from rag.indexing import TERMS_VERSION
-from tests.documents.changing import TOPICS, add, configure, reindex
+from tests.documents.changing import TOPICS, reindex
 from tests.locks import has_waiting
 from tests.support import wait_until
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def model(settings, embedding_server, sent):
-    configure(settings, embedding_server, "words-16")
-
-
-@pytest.fixture
-def library(owner, model):
-    return [add(owner, f"규정 {number}.md", TOPICS[number : number + 2]) for number in range(3)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("first_model")]
 
 
 def index_rows():
@@ -71,7 +61,7 @@ def terms_finding():
 
 def test_an_ingest_writes_the_present_terms(library):
     assert {document.terms_version for document in Document.objects.all()} == {TERMS_VERSION}
-    assert not terms.outdated().exists()
+    assert not terms.list_outdated_documents().exists()
     assert terms_finding().state is diagnosis.State.OK
 
 
@@ -94,37 +84,37 @@ def test_old_terms_become_those_of_an_ingest_and_nothing_is_embedded(library, em
 def test_only_what_is_old_is_touched(library):
     age(*library)
     Document.objects.filter(pk=library[0].pk).update(terms_version=TERMS_VERSION)
-    assert terms.bring_over(lambda _done, _total: None) == 2
+    assert terms.renew_terms(lambda _done, _total: None) == 2
     assert not found(library[0])
 
 
 def test_a_run_that_was_interrupted_goes_on_where_it_was(library, monkeypatch):
     rows = index_rows()
     age(*library)
-    monkeypatch.setattr(terms, "BATCH", 1)
+    monkeypatch.setattr(terms, "MAX_CHUNKS_A_BATCH", 1)
 
     def stop(_done, _total):
-        if terms.outdated().count() == 2:
+        if terms.list_outdated_documents().count() == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        terms.bring_over(stop)
-    assert terms.bring_over(lambda _done, _total: None) == 2
+        terms.renew_terms(stop)
+    assert terms.renew_terms(lambda _done, _total: None) == 2
     assert index_rows() == rows
 
 
 def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library, monkeypatch):
     age(library[0])
-    monkeypatch.setattr(terms, "BATCH", 1)
+    monkeypatch.setattr(terms, "MAX_CHUNKS_A_BATCH", 1)
     seen = []
 
     def process(done, _total):
         if not seen:
             services.reprocess_document(document=Document.objects.get(pk=library[0].pk))
-            ingest.ingest()
+            ingest.ingest_next_document()
             seen.append(index_rows())
 
-    terms.bring_over(process)
+    terms.renew_terms(process)
     assert index_rows() == seen[0]
     assert found(library[0])
     assert Document.objects.get(pk=library[0].pk).terms_version == TERMS_VERSION
@@ -132,7 +122,7 @@ def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library
 
 def test_a_document_that_goes_away_meanwhile_stops_nothing(library, monkeypatch):
     age(*library)
-    monkeypatch.setattr(terms, "BATCH", 1)
+    monkeypatch.setattr(terms, "MAX_CHUNKS_A_BATCH", 1)
     gone = []
 
     def delete(_done, _total):
@@ -140,8 +130,8 @@ def test_a_document_that_goes_away_meanwhile_stops_nothing(library, monkeypatch)
             gone.append(Document.objects.order_by("-indexed_at").first())
             gone[0].delete()
 
-    terms.bring_over(delete)
-    assert not terms.outdated().exists()
+    terms.renew_terms(delete)
+    assert not terms.list_outdated_documents().exists()
     assert not ChunkTerms.objects.filter(document_id=gone[0].pk).exists()
 
 
@@ -155,7 +145,7 @@ def test_a_document_that_is_renamed_meanwhile_keeps_its_new_name(library):
         renamed.wait(20)
 
     with ThreadPoolExecutor(1) as pool:
-        brought = pool.submit(released, terms.bring_over, wait_for_the_name)
+        brought = pool.submit(released, terms.renew_terms, wait_for_the_name)
         assert written.wait(20)
         with transaction.atomic():
             services.update_document(document=document, name="새 이름.md")

@@ -121,7 +121,7 @@ def test_an_endpoint_that_changed_its_width_puts_no_vector_into_the_space(owner,
     add(owner, "규정.md")
     embedding_server.widths["words-16"] = 32
     late = upload(owner, name="지침.md", content=text_of(("명절 상여",)))
-    ingest.ingest()
+    ingest.ingest_next_document()
     late.refresh_from_db()
     assert late.status == "PROCESSING"  # waits for its second attempt
     assert late.chunks.count() == 0

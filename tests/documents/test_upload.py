@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from celery import current_app
 from django.conf import settings
 from django.core.files.base import ContentFile
 from django.db import IntegrityError, connection, transaction
@@ -61,7 +62,7 @@ def test_e66_a_broker_that_is_down_leaves_the_document_queued(owner, monkeypatch
     def down(*_args, **_options):
         raise error
 
-    monkeypatch.setattr(queue.current_app, "send_task", down)
+    monkeypatch.setattr(current_app, "send_task", down)
     document = upload(owner)
     document.refresh_from_db()
     assert (document.status, document.stage) == ("PROCESSING", "queued")
@@ -264,6 +265,6 @@ def test_the_real_broker_that_is_gone_is_noticed_quickly(owner, monkeypatch):
 
     gone = Celery(broker="redis+socket:///nowhere/redis.sock", set_as_current=False)
     gone.conf.broker_transport_options = settings.CELERY_BROKER_TRANSPORT_OPTIONS
-    monkeypatch.setattr(queue, "current_app", gone)
-    queue.enqueue(upload(owner).pk)
+    monkeypatch.setattr("jobs.queue.current_app", gone)
+    queue.enqueue_ingest(upload(owner).pk)
     assert connection.is_usable()

@@ -9,10 +9,11 @@ import pytest
 from django.core.files.base import ContentFile
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from documents import claims, errors, ingest, services, versions
+from documents import ingest, queue, services, versions
 from documents.models import Document, DocumentVersion
 from documents.parsers.errors import TypeMismatch
 from documents.search.store import ScopedStore
+from jobs.lease import LeaseLostError, renew_lease
 from nura.samples import FOLDER
 from tests.documents.conftest import TEXT, stored_files, upload
 
@@ -25,7 +26,7 @@ NEWER = "# 휴가 규정\n\n연차 휴가는 20일이다.\n"
 def document(owner, sent, tiny_engine):
     """An indexed document."""
     document = upload(owner)
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     assert document.status == "COMPLETED", document.error_code
     return document
@@ -67,7 +68,7 @@ def test_the_old_version_serves_until_the_new_one_was_read(api, document):
 def test_a_version_that_was_read_takes_the_place_of_the_old_one(api, document):
     before = document.sha256
     put(api, document)
-    ingest.ingest()
+    ingest.ingest_next_document()
     body = api.get(f"{URL}/{document.pk}").json()
     assert (body["status"], body["version"], body["name"]) == ("COMPLETED", 2, "새 규정.md")
     assert body["sha256"] != before
@@ -79,7 +80,7 @@ def test_a_version_that_was_read_takes_the_place_of_the_old_one(api, document):
 def test_an_old_version_is_opened_by_its_number(api, document):
     text = whole_text(api, document)
     receive(document)
-    ingest.ingest()
+    ingest.ingest_next_document()
     assert downloaded(api, document, "?version=1") == TEXT
     assert whole_text(api, document, "?version=1") == text
     assert downloaded(api, document, "?version=2") == NEWER
@@ -113,10 +114,10 @@ def turned(path):
 def test_pages_of_an_old_version_are_drawn_from_its_own_file(api, owner, sent, tiny_engine):
     sample = FOLDER / "care-system-notice.pdf"
     document = upload(owner, name="가.pdf", content=sample.read_bytes())
-    ingest.ingest()
+    ingest.ingest_next_document()
     before = api.get(f"{URL}/{document.pk}/pages/1.png").content
     put(api, document, turned(sample), "나.pdf")
-    ingest.ingest()
+    ingest.ingest_next_document()
     assert api.get(f"{URL}/{document.pk}/pages/1.png").content != before
     assert api.get(f"{URL}/{document.pk}/pages/1.png?version=1").content == before
 
@@ -133,7 +134,7 @@ def test_a_version_that_cannot_be_read_leaves_the_document_as_it_was(
 ):
     put(api, document, b"%PDF-1.7 broken", "새 규정.pdf")
     with django_capture_on_commit_callbacks(execute=True):
-        ingest.ingest()
+        ingest.ingest_next_document()
     body = api.get(f"{URL}/{document.pk}").json()
     assert (body["status"], body["version"], body["name"]) == ("COMPLETED", 1, "규정.md")
     assert [one["code"] for one in body["warnings"]] == ["version_refused"]
@@ -145,9 +146,9 @@ def test_a_version_that_cannot_be_read_leaves_the_document_as_it_was(
 
 def test_the_next_version_after_a_refused_one_has_its_own_number_and_no_warning(api, document):
     put(api, document, b"%PDF-1.7 broken", "새 규정.pdf")
-    ingest.ingest()
+    ingest.ingest_next_document()
     put(api, document)
-    ingest.ingest()
+    ingest.ingest_next_document()
     body = api.get(f"{URL}/{document.pk}").json()
     assert (body["version"], body["warnings"]) == (3, [])
     assert listed(api, document) == [(3, "current"), (2, "refused"), (1, "old")]
@@ -169,26 +170,26 @@ def test_a_second_version_takes_the_place_of_one_that_waits(
         receive(document, "# 둘\n\n둘째 것이다.\n")
     assert listed(api, document) == [(1, "current"), (2, "pending")]
     assert len(stored_files()) == 2
-    ingest.ingest()
+    ingest.ingest_next_document()
     assert "둘째" in whole_text(api, document)
 
 
 def test_work_on_a_version_that_was_replaced_is_in_vain(document):
     receive(document, "# 하나\n\n첫째 것이다.\n")
-    claim = claims.take()
+    claim = queue.claim_next_document()
     receive(document, "# 둘\n\n둘째 것이다.\n")
-    with pytest.raises(errors.IngestLost):
-        claims.renew(claim)
+    with pytest.raises(LeaseLostError):
+        renew_lease(claim)
 
 
 def test_a_document_that_never_served_just_gets_the_new_file(
     owner, sent, tiny_engine, django_capture_on_commit_callbacks
 ):
     document = upload(owner, name="깨짐.pdf", content=b"%PDF-1.7 broken")
-    ingest.ingest()
+    ingest.ingest_next_document()
     with django_capture_on_commit_callbacks(execute=True):
         assert receive(document)
-    ingest.ingest()
+    ingest.ingest_next_document()
     document.refresh_from_db()
     assert (document.status, document.version, document.name) == ("COMPLETED", 2, "새 규정.md")
     assert document.versions.count() == 0
@@ -212,7 +213,7 @@ def test_what_people_said_of_a_document_stays_with_its_new_version(api, document
     receive(
         document, "---\ntitle: 새 제목\nauthor: 김철수\nissuer: 법무부\n---\n\n# 글\n\n새 글이다.\n"
     )
-    ingest.ingest()
+    ingest.ingest_next_document()
     metadata = api.get(f"{URL}/{document.pk}").json()["metadata"]
     assert metadata["issuer"] == "조달청"
     assert "title" not in metadata
@@ -222,7 +223,7 @@ def test_what_people_said_of_a_document_stays_with_its_new_version(api, document
 def test_passages_know_the_version_that_they_stand_in(document):
     assert versions_found(document) == {1}
     receive(document)
-    ingest.ingest()
+    ingest.ingest_next_document()
     assert versions_found(document) == {2}
 
 
@@ -235,7 +236,7 @@ def test_deleting_a_document_takes_the_files_of_all_versions(
     document, django_capture_on_commit_callbacks
 ):
     receive(document)
-    ingest.ingest()
+    ingest.ingest_next_document()
     receive(document, "# 셋\n\n셋째 것이다.\n")
     assert len(stored_files()) == 3
     with django_capture_on_commit_callbacks(execute=True):
@@ -271,7 +272,7 @@ STRANGERS = [
 @pytest.mark.parametrize(("method", "path"), STRANGERS)
 def test_a1_a_stranger_learns_nothing_of_versions(stranger_api, document, method, path):
     receive(document)
-    ingest.ingest()
+    ingest.ingest_next_document()
     files = stored_files()
     theirs = getattr(stranger_api, method)(f"{URL}/{document.pk}{path}")
     made_up = getattr(stranger_api, method)(f"{URL}/{uuid.uuid4()}{path}")

@@ -1,6 +1,7 @@
 """Documents through the real broker and a real Celery worker."""
 
 import pytest
+from celery import current_app
 from celery.contrib.testing.worker import start_worker
 from django.db import connections
 from redis import Redis
@@ -39,7 +40,7 @@ def test_an_uploaded_document_is_processed_by_the_worker(owner, worker):
 def test_many_messages_for_one_document_are_one_ingest(owner, worker):
     document = upload(owner)
     for _ in range(20):
-        queue.enqueue(document.pk)
+        queue.enqueue_ingest(document.pk)
     wait_until(lambda: status(document) == "COMPLETED")
     document.refresh_from_db()
     assert document.attempts == 1
@@ -65,9 +66,9 @@ def test_deleting_while_messages_are_under_way_leaves_nothing(owner, worker):
 
 
 def test_e72_a_message_of_another_shape_is_dropped(owner, worker):
-    queue.current_app.send_task(queue.INGEST, args=["nonsense"])
-    queue.current_app.send_task(queue.INGEST, args=[], kwargs={"unknown": 1})
-    queue.current_app.send_task("documents.tasks.of_another_release", args=[])
+    current_app.send_task(queue.INGEST, args=["nonsense"])
+    current_app.send_task(queue.INGEST, args=[], kwargs={"unknown": 1})
+    current_app.send_task("documents.tasks.of_another_release", args=[])
     document = upload(owner)
     wait_until(lambda: status(document) == "COMPLETED")
 
@@ -83,6 +84,6 @@ def test_a_task_that_outlives_its_connection_to_the_broker_ends_quietly(settings
         message.ack()
 
 
-def test_the_sweeper_is_a_task_that_beat_can_send(settings):
+def test_the_reaper_is_a_task_that_beat_can_send(settings):
     assert settings.CELERY_BEAT_SCHEDULE["ingests"]["task"] == sweep_ingests.name
     assert ingest_document.name == queue.INGEST

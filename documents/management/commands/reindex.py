@@ -10,8 +10,9 @@ from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from documents import spaces
 from documents.models.spaces import Reindexing
-from documents.reindexing import background, claims, questions, swap, terms, work
-from documents.reindexing.claims import ReindexBusyError, ReindexLostError, Wish
+from documents.reindex import change, comparison, terms, vectors
+from documents.reindex.change import ReindexBusyError, ReindexWish
+from jobs.lease import Lease, LeaseLostError
 from rag.errors import EmbedderFailed
 
 LINE_SECONDS = 2.0
@@ -52,16 +53,16 @@ class Command(BaseCommand):
         elif options["rollback"]:
             self._roll_back()
         elif options["drop_old"]:
-            for space in swap.drop_inactive():
+            for space in vectors.drop_inactive_spaces():
                 self.stdout.write(f"{space}: vectors deleted")
         else:
             self._change_over(_wish(options), _options(options))
 
-    def _change_over(self, wish: Wish, options: work.Options) -> None:
-        claim = self._claim(wish)
+    def _change_over(self, wish: ReindexWish, options: change.ReindexOptions) -> None:
+        lease = self._claim(wish)
         try:
-            state = work.carry_out(claim, Progress(self.stdout), options)
-        except ReindexLostError as error:
+            state = change.carry_out_change(lease, Progress(self.stdout), options)
+        except LeaseLostError as error:
             raise CommandError("Another process took over.") from error
         except EmbedderFailed as error:
             raise CommandError(
@@ -69,8 +70,8 @@ class Command(BaseCommand):
                 "serve, what is embedded is kept: run the same command again to go on."
             ) from error
         finally:
-            claims.release(claim)
-        run = Reindexing.objects.get(pk=claim.pk)
+            change.release_change(lease)
+        run = Reindexing.objects.get(pk=lease.job_id)
         self._tell_comparison(run.report)
         if state is State.REFUSED:
             raise CommandError(
@@ -79,22 +80,22 @@ class Command(BaseCommand):
             )
         self.stdout.write(self.style.SUCCESS(f"{spaces.get_active_space()} is in use."))
 
-    def _claim(self, wish: Wish) -> claims.Claim:
+    def _claim(self, wish: ReindexWish) -> Lease[Reindexing]:
         """The change, after the end of the lease of a process that may have been killed."""
         try:
-            run = claims.begin(wish, background=False)
+            run = change.begin_change(wish, background=False)
         except ReindexBusyError:
-            seconds = claims.LEASE.total_seconds() + 1
+            seconds = Reindexing.LEASE.total_seconds() + 1
             self.stdout.write(f"Another process is at it, or was killed: waiting {seconds:.0f} s.")
             threading.Event().wait(seconds)
             try:
-                run = claims.begin(wish, background=False)
+                run = change.begin_change(wish, background=False)
             except ReindexBusyError as error:
                 raise CommandError("Another process is re-embedding: see the admin.") from error
-        claim = claims.take(run.pk)
-        if claim is None:
+        lease = change.claim_change(run.pk)
+        if lease is None:
             raise CommandError("Another process is re-embedding: see the admin.")
-        return claim
+        return lease
 
     def _tell_comparison(self, report: dict[str, Any]) -> None:
         if not report:
@@ -107,12 +108,12 @@ class Command(BaseCommand):
 
     def _bring_terms_over(self) -> None:
         progress = Progress(self.stdout)
-        count = terms.bring_over(lambda done, total: progress.step("terms", done, total))
+        count = terms.renew_terms(lambda done, total: progress.step("terms", done, total))
         self.stdout.write(self.style.SUCCESS(f"{count} documents brought over."))
 
     def _roll_back(self) -> None:
         try:
-            back = background.roll_back()
+            back = change.roll_back_change()
         except ReindexBusyError as error:
             raise CommandError("A process is re-embedding: stop it first.") from error
         if back is None:
@@ -160,19 +161,19 @@ def _clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
-def _wish(options: dict[str, Any]) -> Wish:
-    usual = background.configured()
+def _wish(options: dict[str, Any]) -> ReindexWish:
+    usual = change.get_configured_wish()
     languages = tuple(sorted(filter(None, options["languages"].replace(" ", "").split(","))))
     if options["model"] in {None, usual.model}:
         if options["base_url"] not in {"", usual.base_url}:
             raise CommandError("NURA_EMBEDDING_BASE_URL says where the model of the settings is.")
-        return Wish(usual.model, usual.base_url, languages or usual.languages)
-    return Wish(options["model"], options["base_url"], languages)
+        return ReindexWish(usual.model, usual.base_url, languages or usual.languages)
+    return ReindexWish(options["model"], options["base_url"], languages)
 
 
-def _options(options: dict[str, Any]) -> work.Options:
+def _options(options: dict[str, Any]) -> change.ReindexOptions:
     try:
-        asked = questions.from_file(options["questions"]) if options["questions"] else None
-    except questions.QuestionsError as error:
+        asked = comparison.read_questions(options["questions"]) if options["questions"] else None
+    except comparison.QuestionsError as error:
         raise CommandError(str(error)) from error
-    return work.Options(asked, force=options["force"])
+    return change.ReindexOptions(asked, force=options["force"])

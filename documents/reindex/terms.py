@@ -16,7 +16,7 @@ from documents.search import bm25
 from rag import indexing
 from rag.types import Chunk as RagChunk
 
-BATCH = 256
+MAX_CHUNKS_A_BATCH = 256
 """Chunks that are read and committed at once: some tenths of a second."""
 
 READ = ("index", "text", "start", "end", "page", "page_end", "section", "header")
@@ -40,43 +40,45 @@ CHUNKS = """
 """Rows that stay the same are not written: most do, and each would be copied."""
 
 
-def outdated() -> QuerySet[Document]:
+def list_outdated_documents() -> QuerySet[Document]:
     """The documents whose index was made by an earlier way of making terms."""
     return Document.objects.filter(
         indexed_at__isnull=False, terms_version__lt=indexing.TERMS_VERSION
     )
 
 
-def bring_over(on_batch: Callable[[int, int], None]) -> int:
+def renew_terms(on_batch: Callable[[int, int], None]) -> int:
     """Make terms, emphasis and labels of all outdated documents anew; how many there were.
 
     `on_batch(done, total)` counts chunks and is called after each commit; what it raises ends it.
     A document that is processed anew meanwhile is left alone: it has its terms from there.
     """
-    total = outdated().aggregate(total=Sum("chunk_count"))["total"] or 0
-    keys = list(outdated().order_by("-indexed_at").values_list("pk", flat=True))
+    total = list_outdated_documents().aggregate(total=Sum("chunk_count"))["total"] or 0
+    keys = list(list_outdated_documents().order_by("-indexed_at").values_list("pk", flat=True))
     done = 0
     for key in keys:
         last = 0
-        while (found := _bring_over_batch(key, last)) is not None:
+        while (found := _renew_batch(key, last)) is not None:
             last, count = found
             done += count
             on_batch(min(done, total), total)
     return len(keys)
 
 
-def _bring_over_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
+def _renew_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
     """The chunks of a document behind the key `last`: the last key and how many; None: no more."""
-    document = outdated().filter(pk=document_id).first()
+    document = list_outdated_documents().filter(pk=document_id).first()
     if document is None:
         return None
     rows = Chunk.objects.filter(document_id=document_id, pk__gt=last).order_by("pk")
-    found = list(rows.values("pk", *READ)[:BATCH])
+    found = list(rows.values("pk", *READ)[:MAX_CHUNKS_A_BATCH])
     chunks = [RagChunk(**{name: row[name] for name in READ}) for row in found]
     title = metadata.to_title_lines(document.name, document.metadata)
     made = [bm25.to_lexical_row(one) for one in indexing.lexical(chunks, title)]
     with transaction.atomic():
-        held = outdated().filter(pk=document_id).select_for_update(no_key=True).first()
+        held = (
+            list_outdated_documents().filter(pk=document_id).select_for_update(no_key=True).first()
+        )
         if held is None:
             return None
         if not found:
@@ -85,11 +87,11 @@ def _bring_over_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
             metadata.rewrite_labels(document_id, held.name, held.metadata)  # as it is called by now
             Document.objects.filter(pk=document_id).update(terms_version=indexing.TERMS_VERSION)
             return None
-        _write([row["pk"] for row in found], made)
+        _write_terms([row["pk"] for row in found], made)
     return found[-1]["pk"], len(found)
 
 
-def _write(keys: Sequence[int], made: Sequence[bm25.LexicalRow]) -> None:
+def _write_terms(keys: Sequence[int], made: Sequence[bm25.LexicalRow]) -> None:
     """Only rows that are still there."""
     lengths = [row.length for row in made]
     with connection.cursor() as cursor:

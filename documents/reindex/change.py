@@ -1,0 +1,365 @@
+"""Carries a change of the embedding model out: fill, index, compare, swap.
+
+It may be killed at any moment: what was committed is there, and the next process goes on. Workers
+go on in short slices, so that uploads come in between.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import structlog
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models.functions import Now
+
+from documents import queue, spaces
+from documents.models import Chunk, EmbeddingSpace
+from documents.models.spaces import Reindexing
+from documents.reindex import comparison, vectors
+from documents.reindex.comparison import ReindexQuestion
+from jobs.heartbeat import Heartbeat, HeldLease
+from jobs.lease import (
+    RELEASED,
+    Lease,
+    LeaseLostError,
+    claim_job,
+    jobs_at_work,
+    release_lease,
+    renew_lease,
+)
+from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
+from rag.errors import EmbedderFailed, NuraError
+from rag.factory import engine, model_name, new_embedder
+from rag.ports import Embedder
+
+CHANGES_LOCK = 0x6E757262
+"""Number of the advisory lock under which changes begin."""
+
+State = Reindexing.State
+HEARTBEAT = Heartbeat(Reindexing)
+REPORT_SECONDS = 0.5
+SLICE_SECONDS = 20.0
+RETRY_SECONDS = 10.0
+PATIENCE = timedelta(seconds=30)
+"""How long a change waits before a message is sent again."""
+
+logger = structlog.get_logger()
+
+
+class ReindexBusyError(Exception):
+    """A living process is at work on a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReindexWish:
+    """Which model to change to. No languages: those that are declared for it."""
+
+    model: str
+    base_url: str = ""
+    languages: tuple[str, ...] = ()
+
+
+def begin_change(wish: ReindexWish, *, background: bool) -> Reindexing:
+    """The open change to this model, made where there is none; one to another model gives way.
+
+    Raises `ReindexBusyError` while a process is at work.
+    """
+    values = {"model": wish.model, "base_url": wish.base_url, "languages": list(wish.languages)}
+    with _nobody_at_work():
+        same = Reindexing.objects.filter(open=True, **values)
+        others = Reindexing.objects.filter(open=True).exclude(pk__in=same.values("pk"))
+        others.update(open=False, state=State.REPLACED, **RELEASED)
+        if same.update(background=background, attempts=0, error="", enqueued_at=Now()):
+            return same.get()
+        now = {"background": background, "enqueued_at": Now()}
+        return Reindexing.objects.create(**values, **now)
+
+
+def dismiss_change() -> None:
+    """End what was begun and interrupted. Raises `ReindexBusyError` while a process is at work."""
+    with _nobody_at_work():
+        Reindexing.objects.filter(open=True).update(open=False, state=State.REPLACED, **RELEASED)
+
+
+def claim_change(reindexing_id: int) -> Lease[Reindexing] | None:
+    """Claim it; None when it ended or a living process has it."""
+    return claim_job(Reindexing, reindexing_id, updated_at=Now())
+
+
+def release_change(lease: Lease[Reindexing], *, most: int | None = None, **changes: Any) -> bool:
+    """Let another process go on; False when the lease was lost or there were `most` attempts."""
+    return release_lease(lease, most=most, updated_at=Now(), **changes)
+
+
+def end_change(lease: Lease[Reindexing], state: Reindexing.State, **changes: Any) -> None:
+    """It is over. Raises `LeaseLostError`."""
+    values = {**RELEASED, "updated_at": Now(), **changes}
+    if not lease.rows().update(open=False, state=state, **values):
+        raise LeaseLostError
+
+
+def is_change_at_work(run: Reindexing) -> bool:
+    """Whether a process renews its lease."""
+    return jobs_at_work(Reindexing).filter(pk=run.pk).exists()
+
+
+@contextmanager
+def _nobody_at_work() -> Iterator[None]:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (CHANGES_LOCK,))
+        if Reindexing.objects.filter(open=True, lease_until__gte=Now()).exists():
+            raise ReindexBusyError
+        yield
+
+
+class ProgressListener(Protocol):
+    """Hears how far it is."""
+
+    def progress(self, state: Reindexing.State, done: int, total: int, made: int) -> None:
+        """`done` of `total`, `made` of them embedded by this process. What it raises ends it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReindexOptions:
+    """What a person may say. `asked` None: questions made from headings."""
+
+    asked: Sequence[ReindexQuestion] | None = None
+    force: bool = False
+
+
+@dataclass(slots=True)
+class _Change:
+    """A change in the hands of this process."""
+
+    lease: Lease[Reindexing]
+    space: EmbeddingSpace
+    embedder: Embedder
+    teller: ProgressListener
+    held: HeldLease[Reindexing]
+    state: Reindexing.State = State.FILLING
+    reported: float = 0.0
+    done: int = 0
+    made: int = 0
+    total: int = 0
+    since: datetime | None = field(default=None)
+
+    def enter(self, state: Reindexing.State, total: int = 0) -> None:
+        """Begin a step."""
+        self.state, self.done, self.total, self.reported = state, 0, total, 0.0
+        self.show()
+
+    def move(self, done: int, made: int = 0) -> None:
+        """So many more are done, so many of them embedded."""
+        self.done += done
+        self.made += made
+        self.show()
+
+    def show(self) -> None:
+        """Write it into the row, twice a second at most, and tell. Raises `LeaseLostError`."""
+        self.held.check()
+        if time.monotonic() - self.reported >= REPORT_SECONDS:
+            self.reported = time.monotonic()
+            values = {"state": self.state, "done": self.done, "total": self.total}
+            renew_lease(self.lease, updated_at=Now(), **values)
+        self.teller.progress(self.state, self.done, self.total, self.made)
+
+    def fill(self) -> None:
+        """Embed what is missing, and remember from when on something may be missing again."""
+        since, self.since = self.since, vectors.get_fence_time()
+        vectors.fill_space(self.space, self.embedder, self.move, since=since)
+
+
+def carry_out_change(
+    lease: Lease[Reindexing], teller: ProgressListener, options: ReindexOptions
+) -> Reindexing.State:
+    """SWAPPED, or REFUSED because the new space finds less; then it is kept as it is.
+
+    Raises `EmbedderFailed`, `LeaseLostError`, what searching raises, and what `teller` raises:
+    the change then stays open, and the lease is the caller's to release.
+    """
+    with HEARTBEAT.hold(lease) as held:
+        work = _open_change(lease, teller, held)
+        work.enter(State.FILLING, Chunk.objects.count())
+        work.fill()
+        work.enter(State.INDEXING)
+        spaces.build_index(work.space)
+        queue.enqueue_warming(work.space.pk)
+        report = _compare(work, options)
+        if report and report.falls and not options.force:
+            end_change(lease, State.REFUSED, report=report.as_json())
+            return State.REFUSED
+        _swap_spaces(work)
+        end_change(lease, State.SWAPPED, report=report.as_json() if report else {})
+    spaces.measure_unrelated(work.space)
+    return State.SWAPPED
+
+
+def _open_change(
+    lease: Lease[Reindexing], teller: ProgressListener, held: HeldLease[Reindexing]
+) -> _Change:
+    """The space that is filled and the embedder that fills it."""
+    run = Reindexing.objects.select_related("space").get(pk=lease.job_id)
+    config = spaces.build_config(
+        run.model,
+        run.base_url,
+        frozenset(run.languages),
+        dimensions=run.space.dimensions if run.space else 0,
+    )
+    embedder = new_embedder(config)
+    space = run.space or spaces.ensure_space(embedder, base_url=run.base_url)
+    renew_lease(lease, space=space)
+    if not run.languages:
+        embedder = new_embedder(spaces.to_config(space))
+    return _Change(lease, space, embedder, teller, held)
+
+
+def _compare(work: _Change, options: ReindexOptions) -> comparison.SpaceComparison | None:
+    """None where there is nothing to compare with."""
+    old = spaces.get_active_space()
+    if old is None or old.pk == work.space.pk or not spaces.has_vectors(old):
+        return None
+    if not _is_answering(old, options):
+        return None
+    asked = comparison.make_questions_from_headings() if options.asked is None else options.asked
+    if not asked:
+        return None
+    work.enter(State.COMPARING, len(asked))
+    step: Callable[[int, int], None] = lambda _number, _total: work.move(1)  # noqa: E731
+    return comparison.compare_spaces(old, work.space, asked, step)
+
+
+def _is_answering(old: EmbeddingSpace, options: ReindexOptions) -> bool:
+    """Whether the old model still embeds questions for its space.
+
+    Raises `EmbedderFailed` where it may do so later and nobody forces the change.
+    """
+    try:
+        new_embedder(spaces.to_config(old)).embed_query("ready")
+    except EmbedderFailed as error:
+        if options.force or error.params.get("reason") == "dimensions":
+            return False
+        raise
+    return True
+
+
+def _swap_spaces(work: _Change) -> None:
+    """Catch up with what was written meanwhile until nothing is missing; then swap."""
+    while True:
+        work.fill()
+        if work.since and vectors.swap_forward(
+            work.space, work.embedder.languages, since=work.since
+        ):
+            return
+
+
+class _SliceOverError(Exception):
+    """The slice is over."""
+
+
+class _TimeSlice:
+    """Ends the filling after some seconds; the steps after it are not cut."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + SLICE_SECONDS
+
+    def progress(self, state: Reindexing.State, done: int, total: int, made: int) -> None:
+        """Raise when the time is over."""
+        del done, total, made
+        if state is State.FILLING and time.monotonic() > self._end:
+            raise _SliceOverError
+
+
+def get_configured_wish() -> ReindexWish:
+    """The change to the model that the settings name."""
+    config = settings.RAG
+    return ReindexWish(
+        model_name(config),
+        spaces.strip_credentials(config.embedding_endpoint),
+        tuple(sorted(config.embedding_languages)),
+    )
+
+
+def start_change(wish: ReindexWish) -> Reindexing:
+    """Let the workers change over. Raises `ReindexBusyError`."""
+    run = begin_change(wish, background=True)
+    queue.enqueue_reindex(run.pk)
+    return run
+
+
+def roll_back_change() -> vectors.SwapBack | None:
+    """Swap back; the workers embed what was uploaded since. None where nothing was before.
+
+    Raises `ReindexBusyError`.
+    """
+    dismiss_change()
+    back = vectors.swap_back()
+    if back and back.lacking:
+        space = back.space
+        start_change(ReindexWish(space.model, space.base_url, tuple(space.languages)))
+    return back
+
+
+def continue_change(reindexing_id: int) -> None:
+    """One slice of the change; nothing where it ended or somebody else has it."""
+    lease = claim_change(reindexing_id)
+    if lease is None:
+        return
+    try:
+        state = carry_out_change(lease, _TimeSlice(), ReindexOptions())
+    except _SliceOverError:
+        if release_change(lease, attempts=0):
+            queue.enqueue_reindex(reindexing_id)
+    except LeaseLostError:
+        logger.info("reindex_taken_away", reindexing=reindexing_id)
+    except NuraError as error:
+        _handle_failure(lease, error.code)
+    except (OperationalError, InterfaceError) as error:
+        connection.close()
+        _handle_failure(lease, type(error).__name__)
+    else:
+        logger.info("reindex_ended", reindexing=reindexing_id, outcome=state.value)
+
+
+def warm_space(pk: int) -> None:
+    """Load the model of the space, so that the first question after the swap does not wait."""
+    space = EmbeddingSpace.objects.filter(pk=pk).first()
+    if space is None:
+        return
+    config = spaces.to_config(space)
+    connection.close()
+    try:
+        engine(config).warm()
+    except EmbedderFailed:
+        logger.warning("space_not_warmed", space=pk, exc_info=True)
+
+
+def reap_changes() -> None:
+    """Hand on what lost its worker or its message; a command that died is repeated by a person."""
+    reap_lost_jobs(Reindexing, announce=_announce_change, give_up=_give_up_change)
+    announce_unclaimed_jobs(Reindexing, announce=_announce_change, patience=PATIENCE)
+    spaces.measure_missing_unrelated()
+
+
+def _announce_change(reindexing_id: int) -> None:
+    if Reindexing.objects.filter(pk=reindexing_id, background=True).exists():
+        queue.enqueue_reindex(reindexing_id)
+
+
+def _give_up_change(lease: Lease[Reindexing]) -> None:
+    lease.rows().update(open=False, state=State.FAILED, updated_at=Now(), **RELEASED)
+
+
+def _handle_failure(lease: Lease[Reindexing], code: str) -> None:
+    """Let the workers try again a little later, or end it."""
+    again = release_change(lease, most=Reindexing.MAX_ATTEMPTS, error=code)
+    logger.warning("reindex_failed", reindexing=lease.job_id, code=code, again=again)
+    if again:
+        queue.enqueue_reindex(lease.job_id, delay_seconds=RETRY_SECONDS)
+    else:
+        lease.rows().update(error=code)
+        _give_up_change(lease)
