@@ -1,8 +1,9 @@
 """Tells a user's open pages that a chat has changed."""
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
+
+import structlog
 
 from chats.calls import released
 from chats.models import Chat
@@ -10,7 +11,7 @@ from chats.runs import log
 from chats.serializers import ChatSerializer
 from documents import notices
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 _post = ThreadPoolExecutor(1, thread_name_prefix="notices")
 """Nobody waits for a notice, a question least of all."""
@@ -25,7 +26,7 @@ def _tell(chat_id: UUID) -> None:
     try:
         released(_send, chat_id)
     except Exception:  # in a thread of its own nobody else would say so
-        logger.exception("a notice of a chat was lost")
+        logger.exception("chat_notice_lost", chat_id=str(chat_id))
 
 
 def _send(chat_id: UUID) -> None:

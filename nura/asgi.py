@@ -24,7 +24,7 @@ from django.urls import path  # noqa: E402
 
 from chats.consumers import ChatConsumer  # noqa: E402
 from documents.api.uploads import is_upload  # noqa: E402
-from nura.errors import problem_of  # noqa: E402
+from nura.errors import to_problem  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
 
 Message = MutableMapping[str, Any]
@@ -97,7 +97,7 @@ async def _drain(receive: Receive) -> None:
 
 
 async def _refuse(error: RequestDataTooBig, path: str, send: Send) -> None:
-    response = await sync_to_async(lambda: problem_of(error).response_at(path))()
+    response = await sync_to_async(lambda: to_problem(error).response_at(path))()
     headers = [(k.encode(), v.encode()) for k, v in response.items()]
     headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})

@@ -1,6 +1,5 @@
 """Every error becomes words here, once: problem+json (RFC 9457) for programs, a page for people."""
 
-import logging
 import math
 import sys
 import uuid
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import redis.exceptions
+import structlog
 from allauth.core.exceptions import ImmediateHttpResponse
 from django.core import exceptions as django_errors
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError
@@ -25,7 +25,7 @@ from documents.errors import Explanation, add_explanations, explain_code, find_s
 from nura.middleware import is_api, is_gateway
 from rag.errors import NuraError
 
-logger = logging.getLogger("nura.errors")
+logger = structlog.get_logger()
 
 RETRY_AFTER_SECONDS = 5
 """What a caller is told to wait when the database, Redis or a model is out of reach for now."""
@@ -129,7 +129,7 @@ class Problem:
         return JsonResponse(body, status=self.status, headers=headers, json_dumps_params=told)
 
 
-def problem_of(error: BaseException) -> Problem:
+def to_problem(error: BaseException) -> Problem:
     """The one mapping from exceptions to problems. Unknown ones are logged, told by number only."""
     for kinds, describe in _MAPPING:
         if isinstance(error, kinds):
@@ -144,17 +144,17 @@ def exception_handler(error: Exception, _context: Mapping[str, Any]) -> HttpResp
         finished: HttpResponse = error.response
         return finished
     set_rollback()
-    return problem_of(error).response()
+    return to_problem(error).response()
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler400."""
-    return _answer(request, problem_of(exception))
+    return _answer(request, to_problem(exception))
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler403."""
-    return _answer(request, problem_of(exception) if is_api(request.path) else _FORBIDDEN)
+    return _answer(request, to_problem(exception) if is_api(request.path) else _FORBIDDEN)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
@@ -170,7 +170,7 @@ def too_many_requests(request: HttpRequest, seconds: int = WINDOW_SECONDS) -> Ht
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler500, called while the exception is being handled."""
     error = sys.exception() or RuntimeError("handler500 without an exception")
-    return _answer(request, problem_of(error))
+    return _answer(request, to_problem(error))
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noqa: ARG001
@@ -250,7 +250,7 @@ def _throttled_for(seconds: int) -> Problem:
 
 
 def _unavailable(error: BaseException) -> Problem:
-    logger.warning("a service is out of reach", exc_info=error)
+    logger.warning("service_unreachable", exc_info=error)
     return Problem(503, "unavailable", headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
@@ -260,7 +260,7 @@ def _other_api_error(error: drf_errors.APIException) -> Problem:
 
 def _unexpected(error: BaseException) -> Problem:
     number = uuid.uuid4()
-    logger.error("unexpected error %s", number, exc_info=error)
+    logger.error("unexpected_error", number=str(number), exc_info=error)
     detail = _("Something went wrong. It was logged as %(number)s.") % {"number": number}
     return Problem(500, "internal", detail, instance=number.urn)
 
@@ -275,7 +275,7 @@ def _request_too_large(_error: BaseException) -> Problem:
 
 def _logged(code: str) -> Callable[[BaseException], Problem]:
     def describe(error: BaseException) -> Problem:
-        logger.warning("the database refused: %s", type(error).__name__, exc_info=error)
+        logger.warning("database_refused", exc_info=error)
         return Problem(find_status(code), code)
 
     return describe

@@ -44,7 +44,7 @@ class Outage(logging.Filter):
         return True
 
 
-def config(log_format: str, level: str) -> dict[str, Any]:
+def build_logging_config(log_format: str, level: str) -> dict[str, Any]:
     """The value of Django's LOGGING. `log_format` is `json` or `text`."""
     return {
         "version": 1,
@@ -77,7 +77,7 @@ def config(log_format: str, level: str) -> dict[str, Any]:
     }
 
 
-def configure() -> None:
+def configure_structlog() -> None:
     """Let structlog's loggers write through the standard ones."""
     structlog.configure(
         processors=[*_before(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -97,7 +97,7 @@ def hide_secrets(_logger: object, _method: str, event: Event) -> Event:
     return event
 
 
-def one_line(_logger: object, _method: str, event: Event) -> Event:
+def escape_line_breaks(_logger: object, _method: str, event: Event) -> Event:
     """Escape line breaks and control characters: text from outside must not forge a second line."""
     for name, value in event.items():
         if name == "exception":
@@ -124,7 +124,7 @@ def _before() -> list[Any]:
         structlog.processors.format_exc_info,
         structlog.processors.UnicodeDecoder(),
         hide_secrets,
-        one_line,
+        escape_line_breaks,
     ]
 
 

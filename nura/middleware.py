@@ -34,7 +34,7 @@ def is_gateway(path: str) -> bool:
     return path.startswith(GATEWAY_PREFIX)
 
 
-def from_header(accepted: str) -> str:
+def choose_language_by_header(accepted: str) -> str:
     """The first supported language of an Accept-Language header, else the default."""
     for tag, _quality in parse_accept_lang_header(accepted.lower()):
         code = tag.partition("-")[0]
@@ -43,10 +43,10 @@ def from_header(accepted: str) -> str:
     return settings.LANGUAGE_CODE
 
 
-def from_request(request: HttpRequest) -> str:
+def choose_language(request: HttpRequest) -> str:
     """Pages: what was chosen in the page, whatever the browser says. Programs: what they accept."""
     if is_api(request.path_info):
-        return from_header(request.headers.get("Accept-Language", ""))
+        return choose_language_by_header(request.headers.get("Accept-Language", ""))
     chosen = request.COOKIES.get(settings.LANGUAGE_COOKIE_NAME, "")
     return chosen if chosen in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
 
@@ -76,7 +76,7 @@ class LanguageMiddleware:
 
 
 def _enter(request: HttpRequest) -> str:
-    language = from_request(request)
+    language = choose_language(request)
     translation.activate(language)
     request.LANGUAGE_CODE = language
     return language

@@ -9,9 +9,9 @@ from ninja.errors import HttpError, ValidationError
 
 from chats.gateway.routes import router
 from nura import health, metrics
-from nura.accounts.authentication import gateway_key
+from nura.accounts.authentication import authenticate_gateway_request
 from nura.accounts.urls import api_urlpatterns
-from nura.errors import problem_of
+from nura.errors import to_problem
 
 handler400 = "nura.errors.bad_request"
 handler403 = "nura.errors.permission_denied"
@@ -24,7 +24,7 @@ gateway_api = NinjaAPI(
     version="1",
     urls_namespace="gateway",
     openapi_url=None,  # its clients know the protocol; docs/gateway.md tells what is ours
-    auth=gateway_key,
+    auth=authenticate_gateway_request,
 )
 gateway_api.add_router("", router)
 
@@ -32,7 +32,7 @@ gateway_api.add_router("", router)
 def answer_gateway_error(request: HttpRequest, error: Exception | type[Exception]) -> HttpResponse:
     """Any error of a view, before the first byte of its answer."""
     told = error if isinstance(error, Exception) else error()
-    return problem_of(told).response_at(request.path)
+    return to_problem(told).response_at(request.path)
 
 
 for kind in (Exception, Http404, HttpError, ValidationError):  # ninja has own handlers for these

@@ -144,7 +144,7 @@ class BoundedHeads(HttpToolsProtocol):
             self._timer = None
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """A bound socket. Raises `OSError` when the port is taken or the address is not ours."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -154,7 +154,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def config() -> uvicorn.Config:
+def build_server_config() -> uvicorn.Config:
     """How a web process serves."""
     from django.conf import settings
 
@@ -182,10 +182,12 @@ def main() -> None:
 
     inherited = os.environ.get(SOCKET_FD)
     listener = (
-        socket.socket(fileno=int(inherited)) if inherited else listen(settings.HOST, settings.PORT)
+        socket.socket(fileno=int(inherited))
+        if inherited
+        else open_listener(settings.HOST, settings.PORT)
     )
     sys.setswitchinterval(SWITCH_SECONDS)
-    uvicorn.Server(config()).run(sockets=[listener])
+    uvicorn.Server(build_server_config()).run(sockets=[listener])
 
 
 if __name__ == "__main__":

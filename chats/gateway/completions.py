@@ -25,7 +25,7 @@ from chats.gateway.schemas import (
     read_question,
 )
 from chats.models import Chat, Message
-from chats.models.chat import title_of
+from chats.models.chat import make_title
 from chats.runs import reader
 from chats.runs.log import RunEvent
 from chats.services.chats import count_question, find_documents
@@ -145,7 +145,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     The question that stands there already gets another answer. Raises `NotFound`, `EmptyMessage`.
     """
     text = clean(content)
-    chat = find_or_create_chat(user=user, key=key, title=title_of(text))
+    chat = find_or_create_chat(user=user, key=key, title=make_title(text))
     chat = Chat.objects.select_for_update().get(pk=chat.pk)
     chat.save(update_fields=("updated_at",))
     documents = find_documents(owner=user, document_ids=document_ids)

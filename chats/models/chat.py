@@ -17,7 +17,7 @@ TITLE_CHARACTERS = 50
 """A chat made by its first message is named by that many characters of it."""
 
 
-def title_of(text: str) -> str:
+def make_title(text: str) -> str:
     """The title of a chat that begins with this message."""
     return " ".join(text[:TITLE_CHARACTERS].splitlines())
 

@@ -15,7 +15,7 @@ from rag.types import Topic
 
 
 @transaction.atomic
-def regenerate(*, message: Message, language: str, topic: str = Topic.AUTO) -> OpenedTurn:
+def regenerate_answer(*, message: Message, language: str, topic: str = Topic.AUTO) -> OpenedTurn:
     """Answer the question of an assistant's message once more, over the documents as they are now.
 
     `topic` is what the user says of its bond to the conversation.
@@ -34,7 +34,7 @@ def regenerate(*, message: Message, language: str, topic: str = Topic.AUTO) -> O
 
 
 @transaction.atomic
-def edit(*, user: User, message: Message, content: str, language: str) -> OpenedTurn:
+def edit_question(*, user: User, message: Message, content: str, language: str) -> OpenedTurn:
     """Ask again, with other words, where a user's message stands; its named documents stay named.
 
     Raises `WrongRole`, `EmptyMessage`.

@@ -31,7 +31,7 @@ SEARCH_CHARACTERS = 100
 
 
 @dataclass(frozen=True)
-class Entry:
+class SidebarEntry:
     """A line of the list."""
 
     id: UUID
@@ -41,18 +41,18 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Group:
+class SidebarGroup:
     """Lines of one period under its heading."""
 
     heading: str | Promise
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[SidebarEntry] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Sidebar:
     """What the panel shows: the groups of one page, and where the next one starts."""
 
-    groups: list[Group]
+    groups: list[SidebarGroup]
     query: str
     next_page: int | None
 
@@ -77,18 +77,18 @@ def _chats(user: "User", query: str) -> QuerySet[Chat]:
     ).order_by("-updated_at", "id")
 
 
-def _groups(chats: "Page[Chat]", query: str) -> list[Group]:
+def _groups(chats: "Page[Chat]", query: str) -> list[SidebarGroup]:
     today = timezone.localdate()
-    groups: list[Group] = []
+    groups: list[SidebarGroup] = []
     for chat in chats:
-        heading = heading_of(timezone.localdate(chat.updated_at), today)
+        heading = choose_heading(timezone.localdate(chat.updated_at), today)
         if not groups or groups[-1].heading != heading:
-            groups.append(Group(heading))
+            groups.append(SidebarGroup(heading))
         groups[-1].entries.append(_entry(chat, query))
     return groups
 
 
-def heading_of(day: date, today: date) -> str | Promise:
+def choose_heading(day: date, today: date) -> str | Promise:
     """The period that `day` belongs to."""
     if day >= today:
         return gettext_lazy("Today")
@@ -99,13 +99,13 @@ def heading_of(day: date, today: date) -> str | Promise:
     return gettext_lazy("Earlier")
 
 
-def _entry(chat: Chat, query: str) -> Entry:
+def _entry(chat: Chat, query: str) -> SidebarEntry:
     text = getattr(chat, "hit", None) or ""
-    shown = excerpt(text, query) if query and query.lower() not in chat.title.lower() else ""
-    return Entry(chat.pk, chat.title, bool(getattr(chat, "is_answering", False)), shown)
+    shown = cut_excerpt(text, query) if query and query.lower() not in chat.title.lower() else ""
+    return SidebarEntry(chat.pk, chat.title, bool(getattr(chat, "is_answering", False)), shown)
 
 
-def excerpt(text: str, query: str) -> str:
+def cut_excerpt(text: str, query: str) -> str:
     """A stretch of `text` around the first place of `query`."""
     flat = " ".join(text.split())
     start = max(flat.lower().find(query.lower()) - EXCERPT_BEFORE, 0)

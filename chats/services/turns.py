@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from chats.errors import EmptyMessage, NotFound
 from chats.models import Chat, Message, MessageDocument, Run, Trace
-from chats.models.chat import title_of
+from chats.models.chat import make_title
 from chats.notices import chat_changed
 from chats.services import turn_store
 from chats.services.chats import count_question, create_chat, find_category, find_documents
@@ -113,7 +113,7 @@ def _chat(
     if chat_id is None:
         ids = [document.pk for document in documents]
         return create_chat(
-            owner=user, title=title_of(text), document_ids=ids, category_id=category_id
+            owner=user, title=make_title(text), document_ids=ids, category_id=category_id
         )
     chat = Chat.objects.owned_by(user).select_for_update().filter(pk=chat_id).first()
     if chat is None:

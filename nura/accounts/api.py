@@ -74,7 +74,7 @@ class MeView(APIView):
     @extend_schema(responses=AccountSerializer)
     def get(self, request: Request) -> Response:
         """The signed-in user with usage and limits."""
-        return Response(services.account(user=cast("User", request.user)))
+        return Response(services.describe_account(user=cast("User", request.user)))
 
 
 def _authenticate(request: Request, username: str, password: str) -> User:

@@ -23,19 +23,19 @@ class KeyAuthentication(TokenAuthentication):  # type: ignore[misc]
         return owner_and_key
 
 
-async def gateway_key(request: HttpRequest) -> AuthToken:
+async def authenticate_gateway_request(request: HttpRequest) -> AuthToken:
     """The key of a request to the gateway, with its owner; a session is none there.
 
     Raises `NotAuthenticated`, `AuthenticationFailed`.
     """
-    key = _gateway_key(request)
+    key = _read_gateway_key(request)
     if not key:
         raise NotAuthenticated
     _user, token = await in_database(KeyAuthentication().authenticate_credentials, key.encode())
     return token
 
 
-def _gateway_key(request: HttpRequest) -> str:
+def _read_gateway_key(request: HttpRequest) -> str:
     """The key by itself, else behind its scheme: proxies may take `Authorization` for their own."""
     if key := request.headers.get("x-api-key", "").strip():
         return key

@@ -37,7 +37,7 @@ def create_key(*, user: User, lifetime: timedelta | None = None) -> str:
     return str(key)
 
 
-def keys_of(*, user: User) -> QuerySet[Any]:
+def list_keys(*, user: User) -> QuerySet[Any]:
     """The user's keys that still work, newest first."""
     alive: QuerySet[Any] = AuthToken.objects.filter(user=user).exclude(expiry__lt=timezone.now())
     return alive.order_by("-created", "digest")
@@ -73,24 +73,24 @@ def delete_user(*, user: User) -> None:
     user.delete()
 
 
-def usage(*, user: User) -> Usage:
+def count_usage(*, user: User) -> Usage:
     """Counted now from the rows."""
     kept = quotas.count_kept(user.pk)
     return Usage(kept.documents, kept.bytes, kept.pages, count_questions_today(user.pk))
 
 
-def account(*, user: User) -> dict[str, Any]:
+def describe_account(*, user: User) -> dict[str, Any]:
     """What `GET /me` answers."""
     return {
         "id": user.pk,
         "username": user.username,
         "is_staff": user.is_staff,
-        "usage": asdict(usage(user=user)),
-        "limits": limits(),
+        "usage": asdict(count_usage(user=user)),
+        "limits": list_limits(),
     }
 
 
-def limits() -> dict[str, int | None]:
+def list_limits() -> dict[str, int | None]:
     """The limits of every user; None where there is none."""
     return {
         "documents": settings.QUOTA_DOCUMENTS or None,

@@ -48,7 +48,7 @@ def keys(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "new_key": new_key,
-        "keys": services.keys_of(user=_user(request)),
+        "keys": services.list_keys(user=_user(request)),
         "shown_characters": f":{services.SHOWN_CHARACTERS}",
     }
     return render(request, "settings/keys.html", context)

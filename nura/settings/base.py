@@ -34,8 +34,10 @@ DOCUMENT_WORKERS = env.read_integer("NURA_DOCUMENT_WORKERS", 1, minimum=1, maxim
 SHUTDOWN_SECONDS = env.read_decimal("NURA_SHUTDOWN_SECONDS", 8.0, minimum=0.0, maximum=3600.0)
 
 LOG_FORMAT = env.read_choice("NURA_LOG_FORMAT", "text", ("text", "json"))
-LOGGING = logs.config(LOG_FORMAT, env.read_choice("NURA_LOG_LEVEL", "INFO", logs.LEVELS))
-logs.configure()
+LOGGING = logs.build_logging_config(
+    LOG_FORMAT, env.read_choice("NURA_LOG_LEVEL", "INFO", logs.LEVELS)
+)
+logs.configure_structlog()
 
 SECRET_KEY = env.read_secret_key(DATA_DIR)
 DEBUG = False

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from chats import commands
 from chats.errors import EmptyMessage, QuotaMessages
 from chats.models import Chat, DailyMessages, Message
-from chats.services.branches import edit, regenerate
+from chats.services.branches import edit_question, regenerate_answer
 from chats.services.chats import count_question, count_questions_today, delete_chat
 from chats.services.turns import open_turn
 
@@ -50,9 +50,9 @@ def test_other_answers_and_other_words_count_too(owner, two_a_day):
     turn = open_turn(user=owner, content="질문")
     Message.objects.filter(pk=turn.assistant_message.pk).update(status="COMPLETED")
     turn.assistant_message.refresh_from_db()
-    regenerate(message=turn.assistant_message, language="ko")
+    regenerate_answer(message=turn.assistant_message, language="ko")
     with pytest.raises(QuotaMessages):
-        edit(user=owner, message=turn.user_message, content="다시", language="ko")
+        edit_question(user=owner, message=turn.user_message, content="다시", language="ko")
 
 
 def test_what_is_refused_is_not_counted(owner):

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.translation import override
 
 from chats.models import Chat, Message
-from chats.services.chat_page import PAGE_SIZE, excerpt, heading_of
+from chats.services.chat_page import PAGE_SIZE, choose_heading, cut_excerpt
 from tests.chats.conftest import make_document
 
 TODAY = date(2026, 3, 10)
@@ -152,12 +152,12 @@ def test_many_chats_come_in_pages(visitor, owner):
 )
 def test_chats_are_grouped_by_day(days, heading):
     with override("ko"):
-        assert str(heading_of(TODAY - timedelta(days=days), TODAY)) == heading
+        assert str(choose_heading(TODAY - timedelta(days=days), TODAY)) == heading
 
 
 def test_an_excerpt_shows_where_the_word_stands():
     text = "가" * 200 + " 목표 " + "나" * 200
-    found = excerpt(text, "목표")
+    found = cut_excerpt(text, "목표")
     assert "목표" in found
     assert found.startswith("…")
     assert found.endswith("…")

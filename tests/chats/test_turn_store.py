@@ -11,7 +11,7 @@ from chats import answering, records
 from chats.models import Message, Run, Turn
 from chats.runs import log
 from chats.services import leases
-from chats.services.branches import edit
+from chats.services.branches import edit_question
 from chats.services.leases import claim_run
 from chats.services.turns import open_turn
 from documents.models import Document, DocumentVersion
@@ -48,7 +48,7 @@ def test_another_answer_is_a_turn_of_its_own_with_the_same_number(owner):
 def test_an_edited_question_begins_a_branch_with_its_own_numbers(owner):
     first = say(owner, "하나")
     say(owner, "둘", parent=first)
-    opened = edit(user=owner, message=first.message.parent, content="다시", language="ko")
+    opened = edit_question(user=owner, message=first.message.parent, content="다시", language="ko")
     assert (end(opened).number, Turn.objects.count()) == (1, 3)
 
 

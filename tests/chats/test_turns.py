@@ -8,7 +8,7 @@ from django.db import connection
 from chats.errors import EmptyMessage, NotFound
 from chats.models import Category, Chat, Message, MessageDocument, Run
 from chats.services import chats as chat_services
-from chats.services.branches import edit, regenerate
+from chats.services.branches import edit_question, regenerate_answer
 from chats.services.leases import claim_run
 from chats.services.turns import Outcome, close_turn, open_turn
 from tests.chats.conftest import make_document
@@ -165,7 +165,9 @@ def test_an_answer_made_anew_reads_no_more_than_its_question_named(owner):
     close_turn(run_id=turn.run.pk, claim=claim.token, outcome=done)
     gone.delete()
     question = Message.objects.get(pk=turn.user_message.pk)
-    anew = regenerate(message=Message.objects.get(pk=turn.assistant_message.pk), language="ko")
-    edited = edit(user=owner, message=question, content="다른 말", language="ko")
+    anew = regenerate_answer(
+        message=Message.objects.get(pk=turn.assistant_message.pk), language="ko"
+    )
+    edited = edit_question(user=owner, message=question, content="다른 말", language="ko")
     for one in (anew, edited):
         assert one.assistant_message.scope == {"document_ids": [], "reason": "explicit"}

@@ -67,7 +67,7 @@ def say(owner, asked, *documents, chat_id=None, parent=None, topic="auto", **fie
 
 def again(turn, *documents, topic="auto", **fields):
     """Another answer to the same question."""
-    opened = branches.regenerate(message=turn.message, language="ko", topic=topic)
+    opened = branches.regenerate_answer(message=turn.message, language="ko", topic=topic)
     return end(opened, *documents, **fields)
 
 

@@ -4,26 +4,26 @@ import pytest
 from django.test import RequestFactory
 from django.utils import translation
 
-from nura.middleware import from_request
+from nura.middleware import choose_language
 
 requests = RequestFactory()
 
 
 @pytest.mark.parametrize("accepted", ["", "en-US,en;q=0.9", "fr", "*", ";;;q=x"])
 def test_a_page_is_korean_whatever_the_browser_says(accepted):
-    assert from_request(requests.get("/", headers={"Accept-Language": accepted})) == "ko"
+    assert choose_language(requests.get("/", headers={"Accept-Language": accepted})) == "ko"
 
 
 def test_a_page_is_in_the_language_chosen_in_it():
     request = requests.get("/")
     request.COOKIES["django_language"] = "en"
-    assert from_request(request) == "en"
+    assert choose_language(request) == "en"
 
 
 def test_an_unknown_chosen_language_is_the_default():
     request = requests.get("/")
     request.COOKIES["django_language"] = "xx"
-    assert from_request(request) == "ko"
+    assert choose_language(request) == "ko"
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_an_unknown_chosen_language_is_the_default():
 )
 @pytest.mark.parametrize("path", ["/api/v1/me", "/v1/models", "/ws/chat/"])
 def test_a_program_gets_the_language_it_accepts(path, accepted, language):
-    assert from_request(requests.get(path, headers={"Accept-Language": accepted})) == language
+    assert choose_language(requests.get(path, headers={"Accept-Language": accepted})) == language
 
 
 @pytest.mark.django_db
 def test_the_default_language_is_a_setting(settings):
     settings.LANGUAGE_CODE = "en"
-    assert from_request(requests.get("/")) == "en"
+    assert choose_language(requests.get("/")) == "en"
 
 
 @pytest.mark.django_db

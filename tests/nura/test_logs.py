@@ -10,7 +10,7 @@ from nura import logs
 @pytest.fixture(params=["text", "json"])
 def written(request):
     """Writes one record the way the product does and gives the text."""
-    formatter = logs.config(request.param, "INFO")["formatters"]["line"]
+    formatter = logs.build_logging_config(request.param, "INFO")["formatters"]["line"]
     made = formatter["()"](
         foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]
     )
@@ -82,7 +82,7 @@ def test_an_exception_is_indented_and_shows_no_values_of_variables(written):
 
 
 def test_json_is_one_object_a_line():
-    formatter = logs.config("json", "INFO")["formatters"]["line"]
+    formatter = logs.build_logging_config("json", "INFO")["formatters"]["line"]
     made = formatter["()"](
         foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]
     )

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import http.client
 import json
-import logging
 import signal
 import socket
 import sys
@@ -13,6 +12,7 @@ import threading
 import time
 from typing import Any
 
+import structlog
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
@@ -20,7 +20,7 @@ from nura import parts
 from nura.embedded import session
 from nura.preparation import prepare
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
-from nura.web import listen
+from nura.web import open_listener
 
 IMPATIENT_AFTER = 0.7
 """Seconds. One Ctrl-C may arrive twice, from the terminal and from `make`; a later one is meant."""
@@ -30,7 +30,7 @@ PORT_TRIES = 10
 PATIENCE = 15.0
 """Seconds between two lines about what a slow start waits for."""
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 
 class Command(BaseCommand):
@@ -69,7 +69,7 @@ class Command(BaseCommand):
         moment = threading.Event()
         for _ in range(PORT_TRIES):
             try:
-                return listen(host, port)
+                return open_listener(host, port)
             except OSError as error:
                 problem = error.strerror or str(error)
             moment.wait(0.1)
@@ -99,7 +99,7 @@ class Product:
         failed = work.done() and not work.cancelled() and work.exception()
         work.cancel()
         if failed:
-            logger.error("The start failed", exc_info=failed)
+            logger.error("start_failed", exc_info=failed)
         self._voice.say("up", f"Cannot start: {failed}" if failed else "Stopping")
         groups = [
             self._webs,
