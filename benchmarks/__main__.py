@@ -18,6 +18,7 @@ from benchmarks import (
 from benchmarks.fidelity import run as fidelity
 from benchmarks.grounding import run as grounding
 from benchmarks.ingest import run as ingest
+from benchmarks.pdf_tables import run as pdf_tables
 from benchmarks.quality import run as quality
 from benchmarks.streams import run as streams
 
@@ -32,6 +33,7 @@ ALL = {
     "ingest_queue": ingest_queue,
     "llm_parsing": llm_parsing,
     "passages": passages,
+    "pdf_tables": pdf_tables,
     "quality": quality,
     "speed": speed,
     "streams": streams,

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from documents.parsers.pdf.geometry import Rect, bounding_box, clip, clip_all
+from documents.parsers.pdf.spacing import WordSpacing
 from documents.parsers.pdf.text import HYPHEN, RIGHT_TO_LEFT, TextRun
 from rag.pages import Line
 
@@ -146,12 +147,20 @@ _NEW_LINE = Seam(0, "\n")
 
 
 class Wrapping:
-    """How the lines of one page, or of one cell, break."""
+    """How the lines of one page, or of one cell, break.
 
-    def __init__(self, rows: Sequence[TextRow]) -> None:
+    Searching needs words whole. Producers that break words often keep the blank where a line ends
+    between two words, so that a page which shows such blanks tells the two apart; where it shows
+    none, `spacing` says what the letters make likely.
+    """
+
+    def __init__(
+        self, rows: Sequence[TextRow], spacing: WordSpacing, *, in_cell: bool = False
+    ) -> None:
         spaced = sum(row.runs[-1].spaced and row.length >= _SHORTEST for row in rows)
-        self._telling = spaced >= _FEWEST_SPACES
-        self._margins = sorted(row.runs[-1].edges[-1] for row in rows) if self._telling else []
+        self._shows_blanks = spaced >= _FEWEST_SPACES
+        self._margins = sorted(row.runs[-1].edges[-1] for row in rows)
+        self._spacing, self._in_cell = spacing, in_cell
         broken = any(row.runs[-1].text.endswith(HYPHEN) for row in rows)
         words = "\n".join(row.text for row in rows) if broken else ""
         self._compounds = set(_COMPOUND.findall(words))
@@ -160,9 +169,32 @@ class Wrapping:
         """How a line goes on in the next."""
         if row.runs[-1].text.endswith(HYPHEN):
             return _hyphenated(row.text, below.text, self._compounds)
-        if self._telling and _wrapped(row, below, self._margins):
+        if self._is_wrapped(row, below) and self._spacing.goes_on(
+            row.text, below.text, shows_blanks=self._shows_blanks, in_cell=self._in_cell
+        ):
             return Seam(0, "")
         return _NEW_LINE
+
+    def count_line_ends(self, rows: Sequence[TextRow]) -> None:
+        """Let the document's spacing know of full lines that end in Hangul without a blank."""
+        for row, below in pairwise(rows):
+            if self._is_wrapped(row, below):
+                self._spacing.add_line_end(row.text, below.text)
+
+    def _is_wrapped(self, row: TextRow, below: TextRow) -> bool:
+        """Whether a full line breaks between two syllables right above its next line."""
+        end, start = row.runs[-1], below.runs[0]
+        if end.spaced or not (_hangul(end.text[-1]) and _hangul(start.text[0])):
+            return False
+        if row.down or below.down or not _is_next(end, start):
+            return False
+        width, right = end.edges[-1] - end.edges[-2], end.edges[-1]
+        if self._in_cell and not self._shows_blanks:
+            return right >= self._margins[-1] - width
+        near = bisect(self._margins, right + width / 2) - bisect(self._margins, right - width / 2)
+        full = near >= _FEWEST_AT_MARGIN and right >= below.runs[-1].edges[-1] - width
+        straight = start.box.x0 <= row.box.x0 + width / 2 and start.box.x0 < right - width
+        return row.length >= _SHORTEST and full and straight
 
 
 def _hyphenated(text: str, below: str, compounds: set[str]) -> Seam:
@@ -173,25 +205,10 @@ def _hyphenated(text: str, below: str, compounds: set[str]) -> Seam:
     return Seam(1, "-" if below[:1].isalnum() else "-\n")
 
 
-def _wrapped(row: TextRow, below: TextRow, margins: Sequence[float]) -> bool:
-    """Whether a full line of text breaks between two syllables right above its next line."""
-    end, start = row.runs[-1], below.runs[0]
-    if end.spaced or not (_hangul(end.text[-1]) and _hangul(start.text[0])):
-        return False
-    if row.length < _SHORTEST or row.down or below.down:
-        return False
-    width = end.edges[-1] - end.edges[-2]
-    right = end.edges[-1]
-    near = bisect(margins, right + width / 2) - bisect(margins, right - width / 2)
-    full = near >= _FEWEST_AT_MARGIN and right >= below.runs[-1].edges[-1] - width
-    straight = start.box.x0 <= row.box.x0 + width / 2 and start.box.x0 < right - width
+def _is_next(end: TextRun, start: TextRun) -> bool:
+    """Whether a run of about the same height begins within one and a half lines below."""
     same = abs(start.height - end.height) < end.height * _SAME_HEIGHT
-    return full and straight and same and _is_next(end.box.y0, start.box.y0, end.height)
-
-
-def _is_next(upper: float, lower: float, height: float) -> bool:
-    """Whether the next line begins within one and a half lines below."""
-    return upper < lower < upper + 2.5 * height
+    return same and end.box.y0 < start.box.y0 < end.box.y0 + 2.5 * end.height
 
 
 def _hangul(character: str) -> bool:

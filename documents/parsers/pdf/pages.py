@@ -17,6 +17,7 @@ from documents.parsers.pdf.grids import Grid
 from documents.parsers.pdf.layout import sort_reading_order
 from documents.parsers.pdf.lines import TextRow, TextWriter, Wrapping
 from documents.parsers.pdf.pdfium import Bookmark
+from documents.parsers.pdf.spacing import WordSpacing
 from documents.parsers.pdf.tables import RuledTable, place_tables
 from documents.parsers.pdf.text import HYPHEN, Glyphs, split_runs
 from rag.pages import Heading, Kind, Page, Region
@@ -49,22 +50,18 @@ class PageDraft:
         """All that stands on it, in order."""
         return "\n".join(item.text for item in self.items) or self.plain
 
-    @classmethod
-    def of(
-        cls,
-        number: int,
-        glyphs: Glyphs,
-        grids: Sequence[Grid],
-        points: float,
-        bookmarks: Sequence[Bookmark],
-    ) -> "PageDraft":
-        """The page of these glyphs, with these grids as tables."""
-        items = place_tables(list(split_runs(glyphs)), grids, glyphs.em)
+    def lay_out(self, glyphs: Glyphs, grids: Sequence[Grid], spacing: WordSpacing) -> "PageDraft":
+        """The page with these glyphs, and these grids as tables, as its items."""
+        runs = list(split_runs(glyphs))
+        spacing.add_lines(run.text for run in runs)
+        items = place_tables(runs, grids, glyphs.em, spacing)
         if not _is_turned(items):
             items = sort_reading_order(items, glyphs.em)
-        return cls(number, items, points, bookmarks)
+        self.items = items
+        Wrapping(self.rows, spacing).count_line_ends(self.rows)
+        return self
 
-    def page(self, margins: Collection[int], body: float) -> Page:
+    def page(self, margins: Collection[int], body: float, spacing: WordSpacing) -> Page:
         """The finished page without the items at these places, which are margins.
 
         `body` is the height of a usual line in points; 0 where the outline names the headings.
@@ -75,7 +72,7 @@ class PageDraft:
             body = 0  # the heights of recognised lines say too little
         kept = [item for place, item in enumerate(self.items) if place not in margins]
         writer, regions, sized = TextWriter(), list[Region](), list[Heading]()
-        wrapping = Wrapping([row for row in kept if isinstance(row, TextRow)])
+        wrapping = Wrapping([row for row in kept if isinstance(row, TextRow)], spacing)
         for is_table, group in groupby(kept, lambda item: isinstance(item, RuledTable)):
             block = list(group)
             if is_table:
@@ -224,7 +221,9 @@ class _Edges(NamedTuple):
     beside: Sequence[_Mark]
 
 
-def finish_pages(drafts: Iterable[PageDraft], total: int, outlined: bool) -> Iterator[Page]:
+def finish_pages(
+    drafts: Iterable[PageDraft], total: int, outlined: bool, spacing: WordSpacing
+) -> Iterator[Page]:
     """The pages of a document of `total`, without their margins, each some pages later."""
     sizes = Sizes()
     past: deque[_Edges] = deque(maxlen=_REACH_PAGES)
@@ -233,15 +232,17 @@ def finish_pages(drafts: Iterable[PageDraft], total: int, outlined: bool) -> Ite
         sizes.add(draft.rows, draft.points)
         waiting.append((draft, _edges(draft)))
         if len(waiting) > _REACH_PAGES:
-            yield _finished(waiting, past, total, 0 if outlined else sizes.body)
+            first, margins = _find_margins(waiting, past, total)
+            yield first.page(margins, 0 if outlined else sizes.body, spacing)
     while waiting:
-        yield _finished(waiting, past, total, 0 if outlined else sizes.body)
+        first, margins = _find_margins(waiting, past, total)
+        yield first.page(margins, 0 if outlined else sizes.body, spacing)
 
 
-def _finished(
-    waiting: deque[tuple[PageDraft, _Edges]], past: deque[_Edges], total: int, body: float
-) -> Page:
-    """The first page that waits."""
+def _find_margins(
+    waiting: deque[tuple[PageDraft, _Edges]], past: deque[_Edges], total: int
+) -> tuple[PageDraft, set[int]]:
+    """The first page that waits, and the places of its running lines among its items."""
     draft, edges = waiting.popleft()
     near = [*past, *(other for _, other in waiting)]
     past.append(edges)
@@ -260,7 +261,7 @@ def _finished(
                 )
             ],
         )
-    return draft.page(margins, body)
+    return draft, margins
 
 
 def _recurs(mark: _Mark, edges: _Edges, near: Sequence[_Edges]) -> bool:

@@ -20,6 +20,7 @@ from documents.parsers.pdf.lines import TextRow
 from documents.parsers.pdf.ocr import Recogniser, Recognition, is_scan
 from documents.parsers.pdf.pages import PageDraft, finish_pages
 from documents.parsers.pdf.pictures import PagePictures
+from documents.parsers.pdf.spacing import WordSpacing
 from documents.parsers.pdf.text import Glyphs, is_coded, read_glyphs, to_plain_text
 from rag.pages import Page
 
@@ -45,7 +46,8 @@ class PdfParser:
         context.no_text = "scan"
         outline = pdfium.read_outline(document)
         reading = _Reading(self, document, context, outline)
-        yield from finish_pages(reading.drafts(total), total, outlined=bool(outline))
+        drafts = reading.drafts(total)
+        yield from finish_pages(drafts, total, bool(outline), reading.spacing)
         if reading.broken == total:
             raise Corrupt(detail="no page can be read")
 
@@ -95,6 +97,7 @@ class _Reading:
         self, parser: PdfParser, document: Any, context: ReadingContext, outline: pdfium.Outline
     ) -> None:
         self.broken = 0
+        self.spacing = WordSpacing()
         self._parser = parser
         self._document, self._context, self._outline = document, context, outline
         self._tables = GridFinder(context)
@@ -180,4 +183,6 @@ class _Reading:
         frame = pdfium.read_frame(page)
         found = self._parser.read_glyphs(textpage, text, frame)
         grids = self._tables.find_grids(page, frame)
-        return PageDraft.of(index + 1, found, grids, frame.shown_height, bookmarks)
+        points = frame.shown_height
+        draft = PageDraft(index + 1, points=points, bookmarks=bookmarks)
+        return draft.lay_out(found, grids, self.spacing)

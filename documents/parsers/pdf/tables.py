@@ -11,6 +11,7 @@ from documents.parsers.pdf.geometry import Rect
 from documents.parsers.pdf.grids import Grid, GridCell
 from documents.parsers.pdf.layout import sort_reading_order, unweave_columns
 from documents.parsers.pdf.lines import TextRow, TextWriter, Wrapping, group_rows
+from documents.parsers.pdf.spacing import WordSpacing
 from documents.parsers.pdf.text import TextRun
 from rag.pages import Line
 
@@ -71,7 +72,7 @@ class _Sheet:
         lines, columns = map(set, zip(*self._cells, strict=True))
         return min(len(lines), len(columns)) > 1 and median(lengths) <= _LONGEST
 
-    def table(self, em: float) -> RuledTable:
+    def table(self, em: float, spacing: WordSpacing) -> RuledTable:
         """The whole as Markdown; merged cells have their text in their first place.
 
         Rows and columns without any text, as between double lines, are none.
@@ -84,7 +85,7 @@ class _Sheet:
             for column in columns:
                 writer.write(" ")
                 if runs := self._cells.get((line, column)):
-                    _write_cell(writer, list(map(_escaped, runs)), em)
+                    _write_cell(writer, list(map(_escaped, runs)), em, spacing)
                     writer.write(" ")
                 writer.write("|")
             if number == 0:
@@ -95,17 +96,19 @@ class _Sheet:
         return RuledTable(self.grid.rect, writer.text, tuple(writer.lines), header_end, height)
 
 
-def _write_cell(writer: TextWriter, runs: Sequence[TextRun], em: float) -> None:
+def _write_cell(
+    writer: TextWriter, runs: Sequence[TextRun], em: float, spacing: WordSpacing
+) -> None:
     """The runs of a cell on one line."""
     if len(runs) == 1:  # as in most cells: it has no order and no line ends
         writer.write_run(runs[0])
         return
     inside = sort_reading_order(group_rows(runs, em), em)
-    writer.write_rows(inside, Wrapping(inside), line_end=" ")
+    writer.write_rows(inside, Wrapping(inside, spacing, in_cell=True), line_end=" ")
 
 
 def place_tables(
-    runs: Sequence[TextRun], grids: Sequence[Grid], em: float
+    runs: Sequence[TextRun], grids: Sequence[Grid], em: float, spacing: WordSpacing
 ) -> list[TextRow | RuledTable]:
     """Lines and tables of a page, a table where its first text stands in PDFium's order."""
     found: list[TextRow | RuledTable] = []
@@ -117,7 +120,7 @@ def place_tables(
             found += unweave_columns(group_rows((run for _, run in parts), em))
         elif number not in seen:
             seen.add(number)
-            found.append(sheet.table(em))
+            found.append(sheet.table(em, spacing))
     return found
 
 
