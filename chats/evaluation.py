@@ -25,7 +25,7 @@ from chats.models import Feedback, Message
 from chats.runs import log
 from chats.serializers import to_sources_json
 from chats.services import turn_store
-from chats.services.outcome import Outcome
+from chats.services.turn_store import Outcome
 from chats.services.turns import clean
 from chats.stores import ReleasingStore
 from documents import spaces

@@ -263,3 +263,8 @@ def _rows(branch: Branch, last: list[UUID]) -> dict[UUID, Row]:
     turns = Row.objects.told().select_related("chat")
     head = Row.objects.filter(pk=last[-1]).values("shown")
     return {row.pk: row for row in turns.filter(pk__in=wanted) | turns.filter(pk__in=head)}
+
+
+def history_pairs_of(chat: Chat) -> int:
+    """Pairs of a chat's history that may be read: its own number, else everybody's."""
+    return settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs

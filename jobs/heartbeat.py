@@ -65,7 +65,7 @@ class Heartbeat(Generic[JobT]):
         renew: Callable[[Sequence[Lease[JobT]]], set[Lease[JobT]]] = renew_leases,
         seconds: float | None = None,
     ) -> None:
-        self._seconds = seconds or model.LEASE.total_seconds() / BEATS_A_LEASE
+        self.seconds = seconds or model.LEASE.total_seconds() / BEATS_A_LEASE
         self._name = model.__name__
         self._renew = renew
         self._changed = threading.Condition()
@@ -90,11 +90,17 @@ class Heartbeat(Generic[JobT]):
                 del self._held[lease]
                 self._changed.notify_all()
 
+    def wait_until_idle(self) -> None:
+        """Wait for a beat that is under way. Nothing is held any more."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
     def _run(self) -> None:
         try:
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: not self._held, self._seconds)
+                    self._changed.wait_for(lambda: not self._held, self.seconds)
                     if not self._held:
                         self._thread = None
                         return

@@ -25,7 +25,7 @@ def reap_lost_jobs(
     model: type[JobT],
     *,
     announce: Callable[[Any], None],
-    give_up: Callable[[Lease[JobT]], None],
+    give_up: Callable[[Lease[JobT]], object],
     settle: Callable[[Lease[JobT]], bool] | None = None,
     limit: int = MAX_JOBS_A_REAPING,
 ) -> list[Any]:

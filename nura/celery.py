@@ -1,9 +1,8 @@
-"""The Celery app. Queues: `answers` (threads) and `documents` (prefork)."""
+"""The Celery app. It carries documents and housekeeping; answers have processes of their own."""
 
 import logging
 import os
 import signal
-import threading
 import warnings
 from typing import Any
 
@@ -64,8 +63,6 @@ def _die_with_the_pool(**_: Any) -> None:
 @signals.worker_ready.connect
 def _ready(sender: Any, **_: Any) -> None:
     _sign_of_life(sender.hostname)
-    if _worker(sender.hostname) == "answers":
-        threading.Thread(target=_warm, name="warm-up", daemon=True).start()
 
 
 @signals.heartbeat_sent.connect
@@ -73,25 +70,10 @@ def _beating(sender: Any, **_: Any) -> None:
     _sign_of_life(sender.eventer.hostname)
 
 
-@signals.worker_shutdown.connect
-def _end_the_loop(**_: Any) -> None:
-    """Runs that are under way get the rest of their time; what then is left settles its end."""
-    from django.conf import settings
-
-    from chats import loop
-
-    loop.leave(settings.SHUTDOWN_SECONDS)
-    loop.close()
-
-
 @signals.worker_shutting_down.connect
 def _leaving(sender: str, **_: Any) -> None:
-    from django.conf import settings
-
-    from chats import loop
     from nura.health import heartbeat_key
 
-    loop.leave(settings.SHUTDOWN_SECONDS)
     try:
         _redis().delete(heartbeat_key(_worker(sender)))
     except RedisError:
@@ -108,7 +90,7 @@ def _sign_of_life(hostname: str) -> None:
 
 
 def _worker(hostname: str) -> str:
-    """`answers@machine`, `answers2@machine` -> `answers`."""
+    """`documents@machine`, `documents2@machine` -> `documents`."""
     return hostname.partition("@")[0].rstrip("0123456789")
 
 
@@ -116,20 +98,3 @@ def _redis() -> "Redis":
     from nura.health import client
 
     return client()
-
-
-def _warm() -> None:
-    """Load the models before the first question asks for them."""
-    from django.db import connection
-
-    from documents import spaces
-    from rag.factory import engine
-
-    try:
-        used = spaces.get_space_in_use()
-        connection.close()
-        engine(used.config).warm()
-    except Exception:  # the worker serves without: the first question then meets the same error
-        logger.exception("The engine could not be warmed")
-    else:
-        logger.info("The engine is warm")

@@ -16,7 +16,6 @@ from nura.web import SOCKET_FD
 
 CELERY = (sys.executable, "-m", "celery", "--quiet", "-A", "nura")
 WORKER = (*CELERY, "worker", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
-ANSWER_THREADS = 32
 TASKS_PER_CHILD = 200
 """A documents process is replaced now and then: libraries that parse files leak."""
 
@@ -52,15 +51,14 @@ def _names(kind: str, count: int) -> list[str]:
 def workers() -> list[Part]:
     """The two kinds of workers."""
     concurrency = str(settings.DOCUMENT_WORKERS)
-    answers = ("-Q", "answers", "--pool", "threads", "--concurrency", str(ANSWER_THREADS))
     documents = ("-n", "documents@%h", "-Q", "documents", "--pool", "prefork")
     patience = settings.SHUTDOWN_SECONDS + SETTLING_SECONDS
     return [
         *(
-            _celery(name, *WORKER, "-n", f"{name}@%h", *answers, patience=patience)
+            _command(name, sys.executable, "-m", "nura.answers", patience=patience)
             for name in _names("answers", settings.ANSWER_WORKERS)
         ),
-        _celery(
+        _command(
             *("documents", *WORKER, *documents, "--concurrency", concurrency),
             *("--max-tasks-per-child", str(TASKS_PER_CHILD)),
         ),
@@ -70,7 +68,7 @@ def workers() -> list[Part]:
 def beat() -> Part:
     """The clock of the sweepers."""
     schedule = settings.CELERY_BEAT_SCHEDULE_FILENAME
-    return _celery("beat", *CELERY, "beat", "--pidfile=", "--schedule", schedule)
+    return _command("beat", *CELERY, "beat", "--pidfile=", "--schedule", schedule)
 
 
 def _python(name: str, *arguments: str, listener: socket.socket) -> Part:
@@ -85,7 +83,7 @@ def _python(name: str, *arguments: str, listener: socket.socket) -> Part:
     return Part(name, lambda: launch, patience=6.0)
 
 
-def _celery(name: str, *command: str, patience: float = WORKER_PATIENCE) -> Part:
+def _command(name: str, *command: str, patience: float = WORKER_PATIENCE) -> Part:
     launch = spawn.Launch(
         name=name,
         command=command,

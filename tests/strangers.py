@@ -20,8 +20,7 @@ from rest_framework.test import APIClient
 
 from chats.models import Category, Chat, Feedback, Message, Run, Trace
 from chats.services.chats import create_chat
-from chats.services.outcome import Outcome
-from chats.services.turn_store import record
+from chats.services.turn_store import Outcome, record
 from chats.services.turns import open_turn
 from documents import files, services
 from documents.models import Chunk, Document, DocumentPage, DocumentPicture

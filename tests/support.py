@@ -210,7 +210,7 @@ WORDS = {
     "postgres": "/postgres -D",
     "redis": "redis-server",
     "web": "nura.web",
-    "answers": "answers@%h",
+    "answers": "nura.answers",
     "documents": "documents@%h",
     "beat": "nura beat",
 }

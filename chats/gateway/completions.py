@@ -15,7 +15,7 @@ from django.db.models import F, Func, Value
 from django.utils.translation import get_language
 
 from chats.errors import OneAnswerOnly
-from chats.gateway import catalogue, unstored
+from chats.gateway import catalogue
 from chats.gateway.catalogue import AskableModel
 from chats.gateway.schemas import (
     AskedQuestion,
@@ -26,7 +26,7 @@ from chats.gateway.schemas import (
 )
 from chats.models import Chat, Message
 from chats.models.chat import make_title
-from chats.runs import reader
+from chats.runs import dispatch, reader
 from chats.runs.log import RunEvent
 from chats.services.chats import count_question, find_documents
 from chats.services.turns import OpenedTurn, clean, open_answer, store_question
@@ -51,7 +51,7 @@ class Opened:
 
     async def events(self) -> AsyncGenerator[RunEvent | None, None]:
         """What happens up to the last event; None: nothing for a while."""
-        way = unstored.follow if self.chat_id is None else reader.follow_run
+        way = dispatch.follow_request if self.chat_id is None else reader.follow_run
         async for event in way(self.run_id):
             yield event
 
@@ -103,7 +103,7 @@ def _unstored(
     }
     with transaction.atomic():  # a question that no worker can be given is not counted
         count_question(user.pk)
-        return unstored.begin("question", request)
+        return dispatch.send_request("question", request)
 
 
 def _job(job: str, body: CompletionRequest) -> UUID:
@@ -112,7 +112,9 @@ def _job(job: str, body: CompletionRequest) -> UUID:
         for message in body.messages
         if message.role in ROLES and message.text
     ]
-    return unstored.begin("job", {"job": job, "messages": told, "sampling": asdict(body.sampling)})
+    return dispatch.send_request(
+        "job", {"job": job, "messages": told, "sampling": asdict(body.sampling)}
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from rest_framework.exceptions import MethodNotAllowed
 
 from chats.access import Credential
 from chats.calls import in_database
-from chats.gateway import catalogue, completions, streaming, unstored, vectors
+from chats.gateway import catalogue, completions, streaming, vectors
 from chats.gateway.completions import Opened
 from chats.gateway.schemas import CompletionRequest, EmbeddingsRequest, Failed, Reply
-from chats.runs import log
+from chats.runs import dispatch, log
 
 router = Router()
 METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -56,7 +56,7 @@ async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpRespo
     """The vectors of texts."""
     texts = vectors.texts_of(body)
     name = await in_database(vectors.checked_model, body.model)
-    run_id = await asyncio.to_thread(unstored.begin, "embed", {"texts": texts})
+    run_id = await asyncio.to_thread(dispatch.send_request, "embed", {"texts": texts})
     event = await streaming.last_event(Opened(run_id, name), _credential(request))
     if event.type == log.ERROR:
         return _failed(Failed.of(event.data))

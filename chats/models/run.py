@@ -1,14 +1,16 @@
 """Runs: who is answering a message, and since when."""
 
 import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
 from chats.models.message import Message
+from jobs.lease import OwnedJob
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -25,26 +27,18 @@ class RunQuerySet(models.QuerySet["Run"]):
         """What this user may stop."""
         return self.visible_to(user)
 
-    def open(self) -> Self:
-        """Runs whose message has no end state yet.
 
-        Asked without a join: Django updates what it joins by a list of keys, and who waited for a
-        row would take it by that list, whatever its lease says by then.
-        """
-        streaming = Message.objects.filter(
-            pk=OuterRef("message_id"), status=Message.Status.STREAMING
-        )
-        return self.filter(Exists(streaming))
-
-
-class Run(models.Model):
+class Run(OwnedJob):
     """The work of answering one assistant message; its state is the message's `status`.
 
-    A worker holds it by `claim` until `lease_until` and renews that while it lives; an ended run
-    keeps its last `lease_until`. `client_id` is the sender's own id of the message: the same one
-    twice is the same run. `sampling` is a `rag.conversation.Sampling` as far as the sender wished
-    for something.
+    `ended_at` is when the message got its end state. `client_id` is the sender's own id of the
+    message: the same one twice is the same run. `sampling` is a `rag.conversation.Sampling` as far
+    as the sender wished for something.
     """
+
+    OPEN = Q(ended_at=None)
+    LEASE = timedelta(seconds=15)
+    MAX_ATTEMPTS = 2
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -57,17 +51,14 @@ class Run(models.Model):
         max_length=100, blank=True, default="", verbose_name=_("client id")
     )
     language = models.CharField(max_length=8, default="ko", verbose_name=_("language"))
-    claim = models.UUIDField(null=True, blank=True, verbose_name=_("claim"))
-    lease_until = models.DateTimeField(null=True, blank=True, verbose_name=_("held until"))
     sampling = models.JSONField(default=dict, blank=True, verbose_name=_("wishes"))
-    attempts = models.PositiveSmallIntegerField(default=0, verbose_name=_("attempts"))
-    enqueued_at = models.DateTimeField(verbose_name=_("queued at"))
+    ended_at = models.DateTimeField(null=True, blank=True, verbose_name=_("ended at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
 
     objects = RunQuerySet.as_manager()
 
     class Meta:
-        """One run a client id."""
+        """One run a client id; indexes of the queue."""
 
         verbose_name = _("run")
         verbose_name_plural = _("runs")
@@ -77,6 +68,12 @@ class Run(models.Model):
                 condition=~Q(client_id=""),
                 name="one_run_a_client_id",
             ),
+        )
+        indexes = (
+            models.Index(
+                fields=("owner", "created_at"), condition=Q(ended_at=None), name="run_in_turn"
+            ),
+            models.Index(fields=("owner", "started_at"), name="run_last_served"),
         )
 
     def __str__(self) -> str:

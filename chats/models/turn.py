@@ -1,6 +1,7 @@
 """The turn store: a question and its answer as a conversation remembers them."""
 
 import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from django.contrib.postgres.fields import ArrayField
@@ -11,6 +12,7 @@ from pgvector.django import HalfVectorField
 
 from chats.models.chat import Chat
 from chats.models.message import Message
+from jobs.lease import Job
 from rag.conversation import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         return self.filter(said | Q(summary__icontains=text))
 
     def unsummarised(self) -> Self:
-        """Turns whose note has not been written."""
+        """Turns whose summary has not been written."""
         return self.filter(summarised_at=None)
 
     def told(self) -> Self:
@@ -42,7 +44,7 @@ class TurnQuerySet(models.QuerySet["Turn"]):
         return self.defer("terms", "vector")
 
 
-class Turn(models.Model):
+class Turn(Job):
     """A question whose answer has ended, however that was. Written with the answer's end.
 
     `parent` is the turn before it in its branch, `number` counts from 1 there. `doc_refs` and
@@ -50,8 +52,13 @@ class Turn(models.Model):
     `doc_refs` by slot. `remembered` is the memory after this turn, best first; `shown` the latest
     turn with documents up to this one, None when the memory was cleared since. `forgets`: nothing
     is taken over from before. `summary` to `embedding` and `running_*` (the turns up to
-    `running_through`, folded) are the note, which follows later: see `chats.notes`.
+    `running_through`, folded) are the summary, which a worker writes later: that is the job, see
+    `chats.runs.summaries`.
     """
+
+    OPEN = Q(summarised_at=None)
+    LEASE = timedelta(seconds=15)
+    MAX_ATTEMPTS = 3
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     chat = models.ForeignKey(Chat, models.CASCADE, related_name="turns", verbose_name=_("chat"))
@@ -79,7 +86,6 @@ class Turn(models.Model):
     summary = models.TextField(_("summary"), blank=True, default="")
     summary_model = models.CharField(max_length=255, blank=True, default="")
     summarised_at = models.DateTimeField(null=True)
-    note_attempts = models.PositiveSmallIntegerField(default=0)
     terms = models.JSONField(default=dict)
     vector = HalfVectorField(null=True)
     embedding = models.CharField(max_length=255, blank=True, default="")
@@ -91,7 +97,7 @@ class Turn(models.Model):
     objects = TurnQuerySet.as_manager()
 
     class Meta:
-        """Lists are by number; the sweeper looks for what has no note."""
+        """Lists are by number; the reaper looks for what has no summary."""
 
         verbose_name = _("turn")
         verbose_name_plural = _("turns")

@@ -6,8 +6,11 @@ other way to follow an answer. What the log loses (Redis restarted, worker kille
 the database by `repair_log`.
 """
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from json.encoder import encode_basestring
 from typing import Any, Self
 from uuid import UUID
@@ -18,6 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from chats.errors import Unavailable
 from jobs import connections
+from jobs.background import LoopTask
 
 logger = structlog.get_logger()
 
@@ -205,3 +209,46 @@ def request_stop(run_id: UUID) -> None:
 def is_stop_requested(run_id: UUID) -> bool:
     """Whether somebody asked to stop."""
     return bool(connections.sync().exists(stop_flag_key(run_id)))
+
+
+class StopListener(LoopTask):
+    """Hears the stop channel and wakes the runs that wait for their name."""
+
+    TROUBLE = "stops_not_heard"
+
+    def __init__(self) -> None:
+        self.waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    async def work(self) -> None:
+        """Listen until the connection breaks. Requests made while nobody did left their flag."""
+        async with connections.asynchronous().pubsub() as channel:
+            await channel.subscribe(STOP_CHANNEL)
+            for run_id in list(self.waiting):
+                if await connections.asynchronous().exists(stop_flag_key(UUID(run_id))):
+                    self._wake(run_id)
+            self.note_success()
+            async for message in channel.listen():
+                self._wake(str(message["data"]))
+
+    def _wake(self, run_id: str) -> None:
+        for event in self.waiting.get(run_id, ()):
+            event.set()
+
+
+@asynccontextmanager
+async def watch_for_stop(run_id: UUID) -> AsyncIterator[asyncio.Event]:
+    """An event that is set as soon as a stop of the run is asked for, or was before."""
+    listener = StopListener.of_running_loop()
+    event = asyncio.Event()
+    listener.waiting[str(run_id)].add(event)
+    try:
+        try:
+            if await connections.asynchronous().exists(stop_flag_key(run_id)):
+                event.set()
+        except RedisError as error:
+            logger.warning("stop_flag_unreadable", error=str(error)[:200])
+        yield event
+    finally:
+        listener.waiting[str(run_id)].discard(event)
+        if not listener.waiting[str(run_id)]:
+            del listener.waiting[str(run_id)]

@@ -23,8 +23,7 @@ from chats.calls import in_database
 from chats.models import Message, Run
 from chats.runs import log
 from chats.runs.log import RunEvent
-from chats.serializers import terminal_event
-from chats.services import leases
+from chats.serializers import started_data, terminal_event
 from jobs import connections
 from jobs.background import LoopTask
 
@@ -266,12 +265,27 @@ def _load_end(run_id: UUID, last: int) -> tuple[bool, RunEvent | None]:
     try:
         if _has_heard_the_end(run_id, last):
             return True, None
-        leases.finish_log(run_id=run_id)
+        finish_log(run_id)
         if log.load_events(run_id)[-1].seq > last:
             return False, None  # the reader finds it in the log
     except RedisError as error:
         logger.warning("run_log_unreadable", run_id=str(run_id), error=str(error)[:200])
     return True, RunEvent(last + 1, *terminal_event(run))
+
+
+def finish_log(run_id: UUID) -> None:
+    """Bring the log of an ended run to its end, from the database."""
+    run = Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
+    if run.message.status == Message.Status.STREAMING:
+        return
+    kind, data = terminal_event(run)
+    log.repair_log(
+        run_id,
+        started=started_data(run),
+        content=run.message.content,
+        terminal_type=kind,
+        terminal=data,
+    )
 
 
 def _has_heard_the_end(run_id: UUID, last: int) -> bool:

@@ -52,7 +52,10 @@ are left as they are.
 
 
 class GrowingText:
-    """Text that grows: joined when somebody asks for it, and each part of it only once."""
+    """Text that grows: joined when somebody asks for it, and each part of it only once.
+
+    The heartbeat's thread asks too, while the loop adds.
+    """
 
     def __init__(self, text: str = "") -> None:
         self._parts = [text]
@@ -66,9 +69,11 @@ class GrowingText:
         self._parts = [text]
 
     def __str__(self) -> str:
-        if len(self._parts) > 1:
-            self._parts = ["".join(self._parts)]
-        return self._parts[0]
+        parts = self._parts
+        count = len(parts)
+        text = "".join(parts[:count])
+        parts[:count] = [text]  # what was added meanwhile stays behind it
+        return text
 
 
 class RunWriter:
@@ -97,6 +102,10 @@ class RunWriter:
         self.written = len(self.events)
         self._text = GrowingText(log.join_text(self.events))
         self._reasoning = GrowingText(log.join_reasoning(self.events))
+        self._flusher = Flusher.of_running_loop()
+
+    def begin(self) -> None:
+        """Write a log that is known to be empty."""
         self._flusher = Flusher.of_running_loop()
 
     @property

@@ -8,11 +8,16 @@ from uuid import UUID
 
 from django.contrib.auth.models import User
 
-from chats import asked
 from chats.errors import NotFound
-from chats.history import Branch, BranchHistory, load_conversation, read_conversation
+from chats.history import (
+    Branch,
+    BranchHistory,
+    history_pairs_of,
+    load_conversation,
+    read_conversation,
+)
 from chats.models import Chat
-from chats.questions import window
+from chats.runs.dispatch import ask_worker
 from chats.services.chats import find_documents
 from documents import spaces
 from documents.models import Document
@@ -43,8 +48,8 @@ def search(  # noqa: PLR0913 - the parts of the public request
     """
     chat = _chat(user, chat_id)
     scope = _described(_scope(user, chat, document_ids), filters)
-    return asked.ask(
-        "chats.tasks.search",
+    return ask_worker(
+        "search",
         {
             "query": query,
             "document_ids": [str(pk) for pk in scope.document_ids],
@@ -93,7 +98,7 @@ def preview_prompt(
     used = spaces.get_space_in_use()
     request = {"history": None, "chat_id": chat_id}
     known, history = _conversation(request, model_name(used.config))
-    question = Question(query, scope, known, history_pairs=window(chat) if chat else None)
+    question = Question(query, scope, known, history_pairs=history_pairs_of(chat) if chat else None)
     ids = (*scope.document_ids, *known.readable)
     store = ScopedStore([*dict.fromkeys(ids)], space=used.space)
     made = engine(used.config)
@@ -109,7 +114,7 @@ def _conversation(request: Mapping[str, Any], embedding: str) -> tuple[Conversat
     if chat is None:
         return Conversation(), NO_HISTORY
     branch = Branch.find_newest(chat)
-    known = load_conversation(branch, pairs=window(chat))
+    known = load_conversation(branch, pairs=history_pairs_of(chat))
     return known, BranchHistory(branch, embedding=embedding)
 
 

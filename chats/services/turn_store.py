@@ -1,13 +1,14 @@
-"""The turn store's writing end: one row for each answer that has ended."""
+"""The turn store's writing end: how an answer ended, and one row for each that has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
+from django.utils import timezone
 
 from chats.models import Message, Turn
-from chats.services.outcome import Outcome
 from documents import metadata, versions
 from documents.errors import VersionNotFound
 from documents.models import Document
@@ -16,6 +17,8 @@ from rag.types import Topic
 MAX_SNIPPET_CHARACTERS = 200
 """Characters of the best passage that a reference keeps beside the whole ones."""
 
+SCOPE_OF_TRACE = ("document_ids", "reason", "follows", "widened", "standalone_query")
+"""What an answer's trace may say of the scope in the end."""
 NEAREST = """
     WITH RECURSIVE up AS (
         SELECT id, parent_id FROM chats_message WHERE id = %s
@@ -33,6 +36,50 @@ BELOW = """
     )
     SELECT t.id FROM chats_turn t JOIN down ON t.message_id = down.id
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an answer ended.
+
+    `passages` are the texts shown, whole, by chunk id, as far as they are known; `method` is how
+    they were found. `bearing` are documents that bore on the question, best first. `candidates`
+    hold `rag.conversation.DocRef` as plain JSON.
+    """
+
+    status: Message.Status
+    content: str
+    mode: str = ""
+    label: str = ""
+    question_type: str = ""
+    sources: list[dict[str, Any]] | None = None
+    bearing: Collection[UUID] = ()
+    passages: Mapping[str, str] = field(default_factory=dict)
+    method: str = ""
+    candidates: list[dict[str, Any]] = field(default_factory=list)
+    view: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+    reasoning: str = ""
+    grounding: list[dict[str, Any]] | None = None
+    notices: Collection[str] = ()
+    error_code: str = ""
+    error_params: Mapping[str, object] = field(default_factory=dict)
+    trace: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        """What was searched in the end, and why, as far as the trace knows."""
+        return {name: self._told[name] for name in SCOPE_OF_TRACE if name in self._told}
+
+    @property
+    def forgets(self) -> bool:
+        """Whether the question put away what the conversation was about."""
+        return self.question_type == "reset" or bool(self._told.get("forgets"))
+
+    @property
+    def _told(self) -> Mapping[str, Any]:
+        told = self.trace.get("scope")
+        return told if isinstance(told, Mapping) else {}
 
 
 def record(*, answer: Message, outcome: Outcome) -> Turn:
@@ -58,6 +105,7 @@ def record(*, answer: Message, outcome: Outcome) -> Turn:
         view=outcome.view,
         forgets=outcome.forgets or (answer.scope or {}).get("topic") == Topic.NEW,
         remembered=remembered(refs, outcome),
+        enqueued_at=timezone.now(),
     )
     _follow(turn)
     turn.save(force_insert=True)

@@ -8,22 +8,24 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import structlog
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from chats.errors import EmptyMessage, NotFound
 from chats.models import Chat, Message, MessageDocument, Run, Trace
 from chats.models.chat import make_title
 from chats.notices import chat_changed
+from chats.runs.dispatch import dispatch_run, dispatch_summary
 from chats.services import turn_store
 from chats.services.chats import count_question, create_chat, find_category, find_documents
-from chats.services.dispatch import dispatch, note_later
-from chats.services.outcome import Outcome
+from chats.services.turn_store import Outcome
 from documents.models import Document
+from jobs.lease import RELEASED, Lease
 from rag import tracing
 from rag.conversation import Sampling
 from rag.retrieve.scope import select_scope
@@ -189,7 +191,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         enqueued_at=now,
         sampling={} if sampling == NO_WISHES else asdict(sampling),
     )
-    transaction.on_commit(lambda: dispatch(run))
+    transaction.on_commit(lambda: dispatch_run(run))
     return assistant_message, run
 
 
@@ -224,13 +226,10 @@ def _searchable(documents: Any, chat: Chat) -> list[UUID]:
 
 
 @transaction.atomic
-def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
-    """Store the end of an answer.
-
-    False when the run is no longer held by `claim`: then nothing was written.
-    """
-    rows = Run.objects.select_for_update(of=("self",)).select_related("message__parent").open()
-    held = rows.filter(pk=run_id, claim=claim).first()
+def close_turn(*, lease: Lease[Run], outcome: Outcome) -> bool:
+    """Store the end of an answer. False when the lease was lost: then nothing was written."""
+    rows = lease.rows().select_for_update(of=("self",)).select_related("message__parent")
+    held = rows.first()
     if held is None:
         return False
     chat_id = held.message.chat_id
@@ -256,11 +255,10 @@ def close_turn(*, run_id: UUID, claim: UUID, outcome: Outcome) -> bool:
     Trace.objects.update_or_create(
         message_id=held.message_id, defaults={"steps": dict(outcome.trace)}
     )
-    # The lease stays: a worker whose claim waited for this row still takes the message for open.
-    Run.objects.filter(pk=run_id).update(claim=None)
+    Run.objects.filter(pk=lease.job_id).update(ended_at=Now(), **RELEASED)
     turn = turn_store.record(answer=held.message, outcome=outcome)
     transaction.on_commit(lambda: chat_changed(chat_id))
-    transaction.on_commit(lambda: note_later(turn.pk))
+    transaction.on_commit(lambda: dispatch_summary(turn.pk))
     return True
 
 
@@ -268,8 +266,3 @@ def _offered(outcome: Outcome) -> list[dict[str, Any]] | None:
     """What a page shows of the documents that a clarifying question offers."""
     fields = ("slot", "document_id", "title")
     return [{name: one[name] for name in fields} for one in outcome.candidates] or None
-
-
-def new_claim() -> UUID:
-    """A name for one worker's hold on one run."""
-    return uuid4()

@@ -234,32 +234,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # The nameless exchange needs no binding in Redis, so a Redis that forgot everything still routes.
-CELERY_TASK_QUEUES = [
-    Queue(name, Exchange(""), routing_key=name) for name in ("answers", "documents")
-]
+CELERY_TASK_QUEUES = [Queue("documents", Exchange(""), routing_key="documents")]
 CELERY_TASK_DEFAULT_QUEUE = "documents"
-CELERY_TASK_ROUTES = {
-    "chats.tasks.answer_message": {"queue": "answers"},
-    "documents.tasks.*": {"queue": "documents"},
-    "chats.tasks.search": {"queue": "answers"},
-    "chats.tasks.complete": {"queue": "answers"},
-    "chats.tasks.sweep_runs": {"queue": "answers"},
-    "chats.tasks.note_turn": {"queue": "answers"},
-    "chats.tasks.sweep_notes": {"queue": "answers"},
-    "documents.tasks.sweep_ingests": {"queue": "answers"},
-    "documents.tasks.warm": {"queue": "answers"},
-}
 CELERY_BEAT_SCHEDULE = {
-    "runs": {
-        "task": "chats.tasks.sweep_runs",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
-    },
-    "notes": {
-        "task": "chats.tasks.sweep_notes",
-        "schedule": 60.0,
-        "options": {"expires": 60.0},
-    },
     "ingests": {
         "task": "documents.tasks.sweep_ingests",
         "schedule": 15.0,

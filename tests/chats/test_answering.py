@@ -5,13 +5,12 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from chats import answering
-from chats.answering import answer_run
 from chats.models import Message, Run, Trace, Turn
-from chats.runs import log
+from chats.runs import answering, log
+from chats.runs.answering import answer_run
 from chats.services.chats import create_chat
-from chats.services.leases import claim_run
 from chats.services.turns import open_turn
+from jobs.lease import claim_job
 from rag.errors import LLMInterrupted, LLMUnauthorized
 from rag.pages import Box
 from rag.types import Label, Mode, Role, Span
@@ -183,12 +182,12 @@ def test_two_deliveries_answer_once(play, turn):
 
 
 def test_who_lost_the_run_writes_nothing_more(play, turn, monkeypatch):
-    monkeypatch.setattr(answering.leases, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(answering.HEARTBEAT, "seconds", 0.05)
 
     async def lose_it():
         def steal():
             Run.objects.filter(pk=turn.run.pk).update(claim=None, lease_until=None)
-            claim_run(run_id=turn.run.pk)
+            claim_job(Run, turn.run.pk)
 
         await asyncio.to_thread(steal)
         await asyncio.Event().wait()
@@ -240,7 +239,7 @@ def test_a_run_that_is_cut_off_before_it_spoke_is_left_to_another_worker(play, t
 
 
 def test_the_text_so_far_reaches_the_database_while_the_model_talks(play, turn, monkeypatch):
-    monkeypatch.setattr(answering.leases, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(answering.HEARTBEAT, "seconds", 0.05)
     seen = []
 
     async def until_kept():

@@ -4,9 +4,8 @@ import uuid
 
 import pytest
 
-from chats import asked
 from chats.models import Category, Chat, Message
-from chats.runs import log
+from chats.runs import dispatch, log
 from chats.services.chats import create_chat
 from chats.services.turns import open_turn
 from documents.models import Document
@@ -239,7 +238,6 @@ def test_a_chat_tells_how_many_of_its_documents_are_gone(api, owner):
 
 
 def test_a_search_that_no_worker_takes_up_says_so(api, owner, monkeypatch):
-    monkeypatch.setattr(asked, "WAIT_SECONDS", 0.2)
-    monkeypatch.setattr(asked, "STEP_SECONDS", 0.2)
+    monkeypatch.setattr(dispatch, "QUEUE_SECONDS", 0.2)
     answer = api.post("/api/v1/search", {"query": "휴가"}, format="json")
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")

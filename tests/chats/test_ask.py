@@ -7,9 +7,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 
-from chats import answering
 from chats.management.commands import ask
 from chats.models import Chat, Message, Turn
+from chats.runs import answering
 from chats.services.chats import create_chat
 from documents.errors import explain_code
 from rag.errors import LLMUnauthorized

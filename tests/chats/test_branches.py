@@ -2,10 +2,11 @@
 
 import pytest
 
-from chats.models import Message
+from chats.models import Message, Run
 from chats.services.chats import create_chat
-from chats.services.leases import claim_run
-from chats.services.turns import Outcome, close_turn, open_turn
+from chats.services.turn_store import Outcome
+from chats.services.turns import close_turn, open_turn
+from jobs.lease import claim_job
 from tests.chats.conftest import client, make_document
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -13,9 +14,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def answered(owner, content="질문", **fields):
     turn = open_turn(user=owner, content=content, **fields)
-    claim = claim_run(run_id=turn.run.pk)
+    lease = claim_job(Run, turn.run.pk)
     outcome = Outcome(status=Message.Status.COMPLETED, content=f"{content}의 답", mode="general")
-    close_turn(run_id=turn.run.pk, claim=claim.token, outcome=outcome)
+    close_turn(lease=lease, outcome=outcome)
     return turn
 
 

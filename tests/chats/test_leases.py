@@ -9,9 +9,11 @@ from django.utils import timezone
 
 from chats.calls import released
 from chats.models import Message, Run
-from chats.runs import log
-from chats.services import leases
-from chats.services.turns import Outcome, close_turn, open_turn
+from chats.runs import answering, log
+from chats.runs.worker import reap_runs
+from chats.services.turn_store import Outcome
+from chats.services.turns import close_turn, open_turn
+from jobs.lease import claim_job
 from tests.locks import has_waiting
 from tests.support import wait_until
 
@@ -25,8 +27,8 @@ def turn(owner):
 
 def die(turn, content=""):
     """The worker took the run, perhaps kept some text, and has not been heard of since."""
-    claim = leases.claim_run(run_id=turn.run.pk)
-    leases.renew(texts={claim: content})
+    lease = claim_job(Run, turn.run.pk)
+    answering.save_texts({lease: content})
     past = timezone.now() - timedelta(seconds=1)
     Run.objects.filter(pk=turn.run.pk).update(lease_until=past)
 
@@ -39,11 +41,11 @@ def test_a_claim_that_waited_while_the_run_was_answered_gets_nothing(turn):
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             Run.objects.select_for_update().get(pk=turn.run.pk)
-            late = pool.submit(released, leases.claim_run, run_id=turn.run.pk)
+            late = pool.submit(released, claim_job, Run, turn.run.pk)
             wait_until(has_waiting)  # it has seen a run that nobody holds, and waits for its row
-            claim = leases.claim_run(run_id=turn.run.pk)
+            lease = claim_job(Run, turn.run.pk)
             outcome = Outcome(status=Message.Status.COMPLETED, content="답")
-            assert close_turn(run_id=turn.run.pk, claim=claim.token, outcome=outcome)
+            assert close_turn(lease=lease, outcome=outcome)
         assert late.result(20) is None
 
 
@@ -51,20 +53,20 @@ def test_of_two_claims_at_once_one_gets_the_run(turn):
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             Run.objects.select_for_update().get(pk=turn.run.pk)
-            late = pool.submit(released, leases.claim_run, run_id=turn.run.pk)
+            late = pool.submit(released, claim_job, Run, turn.run.pk)
             wait_until(has_waiting)
-            assert leases.claim_run(run_id=turn.run.pk)
+            assert claim_job(Run, turn.run.pk)
         assert late.result(20) is None
 
 
 def test_a_claimed_run_cannot_be_claimed_again(turn):
-    assert leases.claim_run(run_id=turn.run.pk)
-    assert leases.claim_run(run_id=turn.run.pk) is None
+    assert claim_job(Run, turn.run.pk)
+    assert claim_job(Run, turn.run.pk) is None
 
 
 def test_a_lost_run_with_text_ends_interrupted_and_keeps_it(turn):
     die(turn, "반쯤")
-    leases.sweep()
+    reap_runs()
     message = message_of(turn)
     assert (message.status, message.content) == ("INTERRUPTED", "반쯤")
     last = log.load_events(turn.run.pk)[-1]
@@ -75,34 +77,34 @@ def test_a_lost_run_with_text_ends_interrupted_and_keeps_it(turn):
 def test_text_that_only_the_log_knows_is_kept_too(turn):
     die(turn)
     log.append_events(turn.run.pk, [log.RunEvent(2, "delta", {"text": "반쯤"})])
-    leases.sweep()
+    reap_runs()
     assert message_of(turn).content == "반쯤"
 
 
 def test_a_lost_run_that_said_nothing_runs_again_but_not_for_ever(turn):
     die(turn)
-    leases.sweep()
+    reap_runs()
     assert message_of(turn).status == "STREAMING"
-    assert leases.claim_run(run_id=turn.run.pk)
+    assert claim_job(Run, turn.run.pk)
     Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-    leases.sweep()
+    reap_runs()
     assert message_of(turn).status == "INTERRUPTED"
 
 
 def test_a_lost_run_that_was_to_stop_ends_stopped(turn):
     die(turn, "반쯤")
     log.request_stop(turn.run.pk)
-    leases.sweep()
+    reap_runs()
     assert message_of(turn).status == "STOPPED"
 
 
 def test_a_run_with_a_live_worker_is_left_alone(turn):
-    leases.claim_run(run_id=turn.run.pk)
-    assert leases.sweep() == 0
+    claim_job(Run, turn.run.pk)
+    assert reap_runs() == 0
 
 
 def test_a_run_that_nobody_took_is_enqueued_again(turn):
     old = timezone.now() - timedelta(seconds=60)
     Run.objects.update(enqueued_at=old)
-    assert leases.sweep() == 1
+    assert reap_runs() == 1
     assert Run.objects.get().enqueued_at > old

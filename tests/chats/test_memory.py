@@ -7,9 +7,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from chats import questions
 from chats.history import Branch, BranchHistory, load_conversation
 from chats.models import Chat, Message, Turn
+from chats.runs import answering
 from chats.services.chats import clear_memory, delete_chat
 from chats.services.turns import open_turn
 from rag.types import QuestionType, Topic
@@ -41,7 +41,7 @@ def talk(owner, count, document):
 
 def test_a_first_question_knows_nothing(owner):
     opened = open_turn(user=owner, content="질문")
-    conversation = questions.load(opened.run.pk).question.conversation
+    conversation = answering.load_question(opened.run.pk).question.conversation
     assert (conversation.total, conversation.last, conversation.readable) == (0, None, {})
 
 
@@ -77,7 +77,7 @@ def test_the_number_of_queries_does_not_grow_with_the_conversation(owner):
         with CaptureQueriesContext(
             connection,
         ) as queries:
-            questions.load(opened.run.pk)
+            answering.load_question(opened.run.pk)
         counts.append(len(queries))
     assert counts[0] == counts[1] <= 5
 
@@ -136,7 +136,7 @@ def test_a_document_of_an_earlier_turn_can_be_read_beside_the_scope(owner):
     earlier, named = make_document(owner), make_document(owner)
     first = say(owner, "하나", earlier)
     opened = open_turn(user=owner, content="둘", chat_id=first.chat_id, document_ids=[named.pk])
-    loaded = questions.load(opened.run.pk)
+    loaded = answering.load_question(opened.run.pk)
     assert loaded.question.scope.document_ids == (named.pk,)
     assert set(loaded.question.conversation.readable) == {earlier.pk}
     assert set(loaded.store._scope.documents) == {earlier.pk, named.pk}
@@ -145,7 +145,7 @@ def test_a_document_of_an_earlier_turn_can_be_read_beside_the_scope(owner):
 def test_a_deliberate_new_subject_is_asked_without_memory(owner):
     first = say(owner, "하나", make_document(owner))
     opened = open_turn(user=owner, content="둘", chat_id=first.chat_id, topic="new")
-    question = questions.load(opened.run.pk).question
+    question = answering.load_question(opened.run.pk).question
     assert (question.topic, question.conversation.memory.documents) == (Topic.NEW, ())
     assert question.conversation.total == 1
 

@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from chats import answering, records
+from chats import records
 from chats.models import Message, Run, Turn
-from chats.runs import log
-from chats.services import leases
+from chats.runs import answering, log
+from chats.runs.worker import reap_runs
 from chats.services.branches import edit_question
-from chats.services.leases import claim_run
 from chats.services.turns import open_turn
 from documents.models import Document, DocumentVersion
+from jobs.lease import Lease, claim_job
 from rag.conversation import DocRef, View
 from rag.events import Finished
 from rag.types import Mode, QuestionType
@@ -270,19 +270,20 @@ def test_candidates_and_view_reach_the_store_from_the_engine(owner, play):
 
 def test_a_run_that_is_not_ours_any_more_leaves_no_turn(owner):
     opened = open_turn(user=owner, content="질문")
-    closed = answering.close_turn(run_id=opened.run.pk, claim=uuid.uuid4(), outcome=outcome())
+    lease = Lease(Run, opened.run.pk, uuid.uuid4())
+    closed = answering.close_turn(lease=lease, outcome=outcome())
     assert (closed, Turn.objects.count()) == (False, 0)
 
 
 def test_an_answer_whose_worker_is_gone_keeps_what_the_log_had_shown(owner):
     document = make_document(owner)
     opened = open_turn(user=owner, content="질문")
-    claim_run(run_id=opened.run.pk)
+    claim_job(Run, opened.run.pk)
     shown = [source(document, text="앞부분")]
     log.append_events(opened.run.pk, [log.RunEvent(2, log.SOURCES, shown)])
     log.append_events(opened.run.pk, [log.RunEvent(3, log.DELTA, {"text": "반쯤"})])
     Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-    leases.sweep()
+    reap_runs()
     turn = Turn.objects.get()
     assert (turn.assistant_text, turn.doc_refs[0]["passages"]) == ("반쯤", ["앞부분"])
     assert turn.message.status == "INTERRUPTED"

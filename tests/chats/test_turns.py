@@ -1,6 +1,7 @@
 """Opening and closing turns."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
 from django.db import connection
@@ -9,8 +10,9 @@ from chats.errors import EmptyMessage, NotFound
 from chats.models import Category, Chat, Message, MessageDocument, Run
 from chats.services import chats as chat_services
 from chats.services.branches import edit_question, regenerate_answer
-from chats.services.leases import claim_run
-from chats.services.turns import Outcome, close_turn, open_turn
+from chats.services.turn_store import Outcome
+from chats.services.turns import close_turn, open_turn
+from jobs.lease import claim_job
 from tests.chats.conftest import make_document
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -137,11 +139,11 @@ def test_an_answer_follows_its_question_and_the_branch_before_it(owner):
 
 def test_closing_needs_the_claim_that_holds_the_run(owner):
     turn = open_turn(user=owner, content="질문")
-    claim = claim_run(run_id=turn.run.pk)
+    lease = claim_job(Run, turn.run.pk)
     done = Outcome(status=Message.Status.COMPLETED, content="답", mode="general")
-    assert not close_turn(run_id=turn.run.pk, claim=uuid.uuid4(), outcome=done)
-    assert close_turn(run_id=turn.run.pk, claim=claim.token, outcome=done)
-    assert not close_turn(run_id=turn.run.pk, claim=claim.token, outcome=done)
+    assert not close_turn(lease=replace(lease, token=uuid.uuid4()), outcome=done)
+    assert close_turn(lease=lease, outcome=done)
+    assert not close_turn(lease=lease, outcome=done)
     message = Message.objects.get(pk=turn.assistant_message.pk)
     assert (message.status, message.content) == ("COMPLETED", "답")
     assert Run.objects.get().claim is None
@@ -160,9 +162,9 @@ def test_an_answer_made_anew_reads_no_more_than_its_question_named(owner):
     make_document(owner)
     gone = make_document(owner)
     turn = open_turn(user=owner, content="질문", document_ids=[gone.pk])
-    claim = claim_run(run_id=turn.run.pk)
+    lease = claim_job(Run, turn.run.pk)
     done = Outcome(status=Message.Status.COMPLETED, content="답", mode="general")
-    close_turn(run_id=turn.run.pk, claim=claim.token, outcome=done)
+    close_turn(lease=lease, outcome=done)
     gone.delete()
     question = Message.objects.get(pk=turn.user_message.pk)
     anew = regenerate_answer(

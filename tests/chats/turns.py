@@ -3,11 +3,11 @@
 import uuid
 
 from chats.history import Branch, load_conversation
-from chats.models import Message, Turn
+from chats.models import Message, Run, Turn
 from chats.services import branches
-from chats.services.leases import claim_run
-from chats.services.outcome import Outcome
+from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn, open_turn
+from jobs.lease import claim_job
 
 
 def source(document, slot=1, *, cited=True, index=0, similarity=0.9, text="본문"):
@@ -48,8 +48,8 @@ def outcome(*documents, **fields):
 
 def end(turn, *documents, **fields):
     """Close an opened turn; its row in the store."""
-    claim = claim_run(run_id=turn.run.pk)
-    assert close_turn(run_id=turn.run.pk, claim=claim.token, outcome=outcome(*documents, **fields))
+    lease = claim_job(Run, turn.run.pk)
+    assert close_turn(lease=lease, outcome=outcome(*documents, **fields))
     return Turn.objects.get(message=turn.assistant_message)
 
 

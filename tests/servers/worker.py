@@ -1,18 +1,43 @@
-"""A real Celery worker for tests that wait for an answer."""
+"""A real answers worker for tests that wait for an answer."""
+
+import asyncio
+import contextlib
+import threading
 
 import pytest
-from celery.contrib.testing.worker import start_worker
+import uvloop
 
-from chats import loop
+from chats.runs.worker import AnswersWorker
+
+
+@contextlib.contextmanager
+def working(patience=5.0):
+    """An answers worker with a loop of its own, in a thread of this process."""
+    made, begun = [], threading.Event()
+
+    async def work():
+        made.append((AnswersWorker(), asyncio.get_running_loop()))
+        begun.set()
+        await made[0][0].run()
+
+    def serve():
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work())
+
+    thread = threading.Thread(target=serve, name="answers")
+    thread.start()
+    begun.wait(10)
+    worker, loop = made[0]
+    try:
+        yield worker
+    finally:
+        loop.call_soon_threadsafe(worker.leave, patience)
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 @pytest.fixture
 def answers_worker(transactional_db):
-    """A real Celery worker on the answers queue, in threads of this process."""
-    from nura.celery import app
-
-    with start_worker(
-        app, pool="threads", concurrency=4, queues=["answers"], perform_ping_check=False
-    ) as worker:
+    """A real answers worker, in a thread of this process."""
+    with working() as worker:
         yield worker
-    loop.close()

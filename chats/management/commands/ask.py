@@ -15,12 +15,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
-from chats import notes, player
-from chats.answering import answer_run
+from chats import player
 from chats.calls import in_database
 from chats.commands import InvalidFrame
 from chats.models import Chat, Run, Turn
-from chats.runs import log, reader
+from chats.runs import log, reader, summaries
+from chats.runs.answering import answer_run
 from chats.runs.log import RunEvent
 from chats.serializers import SendRequest
 from chats.services import turns
@@ -71,11 +71,11 @@ class Terminal:
         self._patience = 0.0
         await answer_run(run_id)
         if turn_id := await in_database(_turn_of, run_id):
-            await notes.write(turn_id)
+            await summaries.summarise_turn(turn_id)
 
 
 def _is_waiting(run_id: UUID) -> bool:
-    return Run.objects.open().filter(pk=run_id, claim=None).exists()
+    return Run.objects.filter(Run.OPEN, pk=run_id, claim=None).exists()
 
 
 def _turn_of(run_id: UUID) -> UUID | None:

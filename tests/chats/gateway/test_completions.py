@@ -6,9 +6,8 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from chats import answering, stateless
-from chats.gateway import unstored
 from chats.models import Chat
+from chats.runs import answering, dispatch, stateless
 from rag.events import Replaced
 from tests.chats.engines import Delta, ScriptedEngine, finished
 from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream, event
@@ -251,14 +250,14 @@ def test_a_field_that_cannot_be_used_is_named(client, fields, param):
 
 
 def test_a_worker_that_never_comes_is_an_error(client, model, monkeypatch):
-    monkeypatch.setattr(unstored, "QUEUE_SECONDS", 1.0)
+    monkeypatch.setattr(dispatch, "QUEUE_SECONDS", 1.0)
     with pytest.raises(openai.InternalServerError) as caught:
         ask(client)
     assert (caught.value.status_code, caught.value.body["code"]) == (503, "unavailable")
 
 
 def test_a_worker_that_falls_silent_is_an_error(client, model, answers_worker, monkeypatch):
-    monkeypatch.setattr(unstored, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(dispatch, "SILENT_SECONDS", 1.0)
     monkeypatch.setattr(stateless, "BEAT_SECONDS", 60.0)
     model.script(Hang(after=["반쯤"]))
     with pytest.raises(openai.APIError) as caught:
@@ -267,7 +266,7 @@ def test_a_worker_that_falls_silent_is_an_error(client, model, answers_worker, m
 
 
 def test_a_worker_that_thinks_for_long_is_waited_for(client, model, answers_worker, monkeypatch):
-    monkeypatch.setattr(unstored, "SILENT_SECONDS", 1.5)
+    monkeypatch.setattr(dispatch, "SILENT_SECONDS", 1.5)
     monkeypatch.setattr(stateless, "BEAT_SECONDS", 0.3)
     model.script(Stream(["늦은 답"], first_delay=4.0))
     assert ask(client).choices[0].message.content == "늦은 답"

@@ -3,9 +3,9 @@
 import openai
 import pytest
 
-from chats import stateless
 from chats.gateway import vectors
 from chats.gateway.schemas import EmbeddingsRequest
+from chats.runs import stateless
 from documents.errors import find_status
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, NuraError

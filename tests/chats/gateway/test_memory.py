@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chats import answering
 from chats.models import Chat, Message, Run, Turn
+from chats.runs import answering
 from chats.services.chats import create_chat, delete_chat
 from tests.chats.engines import Delta, finished
 from tests.chats.gateway.wire import asked, program

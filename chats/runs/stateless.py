@@ -1,7 +1,7 @@
-"""Work of the gateway that is stored nowhere: an answers worker's side.
+"""Requests that leave no row: a worker's side of `chats.runs.dispatch.send_request`.
 
-A question without a chat, an odd job of a client, texts to embed. What comes of it goes to a run's
-log that a web process reads while it is written, and that is gone soon after.
+A question without a chat, an odd job of a client, texts to embed, a search. What comes of it goes
+to a log that a web process reads while it is written, and that is gone soon after.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import structlog
 from django.contrib.auth.models import User
 from django.utils.translation import override
 
-from chats import stops
 from chats.calls import in_database
 from chats.errors import NotFound, explain_notice
 from chats.gateway import jobs, vectors
@@ -23,6 +22,7 @@ from chats.history import read_conversation
 from chats.runs import log
 from chats.runs.writer import RunWriter
 from chats.serializers import to_sources_json
+from chats.services import search
 from chats.stores import ReleasingStore
 from documents import spaces
 from documents.errors import explain_code
@@ -49,31 +49,27 @@ Say = Callable[[str, Any], None]
 """Writes an event."""
 
 
-async def answer(run_id: UUID, request: dict[str, Any]) -> None:
-    """Do the work into the log of `run_id`, and nowhere else; a second delivery does nothing."""
-    redis = connections.asynchronous()
-    taken = f"{log.log_key(run_id)}:taken"
-    if not await redis.set(taken, "1", nx=True, ex=log.CLOSED_SECONDS):
-        return
-    writer = RunWriter(run_id)
-    await writer.open()
-    try:
-        with structlog.contextvars.bound_contextvars(run_id=str(run_id)):
-            kind, data = await _ended(run_id, request, writer)
-        writer.add(kind, data)
-        await writer.close()
-        await redis.expire(log.log_key(run_id), KEPT_SECONDS)
-    finally:
-        await writer.abandon()
+async def answer_request(request_id: UUID, request: dict[str, Any]) -> None:
+    """Do the work into the log of `request_id`, and nowhere else."""
+    with structlog.contextvars.bound_contextvars(run_id=str(request_id)):
+        writer = RunWriter(request_id)
+        writer.begin()
+        try:
+            kind, data = await _work_until_stopped(request_id, request, writer)
+            writer.add(kind, data)
+            await writer.close()
+            await connections.asynchronous().expire(log.log_key(request_id), KEPT_SECONDS)
+        finally:
+            await writer.abandon()
 
 
-async def _ended(
-    run_id: UUID, request: dict[str, Any], writer: RunWriter
+async def _work_until_stopped(
+    request_id: UUID, request: dict[str, Any], writer: RunWriter
 ) -> tuple[str, dict[str, Any]]:
     """Work until it is done or a stop is asked for; the last event."""
     writer.add(ALIVE, {})
-    async with stops.watch(run_id) as stopped:
-        work = asyncio.create_task(_worked(request, writer.add))
+    async with log.watch_for_stop(request_id) as stopped:
+        work = asyncio.create_task(_do_work(request, writer.add))
         others = [asyncio.create_task(stopped.wait()), asyncio.create_task(_beat(writer))]
         try:
             await asyncio.wait([work, others[0]], return_when=asyncio.FIRST_COMPLETED)
@@ -91,27 +87,27 @@ async def _beat(writer: RunWriter) -> None:
         writer.add(ALIVE, {})
 
 
-async def _worked(request: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
+async def _do_work(request: dict[str, Any], say: Say) -> tuple[str, dict[str, Any]]:
     try:
         return log.COMPLETED, await WORK[request["kind"]](request, say)
     except NuraError as error:
         logger.warning("stateless_work_failed", code=error.code, error=str(error)[:300])
-        return log.ERROR, failed(error, request["language"])
+        return log.ERROR, describe_failure(error, request["language"])
     except Exception:  # whatever it was: the reader must know that it ended
         logger.exception("stateless_work_failed")
-        return log.ERROR, failed(NuraError(), request["language"])
+        return log.ERROR, describe_failure(NuraError(), request["language"])
 
 
-def failed(error: NuraError, language: str) -> dict[str, Any]:
+def describe_failure(error: NuraError, language: str) -> dict[str, Any]:
     """Data of the last event of work that failed."""
     with override(language):
         detail = explain_code(error.code, error.params)
     return {"code": error.code, "detail": detail}
 
 
-async def _question(request: dict[str, Any], say: Say) -> dict[str, Any]:
+async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
     """Answer a question whose history came with it."""
-    question, store, config = await in_database(_load, request)
+    question, store, config = await in_database(_load_question, request)
     finished: Finished | None = None
     said: list[str] = []
     thought: list[str] = []
@@ -130,11 +126,11 @@ async def _question(request: dict[str, Any], say: Say) -> dict[str, Any]:
                     say(log.REPLACE, {"text": event.text})
                 case Finished():
                     finished = event
-    told = _told(finished, request["language"]) if finished else {}
+    told = _to_message(finished, request["language"]) if finished else {}
     return {"message": {"content": "".join(said), "reasoning": "".join(thought), **told}}
 
 
-def _told(finished: Finished, language: str) -> dict[str, Any]:
+def _to_message(finished: Finished, language: str) -> dict[str, Any]:
     """What a message of ours tells of an answer."""
     sources = finished.sources
     with override(language):
@@ -148,7 +144,7 @@ def _told(finished: Finished, language: str) -> dict[str, Any]:
     }
 
 
-def _load(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConfig]:
+def _load_question(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConfig]:
     """The question over those of its documents that its user may still read.
 
     Raises `NotFound` when the user is gone.
@@ -168,9 +164,15 @@ def _load(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConf
     return question, ReleasingStore(ScopedStore(ids, space=used.space)), used.config
 
 
+async def _search(request: dict[str, Any], _say: Say) -> dict[str, Any]:
+    """Search for a web process that waits for the result."""
+    return await in_database(search.find, request)
+
+
 WORK: Mapping[str, Callable[[dict[str, Any], Say], Awaitable[dict[str, Any]]]] = {
-    "question": _question,
+    "question": _answer_question,
     "job": jobs.work,
     "embed": vectors.work,
+    "search": _search,
 }
 """What can be asked for, by the `kind` of a request."""

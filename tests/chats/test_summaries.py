@@ -4,13 +4,12 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from django.conf import settings
 from django.utils import timezone
 
-from chats import notes, tasks
 from chats.models import Chat, Turn
-from chats.services import dispatch
+from chats.runs import dispatch, summaries
 from jobs import connections
+from jobs.lease import claim_job
 from rag.conversation import RunningSummary
 from rag.memory.summary import Noted
 from tests.chats.conftest import make_document
@@ -44,7 +43,7 @@ class NotingEngine:
 def plug(monkeypatch):
     def use(**parts):
         engine = NotingEngine(**parts)
-        monkeypatch.setattr(notes, "engine", lambda _: engine)
+        monkeypatch.setattr(summaries, "engine", lambda _: engine)
         return engine
 
     return use
@@ -58,14 +57,14 @@ def talk(owner, count):
 
 
 def note(turn):
-    asyncio.run(notes.write(turn.pk))
+    asyncio.run(summaries.summarise_turn(turn.pk))
     turn.refresh_from_db()
     return turn
 
 
 def late(*turns):
     old = timezone.now() - timedelta(minutes=5)
-    Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(created_at=old)
+    Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(enqueued_at=old)
 
 
 def test_a_note_is_stored_with_its_model_and_time(owner, plug):
@@ -85,11 +84,23 @@ def test_a_turn_is_noted_once(owner, plug):
     assert len(engine.asked) == 1
 
 
-def test_who_is_second_changes_nothing(owner, plug):
+def test_a_turn_that_somebody_summarises_is_left_alone(owner, plug):
     turn = say(owner, "휴가는?")
-    engine = plug(meanwhile=[lambda: notes.write(turn.pk)])
+    engine = plug(meanwhile=[lambda: summaries.summarise_turn(turn.pk)])
     note(turn)
-    assert (len(engine.asked), turn.summary_model) == (2, "another-model")
+    assert (len(engine.asked), turn.summary_model, turn.claim) == (1, "light-model", None)
+
+
+def test_a_turn_whose_worker_died_is_summarised_by_another(owner, plug, monkeypatch):
+    plug()
+    turn = say(owner, "휴가는?")
+    sent = []
+    monkeypatch.setattr(summaries, "dispatch_summary", sent.append)
+    assert claim_job(Turn, turn.pk) is not None
+    assert summaries.reap_summaries() == 0
+    Turn.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert (summaries.reap_summaries(), sent) == (1, [turn.pk])
+    assert note(turn).summary == "요약 1"
 
 
 PAIRS = 10
@@ -152,12 +163,12 @@ def test_a_summary_begins_anew_with_the_conversation(owner, plug):
 def test_a_note_that_fails_is_tried_again_but_not_for_ever(owner, plug):
     engine = plug(fails=ZeroDivisionError())
     turn = say(owner, "휴가는?")
-    for _ in range(notes.MOST_ATTEMPTS):
+    for _ in range(Turn.MAX_ATTEMPTS):
         with pytest.raises(ZeroDivisionError):
             note(turn)
     note(turn)
     late(turn)
-    assert (len(engine.asked), notes.sweep()) == (notes.MOST_ATTEMPTS, 0)
+    assert (len(engine.asked), summaries.reap_summaries()) == (Turn.MAX_ATTEMPTS, 0)
 
 
 def test_the_sweeper_enqueues_what_is_late_and_nothing_else(owner, plug, monkeypatch):
@@ -166,22 +177,19 @@ def test_the_sweeper_enqueues_what_is_late_and_nothing_else(owner, plug, monkeyp
     note(noted)
     late(noted, lost)
     sent = []
-    monkeypatch.setattr(notes, "note_later", sent.append)
+    monkeypatch.setattr(summaries, "dispatch_summary", sent.append)
     assert fresh.summarised_at is None
-    assert (notes.sweep(), sent) == (1, [lost.pk])
+    assert (summaries.reap_summaries(), sent) == (1, [lost.pk])
 
 
-def test_a_turn_is_enqueued_when_it_is_closed(owner, settings):
+def test_workers_are_told_of_a_turn_when_it_is_closed(owner):
     turn = say(owner, "휴가는?")
-    waiting = connections.sync().lrange("answers", 0, -1)
-    assert any("chats.tasks.note_turn" in task and str(turn.pk) in task for task in waiting)
+    told = [fields for _, fields in connections.sync().xrange(dispatch.STREAM.key)]
+    assert {"kind": "summary", "id": str(turn.pk)} in told
 
 
-def test_a_broker_that_is_away_does_not_matter(owner, monkeypatch):
-    def away(*_arguments, **_options):
-        raise ConnectionError
-
-    monkeypatch.setattr(dispatch.current_app, "send_task", away)
+def test_a_redis_that_is_away_does_not_matter(owner, monkeypatch):
+    monkeypatch.setattr(dispatch.STREAM, "send", lambda _fields: False)
     turn = say(owner, "휴가는?")
     assert Turn.objects.get(pk=turn.pk).summarised_at is None
 
@@ -193,9 +201,3 @@ def test_a_worker_notes_turns_by_itself(owner, request):
     turn.refresh_from_db()
     assert "휴가" in turn.summary
     assert (turn.summary_model, bool(turn.terms)) == ("extractive", True)
-
-
-def test_both_tasks_go_to_the_answers_queue():
-    routes = settings.CELERY_TASK_ROUTES
-    for task in (tasks.note_turn, tasks.sweep_notes):
-        assert routes[task.name]["queue"] == "answers"

@@ -1,0 +1,399 @@
+"""One run from its lease to its end, and what becomes of a run whose worker is gone.
+
+The engine's events go to the log, the end goes to the database. A run ends in one of four ways: the
+engine finishes, the user stops it, the engine fails, or the lease is lost (then somebody else ends
+it and nothing more is written here).
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import Error as DatabaseError
+from django.db import transaction
+from django.db.models.functions import Now
+from redis.exceptions import RedisError
+
+from chats.calls import in_database
+from chats.errors import RunLost
+from chats.history import Branch, BranchHistory, history_pairs_of, load_conversation
+from chats.models import Message, Run
+from chats.runs import log, reader
+from chats.runs.dispatch import dispatch_run_again
+from chats.runs.log import RunEvent
+from chats.runs.writer import RunWriter
+from chats.serializers import terminal_event, to_sources_json
+from chats.services.turn_store import Outcome
+from chats.services.turns import close_turn
+from chats.stores import ReleasingStore
+from documents import spaces
+from documents.search.store import ScopedStore
+from jobs.heartbeat import Heartbeat
+from jobs.lease import Lease, claim_job, release_lease, renew_leases
+from rag.config import RagConfig
+from rag.conversation import DocRef, Memory, Question, Sampling
+from rag.errors import NuraError
+from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, Status
+from rag.factory import engine, model_name
+from rag.types import Scope, ScopeReason, Source, Topic
+from rag.verify.label import Checked
+
+logger = structlog.get_logger()
+
+CLOSE_SECONDS = 60.0
+"""How long the end of an answer waits for a database that is away."""
+RETRY_SECONDS = 1.0
+BEATS_A_TEXT = 3
+"""The text so far is stored with one heartbeat in so many."""
+
+
+# The question
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedQuestion:
+    """A question, its two stores, and the configuration that goes with the vectors in them."""
+
+    question: Question
+    store: ScopedStore
+    history: BranchHistory
+    config: RagConfig
+
+
+def load_question(run_id: UUID) -> LoadedQuestion:
+    """The question of a run, with the scope that was fixed when it was asked.
+
+    Raises `RunLost` for a run without a question.
+    """
+    rows = Run.objects.select_related("message__parent", "message__chat__owner")
+    run = rows.get(pk=run_id)
+    message = run.message
+    if message.parent is None or message.scope is None:
+        raise RunLost
+    chat = message.parent.chat = message.chat
+    used = spaces.get_space_in_use()
+    branch = Branch.to_message(message.parent)
+    pairs = history_pairs_of(chat)
+    topic = Topic(message.scope.get("topic", Topic.AUTO))
+    known = load_conversation(branch, pairs=pairs)
+    if topic is Topic.NEW:
+        known = replace(known, memory=Memory())
+    ids = tuple(UUID(pk) for pk in message.scope["document_ids"])
+    return LoadedQuestion(
+        question=Question(
+            text=message.parent.content,
+            scope=Scope(ids, ScopeReason(message.scope["reason"])),
+            conversation=known,
+            topic=topic,
+            history_pairs=pairs,
+            sampling=Sampling.read(run.sampling),
+        ),
+        store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
+        history=BranchHistory(branch, embedding=model_name(used.config)),
+        config=used.config,
+    )
+
+
+# The lease
+
+
+class _HeldRun:
+    """A run that is being answered in this process."""
+
+    def __init__(self, writer: RunWriter) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = self.loop.create_future()
+        """Raises `RunLost` when somebody else has the run."""
+        self.writer = writer
+        self._beats = 0
+        self._kept = ""
+
+    def find_unsaved_text(self) -> str | None:
+        """The text so far, every few beats and where it grew."""
+        self._beats += 1
+        if self._beats % BEATS_A_TEXT or (text := self.writer.text) == self._kept:
+            return None
+        self._kept = text
+        return text
+
+    def tell_loss(self) -> None:
+        """Called by the heartbeat's thread."""
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            self.loop.call_soon_threadsafe(self._lose)
+
+    def _lose(self) -> None:
+        if not self.lost.done():
+            self.lost.set_exception(RunLost())
+
+
+_held: dict[Lease[Run], _HeldRun] = {}
+
+
+def renew_runs(leases: Sequence[Lease[Run]]) -> set[Lease[Run]]:
+    """Prolong leases and keep the texts so far; the leases that still stand."""
+    texts: dict[Lease[Run], str] = {}
+    for lease in leases:
+        held = _held.get(lease)
+        if held is not None and (text := held.find_unsaved_text()) is not None:
+            texts[lease] = text
+    with transaction.atomic():
+        standing = renew_leases(leases)
+        save_texts({lease: text for lease, text in texts.items() if lease in standing})
+    return standing
+
+
+def save_texts(texts: dict[Lease[Run], str]) -> None:
+    """Keep what answers have said so far. The leases stand."""
+    if not texts:
+        return
+    keys = [lease.job_id for lease in texts]
+    messages = dict(Run.objects.filter(pk__in=keys).values_list("pk", "message_id"))
+    said = [Message(pk=messages[lease.job_id], content=text) for lease, text in texts.items()]
+    streaming = Message.objects.filter(status=Message.Status.STREAMING)
+    streaming.bulk_update(said, ["content"], batch_size=100)
+
+
+HEARTBEAT: Heartbeat[Run] = Heartbeat(Run, renew=renew_runs)
+
+
+@contextmanager
+def _hold_run(lease: Lease[Run], writer: RunWriter) -> Iterator[asyncio.Future[None]]:
+    """Keep the lease of a run; a future that raises `RunLost` when somebody else has it."""
+    held = _held[lease] = _HeldRun(writer)
+    try:
+        with HEARTBEAT.hold(lease, held.tell_loss):
+            yield held.lost
+    finally:
+        del _held[lease]
+        if not held.lost.cancel():
+            held.lost.exception()  # seen, also where it came too late to matter
+
+
+# The answer
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What is known of an answer while it is written."""
+
+    finished: Finished | None = None
+    found: SourcesFound | None = None
+    error: NuraError | None = None
+    trace: dict[str, object] = field(default_factory=dict)
+
+
+async def answer_run(run_id: UUID) -> None:
+    """Answer the run if nobody else does. Cancelled it settles what becomes of the run."""
+    lease = await in_database(claim_job, Run, run_id)
+    if lease is not None:
+        await answer_held_run(lease)
+
+
+async def answer_held_run(lease: Lease[Run]) -> None:
+    """Answer a run that is ours. Cancelled it settles what becomes of the run."""
+    run_id = lease.job_id
+    with structlog.contextvars.bound_contextvars(run_id=str(run_id)):
+        writer = RunWriter(run_id)
+        try:
+            with _hold_run(lease, writer) as lost:
+                await writer.open()
+                loaded = await in_database(load_question, run_id)
+                await _answer(lease, loaded, writer, lost)
+        except RunLost:
+            logger.warning("run_lost")
+        except asyncio.CancelledError:
+            await in_database(leave_run, lease, writer.text)
+            raise
+        finally:
+            await writer.abandon()
+
+
+async def _answer(
+    lease: Lease[Run], loaded: LoadedQuestion, writer: RunWriter, lost: asyncio.Future[None]
+) -> None:
+    progress = _Progress()
+    work = asyncio.create_task(_consume(loaded, writer, progress))
+    async with log.watch_for_stop(lease.job_id) as stopped:
+        stop = asyncio.create_task(stopped.wait())
+        ends: list[asyncio.Future[Any]] = [work, stop, lost]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _cancel(work, stop)
+    if lost.done():
+        lost.result()  # raises RunLost
+    kind, data = await _persist(lease, _outcome_of(progress, writer, stopped.is_set()))
+    writer.add(kind, data)
+    await writer.close()
+
+
+async def _consume(loaded: LoadedQuestion, writer: RunWriter, progress: _Progress) -> None:
+    store = ReleasingStore(loaded.store)
+    try:
+        answer = engine(loaded.config).answer(loaded.question, store, loaded.history)
+        async with aclosing(answer) as events:
+            async for event in events:
+                _record(event, writer, progress)
+    except NuraError as error:
+        logger.warning("answer_failed", code=error.code, error=str(error)[:300])
+        progress.error = error
+    except Exception:  # whatever it was: the run must end, and its reader must know
+        logger.exception("answer_failed")
+        progress.error = NuraError()
+
+
+def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
+    match event:
+        case Delta():
+            writer.add(log.DELTA, {"text": event.text})
+        case Status():
+            progress.trace = {**progress.trace, **event.trace}
+            writer.add(log.STATUS, {"step": event.step, "detail": dict(event.detail)})
+        case SourcesFound():
+            progress.found = event
+            writer.add(log.SOURCES, to_sources_json(event.sources))
+        case Reasoning():
+            writer.add(log.REASONING, {"text": event.text})
+        case Replaced():
+            writer.add(log.REPLACE, {"text": event.text})
+        case Finished():
+            progress.finished = event
+            if event.usage is not None:
+                writer.add("usage", asdict(event.usage))
+
+
+def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcome:
+    finished, found = progress.finished, progress.found
+    sources = found.sources if found else ()
+    shown: dict[str, Any] = {
+        "passages": {source.chunk_id: source.text for source in sources},
+        "method": found.method if found else "",
+        "content": writer.text,
+        "reasoning": writer.reasoning,
+    }
+    if finished is not None:
+        return Outcome(
+            status=Message.Status.COMPLETED,
+            mode=finished.mode,
+            label=finished.label or "",
+            question_type=finished.question_type,
+            bearing=finished.bearing,
+            sources=_to_sources(finished.sources),
+            candidates=_to_plain(finished.candidates) or [],
+            view=log.to_plain(asdict(finished.view)) if finished.view else None,
+            usage=asdict(finished.usage) if finished.usage else None,
+            grounding=_to_plain(finished.checks) or None,
+            notices=finished.notices,
+            trace=log.to_plain(dict(finished.trace)),
+            **shown,
+        )
+    error = NuraError() if progress.error is None else progress.error
+    failed = (
+        {} if stopped else {"error_code": error.code, "error_params": log.to_plain(error.params)}
+    )
+    return Outcome(
+        status=Message.Status.STOPPED if stopped else Message.Status.FAILED,
+        mode=Message.Mode.DOCUMENTS if found else "",
+        question_type=str(progress.trace.get("question_type", "")),
+        sources=_to_sources(found.sources if found else None),
+        trace=log.to_plain(progress.trace),
+        **shown,
+        **failed,
+    )
+
+
+def _to_sources(shown: tuple[Source, ...] | None) -> list[dict[str, Any]] | None:
+    return None if shown is None else to_sources_json(shown)
+
+
+def _to_plain(shown: tuple[DocRef | Checked, ...] | None) -> list[dict[str, Any]] | None:
+    if shown is None:
+        return None
+    return log.to_plain([asdict(one) for one in shown])  # type: ignore[no-any-return]
+
+
+async def _persist(lease: Lease[Run], outcome: Outcome) -> tuple[str, dict[str, Any]]:
+    """Close the turn and build the last event.
+
+    Raises `RunLost` when the turn was not ours to close.
+    """
+    async with asyncio.timeout(CLOSE_SECONDS):
+        while True:
+            try:
+                return await in_database(_close_and_describe, lease, outcome)
+            except DatabaseError as error:
+                logger.warning("turn_not_closed", error=str(error)[:200])
+                await asyncio.sleep(RETRY_SECONDS)
+
+
+def _close_and_describe(lease: Lease[Run], outcome: Outcome) -> tuple[str, dict[str, Any]]:
+    closed = close_turn(lease=lease, outcome=outcome)
+    run = Run.objects.select_related("message__parent").get(pk=lease.job_id)
+    if not closed and run.message.status == Message.Status.STREAMING:
+        raise RunLost
+    return terminal_event(run)
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+# Runs whose worker is gone
+
+
+def leave_run(lease: Lease[Run], content: str) -> None:
+    """Give up a run in the middle: its text is kept, and what becomes of it is settled now."""
+    if renew_leases([lease]):
+        save_texts({lease: content})
+        if lease.rows().update(lease_until=Now()):
+            recover_run(lease.job_id)
+
+
+def recover_run(run_id: UUID) -> None:
+    """Run again, or end, a run whose lease has run out."""
+    lease = claim_job(Run, run_id, counted=False)
+    if lease is not None and not settle_lost_run(lease) and release_lease(lease):
+        dispatch_run_again(run_id)
+
+
+def settle_lost_run(lease: Lease[Run]) -> bool:
+    """End a lost run INTERRUPTED (STOPPED if that was asked) with its text kept.
+
+    False for a run that is to be handed on: it had said nothing, and may be tried again. `lease` is
+    the reaper's own.
+    """
+    run = Run.objects.select_related("message").get(pk=lease.job_id)
+    events, stopped = _fence_log_of(run.pk)
+    said = max(log.join_text(events), run.message.content, key=len)
+    if not said and not stopped and run.attempts < Run.MAX_ATTEMPTS:
+        return False
+    sources = next((event.data for event in events if event.type == log.SOURCES), None)
+    outcome = Outcome(
+        status=Message.Status.STOPPED if stopped else Message.Status.INTERRUPTED,
+        content=said,
+        mode=Message.Mode.DOCUMENTS if sources else "",
+        sources=sources,
+        error_code="" if stopped else "interrupted",
+    )
+    if close_turn(lease=lease, outcome=outcome):
+        reader.finish_log(run.pk)
+    return True
+
+
+def _fence_log_of(run_id: UUID) -> tuple[list[RunEvent], bool]:
+    """What the log holds for good, and whether a stop was asked for.
+
+    The worker may live and only have been too late with its sign of life.
+    """
+    try:
+        return log.fence_log(run_id), log.is_stop_requested(run_id)
+    except RedisError:
+        return [], False

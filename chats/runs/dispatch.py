@@ -1,0 +1,149 @@
+"""What is handed to the answers processes: runs, summaries, and requests that leave no row.
+
+All of it goes over one Redis stream. A run or a summary is a row that waits, and its message only
+wakes a worker up. A request has no row: what comes of it goes to a log of its own, like that of a
+run, which is deleted once it was read. A worker that dies or never comes is noticed by its silence.
+"""
+
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+from django.utils.translation import get_language
+from redis.exceptions import RedisError, ResponseError
+
+from chats.errors import Unavailable
+from chats.models import Run
+from chats.notices import chat_changed
+from chats.runs import log, reader
+from chats.runs.log import RunEvent
+from chats.serializers import started_data
+from documents.errors import explain_code
+from jobs import connections
+from jobs.queue import WorkStream
+from rag.errors import NuraError
+
+logger = structlog.get_logger()
+
+STREAM = WorkStream("nura:answers")
+RUN, SUMMARY, REQUEST = "run", "summary", "request"
+"""Kinds of messages."""
+QUEUE_SECONDS = 30.0
+"""How long a worker may take to begin with a request ..."""
+SILENT_SECONDS = 30.0
+"""... and how long it may say nothing, sign of life included, once it has begun."""
+STEP_SECONDS = 4.0
+"""Below the time-out of the connection, which would end a longer wait."""
+
+
+class WorkerError(NuraError):
+    """The worker's own error, told by its code."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code  # type: ignore[misc] # of the instance: the worker chose it
+
+
+def dispatch_run(run: Run) -> None:
+    """Begin the log of a run whose messages are at hand, and wake a worker.
+
+    A Redis that is away is no error: the reaper tells the workers later.
+    """
+    try:
+        log.append_events(run.pk, [RunEvent(1, log.STARTED, started_data(run))])
+    except ResponseError:
+        pass  # the log has begun: this run is dispatched again
+    except RedisError as error:
+        logger.warning("run_log_not_begun", run_id=str(run.pk), error=str(error)[:200])
+    STREAM.send({"kind": RUN, "id": str(run.pk)})
+    chat_changed(run.message.chat_id)
+
+
+def dispatch_run_again(run_id: UUID) -> None:
+    """Wake a worker for a run that nobody took, or whose worker is gone."""
+    dispatch_run(Run.objects.select_related("message__parent", "message__chat").get(pk=run_id))
+
+
+def dispatch_summary(turn_id: UUID) -> None:
+    """Let a worker write the summary of a turn; one that gets lost is found by the reaper."""
+    STREAM.send({"kind": SUMMARY, "id": str(turn_id)})
+
+
+def send_request(kind: str, request: Mapping[str, Any]) -> UUID:
+    """Hand a request to a worker; the id of its log. Raises `Unavailable`."""
+    request_id = uuid4()
+    body = {**request, "kind": kind, "language": get_language() or "ko"}
+    if not STREAM.send({"kind": REQUEST, "id": str(request_id), "body": log.to_json(body)}):
+        raise Unavailable
+    return request_id
+
+
+def ask_worker(kind: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Hand a request to a worker and wait for its result, in a thread.
+
+    Raises `Unavailable` when none comes, `WorkerError` when the work failed.
+    """
+    request_id = send_request(kind, request)
+    try:
+        last = _wait_for_last_event(log.log_key(request_id))
+    except (RedisError, OSError) as error:
+        raise Unavailable from error
+    if last.type != log.COMPLETED:
+        raise WorkerError(last.data["code"])
+    result: dict[str, Any] = last.data
+    return result
+
+
+def _wait_for_last_event(key: str) -> RunEvent:
+    redis, seen = connections.sync(), "0-0"
+    ends_at = time.monotonic() + QUEUE_SECONDS
+    while (left := ends_at - time.monotonic()) > 0:
+        found = redis.xread({key: seen}, block=max(1, int(min(left, STEP_SECONDS) * 1000)))
+        for seen, fields in found[0][1] if found else ():
+            ends_at = time.monotonic() + SILENT_SECONDS
+            event = log.from_entry(seen, fields)
+            if event.terminal:
+                redis.delete(key)
+                return event
+    raise Unavailable
+
+
+async def follow_request(request_id: UUID) -> AsyncIterator[RunEvent | None]:
+    """The events of a request up to its last, which is an error when its worker is gone.
+
+    None: nothing happened for a while.
+    """
+    heard, patience, code = time.monotonic(), QUEUE_SECONDS, "unavailable"
+    async for event in reader.read_events(request_id):
+        if event is not None:
+            heard, patience, code = time.monotonic(), SILENT_SECONDS, "interrupted"
+            if event.terminal:
+                await _forget(request_id)
+            yield event
+        elif time.monotonic() - heard > patience:
+            await _forget(request_id)
+            yield RunEvent(0, log.ERROR, _lost(code))
+            return
+        else:
+            yield None
+
+
+def _lost(code: str) -> dict[str, Any]:
+    return {"code": code, "detail": explain_code(code)}
+
+
+async def _forget(request_id: UUID) -> None:
+    """Delete a log that was read: nobody else knows of it."""
+    try:
+        await connections.asynchronous().delete(log.log_key(request_id))
+    except RedisError as error:
+        logger.info("log_not_deleted", run_id=str(request_id), error=str(error)[:200])
+
+
+def read_body(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The request of a message, with its `kind` and `language`."""
+    body: dict[str, Any] = json.loads(fields["body"])
+    return body

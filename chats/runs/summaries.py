@@ -1,0 +1,127 @@
+"""The summary of a turn: a line, its terms and vector, and the running summary; after its answer.
+
+A job like the others (`jobs.lease`), done by the answers processes: they hold the connections to
+the language model and wait for it without a thread, and a turn is summarised before its chat goes
+on, however long the queue of documents is.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+from weakref import WeakKeyDictionary
+
+from django.utils import timezone
+
+from chats import records
+from chats.calls import in_database
+from chats.history import Branch
+from chats.models import Turn as Row
+from chats.runs.dispatch import dispatch_summary
+from documents import spaces
+from jobs.heartbeat import Heartbeat
+from jobs.lease import RELEASED, Lease, claim_job, release_lease
+from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
+from rag.config import RagConfig
+from rag.conversation import RunningSummary, Turn
+from rag.factory import engine
+from rag.memory.summary import Noted, to_fold
+
+PATIENCE = timedelta(seconds=30)
+"""The workers are told again of a turn without its summary after so long."""
+MAX_TURNS_A_REAPING = 200
+"""So an old installation is summarised little by little."""
+MAX_AT_ONCE = 4
+"""Summaries that a process writes at the same time: answers that stream need the processor."""
+
+HEARTBEAT: Heartbeat[Row] = Heartbeat(Row)
+
+
+@dataclass(frozen=True, slots=True)
+class _TurnToSummarise:
+    """A turn, and what is to be folded with it."""
+
+    turn: Turn
+    folding: tuple[Turn, ...]
+    running: RunningSummary | None
+    config: RagConfig
+
+
+async def summarise_turn(turn_id: UUID) -> None:
+    """Write the summary of a turn that has none and that nobody is at.
+
+    What fails is tried again by the reaper, and raised.
+    """
+    async with _turns_at_once():
+        lease = await in_database(claim_job, Row, turn_id)
+        if lease is None:
+            return
+        with HEARTBEAT.hold(lease):
+            try:
+                work = await in_database(_load_turn, turn_id)
+                noted = await engine(work.config).note(work.turn, work.folding, work.running)
+                await in_database(_store_summary, lease, noted, work.running)
+            except BaseException:
+                await in_database(release_lease, lease)
+                raise
+
+
+def reap_summaries() -> int:
+    """Tell the workers of turns whose summary does not come; how many."""
+
+    def give_up(lease: Lease[Row]) -> None:
+        lease.rows().update(**RELEASED)  # it stays without; its attempts are used up
+
+    lost = reap_lost_jobs(Row, announce=dispatch_summary, give_up=give_up)
+    late = announce_unclaimed_jobs(
+        Row, announce=dispatch_summary, patience=PATIENCE, limit=MAX_TURNS_A_REAPING
+    )
+    return len(lost) + len(late)
+
+
+_semaphores: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def _turns_at_once() -> asyncio.Semaphore:
+    return _semaphores.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_AT_ONCE))
+
+
+def _load_turn(turn_id: UUID) -> _TurnToSummarise:
+    rows = Row.objects.told()
+    row = rows.select_related("message__chat").get(pk=turn_id)
+    branch = Branch.to_message(row.message)
+    summarised = rows.filter(pk__in=filter(None, [branch.summarised])).first()
+    running = records.running(summarised)
+    config = spaces.get_space_in_use().config
+    pairs = row.message.chat.history_pairs
+    wanted = to_fold(
+        row.number,
+        running,
+        pairs=config.history_pairs if pairs is None else pairs,
+        begins_at=branch.begins_at,
+    )
+    folded = [step.turn_id for step in branch.steps if step.number in wanted]
+    folding = rows.filter(pk__in=folded).order_by("number")
+    return _TurnToSummarise(records.turn(row), tuple(map(records.turn, folding)), running, config)
+
+
+def _store_summary(lease: Lease[Row], noted: Noted, before: RunningSummary | None) -> None:
+    """End the job; who has lost it changes nothing."""
+    folded: dict[str, Any] = {}
+    if noted.running is not None and noted.running != before:
+        folded = {
+            "running_summary": noted.running.text,
+            "running_through": noted.running.through,
+            "running_model": noted.running.model,
+        }
+    lease.rows().update(
+        summary=noted.summary,
+        summary_model=noted.model,
+        summarised_at=timezone.now(),
+        terms=dict(noted.terms),
+        vector=list(noted.vector) if noted.vector else None,
+        embedding=noted.embedding,
+        **folded,
+        **RELEASED,
+    )

@@ -1,0 +1,223 @@
+"""The answers process: one event loop that is woken by a Redis stream.
+
+Who answers what is settled in Postgres (`jobs.lease`): a message only says that something waits.
+While there is room for all that is announced, each is claimed as it comes; where more waits than
+there is room for, owners take turns. Redis may restart or stay away: what was announced there in
+vain is found in Postgres, as soon as Redis is back and every few seconds besides.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import Error as DatabaseError
+from redis.exceptions import RedisError
+
+from chats.calls import in_database
+from chats.models import Run
+from chats.runs import answering, stateless, summaries
+from chats.runs.dispatch import (
+    QUEUE_SECONDS,
+    REQUEST,
+    RUN,
+    STREAM,
+    SUMMARY,
+    dispatch_run_again,
+    read_body,
+)
+from documents.tasks import sweep_ingests
+from jobs.background import stop_loop_tasks
+from jobs.lease import Lease, claim_job, claim_next_jobs
+from jobs.queue import Message
+from jobs.reaper import announce_unclaimed_jobs, is_due, reap_lost_jobs
+
+logger = structlog.get_logger()
+
+MAX_THREADS = 8
+"""Threads for searches and database calls of all runs together.
+
+Each of them that computes takes its turn between two steps of the loop, where tokens wait.
+"""
+SWITCH_SECONDS = 0.0005
+"""So long a thread computes on while the loop wants its turn; Python's own 5 ms are far too long
+for that, as the loop gives its turn away with every word that it sends.
+"""
+MAX_AT_ONCE = 1000
+"""What a process works on; the rest waits in the stream, where other processes find it."""
+MAX_MESSAGES_A_READING = 100
+READING_SECONDS = 2.0
+RETRY_SECONDS = 0.5
+UNCLAIMED = Run.LEASE * 0.4
+"""The workers are told again of a run that nobody took for so long."""
+REAPING_SECONDS = {"runs": 5.0, "summaries": 30.0, "ingests": 15.0}
+"""How often one of all processes looks for what was lost."""
+
+
+class AnswersWorker:
+    """What one answers process does. `run` ends some time after `leave`."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving = asyncio.Event()
+        self._room = asyncio.Event()
+        self._patience = 0.0
+        self.on_leave: Callable[[], object] | None = None
+        """Called as soon as nothing more is begun."""
+
+    async def run(self) -> None:
+        """Work until `leave`, then let what is under way finish, and cut off what does not."""
+        sys.setswitchinterval(SWITCH_SECONDS)
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="blocking"))
+        services = [asyncio.create_task(self._receive()), asyncio.create_task(self._reap())]
+        await self._leaving.wait()
+        ends_at = time.monotonic() + self._patience
+        for service in services:
+            service.cancel()
+        await asyncio.gather(*services, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=max(0.0, ends_at - time.monotonic()))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._leave_stream()
+        await stop_loop_tasks()
+        for heartbeat in (answering.HEARTBEAT, summaries.HEARTBEAT):
+            await asyncio.to_thread(heartbeat.wait_until_idle)
+        await loop.shutdown_default_executor()
+
+    def leave(self, patience: float) -> None:
+        """Begin nothing more; what is under way has that many seconds."""
+        self._patience = patience
+        self._leaving.set()
+        if self.on_leave is not None:
+            self.on_leave()
+
+    # Messages
+
+    async def _receive(self) -> None:
+        deaf = True  # what was announced before we came is in Postgres
+        while True:
+            try:
+                if deaf:
+                    await STREAM.open()
+                    await self._claim_all_waiting()
+                deaf = False
+                await self._wait_for_room()
+                limit = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
+                messages = await STREAM.read(limit=limit, patience=READING_SECONDS)
+                if not messages:
+                    messages = await STREAM.take_over(limit=limit)
+                await self._take(messages, is_crowded=len(messages) == limit)
+            except (RedisError, OSError, DatabaseError) as error:  # a time-out is an OSError too
+                if not deaf:  # once an outage
+                    logger.warning("work_not_heard", error=f"{type(error).__name__}: {error}"[:200])
+                deaf = True
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _take(self, messages: Sequence[Message], *, is_crowded: bool) -> None:
+        runs = [UUID(one.fields["id"]) for one in messages if one.fields["kind"] == RUN]
+        if runs:
+            leases = await in_database(claim_announced_runs, runs, is_crowded=is_crowded)
+            self._answer_all(leases)
+        await STREAM.settle(messages)
+        for message in messages:
+            self._begin_other(message)
+
+    def _begin_other(self, message: Message) -> None:
+        key = UUID(message.fields["id"])
+        match message.fields["kind"]:
+            case kind if kind == SUMMARY:
+                self._begin(summaries.summarise_turn(key))
+            case kind if kind == REQUEST:
+                age = time.time() - int(message.entry_id.partition("-")[0]) / 1000
+                if age > QUEUE_SECONDS:
+                    logger.warning("request_too_late", run_id=str(key))
+                else:
+                    self._begin(stateless.answer_request(key, read_body(message.fields)))
+
+    async def _claim_all_waiting(self) -> None:
+        """Take what waits without a message."""
+        while room := min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING):
+            leases = await in_database(claim_next_jobs, Run, limit=room)
+            self._answer_all(leases)
+            if len(leases) < room:
+                return
+
+    # Tasks
+
+    def _answer_all(self, leases: Sequence[Lease[Run]]) -> None:
+        for lease in leases:
+            self._begin(answering.answer_held_run(lease))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._room.set()
+        if not task.cancelled() and (error := task.exception()):
+            logger.error("work_failed", exc_info=error)
+
+    async def _wait_for_room(self) -> None:
+        while len(self._tasks) >= MAX_AT_ONCE:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _leave_stream(self) -> None:
+        try:
+            await STREAM.leave()
+        except (RedisError, OSError):
+            logger.info("stream_not_left")
+
+    # What was lost
+
+    async def _reap(self) -> None:
+        while True:
+            for name, reap in REAPERS.items():
+                try:
+                    await in_database(_reap_if_due, name, reap)
+                except DatabaseError as error:
+                    logger.warning("not_reaped", jobs=name, error=str(error)[:200])
+                except Exception:  # the next round may go better
+                    logger.exception("not_reaped", jobs=name)
+            await asyncio.sleep(min(REAPING_SECONDS.values()) / 2)
+
+
+def claim_announced_runs(run_ids: Sequence[UUID], *, is_crowded: bool) -> list[Lease[Run]]:
+    """Take a single announced run as it comes; of more, or where more waits, those in turn."""
+    if len(run_ids) > 1 or is_crowded:
+        return claim_next_jobs(Run, limit=len(run_ids))
+    lease = claim_job(Run, run_ids[0])
+    return [] if lease is None else [lease]
+
+
+def reap_runs() -> int:
+    """End or hand on runs whose worker is gone, announce those that nobody took; how many."""
+    lost = reap_lost_jobs(
+        Run,
+        announce=dispatch_run_again,
+        give_up=answering.settle_lost_run,
+        settle=answering.settle_lost_run,
+    )
+    late = announce_unclaimed_jobs(Run, announce=dispatch_run_again, patience=UNCLAIMED)
+    return len(lost) + len(late)
+
+
+REAPERS: dict[str, Callable[[], object]] = {
+    "runs": reap_runs,
+    "summaries": summaries.reap_summaries,
+    "ingests": sweep_ingests,
+}
+
+
+def _reap_if_due(name: str, reap: Callable[[], object]) -> None:
+    if is_due(name, REAPING_SECONDS[name]):
+        reap()

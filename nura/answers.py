@@ -1,0 +1,91 @@
+"""`python -m nura.answers`: one process that writes answers. Any number may run, on any machine.
+
+At SIGTERM what is under way has `NURA_SHUTDOWN_SECONDS` to end.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+from contextlib import suppress
+
+import django
+import uvloop
+from django.conf import settings
+from django.db import connection
+from redis.exceptions import RedisError
+
+from nura.health import HEARTBEAT_SECONDS, client, heartbeat_key
+
+logger = logging.getLogger(__name__)
+
+NAME = "answers"
+SIGNS_A_LIFE = 5
+"""So many signs of life fall into the time for which one lasts."""
+
+
+async def serve() -> None:
+    """Answer, and leave signs of life."""
+    from chats.runs.worker import AnswersWorker
+
+    worker = AnswersWorker()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, worker.leave, settings.SHUTDOWN_SECONDS)
+    signs = asyncio.create_task(leave_signs_of_life())
+    worker.on_leave = signs.cancel
+    try:
+        await worker.run()
+    finally:
+        signs.cancel()
+        with suppress(asyncio.CancelledError):
+            await signs
+
+
+async def leave_signs_of_life() -> None:
+    """Tell `/readyz` and `doctor` that a worker is there, until cancelled."""
+    name = f"{NAME}@{socket.gethostname()}:{os.getpid()}"
+    try:
+        while True:
+            await asyncio.to_thread(_leave_sign, name)
+            await asyncio.sleep(HEARTBEAT_SECONDS / SIGNS_A_LIFE)
+    finally:
+        with suppress(RedisError):  # then it runs out by itself
+            client().delete(heartbeat_key(NAME))
+
+
+def _leave_sign(name: str) -> None:
+    try:
+        client().set(heartbeat_key(NAME), name, ex=HEARTBEAT_SECONDS)
+    except RedisError as error:
+        logger.warning("No sign of life could be left in Redis: %s", type(error).__name__)
+
+
+def warm_engine() -> None:
+    """Load what answers need before the first question asks for it."""
+    from documents import spaces
+    from rag.factory import engine
+
+    try:
+        used = spaces.get_space_in_use()
+        connection.close()
+        engine(used.config).warm()
+    except Exception:  # the worker serves without: the first question then meets the same error
+        logger.exception("The engine could not be warmed")
+    else:
+        logger.info("The engine is warm")
+
+
+def main() -> None:
+    """Answer until a signal ends it."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
+    django.setup()
+    threading.Thread(target=warm_engine, name="warm-up", daemon=True).start()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""An answers process: what wakes it, how much it takes, and how it ends."""
+
+import asyncio
+import threading
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from chats.models import Message, Run
+from chats.runs import answering, dispatch, log, worker
+from chats.services.turns import open_turn
+from jobs import connections, queue
+from jobs.lease import claim_job
+from jobs.queue import WorkStream
+from tests.chats.engines import Delta, ScriptedEngine, finished
+from tests.servers.worker import working
+from tests.support import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Gate:
+    """An engine whose answers wait until they are let go."""
+
+    def __init__(self):
+        self.begun, self.may_end = threading.Semaphore(0), threading.Event()
+        self.order = []
+
+    async def answer(self, question, store, history=None):
+        self.order.append(question.text)
+        self.begun.release()
+        await asyncio.to_thread(self.may_end.wait, 10)
+        yield Delta("답")
+        yield finished()
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    made = Gate()
+    monkeypatch.setattr(answering, "engine", lambda _: made)
+    yield made
+    made.may_end.set()
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(answering, "engine", lambda _: ScriptedEngine(Delta("답"), finished()))
+
+
+def ask(owner, text="질문"):
+    return open_turn(user=owner, content=text)
+
+
+def status_of(turn):
+    return Message.objects.get(pk=turn.assistant_message.pk).status
+
+
+def has_ended(turn):
+    return status_of(turn) == "COMPLETED"
+
+
+def test_many_runs_are_answered_at_once(owner, gate):
+    turns = [ask(owner) for _ in range(20)]
+    with working():
+        for _ in turns:
+            assert gate.begun.acquire(timeout=10)
+        gate.may_end.set()
+        wait_until(lambda: all(map(has_ended, turns)))
+
+
+def test_beyond_what_a_process_takes_runs_wait_and_owners_take_turns(
+    owner, stranger, gate, monkeypatch
+):
+    monkeypatch.setattr(worker, "MAX_AT_ONCE", 1)
+    for number in range(3):
+        ask(owner, f"그의 {number}")
+    with working():
+        assert gate.begun.acquire(timeout=10)
+        turn = ask(stranger, "다른 사람의 것")
+        assert not gate.begun.acquire(timeout=0.3)
+        gate.may_end.set()
+        wait_until(lambda: has_ended(turn))
+    assert gate.order[1] == "다른 사람의 것"
+
+
+def test_what_nobody_was_told_of_is_found_when_a_worker_comes(owner, quick):
+    turn = ask(owner)
+    connections.sync().flushdb()
+    with working():
+        wait_until(lambda: has_ended(turn))
+
+
+def test_a_redis_that_forgot_everything_is_served_on(owner, quick):
+    with working():
+        wait_until(lambda: connections.sync().exists(dispatch.STREAM.key))
+        connections.sync().flushdb()
+        turn = ask(owner)
+        wait_until(lambda: has_ended(turn))
+
+
+def test_a_run_that_nobody_took_is_announced_again(owner, quick, monkeypatch):
+    monkeypatch.setitem(worker.REAPING_SECONDS, "runs", 0.05)
+    with working():
+        with monkeypatch.context() as patch:
+            patch.setattr(dispatch.STREAM, "send", lambda _fields: False)
+            turn = ask(owner)
+        Run.objects.update(enqueued_at=timezone.now() - timedelta(minutes=1))
+        wait_until(lambda: has_ended(turn))
+
+
+def test_a_message_that_a_dead_process_had_read_is_taken_over(owner, quick, monkeypatch):
+    monkeypatch.setattr(queue, "ABANDONED_SECONDS", 0.0)
+    monkeypatch.setattr(worker, "READING_SECONDS", 0.05)
+    dead = WorkStream(dispatch.STREAM.key)
+
+    async def read():
+        await dead.open()
+        return await dead.read(limit=9, patience=0.1)
+
+    request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
+    assert asyncio.run(read())
+    with working():
+        wait_until(lambda: log.load_events(request))
+
+
+def test_a_request_that_waited_too_long_is_not_begun(owner, monkeypatch):
+    monkeypatch.setattr(worker, "QUEUE_SECONDS", -1.0)
+    request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
+    with working():
+        wait_until(lambda: not connections.sync().xlen(dispatch.STREAM.key))
+    assert not log.load_events(request)
+
+
+def test_a_worker_that_leaves_takes_no_more_and_lets_answers_finish(owner, gate):
+    turn = ask(owner)
+    with working() as one:
+        assert gate.begun.acquire(timeout=10)
+        left = threading.Event()
+        one.on_leave = left.set
+        late = threading.Thread(target=lambda: (left.wait(10), gate.may_end.set()))
+        late.start()
+    late.join()
+    assert has_ended(turn)
+    waiting = ask(owner)
+    assert status_of(waiting) == "STREAMING"
+    assert len(gate.order) == 1
+
+
+def test_what_has_not_ended_in_time_is_handed_on(owner, gate):
+    turn = ask(owner)
+    with working(patience=0.1):
+        assert gate.begun.acquire(timeout=10)
+        threading.Timer(0.5, gate.may_end.set).start()  # a thread that is under way is waited for
+    assert status_of(turn) == "STREAMING"
+    assert claim_job(Run, turn.run.pk) is not None
