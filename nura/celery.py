@@ -6,6 +6,7 @@ import signal
 import warnings
 from typing import Any
 
+import structlog
 from celery import Celery, signals
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from kombu.transport.redis import Channel, QoS
@@ -50,6 +51,21 @@ logger = logging.getLogger(__name__)
 @signals.setup_logging.connect
 def _keep_our_logging(**_: Any) -> None:
     """A receiver is enough: Celery then leaves Django's logging as it is."""
+
+
+@signals.before_task_publish.connect
+def _send_request_id(headers: dict[str, Any], **_: Any) -> None:
+    """The lines that a task logs carry the id of the request that asked for it."""
+    known = structlog.contextvars.get_contextvars()
+    if "request_id" in known:
+        headers["request_id"] = known["request_id"]
+
+
+@signals.task_prerun.connect
+def _take_request_id(task: Any, task_id: str, **_: Any) -> None:
+    structlog.contextvars.clear_contextvars()  # of the task that this thread did before
+    known = {"task_id": task_id, "request_id": task.request.get("request_id")}
+    structlog.contextvars.bind_contextvars(**{k: v for k, v in known.items() if v})
 
 
 @signals.worker_process_init.connect

@@ -3,10 +3,12 @@
 import gzip
 
 import pytest
-import structlog
+from celery import Celery, signals
 from django.http import HttpResponse, StreamingHttpResponse
 from django.test import RequestFactory
+from structlog.contextvars import bound_contextvars, clear_contextvars, get_contextvars
 
+import nura.celery  # noqa: F401 - its signals
 from nura.middleware import HtmlGZipMiddleware, request_id
 
 requests = RequestFactory()
@@ -42,7 +44,7 @@ def ids_of(**headers):
     seen = []
 
     def look(_request):
-        seen.append(structlog.contextvars.get_contextvars()["request_id"])
+        seen.append(get_contextvars()["request_id"])
         return HttpResponse()
 
     response = request_id(look)(requests.get("/", headers=headers))
@@ -52,7 +54,7 @@ def ids_of(**headers):
 def test_each_request_has_an_id_of_its_own_in_the_logs_and_in_its_response():
     (logged, told), (other, _told) = ids_of(), ids_of()
     assert logged == told != other
-    assert "request_id" not in structlog.contextvars.get_contextvars()
+    assert "request_id" not in get_contextvars()
 
 
 def test_a_proxy_may_choose_the_id():
@@ -68,3 +70,27 @@ def test_a_page_over_http_is_compressed(client):
     answer = client.get("/accounts/login/", headers={"Accept-Encoding": "gzip"})
     assert answer["Content-Encoding"] == "gzip"
     assert b"<html" in gzip.decompress(answer.content)
+
+
+def test_a_task_logs_under_the_id_of_the_request_that_sent_it():
+    sent = {}
+    with bound_contextvars(request_id="edge-0123456789"):
+        signals.before_task_publish.send(sender="a.task", headers=sent)
+
+    def work():
+        """Nothing."""
+
+    task = Celery("worker", set_as_current=False).task(work, name="a.task")
+    task.push_request(**sent)
+    try:
+        signals.task_prerun.send(sender=task, task=task, task_id="ingest:1")
+        assert get_contextvars() == {"request_id": "edge-0123456789", "task_id": "ingest:1"}
+    finally:
+        task.pop_request()
+        clear_contextvars()
+
+
+def test_a_task_that_nobody_asked_for_logs_under_its_own_id_alone():
+    sent = {}
+    signals.before_task_publish.send(sender="a.task", headers=sent)
+    assert not sent
