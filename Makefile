@@ -7,7 +7,7 @@ BIN := .venv/bin
 MANAGE := $(BIN)/python manage.py
 CODE := nura chats documents jobs rag tests benchmarks manage.py
 
-.PHONY: run test check fix bench messages setup setup-dev setup-bench
+.PHONY: run test check check-front front fonts fix bench messages setup setup-dev setup-bench
 .DEFAULT_GOAL := run
 
 setup:
@@ -31,7 +31,7 @@ test: check
 	$(BIN)/pytest -n 2 --dist loadgroup -m "product or browser" \
 		|| $(BIN)/pytest $(ALONE) -m "product or browser"
 
-check: setup-dev
+check: setup-dev check-front
 	$(BIN)/ruff format --check $(wildcard $(CODE))
 	$(BIN)/ruff check $(wildcard $(CODE))
 	$(BIN)/mypy nura chats documents jobs rag
@@ -39,6 +39,31 @@ check: setup-dev
 	$(BIN)/djlint --check --lint --quiet templates
 	$(MANAGE) makemigrations --check --dry-run
 	$(MANAGE) check
+
+# What a browser loads is built by node and kept in static/nura/built: only those who change front/ need node.
+NPM := $(shell node -e 'const [a, b] = process.versions.node.split("."); process.exit(Number(a * 100 + +b < 2019))' 2>/dev/null \
+	&& command -v npm)
+
+check-front:
+ifeq ($(NPM),)
+	@echo "!!! FRONT END NOT CHECKED (types, eslint, unit tests, built files): node 20.19 or newer is missing" >&2
+else
+	@if [ front/node_modules/.package-lock.json -nt front/package-lock.json ] \
+		|| $(NPM) --prefix front ci --ignore-scripts --no-audit --no-fund; \
+	then $(NPM) --prefix front run --silent check; \
+	elif [ -n "$$CI" ]; then exit 1; \
+	else echo "!!! FRONT END NOT CHECKED: npm could not install its packages" >&2; fi
+endif
+
+front:
+	npm --prefix front ci --ignore-scripts --no-audit --no-fund
+	npm --prefix front run --silent build
+
+fonts:
+	$(PYTHON) -m venv front/.venv
+	front/.venv/bin/pip install --quiet fonttools==4.68.0 brotli==1.2.1
+	front/.venv/bin/python front/fonts/build_fonts.py
+	npm --prefix front run --silent build
 
 fix: setup-dev
 	$(BIN)/ruff check --fix $(wildcard $(CODE))

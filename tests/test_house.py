@@ -13,10 +13,10 @@ import pytest
 from tests.support import ROOT
 
 SUFFIXES = (".py", ".js", ".css", ".html")
-NOT_OURS = re.compile(r"(^|/)migrations/|^static/vendor/")
+NOT_OURS = re.compile(r"(^|/)migrations/|^static/nura/built/|^front/node_modules/")
 
 ROOMS = {
-    *("nura", "chats", "documents", "jobs", "rag", "templates", "static", "locale"),
+    *("nura", "chats", "documents", "jobs", "rag", "templates", "static", "front", "locale"),
     *("tests", "docs", "deploy", "benchmarks", "requirements"),
 }
 AT_THE_DOOR = {

@@ -82,7 +82,7 @@ def test_no_text_of_the_program_names_a_setting(folder):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "folder"), [(".html", "templates"), (".txt", "templates"), (".js", "static/nura")]
+    ("suffix", "folder"), [(".html", "templates"), (".txt", "templates"), (".js", "front/js")]
 )
 def test_no_page_names_a_setting(suffix, folder):
     assert not [name for name, text in files(suffix, folder).items() if NAMES.search(text)]
