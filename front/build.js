@@ -8,7 +8,7 @@ import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const BUILT = join(HERE, "../static/nura/built");
-const SCRIPTS = ["chat", "documents", "document", "theme", "highlight"];
+const SCRIPTS = ["chat", "documents", "document", "theme", "markdown", "highlight"];
 const STYLES = ["chat", "documents", "document", "narrow"];
 const COPIED = { "htmx.js": "node_modules/htmx.org/dist/htmx.min.js" };
 const LICENCES = {
@@ -40,7 +40,7 @@ async function buildFiles() {
     entryPoints: SCRIPTS.map((name) => `js/${name}.js`),
     format: "esm",
     target: "es2022",
-    external: ["./highlight.js"], // loaded when the first code is seen
+    external: ["./markdown.js", "./highlight.js"], // shared by pages; loaded when the first code is seen
   });
   const styles = await build({
     ...OPTIONS,

@@ -1,48 +1,48 @@
 // Where an answer looked, as a quiet chip under it; a tap tells more and offers to look elsewhere.
 
-import { el, icon, placeBeside } from "./dom.js";
-import { has, t, tn } from "./strings.js";
+import { createIcon, el, placeBeside } from "./dom.js";
+import { hasString, t, tn } from "./strings.js";
 
-const LISTED = 6;
+const MAX_NAMES = 6;
 const TOPICS = ["wider", "same", "new"];
 const SIGNS = { wider: "zoom-in", same: "target", new: "sparkles" };
 
 /** The chip of an answer; plain words where there is nothing to look at or to change; null where nothing is to say. */
-export function scopeChip(message, hooks) {
-  const words = scopeWords(message, hooks);
+export function createScopeChip(message, hooks) {
+  const words = describeScope(message, hooks);
   if (!words) return null;
-  const names = namesOf(message.scope, hooks);
-  const tip = names.length ? listed(names, message.scope.document_ids.length) : null;
-  const bound = isBound(message.scope) ? "badge scope-bound" : "";
+  const names = listDocumentNames(message.scope, hooks);
+  const tip = names.length ? joinNames(names, message.scope.document_ids.length) : null;
+  const bound = isBoundScope(message.scope) ? "badge scope-bound" : "";
   const text = el("span", { class: "scope-words", text: words });
-  if (!offersMore(message, hooks)) return el("span", { class: `msg-scope ${bound}`, title: tip }, text);
+  if (!hasMoreChoices(message, hooks)) return el("span", { class: `msg-scope ${bound}`, title: tip }, text);
   const chip = el(
     "button",
     { type: "button", class: `msg-scope scope-tap ${bound}`, title: tip, "aria-haspopup": "dialog", "aria-expanded": "false" },
     text,
-    icon("chevron-down", "icon-s"),
+    createIcon("chevron-down", "icon-s"),
   );
-  chip.addEventListener("click", () => openMenu(chip, message, names, hooks));
+  chip.addEventListener("click", () => openScopeMenu(chip, message, names, hooks));
   return chip;
 }
 
 /** Whether the conversation, and not the reader's choice, said which documents to read. */
-export function isBound(scope) {
+export function isBoundScope(scope) {
   return scope.widened || scope.reason === "followup" || scope.reason === "slot";
 }
 
 /** Where an answer looked, in words; empty where that says nothing. */
-export function scopeWords(message, hooks) {
+export function describeScope(message, hooks) {
   const { scope, mode, sources } = message;
   if (!scope?.reason || !scope.document_ids?.length || mode === "clarify") return "";
   if (scope.widened && sources) return t("scope.widened");
-  if (scope.reason === "slot") return slotWords(message, hooks);
+  if (scope.reason === "slot") return describeSlots(message, hooks);
   const key = `scope.${scope.reason}`;
-  return has(key) ? tn(key, scope.document_ids.length) : "";
+  return hasString(key) ? tn(key, scope.document_ids.length) : "";
 }
 
 /** "in document 1", as the answer before numbered them; what it is called or how many, where it did not show them. */
-function slotWords(message, hooks) {
+function describeSlots(message, hooks) {
   const ids = message.scope.document_ids;
   const shown = hooks.before(message).findLast((one) => one.sources?.length)?.sources ?? [];
   const slots = ids.map((id) => shown.find((source) => source.document_id === id)?.slot);
@@ -52,18 +52,18 @@ function slotWords(message, hooks) {
   return t("scope.slots", { slots: numbers.join(", ") });
 }
 
-function namesOf(scope, hooks) {
+function listDocumentNames(scope, hooks) {
   if (scope.reason === "all") return [];
-  return scope.document_ids.slice(0, LISTED).map((id) => hooks.titleOf(id)).filter(Boolean);
+  return scope.document_ids.slice(0, MAX_NAMES).map((id) => hooks.titleOf(id)).filter(Boolean);
 }
 
-function listed(names, count) {
+function joinNames(names, count) {
   const rest = count - names.length;
   return rest > 0 ? tn("names.more", rest, { name: names.join(", ") }) : names.join(", ");
 }
 
 /** The words searched for, where they are not the reader's own; a whole document and a question back need no search. */
-function rewritten(message, hooks) {
+function readRewrittenQuery(message, hooks) {
   if (message.mode === "document" || message.mode === "clarify") return "";
   const query = message.scope.standalone_query?.trim() ?? "";
   const asked = hooks.before(message).at(-1)?.content.trim() ?? "";
@@ -71,34 +71,34 @@ function rewritten(message, hooks) {
 }
 
 /** Only a question with answers before it can be bound to them otherwise. */
-function offersMore(message, hooks) {
+function hasMoreChoices(message, hooks) {
   const earlier = hooks.before(message).some((one) => one.sources?.length);
-  return earlier || isBound(message.scope) || Boolean(rewritten(message, hooks));
+  return earlier || isBoundScope(message.scope) || Boolean(readRewrittenQuery(message, hooks));
 }
 
 /** What the search was bound to, as one of the choices; none where the question named documents by their place. */
-function topicOf({ reason, widened, follows }) {
+function readTopic({ reason, widened, follows }) {
   if (reason === "slot") return "";
   if (reason === "followup" && !widened) return "same";
   return follows || widened ? "wider" : "new";
 }
 
-function openMenu(chip, message, names, hooks) {
-  const query = rewritten(message, hooks);
+function openScopeMenu(chip, message, names, hooks) {
+  const query = readRewrittenQuery(message, hooks);
   const menu = el(
     "div",
     { class: "menu scope-menu", popover: "auto", role: "dialog", "aria-label": t("scope.menu") },
-    names.length ? nameList(names, message.scope.document_ids.length) : null,
-    query ? queryPart(query, () => close(() => hooks.put(query))) : null,
+    names.length ? createNameList(names, message.scope.document_ids.length) : null,
+    query ? createQueryPart(query, () => close(() => hooks.put(query))) : null,
     el("div", { role: "group", "aria-label": t("regenerate") }, TOPICS.map((topic) => choice(topic))),
   );
   function choice(topic) {
-    const chosen = topicOf(message.scope) === topic;
+    const chosen = readTopic(message.scope) === topic;
     const key = topic === "same" && message.scope.reason !== "followup" ? "topic.same_previous" : `topic.${topic}`;
     const item = el(
       "button",
       { type: "button", class: "menu-item", data: { topic }, "aria-pressed": String(chosen), disabled: hooks.busy() },
-      icon(chosen ? "check" : SIGNS[topic]),
+      createIcon(chosen ? "check" : SIGNS[topic]),
       t(key),
     );
     item.addEventListener("click", () => close(chosen ? () => chip.focus() : () => hooks.regenerate(message, topic)));
@@ -120,14 +120,14 @@ function openMenu(chip, message, names, hooks) {
   menu.querySelector("button:not(:disabled)")?.focus({ preventScroll: true });
 }
 
-function nameList(names, count) {
+function createNameList(names, count) {
   const rest = count - names.length;
-  const items = names.map((name) => el("li", {}, icon("file-text", "icon-s"), el("span", { text: name })));
+  const items = names.map((name) => el("li", {}, createIcon("file-text", "icon-s"), el("span", { text: name })));
   if (rest > 0) items.push(el("li", { class: "scope-rest", text: tn("names.rest", rest) }));
   return el("ul", { class: "scope-names" }, items);
 }
 
-function queryPart(query, edit) {
+function createQueryPart(query, edit) {
   return el(
     "div",
     { class: "scope-query" },

@@ -14,27 +14,28 @@ export class ApiError extends Error {
 }
 
 /** From the cookie, which a sign-in in another tab renews; the form's own copy where scripts may not read cookies. */
-export function csrfToken() {
+export function readCsrfToken() {
   const cookie = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie)?.[1];
-  return cookie ?? document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
+  const field = /** @type {HTMLInputElement | null} */ (document.querySelector("[name=csrfmiddlewaretoken]"));
+  return cookie ?? field?.value ?? "";
 }
 
 /** What a failed response says, as an ApiError. */
-export function problem(status, body) {
+export function toApiError(status, body) {
   const detail = typeof body?.detail === "string" ? body.detail : t(status === 0 ? "offline" : "failed");
-  return new ApiError(status, body?.code ?? "", signedOut(status) ? t("signed_out") : detail);
+  return new ApiError(status, body?.code ?? "", isSignedOut(status) ? t("signed_out") : detail);
 }
 
-export function signedOut(status) {
+export function isSignedOut(status) {
   return status === 401;
 }
 
 /** The response to a request; throws what the server says where it is no success. */
-async function send(method, path, body, options = {}) {
+async function sendRequest(method, path, body, options = {}) {
   const headers = {
     Accept: "application/json, */*;q=0.5",
     "Accept-Language": document.documentElement.lang,
-    "X-CSRFToken": csrfToken(),
+    "X-CSRFToken": readCsrfToken(),
   };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
@@ -48,28 +49,28 @@ async function send(method, path, body, options = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw problem(0);
+    throw toApiError(0);
   }
-  if (!response.ok) throw problem(response.status, await jsonOf(response));
+  if (!response.ok) throw toApiError(response.status, await readJson(response));
   return response;
 }
 
-async function jsonOf(response) {
+async function readJson(response) {
   const isJson = (response.headers.get("content-type") ?? "").includes("json");
   return isJson ? response.json().catch(() => null) : null;
 }
 
-async function request(...what) {
-  return jsonOf(await send(...what));
+async function requestJson(...what) {
+  return readJson(await sendRequest(...what));
 }
 
-export const get = (path, options) => request("GET", path, undefined, options);
-export const post = (path, body = {}, options = {}) => request("POST", path, body, options);
-export const patch = (path, body) => request("PATCH", path, body);
-export const remove = (path, options) => request("DELETE", path, undefined, options);
+export const getJson = (path, options) => requestJson("GET", path, undefined, options);
+export const postJson = (path, body = {}, options = {}) => requestJson("POST", path, body, options);
+export const patchJson = (path, body) => requestJson("PATCH", path, body);
+export const sendDelete = (path, options) => requestJson("DELETE", path, undefined, options);
 
 /** What the server answers as it is, with its headers. */
-export const getResponse = (path) => send("GET", path);
+export const getResponse = (path) => sendRequest("GET", path);
 
 /** The same as a text. */
 export async function getText(path) {
@@ -78,10 +79,48 @@ export async function getText(path) {
 
 /** The same for a picture, a sound. */
 export async function postForBlob(path, body = {}, options = {}) {
-  return (await send("POST", path, body, options)).blob();
+  return (await sendRequest("POST", path, body, options)).blob();
 }
 
-export function query(values) {
+export function toQueryString(values) {
   const entries = Object.entries(values).filter(([, value]) => value !== undefined && value !== "");
   return new URLSearchParams(entries).toString();
+}
+
+const MAX_KEPT_ANSWERS = 200;
+const keptAnswers = new Map();
+
+/** The answer to `path`, asked once; failures are asked again. */
+function getOnce(path) {
+  if (!keptAnswers.has(path)) {
+    if (keptAnswers.size > MAX_KEPT_ANSWERS) keptAnswers.clear();
+    const asked = getJson(path);
+    keptAnswers.set(path, asked);
+    asked.catch(() => keptAnswers.delete(path));
+  }
+  return keptAnswers.get(path);
+}
+
+/** The document was read anew. */
+export const forgetChunks = () => keptAnswers.clear();
+
+export const fetchDocument = (id) => getOnce(`/documents/${id}`);
+
+/** The whole text of an old version, whose chunks are gone. */
+export const fetchOldText = (id, version) => getText(`/documents/${id}/text?version=${version}`);
+
+/** The passage as it was shown, whole: it outlives its document. */
+export async function fetchSnapshot({ message_id: id, chunk_id, content_preview }) {
+  const shown = id ? await getOnce(`/messages/${id}/sources`).catch(() => null) : null;
+  return shown?.find((one) => one.chunk_id === chunk_id)?.text ?? content_preview;
+}
+
+/** The number of a source's chunk in its document: chunk ids end with it. */
+export const readChunkIndex = (source) => Number(source.chunk_id.split("_").pop());
+
+/** The chunk at `index`, or null: chunks are listed in order, one a page here. */
+export async function fetchChunk(documentId, index) {
+  if (index < 0) return null;
+  const answer = await getOnce(`/documents/${documentId}/chunks?page_size=1&page=${index + 1}`).catch(() => null);
+  return answer?.results?.[0] ?? null;
 }

@@ -1,25 +1,23 @@
 // The chat page: its parts, and what they have to tell each other.
 
 import "./theme.js";
-import { get } from "./api.js";
+import { getJson } from "./api.js";
 import { Composer } from "./composer.js";
-import { byId, pageData } from "./dom.js";
-import { watchFiles } from "./drop.js";
-import { setAltArrow, setEscape } from "./keys.js";
-import { Memory } from "./memory.js";
+import { byId, readPageData } from "./dom.js";
+import { watchFileInput } from "./file_input.js";
+import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
-import { stopReading } from "./read_aloud.js";
 import { Runs } from "./runs.js";
-import { Scope } from "./scope.js";
-import { refreshChats } from "./sidebar.js";
+import { Scope, TopicMemory } from "./scope.js";
+import { refreshChats, setAltArrowAction, setEscapeAction } from "./shell.js";
 import { Socket } from "./socket.js";
+import { stopReading } from "./speech.js";
 import { t } from "./strings.js";
 import { Thread } from "./thread.js";
-import { toast } from "./toast.js";
-import { explain } from "./trace.js";
+import { explainAnswer } from "./trace.js";
 import { Uploads } from "./uploads.js";
 
-const page = pageData("page");
+const page = readPageData("page");
 let chatId = page.chat?.id ?? null;
 
 const socket = new Socket();
@@ -33,9 +31,9 @@ const scope = new Scope({
   total: page.documents_total,
   uploads,
 });
-const composer = new Composer({ chatId, limit: page.content_limit, blockers });
-const panel = new Panel({ onlyThis });
-const memory = new Memory();
+const composer = new Composer({ chatId, limit: page.content_limit, blockers: nameBlocker });
+const panel = new Panel({ askOnly });
+const memory = new TopicMemory();
 const thread = new Thread({
   runs,
   nameOf: (id) => scope.documentOf(id),
@@ -43,18 +41,18 @@ const thread = new Thread({
     limit: page.content_limit,
     administration: page.administration,
     openSource: (...what) => panel.open(...what),
-    explain: (message, opener, part) => explain(panel, message, opener, thread.hooks, part),
+    explain: (message, opener, part) => explainAnswer(panel, message, opener, thread.hooks, part),
     put: (text) => composer.put(text),
-    send: (content, documents) => blockers() || ask(content, documents),
+    send: (content, documents) => nameBlocker() || ask(content, documents),
   },
 });
 
-function blockers() {
+function nameBlocker() {
   if (uploads.working.length) return "documents";
   return thread?.runId || runs.outbox.size ? "answer" : "";
 }
 
-function onlyThis(source) {
+function askOnly(source) {
   scope.only({ id: source.document_id, name: source.document_name });
   if (matchMedia("(max-width: 900px)").matches) panel.close();
   composer.input.focus();
@@ -65,7 +63,7 @@ function onlyThis(source) {
 composer.addEventListener("send", ({ detail: content }) => ask(content));
 
 /** Send a question; `documents` are those it names. */
-function ask(content, documents = chosen()) {
+function ask(content, documents = listChosenDocuments()) {
   byId("welcome")?.remove();
   document.body.classList.remove("first-screen");
   const pending = runs.ask({
@@ -76,10 +74,10 @@ function ask(content, documents = chosen()) {
     topic: memory.take(),
   });
   thread.echo(pending, documents);
-  composer.setBusy(Boolean(blockers()));
+  composer.setBusy(Boolean(nameBlocker()));
 }
 
-function chosen() {
+function listChosenDocuments() {
   const known = (id) => scope.documentOf(id) ?? uploads.completed.find((one) => one.id === id);
   return scope.ids.map(known).filter(Boolean);
 }
@@ -99,7 +97,7 @@ runs.addEventListener("refused", ({ detail: { pending, error } }) => {
   thread.forget(pending);
   memory.choose(pending.topic);
   composer.refused(pending.content, error.message ?? t("failed"));
-  composer.setBusy(Boolean(blockers()));
+  composer.setBusy(Boolean(nameBlocker()));
 });
 
 thread.addEventListener("busy", () => {
@@ -122,7 +120,9 @@ function becomeChat(id, title) {
   composer.taken();
   history.replaceState(null, "", `/c/${id}`);
   byId("chat-current").value = id;
-  for (const next of document.querySelectorAll("input[name=next]")) next.value = location.pathname;
+  /** @type {NodeListOf<HTMLInputElement>} */
+  const nexts = document.querySelectorAll("input[name=next]");
+  for (const next of nexts) next.value = location.pathname;
   showTitle(title.slice(0, 50));
 }
 
@@ -132,7 +132,7 @@ function showTitle(title) {
 }
 
 async function settleScope(id) {
-  const chat = await get(`/chats/${id}`).catch(() => null);
+  const chat = await getJson(`/chats/${id}`).catch(() => null);
   const ids = chat?.document_ids ?? [];
   scope.remember(uploads.completed);
   const known = ids.map((one) => scope.documentOf(one)).filter(Boolean);
@@ -182,7 +182,7 @@ async function refreshWelcome() {
 
 let connectionNote = null;
 socket.addEventListener("unreachable", () => {
-  connectionNote = toast(t("no_socket"), { stay: 8000 });
+  connectionNote = showToast(t("no_socket"), { stay: 8000 });
 });
 socket.addEventListener("open", () => {
   connectionNote?.();
@@ -191,7 +191,7 @@ socket.addEventListener("open", () => {
   thread.catchUp();
 });
 socket.addEventListener("signedout", () => {
-  toast(t("signed_out"), {
+  showToast(t("signed_out"), {
     kind: "toast-error",
     stay: 600000,
     action: { label: t("sign_in"), run: () => location.assign(`/accounts/login/?next=${encodeURIComponent(location.pathname)}`) },
@@ -203,7 +203,7 @@ document.addEventListener("chat-deleted", ({ detail }) => detail.id === chatId &
 
 // The reader's hands
 
-watchFiles({
+watchFileInput({
   input: byId("file-input"),
   button: byId("attach"),
   onFiles: (...found) => {
@@ -211,13 +211,13 @@ watchFiles({
     composer.input.focus();
   },
 });
-setEscape(() => {
+setEscapeAction(() => {
   if (panel.isOpen) panel.close();
   else if (thread.runId) runs.stop(thread.runId);
   else return stopReading();
   return true;
 });
-setAltArrow((step) => panel.isOpen && (panel.go(step), true));
+setAltArrowAction((step) => panel.isOpen && (panel.go(step), true));
 composer.input.addEventListener("keydown", (event) => {
   if (event.key !== "ArrowUp" || event.isComposing || event.altKey || composer.input.value) return;
   if (thread.editLast()) event.preventDefault();
@@ -234,6 +234,6 @@ byId("thread").addEventListener("click", (event) => {
 memory.refresh(chatId);
 coverMemory();
 if (chatId) {
-  thread.load(chatId).catch((error) => toast(error.message, { kind: "toast-error", stay: 60000 }));
+  thread.load(chatId).catch((error) => showToast(error.message, { kind: "toast-error", stay: 60000 }));
 }
 if (matchMedia("(pointer: fine)").matches) composer.input.focus();

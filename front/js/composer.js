@@ -4,8 +4,8 @@ import { byId, setIcon } from "./dom.js";
 import { sendOnEnter } from "./ime.js";
 import { locale, t } from "./strings.js";
 
-const TALLEST = 0.4;
-const WARN_AT = 0.9;
+const MAX_HEIGHT_SHARE = 0.4;
+const WARN_AT_SHARE = 0.9;
 
 /** Events: `send` (detail: the text), `stop`. `blockers()` says why a question must wait: "", "documents" or "answer". */
 export class Composer extends EventTarget {
@@ -62,7 +62,7 @@ export class Composer extends EventTarget {
 
   grow() {
     this.input.style.height = "auto";
-    this.input.style.height = `${Math.min(this.input.scrollHeight, innerHeight * TALLEST)}px`;
+    this.input.style.height = `${Math.min(this.input.scrollHeight, innerHeight * MAX_HEIGHT_SHARE)}px`;
   }
 
   put(text) {
@@ -143,7 +143,7 @@ export class Composer extends EventTarget {
     this.button.setAttribute("aria-label", label);
     this.button.title = label;
     this.button.disabled = !stops && (!length || tooLong || this.queued !== null);
-    this.counter.hidden = length < this.limit * WARN_AT;
+    this.counter.hidden = length < this.limit * WARN_AT_SHARE;
     this.counter.classList.toggle("over", tooLong);
     this.counter.textContent = `${length.toLocaleString(locale)} / ${this.limit.toLocaleString(locale)}`;
     const queue = byId("queue");

@@ -1,31 +1,87 @@
-// The page of one document: live progress, its metadata, versions, what was indexed, and searches tried on it.
+// The page of one document: live progress, versions, what was indexed.
 
 import "./theme.js";
-import { get } from "./api.js";
-import { watchChunks } from "./chunk_pages.js";
-import { forgetChunks } from "./chunks.js";
-import { watchMenu } from "./document_actions.js";
-import { showProgress } from "./document_rows.js";
-import { pageData } from "./dom.js";
-import { setEscape } from "./keys.js";
+import { fetchChunk, forgetChunks, getJson } from "./api.js";
+import { showProgress, watchDocumentMenu } from "./document_actions.js";
+import { byId, el, readPageData } from "./dom.js";
+import { formatPercent } from "./format.js";
 import { MetadataEditor } from "./metadata_editor.js";
-import { NewVersion } from "./new_version.js";
+import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
+import { PageView } from "./passage.js";
+import { setEscapeAction } from "./shell.js";
 import { Socket } from "./socket.js";
 import { t } from "./strings.js";
-import { toast } from "./toast.js";
 import { watchTrial } from "./trial.js";
+import { sendFile } from "./uploads.js";
 
-const LOOK_EVERY = 5000;
+/** Buttons `[data-show-page]` name a chunk by its number, `[data-show-picture]` hold a picture; both open in the panel. */
+export function watchChunks({ page, panel, root }) {
+  root.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-show-page], [data-show-picture]");
+    if (!button) return;
+    if ("showPicture" in button.dataset) return showPicture(panel, button);
+    const chunk = await fetchChunk(page.document.id, Number(button.dataset.showPage));
+    if (chunk?.page) panel.openPart(t("page", { page: chunk.page }), new PageView(chunk, page.document, 0).root, button);
+  });
+}
 
-const page = pageData("page");
+function showPicture(panel, button) {
+  const image = button.querySelector("img").cloneNode();
+  const words = button.parentElement.querySelector(".picture-words")?.textContent;
+  panel.openPart(button.getAttribute("aria-label"), el("div", { class: "picture-shown" }, image, words ? el("p", { text: words }) : null), button);
+}
+
+/** Events: `sent` once the server has the file. */
+export class VersionUpload extends EventTarget {
+  constructor({ id, limitMb }) {
+    super();
+    this.id = id;
+    this.limitMb = limitMb;
+    this.news = byId("version-news");
+    this.button = byId("version-upload");
+    const input = byId("version-input");
+    this.button.addEventListener("click", () => input.click());
+    input.addEventListener("change", () => {
+      if (input.files.length) this.send(input.files[0]);
+      input.value = "";
+    });
+    addEventListener("beforeunload", (event) => this.button.disabled && event.preventDefault());
+  }
+
+  async send(file) {
+    if (file.size > this.limitMb * 1024 * 1024) return this.say(t("too_large", { size: this.limitMb }), true);
+    this.button.disabled = true;
+    const onProgress = (share) => this.say(`${t("upload.uploading")} ${formatPercent(share)}`);
+    try {
+      const { body } = await sendFile({ method: "PUT", path: `/documents/${this.id}/file`, file, onProgress });
+      this.say(t(body?.duplicate ? "version.duplicate" : "version.sent"));
+      this.dispatchEvent(new Event("sent"));
+    } catch (error) {
+      this.say(error.message, true);
+    } finally {
+      this.button.disabled = false;
+    }
+    return undefined;
+  }
+
+  say(text, isTrouble = false) {
+    this.news.hidden = false;
+    this.news.textContent = text;
+    this.news.classList.toggle("version-trouble", isTrouble);
+  }
+}
+
+const LOOK_EVERY_MS = 5000;
+
+const page = readPageData("page");
 const article = document.querySelector("article[data-document-id]");
 const { id } = page.document;
 const socket = new Socket();
 const panel = new Panel({});
 
 /** What the server makes of the document is drawn anew; what the reader is writing stays. */
-async function renew() {
+async function renewParts() {
   const response = await fetch(location.pathname).catch(() => null);
   if (!response?.ok) return;
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
@@ -41,30 +97,30 @@ async function renew() {
   for (const part of article.querySelectorAll("[data-needs-index]")) part.hidden = article.dataset.indexed !== "true";
 }
 
-async function heard(data) {
+async function receiveDocument(data) {
   if (data.id !== id) return;
   if (data.deleted) location.assign("/documents");
   const ended = article.dataset.status !== data.status;
   article.dataset.status = data.status;
   showProgress(article, data);
-  if (ended) await renew();
+  if (ended) await renewParts();
 }
 
-socket.addEventListener("frame", ({ detail: frame }) => frame.type === "document" && heard(frame.data));
-socket.addEventListener("open", async () => heard(await get(`/documents/${id}`).catch(() => ({}))));
+socket.addEventListener("frame", ({ detail: frame }) => frame.type === "document" && receiveDocument(frame.data));
+socket.addEventListener("open", async () => receiveDocument(await getJson(`/documents/${id}`).catch(() => ({}))));
 setInterval(async () => {
-  if (!socket.isOpen && article.dataset.status === "PROCESSING") heard(await get(`/documents/${id}`).catch(() => ({})));
-}, LOOK_EVERY);
+  if (!socket.isOpen && article.dataset.status === "PROCESSING") receiveDocument(await getJson(`/documents/${id}`).catch(() => ({})));
+}, LOOK_EVERY_MS);
 
-watchMenu(async (action) => {
+watchDocumentMenu(async (action) => {
   if (action === "delete") location.assign("/documents");
-  if (action === "reprocess") toast(t("reprocess_started"));
-  await renew();
+  if (action === "reprocess") showToast(t("reprocess_started"));
+  await renewParts();
 });
 const editor = new MetadataEditor(page);
-editor.addEventListener("saved", renew);
-const versions = new NewVersion({ id, limitMb: page.upload_limit_mb });
-versions.addEventListener("sent", renew);
+editor.addEventListener("saved", renewParts);
+const versions = new VersionUpload({ id, limitMb: page.upload_limit_mb });
+versions.addEventListener("sent", renewParts);
 watchChunks({ page, panel, root: article });
 watchTrial({ page });
-setEscape(() => panel.isOpen && (panel.close(), true));
+setEscapeAction(() => panel.isOpen && (panel.close(), true));

@@ -1,21 +1,22 @@
-// What can be done with a document, from the menu beside it or for many at once.
+// What can be done with a document, and how far it is, where it stands on the page.
 
-import { post, remove } from "./api.js";
+import { postJson, sendDelete } from "./api.js";
 import { byId, placeBeside } from "./dom.js";
+import { describeStage } from "./format.js";
+import { askConfirmation, showToast } from "./notify.js";
 import { t } from "./strings.js";
-import { confirmed, toast } from "./toast.js";
 
 /** What each action asks of the server. */
-export const calls = {
-  reprocess: (id) => post(`/documents/${id}/reprocess`),
-  pause: (id) => post(`/documents/${id}/pause`),
-  resume: (id) => post(`/documents/${id}/resume`),
-  cancel: (id) => post(`/documents/${id}/cancel`),
-  delete: (id) => remove(`/documents/${id}`),
+export const documentCalls = {
+  reprocess: (id) => postJson(`/documents/${id}/reprocess`),
+  pause: (id) => postJson(`/documents/${id}/pause`),
+  resume: (id) => postJson(`/documents/${id}/resume`),
+  cancel: (id) => postJson(`/documents/${id}/cancel`),
+  delete: (id) => sendDelete(`/documents/${id}`),
 };
 
 /** Which actions make sense for what a row says of its document. */
-export function possible({ status, stage, indexed }) {
+export function listPossibleActions({ status, stage, indexed }) {
   const working = status === "PROCESSING";
   const paused = working && stage === "paused";
   return {
@@ -30,7 +31,7 @@ export function possible({ status, stage, indexed }) {
 }
 
 /** Open the menu beside the buttons `[data-document-menu]`; `onDone(action)` hears of what was done. */
-export function watchMenu(onDone) {
+export function watchDocumentMenu(onDone) {
   const menu = byId("document-menu");
   let chosen = null;
 
@@ -39,7 +40,7 @@ export function watchMenu(onDone) {
     if (!button) return;
     chosen = button.closest("[data-document-id]");
     const { documentId: id } = chosen.dataset;
-    for (const [action, can] of Object.entries(possible(chosen.dataset))) {
+    for (const [action, can] of Object.entries(listPossibleActions(chosen.dataset))) {
       menu.querySelector(`[data-action=${action}]`).hidden = !can;
     }
     menu.querySelector("[data-action=ask]").href = `/?documents=${id}`;
@@ -51,18 +52,36 @@ export function watchMenu(onDone) {
   menu.addEventListener("click", async (event) => {
     const action = event.target.closest("[data-action]")?.dataset.action;
     menu.hidePopover();
-    if (!calls[action]) return;
+    if (!documentCalls[action]) return;
     const { documentId: id, name } = chosen.dataset;
-    if (action === "delete" && !(await sureToDelete(name))) return;
+    if (action === "delete" && !(await confirmDeletion(name))) return;
     try {
-      await calls[action](id);
+      await documentCalls[action](id);
       onDone(action);
     } catch (error) {
-      toast(error.message, { kind: "toast-error" });
+      showToast(error.message, { kind: "toast-error" });
     }
   });
 }
 
-function sureToDelete(name) {
-  return confirmed({ title: t("delete_document", { name }), text: t("delete_document_text"), yes: t("delete") });
+function confirmDeletion(name) {
+  return askConfirmation({ title: t("delete_document", { name }), text: t("delete_document_text"), yes: t("delete") });
+}
+
+const STATUS_BADGES = { COMPLETED: "badge-accent", FAILED: "badge-danger", PROCESSING: "badge-warn" };
+
+/** Show in `row` how far the document is; its end needs the server's own words. */
+export function showProgress(row, data) {
+  row.dataset.stage = data.stage;
+  row.dataset.indexed = String(Boolean(data.indexed));
+  const badge = row.querySelector("[data-badge]");
+  badge.textContent = t(`status.${data.status}`);
+  badge.className = `badge ${STATUS_BADGES[data.status]}`;
+  row.querySelector("[data-stage-words]").hidden = data.status !== "PROCESSING";
+  row.querySelector("[data-stage-text]").textContent = describeStage(data);
+  row.querySelector("progress").value = data.progress ?? 0;
+}
+
+export function findRow(id) {
+  return document.querySelector(`[data-document-id="${CSS.escape(id)}"]`);
 }

@@ -1,33 +1,152 @@
 // The list of documents: uploads, live progress, and what can be done with one or many.
 
 import "./theme.js";
-import "./keys.js";
-import { Bulk } from "./bulk.js";
-import { watchMenu } from "./document_actions.js";
-import { rowOf, showProgress } from "./document_rows.js";
-import { byId, pageData } from "./dom.js";
-import { watchFiles } from "./drop.js";
-import { drawMeter } from "./meter.js";
+import "./shell.js";
+import { getJson } from "./api.js";
+import { documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
+import { byId, el, readPageData } from "./dom.js";
+import { watchFileInput } from "./file_input.js";
+import { formatFileSize } from "./format.js";
+import { askConfirmation, showToast } from "./notify.js";
 import { Socket } from "./socket.js";
-import { t } from "./strings.js";
-import { toast } from "./toast.js";
+import { locale, t, tn } from "./strings.js";
 import { Uploads } from "./uploads.js";
 
-const REFRESH_AFTER = 400;
-const REFRESH_APART = 3000;
-const LOOK_EVERY = 5000;
-const CLEAR_AFTER = 4000;
+const MAX_CALLS = 4;
+const MAX_ASKED_DOCUMENTS = 50; // documents that an address may name
 
-const page = pageData("page");
+/** Events: `done` once an action has ended. */
+export class BulkActions extends EventTarget {
+  constructor({ table, bar }) {
+    super();
+    this.table = table;
+    this.bar = bar;
+    this.chosen = new Map(); // id -> what the row said of it
+    this.words = bar.querySelector("[data-words]");
+    table.addEventListener("change", (event) => this.toggled(event.target));
+    document.body.addEventListener("htmx:afterSwap", () => this.restore());
+    bar.addEventListener("click", (event) => {
+      const action = event.target.closest("[data-bulk]")?.dataset.bulk;
+      if (action === "none") this.clear();
+      else if (documentCalls[action]) this.run(action);
+    });
+  }
+
+  get boxes() {
+    return [...this.table.querySelectorAll("[data-choose]")];
+  }
+
+  toggled(box) {
+    if (box.matches("[data-choose-all]")) for (const one of this.boxes) this.put(one, box.checked);
+    else if (box.matches("[data-choose]")) this.put(box, box.checked);
+    else return;
+    this.show();
+  }
+
+  put(box, on) {
+    box.checked = on;
+    const row = box.closest("[data-document-id]");
+    if (on) this.chosen.set(row.dataset.documentId, row);
+    else this.chosen.delete(row.dataset.documentId);
+  }
+
+  /** The table was drawn anew: the same documents are chosen in it. */
+  restore() {
+    for (const box of this.boxes) {
+      const row = box.closest("[data-document-id]");
+      box.checked = this.chosen.has(row.dataset.documentId);
+      if (box.checked) this.chosen.set(row.dataset.documentId, row);
+    }
+    this.show();
+  }
+
+  clear() {
+    this.chosen.clear();
+    this.restore();
+  }
+
+  /** The ids for which `action` makes sense. */
+  fit(action) {
+    return [...this.chosen].filter(([, row]) => listPossibleActions(row.dataset)[action]).map(([id]) => id);
+  }
+
+  show() {
+    this.bar.hidden = !this.chosen.size;
+    const all = this.table.querySelector("[data-choose-all]");
+    const chosen = this.boxes.filter((box) => box.checked).length;
+    if (all) {
+      all.checked = chosen > 0 && chosen === this.boxes.length;
+      all.indeterminate = chosen > 0 && chosen < this.boxes.length;
+    }
+    this.words.textContent = tn("bulk.chosen", this.chosen.size);
+    for (const button of this.bar.querySelectorAll("[data-bulk]")) {
+      if (button.dataset.bulk !== "none") button.hidden = !this.fit(button.dataset.bulk).length;
+    }
+    const ask = this.bar.querySelector("[data-bulk=ask]");
+    ask.href = `/?documents=${this.fit("ask").join(",")}`;
+    ask.hidden ||= this.fit("ask").length > MAX_ASKED_DOCUMENTS;
+  }
+
+  async run(action) {
+    const ids = this.fit(action);
+    if (action === "delete" && !(await this.isSure(ids.length))) return;
+    const refused = [];
+    const rest = [...ids];
+    const work = async () => {
+      while (rest.length) await documentCalls[action](rest.shift()).catch((error) => refused.push(error.message));
+    };
+    this.bar.inert = true;
+    await Promise.all(Array.from({ length: MAX_CALLS }, work));
+    this.bar.inert = false;
+    if (refused.length) showToast(`${tn("bulk.refused", refused.length)} ${refused[0]}`, { kind: "toast-error" });
+    else showToast(tn(`bulk.${action}`, ids.length));
+    this.clear();
+    this.dispatchEvent(new Event("done"));
+  }
+
+  isSure(count) {
+    return askConfirmation({ title: tn("bulk.delete_sure", count), text: t("delete_document_text"), yes: t("delete") });
+  }
+}
+
+const NEARLY_FULL = 0.9;
+
+export async function drawMeter(root) {
+  const account = await getJson("/me").catch(() => null);
+  const { usage, limits } = account ?? {};
+  const rows = [
+    createMeterRow(usage?.bytes, limits?.bytes, formatFileSize, "meter.bytes"),
+    createMeterRow(usage?.documents, limits?.documents, (count) => count.toLocaleString(locale), "meter.documents"),
+  ].filter(Boolean);
+  root.replaceChildren(...rows);
+  root.hidden = !rows.length;
+}
+
+function createMeterRow(used, limit, say, key) {
+  if (!limit) return null;
+  const share = Math.min(used / limit, 1);
+  const words = t(key, { used: say(used), limit: say(limit) });
+  const fill = el("span", { class: "meter-fill" });
+  fill.style.width = `${100 * share}%`;
+  const bar = el("span", { class: "meter-bar", "aria-hidden": "true" }, fill);
+  return el("p", { class: share >= NEARLY_FULL ? "meter-row meter-full" : "meter-row" }, bar, el("span", { text: words }));
+}
+
+const REFRESH_AFTER_MS = 400;
+const REFRESH_APART_MS = 3000;
+const LOOK_EVERY_MS = 5000;
+const CLEAR_AFTER_MS = 4000;
+
+const page = readPageData("page");
 const socket = new Socket();
 const table = byId("document-table");
 let refreshTimer = null;
 let refreshed = 0;
-const known = new Map(); // what is known of the state of each document, in sight or not
+const knownStates = new Map(); // what is known of the state of each document, in sight or not
 
 /** Draw the table anew: soon, but not again and again while many documents change. */
 function refreshTable() {
-  const wait = Math.max(REFRESH_AFTER, refreshed + REFRESH_APART - Date.now());
+  const wait = Math.max(REFRESH_AFTER_MS, refreshed + REFRESH_APART_MS - Date.now());
   refreshTimer ??= setTimeout(() => {
     refreshTimer = null;
     refreshed = Date.now();
@@ -45,10 +164,10 @@ function refreshNow() {
 }
 
 /** Progress is drawn where the row stands; the table only changes with what documents there are and how they ended. */
-function heard(data) {
-  const row = rowOf(data.id);
-  const before = known.get(data.id) ?? row?.dataset.status;
-  known.set(data.id, data.deleted ? "" : data.status);
+function receiveDocument(data) {
+  const row = findRow(data.id);
+  const before = knownStates.get(data.id) ?? row?.dataset.status;
+  knownStates.set(data.id, data.deleted ? "" : data.status);
   if (row && !data.deleted) {
     row.dataset.status = data.status;
     showProgress(row, data);
@@ -61,12 +180,12 @@ const uploads = new Uploads({ root: byId("uploads"), limitMb: page.upload_limit_
 /** When all files are ready, the table says the rest. */
 function clearLater() {
   if (!uploads.items.length || !uploads.items.every((item) => item.state === "completed" && !item.duplicate)) return;
-  setTimeout(() => uploads.working.length || uploads.clearCompleted(), CLEAR_AFTER);
+  setTimeout(() => uploads.working.length || uploads.clearCompleted(), CLEAR_AFTER_MS);
 }
 
 uploads.addEventListener("completed", clearLater);
 uploads.addEventListener("changed", () => socket.isOpen || refreshTable());
-watchFiles({
+watchFileInput({
   input: byId("file-input"),
   button: byId("attach"),
   folderInput: byId("folder-input"),
@@ -77,22 +196,22 @@ watchFiles({
 socket.addEventListener("frame", ({ detail: frame }) => {
   if (frame.type !== "document") return;
   uploads.update(frame.data);
-  heard(frame.data);
+  receiveDocument(frame.data);
 });
 socket.addEventListener("open", () => {
-  known.clear();
+  knownStates.clear();
   refreshTable();
   uploads.catchUp();
 });
 setInterval(() => {
   if (!socket.isOpen && table.querySelector('[data-status="PROCESSING"]')) refreshTable();
-}, LOOK_EVERY);
+}, LOOK_EVERY_MS);
 
-const bulk = new Bulk({ table, bar: byId("bulk") });
+const bulk = new BulkActions({ table, bar: byId("bulk") });
 bulk.addEventListener("done", refreshNow);
-watchMenu((action) => {
-  if (action === "reprocess") toast(t("reprocess_started"));
-  if (action === "delete") toast(t("document_deleted"));
+watchDocumentMenu((action) => {
+  if (action === "reprocess") showToast(t("reprocess_started"));
+  if (action === "delete") showToast(t("document_deleted"));
   refreshNow();
 });
 drawMeter(byId("meter"));

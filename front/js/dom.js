@@ -1,4 +1,4 @@
-// Small help for making elements.
+// Small help for making and placing elements.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,7 +17,7 @@ export function el(tag, props = {}, ...children) {
   return node;
 }
 
-export function icon(name, extra = "") {
+export function createIcon(name, extra = "") {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("class", `icon ${extra}`.trim());
   svg.setAttribute("aria-hidden", "true");
@@ -32,14 +32,19 @@ export function setIcon(button, name) {
 }
 
 /** A button that shows only a picture; `label` is read out and shown as a tip. */
-export function iconButton(name, label, props = {}) {
-  return el("button", { type: "button", class: "icon-button", "aria-label": label, title: label, ...props }, icon(name));
+export function createIconButton(name, label, props = {}) {
+  return el("button", { type: "button", class: "icon-button", "aria-label": label, title: label, ...props }, createIcon(name));
 }
 
+/**
+ * The element of this id; the template says of what kind it is.
+ *
+ * @returns {any}
+ */
 export const byId = (id) => document.getElementById(id);
 
 /** JSON that the server put into the page with `json_script`. */
-export function pageData(id) {
+export function readPageData(id) {
   const node = byId(id);
   return node ? JSON.parse(node.textContent) : {};
 }
@@ -53,7 +58,7 @@ export function announce(text) {
 }
 
 /** Make `wanted` the children of `root`, touching none that stand right: what is being read must not be moved. */
-export function place(root, wanted) {
+export function placeChildren(root, wanted) {
   const kept = new Set(wanted);
   for (const node of [...root.children]) if (!kept.has(node)) node.remove();
   wanted.forEach((node, index) => {
@@ -77,8 +82,59 @@ export function placeBeside(popover, anchor, { above = false, centred = false } 
   popover.style.top = `${Math.min(top, Math.max(8, innerHeight - size.height - 8))}px`;
 }
 
-export function fileIcon(contentType, name = "") {
+export function chooseFileIcon(contentType, name = "") {
   const ending = name.split(".").pop().toLowerCase();
   if (contentType === "application/pdf" || ending === "pdf") return "file-type";
   return "file-text";
+}
+
+const HOVER_LINGER_MS = 120;
+
+/** `fill(card, target)` writes the card for what matches `selector`; false where there is nothing to say. */
+export function watchHoverCard(root, selector, { id, fill }) {
+  const card = el("div", { class: "hover-card", popover: "manual", id, role: "tooltip" });
+  document.body.append(card);
+  let leaving = null;
+  const close = () => card.matches(":popover-open") && card.hidePopover();
+  const show = (target) => {
+    if (fill(card, target) === false) return;
+    clearTimeout(leaving);
+    if (!card.matches(":popover-open")) card.showPopover();
+    placeBeside(card, target, { above: true, centred: true });
+  };
+  const hide = () => {
+    clearTimeout(leaving);
+    leaving = setTimeout(close, HOVER_LINGER_MS);
+  };
+  const on = (type, run) =>
+    root.addEventListener(type, (event) => {
+      const target = event.target.closest?.(selector);
+      if (target) run(target, event);
+    });
+  on("mouseover", show);
+  on("focusin", show);
+  on("mouseout", hide);
+  on("focusout", hide);
+  on("keydown", (_target, event) => {
+    if (event.key !== "Escape" || !card.matches(":popover-open")) return;
+    event.preventDefault();
+    close();
+  });
+  byId("scroller")?.addEventListener("scroll", hide, { passive: true });
+  return { hide };
+}
+
+const SCROLLING_OVERFLOWS = new Set(["auto", "scroll"]);
+
+/**
+ * Bring `node` to `share` (0..1) of the height of the pane that it scrolls in: 0 is its top, 0.5 its middle.
+ * The browser's own scrollIntoView moves all around it too, even the page, which nobody could move back.
+ */
+export function scrollWithin(node, share = 0) {
+  let pane = node.parentElement;
+  while (pane && !SCROLLING_OVERFLOWS.has(getComputedStyle(pane).overflowY)) pane = pane.parentElement;
+  if (!pane) return;
+  const box = node.getBoundingClientRect();
+  const room = Math.max(0, pane.clientHeight - box.height);
+  pane.scrollTop += box.top - pane.getBoundingClientRect().top - pane.clientTop - room * share;
 }

@@ -7,7 +7,7 @@
 // candidate, so there only a plain Enter sends.
 
 const IME_KEY = 229;
-const JUST_CLOSED = 80;
+const JUST_CLOSED_MS = 80;
 const HANGUL_END = /[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]$/;
 
 const isEnter = (event) => event.key === "Enter" || event.code === "Enter" || event.code === "NumpadEnter";
@@ -24,7 +24,7 @@ export function sendOnEnter(input, send) {
       wanted = true;
       return;
     }
-    const syllableJustClosed = event.timeStamp - closedAt < JUST_CLOSED;
+    const syllableJustClosed = event.timeStamp - closedAt < JUST_CLOSED_MS;
     if (event.keyCode === IME_KEY && !(syllableJustClosed && closedWithHangul)) return;
     event.preventDefault();
     wanted = false;

@@ -1,10 +1,13 @@
-// Markdown of answers and documents -> safe elements. Whatever is shown went through DOMPurify after Markdown.
+// Markdown of answers and documents as safe elements. Whatever is shown went through DOMPurify after Markdown.
 
-import MarkdownIt from "markdown-it";
 import DOMPurify from "dompurify";
+import MarkdownIt from "markdown-it";
+import { createIcon, el } from "./dom.js";
+import { formatPages } from "./format.js";
+import { t } from "./strings.js";
 
-const LONGEST_TEXT = 300_000;
-const MOST_CELLS = 12_000;
+const MAX_TEXT_CHARACTERS = 300_000;
+const MAX_CELLS = 12_000;
 const DEEPEST_HEADING = 6;
 const TAGS = (
   "a p br hr h1 h2 h3 h4 h5 h6 strong em s del code pre blockquote ul ol li " +
@@ -22,18 +25,18 @@ md.renderer.rules.image = (tokens, index, options, env, renderer) =>
 
 // Alignment comes as a class, since the page allows no style attributes.
 for (const name of ["th_open", "td_open"]) {
-  md.renderer.rules[name] = (tokens, index, options, env, renderer) => {
+  md.renderer.rules[name] = (tokens, index, options, _env, renderer) => {
     const style = tokens[index].attrGet("style");
     if (style) {
       tokens[index].attrs = tokens[index].attrs.filter(([key]) => key !== "style");
-      tokens[index].attrSet("class", `to-${style.split(":")[1].trim()}`);
+      tokens[index].attrSet("class", `to-${String(style).split(":")[1].trim()}`);
     }
     return renderer.renderToken(tokens, index, options);
   };
 }
 
 const purifier = DOMPurify(window);
-purifier.addHook("uponSanitizeAttribute", (node, data) => {
+purifier.addHook("uponSanitizeAttribute", (_node, data) => {
   if (data.attrName === "class" && !CLASSES.test(data.attrValue)) data.keepAttr = false;
   if (data.attrName === "href" && !LINKS.test(data.attrValue.trim())) data.keepAttr = false;
 });
@@ -46,7 +49,7 @@ const RULES = {
 };
 
 /** Sanitised elements of an HTML string. */
-export function safeFragment(html) {
+export function sanitizeHtml(html) {
   const holder = document.createElement("template");
   holder.innerHTML = purifier.sanitize(html, RULES);
   for (const link of holder.content.querySelectorAll("a")) {
@@ -62,17 +65,17 @@ export function safeFragment(html) {
 }
 
 /** Too long or too wide a text is shown as it is: rendering it would stop the page for seconds. */
-export function tooHeavy(text) {
-  if (text.length > LONGEST_TEXT) return true;
+export function isTooHeavy(text) {
+  if (text.length > MAX_TEXT_CHARACTERS) return true;
   let cells = 0;
   for (let at = text.indexOf("|"); at !== -1; at = text.indexOf("|", at + 1)) {
     cells += 1;
-    if (cells > MOST_CELLS) return true;
+    if (cells > MAX_CELLS) return true;
   }
   return false;
 }
 
-export function plainFragment(text) {
+export function renderPlain(text) {
   const fragment = document.createDocumentFragment();
   const pre = document.createElement("pre");
   pre.className = "plain-text";
@@ -81,21 +84,231 @@ export function plainFragment(text) {
   return fragment;
 }
 
-export function parse(text, env) {
+export function parseMarkdown(text, env) {
   return md.parse(text, env);
 }
 
-export function fragmentOf(tokens, env) {
-  return safeFragment(md.renderer.render(tokens, md.options, env));
+export function renderTokens(tokens, env) {
+  return sanitizeHtml(md.renderer.render(tokens, md.options, env));
 }
 
 /** The whole of a text; `under` is the level of the heading that it is shown below. */
-export function render(text, under = 0) {
-  if (tooHeavy(text)) return plainFragment(text);
+export function renderMarkdown(text, under = 0) {
+  if (isTooHeavy(text)) return renderPlain(text);
   const env = {};
-  const tokens = parse(text, env);
+  const tokens = parseMarkdown(text, env);
   for (const token of tokens) {
     if (token.type.startsWith("heading_")) token.tag = `h${Math.min(Number(token.tag[1]) + under, DEEPEST_HEADING)}`;
   }
-  return fragmentOf(tokens, env);
+  return renderTokens(tokens, env);
+}
+
+const MARKER = /\[(\d{1,3})\]/g;
+
+/** Work on a fragment that is not in the page yet. `final`: its blocks will not change any more. */
+export function decorateFragment(fragment, sources, { final }) {
+  wrapTables(fragment);
+  for (const pre of fragment.querySelectorAll("pre")) decorateCode(pre, final);
+  if (sources?.length) insertCitations(fragment, new Map(sources.map((source) => [source.slot, source])));
+}
+
+/** Tables that are wider than their place can be moved within it. */
+export function wrapTables(fragment) {
+  for (const table of fragment.querySelectorAll("table")) {
+    const wrap = el("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": t("table") });
+    table.replaceWith(wrap);
+    wrap.append(table);
+  }
+}
+
+function decorateCode(pre, final) {
+  const code = pre.querySelector("code");
+  if (!code) return;
+  const language = /language-([\w+#.-]+)/.exec(code.className)?.[1] ?? "";
+  const copy = el(
+    "button",
+    { type: "button", class: "code-copy", data: { copyCode: "" }, "aria-label": t("copy_code") },
+    createIcon("copy", "icon-s"),
+    el("span", { text: t("copy") }),
+  );
+  const box = el("div", { class: "code-box" }, el("div", { class: "code-head" }, el("span", { text: language }), copy));
+  pre.replaceWith(box);
+  pre.tabIndex = 0;
+  box.append(pre);
+  if (final && language) colourCode(code, language);
+}
+
+function insertCitations(fragment, bySlot) {
+  const walker = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT, {
+    acceptNode: (node) =>
+      node.parentElement?.closest("code, a, button") || !node.data.includes("[")
+        ? NodeFilter.FILTER_REJECT
+        : NodeFilter.FILTER_ACCEPT,
+  });
+  const nodes = [];
+  while (walker.nextNode()) nodes.push(walker.currentNode);
+  for (const node of nodes) {
+    const parts = splitAtMarkers(node.data, bySlot);
+    if (parts.length > 1 || typeof parts[0] !== "string") node.replaceWith(...parts);
+  }
+}
+
+function splitAtMarkers(text, bySlot) {
+  const parts = [];
+  let from = 0;
+  for (const match of text.matchAll(MARKER)) {
+    const source = bySlot.get(Number(match[1]));
+    if (!source) continue;
+    if (match.index > from) parts.push(text.slice(from, match.index));
+    parts.push(createCitation(source));
+    from = match.index + match[0].length;
+  }
+  if (from < text.length) parts.push(text.slice(from));
+  return parts;
+}
+
+function createCitation(source) {
+  const where = source.page ? `${source.document_name}, ${formatPages(source)}` : source.document_name;
+  return el("button", {
+    type: "button",
+    class: "cite",
+    data: { slot: source.slot },
+    text: String(source.slot),
+    "aria-label": t("source_label", { slot: source.slot, where }),
+  });
+}
+
+/** Without its colours, code stays as it is. */
+async function colourCode(code, language) {
+  const { highlightElement } = await import("./highlight.js");
+  highlightElement(code, language);
+}
+
+const MIN_PAUSE_MS = 30;
+const COST_FACTOR = 4;
+
+export class StreamedMarkdown {
+  /** `sources()` gives the answer's sources as known now. */
+  constructor(root, sources) {
+    this.root = root;
+    this.sources = sources;
+    this.tail = document.createComment("");
+    this.reset();
+  }
+
+  reset() {
+    this.cancel();
+    this.text = "";
+    this.stable = 0;
+    this.env = {};
+    this.cost = 0;
+    this.drawnAt = 0;
+    this.root.replaceChildren(this.tail);
+  }
+
+  append(text) {
+    this.text += text;
+    this.schedule();
+  }
+
+  /** Draw the whole text anew, as it will stay. */
+  finish(text = this.text) {
+    this.cancel();
+    this.text = text;
+    const whole = renderMarkdown(text);
+    decorateFragment(whole, this.sources(), { final: true });
+    this.root.replaceChildren(whole);
+  }
+
+  cancel() {
+    if (this.frame) cancelAnimationFrame(this.frame);
+    clearTimeout(this.timer);
+    this.frame = null;
+    this.timer = null;
+  }
+
+  schedule() {
+    if (this.frame || this.timer) return;
+    const pause = Math.max(MIN_PAUSE_MS, this.cost * COST_FACTOR) - (performance.now() - this.drawnAt);
+    const ask = () => {
+      this.timer = null;
+      this.frame = requestAnimationFrame(() => this.draw());
+    };
+    if (pause > 4) this.timer = setTimeout(ask, pause);
+    else ask();
+  }
+
+  draw() {
+    this.frame = null;
+    const begun = performance.now();
+    const open = this.text.slice(this.stable);
+    this.clearTail();
+    if (isTooHeavy(open) || isTooHeavy(this.text)) this.root.append(renderPlain(open));
+    else this.drawBlocks(open);
+    this.drawnAt = performance.now();
+    this.cost = this.drawnAt - begun;
+  }
+
+  drawBlocks(open) {
+    const tokens = parseMarkdown(open, this.env);
+    const { index, line } = findLastBlock(tokens);
+    if (index > 0) {
+      this.insert(tokens.slice(0, index), this.tail, true);
+      this.stable += findLineOffset(open, line);
+    }
+    this.insert(tokens.slice(index), null, false);
+  }
+
+  insert(tokens, before, final) {
+    const fragment = renderTokens(tokens, this.env);
+    decorateFragment(fragment, this.sources(), { final });
+    this.root.insertBefore(fragment, before);
+  }
+
+  clearTail() {
+    while (this.tail.nextSibling) this.tail.nextSibling.remove();
+  }
+}
+
+/** Where the last top-level block begins: its token and its line. */
+function findLastBlock(tokens) {
+  for (let index = tokens.length - 1; index >= 0; index -= 1) {
+    const token = tokens[index];
+    if (token.level === 0 && token.nesting >= 0 && token.map) return { index, line: token.map[0] };
+  }
+  return { index: 0, line: 0 };
+}
+
+function findLineOffset(text, line) {
+  let offset = 0;
+  for (let passed = 0; passed < line; passed += 1) offset = text.indexOf("\n", offset) + 1;
+  return offset;
+}
+
+const TABLE = /(?:^\|.*\|[ \t]*(?:\n|$))+/gm;
+const TABLE_RULE = /^\|(?:\s*:?-+:?\s*\|)+\s*$/m;
+
+/** `header`: the header rows of a table that begins before this text. */
+export function renderExtractedText(text, header = "") {
+  const parts = [];
+  let at = 0;
+  for (const found of text.matchAll(TABLE)) {
+    parts.push(createTypedText(text.slice(at, found.index)));
+    const rows = TABLE_RULE.test(found[0]) || !header ? found[0] : `${header.trim()}\n${found[0]}`;
+    parts.push(TABLE_RULE.test(rows) ? renderProse("div", rows) : createTypedText(rows));
+    at = found.index + found[0].length;
+  }
+  parts.push(createTypedText(text.slice(at)));
+  return parts.filter(Boolean);
+}
+
+/** Markdown below a heading of the level `under`, in an element of this name. */
+export function renderProse(name, text, under = 0) {
+  const fragment = renderMarkdown(text, under);
+  wrapTables(fragment);
+  return el(name, { class: "prose" }, fragment);
+}
+
+function createTypedText(words) {
+  return words.trim() ? el("div", { class: "as-typed", text: words.trim() }) : null;
 }

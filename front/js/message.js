@@ -1,210 +1,80 @@
-// An answer of the thread as elements.
+// What questions and answers share: the switch between branches, and the bare text where drawing fails.
 
-import { sourceCards } from "./cards.js";
-import { el, icon, iconButton } from "./dom.js";
-import { checksLine, markDoubts } from "./doubts.js";
-import { thumbs } from "./feedback.js";
-import { filterNote, label } from "./label.js";
-import { comesFirst, fallbackWords, notes } from "./notices.js";
-import { candidateButtons, partBar } from "./offers.js";
-import { plainNote, plainText, report } from "./plain.js";
-import { readAloud } from "./read_aloud.js";
-import { Reasoning } from "./reasoning.js";
-import { StreamedMarkdown } from "./stream.js";
-import { has, pageLabel, t, tn } from "./strings.js";
-import { Switcher } from "./switcher.js";
-import { copyText } from "./toast.js";
+import { createIcon, createIconButton, el } from "./dom.js";
+import { renderPlain } from "./markdown.js";
+import { t } from "./strings.js";
 
-const BROKEN = new Set(["FAILED", "INTERRUPTED", "STOPPED"]);
+/** Hidden while there is but one branch. */
+export class BranchSwitcher {
+  /** `onStep(step)` is called with -1 or 1. */
+  constructor(onStep) {
+    this.previous = createIconButton("chevron-left", t("branch_previous"), { data: { branch: "previous" } });
+    this.next = createIconButton("chevron-right", t("branch_next"), { data: { branch: "next" } });
+    this.count = el("span", { class: "branch-count" });
+    this.previous.addEventListener("click", () => onStep(-1));
+    this.next.addEventListener("click", () => onStep(1));
+    this.root = el(
+      "span",
+      { class: "branches", role: "group", "aria-label": t("branches"), hidden: true },
+      this.previous,
+      this.count,
+      this.next,
+    );
+  }
 
-/** An answer: whole from the start, or growing while events arrive. */
-export class AnswerView {
-  /**
-   * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), step(message, by),
-   * send(content, documents), put(text), explain(message, opener, part), busy(), before(message), titleOf(id),
-   * hold(anchor, change), administration (where an administrator sees messages, else empty).
-   */
+  show({ index, ids }) {
+    this.root.hidden = ids.length < 2;
+    this.count.textContent = `${index + 1}/${ids.length}`;
+    this.previous.disabled = index <= 0;
+    this.next.disabled = index >= ids.length - 1;
+  }
+
+  /** Keep the keyboard where it was after the other branch came; the end of the row gives it to the way back. */
+  focus(step) {
+    const wished = step < 0 ? this.previous : this.next;
+    const other = step < 0 ? this.next : this.previous;
+    (wished.disabled ? other : wished).focus({ preventScroll: true });
+  }
+}
+
+/** Tell the console; the reader gets the text all the same. */
+export function reportUndrawn(error, message) {
+  console.error(`Message ${message.id} could not be drawn`, error);
+}
+
+/** The text of a message as elements. */
+export function renderPlainText({ content }) {
+  return renderPlain(content ?? "");
+}
+
+/** A quiet word that something is missing. */
+export function createPlainNote() {
+  return el("p", { class: "note msg-told msg-plain", role: "note" }, createIcon("info"), el("span", { text: t("shown_plain") }));
+}
+
+/** The view that `make` gives; where it fails, one of the bare text. */
+export function createViewOrPlain(message, hooks, make) {
+  try {
+    return make();
+  } catch (error) {
+    reportUndrawn(error, message);
+    return new PlainView(message, hooks);
+  }
+}
+
+/** Stands for a question or an answer of which nothing but the text can be shown; `hooks`: step(message, by). */
+export class PlainView {
   constructor(message, hooks) {
     this.message = message;
-    this.hooks = hooks;
-    this.switcher = new Switcher((by) => hooks.step(this.message, by));
-    this.reasoning = new Reasoning(hooks.hold);
-    this.step = el("p", { class: "msg-step" });
-    this.notice = el("div", { class: "msg-notice" });
-    this.body = el("div", { class: "prose" });
-    this.foot = el("div", { class: "msg-end" });
+    this.switcher = new BranchSwitcher((by) => hooks.step(message, by));
+    const isQuestion = message.role === "user";
     this.root = el(
       "article",
-      { class: "msg msg-answer", data: { messageId: message.id } },
-      el("h3", { class: "visually-hidden", text: t("answer") }),
-      this.notice,
-      this.reasoning.root,
-      this.step,
-      this.body,
-      this.foot,
+      { class: `msg ${isQuestion ? "msg-question" : "msg-answer"}`, data: { messageId: message.id } },
+      el("h3", { class: "visually-hidden", text: t(isQuestion ? "your_question" : "answer") }),
+      el("div", { class: isQuestion ? "bubble" : "prose" }, renderPlainText(message)),
+      createPlainNote(),
+      this.switcher.root,
     );
-    this.stream = new StreamedMarkdown(this.body, () => this.message.sources);
-    if (message.status === "STREAMING") this.begin();
-    else this.complete(message);
-  }
-
-  begin() {
-    this.root.setAttribute("aria-busy", "true");
-    this.foot.replaceChildren(this.switcher.root);
-    this.notice.replaceChildren();
-    this.showStep(t("step.thinking"));
-  }
-
-  /** Start over: the log will be played again from its beginning. */
-  restart() {
-    this.message.sources = null;
-    this.clear();
-    this.reasoning.reset();
-    this.begin();
-  }
-
-  showStep(text) {
-    this.step.replaceChildren(el("span", { class: "pulse" }), el("span", { text }));
-    this.step.hidden = false;
-  }
-
-  status(data) {
-    const key = `step.${data.step}`;
-    if (data.step === "fallback") this.tell([{ ...data.detail, detail: fallbackWords(data.detail?.code) }]);
-    else if (data.step === "filter") this.message.scope = { ...this.message.scope, ...data.detail };
-    else if (data.step === "scope") this.searching(data.detail ?? {});
-    else if (has(key)) this.showStep(t(key, data.detail));
-  }
-
-  /** The search is bound to some documents, or left them. */
-  searching({ reason, documents, widened }) {
-    const key = `step.scope.${widened ? "widened" : reason}`;
-    if (has(key)) this.showStep(tn(key, documents ?? 0));
-  }
-
-  /** Something that the reader must know of this answer, while it is written and after. */
-  tell(notices) {
-    this.notice.replaceChildren(...notes(notices));
-  }
-
-  sources(sources) {
-    this.message.sources = sources;
-    const documents = new Set(sources.map((source) => source.document_id)).size;
-    this.showStep(tn("step.found", documents));
-  }
-
-  /** More of what the model thinks; its line takes the place of the step. */
-  think(text) {
-    const live = !this.stream.text;
-    this.reasoning.append(text, live);
-    if (live && !this.reasoning.root.hidden) this.step.hidden = true;
-  }
-
-  append(text) {
-    if (!this.stream.text) {
-      this.reasoning.settle();
-      this.showStep(t("step.generate"));
-    }
-    this.stream.append(text);
-  }
-
-  /** Other words for the answer so far, drawn at once: nothing in sight goes away in between. */
-  replace(text) {
-    this.clear();
-    this.stream.append(text);
-    this.stream.cancel();
-    this.stream.draw();
-    this.body.classList.add("replaced");
-    this.showStep(t("step.styled"));
-  }
-
-  clear() {
-    this.stream.reset();
-  }
-
-  /** The message as it stays: text, label, sources, actions. The view itself. */
-  complete(message) {
-    this.message = message;
-    this.root.removeAttribute("aria-busy");
-    this.root.classList.toggle("msg-broken", message.status === "FAILED");
-    this.step.hidden = true;
-    this.reasoning.complete(message.reasoning ?? "");
-    const note = this.drawText(message);
-    const notices = message.notices ?? [];
-    this.tell(notices.filter(comesFirst));
-    const parts = [
-      note,
-      ...notes(notices.filter((one) => !comesFirst(one))),
-      this.brokenNote(),
-      checksLine(message, this.hooks),
-      filterNote(message),
-      candidateButtons(message, this.hooks),
-      partBar(message, this.hooks),
-      message.mode === "document" ? null : sourceCards(message, this.hooks),
-      this.actions() ?? this.switcher.root,
-    ];
-    this.foot.replaceChildren(...parts.filter(Boolean));
-    return this;
-  }
-
-  /** The text as it stays. One that cannot be drawn is shown as it was written; a note that says so is returned. */
-  drawText(message) {
-    try {
-      this.stream.finish(message.content);
-      markDoubts(this.body, message);
-      return null;
-    } catch (error) {
-      report(error, message);
-      this.body.replaceChildren(plainText(message));
-      return plainNote();
-    }
-  }
-
-  brokenNote() {
-    const { id, status, error, content } = this.message;
-    const { hooks } = this;
-    if (!BROKEN.has(status)) return null;
-    const words = [t(content ? `end.${status}.partial` : `end.${status}`), error?.detail].filter(Boolean);
-    const again = el(
-      "button",
-      { type: "button", class: "button branching", on: { click: () => hooks.regenerate(this.message) } },
-      icon("rotate-ccw", "icon-s"),
-      t("regenerate"),
-    );
-    const look = status === "FAILED" && hooks.administration;
-    const reasons = look
-      ? el("a", { class: "button button-plain", href: `${look}${id}/change/` }, icon("external-link", "icon-s"), t("end.look"))
-      : null;
-    const kind = status === "STOPPED" ? "" : "note-error";
-    const sign = icon(status === "STOPPED" ? "square" : "circle-alert");
-    return el("div", { class: `note msg-note ${kind}` }, sign, el("div", {}, el("p", { text: words.join(" ") }), again, reasons));
-  }
-
-  actions() {
-    if (!this.message.content) return null;
-    const copy = iconButton("copy", t("copy_answer"), { data: { action: "copy" } });
-    copy.addEventListener("click", () => copyText(this.withSources(), copy));
-    const again = iconButton("rotate-ccw", t("regenerate"), {
-      class: "icon-button branching",
-      data: { action: "regenerate" },
-      on: { click: () => this.hooks.regenerate(this.message) },
-    });
-    const complete = !BROKEN.has(this.message.status);
-    const why = iconButton("circle-help", t("why"), { data: { action: "why" }, "aria-haspopup": "dialog" });
-    why.addEventListener("click", () => this.hooks.explain(this.message, why));
-    const aloud = readAloud(this.message);
-    const buttons = [this.switcher.root, copy, aloud, complete && again, complete && why, ...thumbs(this.message)];
-    return el("div", { class: "msg-actions" }, label(this.message, this.hooks), el("span", { class: "msg-buttons" }, buttons));
-  }
-
-  /** The answer as text, with what its markers stand for. */
-  withSources() {
-    const lines = (this.message.sources ?? [])
-      .filter((source) => source.cited !== false)
-      .map((source) => {
-        const page = source.page ? `, ${pageLabel(source)}` : "";
-        return `[${source.slot}] ${source.document_name}${page}`;
-      });
-    return lines.length ? `${this.message.content}\n\n${t("sources")}\n${lines.join("\n")}` : this.message.content;
   }
 }

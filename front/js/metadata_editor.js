@@ -1,10 +1,10 @@
 // What is known about a document, changed by hand: fields are added, changed, emptied, and saved together.
 
-import { patch } from "./api.js";
-import { byId, el, iconButton } from "./dom.js";
+import { patchJson } from "./api.js";
+import { byId, createIconButton, el } from "./dom.js";
 import { t } from "./strings.js";
 
-const LONGEST = 1000;
+const MAX_VALUE_CHARACTERS = 1000;
 
 /** Events: `saved`. `page` holds `metadata`, the names of its known keys, and the document. */
 export class MetadataEditor extends EventTarget {
@@ -13,7 +13,10 @@ export class MetadataEditor extends EventTarget {
     this.page = page;
     this.form = byId("metadata-form");
     const part = (name) => this.form.querySelector(`[data-${name}]`);
-    [this.fields, this.keys, this.ownKey, this.trouble] = ["fields", "key", "own-key", "trouble"].map(part);
+    this.fields = part("fields");
+    this.keys = part("key");
+    this.ownKey = part("own-key");
+    this.trouble = part("trouble");
     byId("metadata-edit").addEventListener("click", () => this.open());
     part("cancel").addEventListener("click", () => this.close());
     part("add").addEventListener("click", () => this.add());
@@ -57,10 +60,10 @@ export class MetadataEditor extends EventTarget {
   }
 
   field(key, value) {
-    const input = el("input", { type: "text", maxlength: LONGEST, data: { key } });
+    const input = el("input", { type: "text", maxlength: MAX_VALUE_CHARACTERS, data: { key } });
     input.value = value;
     const name = this.page.metadata_names[key] ?? key;
-    const remove = iconButton("x", t("remove_field", { name }), { on: { click: () => this.remove(label) } });
+    const remove = createIconButton("x", t("remove_field", { name }), { on: { click: () => this.remove(label) } });
     const label = el("div", { class: "metadata-field" }, el("label", {}, el("span", { text: name }), input), remove);
     return label;
   }
@@ -108,7 +111,7 @@ export class MetadataEditor extends EventTarget {
     if (!Object.keys(changes).length) return this.close();
     this.form.inert = true;
     try {
-      const saved = await patch(`/documents/${this.page.document.id}`, { metadata: changes });
+      const saved = await patchJson(`/documents/${this.page.document.id}`, { metadata: changes });
       this.page.metadata = saved.metadata;
       this.close();
       this.dispatchEvent(new Event("saved"));

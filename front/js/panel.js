@@ -1,12 +1,12 @@
 // The panel on the right: one source at a time, with the page or the text it stands in.
 
-import { byId, el, icon } from "./dom.js";
-import { sourceTabs } from "./panel_sources.js";
+import { byId, createIcon, el } from "./dom.js";
+import { formatPages } from "./format.js";
 import { drawSource } from "./passage.js";
 import { t } from "./strings.js";
 
-const NARROWEST = 300;
-const STEP = 24;
+const MIN_WIDTH_PIXELS = 300;
+const WIDTH_STEP_PIXELS = 24;
 const WIDTH_KEY = "nura.panel";
 
 export class Panel {
@@ -80,11 +80,11 @@ export class Panel {
     byId("panel-count").textContent = `${this.at + 1} / ${this.list.length}`;
     byId("panel-previous").disabled = this.at === 0;
     byId("panel-next").disabled = this.at === this.list.length - 1;
-    byId("panel-sources").replaceChildren(...sourceTabs(this.list, source, (step) => this.go(step)));
+    byId("panel-sources").replaceChildren(...createSourceTabs(this.list, source, (step) => this.go(step)));
     const only = el(
       "button",
       { type: "button", class: "button", on: { click: () => this.hooks.onlyThis(source) } },
-      icon("target", "icon-s"),
+      createIcon("target", "icon-s"),
       t("only_this"),
     );
     drawSource(this.body, source, only, claim);
@@ -96,8 +96,8 @@ export class Panel {
   watchGrip() {
     const grip = byId("panel-grip");
     const set = (width) => {
-      const widest = Math.max(NARROWEST, innerWidth * 0.6);
-      this.width = Math.min(Math.max(width, NARROWEST), widest);
+      const widest = Math.max(MIN_WIDTH_PIXELS, innerWidth * 0.6);
+      this.width = Math.min(Math.max(width, MIN_WIDTH_PIXELS), widest);
       this.root.style.width = `${this.width}px`;
       grip.setAttribute("aria-valuenow", String(Math.round(this.width)));
     };
@@ -115,11 +115,48 @@ export class Panel {
       grip.addEventListener("lostpointercapture", end, { once: true });
     });
     grip.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: STEP, ArrowRight: -STEP }[event.key];
+      const step = { ArrowLeft: WIDTH_STEP_PIXELS, ArrowRight: -WIDTH_STEP_PIXELS }[event.key];
       if (!step || event.altKey) return;
       event.preventDefault();
       set(this.root.getBoundingClientRect().width + step);
       keep();
     });
   }
+}
+
+/** Both groups as rows of buttons; `go(step)` moves from the source shown. Nothing where there is but one. */
+export function createSourceTabs(list, shown, go) {
+  if (list.length < 2) return [];
+  const at = list.indexOf(shown);
+  const button = (source) => createTab(source, source === shown, () => go(list.indexOf(source) - at));
+  const group = (name, sources) =>
+    sources.length
+      ? el(
+          "div",
+          { class: "panel-group", role: "group", "aria-label": t(name) },
+          el("span", { class: "panel-group-name", "aria-hidden": "true", text: t(name) }),
+          sources.map(button),
+        )
+      : null;
+  const cited = list.filter((one) => one.cited !== false);
+  const reviewed = list.filter((one) => one.cited === false);
+  return [group("cited", cited), group("looked_at", reviewed)].filter(Boolean);
+}
+
+function createTab(source, isShown, run) {
+  const page = formatPages(source);
+  const where = [source.document_name, page].filter(Boolean).join(", ");
+  return el(
+    "button",
+    {
+      type: "button",
+      class: "panel-tab",
+      title: where,
+      "aria-label": t("source_label", { slot: source.slot, where }),
+      "aria-current": isShown ? "true" : null,
+      on: { click: run },
+    },
+    el("span", { class: "slot", text: String(source.slot) }),
+    page ? el("span", { text: page }) : null,
+  );
 }

@@ -1,16 +1,15 @@
 // One source drawn: what it is, its rendered page with the passage marked, or its text with what stands around it.
 
-import { fetchChunk, fetchDocument, fetchOldText, fetchSnapshot, indexOf } from "./chunks.js";
-import { el, icon, iconButton } from "./dom.js";
-import { boxAt, placeOf } from "./match.js";
-import { scrollWithin } from "./scrolling.js";
-import { boxesOf, markSpans } from "./spans.js";
-import { fileSize, pageLabel, t } from "./strings.js";
-import { prose, typed } from "./typed.js";
+import { fetchChunk, fetchDocument, fetchOldText, fetchSnapshot, readChunkIndex } from "./api.js";
+import { createIcon, createIconButton, el, scrollWithin } from "./dom.js";
+import { formatFileSize, formatPages } from "./format.js";
+import { renderExtractedText, renderProse } from "./markdown.js";
+import { findBoxAt, findClaim, markSpans, selectBoxes } from "./matching.js";
+import { t } from "./strings.js";
 
-const LONGEST_OVERLAP = 600;
-const SHORTEST_OVERLAP = 12;
-const MOST_PAGES = 3;
+const MAX_OVERLAP = 600;
+const MIN_OVERLAP = 12;
+const MAX_PAGES = 3;
 const SOURCE_LEVEL = 3; // of the heading that names the source
 const AROUND = 700; // characters of an old version, before and after what was quoted
 
@@ -20,30 +19,30 @@ export async function drawSource(root, source, action, claim) {
   root.ticket = ticket;
   const stage = el("div", { class: "passage-stage", "aria-busy": "true" }, el("div", { class: "skeleton" }));
   const links = el("div", { class: "passage-actions" }, action);
-  root.replaceChildren(heading(source), links, stage);
+  root.replaceChildren(createHeading(source), links, stage);
   const document_ = await fetchDocument(source.document_id).catch((error) => error);
   if (root.ticket !== ticket) return;
   if (document_ instanceof Error) {
     action.disabled = document_.status === 404;
     const text = await fetchSnapshot(source);
     if (root.ticket !== ticket) return;
-    stage.replaceChildren(snapshot(source, text, document_.status === 404 ? t("document_gone") : document_.message));
+    stage.replaceChildren(createSnapshot(source, text, document_.status === 404 ? t("document_gone") : document_.message));
   } else {
-    links.append(...documentLinks(source, document_));
+    links.append(...createDocumentLinks(source, document_));
     const isPdf = document_.content_type === "application/pdf" && source.page;
-    const text = isOld(source, document_) ? oldTextView : textView;
-    const parts = isPdf ? await pageView(source, document_, claim) : [await text(source, document_)];
+    const text = isOldVersion(source, document_) ? drawOldTextView : drawTextView;
+    const parts = isPdf ? await drawPageView(source, document_, claim) : [await text(source, document_)];
     if (root.ticket !== ticket) return;
-    stage.replaceChildren(...oldNote(source, document_), ...parts);
+    stage.replaceChildren(...createOldNote(source, document_), ...parts);
   }
   stage.removeAttribute("aria-busy");
   const mark = stage.querySelector(".passage-context .cited") ?? stage.querySelector(".passage-context mark");
   if (mark) scrollWithin(mark, 0.25);
 }
 
-function heading(source) {
+function createHeading(source) {
   const facts = [
-    pageLabel(source),
+    formatPages(source),
     source.section || null,
     t(source.cited === false ? "looked_at" : "cited"),
   ].filter(Boolean);
@@ -56,58 +55,58 @@ function heading(source) {
 }
 
 /** The document has a newer file than the one that the answer was drawn from. */
-function isOld(source, document_) {
+function isOldVersion(source, document_) {
   return Boolean(source.version) && source.version < document_.version;
 }
 
 /** What is added to an address, so that the old file answers. */
-function ofVersion(source, document_) {
-  return isOld(source, document_) ? `?version=${source.version}` : "";
+function toVersionQuery(source, document_) {
+  return isOldVersion(source, document_) ? `?version=${source.version}` : "";
 }
 
-function oldNote(source, document_) {
-  if (!isOld(source, document_)) return [];
+function createOldNote(source, document_) {
+  if (!isOldVersion(source, document_)) return [];
   const text = t("version.older", { number: source.version, current: document_.version });
-  return [el("p", { class: "note note-info passage-old" }, icon("info"), el("span", { text }))];
+  return [el("p", { class: "note note-info passage-old" }, createIcon("info"), el("span", { text }))];
 }
 
-function documentLinks(source, document_) {
-  const size = fileSize(document_.size);
+function createDocumentLinks(source, document_) {
+  const size = formatFileSize(document_.size);
   return [
-    el("a", { class: "button", href: `/documents/${document_.id}` }, icon("file-search", "icon-s"), t("open_document")),
+    el("a", { class: "button", href: `/documents/${document_.id}` }, createIcon("file-search", "icon-s"), t("open_document")),
     el(
       "a",
       {
         class: "icon-button",
-        href: `/api/v1/documents/${document_.id}/file${ofVersion(source, document_)}`,
+        href: `/api/v1/documents/${document_.id}/file${toVersionQuery(source, document_)}`,
         download: document_.name,
         title: `${t("download")} (${size})`,
         "aria-label": `${t("download")} (${size})`,
       },
-      icon("download"),
+      createIcon("download"),
     ),
   ];
 }
 
-function snapshot(source, text, why) {
+function createSnapshot(source, text, why) {
   const quote = el("blockquote", { class: "passage-text", text });
   markSpans(quote, source.spans);
-  return el("div", {}, el("p", { class: "note note-warning" }, icon("info"), el("span", { text: why })), quote);
+  return el("div", {}, el("p", { class: "note note-warning" }, createIcon("info"), el("span", { text: why })), quote);
 }
 
 /** The pages, and below them the passage as text, with the sentences that the answer took from it. */
-async function pageView(source, document_, claim) {
-  const chunk = isOld(source, document_) ? null : await fetchChunk(source.document_id, indexOf(source));
+async function drawPageView(source, document_, claim) {
+  const chunk = isOldVersion(source, document_) ? null : await fetchChunk(source.document_id, readChunkIndex(source));
   const text = chunk?.text ?? (await fetchSnapshot(source));
   const quote = el("blockquote", { class: "passage-text", text });
   const isMarked = markSpans(quote, source.spans);
-  const place = claim && !isMarked ? placeOf(claim, text) : null;
+  const place = claim && !isMarked ? findClaim(claim, text) : null;
   if (place) {
     const mark = el("mark", { text: text.slice(place.start, place.end) });
     quote.replaceChildren(text.slice(0, place.start), mark, text.slice(place.end));
   }
   const section = el("section", { class: "passage-quote" }, el("h4", { text: t("passage") }), quote);
-  const { boxes, here } = boxesOf(source, claim) ?? { boxes: source.boxes, here: boxAt(place, text, source.boxes ?? []) };
+  const { boxes, here } = selectBoxes(source, claim) ?? { boxes: source.boxes, here: findBoxAt(place, text, source.boxes ?? []) };
   return [new PageView({ ...source, boxes }, document_, here).root, section];
 }
 
@@ -121,12 +120,12 @@ export class PageView {
     const boxes = source.boxes ?? [];
     const touched = [...new Set([source.page, ...boxes.map((box) => box.page)])].sort((one, other) => one - other);
     const wanted = touched.indexOf(boxes[here]?.page ?? source.page);
-    const first = Math.max(0, Math.min(wanted, touched.length - MOST_PAGES));
-    this.pages = touched.slice(first, first + MOST_PAGES);
+    const first = Math.max(0, Math.min(wanted, touched.length - MAX_PAGES));
+    this.pages = touched.slice(first, first + MAX_PAGES);
     this.sheets = el("div", { class: "page-sheets" });
     this.label = el("span", { class: "page-number" });
-    this.previous = iconButton("chevron-left", t("previous_page"), { on: { click: () => this.turn(-1) } });
-    this.next = iconButton("chevron-right", t("next_page"), { on: { click: () => this.turn(1) } });
+    this.previous = createIconButton("chevron-left", t("previous_page"), { on: { click: () => this.turn(-1) } });
+    this.next = createIconButton("chevron-right", t("next_page"), { on: { click: () => this.turn(1) } });
     const bar = el("div", { class: "page-bar" }, this.previous, this.label, this.next);
     this.root = el("div", { class: "page-view" }, bar, this.sheets);
     this.draw();
@@ -158,7 +157,7 @@ export class PageView {
       sheet.classList.remove("loading");
       sheet.replaceChildren(el("p", { class: "note", text: t("no_page_image") }));
     });
-    image.src = `/api/v1/documents/${this.document.id}/pages/${page}.png${ofVersion(this.source, this.document)}`;
+    image.src = `/api/v1/documents/${this.document.id}/pages/${page}.png${toVersionQuery(this.source, this.document)}`;
     return sheet;
   }
 
@@ -178,8 +177,8 @@ export class PageView {
 }
 
 /** The passage marked within what comes before and after it. */
-async function textView(source, document_) {
-  const index = indexOf(source);
+async function drawTextView(source, document_) {
+  const index = readChunkIndex(source);
   const [before, chunk, after] = await Promise.all(
     [index - 1, index, index + 1].map((one) => (one < document_.chunk_count ? fetchChunk(source.document_id, one) : null)),
   );
@@ -188,21 +187,21 @@ async function textView(source, document_) {
   const isMarkdown = document_.content_type === "text/markdown";
   const part = (name, words, header) => {
     if (!words.trim()) return null;
-    return isMarkdown ? prose(name, words, SOURCE_LEVEL) : el(name, {}, typed(words, header));
+    return isMarkdown ? renderProse(name, words, SOURCE_LEVEL) : el(name, {}, renderExtractedText(words, header));
   };
   const passage = part("mark", text, chunk?.header);
   if (passage) markSpans(passage, source.spans);
   return el(
     "div",
     { class: "passage-text passage-context" },
-    sameSection(before) ? part("div", withoutOverlap(before.text, text, true)) : null,
+    sameSection(before) ? part("div", cutOverlap(before.text, text, true)) : null,
     passage,
-    sameSection(after) ? part("div", withoutOverlap(text, after.text, false)) : null,
+    sameSection(after) ? part("div", cutOverlap(text, after.text, false)) : null,
   );
 }
 
 /** An old version has no chunks any more: its text around what was quoted. */
-async function oldTextView(source) {
+async function drawOldTextView(source) {
   const words = (text) => text.replace(/\s+/g, " ").trim();
   const quote = words(await fetchSnapshot(source)).replace(/…$/, "");
   const text = words(await fetchOldText(source.document_id, source.version).catch(() => ""));
@@ -215,11 +214,11 @@ async function oldTextView(source) {
 }
 
 /** Neighbouring chunks repeat some text: the first without what the second begins with, or the other way round. */
-function withoutOverlap(first, second, wantFirst) {
-  const most = Math.min(LONGEST_OVERLAP, first.length, second.length);
+function cutOverlap(first, second, wantFirst) {
+  const most = Math.min(MAX_OVERLAP, first.length, second.length);
   let length = most;
-  while (length >= SHORTEST_OVERLAP && !first.endsWith(second.slice(0, length))) length -= 1;
-  const shared = length >= SHORTEST_OVERLAP ? length : 0;
+  while (length >= MIN_OVERLAP && !first.endsWith(second.slice(0, length))) length -= 1;
+  const shared = length >= MIN_OVERLAP ? length : 0;
   if (wantFirst) return first.slice(0, first.length - shared) + (shared ? "" : "\n");
   return (shared ? "" : "\n") + second.slice(shared);
 }

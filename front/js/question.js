@@ -1,12 +1,13 @@
 // The reader's own message: shown, folded where it is long, and written anew.
 
-import { el, icon, iconButton } from "./dom.js";
+import { createIcon, createIconButton, el } from "./dom.js";
+import { formatFileSize } from "./format.js";
 import { sendOnEnter } from "./ime.js";
-import { fileSize, t } from "./strings.js";
-import { Switcher } from "./switcher.js";
-import { copyText, toast } from "./toast.js";
+import { BranchSwitcher } from "./message.js";
+import { copyText, showToast } from "./notify.js";
+import { t } from "./strings.js";
 
-const LONG = 1400;
+const MAX_UNFOLDED_CHARACTERS = 1400;
 
 /** `documents` are those named for the message; `hooks`: limit, edit(message, content), step(message, by). */
 export class QuestionView {
@@ -14,14 +15,14 @@ export class QuestionView {
     this.message = message;
     this.hooks = hooks;
     this.text = el("div", { class: "bubble", text: message.content });
-    this.fold = message.content.length > LONG ? folded(this.text) : null;
-    this.switcher = new Switcher((by) => hooks.step(this.message, by));
+    this.fold = message.content.length > MAX_UNFOLDED_CHARACTERS ? createFold(this.text) : null;
+    this.switcher = new BranchSwitcher((by) => hooks.step(this.message, by));
     this.tools = this.actions();
     this.root = el(
       "article",
       { class: "msg msg-question", data: { messageId: message.id ?? "" } },
       el("h3", { class: "visually-hidden", text: t("your_question") }),
-      documents.length ? attachments(documents) : null,
+      documents.length ? createAttachments(documents) : null,
       this.text,
       this.fold,
       this.tools,
@@ -43,16 +44,16 @@ export class QuestionView {
   }
 
   actions() {
-    const copy = iconButton("copy", t("copy"), { data: { action: "copy" } });
+    const copy = createIconButton("copy", t("copy"), { data: { action: "copy" } });
     copy.addEventListener("click", () => copyText(this.message.content, copy));
-    this.pencil = iconButton("pencil", t("edit"), { class: "icon-button branching", data: { action: "edit" } });
+    this.pencil = createIconButton("pencil", t("edit"), { class: "icon-button branching", data: { action: "edit" } });
     this.pencil.addEventListener("click", () => this.edit());
     return el("div", { class: "question-tools" }, el("span", { class: "msg-buttons" }, copy, this.pencil), this.switcher.root);
   }
 
   edit() {
     if (this.editor) return;
-    this.editor = new Editor(this.message.content, this.hooks.limit, {
+    this.editor = new QuestionEditor(this.message.content, this.hooks.limit, {
       save: (content) => this.save(content),
       cancel: () => this.close(),
     });
@@ -77,7 +78,7 @@ export class QuestionView {
     try {
       await this.hooks.edit(this.message, content);
     } catch (error) {
-      toast(error.message, { kind: "toast-error" });
+      showToast(error.message, { kind: "toast-error" });
       this.editor.wait(false);
       return;
     }
@@ -86,7 +87,7 @@ export class QuestionView {
 }
 
 /** The field in which a question is written anew. */
-class Editor {
+class QuestionEditor {
   constructor(content, limit, { save, cancel }) {
     this.before = content;
     this.input = el("textarea", { rows: 1, maxlength: limit, "aria-label": t("edit"), spellcheck: "false" });
@@ -133,19 +134,19 @@ class Editor {
   }
 }
 
-function attachments(documents) {
+function createAttachments(documents) {
   const item = (document) =>
     el(
       "li",
       { class: "attached" },
-      icon("file-text", "icon-s"),
+      createIcon("file-text", "icon-s"),
       el("span", { text: document.name }),
-      document.size ? el("small", { text: fileSize(document.size) }) : null,
+      document.size ? el("small", { text: formatFileSize(document.size) }) : null,
     );
   return el("ul", { class: "attached-list", "aria-label": t("attached") }, documents.map(item));
 }
 
-function folded(text) {
+function createFold(text) {
   text.classList.add("folded");
   const button = el("button", { type: "button", class: "link-button fold", text: t("show_all"), "aria-expanded": "false" });
   button.addEventListener("click", () => {

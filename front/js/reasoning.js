@@ -1,11 +1,11 @@
 // What the model thought before it answered: one live line while it thinks, a quiet fold afterwards.
 
-import { el, icon } from "./dom.js";
-import { StreamedMarkdown } from "./stream.js";
+import { createIcon, el } from "./dom.js";
+import { StreamedMarkdown } from "./markdown.js";
 import { t, tn } from "./strings.js";
 
-const TAIL = 160;
-const REDRAW = 120;
+const TAIL_CHARACTERS = 160;
+const REDRAW_MS = 120;
 
 export class Reasoning {
   /** `hold(anchor, change)` changes the page while `anchor` stays where it is. */
@@ -21,7 +21,7 @@ export class Reasoning {
       this.label,
       this.tail,
       this.clock,
-      icon("chevron-down", "icon-s"),
+      createIcon("chevron-down", "icon-s"),
     );
     this.text = el("div", { class: "reasoning-words" });
     this.box = el("div", { class: "reasoning-text", tabindex: "0", role: "region", "aria-label": t("reasoning") }, this.text);
@@ -64,7 +64,7 @@ export class Reasoning {
       this.ticking = setInterval(() => this.tick(), 1000);
       this.tick();
     }
-    this.redraw ??= setTimeout(() => this.showTail(), REDRAW);
+    this.redraw ??= setTimeout(() => this.showTail(), REDRAW_MS);
   }
 
   tick() {
@@ -75,7 +75,7 @@ export class Reasoning {
   /** The last words on one line; what does not fit fades out before them. */
   showTail() {
     this.redraw = null;
-    this.words.textContent = this.said.slice(-TAIL).replace(/[\s*_`#>|-]+/g, " ");
+    this.words.textContent = this.said.slice(-TAIL_CHARACTERS).replace(/[\s*_`#>|-]+/g, " ");
     this.tail.classList.toggle("reasoning-long", this.words.offsetWidth > this.tail.clientWidth);
   }
 

@@ -1,12 +1,11 @@
 // Runs that this tab follows: nothing lost, nothing twice. Over the socket, or over HTTP where there is none.
 
-import { post, signedOut } from "./api.js";
-import { readEvents } from "./sse.js";
+import { isSignedOut, postJson } from "./api.js";
 
 const TERMINAL = new Set(["run.completed", "run.stopped", "run.error"]);
-const SILENCE = 20000;
-const FALLBACK_WAIT = 1500;
-const FALLBACK_TRIES = 40;
+const SILENCE_MS = 20000;
+const FALLBACK_WAIT_MS = 1500;
+const MAX_FALLBACK_TRIES = 40;
 
 /**
  * Events: `event` (detail: envelope of a run, in order), `acknowledged` {pending, frame}, `refused` {pending, error},
@@ -22,12 +21,12 @@ export class Runs extends EventTarget {
     socket.addEventListener("unreachable", () => this.fallBack());
     socket.addEventListener("signedout", () => this.fallBack());
     socket.addEventListener("frame", ({ detail }) => this.receive(detail));
-    setInterval(() => this.watch(), SILENCE / 4);
+    setInterval(() => this.watch(), SILENCE_MS / 4);
   }
 
   /** Ask a question. It is sent again after a reconnect until the server has taken it. */
   ask(fields) {
-    const pending = { client_id: newId(), ...fields };
+    const pending = { client_id: createClientId(), ...fields };
     this.outbox.set(pending.client_id, pending);
     if (!this.socket.send({ type: "send", ...pending }) && this.socket.unreachable) this.askByHttp(pending);
     return pending;
@@ -43,7 +42,7 @@ export class Runs extends EventTarget {
 
   stop(runId) {
     if (this.socket.send({ type: "stop", run_id: runId })) return;
-    post(`/runs/${runId}/stop`).catch(() => {});
+    postJson(`/runs/${runId}/stop`).catch(() => {});
   }
 
   drop(runId) {
@@ -125,7 +124,7 @@ export class Runs extends EventTarget {
 
   watch() {
     for (const run of this.active.values()) {
-      if (Date.now() - run.seen < SILENCE) continue;
+      if (Date.now() - run.seen < SILENCE_MS) continue;
       run.seen = Date.now();
       this.emit("silent", { runId: run.id });
     }
@@ -136,26 +135,26 @@ export class Runs extends EventTarget {
     pending.byHttp = true;
     const { byHttp, ...fields } = pending;
     try {
-      const answer = await post("/messages?wait=false", fields);
+      const answer = await postJson("/messages?wait=false", fields);
       if (this.outbox.has(pending.client_id)) this.follow(answer.run_id, 0, true);
     } catch (error) {
       pending.byHttp = false;
       if (error.status) this.refuse(pending, { code: error.code, message: error.message });
-      else setTimeout(() => this.outbox.has(pending.client_id) && this.askByHttp(pending), FALLBACK_WAIT * 2);
+      else setTimeout(() => this.outbox.has(pending.client_id) && this.askByHttp(pending), FALLBACK_WAIT_MS * 2);
     }
   }
 
   async followByHttp(run) {
     const controller = new AbortController();
     run.controller = controller;
-    for (let tries = 0; tries < FALLBACK_TRIES && this.active.get(run.id) === run; tries += 1) {
+    for (let tries = 0; tries < MAX_FALLBACK_TRIES && this.active.get(run.id) === run; tries += 1) {
       try {
-        await readEvents(run.id, run.last, (frame) => this.take(run, frame), controller.signal);
+        await readRunEvents(run.id, run.last, (frame) => this.take(run, frame), controller.signal);
       } catch (error) {
         if (controller.signal.aborted) return;
-        if (error.status === 404 || signedOut(error.status)) break;
+        if (error.status === 404 || isSignedOut(error.status)) break;
       }
-      await new Promise((done) => setTimeout(done, FALLBACK_WAIT));
+      await new Promise((done) => setTimeout(done, FALLBACK_WAIT_MS));
       if (controller.signal.aborted) return;
     }
     if (this.active.get(run.id) !== run) return;
@@ -168,8 +167,50 @@ export class Runs extends EventTarget {
   }
 }
 
-function newId() {
+function createClientId() {
   if (crypto.randomUUID) return crypto.randomUUID();
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Call `onFrame` with each envelope after `afterSeq`; resolves when the server ends the stream. */
+export async function readRunEvents(runId, afterSeq, onFrame, signal) {
+  const response = await fetch(`/api/v1/runs/${runId}/events`, {
+    headers: { Accept: "text/event-stream", "Last-Event-ID": String(afterSeq) },
+    credentials: "same-origin",
+    signal,
+  });
+  if (!response.ok) throw Object.assign(new Error("events"), { status: response.status });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let buffer = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    buffer += value.replace(/\r\n?/g, "\n");
+    const parts = buffer.split("\n\n");
+    buffer = parts.pop();
+    for (const part of parts) {
+      const frame = parseEvent(part, runId);
+      if (frame) onFrame(frame);
+    }
+  }
+}
+
+function parseEvent(text, runId) {
+  const fields = { event: "", id: "", data: [] };
+  for (const line of text.split("\n")) {
+    if (line.startsWith(":")) continue;
+    const [, name, value] = /^(\w+): ?(.*)$/.exec(line) ?? [];
+    if (name === "data") fields.data.push(value);
+    else if (name) fields[name] = value;
+  }
+  if (!fields.data.length) return null;
+  let data;
+  try {
+    data = JSON.parse(fields.data.join("\n"));
+  } catch {
+    return null;
+  }
+  if (data && data.type && "data" in data) return data;
+  return { type: fields.event, run_id: runId, chat_id: null, seq: Number(fields.id), data };
 }

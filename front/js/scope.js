@@ -1,10 +1,11 @@
-// What the next question will search, always in sight: chosen documents, else the chat's, else all of the reader's.
+// What the next question reads: documents chosen for it, and those that the conversation is about.
 
-import { get, patch, query } from "./api.js";
-import { byId, el, icon, placeBeside } from "./dom.js";
+import { getJson, patchJson, sendDelete, toQueryString } from "./api.js";
+import { announce, byId, createIcon, el, placeBeside } from "./dom.js";
+import { showToast } from "./notify.js";
 import { t, tn } from "./strings.js";
 
-const SHOWN = 50;
+const MAX_PICKER_DOCUMENTS = 50;
 
 /** Events: `changed`. */
 export class Scope extends EventTarget {
@@ -30,7 +31,7 @@ export class Scope extends EventTarget {
 
   /** Documents become ready and go, in other windows too: what can be asked is counted anew. */
   async recount() {
-    const ready = await get(`/documents?${query({ status: "COMPLETED", page_size: 1 })}`).catch(() => null);
+    const ready = await getJson(`/documents?${toQueryString({ status: "COMPLETED", page_size: 1 })}`).catch(() => null);
     if (ready) this.total = ready.count;
     this.show();
   }
@@ -102,23 +103,23 @@ export class Scope extends EventTarget {
   /** Says that the chat's documents are gone; its cross lets the chat turn to all documents. */
   goneChip() {
     const label = t("scope_next.turn_to_all");
-    const remove = el("button", { type: "button", class: "chip-remove", "aria-label": label, title: label }, icon("x", "icon-s"));
+    const remove = el("button", { type: "button", class: "chip-remove", "aria-label": label, title: label }, createIcon("x", "icon-s"));
     remove.addEventListener("click", async () => {
-      await patch(`/chats/${this.chatId}`, { document_ids: [] });
+      await patchJson(`/chats/${this.chatId}`, { document_ids: [] });
       this.gone = 0;
       this.changed();
     });
     const name = el("span", { class: "scope-name", text: tn("scope_next.deleted", this.gone) });
-    return el("li", { class: "scope-chip" }, icon("file-text", "icon-s"), name, remove);
+    return el("li", { class: "scope-chip" }, createIcon("file-text", "icon-s"), name, remove);
   }
 
   chip(document, removable) {
     const name = el("span", { class: "scope-name", text: document.name, title: document.name });
-    if (!removable) return el("li", { class: "scope-chip scope-fixed" }, icon("file-text", "icon-s"), name);
+    if (!removable) return el("li", { class: "scope-chip scope-fixed" }, createIcon("file-text", "icon-s"), name);
     const label = t("remove_file", { name: document.name });
-    const remove = el("button", { type: "button", class: "chip-remove", "aria-label": label, title: label }, icon("x", "icon-s"));
+    const remove = el("button", { type: "button", class: "chip-remove", "aria-label": label, title: label }, createIcon("x", "icon-s"));
     remove.addEventListener("click", () => this.toggle(document, false));
-    return el("li", { class: "scope-chip" }, icon("file-text", "icon-s"), name, remove);
+    return el("li", { class: "scope-chip" }, createIcon("file-text", "icon-s"), name, remove);
   }
 
   // The picker
@@ -150,7 +151,7 @@ export class Scope extends EventTarget {
     const list = byId("picker-list");
     this.asked = text;
     try {
-      const found = await get(`/documents?${query({ status: "COMPLETED", q: text, page_size: SHOWN })}`);
+      const found = await getJson(`/documents?${toQueryString({ status: "COMPLETED", q: text, page_size: MAX_PICKER_DOCUMENTS })}`);
       if (this.asked !== text) return;
       list.replaceChildren(...found.results.map((document) => this.option(document)));
       if (!found.results.length) list.append(el("li", { class: "picker-empty", text: t(text ? "no_match" : "no_documents") }));
@@ -171,5 +172,74 @@ export class Scope extends EventTarget {
       {},
       el("label", { class: "picker-option" }, box, el("span", { class: "picker-name", text: document.name }), el("small", { text: pages })),
     );
+  }
+}
+
+const AUTO = "auto";
+
+/** Events: `forgotten`. `topic` is what was chosen for the next question. */
+export class TopicMemory extends EventTarget {
+  constructor() {
+    super();
+    this.root = byId("memory");
+    this.buttons = [...this.root.querySelectorAll("[data-topic]")];
+    this.documents = [];
+    this.chatId = null;
+    this.covered = false;
+    this.topic = AUTO;
+    for (const button of this.buttons) button.addEventListener("click", () => this.choose(button.dataset.topic));
+    byId("memory-forget").addEventListener("click", () => this.forget());
+  }
+
+  /** Look what the chat remembers now. */
+  async refresh(chatId) {
+    this.chatId = chatId;
+    const found = chatId ? await getJson(`/chats/${chatId}/memory`).catch(() => null) : null;
+    if (chatId !== this.chatId) return;
+    this.documents = found?.documents ?? [];
+    this.show();
+  }
+
+  /** Documents chosen for the next question outrank the remembered ones. */
+  cover(covered) {
+    this.covered = covered;
+    this.show();
+  }
+
+  /** A second tap takes the choice back. */
+  choose(topic) {
+    this.topic = this.topic === topic ? AUTO : topic;
+    this.show();
+  }
+
+  /** The choice, for one question. */
+  take() {
+    const topic = this.root.hidden ? AUTO : this.topic;
+    this.topic = AUTO;
+    this.show();
+    return topic;
+  }
+
+  async forget() {
+    try {
+      await sendDelete(`/chats/${this.chatId}/memory`);
+    } catch (error) {
+      showToast(error.message, { kind: "toast-error" });
+      return;
+    }
+    this.documents = [];
+    this.topic = AUTO;
+    this.show();
+    announce(t("memory.forgotten"));
+    this.dispatchEvent(new Event("forgotten"));
+  }
+
+  show() {
+    const [first, ...others] = this.documents.map((document) => document.title);
+    this.root.hidden = this.covered || !first;
+    byId("memory-name").textContent = first ?? "";
+    byId("memory-rest").textContent = others.length ? tn("names.others", others.length) : "";
+    byId("memory-what").title = [first, ...others].filter(Boolean).join("\n");
+    for (const button of this.buttons) button.setAttribute("aria-pressed", String(button.dataset.topic === this.topic));
   }
 }

@@ -1,10 +1,10 @@
 // One live connection for the tab. It only opens, keeps alive and reopens; what frames mean is for others.
 
-const FIRST_WAIT = 400;
-const LONGEST_WAIT = 15000;
-const PING_EVERY = 20000;
-const PONG_WITHIN = 8000;
-const PONG_AFTER_SLEEP = 2000;
+const FIRST_WAIT_MS = 400;
+const MAX_WAIT_MS = 15000;
+const PING_EVERY_MS = 20000;
+const PONG_WITHIN_MS = 8000;
+const PONG_AFTER_SLEEP_MS = 2000;
 const TRIES_BEFORE_UNREACHABLE = 3;
 export const SIGNED_OUT = 4401;
 
@@ -18,7 +18,7 @@ export class Socket extends EventTarget {
     this.timer = null;
     this.pongTimer = null;
     this.signedOut = false;
-    setInterval(() => this.ping(), PING_EVERY);
+    setInterval(() => this.ping(), PING_EVERY_MS);
     addEventListener("online", () => this.wake());
     addEventListener("pageshow", (event) => event.persisted && this.wake());
     document.addEventListener("visibilitychange", () => {
@@ -64,20 +64,20 @@ export class Socket extends EventTarget {
       return;
     }
     if (this.failures === TRIES_BEFORE_UNREACHABLE) this.emit("unreachable");
-    const wait = Math.min(FIRST_WAIT * 2 ** (this.failures - 1), LONGEST_WAIT);
+    const wait = Math.min(FIRST_WAIT_MS * 2 ** (this.failures - 1), MAX_WAIT_MS);
     this.timer = setTimeout(() => this.connect(), wait * (0.7 + Math.random() * 0.6));
   }
 
   /** The page came back: see at once whether the connection still lives, or whether somebody signed in elsewhere. */
   wake() {
     if (this.timer || !this.socket) this.connect();
-    else this.ping(PONG_AFTER_SLEEP);
+    else this.ping(PONG_AFTER_SLEEP_MS);
   }
 
   /** A connection that says nothing within `patience` ms is taken for dead, as after a phone's sleep. */
-  ping(patience = PONG_WITHIN) {
+  ping(patience = PONG_WITHIN_MS) {
     if (!this.send({ type: "ping" })) return;
-    if (this.pongTimer && patience >= PONG_WITHIN) return;
+    if (this.pongTimer && patience >= PONG_WITHIN_MS) return;
     clearTimeout(this.pongTimer);
     const socket = this.socket;
     this.pongTimer = setTimeout(() => {

@@ -1,22 +1,19 @@
 // The messages of the chat: one branch of them, loaded, followed while it grows.
 
-import { get, post } from "./api.js";
-import { Backlog } from "./backlog.js";
-import { Branches } from "./branches.js";
-import { watchMarkers } from "./cards.js";
-import { announce, byId, el, place } from "./dom.js";
-import { watchDoubts } from "./doubts.js";
-import { bestPassage, claimBefore } from "./match.js";
-import { citedFor } from "./spans.js";
-import { AnswerView } from "./message.js";
-import { orPlain } from "./plain.js";
+import { AnswerView } from "./answer.js";
+import { getJson, postJson } from "./api.js";
+import { announce, byId, el, placeChildren } from "./dom.js";
+import { watchDoubts } from "./grounding.js";
+import { readClaimBefore, selectBestPassage, selectCitedSpan } from "./matching.js";
+import { createViewOrPlain } from "./message.js";
+import { MessagePages, MessageTree } from "./message_tree.js";
+import { copyText, showToast } from "./notify.js";
 import { QuestionView } from "./question.js";
-import { stopReading } from "./read_aloud.js";
-import { Scrolling } from "./scrolling.js";
+import { watchMarkers } from "./source_cards.js";
+import { stopReading } from "./speech.js";
 import { t } from "./strings.js";
-import { copyText, toast } from "./toast.js";
 
-const ENOUGH = 20;
+const MIN_MESSAGES = 20;
 
 /** Events: `busy` (detail: the run that answers here, or null). */
 export class Thread extends EventTarget {
@@ -36,12 +33,12 @@ export class Thread extends EventTarget {
       before: (message) => this.tree.path(message.parent_id),
       titleOf: (id) => nameOf(id)?.name ?? this.tree.nameOf(id),
     };
-    this.tree = new Branches();
+    this.tree = new MessageTree();
     this.views = new Map();
     this.byRun = new Map();
     this.echoes = new Map();
     this.leaf = null;
-    this.scrolling = new Scrolling(this.root);
+    this.scrolling = new ThreadScroll(this.root);
     this.root.addEventListener("click", (event) => this.clicked(event));
     watchMarkers(this.root, (marker) => this.viewAt(marker)?.message.sources);
     watchDoubts(this.root, (mark) => this.viewAt(mark)?.message);
@@ -64,7 +61,7 @@ export class Thread extends EventTarget {
 
   async load(chatId) {
     this.chatId = chatId;
-    this.backlog = new Backlog(chatId);
+    this.backlog = new MessagePages(chatId);
     await this.backlog.open();
     do await this.takeEarlier();
     while (this.backlog.hasMore && this.lacksMore());
@@ -82,7 +79,7 @@ export class Thread extends EventTarget {
   /** Other branches may fill whole pages; and what stands beside a first question may lie further back. */
   lacksMore() {
     const path = this.tree.path(this.leaf);
-    return path.length < ENOUGH || !path[0].parent_id;
+    return path.length < MIN_MESSAGES || !path[0].parent_id;
   }
 
   async loadEarlier() {
@@ -92,7 +89,7 @@ export class Thread extends EventTarget {
       do await this.takeEarlier();
       while (this.backlog.hasMore && this.tree.path(this.leaf).length === before);
     } catch (error) {
-      toast(error.message, { kind: "toast-error" });
+      showToast(error.message, { kind: "toast-error" });
     }
     this.scrolling.hold(anchor, () => this.show());
     this.offerEarlier();
@@ -112,7 +109,7 @@ export class Thread extends EventTarget {
   /** Another tab or device went on with this chat: show what is new. */
   async catchUp() {
     if (!this.chatId || this.byRun.size) return;
-    this.take(await new Backlog(this.chatId).latest().catch(() => []));
+    this.take(await new MessagePages(this.chatId).latest().catch(() => []));
   }
 
   // The branch in sight
@@ -130,13 +127,13 @@ export class Thread extends EventTarget {
     const path = this.tree.path(this.leaf);
     const views = path.map((message) => this.view(message));
     const sending = [...this.echoes.values()];
-    place(this.root, [...views, ...sending].map((view) => view.root));
+    placeChildren(this.root, [...views, ...sending].map((view) => view.root));
     path.forEach((message, index) => views[index].switcher.show(this.tree.place(message)));
   }
 
   view(message) {
     if (!this.views.has(message.id)) {
-      const view = orPlain(message, this.hooks, () => this.made(message));
+      const view = createViewOrPlain(message, this.hooks, () => this.made(message));
       this.views.set(message.id, view);
       if (message.status === "STREAMING" && message.run_id) {
         this.begin(message.run_id, view);
@@ -175,7 +172,7 @@ export class Thread extends EventTarget {
     if (this.branching) return;
     this.branching = true;
     try {
-      const turn = await post(`${path}?wait=false`, body);
+      const turn = await postJson(`${path}?wait=false`, body);
       this.take([turn.user_message, turn.assistant_message]);
       this.scrolling.toEnd();
     } finally {
@@ -185,7 +182,7 @@ export class Thread extends EventTarget {
 
   /** `topic`: how the question is bound to what was before, where the reader says so. */
   regenerate(message, topic = "auto") {
-    this.branch(`/messages/${message.id}/regenerate`, { topic }).catch((error) => toast(error.message, { kind: "toast-error" }));
+    this.branch(`/messages/${message.id}/regenerate`, { topic }).catch((error) => showToast(error.message, { kind: "toast-error" }));
   }
 
   /** Open the last question in sight for writing anew; false where that cannot be done now. */
@@ -267,7 +264,7 @@ export class Thread extends EventTarget {
     this.tree.add(message);
     const view = this.views.get(message.id);
     const whole = () => (view instanceof AnswerView ? view.complete(message) : this.made(message));
-    if (view) this.views.set(message.id, orPlain(message, this.hooks, whole));
+    if (view) this.views.set(message.id, createViewOrPlain(message, this.hooks, whole));
     this.show();
     announce(t(message.status === "COMPLETED" ? "announce.done" : `end.${message.status}`));
     this.announceBusy();
@@ -277,7 +274,7 @@ export class Thread extends EventTarget {
   async refresh(runId, stillFollowed = false) {
     const answer = this.byRun.get(runId);
     if (!answer) return;
-    const message = await get(`/messages/${answer.message.id}`).catch(() => null);
+    const message = await getJson(`/messages/${answer.message.id}`).catch(() => null);
     if (message && message.status !== "STREAMING") {
       this.runs.drop(runId);
       this.ended(runId, message);
@@ -302,8 +299,49 @@ export class Thread extends EventTarget {
   async openMarked(marker) {
     const { message } = this.viewAt(marker);
     const passages = message.sources.filter((one) => one.slot === Number(marker.dataset.slot));
-    const claim = claimBefore(marker);
-    const { source, span } = citedFor(claim, passages);
-    this.hooks.openSource(message, span ? source : await bestPassage(claim, passages), marker, claim);
+    const claim = readClaimBefore(marker);
+    const { source, span } = selectCitedSpan(claim, passages);
+    this.hooks.openSource(message, span ? source : await selectBestPassage(claim, passages), marker, claim);
+  }
+}
+
+const NEAR_END_PIXELS = 90;
+
+export class ThreadScroll {
+  constructor(root) {
+    this.scroller = byId("scroller");
+    this.stick = true;
+    this.before = 0;
+    this.down = byId("to-end");
+    this.scroller.addEventListener("scroll", () => this.moved(), { passive: true });
+    this.down.addEventListener("click", () => this.toEnd(true));
+    const resized = new ResizeObserver(() => this.stick && this.toEnd());
+    resized.observe(root);
+    resized.observe(this.scroller); // rows come and go under it
+  }
+
+  moved() {
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+    const gap = scrollHeight - clientHeight - scrollTop;
+    if (scrollTop < this.before - 2 && gap > 4) this.stick = false;
+    if (gap < NEAR_END_PIXELS / 2) this.stick = true;
+    this.before = scrollTop;
+    this.down.hidden = gap < NEAR_END_PIXELS * 2;
+  }
+
+  toEnd(smooth = false) {
+    this.stick = true;
+    this.scroller.scrollTo({ top: this.scroller.scrollHeight, behavior: smooth ? "smooth" : "instant" });
+  }
+
+  /** Change the thread while what is below `anchor` stays where it is; `change` may give another anchor. */
+  hold(anchor, change) {
+    const before = anchor.getBoundingClientRect().top;
+    this.stick = false;
+    const after = change() ?? anchor;
+    this.scroller.scrollTop += after.getBoundingClientRect().top - before;
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+    this.stick = scrollHeight - clientHeight - scrollTop < 4;
+    this.before = scrollTop;
   }
 }

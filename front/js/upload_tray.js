@@ -1,14 +1,13 @@
 // The list of files on their way. Of a long list only the rows in sight are drawn, a frame at most once.
 
-import { el, place } from "./dom.js";
-import { timeLeft } from "./progress.js";
+import { chooseFileIcon, createIcon, createIconButton, el, placeChildren } from "./dom.js";
+import { describeStage, formatFileSize, formatPercent, formatTimeLeft } from "./format.js";
 import { t, tn } from "./strings.js";
-import { UploadRow } from "./upload_row.js";
 
-const LONG = 30;
-const ROW = 52; // pixels, as .uploads-long .upload in uploads.css
-const AROUND = 6;
-const ENOUGH = 5; // files that must have ended before their pace says anything
+const LONG_LIST = 30;
+const ROW_PIXELS = 52; // pixels, as .uploads-long .upload in uploads.css
+const ROWS_AROUND = 6;
+const MIN_ENDED_FILES = 5; // files that must have ended before their pace says anything
 
 export class UploadTray {
   constructor(root, uploads) {
@@ -44,18 +43,18 @@ export class UploadTray {
     const [first, last] = this.inSight(shown.length);
     const drawn = shown.slice(first, last);
     for (const item of this.rows.keys()) if (!drawn.includes(item)) this.rows.delete(item);
-    place(this.root, drawn.map((item, at) => this.row(item, first + at, shown.length)));
-    if (grown && shown.length <= LONG) this.root.scrollTop = this.root.scrollHeight;
+    placeChildren(this.root, drawn.map((item, at) => this.row(item, first + at, shown.length)));
+    if (grown && shown.length <= LONG_LIST) this.root.scrollTop = this.root.scrollHeight;
   }
 
   /** First row to draw and the one after the last; what is above and below takes its room as padding. */
   inSight(count) {
-    const isLong = count > LONG;
+    const isLong = count > LONG_LIST;
     this.root.classList.toggle("uploads-long", isLong);
-    const first = isLong ? Math.max(0, Math.floor(this.root.scrollTop / ROW) - AROUND) : 0;
-    const last = isLong ? Math.min(count, first + Math.ceil(this.root.clientHeight / ROW) + 2 * AROUND) : count;
-    this.root.style.setProperty("--above", `${first * ROW}px`);
-    this.root.style.setProperty("--below", `${(count - last) * ROW}px`);
+    const first = isLong ? Math.max(0, Math.floor(this.root.scrollTop / ROW_PIXELS) - ROWS_AROUND) : 0;
+    const last = isLong ? Math.min(count, first + Math.ceil(this.root.clientHeight / ROW_PIXELS) + 2 * ROWS_AROUND) : count;
+    this.root.style.setProperty("--above", `${first * ROW_PIXELS}px`);
+    this.root.style.setProperty("--below", `${(count - last) * ROW_PIXELS}px`);
     return [first, last];
   }
 
@@ -119,12 +118,12 @@ export class UploadTray {
   }
 
   summary({ items, ready, paused, failed, skipped }) {
-    const parts = items.length ? [t("uploads.ready", { count: number(ready), total: number(items.length) })] : [];
+    const parts = items.length ? [t("uploads.ready", { count: formatCount(ready), total: formatCount(items.length) })] : [];
     if (failed) parts.push(tn("uploads.failed_count", failed));
     if (paused) parts.push(tn("uploads.paused_count", paused));
     if (skipped) parts.push(tn("uploads.skipped", skipped));
     const left = this.uploads.working.length ? this.secondsLeft() : 0;
-    if (left) parts.push(timeLeft(left));
+    if (left) parts.push(formatTimeLeft(left));
     return parts.join(" · ");
   }
 
@@ -133,7 +132,7 @@ export class UploadTray {
     const { queue, working, unsent, pace } = this.uploads;
     const there = working.length - unsent.length;
     const reckoned = there ? ((queue?.seconds_left ?? 0) * working.length) / there : 0;
-    if (pace.ended < ENOUGH) return reckoned;
+    if (pace.ended < MIN_ENDED_FILES) return reckoned;
     return Math.max(reckoned, ((Date.now() - pace.since) / 1000) * (working.length / pace.ended));
   }
 
@@ -143,6 +142,68 @@ export class UploadTray {
   }
 }
 
-function number(count) {
+function formatCount(count) {
   return count.toLocaleString(document.documentElement.lang);
+}
+
+const STATE_ICONS = { failed: "circle-alert", completed: "circle-check", paused: "pause" };
+
+export class UploadRow {
+  constructor(item, uploads) {
+    this.item = item;
+    this.stale = true;
+    this.name = el("span", { class: "upload-name", title: item.name }, item.name);
+    this.state = el("span", { class: "upload-state" });
+    this.bar = el("span", { class: "upload-bar" });
+    this.sign = el("span", { class: "upload-sign" });
+    const does = (what) => ({ on: { click: () => uploads[what](item) } });
+    this.pause = createIconButton("pause", t("pause_file", { name: item.name }), does("pause"));
+    this.resume = createIconButton("play", t("resume_file", { name: item.name }), does("resume"));
+    this.retry = createIconButton("rotate-ccw", t("retry"), does("retry"));
+    this.remove = createIconButton("x", t("remove_file", { name: item.name }), does("remove"));
+    const text = el("span", { class: "upload-text" }, this.name, this.state);
+    const tools = [this.pause, this.resume, this.retry, this.remove];
+    this.node = el("li", { class: "upload" }, this.sign, text, tools, el("span", { class: "upload-track" }, this.bar));
+  }
+
+  draw() {
+    this.stale = false;
+    const { item } = this;
+    this.node.dataset.state = item.state;
+    this.node.toggleAttribute("data-duplicate", Boolean(item.duplicate));
+    this.state.textContent = describeUpload(item);
+    this.state.title = item.error;
+    this.bar.style.width = formatPercent(item.state === "completed" ? 1 : item.fraction);
+    this.pause.hidden = !(item.state === "processing" || item.state === "waiting");
+    this.resume.hidden = item.state !== "paused";
+    this.retry.hidden = item.state !== "failed" || !(item.file || item.document);
+    this.drawSign(STATE_ICONS[item.state] ?? chooseFileIcon(item.document?.content_type, item.name));
+    this.link();
+  }
+
+  drawSign(name) {
+    if (this.sign.dataset.icon !== name) this.sign.replaceChildren(createIcon(name));
+    this.sign.dataset.icon = name;
+  }
+
+  /** The name of a file that the server has leads to its page. */
+  link() {
+    const { item, name } = this;
+    if (!item.document || name.querySelector("a")) return;
+    name.replaceChildren(el("a", { href: `/documents/${item.document.id}`, text: item.name }));
+  }
+}
+
+/** One line on where a file stands. */
+function describeUpload(item) {
+  if (item.error) return item.error;
+  if (item.state === "failed") return t("failed");
+  const there = item.duplicate ? t("upload.duplicate") : formatFileSize(item.size);
+  return `${there} · ${describeState(item)}`;
+}
+
+function describeState({ state, fraction, document }) {
+  if (state === "uploading") return `${t("upload.uploading")} ${formatPercent(fraction)}`;
+  if (state === "processing") return describeStage(document);
+  return t(`upload.${state}`);
 }

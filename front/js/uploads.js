@@ -1,13 +1,12 @@
-// Files on their way: sent three at a time, then followed until they can be asked about.
+// Files on their way: sent three at a time, sent again when lost, followed until they can be asked about.
 
-import { get, post } from "./api.js";
+import { getJson, postJson, readCsrfToken, toApiError } from "./api.js";
 import { t } from "./strings.js";
-import { sendFile } from "./upload_send.js";
 import { UploadTray } from "./upload_tray.js";
 
-const AT_ONCE = 3;
-const LOOK_EVERY = 4000;
-const PAGE = 100;
+const MAX_SENDING = 3;
+const LOOK_EVERY_MS = 4000;
+const PAGE_SIZE = 100;
 const REFUSED = new Set([413, 415, 422]); // the file itself is what is wrong
 const AT_WORK = new Set(["waiting", "uploading", "processing"]);
 
@@ -24,7 +23,7 @@ export class Uploads extends EventTarget {
     this.pace = { since: Date.now(), ended: 0 }; // of the files that were added together
     this.isLive = isLive;
     this.tray = new UploadTray(root, this);
-    setInterval(() => this.look(), LOOK_EVERY);
+    setInterval(() => this.look(), LOOK_EVERY_MS);
     addEventListener("beforeunload", (event) => {
       if (this.unsent.length) event.preventDefault();
     });
@@ -58,7 +57,7 @@ export class Uploads extends EventTarget {
   }
 
   next() {
-    const room = AT_ONCE - this.items.filter((item) => item.state === "uploading").length;
+    const room = MAX_SENDING - this.items.filter((item) => item.state === "uploading").length;
     const waiting = this.items.filter((item) => item.state === "waiting");
     for (const item of waiting.slice(0, Math.max(room, 0))) this.send(item);
   }
@@ -97,7 +96,7 @@ export class Uploads extends EventTarget {
     item.fraction = document.progress ?? 0;
     this.byDocument.set(document.id, item);
     const was = item.state;
-    this.turn(item, stateOf(document), { error: document.error?.detail ?? "" });
+    this.turn(item, toUploadState(document), { error: document.error?.detail ?? "" });
     if (item.state === "completed" && was !== "completed") {
       this.dispatchEvent(new CustomEvent("completed", { detail: document }));
     }
@@ -116,7 +115,7 @@ export class Uploads extends EventTarget {
   async look() {
     const open = this.items.filter((item) => item.state === "processing");
     if (!open.length) return;
-    const queue = await get("/documents/queue").catch(() => null);
+    const queue = await getJson("/documents/queue").catch(() => null);
     this.queue = queue;
     this.tray.touch();
     const atWork = queue ? queue.waiting + queue.working : 0;
@@ -128,7 +127,7 @@ export class Uploads extends EventTarget {
     const unended = this.items.filter((item) => item.state === "processing" || (item.state === "paused" && item.document));
     const open = new Set(unended.map((item) => item.document.id));
     for (let page = 1; open.size; page += 1) {
-      const list = await get(`/documents?page_size=${PAGE}&page=${page}`).catch(() => null);
+      const list = await getJson(`/documents?page_size=${PAGE_SIZE}&page=${page}`).catch(() => null);
       if (!list) return;
       for (const document of list.results) {
         open.delete(document.id);
@@ -137,7 +136,7 @@ export class Uploads extends EventTarget {
       if (!list.next) break;
     }
     for (const id of open) {
-      await get(`/documents/${id}`).catch((error) => error.status === 404 && this.update({ id, deleted: true }));
+      await getJson(`/documents/${id}`).catch((error) => error.status === 404 && this.update({ id, deleted: true }));
     }
   }
 
@@ -172,7 +171,7 @@ export class Uploads extends EventTarget {
 
   async tell(item, what) {
     try {
-      const document = await post(`/documents/${item.document.id}/${what}`);
+      const document = await postJson(`/documents/${item.document.id}/${what}`);
       if (document?.id) this.take(item, document);
     } catch (error) {
       if (this.items.includes(item)) this.turn(item, item.state, { error: error.message });
@@ -207,7 +206,7 @@ export class Uploads extends EventTarget {
     if (!this.byDocument.size) return;
     this.tray.refused("");
     try {
-      await post(`/documents/${what}`);
+      await postJson(`/documents/${what}`);
       if (!this.isLive()) await this.catchUp();
     } catch (error) {
       this.tray.refused(error.message);
@@ -237,8 +236,73 @@ export class Uploads extends EventTarget {
   }
 }
 
-function stateOf({ status, stage }) {
+function toUploadState({ status, stage }) {
   if (status === "COMPLETED") return "completed";
   if (status === "FAILED") return "failed";
   return stage === "paused" ? "paused" : "processing";
+}
+
+const RETRY_WAITS_MS = [1000, 3000, 9000, 27000];
+const MAX_RETRY_WAIT_MS = 60_000;
+const GATEWAY_FAILURES = new Set([0, 502, 503, 504]);
+const TOO_MANY_REQUESTS = 429;
+
+/**
+ * Send `file` as a form to `path`. `onProgress` hears the share that is sent, `signal` ends it.
+ * Answers {status, body, again}: `again` where it took more than one try. Throws ApiError, or AbortError.
+ *
+ * @param {{method?: string, path: string, file: File, onProgress?: (share: number) => void, signal?: AbortSignal}} what
+ */
+export async function sendFile({ method = "POST", path, file, onProgress, signal }) {
+  for (let tries = 0; ; tries += 1) {
+    onProgress?.(0);
+    const answer = await sendOnce({ method, path, file, onProgress, signal });
+    if (answer.status >= 200 && answer.status < 300) return { ...answer, again: tries > 0 };
+    if (!isTemporary(answer) || tries === RETRY_WAITS_MS.length) throw toApiError(answer.status, answer.body);
+    await waitForRetry(Math.min(answer.wait || RETRY_WAITS_MS[tries], MAX_RETRY_WAIT_MS), signal);
+  }
+}
+
+function sendOnce({ method, path, file, onProgress, signal }) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    const stop = () => request.abort();
+    const end = () => {
+      signal?.removeEventListener("abort", stop);
+      const wait = Number(request.getResponseHeader("Retry-After")) * 1000;
+      resolve({ status: request.status, body: request.response, wait });
+    };
+    request.open(method, `/api/v1${path}`);
+    request.setRequestHeader("X-CSRFToken", readCsrfToken());
+    request.setRequestHeader("Accept", "application/json");
+    request.setRequestHeader("Accept-Language", document.documentElement.lang);
+    request.responseType = "json";
+    request.upload.onprogress = (event) => event.lengthComputable && onProgress?.(event.loaded / event.total);
+    request.onload = end;
+    request.onerror = end;
+    request.onabort = () => reject(new DOMException("", "AbortError"));
+    signal?.addEventListener("abort", stop, { once: true });
+    const body = new FormData();
+    body.append("file", file, file.name);
+    request.send(body);
+  });
+}
+
+/** A failure of the connection or of a gateway passes; what the server itself says with a code stays. */
+function isTemporary({ status, body }) {
+  return status === TOO_MANY_REQUESTS || (GATEWAY_FAILURES.has(status) && !body?.code);
+}
+
+/** Wait, but no longer than until the connection is back. */
+function waitForRetry(wait, signal) {
+  return /** @type {Promise<void>} */ (new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      removeEventListener("online", end);
+      resolve();
+    };
+    const timer = setTimeout(end, wait);
+    addEventListener("online", end);
+    signal?.addEventListener("abort", () => reject(new DOMException("", "AbortError")), { once: true });
+  }));
 }

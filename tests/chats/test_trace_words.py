@@ -1,23 +1,19 @@
 """Why an answer is as it is: what its trace tells has words in the page, and no word is idle."""
 
-import re
-
 import pytest
-from django.template.loader import render_to_string
 
+from nura.templatetags.page_strings import PAGES
 from rag.events import Finished
 from rag.lexicon import rules
 from rag.memory.explore import TOOLS
 from rag.ports import Piece
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished
 
-PANELS = ("panels/strings_trace.html", "panels/strings_answer.html")
-
 
 def worded(group: str) -> set[str]:
     """The names of a group that the page has words for."""
-    page = "".join(map(render_to_string, PANELS))
-    return set(re.findall(rf'data-key="{group}\.(\w+)"', page))
+    parts = (key.partition(".") for key in PAGES["chat"])
+    return {name for first, _dot, name in parts if first == group}
 
 
 async def answer(**parts) -> Finished:

@@ -32,7 +32,7 @@ def test_no_answer_of_a_model_becomes_more_than_text(talk, llm):
 @pytest.mark.parametrize("markdown", answers(), ids=range(len(answers())))
 def test_an_answer_cut_at_any_character_is_as_clean(markdown, still):
     loaded = still.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
-    path = next(name for name in loaded if "/js/stream." in name)
+    path = next(name for name in loaded if "/built/markdown." in name)
     assert still.evaluate(CUT, [path, markdown, FOUL]) == []
 
 

@@ -1,0 +1,414 @@
+// An answer of the thread: its text with what stands around it.
+
+import { createScopeChip, isBoundScope } from "./answer_scope.js";
+import { postJson } from "./api.js";
+import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
+import { formatDateTime, formatPages, formatTime } from "./format.js";
+import { createChecksLine, markDoubts } from "./grounding.js";
+import { StreamedMarkdown } from "./markdown.js";
+import { BranchSwitcher, createPlainNote, renderPlainText, reportUndrawn } from "./message.js";
+import { copyText, showToast } from "./notify.js";
+import { Reasoning } from "./reasoning.js";
+import { createSourceCards } from "./source_cards.js";
+import { createSpeechButton } from "./speech.js";
+import { hasString, t, tn } from "./strings.js";
+
+const BROKEN = new Set(["FAILED", "INTERRUPTED", "STOPPED"]);
+
+/** An answer: whole from the start, or growing while events arrive. */
+export class AnswerView {
+  /**
+   * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), step(message, by),
+   * send(content, documents), put(text), explain(message, opener, part), busy(), before(message), titleOf(id),
+   * hold(anchor, change), administration (where an administrator sees messages, else empty).
+   */
+  constructor(message, hooks) {
+    this.message = message;
+    this.hooks = hooks;
+    this.switcher = new BranchSwitcher((by) => hooks.step(this.message, by));
+    this.reasoning = new Reasoning(hooks.hold);
+    this.step = el("p", { class: "msg-step" });
+    this.notice = el("div", { class: "msg-notice" });
+    this.body = el("div", { class: "prose" });
+    this.foot = el("div", { class: "msg-end" });
+    this.root = el(
+      "article",
+      { class: "msg msg-answer", data: { messageId: message.id } },
+      el("h3", { class: "visually-hidden", text: t("answer") }),
+      this.notice,
+      this.reasoning.root,
+      this.step,
+      this.body,
+      this.foot,
+    );
+    this.stream = new StreamedMarkdown(this.body, () => this.message.sources);
+    if (message.status === "STREAMING") this.begin();
+    else this.complete(message);
+  }
+
+  begin() {
+    this.root.setAttribute("aria-busy", "true");
+    this.foot.replaceChildren(this.switcher.root);
+    this.notice.replaceChildren();
+    this.showStep(t("step.thinking"));
+  }
+
+  /** Start over: the log will be played again from its beginning. */
+  restart() {
+    this.message.sources = null;
+    this.clear();
+    this.reasoning.reset();
+    this.begin();
+  }
+
+  showStep(text) {
+    this.step.replaceChildren(el("span", { class: "pulse" }), el("span", { text }));
+    this.step.hidden = false;
+  }
+
+  status(data) {
+    const key = `step.${data.step}`;
+    if (data.step === "fallback") this.tell([{ ...data.detail, detail: describeFallback(data.detail?.code) }]);
+    else if (data.step === "filter") this.message.scope = { ...this.message.scope, ...data.detail };
+    else if (data.step === "scope") this.searching(data.detail ?? {});
+    else if (hasString(key)) this.showStep(t(key, data.detail));
+  }
+
+  /** The search is bound to some documents, or left them. */
+  searching({ reason, documents, widened }) {
+    const key = `step.scope.${widened ? "widened" : reason}`;
+    if (hasString(key)) this.showStep(tn(key, documents ?? 0));
+  }
+
+  /** Something that the reader must know of this answer, while it is written and after. */
+  tell(notices) {
+    this.notice.replaceChildren(...createNotices(notices));
+  }
+
+  sources(sources) {
+    this.message.sources = sources;
+    const documents = new Set(sources.map((source) => source.document_id)).size;
+    this.showStep(tn("step.found", documents));
+  }
+
+  /** More of what the model thinks; its line takes the place of the step. */
+  think(text) {
+    const live = !this.stream.text;
+    this.reasoning.append(text, live);
+    if (live && !this.reasoning.root.hidden) this.step.hidden = true;
+  }
+
+  append(text) {
+    if (!this.stream.text) {
+      this.reasoning.settle();
+      this.showStep(t("step.generate"));
+    }
+    this.stream.append(text);
+  }
+
+  /** Other words for the answer so far, drawn at once: nothing in sight goes away in between. */
+  replace(text) {
+    this.clear();
+    this.stream.append(text);
+    this.stream.cancel();
+    this.stream.draw();
+    this.body.classList.add("replaced");
+    this.showStep(t("step.styled"));
+  }
+
+  clear() {
+    this.stream.reset();
+  }
+
+  /** The message as it stays: text, label, sources, actions. The view itself. */
+  complete(message) {
+    this.message = message;
+    this.root.removeAttribute("aria-busy");
+    this.root.classList.toggle("msg-broken", message.status === "FAILED");
+    this.step.hidden = true;
+    this.reasoning.complete(message.reasoning ?? "");
+    const note = this.drawText(message);
+    const notices = message.notices ?? [];
+    this.tell(notices.filter(isShownFirst));
+    const parts = [
+      note,
+      ...createNotices(notices.filter((one) => !isShownFirst(one))),
+      this.brokenNote(),
+      createChecksLine(message, this.hooks),
+      createFilterNote(message),
+      createCandidateButtons(message, this.hooks),
+      createPartBar(message, this.hooks),
+      message.mode === "document" ? null : createSourceCards(message, this.hooks),
+      this.actions() ?? this.switcher.root,
+    ];
+    this.foot.replaceChildren(...parts.filter(Boolean));
+    return this;
+  }
+
+  /** The text as it stays. One that cannot be drawn is shown as it was written; a note that says so is returned. */
+  drawText(message) {
+    try {
+      this.stream.finish(message.content);
+      markDoubts(this.body, message);
+      return null;
+    } catch (error) {
+      reportUndrawn(error, message);
+      this.body.replaceChildren(renderPlainText(message));
+      return createPlainNote();
+    }
+  }
+
+  brokenNote() {
+    const { id, status, error, content } = this.message;
+    const { hooks } = this;
+    if (!BROKEN.has(status)) return null;
+    const words = [t(content ? `end.${status}.partial` : `end.${status}`), error?.detail].filter(Boolean);
+    const again = el(
+      "button",
+      { type: "button", class: "button branching", on: { click: () => hooks.regenerate(this.message) } },
+      createIcon("rotate-ccw", "icon-s"),
+      t("regenerate"),
+    );
+    const look = status === "FAILED" && hooks.administration;
+    const reasons = look
+      ? el("a", { class: "button button-plain", href: `${look}${id}/change/` }, createIcon("external-link", "icon-s"), t("end.look"))
+      : null;
+    const kind = status === "STOPPED" ? "" : "note-error";
+    const sign = createIcon(status === "STOPPED" ? "square" : "circle-alert");
+    return el("div", { class: `note msg-note ${kind}` }, sign, el("div", {}, el("p", { text: words.join(" ") }), again, reasons));
+  }
+
+  actions() {
+    if (!this.message.content) return null;
+    const copy = createIconButton("copy", t("copy_answer"), { data: { action: "copy" } });
+    copy.addEventListener("click", () => copyText(this.withSources(), copy));
+    const again = createIconButton("rotate-ccw", t("regenerate"), {
+      class: "icon-button branching",
+      data: { action: "regenerate" },
+      on: { click: () => this.hooks.regenerate(this.message) },
+    });
+    const complete = !BROKEN.has(this.message.status);
+    const why = createIconButton("circle-help", t("why"), { data: { action: "why" }, "aria-haspopup": "dialog" });
+    why.addEventListener("click", () => this.hooks.explain(this.message, why));
+    const aloud = createSpeechButton(this.message);
+    const buttons = [this.switcher.root, copy, aloud, complete && again, complete && why, ...createThumbs(this.message)];
+    return el("div", { class: "msg-actions" }, createLabel(this.message, this.hooks), el("span", { class: "msg-buttons" }, buttons));
+  }
+
+  /** The answer as text, with what its markers stand for. */
+  withSources() {
+    const lines = (this.message.sources ?? [])
+      .filter((source) => source.cited !== false)
+      .map((source) => {
+        const page = source.page ? `, ${formatPages(source)}` : "";
+        return `[${source.slot}] ${source.document_name}${page}`;
+      });
+    return lines.length ? `${this.message.content}\n\n${t("sources")}\n${lines.join("\n")}` : this.message.content;
+  }
+}
+
+const SHOWN_AT_THE_END = new Set(["answer_cut"]);
+
+/** Whether a notice is to be read before the answer, or where the answer ends. */
+export function isShownFirst({ code }) {
+  return !SHOWN_AT_THE_END.has(code);
+}
+
+/** What went wrong with the search of an answer. */
+export function describeFallback(code) {
+  const key = `step.${code}`;
+  return t(hasString(key) ? key : "step.fallback");
+}
+
+/** Each sentence once, whatever its codes. */
+export function createNotices(notices) {
+  const sentences = new Set(notices.map(({ detail }) => detail).filter(Boolean));
+  return [...sentences].map((text) =>
+    el("p", { class: "note note-warning msg-told", role: "note" }, createIcon("triangle-alert"), el("span", { text })),
+  );
+}
+
+const BADGES = {
+  documents: "badge badge-accent",
+  document: "badge badge-accent",
+  passages: "badge badge-accent",
+  partial: "badge badge-warn",
+  insufficient: "badge badge-warn",
+};
+const UNCHECKED_MODES = new Set(["document", "clarify"]); // no sentence of ours is in them
+
+export function createLabel(message, hooks) {
+  const { scope, usage, created_at: time, status } = message;
+  const parts = [];
+  if (message.mode && status === "COMPLETED") parts.push(createBadge(message));
+  const names = message.sources ? describeFilters(scope?.filters) : "";
+  if (names) {
+    const text = t("filter.kept", { names });
+    parts.push(el("span", { class: "badge msg-kept", title: text }, createIcon("list-filter", "icon-s"), el("span", { text })));
+  }
+  const chip = names && !isBoundScope(scope) ? null : createScopeChip(message, hooks);
+  if (chip) parts.push(chip);
+  if (time) parts.push(el("time", { datetime: time, title: describeUsage(usage, time), text: formatTime(time) }));
+  return el("span", { class: "msg-label" }, parts);
+}
+
+/** What an answer rests on, in a word; how it came about, where it was not checked. */
+function createBadge({ mode, label: grounds }) {
+  const told = grounds && !UNCHECKED_MODES.has(mode);
+  const name = told ? BADGES[grounds] : BADGES[mode];
+  return el("span", {
+    class: name ?? "badge",
+    text: t(told ? `label.${grounds}` : `mode.${mode}`),
+    title: told ? t(`label.${grounds}.more`) : null,
+    data: { label: grounds ?? "" },
+  });
+}
+
+/** Names that the question gave, as they are read: field -> "one | another". */
+function describeFilters(filters) {
+  return Object.values(filters ?? {})
+    .flatMap((names) => names.split(" | "))
+    .map((name) => t("filter.name", { name }))
+    .join(", ");
+}
+
+/** Says that the document named holds nothing and others were searched. */
+export function createFilterNote({ scope, sources }) {
+  const names = describeFilters(scope?.dropped_filters);
+  if (!names || !sources) return null;
+  return el("p", { class: "msg-dropped" }, createIcon("info", "icon-s"), el("span", { text: t("filter.dropped", { names }) }));
+}
+
+function describeUsage(usage, time) {
+  const tokens = usage?.total_tokens ?? (usage?.prompt_tokens ?? 0) + (usage?.completion_tokens ?? 0);
+  const spoken = tokens ? tn("tokens", tokens) : "";
+  return [formatDateTime(time), spoken].filter(Boolean).join(" · ");
+}
+
+/** Two buttons that show and change `message.feedback`. */
+export function createThumbs(message) {
+  const up = createIconButton("thumbs-up", t("helpful"), { data: { thumb: "1" } });
+  const down = createIconButton("thumbs-down", t("not_helpful"), { data: { thumb: "-1" }, "aria-haspopup": "dialog" });
+  const show = () => {
+    up.setAttribute("aria-pressed", String(message.feedback?.value === 1));
+    down.setAttribute("aria-pressed", String(message.feedback?.value === -1));
+  };
+  let sent = Promise.resolve();
+  const give = async (value, reason = "") => {
+    const before = message.feedback;
+    message.feedback = { value, reason };
+    show();
+    const sending = sent.then(() => postJson(`/messages/${message.id}/feedback`, { value, reason }));
+    sent = sending.catch(() => {}); // one after the other: what was said last is what stays
+    try {
+      await sending;
+      return true;
+    } catch (error) {
+      message.feedback = before;
+      show();
+      showToast(error.message, { kind: "toast-error" });
+      return false;
+    }
+  };
+  up.addEventListener("click", () => message.feedback?.value !== 1 && give(1));
+  down.addEventListener("click", () => {
+    if (message.feedback?.value !== -1) give(-1);
+    askReason(down, message.feedback.reason, (reason) => give(-1, reason));
+  });
+  show();
+  return [up, down];
+}
+
+/** A small popover at the thumb; closing it sends nothing. */
+function askReason(anchor, known, send) {
+  const input = el("input", { type: "text", maxlength: "1000", placeholder: t("reason"), "aria-label": t("reason"), value: known });
+  const form = el("form", { class: "feedback" }, input, el("button", { class: "button", type: "submit", text: t("send") }));
+  const popover = el("div", { class: "menu feedback-popover", popover: "auto", role: "dialog", "aria-label": t("reason") }, form);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const reason = input.value.trim();
+    popover.hidePopover();
+    if (reason !== known && (await send(reason)) && reason) showToast(t("thanks"));
+  });
+  popover.addEventListener("toggle", (event) => {
+    if (event.newState === "open") return;
+    if (popover.contains(document.activeElement)) anchor.focus({ preventScroll: true });
+    popover.remove();
+  });
+  document.body.append(popover);
+  popover.showPopover();
+  placeBeside(popover, anchor);
+  input.focus({ preventScroll: true });
+}
+
+const MAX_CANDIDATES = 10;
+
+/** The documents that a question back offers, as buttons. Null where it offers none. */
+export function createCandidateButtons(message, hooks) {
+  const candidates = message.candidates ?? [];
+  const question = hooks.before(message).at(-1);
+  if (message.mode !== "clarify" || !candidates.length || !question) return null;
+  const item = ({ slot, document_id: id, title }) =>
+    el(
+      "li",
+      {},
+      el(
+        "button",
+        { type: "button", class: "source-card candidate", on: { click: () => hooks.send(question.content, [{ id, name: title }]) } },
+        el("span", { class: "slot", text: String(slot) }),
+        el("span", { class: "source-text" }, el("span", { class: "source-name", text: title, title })),
+      ),
+    );
+  const list = el("ul", { class: "card-list" }, candidates.slice(0, MAX_CANDIDATES).map(item));
+  const section = el("section", { class: "cards candidates", "aria-label": t("candidates") }, list);
+  const rest = candidates.slice(MAX_CANDIDATES);
+  if (rest.length) section.append(createMoreButton(rest.length, () => list.append(...rest.map(item))));
+  return section;
+}
+
+function createMoreButton(count, run) {
+  const button = el("button", { type: "button", class: "cards-more" }, tn("names.rest", count));
+  button.addEventListener("click", () => {
+    run();
+    button.remove();
+  });
+  return button;
+}
+
+/** Which part of a whole document this is, and the way to its neighbours. Null for any other answer. */
+export function createPartBar(message, hooks) {
+  const { mode, view } = message;
+  if (mode !== "document" || !view) return null;
+  const name = hooks.titleOf(view.document_id);
+  const go = (way, sign) =>
+    el(
+      "button",
+      {
+        type: "button",
+        class: "button part-step",
+        data: { part: way },
+        disabled: way === "next" ? view.part >= view.parts : view.part <= 1,
+        on: { click: () => hooks.send(t(`part.ask_${way}`)) },
+      },
+      way === "previous" ? createIcon(sign, "icon-s") : null,
+      t(`part.${way}`),
+      way === "next" ? createIcon(sign, "icon-s") : null,
+    );
+  return el(
+    "nav",
+    { class: "part-bar", "aria-label": name || t("mode.document") },
+    el("span", { class: "part-of", text: t("part.of", view) }),
+    createOpener(message, hooks),
+    view.parts > 1 ? el("span", { class: "part-steps" }, go("previous", "chevron-left"), go("next", "chevron-right")) : null,
+  );
+}
+
+/** Beside the thread where the answer has its passages, else on the document's own page. */
+function createOpener(message, hooks) {
+  const [source] = message.sources ?? [];
+  const parts = [createIcon("panel-right", "icon-s"), t("part.open")];
+  if (!source) return el("a", { class: "button", href: `/documents/${message.view.document_id}` }, parts);
+  const button = el("button", { type: "button", class: "button" }, parts);
+  button.addEventListener("click", () => hooks.openSource(message, source, button));
+  return button;
+}

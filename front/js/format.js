@@ -1,0 +1,65 @@
+// Sizes, times, pages and progress in the reader's language.
+
+import { hasString, locale, t, tn } from "./strings.js";
+
+/** Where a source stands: "p. 3", "p. 3–4", or nothing for formats without pages. */
+export function formatPages(source) {
+  if (!source.page) return "";
+  const last = Math.max(source.page, ...(source.boxes ?? []).map((box) => box.page));
+  return t("page", { page: last > source.page ? `${source.page}–${last}` : source.page });
+}
+
+const UNITS = ["B", "KB", "MB", "GB"];
+
+export function formatFileSize(bytes) {
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1000 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  const digits = unit === 0 || value >= 10 ? 0 : 1;
+  return `${value.toFixed(digits)} ${UNITS[unit]}`;
+}
+
+export function formatPercent(fraction) {
+  return `${Math.round(Math.min(Math.max(fraction, 0), 1) * 100)}%`;
+}
+
+const clock = new Intl.DateTimeFormat(locale, { hour: "numeric", minute: "2-digit" });
+const dayAndClock = new Intl.DateTimeFormat(locale, {
+  year: "numeric",
+  month: "long",
+  day: "numeric",
+  hour: "numeric",
+  minute: "2-digit",
+});
+
+export function formatTime(iso) {
+  return clock.format(new Date(iso));
+}
+
+export function formatDateTime(iso) {
+  return dayAndClock.format(new Date(iso));
+}
+
+/** "about 4 min left"; "" where nobody knows. */
+export function formatTimeLeft(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 45) return t("left.moment");
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? tn("left.minutes", minutes) : tn("left.hours", Math.round(minutes / 60));
+}
+
+/** Stage of a document that is being read, its page or percent, and the time left. */
+export function describeStage(document) {
+  const words = [nameStage(document), formatTimeLeft(document.seconds_left)];
+  return words.filter(Boolean).join(" · ");
+}
+
+function nameStage({ stage: name, pages_done: page, page_count: pages, progress }) {
+  if (name === "parsing" && page && pages) return t("stage.page_of", { page, pages });
+  if (name === "parsing" && page) return t("stage.page", { page });
+  const words = hasString(`stage.${name}`) ? t(`stage.${name}`) : t("stage.queued");
+  return progress > 0 && name !== "paused" && name !== "queued" ? `${words} ${formatPercent(progress)}` : words;
+}

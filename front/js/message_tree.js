@@ -1,0 +1,114 @@
+// The messages of a chat: read from the newest page back, and kept as a tree of branches.
+
+import { getJson } from "./api.js";
+
+const ROOT = "";
+
+/** Every message known, and the ways through them. Orders are by the time at which messages were made. */
+export class MessageTree {
+  constructor() {
+    this.messages = new Map();
+    this.children = new Map();
+    this.names = new Map();
+  }
+
+  get(id) {
+    return this.messages.get(id);
+  }
+
+  has(id) {
+    return this.messages.has(id);
+  }
+
+  /** Take a message in, or its newer state. */
+  add(message) {
+    const isNew = !this.messages.has(message.id);
+    this.messages.set(message.id, message);
+    for (const source of message.sources ?? []) this.names.set(source.document_id, source.document_name);
+    if (!isNew) return;
+    const siblings = this.siblings(message);
+    siblings.push(message.id);
+    siblings.sort((one, other) => this.order(one, other));
+    this.children.set(message.parent_id ?? ROOT, siblings);
+  }
+
+  order(one, other) {
+    const [first, second] = [this.messages.get(one).created_at, this.messages.get(other).created_at];
+    return Date.parse(first) - Date.parse(second) || (first < second ? -1 : 1);
+  }
+
+  /** Ids of the messages in the same place, this one among them. */
+  siblings(message) {
+    return this.children.get(message.parent_id ?? ROOT) ?? [];
+  }
+
+  /** The newest message of all, or under one of them. */
+  newest(under = null) {
+    let best = under;
+    const open = under ? [under] : [...this.messages.keys()];
+    while (open.length) {
+      const id = open.pop();
+      if (best === null || (id !== best && this.order(id, best) > 0)) best = id;
+      if (under) open.push(...(this.children.get(id) ?? []));
+    }
+    return best;
+  }
+
+  /** The messages that lead to `leaf`, oldest first, as far as they are known. */
+  path(leaf) {
+    const found = [];
+    for (let message = this.messages.get(leaf); message; message = this.messages.get(message.parent_id)) {
+      found.push(message);
+    }
+    return found.reverse();
+  }
+
+  /** What a document is called that some answer showed. */
+  nameOf(documentId) {
+    return this.names.get(documentId) ?? "";
+  }
+
+  /** Where a message stands among its siblings: the ids, and its place from 0. */
+  place(message) {
+    const ids = this.siblings(message);
+    return { ids, index: ids.indexOf(message.id) };
+  }
+}
+
+const PAGE_SIZE = 50;
+
+export class MessagePages {
+  constructor(chatId) {
+    this.chatId = chatId;
+    this.first = null;
+    this.unread = 0;
+  }
+
+  page(number) {
+    return getJson(`/chats/${this.chatId}/messages?page=${number}&page_size=${PAGE_SIZE}`);
+  }
+
+  /** Find the end, and read from there next. */
+  async open() {
+    this.first = await this.page(1);
+    this.unread = Math.max(Math.ceil(this.first.count / PAGE_SIZE), 1);
+  }
+
+  get hasMore() {
+    return this.unread > 0;
+  }
+
+  /** The newest messages that have not been read yet. */
+  async earlier() {
+    const { results } = this.unread === 1 && this.first ? this.first : await this.page(this.unread);
+    this.unread -= 1;
+    return results;
+  }
+
+  /** The newest messages as they are now. */
+  async latest() {
+    const first = await this.page(1);
+    const last = Math.ceil(first.count / PAGE_SIZE);
+    return last > 1 ? (await this.page(last)).results : first.results;
+  }
+}

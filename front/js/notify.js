@@ -1,0 +1,71 @@
+// Notes at the foot of the page, questions before something final, and the clipboard.
+
+import { byId, createIconButton, el } from "./dom.js";
+import { t } from "./strings.js";
+
+const TOAST_MS = 5000;
+
+/**
+ * Show a note. `onClose` runs once it is gone without the action.
+ *
+ * @param {string} text
+ * @param {{action?: {label: string, run: () => void}, kind?: string, stay?: number, onClose?: () => void}} [options]
+ */
+export function showToast(text, { action, kind = "", stay = action ? 7000 : TOAST_MS, onClose } = {}) {
+  let done = false;
+  const close = (byAction) => {
+    if (done) return;
+    done = true;
+    clearTimeout(timer);
+    node.remove();
+    if (!byAction) onClose?.();
+  };
+  const node = el("div", { class: `toast ${kind}` }, el("span", { text }));
+  if (action) {
+    const run = () => {
+      close(true);
+      action.run();
+    };
+    node.append(el("button", { type: "button", class: "toast-action", text: action.label, on: { click: run } }));
+  }
+  node.append(createIconButton("x", t("close"), { on: { click: () => close(false) } }));
+  byId("toasts").append(node);
+  const timer = setTimeout(() => close(false), stay);
+  return close;
+}
+
+/** A question before something that cannot be taken back. */
+export function askConfirmation({ title, text, yes }) {
+  const dialog = byId("confirm");
+  byId("confirm-title").textContent = title;
+  byId("confirm-text").textContent = text;
+  byId("confirm-yes").textContent = yes;
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((answer) => {
+    dialog.addEventListener("close", () => answer(dialog.returnValue === "yes"), { once: true });
+  });
+}
+
+export async function copyText(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    copyBySelection(text);
+  }
+  const use = button?.querySelector("use");
+  if (!use) return;
+  const before = use.getAttribute("href");
+  use.setAttribute("href", `${document.documentElement.dataset.icons}#check`);
+  setTimeout(() => use.setAttribute("href", before), 1600);
+}
+
+// Pages on plain http have no clipboard interface.
+function copyBySelection(text) {
+  const area = el("textarea", { class: "visually-hidden" });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}

@@ -1,0 +1,90 @@
+// The sources under an answer, and the small card that a marker shows when pointed at.
+
+import { createIcon, el, watchHoverCard } from "./dom.js";
+import { formatPages } from "./format.js";
+import { readClaimBefore, selectCitedSpan } from "./matching.js";
+import { t, tn } from "./strings.js";
+
+/** Passages by their slot: one group a document, as the markers count them. */
+function groupBySlot(sources) {
+  const groups = new Map();
+  for (const source of sources) groups.set(source.slot, [...(groups.get(source.slot) ?? []), source]);
+  return [...groups.values()];
+}
+
+/** Every page that the passages touch. */
+function listPages(group) {
+  const pages = group.flatMap((one) => [one.page, ...(one.boxes ?? []).map((box) => box.page)]);
+  return [...new Set(pages.filter(Boolean))].sort((one, other) => one - other);
+}
+
+/** Cited documents as cards; those only looked at behind a button. Null when the answer has none. */
+export function createSourceCards(message, hooks) {
+  const all = groupBySlot(message.sources ?? []);
+  if (!all.length) return null;
+  const isCited = (group) => group.some((source) => source.cited !== false);
+  const cited = all.filter(isCited);
+  const reviewed = all.filter((group) => !isCited(group));
+  const shown = cited.length ? cited : reviewed;
+  const section = el(
+    "section",
+    { class: "cards", "aria-label": t("sources") },
+    cited.length ? null : el("p", { class: "cards-none", text: t("none_cited") }),
+    el("ul", { class: "card-list" }, shown.map((group) => createSourceCard(group, message, hooks))),
+  );
+  if (cited.length && reviewed.length) section.append(createReviewedList(reviewed, message, hooks));
+  return section;
+}
+
+function createReviewedList(reviewed, message, hooks) {
+  const list = el("ul", { class: "card-list", hidden: true }, reviewed.map((group) => createSourceCard(group, message, hooks)));
+  const button = el("button", { type: "button", class: "cards-more", "aria-expanded": "false" }, tn("reviewed", reviewed.length));
+  button.addEventListener("click", () => {
+    list.hidden = !list.hidden;
+    button.setAttribute("aria-expanded", String(!list.hidden));
+  });
+  return el("div", {}, button, list);
+}
+
+function createSourceCard(group, message, hooks) {
+  const [source] = group;
+  const pages = listPages(group);
+  const section = group.length === 1 ? source.section : "";
+  const facts = [pages.length ? t("page", { page: pages.join(", ") }) : "", section].filter(Boolean);
+  if (!facts.length) facts.push(tn("passages", group.length));
+  const button = el(
+    "button",
+    { type: "button", class: "source-card", title: source.document_name, data: { source: source.chunk_id } },
+    el("span", { class: "slot", text: String(source.slot) }),
+    el(
+      "span",
+      { class: "source-text" },
+      el("span", { class: "source-name", text: source.document_name }),
+      el("span", { class: "source-facts", text: facts.join(" · ") }),
+    ),
+  );
+  button.addEventListener("click", () => hooks.openSource(message, source, button));
+  return el("li", {}, button);
+}
+
+/** Show what a marker stands for while it is pointed at or has the focus. */
+export function watchMarkers(root, sourcesOf) {
+  const show = (card, marker) => {
+    const sources = sourcesOf(marker)?.filter((one) => one.slot === Number(marker.dataset.slot));
+    if (!sources?.length) return false;
+    fillHoverCard(card, selectCitedSpan(readClaimBefore(marker), sources));
+    marker.setAttribute("aria-describedby", card.id);
+    return true;
+  };
+  const { hide } = watchHoverCard(root, ".cite", { id: "hover-card", fill: show });
+  root.addEventListener("click", (event) => event.target.closest(".cite") && hide());
+}
+
+function fillHoverCard(card, { source, span }) {
+  const facts = [formatPages(span?.page ? { page: span.page } : source), source.section].filter(Boolean).join(" · ");
+  card.replaceChildren(
+    el("div", { class: "hover-head" }, createIcon("file-text", "icon-s"), el("strong", { text: source.document_name })),
+    facts ? el("p", { class: "hover-facts", text: facts }) : "",
+    el("p", { class: "hover-text", text: span?.text ?? source.content_preview }),
+  );
+}

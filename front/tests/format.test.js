@@ -1,0 +1,20 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { formatFileSize, formatPages, formatPercent, formatTimeLeft } from "../js/format.js";
+
+test("sizes have a unit, and one decimal below ten", () => {
+  assert.deepEqual([0, 999, 1000, 1536, 20_000_000].map(formatFileSize), ["0 B", "999 B", "1.0 KB", "1.5 KB", "19 MB"]);
+});
+
+test("shares are whole percents between none and all", () => {
+  assert.deepEqual([-1, 0, 0.456, 2].map(formatPercent), ["0%", "0%", "46%", "100%"]);
+});
+
+test("formats without pages have no page", () => {
+  assert.equal(formatPages({ page: null }), "");
+});
+
+test("time that nobody knows is not told", () => {
+  assert.equal(formatTimeLeft(null), "");
+  assert.equal(formatTimeLeft(10), "left.moment");
+});

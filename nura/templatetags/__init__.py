@@ -1,0 +1,1 @@
+"""What our templates load."""
