@@ -11,7 +11,7 @@ CODE := nura chats documents jobs rag tests benchmarks manage.py
 .DEFAULT_GOAL := run
 
 setup:
-	@$(PYTHON) -m nura.bootstrap base
+	@$(PYTHON) -m nura.bootstrap
 
 setup-dev:
 	@$(PYTHON) -m nura.bootstrap dev

@@ -16,9 +16,9 @@ from uuid import UUID, uuid5
 
 from benchmarks import report
 from benchmarks.evidence import as_evidence
+from benchmarks.local_models import with_local_models
 from benchmarks.quality import sets
 from benchmarks.quality.sets import QuestionSet
-from rag.config import RagConfig
 from rag.factory import Engine
 from rag.generate.passages import PassagesAnswer, compose_passages
 from rag.retrieve.evidence import to_evidence
@@ -85,7 +85,7 @@ def read(engine: Engine, question: str, scope: Scope, store: MemoryStore) -> tup
 
 def main() -> None:
     """Measure, write and print."""
-    engine = Engine(RagConfig())
+    engine = Engine(with_local_models())
     figures: dict[str, object] = {}
     rows = []
     for name in ASKED:

@@ -1,6 +1,7 @@
 """Sets the project up from a bare Python, with the standard library only; speaks on stderr only.
 
-`python -m nura.bootstrap` for what the product runs on, `... dev` for the checks and tests too,
+`python -m nura.bootstrap` for what the product needs with its present settings, `... base` and
+`... models` for the product without and with local models, `... dev` for the checks and tests too,
 `... bench` for all that the benchmarks compare with.
 """
 
@@ -24,18 +25,52 @@ STAMP = VENV / "nura-requirements.json"
 LEAST = (3, 11)
 FILES = {
     "base": ("base.txt", "lock.txt"),
-    "dev": ("base.txt", "lock.txt", "dev.txt"),
-    "bench": ("base.txt", "lock.txt", "dev.txt", "bench.txt"),
+    "models": ("base.txt", "lock.txt", "models.txt"),
+    "dev": ("base.txt", "lock.txt", "models.txt", "dev.txt"),
+    "bench": ("base.txt", "lock.txt", "models.txt", "dev.txt", "bench.txt"),
 }
+PACKAGES = {
+    "base": ("django", "uvicorn"),
+    "models": ("django", "uvicorn", "sentence_transformers", "torch"),
+}
+"""By what an installation is known."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def enter() -> None:
     """Go on in this process when the packages are here, else inside `.venv`, made if need be."""
-    if importlib.util.find_spec("django") and importlib.util.find_spec("uvicorn"):
+    wanted = find_wanted_kind()
+    if all(map(importlib.util.find_spec, PACKAGES[wanted])) or (
+        importlib.util.find_spec("django") and Path(sys.prefix) != VENV
+    ):  # an environment that is not ours stays as it is; `doctor` says what it lacks
         return
-    ensure("base")
+    ensure(wanted)
     os.execv(PYTHON, [str(PYTHON), *sys.argv])  # noqa: S606 - the same program, another Python
+
+
+def find_wanted_kind() -> str:
+    """What the settings need: "base" where endpoints have all models, else "models"."""
+    settings = read_dotenv(Path(os.environ.get("NURA_DOTENV") or ROOT / ".env")) | os.environ
+
+    def is_set(name: str) -> bool:
+        return bool(settings.get(name, "").strip())
+
+    reranks_here = is_set("NURA_RERANKER_MODEL") and not is_set("NURA_RERANKER_BASE_URL")
+    if is_set("NURA_EMBEDDING_BASE_URL") and not reranks_here and not is_set("NURA_VERIFIER_MODEL"):
+        return "base"
+    return "models"
+
+
+def read_dotenv(path: Path) -> "dict[str, str]":
+    """The `NAME=value` lines of a file; of several for one name the first counts."""
+    found: dict[str, str] = {}
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, separator, value = line.partition("=")
+            if separator and not line.lstrip().startswith("#"):
+                name = name.strip().removeprefix("export ")
+                found.setdefault(name, value.strip().strip("\"'"))
+    return found
 
 
 def ensure(kind: str) -> None:
@@ -161,8 +196,8 @@ def stop(sentence: str) -> "NoReturn":
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1] if len(sys.argv) > 1 else "base"
-    ensure(wanted)
-    if wanted == "dev":
+    asked = sys.argv[1] if len(sys.argv) > 1 else find_wanted_kind()
+    ensure(asked)
+    if asked == "dev":
         browser()
         recognition()

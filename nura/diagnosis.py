@@ -24,10 +24,11 @@ from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
 from documents.reindex import terms
 from nura import __version__
-from nura.embedded import session
+from nura.embedded import models, session
 from nura.health import WORKERS, check_redis_and_workers, client
 from rag.adapters.sentence_transformers import embedded_model_folder
 from rag.config import Endpoint
+from rag.errors import EngineUnavailable
 from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
 
 MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -70,6 +71,7 @@ def examine() -> Iterator[Finding]:
     if settings.RAG.vision:
         yield spare_llm("vision model", settings.RAG.vision)
     yield embedder()
+    yield from models_process()
     yield from embedding_space()
     yield morphemes()
     yield from terms_of_documents()
@@ -184,14 +186,37 @@ def embedder() -> Finding:
         where = _without_secrets(config.embedding_endpoint.base_url)
         return Finding("embedder", State.OK, f"{config.embedding_endpoint.model} at {where}")
     if config.embedding_model:
-        return Finding("embedder", State.OK, f"{config.embedding_model}, loaded at first use")
+        return Finding("embedder", State.OK, f"{config.embedding_model} on this machine")
     try:
         found = _sha256(embedded_model_folder() / "model.safetensors")
-    except (OSError, RuntimeError) as error:
+    except (OSError, EngineUnavailable) as error:
         return Finding("embedder", State.FAIL, f"the embedded model is missing: {error}")
     if found != MODEL_SHA256:
         return Finding("embedder", State.FAIL, "model.safetensors is not the official file")
     return Finding("embedder", State.OK, "all-MiniLM-L6-v2 (English), checksum right")
+
+
+def models_process() -> Iterator[Finding]:
+    """Whether the process with the local models serves, and what it has loaded."""
+    if not settings.RAG.needs_models_process:
+        return
+    missing = [
+        name
+        for name in ("torch", "sentence_transformers")
+        if importlib.util.find_spec(name) is None
+    ]
+    if missing:
+        detail = f"not installed: {', '.join(missing)}; pip install -r requirements/models.txt"
+        yield Finding("models", State.FAIL, detail)
+        return
+    health = models.read_health(settings.RAG.models_socket)
+    if health is None:
+        detail = "the process is not running; words alone are searched, and uploads wait"
+        yield Finding("models", State.WARN, detail)
+        return
+    states = [f"{name} {state}" for name, state in health["models"].items()] or ["none loaded yet"]
+    failed = set(health["models"].values()) - {"ready", "loading"}
+    yield Finding("models", State.WARN if failed else State.OK, ", ".join(states))
 
 
 def embedding_space() -> Iterator[Finding]:

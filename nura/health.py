@@ -14,9 +14,12 @@ from django.views.decorators.http import require_safe
 from redis import Redis
 from redis.exceptions import RedisError
 
+from nura.embedded import models
+
 logger = structlog.get_logger()
 
 WORKERS = ("answers", "documents")
+MODELS = "models"
 HEARTBEAT_SECONDS = 15
 
 
@@ -35,10 +38,14 @@ def healthz(_request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def readyz(_request: HttpRequest) -> JsonResponse:
-    """200 when database, Redis and both kinds of workers are there, else 503 and what is not."""
+    """200 when database, Redis and both kinds of workers are there, else 503 and what is not.
+
+    Without the models process Nura serves all the same: it searches words alone, and uploads wait.
+    """
     checks = check_all()
-    ready = all(checks.values())
-    body = {"status": "ok" if ready else "unavailable", "checks": checks}
+    ready = all(there for name, there in checks.items() if name != MODELS)
+    status = ("ok" if all(checks.values()) else "degraded") if ready else "unavailable"
+    body = {"status": status, "checks": checks}
     response = JsonResponse(body, status=200 if ready else 503)
     response._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001 - no error of ours
     return response
@@ -46,7 +53,14 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 
 def check_all() -> dict[str, bool]:
     """Each part by name; False when it is not reachable now."""
-    return {"database": check_database(), **check_redis_and_workers()}
+    return {"database": check_database(), **check_redis_and_workers(), **check_models()}
+
+
+def check_models() -> dict[str, bool]:
+    """Whether the process with the local models answers; nothing where none is needed."""
+    if not settings.RAG.needs_models_process:
+        return {}
+    return {MODELS: models.answers(settings.RAG.models_socket)}
 
 
 def check_database() -> bool:

@@ -23,7 +23,7 @@ SECRET_VALUE = re.compile(
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 HIDDEN = "[hidden]"
 QUIET = (
-    *("httpx", "httpcore", "openai", "asyncio", "urllib3", "sentence_transformers", "amqp"),
+    *("httpx2", "httpcore2", "openai", "asyncio", "urllib3", "sentence_transformers", "amqp"),
     "torch",
     *(
         "celery.beat",

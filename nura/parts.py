@@ -10,7 +10,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from nura.embedded import postgres, redis, spawn
+from nura.embedded import models, postgres, redis, spawn
 from nura.supervisor import Part
 from nura.web import SOCKET_FD
 
@@ -21,6 +21,7 @@ TASKS_PER_CHILD = 200
 
 WORKER_PATIENCE = 8.0
 """Seconds for running tasks at a stop. What is cut off is taken up again by its lease."""
+MODELS_PATIENCE = 8.0
 SETTLING_SECONDS = 6.0
 """So long an answers worker has besides to settle what becomes of runs that it cuts off."""
 
@@ -36,6 +37,17 @@ def services() -> list[Part]:
         ready = partial(redis.wait_ready, data_dir)
         parts.append(Part("redis", partial(redis.prepare, data_dir), ready))
     return parts
+
+
+def models_process() -> Part:
+    """The local models, for all others."""
+    path = settings.RAG.models_socket
+    return Part(
+        "models",
+        partial(models.prepare, settings.DATA_DIR, path, _environment("models")),
+        partial(models.wait_ready, path),
+        patience=MODELS_PATIENCE,
+    )
 
 
 def webs(listener: socket.socket) -> list[Part]:
@@ -98,9 +110,7 @@ def _environment(name: str) -> dict[str, str]:
     own: Mapping[str, str] = {
         "NURA_PROCESS": name,
         "NURA_DATA_DIR": str(settings.DATA_DIR),
-        "PYTHONUNBUFFERED": "1",
-        "TQDM_DISABLE": "1",
-        "MALLOC_ARENA_MAX": "2",  # threads that load models once else keep memory in many arenas
+        **models.ENVIRONMENT,
     }
     colour = {"NURA_LOG_COLOUR": "1"} if sys.stdout.isatty() else {}
     return {**os.environ, **own, **colour, **_metrics(settings.DATA_DIR)}

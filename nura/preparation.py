@@ -37,10 +37,26 @@ def prepare(*, seed: bool) -> bool:
             call_command("seed", verbosity=0)
         return first
     finally:
-        connections.close_all()
-        close_pool = getattr(connection, "close_pool", None)
-        if close_pool:
-            close_pool()
+        close_connections()
+
+
+def close_connections() -> None:
+    """Those of this thread, and the pool's."""
+    connections.close_all()
+    close_pool = getattr(connection, "close_pool", None)
+    if close_pool:
+        close_pool()
+
+
+def is_model_local() -> bool:
+    """Whether stored vectors are of a model of this machine, whatever the settings name.
+
+    Before `manage.py reindex` has changed over to an endpoint the old model goes on to serve.
+    """
+    try:
+        return spaces.get_space_in_use().config.embedding_endpoint is None
+    finally:
+        close_connections()
 
 
 def migrate() -> None:

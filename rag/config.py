@@ -3,7 +3,7 @@
 `nura/settings/rag.py` builds it from the environment.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 USUAL_TOKENS = 4000
 """Of a whole prompt, where nobody says how much the model takes."""
@@ -23,6 +23,12 @@ class Endpoint:
     """From one part of the reply to the next."""
     total_timeout: float = 300.0
     """Of the reply with all tries."""
+    socket: str = ""
+    """Path of the Unix socket that the server listens on; empty: `base_url` says where."""
+
+
+LOCAL_MODELS = Endpoint("http://localhost/v1", "", idle_timeout=600.0)
+"""How the models process is asked. A large model on a slow processor takes minutes for a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,11 @@ class RagConfig:
     embedding_unrelated: float | None = None
     """Mean cosine of texts that have nothing to do with each other; None: not measured."""
     reranker_model: str = ""
+    """A cross-encoder, name or folder; empty: none."""
+    reranker_endpoint: Endpoint | None = None
+    """Who has the reranker; None: the models process."""
+    models_socket: str = ""
+    """Unix socket of the models process, which holds the models that no endpoint has."""
     top_k: int = 4
     user_dictionary: str = ""
     """Path of a file of words for the analyser of Korean; see `rag.tokenize.korean`."""
@@ -116,3 +127,13 @@ class RagConfig:
     """Sentences that nothing supports are written anew by the light model, where there is one."""
     style: StyleRules | None = None
     """None: answers stay as they were written."""
+
+    @property
+    def needs_models_process(self) -> bool:
+        """Whether a model is named, or left to be the embedded one, that no endpoint has."""
+        own_reranker = self.reranker_model and self.reranker_endpoint is None
+        return bool(self.embedding_endpoint is None or own_reranker or self.verifier_model)
+
+    def local_model(self, model: str) -> Endpoint:
+        """Where a model of the models process is asked."""
+        return replace(LOCAL_MODELS, model=model, socket=self.models_socket)

@@ -6,16 +6,16 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from dataclasses import replace
 
 from rag import indexing, tokenize
-from rag.adapters.embeddings import OpenAIEmbedder, find_declaration
+from rag.adapters.encoders import (
+    EMBEDDED_NAME,
+    EndpointEmbedder,
+    EndpointReranker,
+    EndpointVerifier,
+    find_declaration,
+)
 from rag.adapters.endpoint import load_client_library
 from rag.adapters.light import Light
 from rag.adapters.openai import OpenAILLM, OpenAIVision
-from rag.adapters.sentence_transformers import (
-    EMBEDDED_NAME,
-    CrossEncoderReranker,
-    CrossEncoderVerifier,
-    SentenceTransformersEmbedder,
-)
 from rag.config import Endpoint, RagConfig
 from rag.conversation import Conversation, Question, RunningSummary, Turn
 from rag.events import Event
@@ -69,9 +69,7 @@ class Engine:
         use_dictionary(config.user_dictionary)
         self.config = config
         self.embedder = embedder or _embedder(config)
-        self.searcher = Searcher(
-            config, self.embedder, reranker or _reranker(config.reranker_model)
-        )
+        self.searcher = Searcher(config, self.embedder, reranker or reranker_of(config))
         model = llm or main_model(config.llm)
         options = GenerationOptions(
             temperature=config.temperature, max_tokens=config.max_tokens, thinking=config.thinking
@@ -88,7 +86,7 @@ class Engine:
         )
         reviser = Reviser(self.light, config.style, config.revise) if self.light and model else None
         reading = self.light or (Light(model) if model else None)
-        verifier = _verifier(config.verifier_model)
+        verifier = verifier_of(config)
         self.pipeline = Pipeline(
             config, self.searcher, writer, look_back, reading, reviser, verifier
         )
@@ -101,7 +99,9 @@ class Engine:
         tokenize.terms("준비")
         if self.pipeline.writer:
             self.pipeline.writer.counter.count("준비")
-        self.embedder.embed_query("ready")
+        self.embedder.embed_passages(
+            ["ready"]
+        )  # its model may load for longer than a question waits
         if self.config.llm:
             load_client_library()
 
@@ -206,9 +206,8 @@ def new_embedder(config: RagConfig) -> Embedder:
     known = find_declaration(name)
     languages = config.embedding_languages or known.languages
     dimensions = config.embedding_dimensions or known.dimensions
-    if config.embedding_endpoint is not None:
-        return OpenAIEmbedder(config.embedding_endpoint, languages, dimensions)
-    return SentenceTransformersEmbedder(name, languages, dimensions)
+    endpoint = config.embedding_endpoint or config.local_model(name)
+    return EndpointEmbedder(endpoint, languages, dimensions)
 
 
 _shared_embedder = functools.lru_cache(maxsize=KEPT)(new_embedder)
@@ -222,13 +221,16 @@ def _embedder(config: RagConfig) -> Embedder:
             embedding_endpoint=config.embedding_endpoint,
             embedding_languages=config.embedding_languages,
             embedding_dimensions=config.embedding_dimensions,
+            models_socket=config.models_socket,
         )
     )
 
 
-@functools.cache
-def _reranker(model: str) -> Reranker | None:
-    return CrossEncoderReranker(model) if model else None
+def reranker_of(config: RagConfig) -> Reranker | None:
+    """Who orders the best passages; None: nobody."""
+    if not config.reranker_model:
+        return None
+    return EndpointReranker(config.reranker_endpoint or config.local_model(config.reranker_model))
 
 
 @functools.cache
@@ -248,6 +250,8 @@ def light_model(endpoint: Endpoint | None) -> Light | None:
     return Light(OpenAILLM(replace(endpoint, total_timeout=math.inf)), endpoint.total_timeout)
 
 
-@functools.cache
-def _verifier(model: str) -> Verifier | None:
-    return CrossEncoderVerifier(model) if model else None
+def verifier_of(config: RagConfig) -> Verifier | None:
+    """Who reads sentences against their passages; None: rules alone."""
+    if not config.verifier_model:
+        return None
+    return EndpointVerifier(config.local_model(config.verifier_model))

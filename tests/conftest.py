@@ -1,4 +1,7 @@
-"""One Postgres and one Redis for a test run; every pytest-xdist process has its own database."""
+"""The services of a test run: one Postgres, one Redis, one models process for all its processes.
+
+Every pytest-xdist process has its own database.
+"""
 
 import contextlib
 
@@ -8,7 +11,12 @@ from django.test import TransactionTestCase
 from nura.embedded import session
 from tests import emptying
 
-pytest_plugins = ["tests.servers.embeddings", "tests.servers.speech", "tests.servers.worker"]
+pytest_plugins = [
+    "tests.servers.embeddings",
+    "tests.servers.models",
+    "tests.servers.speech",
+    "tests.servers.worker",
+]
 
 LIGHT = ("tests/rag/", "tests/documents/parsers/", "tests/e2e/")
 """Folders of tests that need no database: they alone start nothing."""
@@ -25,6 +33,7 @@ def _start():
     _started.append(True)
     _services.enter_context(session.folder_lock(settings.DATA_DIR, "a test run"))
     _services.enter_context(session.running(settings.DATA_DIR, durable=False))
+    _services.enter_context(session.running_models(settings.DATA_DIR, settings.RAG.models_socket))
     settings.STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns about a missing one
 
 

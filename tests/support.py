@@ -209,6 +209,7 @@ class Product:
 WORDS = {
     "postgres": "/postgres -D",
     "redis": "redis-server",
+    "models": "nura.models_server",
     "web": "nura.web",
     "answers": "nura.answers",
     "documents": "documents@%h",

@@ -183,7 +183,7 @@ def test_every_requirement_is_an_exact_version(path):
 
 def test_what_we_ask_for_is_what_is_locked():
     locked = {normal(n): v for n, v in pins(ROOT / "requirements" / "lock.txt").items()}
-    for name in ("base.txt", "dev.txt"):
+    for name in ("base.txt", "models.txt", "dev.txt"):
         asked = pins(ROOT / "requirements" / name)
         assert not {n: v for n, v in asked.items() if locked.get(normal(n), v) != v}
         assert {normal(n) for n in asked} <= set(locked)

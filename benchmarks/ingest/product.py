@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.local_models import local_embedder
 from benchmarks.scale import stock
 
 
@@ -29,9 +30,7 @@ class Timed:
     """The product's own model, taken for one that knows every language; `seconds` were its own."""
 
     def __init__(self) -> None:
-        from rag.adapters.sentence_transformers import SentenceTransformersEmbedder
-
-        self._model = SentenceTransformersEmbedder(languages=frozenset({"*"}))
+        self._model = local_embedder(frozenset({"*"}))
         self.name, self.languages = self._model.name, self._model.languages
         self.dimensions = self._model.dimensions
         self.seconds = 0.0

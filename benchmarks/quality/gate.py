@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.local_models import local_embedder
 from benchmarks.quality import sets
 from benchmarks.quality.gate_cases import FOLDS, Articles, Case, Corpus, Row
 from benchmarks.quality.stand_in import CorpusEmbedder
-from rag.adapters.sentence_transformers import SentenceTransformersEmbedder
 from rag.config import RagConfig
 from rag.ports import Embedder
 from rag.retrieve import relevance as gate
@@ -34,9 +34,9 @@ FITTED = ("korquad1_dev, absent", "korquad1_dev, small")
 
 def cases() -> Iterator[Case]:
     """Every case, one after the other; together they take some minutes."""
-    yield from _korean("korquad1_dev", SentenceTransformersEmbedder())
+    yield from _korean("korquad1_dev", local_embedder())
     yield from _others()
-    yield from _english(SentenceTransformersEmbedder())
+    yield from _english(local_embedder())
     yield from _multilingual()
 
 
@@ -59,9 +59,7 @@ def _others() -> Iterator[Case]:
     foreign = list(enumerate(one.text for one in sets.load("korquad1_dev").questions[::FEWER]))
     for name, every in (("ko_docs", 1), ("kr_law", 10), ("ko_strategyqa", 1)):
         made = sets.load(name)
-        index = Corpus(made.units, SentenceTransformersEmbedder(), UNRELATED).index(
-            range(len(made.units))
-        )
+        index = Corpus(made.units, local_embedder(), UNRELATED).index(range(len(made.units)))
         kept = index.rows(enumerate(one.text for one in made.questions[::every]))
         yield Case(f"{name}, small talk", kept, index.rows(talk))
         yield Case(f"{name}, korquad1_dev questions", kept, index.rows(foreign))

@@ -20,8 +20,9 @@ from uuid import UUID, uuid5
 from rank_bm25 import BM25Okapi
 
 from benchmarks import report
+from benchmarks.local_models import with_local_models
 from benchmarks.quality import sets
-from rag.config import ContextRules, RagConfig
+from rag.config import ContextRules
 from rag.conversation import Turn, TurnLine
 from rag.factory import Engine
 from rag.memory.recall import choose_turns
@@ -229,7 +230,7 @@ def figures(way: Way, asked: Sequence[Case], notes: Notes) -> dict[str, float]:
 def main() -> None:
     """Measure, keep and print."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    engine = Engine(RagConfig())
+    engine = Engine(with_local_models())
     parts: list[tuple[str, list[Talk], Library | None]] = []
     if sets.available():
         talks, library = english(), Library(engine)

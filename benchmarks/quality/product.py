@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from benchmarks.local_models import with_local_models
 from benchmarks.quality.sets import QuestionSet, Unit
 from benchmarks.scale import stock
 from rag import chunking
@@ -118,6 +119,7 @@ def running() -> Iterator[Library]:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="nura-quality-"))
         stack.enter_context(stock.postgres(Path(folder)))
+        from django.conf import settings
         from django.contrib.auth.models import User
         from django.core.management import call_command
         from django.db import connection
@@ -131,6 +133,7 @@ def running() -> Iterator[Library]:
         connection.close()
         connection.close_pool()
         User.objects.create(username="bench")
+        settings.RAG = with_local_models(settings.RAG)
         _space, config = spaces.get_space_for_writing()
         yield Library(engine(config))
         connection.close()

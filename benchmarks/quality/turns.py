@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from benchmarks import report
+from benchmarks.local_models import with_local_models
 from benchmarks.quality import sets, turn_sets
 from benchmarks.quality.turn_sets import Said, key
 from rag.config import MemoryRules, RagConfig
@@ -112,7 +113,10 @@ class Library:
     """Laws, articles and their passages in one store, as one user's documents."""
 
     def __init__(self, names: Sequence[str] = LIBRARY) -> None:
-        self.engines = {mode: Engine(RagConfig(memory=MemoryRules(mode=mode))) for mode in MODES}
+        self.engines = {
+            mode: Engine(with_local_models(RagConfig(memory=MemoryRules(mode=mode))))
+            for mode in MODES
+        }
         self.store = MemoryStore()
         self.ids: dict[str, UUID] = {}
         for made in map(sets.load, names):

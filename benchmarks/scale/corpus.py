@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.local_models import with_local_models
 from benchmarks.quality import sets
 from rag import tokenize
-from rag.config import RagConfig
 from rag.factory import Engine
 from rag.tokenize.text import split_sentences
 
@@ -105,7 +105,7 @@ class Corpus:
 
 def load(folder: Path) -> Corpus:
     """The corpus; its vectors from the folder where an earlier run left them."""
-    engine = Engine(RagConfig())
+    engine = Engine(with_local_models())
     texts = {name: _texts(name) for name in SETS}
     vectors = _vectors(texts["en"], folder, engine)
     halves = {

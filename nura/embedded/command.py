@@ -2,10 +2,11 @@
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nura.embedded import postgres, redis, session, spawn
+from nura.embedded import locations, models, postgres, redis, session, spawn
 
 WITHOUT_SERVICES = {
     *("up", "help", "version", "check", "compilemessages", "makemessages", "collectstatic"),
@@ -22,6 +23,9 @@ WITHOUT_SERVICES = {
 }
 WITHOUT_DATABASE = WITHOUT_SERVICES - {"up"}
 """`up` starts its own services; those that it does not start it needs like any other command."""
+
+WITH_MODELS = {"ask", "evaluate", "reindex"}
+"""Commands that search or embed by themselves."""
 
 WITHOUT_MIGRATION = {"migrate", "doctor", "showmigrations", "sqlmigrate"}
 PATIENCE = 60.0
@@ -43,13 +47,32 @@ def services_for(arguments: Sequence[str]) -> Iterator[None]:
         and not _asks_help(arguments)
     ):
         health.require_services()
-    needed = settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS
-    if not needed or not arguments or arguments[0] in WITHOUT_SERVICES or _asks_help(arguments):
+    if not arguments or arguments[0] in WITHOUT_SERVICES or _asks_help(arguments):
         yield
         return
-    with _services(settings.DATA_DIR):
-        if arguments[0] not in WITHOUT_MIGRATION:
-            _migrate()
+    with contextlib.ExitStack() as stack:
+        if settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS:
+            stack.enter_context(_services(settings.DATA_DIR))
+            if arguments[0] not in WITHOUT_MIGRATION:
+                _migrate()
+        if arguments[0] in WITH_MODELS and not models.answers(settings.RAG.models_socket):
+            stack.enter_context(_own_models())
+        yield
+
+
+@contextlib.contextmanager
+def _own_models() -> Iterator[None]:
+    """A models process for this command alone, on a socket of its own.
+
+    A command may need a local model though the settings name an endpoint: `reindex` compares with
+    the model that served before.
+    """
+    from django.conf import settings
+
+    path = str(locations.socket_dir(settings.DATA_DIR) / f"models-{os.getpid()}.sock")
+    os.environ["NURA_MODELS_SOCKET"] = path
+    settings.RAG = settings.BUILD_RAG()
+    with session.running_models(settings.DATA_DIR, path):
         yield
 
 

@@ -20,7 +20,7 @@ POOL = {
 
 
 def socket_dir(data_dir: Path) -> Path:
-    """The folder of both sockets: in the data folder, or a stand-in when its path is too long."""
+    """The folder of all sockets: in the data folder, or a stand-in when its path is too long."""
     inside = data_dir / "run"
     if len(str(inside).encode()) <= SOCKET_PATH_LIMIT:
         return inside
@@ -31,6 +31,11 @@ def socket_dir(data_dir: Path) -> Path:
 def redis_url(data_dir: Path) -> str:
     """URL of the embedded Redis."""
     return f"unix://{socket_dir(data_dir) / 'redis.sock'}?db=0"
+
+
+def models_socket(data_dir: Path) -> str:
+    """Path of the models process's socket."""
+    return str(socket_dir(data_dir) / "models.sock")
 
 
 def celery_url(redis_url: str) -> str:

@@ -3,11 +3,12 @@
 import contextlib
 import fcntl
 import functools
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from nura.embedded import postgres, redis, spawn
+from nura.embedded import models, postgres, redis, spawn
 
 COMMAND = "a management command"
 
@@ -85,6 +86,21 @@ def running(
             stack.callback(spawn.stop, process, launch)
             redis.wait_ready(data_dir, functools.partial(_lives, process))
         yield
+
+
+@contextlib.contextmanager
+def running_models(data_dir: Path, path: str) -> Iterator[None]:
+    """Start the models process on the socket at `path`, and stop it afterwards."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / "services.log").open("ab") as log:
+        launch = models.prepare(data_dir, path, {**os.environ, "NURA_PROCESS": "models"})
+        process = spawn.start(launch, log)
+        try:
+            models.wait_ready(path, functools.partial(_lives, process))
+            yield
+        finally:
+            spawn.stop(process, launch)
+            Path(path).unlink(missing_ok=True)
 
 
 def _lives(process: subprocess.Popen[bytes]) -> bool:

@@ -277,8 +277,9 @@ TTS_VOICE = env.read_text("NURA_TTS_VOICE", "alloy")
 TTS_API_KEY = env.read_text("NURA_TTS_API_KEY")
 
 # Memory of conversations
-RAG = rag.build_rag_config(SECRET_KEY)
+MODELS_SOCKET = locations.models_socket(DATA_DIR)
+RAG = rag.build_rag_config(SECRET_KEY, MODELS_SOCKET)
 BUILD_RAG = partial(
-    rag.build_rag_config, SECRET_KEY
+    rag.build_rag_config, SECRET_KEY, MODELS_SOCKET
 )  # of the environment as it is then, for comparisons
 EMBEDDING_OTHER_API_KEY = env.read_text("NURA_EMBEDDING_OTHER_API_KEY")

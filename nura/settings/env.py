@@ -16,6 +16,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.core.exceptions import ImproperlyConfigured
 
+from nura.bootstrap import read_dotenv
+
 N = TypeVar("N", int, float)
 
 
@@ -33,12 +35,8 @@ DECLARED: dict[str, Declaration] = {}
 
 def load_dotenv(path: Path) -> None:
     """Take `NAME=value` lines of a file into the environment; what is there already holds."""
-    if not path.is_file():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        name, separator, value = line.partition("=")
-        if separator and not line.lstrip().startswith("#"):
-            os.environ.setdefault(name.strip().removeprefix("export "), value.strip().strip("\"'"))
+    for name, value in read_dotenv(path).items():
+        os.environ.setdefault(name, value)
 
 
 def adopt_renamed(renamed: Mapping[str, str]) -> None:

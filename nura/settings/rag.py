@@ -19,11 +19,12 @@ VISION_SECONDS = 120.0
 AUTO = "auto"
 
 
-def build_rag_config(secret_key: str = "") -> RagConfig:
+def build_rag_config(secret_key: str = "", models_socket: str = "") -> RagConfig:
     """The engine's configuration. Raises `ImproperlyConfigured` naming the variable.
 
     `secret_key` is what the marks around material in prompts are made from: nobody who writes a
-    document can guess them.
+    document can guess them. `models_socket` is where the models process listens unless the
+    environment says otherwise.
     """
     size = env.read_integer("NURA_CHUNK_SIZE", 1000, minimum=100, maximum=20_000)
     return RagConfig(
@@ -41,6 +42,8 @@ def build_rag_config(secret_key: str = "") -> RagConfig:
         embedding_endpoint=_embedding_endpoint(),
         embedding_languages=frozenset(env.read_words("NURA_EMBEDDING_LANGUAGES")),
         reranker_model=env.read_text("NURA_RERANKER_MODEL"),
+        reranker_endpoint=_reranker_endpoint(),
+        models_socket=env.read_text("NURA_MODELS_SOCKET") or models_socket,
         top_k=env.read_integer("NURA_TOP_K", 4, minimum=1, maximum=100),
         user_dictionary=_user_dictionary(),
         chunk_size=size,
@@ -191,6 +194,14 @@ def _embedding_endpoint() -> Endpoint | None:
         api_key=env.read_text("NURA_EMBEDDING_API_KEY") or env.read_text("NURA_LLM_API_KEY"),
     )
     return endpoint if base_url else None
+
+
+def _reranker_endpoint() -> Endpoint | None:
+    base_url = env.read_url("NURA_RERANKER_BASE_URL", HTTP)
+    model, api_key = env.read_text("NURA_RERANKER_MODEL"), env.read_text("NURA_RERANKER_API_KEY")
+    if base_url and not model:
+        raise ImproperlyConfigured("NURA_RERANKER_BASE_URL needs a model: NURA_RERANKER_MODEL")
+    return Endpoint(base_url, model, api_key) if base_url else None
 
 
 def build_picture_rules() -> PictureRules:

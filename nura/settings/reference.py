@@ -145,6 +145,17 @@ GROUPS = (
             ),
             _S("NURA_RERANKER_MODEL", "Cross-encoder, name or folder, that reranks the hits."),
             _S(
+                "NURA_RERANKER_BASE_URL",
+                "Address of an endpoint with `/rerank` (Jina, Cohere, vLLM), instead of a local "
+                "reranker.",
+            ),
+            _S("NURA_RERANKER_API_KEY", "Key of the reranking endpoint."),
+            _S(
+                "NURA_MODELS_SOCKET",
+                "Unix socket of the process that holds the local models.",
+                default="`run/models.sock` in the data folder",
+            ),
+            _S(
                 "NURA_TOP_K",
                 "Hits of a search, and passages that come first in the prompt. A model gets more "
                 "if there is room.",

@@ -163,7 +163,7 @@ _gates: dict[tuple[str, ...], CallGate] = {}
 
 def breaker_of(endpoint: Endpoint) -> Breaker:
     """The breaker of an endpoint, one in a process."""
-    server = endpoint.base_url.rstrip("/")
+    server = endpoint.socket or endpoint.base_url.rstrip("/")
     return Breaker(
         _gates.setdefault((server,), CallGate()),
         _gates.setdefault((server, endpoint.model), CallGate()),

@@ -12,7 +12,7 @@ def project(tmp_path, monkeypatch):
     """A project whose set-up is recorded instead of done."""
     requirements = tmp_path / "requirements"
     requirements.mkdir()
-    for name in ("base.txt", "dev.txt", "lock.txt"):
+    for name in ("base.txt", "models.txt", "dev.txt", "lock.txt"):
         (requirements / name).write_text(f"# {name}\n")
     venv = tmp_path / ".venv"
     monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
@@ -62,6 +62,27 @@ def test_what_the_tests_need_includes_what_the_product_needs(project):
     commands.clear()
     bootstrap.ensure("base")
     assert commands == []
+
+
+def test_local_models_are_installed_unless_endpoints_have_them_all(project, monkeypatch):
+    folder, _ = project
+    for name in ("EMBEDDING_BASE_URL", "RERANKER_MODEL", "RERANKER_BASE_URL", "VERIFIER_MODEL"):
+        monkeypatch.delenv(f"NURA_{name}", raising=False)
+    monkeypatch.delenv("NURA_DOTENV", raising=False)
+    assert bootstrap.find_wanted_kind() == "models"
+    (folder / ".env").write_text("export NURA_EMBEDDING_BASE_URL='http://127.0.0.1:9/v1'\n")
+    assert bootstrap.find_wanted_kind() == "base"
+    monkeypatch.setenv("NURA_RERANKER_MODEL", "m")
+    assert bootstrap.find_wanted_kind() == "models"
+    monkeypatch.setenv("NURA_RERANKER_BASE_URL", "http://127.0.0.1:9/v1")
+    assert bootstrap.find_wanted_kind() == "base"
+
+
+def test_what_the_product_runs_on_without_local_models_holds_no_torch():
+    base = (ROOT / "requirements" / "base.txt").read_text()
+    assert "torch" not in base
+    assert "sentence-transformers" not in base
+    assert "torch" in (ROOT / "requirements" / "models.txt").read_text()
 
 
 def test_an_installation_that_failed_is_tried_again(project, monkeypatch):

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from django.conf import settings
 from django.db import OperationalError
 from redis import Redis
 
 from nura import health
+from rag.config import Endpoint
 
 
 @pytest.fixture
@@ -27,8 +30,28 @@ def test_ready_when_everything_is_there(client, beats):
     assert response.status_code == 200
     assert response.json() == {
         "status": "ok",
-        "checks": {"database": True, "redis": True, "answers": True, "documents": True},
+        "checks": {
+            "database": True,
+            "redis": True,
+            "answers": True,
+            "documents": True,
+            "models": True,
+        },
     }
+
+
+@pytest.mark.django_db
+def test_without_the_models_process_it_serves_and_says_so(client, beats, settings, tmp_path):
+    for name in health.WORKERS:
+        beats.set(health.heartbeat_key(name), "machine", ex=15)
+    settings.RAG = replace(settings.RAG, models_socket=str(tmp_path / "models.sock"))
+    response = client.get("/readyz")
+    assert response.status_code == 200
+    assert response.json()["status"] == "degraded"
+    assert response.json()["checks"]["models"] is False
+    endpoint = Endpoint("http://127.0.0.1:9/v1", "m")
+    settings.RAG = replace(settings.RAG, embedding_endpoint=endpoint)
+    assert "models" not in client.get("/readyz").json()["checks"]
 
 
 @pytest.mark.django_db

@@ -58,7 +58,9 @@ def test_a_killed_pool_process_leaves_the_documents_worker_alive(product):
     assert parent.is_running()
 
 
-@pytest.mark.parametrize("name", ["web", "answers", "documents", "beat", "redis", "postgres"])
+@pytest.mark.parametrize(
+    "name", ["web", "answers", "documents", "models", "beat", "redis", "postgres"]
+)
 def test_a_killed_child_is_reported_and_restarted(product, name):
     victim = product.process_of(name)
     victim.kill()

@@ -9,7 +9,7 @@ import pytest
 
 from rag import errors
 from rag.adapters import endpoint as endpoints
-from rag.adapters.embeddings import OpenAIEmbedder
+from rag.adapters.encoders import EndpointEmbedder
 from rag.adapters.endpoint import (
     FAILURES_MAX,
     REST_SECONDS,
@@ -332,8 +332,8 @@ async def test_a_light_model_that_fails_does_not_stop_the_main_one(llm_server):
     assert await ask(llm_server.url, model="main") == "네"
 
 
-def embedder(place, **limits) -> OpenAIEmbedder:
-    return OpenAIEmbedder(endpoint(place, "m", **limits), dimensions=8)
+def embedder(place, **limits) -> EndpointEmbedder:
+    return EndpointEmbedder(endpoint(place, "m", **limits), dimensions=8)
 
 
 def test_a_question_does_not_wait_for_an_embedder_that_is_left_alone(black_hole):

@@ -2,32 +2,27 @@
 
 import json
 import logging
-import os
-import socket
 import time
+from array import array
 
 import pytest
 
-from rag.adapters.embeddings import OpenAIEmbedder, to_unit_vectors
-from rag.adapters.sentence_transformers import SentenceTransformersEmbedder
-from rag.config import Endpoint
+from rag.adapters.encoders import EMBEDDED_NAME, EndpointEmbedder, to_unit_vectors
+from rag.adapters.sentence_transformers import embed_texts
+from rag.config import Endpoint, RagConfig
 from rag.errors import EmbedderFailed
 from tests.servers.llm import Failure, Hang
 
 
-@pytest.fixture(scope="module")
-def embedded():
-    """The model that comes with the product, loaded without any network."""
+def local(config, model=EMBEDDED_NAME, languages=frozenset()):
+    """A model of the models process."""
+    return EndpointEmbedder(config.local_model(model), languages)
 
-    def refuse(*_):
-        raise AssertionError("the network was asked for a model that is here")
 
-    model = SentenceTransformersEmbedder()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(socket.socket, "connect", refuse)
-        patch.setattr(socket, "getaddrinfo", refuse)
-        model.embed_query("ready")
-    return model
+@pytest.fixture
+def embedded(local_models):
+    """The model that comes with the product."""
+    return local(local_models)
 
 
 def cosine(one, other):
@@ -48,7 +43,7 @@ def test_no_texts_give_no_vectors(embedded):
 @pytest.mark.parametrize(
     ("model", "dimensions", "languages"),
     [
-        ("", 384, {"en"}),
+        (EMBEDDED_NAME, 384, {"en"}),
         ("BAAI/bge-m3", 1024, {"*"}),
         ("nlpai-lab/KURE-v1", 1024, {"*"}),
         ("intfloat/multilingual-e5-small", 384, {"*"}),
@@ -60,13 +55,13 @@ def test_no_texts_give_no_vectors(embedded):
     ],
 )
 def test_known_models_declare_their_width_and_languages(model, dimensions, languages):
-    embedder = SentenceTransformersEmbedder(model)
+    embedder = local(RagConfig(), model)
     assert (embedder.dimensions, embedder.languages) == (dimensions, languages)
 
 
 def test_an_unknown_model_counts_as_english_unless_told_otherwise():
-    assert SentenceTransformersEmbedder("my/model").languages == {"en"}
-    told = SentenceTransformersEmbedder("my/model", frozenset({"ko"}))
+    assert local(RagConfig(), "my/model").languages == {"en"}
+    told = local(RagConfig(), "my/model", frozenset({"ko"}))
     assert told.languages == {"ko"}
 
 
@@ -75,24 +70,37 @@ def test_that_an_unknown_model_counts_as_english_is_logged_once(llm_server, capl
         remote(llm_server, "korean-model")
         remote(llm_server, "korean-model")
         remote(llm_server, "bge-m3:latest")
-        OpenAIEmbedder(Endpoint(llm_server.url, "other-model"), frozenset({"ko"}))
+        EndpointEmbedder(Endpoint(llm_server.url, "other-model"), frozenset({"ko"}))
     assert caplog.text.count("its languages are not set") == caplog.text.count("korean-model") == 1
 
 
-def test_the_embedded_model_leaves_fetching_to_other_models(embedded, monkeypatch):
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    embedded.embed_query("x")
-    assert "HF_HUB_OFFLINE" not in os.environ
-
-
-def test_a_model_that_is_not_there_fails_as_an_embedder(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_a_model_that_is_not_there_fails_as_an_embedder(local_models, tmp_path):
     with pytest.raises(EmbedderFailed):
-        SentenceTransformersEmbedder(str(tmp_path / "none")).embed_query("x")
+        local(local_models, str(tmp_path / "none")).embed_query("x")
+
+
+def test_where_no_models_process_runs_it_fails_at_once_as_an_embedder(tmp_path):
+    nobody = local(RagConfig(models_socket=str(tmp_path / "models.sock")))
+    started = time.monotonic()
+    with pytest.raises(EmbedderFailed):
+        nobody.embed_query("x")
+    assert time.monotonic() - started < 3
+
+
+def test_the_vectors_are_those_of_the_model_itself_to_the_last_bit(embedded):
+    """Stored vectors keep their worth: the way over the socket rounds nothing."""
+    texts = ["Which port?", "여비 규정 제3조. Lodging is paid up to 90,000 won a night."]
+    alone = [array("f", embed_texts(EMBEDDED_NAME, [text])[0]).tolist() for text in texts]
+    assert [embedded.embed_query(text) for text in texts] == to_unit_vectors(
+        alone, count=2, dimensions=384
+    )
+    together = embedded.embed_passages(texts)  # in half precision a batch rounds as it is cut
+    for found, one in zip(together, alone, strict=True):
+        assert cosine(found, to_unit_vectors([one], count=1, dimensions=384)[0]) > 0.9999
 
 
 def remote(server, model="unknown-model"):
-    return OpenAIEmbedder(Endpoint(server.url, model, api_key="k"))
+    return EndpointEmbedder(Endpoint(server.url, model, api_key="k"))
 
 
 def test_an_endpoint_embeds_in_batches_and_its_width_is_probed(llm_server):
@@ -142,9 +150,9 @@ def test_an_unusable_reply_fails_as_an_embedder(llm_server, body):
 
 
 def test_a_question_does_not_wait_long_for_a_server_that_hangs(llm_server, monkeypatch):
-    monkeypatch.setattr("rag.adapters.embeddings.QUERY_SECONDS", 0.2)
+    monkeypatch.setattr("rag.adapters.encoders.QUERY_SECONDS", 0.2)
     llm_server.embed_script(Hang(), Hang(), Hang())
-    embedder = OpenAIEmbedder(Endpoint(base_url=llm_server.url, model="hanging"))
+    embedder = EndpointEmbedder(Endpoint(base_url=llm_server.url, model="hanging"))
     started = time.monotonic()
     with pytest.raises(EmbedderFailed):
         embedder.embed_query("질문")

@@ -1,9 +1,10 @@
-"""The cross-encoder adapter on a real model, made here."""
+"""The reranker behind the models process, on a real model that is made here."""
+
+from dataclasses import replace
 
 import pytest
 
-from rag.adapters.sentence_transformers import CrossEncoderReranker
-from rag.config import RagConfig
+from rag.adapters.encoders import EndpointReranker
 from rag.errors import EngineUnavailable
 from rag.types import Hit
 from tests.rag.worlds import Library, engine
@@ -38,8 +39,10 @@ def hits():
     return found
 
 
-def test_passages_are_ordered_by_the_models_own_scores(model, hits):
-    ordered = CrossEncoderReranker(model).rerank("숙박비 상한은?", hits, len(hits))
+def test_passages_are_ordered_by_the_models_own_scores(local_models, model, hits):
+    ordered = EndpointReranker(local_models.local_model(model)).rerank(
+        "숙박비 상한은?", hits, len(hits)
+    )
     scores = [hit.scores["rerank"] for hit in ordered]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) == len(hits)
@@ -48,17 +51,18 @@ def test_passages_are_ordered_by_the_models_own_scores(model, hits):
     assert all(hit.scores["bm25"] > 0 for hit in ordered)
 
 
-def test_it_gives_as_many_as_wanted(model, hits):
-    assert len(CrossEncoderReranker(model).rerank("q", hits, 1)) == 1
+def test_it_gives_as_many_as_wanted(local_models, model, hits):
+    assert len(EndpointReranker(local_models.local_model(model)).rerank("q", hits, 1)) == 1
 
 
-def test_a_model_that_is_not_there_is_said(hits, tmp_path):
+def test_a_model_that_is_not_there_is_said(local_models, hits, tmp_path):
+    missing = local_models.local_model(str(tmp_path / "none"))
     with pytest.raises(EngineUnavailable):
-        CrossEncoderReranker(str(tmp_path / "none")).rerank("q", hits, 1)
+        EndpointReranker(missing).rerank("q", hits, 1)
 
 
-def test_a_configured_model_orders_the_search(model):
-    library = Library(engine(config=RagConfig(reranker_model=model)))
+def test_a_configured_model_orders_the_search(local_models, model):
+    library = Library(engine(config=replace(local_models, reranker_model=model)))
     library.add("여비 규정.md", RULES)
     found = library.search("숙박비 상한은?")
     assert all("rerank" in hit.scores for hit in found.hits)
@@ -67,8 +71,8 @@ def test_a_configured_model_orders_the_search(model):
     )
 
 
-def test_without_its_model_the_search_goes_on(tmp_path):
-    library = Library(engine(config=RagConfig(reranker_model=str(tmp_path / "none"))))
+def test_without_its_model_the_search_goes_on(local_models, tmp_path):
+    library = Library(engine(config=replace(local_models, reranker_model=str(tmp_path / "none"))))
     library.add("여비 규정.md", RULES)
     found = library.search("숙박비 상한은?")
     assert isinstance(found.hits[0], Hit)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from rag.adapters.sentence_transformers import CrossEncoderVerifier
+from rag.adapters.encoders import EndpointVerifier
 from rag.errors import EngineUnavailable
 from rag.ports import Inference
 from rag.types import Citation
@@ -46,8 +46,10 @@ def model(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["three", "two"])
-def test_the_outputs_of_a_model_are_read_by_its_own_labels(model, name):
-    found = CrossEncoderVerifier(model[name]).infer([("a b c", "a"), ("x", "y z")])
+def test_the_outputs_of_a_model_are_read_by_its_own_labels(local_models, model, name):
+    found = EndpointVerifier(local_models.local_model(model[name])).infer(
+        [("a b c", "a"), ("x", "y z")]
+    )
     assert len(found) == 2
     for one in found:
         assert one.entailment + one.neutral + one.contradiction == pytest.approx(1.0)
@@ -55,10 +57,10 @@ def test_the_outputs_of_a_model_are_read_by_its_own_labels(model, name):
     assert (found[0].contradiction == 0) is (name == "two")
 
 
-def test_a_model_that_names_no_entailment_or_is_not_there_is_said(model, tmp_path):
+def test_a_model_that_names_no_entailment_or_is_not_there_is_said(local_models, model, tmp_path):
     for folder in (model["none"], str(tmp_path / "none")):
         with pytest.raises(EngineUnavailable):
-            CrossEncoderVerifier(folder).infer([("a", "b")])
+            EndpointVerifier(local_models.local_model(folder)).infer([("a", "b")])
 
 
 class Scripted:

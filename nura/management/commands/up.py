@@ -18,7 +18,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from nura import parts
 from nura.embedded import session
-from nura.preparation import prepare
+from nura.preparation import is_model_local, prepare
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
 from nura.web import open_listener
 
@@ -86,6 +86,7 @@ class Product:
         self._seed = seed
         self._voice = Voice(as_json=settings.LOG_FORMAT == "json")
         self._services = self._children(parts.services())
+        self._models = self._children([parts.models_process()])
         self._webs = self._children(parts.webs(listener))
         self._workers = self._children(parts.workers())
         self._beat = self._children([parts.beat()])
@@ -105,6 +106,7 @@ class Product:
             self._webs,
             self._workers,
             self._beat,
+            self._models,
             self._services[::-1][:1],
             self._services[:1],
         ]
@@ -115,6 +117,8 @@ class Product:
     async def _start(self, started: float) -> None:
         await start_all(self._services)
         first = await asyncio.to_thread(prepare, seed=self._seed)
+        if settings.RAG.needs_models_process or await asyncio.to_thread(is_model_local):
+            self._models[0].start()
         for child in [*self._webs, *self._workers, *self._beat]:
             child.start()
         reminder = time.monotonic() + PATIENCE
@@ -148,7 +152,7 @@ class Product:
         def end() -> None:
             asked.append(loop.time())
             if asked[-1] - asked[0] > IMPATIENT_AFTER:
-                for child in [*self._webs, *self._workers, *self._beat]:
+                for child in [*self._webs, *self._workers, *self._beat, *self._models]:
                     child.abandon()
             ending.set()
 

@@ -1,0 +1,78 @@
+"""The models process: how it is started, and asked how it is; see `nura/models_server.py`."""
+
+import http.client
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nura.embedded import spawn
+from nura.embedded.account import give, let_in, service_account
+
+HEALTH_SECONDS = 2.0
+ENVIRONMENT = {
+    "PYTHONUNBUFFERED": "1",
+    "TQDM_DISABLE": "1",
+    "MALLOC_ARENA_MAX": "2",  # threads that load models else keep memory in many arenas
+}
+
+
+def prepare(data_dir: Path, path: str, environment: Mapping[str, str]) -> spawn.Launch:
+    """Make the folder of the socket and say how to start the process.
+
+    Nobody else may listen on this socket: it is taken from whoever does.
+    """
+    account = service_account(data_dir)
+    if Path(path).is_relative_to(data_dir):
+        let_in(data_dir, account)
+    give(Path(path).parent, account)
+    return spawn.Launch(
+        name="models",
+        command=(sys.executable, "-m", "nura.models_server", "--socket", path),
+        folder=Path(__file__).resolve().parents[2],
+        environment={**ENVIRONMENT, **environment},
+    )
+
+
+def wait_ready(path: str, alive: Callable[[], bool], timeout: float = 60.0) -> None:
+    """Wait until it answers; its models may still be loading. Raises `RuntimeError`."""
+    if not spawn.wait_until(lambda: not alive() or answers(path), timeout) or not alive():
+        raise RuntimeError("The models process did not start; its last lines above say why")
+
+
+def answers(path: str) -> bool:
+    """Whether it takes requests now."""
+    return read_health(path) is not None
+
+
+def read_health(path: str) -> Mapping[str, Any] | None:
+    """What it says of itself, `models` being the state of each by name; None: nobody answers."""
+    if not os.path.exists(path):  # noqa: PTH110 - asked often, and never of a folder
+        return None
+    connection = _SocketConnection(path)
+    try:
+        connection.request("GET", "/health")
+        health: Mapping[str, Any] = json.load(connection.getresponse())
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    else:
+        return health
+    finally:
+        connection.close()
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=HEALTH_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        """Open the socket instead of a port."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(HEALTH_SECONDS)
+        self.sock.connect(self._path)

@@ -1,0 +1,450 @@
+"""The models process: the local embedder, reranker and verifier behind HTTP on a Unix socket.
+
+`python -m nura.models_server --socket PATH`. A model is loaded when it is first asked for; the
+answers workers do so at their start. The only process that loads torch. It knows neither Django nor
+the database: whoever may open the socket may ask.
+
+- `POST /v1/embeddings`: OpenAI's shape, `encoding_format` float or base64. Texts of `input_type`
+  "query" go before those of "passage", which is what texts are that say nothing.
+- `POST /v1/rerank`: `{model, query, documents, top_n?}` gives `{results: [{index,
+  relevance_score}]}`, best first, as with Jina, Cohere and vLLM.
+- `POST /v1/predict`: `{model, inputs: [[text, sentence]]}` gives `[[{label, score}]]`, as with
+  Hugging Face's TEI.
+- `GET /v1/models`, `GET /health`: the models that are loaded; whether it serves, what waits.
+
+Errors are OpenAI's `{"error": {"message", "type", "code"}}` with 400, 404 (no such model), 413,
+500, or 503 with `Retry-After` where too much waits.
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import ctypes
+import gc
+import json
+import logging.config
+import os
+import socket
+import sys
+import time
+from array import array
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from nura import logs
+from rag.adapters import sentence_transformers as models
+from rag.errors import EngineUnavailable
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 32 * 2**20
+MAX_TEXTS_A_REQUEST = 2048
+MAX_TEXTS_WAITING = 8192
+RETRY_AFTER_SECONDS = 1
+MAX_TEXTS_A_BATCH = 32
+BATCH_SECONDS = 0.15
+"""So long a question waits at most for a batch of passages: batches grow and shrink towards it."""
+SHUTDOWN_SECONDS = 6.0
+"""For what is asked already; what takes longer is asked again by its client."""
+
+Compute = Callable[[str, Sequence[Any]], Sequence[Any]]
+
+
+class Urgency(IntEnum):
+    """What goes first: somebody waits for a question."""
+
+    QUESTION = 0
+    ANSWER = 1
+    PASSAGE = 2
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something that models do with texts; `load` loads a model of the kind."""
+
+    name: str
+    compute: Compute
+    load: Callable[[str], None]
+
+
+EMBED = Task("embed", models.embed_texts, models.load_embedder)
+SCORE = Task("score", models.score_pairs, models.load_cross_encoder)
+CLASSIFY = Task("classify", models.classify_pairs, models.load_cross_encoder)
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """The texts of one request and what is known of them so far."""
+
+    task: Task
+    model: str
+    texts: Sequence[Any]
+    done: "asyncio.Future[list[Any]]"
+    results: list[Any] = field(default_factory=list)
+    taken: int = 0
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Texts of one kind may be computed together."""
+        return self.task.name, self.model
+
+
+class Overloaded(Exception):
+    """More texts wait than will be done in good time."""
+
+
+class Batcher:
+    """Gives texts to the models, one batch at a time: urgent ones first, one kind together.
+
+    A request may be cut into several batches, and a batch may hold texts of several requests.
+    """
+
+    def __init__(self) -> None:
+        self.loaded: dict[tuple[str, str], str] = {}
+        """"loading", "ready" or the reason why not, by task and model."""
+        self._waiting: dict[Urgency, deque[Asked]] = {urgency: deque() for urgency in Urgency}
+        self._sizes: dict[tuple[str, str], int] = {}
+        self._something = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="models")
+
+    @property
+    def waiting(self) -> int:
+        """Texts that no batch has taken yet, as far as somebody still waits for them."""
+        return sum(
+            len(asked.texts) - asked.taken
+            for queue in self._waiting.values()
+            for asked in queue
+            if not asked.done.done()
+        )
+
+    async def ask(
+        self, task: Task, model: str, texts: Sequence[Any], urgency: Urgency
+    ) -> list[Any]:
+        """One result a text, in order.
+
+        Raises `Overloaded`, `ModelNotLoaded`, `EngineUnavailable`. Whoever stops waiting takes
+        back what was not begun.
+        """
+        if self.waiting and self.waiting + len(texts) > MAX_TEXTS_WAITING:
+            raise Overloaded
+        asked = Asked(task, model, texts, asyncio.get_running_loop().create_future())
+        self._waiting[urgency].append(asked)
+        self._something.set()
+        return await asked.done
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            batch = self._next_batch()
+            if not batch:
+                self._something.clear()
+                await self._something.wait()
+                continue
+            compute = loop.run_in_executor(self._thread, self._compute, batch)
+            try:
+                results = await compute
+            except EngineUnavailable as error:
+                for asked, _texts in batch:
+                    _settle(asked, error)
+            except Exception:
+                logger.exception("A batch of %d requests failed", len(batch))
+                for asked, _texts in batch:
+                    _settle(asked, EngineUnavailable("the model failed"))
+            else:
+                for (asked, _texts), found in zip(batch, results, strict=True):
+                    asked.results += found
+                    if len(asked.results) == len(asked.texts):
+                        _settle(asked, asked.results)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _next_batch(self) -> list[tuple[Asked, Sequence[Any]]]:
+        """Requests with those of their texts that are next: of the first in line and its kind."""
+        for queue in self._waiting.values():
+            for asked in [one for one in queue if one.done.done()]:  # nobody waits any more
+                queue.remove(asked)
+            if not queue:
+                continue
+            kind = queue[0].kind
+            room = (
+                MAX_TEXTS_A_BATCH if queue is self._waiting[Urgency.QUESTION] else self._size(kind)
+            )
+            batch = []
+            for asked in [one for one in queue if one.kind == kind]:
+                texts = asked.texts[asked.taken : asked.taken + room]
+                batch.append((asked, texts))
+                asked.taken += len(texts)
+                room -= len(texts)
+                if asked.taken == len(asked.texts):
+                    queue.remove(asked)
+                if not room:
+                    break
+            return batch
+        return []
+
+    def _size(self, kind: tuple[str, str]) -> int:
+        return self._sizes.setdefault(kind, MAX_TEXTS_A_BATCH // 4)
+
+    def _compute(self, batch: Sequence[tuple[Asked, Sequence[Any]]]) -> list[Sequence[Any]]:
+        """In the models' thread: the results of each request's texts."""
+        first = batch[0][0]
+        self._load(first.task, first.model)
+        texts = [text for _asked, texts in batch for text in texts]
+        begun = time.perf_counter()
+        results = iter(first.task.compute(first.model, texts))
+        self._adapt(first.kind, len(texts), time.perf_counter() - begun)
+        return [[next(results) for _text in texts] for _asked, texts in batch]
+
+    def _adapt(self, kind: tuple[str, str], count: int, seconds: float) -> None:
+        """Batches half as large where they take too long, twice where there is time for that."""
+        size = self._size(kind)
+        if seconds > BATCH_SECONDS:
+            self._sizes[kind] = max(1, min(size, count) // 2)
+        elif count >= size and seconds < BATCH_SECONDS / 3:
+            self._sizes[kind] = min(MAX_TEXTS_A_BATCH, size * 2)
+
+    def _load(self, task: Task, model: str) -> None:
+        if self.loaded.get((task.name, model)) == "ready":
+            return
+        self.loaded[task.name, model] = "loading"
+        try:
+            task.load(model)
+        except EngineUnavailable as error:
+            self.loaded[task.name, model] = str(error)
+            logger.warning("%s", error, exc_info=error.__cause__)
+            raise
+        self.loaded[task.name, model] = "ready"
+        logger.info("%s is loaded", model)
+        _give_memory_back()
+
+
+def _settle(asked: Asked, outcome: list[Any] | Exception) -> None:
+    if asked.done.done():
+        return
+    if isinstance(outcome, Exception):
+        asked.done.set_exception(outcome)
+    else:
+        asked.done.set_result(outcome)
+
+
+def _give_memory_back() -> None:
+    """What loading a model needed besides; the C library would keep it."""
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+class BadRequest(Exception):
+    """A body of another shape; the words say which."""
+
+
+def new_application() -> web.Application:
+    """The server."""
+    application = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors])
+    application[BATCHER] = Batcher()
+
+    async def work(app: web.Application) -> AsyncIterator[None]:
+        working = asyncio.create_task(app[BATCHER].run())
+        yield
+        working.cancel()
+        app[BATCHER].close()
+
+    application.cleanup_ctx.append(work)
+    application.add_routes(
+        [
+            web.post("/v1/embeddings", embed),
+            web.post("/v1/rerank", rerank),
+            web.post("/v1/predict", predict),
+            web.get("/v1/models", list_models),
+            web.get("/health", show_health),
+        ]
+    )
+    return application
+
+
+BATCHER = web.AppKey("batcher", Batcher)
+
+
+async def embed(request: web.Request) -> web.Response:
+    """Vectors of texts."""
+    body = await _read_body(request)
+    given = body.get("input")
+    texts = _texts([given] if isinstance(given, str) else given, "input")
+    model, encoding = _model(body), body.get("encoding_format", "float")
+    kind = body.get("input_type", "passage")
+    if encoding not in {"float", "base64"} or kind not in {"query", "passage"}:
+        raise BadRequest("encoding_format is float or base64, input_type query or passage")
+    urgency = Urgency.QUESTION if kind == "query" else Urgency.PASSAGE
+    vectors = await request.app[BATCHER].ask(EMBED, model, texts, urgency)
+    data = [
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": base64.b64encode(vector).decode()
+            if encoding == "base64"
+            else array("f", vector).tolist(),
+        }
+        for index, vector in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": 0, "total_tokens": 0}  # nobody pays for them
+    return _reply({"object": "list", "model": model, "data": data, "usage": usage})
+
+
+async def rerank(request: web.Request) -> web.Response:
+    """Scores of documents for a query, best first."""
+    body = await _read_body(request)
+    query, documents, model = (
+        body.get("query"),
+        _texts(body.get("documents"), "documents"),
+        _model(body),
+    )
+    if not isinstance(query, str):
+        raise BadRequest("query is no text")
+    best = body.get("top_n") or len(documents)
+    if not isinstance(best, int) or best < 1:
+        raise BadRequest("top_n is no count")
+    pairs = [(query, document) for document in documents]
+    scores = await request.app[BATCHER].ask(SCORE, model, pairs, Urgency.ANSWER)
+    results = [
+        {"index": index, "relevance_score": score}
+        for index, score in sorted(enumerate(scores), key=lambda one: -one[1])[:best]
+    ]
+    return _reply({"model": model, "results": results})
+
+
+async def predict(request: web.Request) -> web.Response:
+    """Shares of the labels of pairs."""
+    body = await _read_body(request)
+    inputs, model = body.get("inputs"), _model(body)
+    if not isinstance(inputs, list) or not 0 < len(inputs) <= MAX_TEXTS_A_REQUEST:
+        raise BadRequest(f"inputs are 1 to {MAX_TEXTS_A_REQUEST} pairs")
+    pairs = [tuple(_texts(pair, "inputs")) for pair in inputs]
+    if any(len(pair) != 2 for pair in pairs):
+        raise BadRequest("inputs are pairs")
+    found = await request.app[BATCHER].ask(CLASSIFY, model, pairs, Urgency.ANSWER)
+    return _reply(
+        [[{"label": label, "score": share} for label, share in one.items()] for one in found]
+    )
+
+
+async def list_models(request: web.Request) -> web.Response:
+    """The models that are loaded."""
+    ready = {model for (_, model), state in request.app[BATCHER].loaded.items() if state == "ready"}
+    data = [{"id": model, "object": "model", "owned_by": "local"} for model in sorted(ready)]
+    return _reply({"object": "list", "data": data})
+
+
+async def show_health(request: web.Request) -> web.Response:
+    """200 as long as it serves; what it has loaded, and how many texts wait."""
+    batcher = request.app[BATCHER]
+    states = {model: state for (_, model), state in batcher.loaded.items()}
+    return _reply({"status": "ok", "models": states, "waiting": batcher.waiting})
+
+
+@web.middleware
+async def _errors(
+    request: web.Request, handler: Callable[[web.Request], Any]
+) -> web.StreamResponse:
+    try:
+        answer: web.StreamResponse = await handler(request)
+    except BadRequest as error:
+        return _refuse(400, str(error), "invalid_request")
+    except Overloaded:
+        more = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        return _refuse(503, "too many texts wait", "overloaded", more)
+    except models.ModelNotLoaded as error:
+        return _refuse(404, str(error), "model_not_found")
+    except EngineUnavailable as error:
+        return _refuse(500, str(error), "model_failed")
+    except web.HTTPException as error:  # no such route, wrong method, too large a body
+        return _refuse(error.status, error.reason, "invalid_request")
+    else:
+        return answer
+
+
+def _refuse(
+    status: int, message: str, code: str, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    body = {"error": {"message": message, "type": kind, "code": code}}
+    return web.json_response(body, status=status, headers=headers)
+
+
+def _reply(body: object) -> web.Response:
+    return web.json_response(body)
+
+
+async def _read_body(request: web.Request) -> Mapping[str, Any]:
+    try:
+        body = json.loads(await request.read())
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("the body is no JSON") from error
+    if not isinstance(body, dict):
+        raise BadRequest("the body is no object")
+    return body
+
+
+def _model(body: Mapping[str, Any]) -> str:
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise BadRequest("model is no name")
+    return model
+
+
+def _texts(given: object, name: str) -> list[str]:
+    if not isinstance(given, list) or not 0 < len(given) <= MAX_TEXTS_A_REQUEST:
+        raise BadRequest(f"{name}: expected 1 to {MAX_TEXTS_A_REQUEST} texts")
+    if not all(isinstance(text, str) for text in given):
+        raise BadRequest(f"{name}: expected texts")
+    return given
+
+
+def bind_socket(path: Path) -> socket.socket:
+    """The socket that only this user may open, in place of one that a crash left there."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    listener.listen(256)
+    return listener
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m nura.models_server")
+    parser.add_argument("--socket", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    wire = os.environ.get("NURA_LOG_FORMAT", "text")
+    logging.config.dictConfig(
+        logs.build_logging_config(wire, os.environ.get("NURA_LOG_LEVEL", "INFO"))
+    )
+    logs.configure_structlog()
+    web.run_app(
+        new_application(),
+        sock=bind_socket(given.socket),
+        shutdown_timeout=SHUTDOWN_SECONDS,
+        handler_cancellation=True,
+        access_log=None,
+        print=None,
+    )
+    given.socket.unlink(missing_ok=True)
+    sys.stdout.flush()
+    os._exit(0)  # a batch that still computes is nobody's any more
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""The models process: it alone holds torch, and its death costs no document."""
+
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from nura.embedded import models
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.product, pytest.mark.timeout(600)]
+
+LIBRARIES = ("libtorch", "site-packages/torch/", "sentence_transformers")
+PARAGRAPHS = 60
+
+
+def english(number):
+    """A file of many chunks in the language of the embedded model."""
+    lines = (
+        f"Station {number}.{n} measures the level of the river every {n + 5} minutes. " * 8
+        for n in range(PARAGRAPHS)
+    )
+    return f"river-{number}.txt", "\n\n".join(lines).encode()
+
+
+def vectors_of(product, document):
+    query = """
+        SELECT count(*), count(e.vector) FROM documents_chunk c
+          LEFT JOIN documents_chunkembedding e ON e.chunk_id = c.id WHERE c.document_id = %s
+    """
+    with psycopg.connect(f"host={product.data_dir / 'run'} user=nura dbname=nura") as connection:
+        return connection.execute(query, [document["id"]]).fetchone()
+
+
+def test_a_models_process_killed_in_the_middle_of_an_ingest_loses_nothing(product, client):
+    document = client.upload(*english(1))
+    path = f"/documents/{document['id']}"
+    socket = str(product.data_dir / "run" / "models.sock")
+    wait_until(lambda: (models.read_health(socket) or {}).get("waiting"), 120)
+    product.process_of("models").kill()
+    wait_until(lambda: "models was ended by SIGKILL" in product.log)
+    wait_until(lambda: client.call("GET", path)[1]["status"] == "COMPLETED", 300, step=0.5)
+    chunks, embedded = vectors_of(product, document)
+    assert chunks == embedded > 20
+
+
+def test_after_uploads_and_questions_it_alone_holds_torch(product, client):
+    document = client.upload(*english(2))
+    path = f"/documents/{document['id']}"
+    wait_until(lambda: client.call("GET", path)[1]["status"] == "COMPLETED", 300, step=0.5)
+    wish = {"query": "How often does the station measure the river?"}
+    status, found = client.call("POST", "/search", wish)
+    assert status == 200
+    assert any("similarity" in hit["scores"] for hit in found["hits"])
+    holders = set()
+    for process in product.processes():
+        try:
+            maps = Path(f"/proc/{process.pid}/maps").read_text()
+        except (OSError, psutil.Error):
+            continue
+        if any(library in maps for library in LIBRARIES):
+            holders.add(process.environ().get("NURA_PROCESS", "up"))
+    assert holders == {"models"}

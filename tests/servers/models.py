@@ -1,0 +1,35 @@
+"""The models process, as the product starts it, on a socket of its own."""
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from nura.embedded import locations, session
+from rag.adapters.encoders import EMBEDDED_NAME, EndpointEmbedder
+from rag.config import RagConfig
+
+
+@contextlib.contextmanager
+def running_models(**parts):
+    """A configuration whose local models are served."""
+    with tempfile.TemporaryDirectory(prefix="nura-models-") as name:
+        folder = Path(name)
+        config = RagConfig(models_socket=locations.models_socket(folder), **parts)
+        with session.running_models(folder, config.models_socket):
+            yield config
+
+
+@contextlib.contextmanager
+def running_embedder(languages=frozenset()):
+    """The embedder that comes with the product."""
+    with running_models() as config:
+        yield EndpointEmbedder(config.local_model(EMBEDDED_NAME), languages)
+
+
+@pytest.fixture(scope="session")
+def local_models():
+    """A configuration whose local models are served, for all tests that ask for it."""
+    with running_models() as config:
+        yield config
