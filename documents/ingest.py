@@ -289,7 +289,7 @@ def _report(lease: Lease[Document], watch: Stopwatch, code: str = "") -> None:
     document = Document.objects.filter(pk=lease.job_id).first()
     if document is None:
         return
-    notices.document_changed(document)
+    notices.notify_document_changed(document)
     facts = {
         "document_id": str(document.pk),
         "owner_id": document.owner_id,
@@ -352,7 +352,7 @@ def reap_ingests() -> None:
     room = max(0, queue.MAX_MESSAGES - queue.count_waiting_messages())
     announce_unclaimed_jobs(Document, announce=queue.enqueue_ingest, patience=PATIENCE, limit=room)
     for document in Document.objects.filter(pk__in=touched):
-        notices.document_changed(document)
+        notices.notify_document_changed(document)
 
 
 def _settle_lost(lease: Lease[Document]) -> bool:

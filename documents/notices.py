@@ -34,22 +34,22 @@ async def _send(layer: Any, group: str, messages: Sequence[dict[str, Any]]) -> N
             await layer.group_send(group, message)
 
 
-def document_changed(document: Document) -> None:
+def notify_document_changed(document: Document) -> None:
     """Show the owner's pages where the document stands now."""
-    documents_changed([document])
+    notify_documents_changed([document])
 
 
-def documents_changed(documents: Sequence[Document]) -> None:
+def notify_documents_changed(documents: Sequence[Document]) -> None:
     """The same for several documents of one owner."""
     if documents:
-        send(documents[0].owner_id, *map(_changed, documents))
+        send(documents[0].owner_id, *map(_to_notice, documents))
 
 
-def _changed(document: Document) -> dict[str, Any]:
+def _to_notice(document: Document) -> dict[str, Any]:
     return {"type": "document", "data": to_document_json(document)}
 
 
-def document_deleted(document: Document) -> None:
+def notify_document_deleted(document: Document) -> None:
     """Let the owner's pages drop the document."""
     data = to_document_json(document) | {"deleted": True}
     send(document.owner_id, {"type": "document", "data": data})

@@ -87,4 +87,4 @@ class IngestProgress:
         self._changes = {}
         document = Document.objects.filter(pk=self._held.lease.job_id).first()
         if document:
-            notices.document_changed(document)
+            notices.notify_document_changed(document)

@@ -11,9 +11,10 @@ from django.db.models.functions import Coalesce
 
 from documents.errors import QuotaBytes, QuotaDocuments, QuotaPages
 from documents.models import Document, DocumentVersion
+from documents.models.document import VersionState
 
 MEGABYTE = 1024 * 1024
-KEPT_STATES = (DocumentVersion.State.PENDING, DocumentVersion.State.OLD)
+KEPT_STATES = (VersionState.PENDING, VersionState.OLD)
 """Versions whose files are kept."""
 
 

@@ -81,7 +81,7 @@ def _insert_row(document: Document) -> None:
     quotas.check_quota(document.owner_id, documents=1, size=document.size)
     document.save(force_insert=True)
     queue.enqueue_ingest_on_commit(document.pk)
-    transaction.on_commit(partial(notices.document_changed, document), robust=True)
+    transaction.on_commit(partial(notices.notify_document_changed, document), robust=True)
 
 
 def _add_to_known(document: Document, stated: dict[str, Any]) -> None:
@@ -100,7 +100,7 @@ def delete_document(*, document: Document) -> None:
             return
         index.delete_index(document.pk)
         transaction.on_commit(partial(files.remove_document_files, document.pk), robust=True)
-        transaction.on_commit(partial(notices.document_deleted, document), robust=True)
+        transaction.on_commit(partial(notices.notify_document_deleted, document), robust=True)
         Document.objects.filter(pk=document.pk).delete()
 
 
@@ -155,7 +155,7 @@ def update_document(
 def _show_change(document: Document) -> None:
     """Refresh the caller's copy and show the change to the owner's pages."""
     document.refresh_from_db()
-    notices.document_changed(document)
+    notices.notify_document_changed(document)
 
 
 def pause_document(*, document: Document) -> None:
@@ -220,4 +220,4 @@ def _change_rows(rows: QuerySet[Document], values: dict[str, object]) -> list[UU
 
 
 def _show_changes(keys: Collection[UUID]) -> None:
-    notices.documents_changed(list(Document.objects.filter(pk__in=keys)))
+    notices.notify_documents_changed(list(Document.objects.filter(pk__in=keys)))

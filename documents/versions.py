@@ -19,9 +19,9 @@ from django.utils import timezone
 from documents import files, notices, queue, quotas
 from documents.errors import VersionNotFound
 from documents.models import Document, DocumentVersion
+from documents.models.document import VersionState
 from rag.chunking import SEPARATOR
 
-State = DocumentVersion.State
 VERSION_REFUSED = "version_refused"
 FACTS = ("name", "original_name", "file", "content_type", "size", "sha256")
 """What a document and a version say alike of their files."""
@@ -49,20 +49,22 @@ def receive_version(*, document: Document, name: str, content: "File[Any]") -> b
         files.remove_file(stored)
         raise
     document.refresh_from_db()
-    notices.document_changed(document)
+    notices.notify_document_changed(document)
     return True
 
 
 def get_pending_version(document_id: UUID) -> DocumentVersion | None:
     """The version that is to be read, if one is."""
-    return DocumentVersion.objects.filter(document_id=document_id, state=State.PENDING).first()
+    return DocumentVersion.objects.filter(
+        document_id=document_id, state=VersionState.PENDING
+    ).first()
 
 
 def get_version(document: Document, number: int) -> Document | DocumentVersion:
     """The document itself, or the old version of this number. Raises `VersionNotFound`."""
     if number == document.version:
         return document
-    old = document.versions.filter(number=number, state=State.OLD).first()
+    old = document.versions.filter(number=number, state=VersionState.OLD).first()
     if old is None:
         raise VersionNotFound(version=number)
     return old
@@ -87,7 +89,7 @@ def promote_version(document_id: UUID, version: DocumentVersion) -> None:
     DocumentVersion.objects.create(
         document_id=document_id,
         number=document.version,
-        state=State.OLD,
+        state=VersionState.OLD,
         **{name: getattr(document, name) for name in FACTS},
         page_count=document.page_count,
         text=read_whole_text(document),
@@ -114,7 +116,7 @@ def refuse_version(held: QuerySet[Document], code: str, params: Mapping[str, obj
         if version is None:
             return False
         DocumentVersion.objects.filter(pk=version.pk).update(
-            state=State.REFUSED,
+            state=VersionState.REFUSED,
             file="",
             error_code=code,
             error_params=queue.to_stored_parameters(params),
@@ -143,7 +145,7 @@ def _lock_pending(held: QuerySet[Document]) -> DocumentVersion | None:
     document = held.select_for_update().first()
     if document is None:
         return None
-    return document.versions.select_related("document").filter(state=State.PENDING).first()
+    return document.versions.select_related("document").filter(state=VersionState.PENDING).first()
 
 
 def _end_reading(version: DocumentVersion, **changes: Any) -> None:

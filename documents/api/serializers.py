@@ -12,6 +12,7 @@ from rest_framework import serializers
 
 from documents.metadata import ORIGINAL_CHARACTERS
 from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
+from documents.models.document import VersionState
 from documents.representation import (
     CURRENT_VERSION,
     to_document_json,
@@ -24,7 +25,7 @@ MAX_METADATA_CHARACTERS = 64 * 1024
 METADATA_PREFIX = "metadata."
 MAX_FILTERS = 20
 LARGEST_NUMBER = 2**31 - 1
-VERSION_STATES = [CURRENT_VERSION, *DocumentVersion.State.values]
+VERSION_STATES = [CURRENT_VERSION, *VersionState.values]
 
 
 class DocumentErrorShape(serializers.Serializer[Any]):

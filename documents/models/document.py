@@ -174,6 +174,14 @@ class Document(OwnedJob):
         return self.indexed_at is not None
 
 
+class VersionState(models.TextChoices):
+    """PENDING -> OLD (it became current and was replaced since) | REFUSED."""
+
+    PENDING = "pending", _("Waiting")
+    OLD = "old", _("Replaced")
+    REFUSED = "refused", _("Refused")
+
+
 class DocumentVersion(models.Model):
     """A file of a document that is not the one it stands for now: to come, gone before, or refused.
 
@@ -182,16 +190,11 @@ class DocumentVersion(models.Model):
     old answers open what they were drawn from.
     """
 
-    class State(models.TextChoices):
-        """PENDING -> OLD (it became current and was replaced since) | REFUSED."""
-
-        PENDING = "pending", _("Waiting")
-        OLD = "old", _("Replaced")
-        REFUSED = "refused", _("Refused")
-
     document = models.ForeignKey(Document, models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
-    state = models.CharField(max_length=8, choices=State.choices, default=State.PENDING)
+    state = models.CharField(
+        max_length=8, choices=VersionState.choices, default=VersionState.PENDING
+    )
     name = models.CharField(max_length=255)
     original_name = models.CharField(max_length=1024)
     file = models.FileField(max_length=255)

@@ -39,6 +39,19 @@ class EmbeddingSpace(models.Model):
         return f"{self.model} ({self.dimensions})"
 
 
+class ReindexState(models.TextChoices):
+    """WAITING -> FILLING -> INDEXING -> COMPARING -> SWAPPED | REFUSED; FAILED, REPLACED."""
+
+    WAITING = "waiting", _("Waiting")
+    FILLING = "filling", _("Embedding")
+    INDEXING = "indexing", _("Indexing")
+    COMPARING = "comparing", _("Comparing")
+    SWAPPED = "swapped", _("Done")
+    REFUSED = "refused", _("Refused")
+    FAILED = "failed", _("Failed")
+    REPLACED = "replaced", _("Replaced by another")
+
+
 class Reindexing(Job):
     """One change, at most one of them open.
 
@@ -47,18 +60,6 @@ class Reindexing(Job):
     looked at. `background`: the workers do it, and take it up again. `report` holds the comparison
     of both spaces.
     """
-
-    class State(models.TextChoices):
-        """WAITING -> FILLING -> INDEXING -> COMPARING -> SWAPPED | REFUSED; FAILED, REPLACED."""
-
-        WAITING = "waiting", _("Waiting")
-        FILLING = "filling", _("Embedding")
-        INDEXING = "indexing", _("Indexing")
-        COMPARING = "comparing", _("Comparing")
-        SWAPPED = "swapped", _("Done")
-        REFUSED = "refused", _("Refused")
-        FAILED = "failed", _("Failed")
-        REPLACED = "replaced", _("Replaced by another")
 
     OPEN = Q(open=True)
 
@@ -71,7 +72,10 @@ class Reindexing(Job):
     background = models.BooleanField(default=False)
     open = models.BooleanField(default=True)
     state = models.CharField(
-        max_length=10, choices=State.choices, default=State.WAITING, verbose_name=_("state")
+        max_length=10,
+        choices=ReindexState.choices,
+        default=ReindexState.WAITING,
+        verbose_name=_("state"),
     )
     done = models.PositiveBigIntegerField(default=0)
     total = models.PositiveBigIntegerField(default=0)

@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 from documents import queue, spaces
 from documents.models import Chunk, EmbeddingSpace
-from documents.models.spaces import Reindexing
+from documents.models.spaces import Reindexing, ReindexState
 from documents.reindex import comparison, vectors
 from documents.reindex.comparison import ReindexQuestion
 from jobs.heartbeat import Heartbeat, HeldLease
@@ -39,7 +39,6 @@ from rag.ports import Embedder
 CHANGES_LOCK = 0x6E757262
 """Number of the advisory lock under which changes begin."""
 
-State = Reindexing.State
 HEARTBEAT = Heartbeat(Reindexing)
 REPORT_SECONDS = 0.5
 SLICE_SECONDS = 20.0
@@ -72,7 +71,7 @@ def begin_change(wish: ReindexWish, *, background: bool) -> Reindexing:
     with _nobody_at_work():
         same = Reindexing.objects.filter(open=True, **values)
         others = Reindexing.objects.filter(open=True).exclude(pk__in=same.values("pk"))
-        others.update(open=False, state=State.REPLACED, **RELEASED)
+        others.update(open=False, state=ReindexState.REPLACED, **RELEASED)
         if same.update(background=background, attempts=0, error="", enqueued_at=Now()):
             return same.get()
         now = {"background": background, "enqueued_at": Now()}
@@ -82,7 +81,9 @@ def begin_change(wish: ReindexWish, *, background: bool) -> Reindexing:
 def dismiss_change() -> None:
     """End what was begun and interrupted. Raises `ReindexBusyError` while a process is at work."""
     with _nobody_at_work():
-        Reindexing.objects.filter(open=True).update(open=False, state=State.REPLACED, **RELEASED)
+        Reindexing.objects.filter(open=True).update(
+            open=False, state=ReindexState.REPLACED, **RELEASED
+        )
 
 
 def claim_change(reindexing_id: int) -> Lease[Reindexing] | None:
@@ -95,7 +96,7 @@ def release_change(lease: Lease[Reindexing], *, most: int | None = None, **chang
     return release_lease(lease, most=most, updated_at=Now(), **changes)
 
 
-def end_change(lease: Lease[Reindexing], state: Reindexing.State, **changes: Any) -> None:
+def end_change(lease: Lease[Reindexing], state: ReindexState, **changes: Any) -> None:
     """It is over. Raises `LeaseLostError`."""
     values = {**RELEASED, "updated_at": Now(), **changes}
     if not lease.rows().update(open=False, state=state, **values):
@@ -119,7 +120,7 @@ def _nobody_at_work() -> Iterator[None]:
 class ProgressListener(Protocol):
     """Hears how far it is."""
 
-    def progress(self, state: Reindexing.State, done: int, total: int, made: int) -> None:
+    def report_progress(self, state: ReindexState, done: int, total: int, made: int) -> None:
         """`done` of `total`, `made` of them embedded by this process. What it raises ends it."""
         ...
 
@@ -141,14 +142,14 @@ class _Change:
     embedder: Embedder
     teller: ProgressListener
     held: HeldLease[Reindexing]
-    state: Reindexing.State = State.FILLING
+    state: ReindexState = ReindexState.FILLING
     reported: float = 0.0
     done: int = 0
     made: int = 0
     total: int = 0
     since: datetime | None = field(default=None)
 
-    def enter(self, state: Reindexing.State, total: int = 0) -> None:
+    def enter(self, state: ReindexState, total: int = 0) -> None:
         """Begin a step."""
         self.state, self.done, self.total, self.reported = state, 0, total, 0.0
         self.show()
@@ -166,7 +167,7 @@ class _Change:
             self.reported = time.monotonic()
             values = {"state": self.state, "done": self.done, "total": self.total}
             renew_lease(self.lease, updated_at=Now(), **values)
-        self.teller.progress(self.state, self.done, self.total, self.made)
+        self.teller.report_progress(self.state, self.done, self.total, self.made)
 
     def fill(self) -> None:
         """Embed what is missing, and remember from when on something may be missing again."""
@@ -176,7 +177,7 @@ class _Change:
 
 def carry_out_change(
     lease: Lease[Reindexing], teller: ProgressListener, options: ReindexOptions
-) -> Reindexing.State:
+) -> ReindexState:
     """SWAPPED, or REFUSED because the new space finds less; then it is kept as it is.
 
     Raises `EmbedderFailed`, `LeaseLostError`, what searching raises, and what `teller` raises:
@@ -184,19 +185,19 @@ def carry_out_change(
     """
     with HEARTBEAT.hold(lease) as held:
         work = _open_change(lease, teller, held)
-        work.enter(State.FILLING, Chunk.objects.count())
+        work.enter(ReindexState.FILLING, Chunk.objects.count())
         work.fill()
-        work.enter(State.INDEXING)
+        work.enter(ReindexState.INDEXING)
         spaces.build_index(work.space)
         queue.enqueue_warming(work.space.pk)
         report = _compare(work, options)
         if report and report.falls and not options.force:
-            end_change(lease, State.REFUSED, report=report.as_json())
-            return State.REFUSED
+            end_change(lease, ReindexState.REFUSED, report=report.as_json())
+            return ReindexState.REFUSED
         _swap_spaces(work)
-        end_change(lease, State.SWAPPED, report=report.as_json() if report else {})
+        end_change(lease, ReindexState.SWAPPED, report=report.as_json() if report else {})
     spaces.measure_unrelated(work.space)
-    return State.SWAPPED
+    return ReindexState.SWAPPED
 
 
 def _open_change(
@@ -228,7 +229,7 @@ def _compare(work: _Change, options: ReindexOptions) -> comparison.SpaceComparis
     asked = comparison.make_questions_from_headings() if options.asked is None else options.asked
     if not asked:
         return None
-    work.enter(State.COMPARING, len(asked))
+    work.enter(ReindexState.COMPARING, len(asked))
     step: Callable[[int, int], None] = lambda _number, _total: work.move(1)  # noqa: E731
     return comparison.compare_spaces(old, work.space, asked, step)
 
@@ -267,10 +268,10 @@ class _TimeSlice:
     def __init__(self) -> None:
         self._end = time.monotonic() + SLICE_SECONDS
 
-    def progress(self, state: Reindexing.State, done: int, total: int, made: int) -> None:
+    def report_progress(self, state: ReindexState, done: int, total: int, made: int) -> None:
         """Raise when the time is over."""
         del done, total, made
-        if state is State.FILLING and time.monotonic() > self._end:
+        if state is ReindexState.FILLING and time.monotonic() > self._end:
             raise _SliceOverError
 
 
@@ -351,7 +352,7 @@ def _announce_change(reindexing_id: int) -> None:
 
 
 def _give_up_change(lease: Lease[Reindexing]) -> None:
-    lease.rows().update(open=False, state=State.FAILED, updated_at=Now(), **RELEASED)
+    lease.rows().update(open=False, state=ReindexState.FAILED, updated_at=Now(), **RELEASED)
 
 
 def _handle_failure(lease: Lease[Reindexing], code: str) -> None:

@@ -275,28 +275,30 @@ def find_best_chunks(
 ) -> list[Hit]:
     """The best `limit` chunks; see `rag.ports.PassageStore.bm25`. `terms` are clean."""
     walk = search.facts.chunks <= INDEX_COST + POSTING_COST * search.facts.everywhere
-    weights, found = (_walked if walk else _indexed)(search, terms)
+    weights, found = (_walk_marks if walk else _look_up_postings)(search, terms)
     query = to_sparsevec(zip(terms, weights.score, strict=True))
-    bar = _bar(found.lower, limit)
+    bar = _find_bar(found.lower, limit)
     if not walk and len(found.keys) > FIRST * limit:
         likely = np.argpartition(-found.base, FIRST * limit)[: FIRST * limit]
-        sample = _scored(search, SCORED, query, found.keys[likely], found.base[likely], limit)
+        sample = _score_exactly(
+            search, SCORED, query, found.keys[likely], found.base[likely], limit
+        )
         bar = max(bar, sample[-1][1] * (1 - 1e-9)) if len(sample) == limit else bar
     found = found.above(bar)
     coverage = dict(zip(found.keys.tolist(), found.coverage.tolist(), strict=True))
-    rows = _scored(search, BEST, query, found.keys, found.base, limit)
+    rows = _score_exactly(search, BEST, query, found.keys, found.base, limit)
     most = float(weights.score.sum()) * (K1 + 1)
     return [_to_hit(row, most, coverage[row[0]]) for row in rows]
 
 
-def _bar(lower: Figures, limit: int) -> float:
+def _find_bar(lower: Figures, limit: int) -> float:
     """What the best `limit` reach at least."""
     if len(lower) <= limit:
         return 0.0
     return float(np.partition(lower, -limit)[-limit]) * (1 - 1e-9)
 
 
-def _scored(  # noqa: PLR0913, PLR0917
+def _score_exactly(  # noqa: PLR0913, PLR0917
     search: SearchTransaction,
     statement: str,
     query: str,
@@ -311,31 +313,31 @@ def _scored(  # noqa: PLR0913, PLR0917
     )
 
 
-def _walked(search: SearchTransaction, terms: Mapping[str, float]) -> tuple[_Weights, _Found]:
+def _walk_marks(search: SearchTransaction, terms: Mapping[str, float]) -> tuple[_Weights, _Found]:
     """Every chunk of the scope, by its marks."""
     places = sorted({hash_term(term) for term in terms})
-    keys, lengths, patterns = _marks(search, places)
+    keys, lengths, patterns = _fetch_marks(search, places)
     held = np.concatenate([np.bincount(one, minlength=PATTERNS) @ HELD for one in patterns])
     where = np.searchsorted(places, [hash_term(term) for term in terms])
     weights = _Weights.of(list(terms.values()), held[where].tolist(), len(keys))
     score, coverage = (
-        _at(where, values, len(held)) for values in (weights.score, weights.coverage)
+        _sum_by_place(where, values, len(held)) for values in (weights.score, weights.coverage)
     )
     once, twice = _term_weights(lengths)
-    several = _sum(patterns, SEVERAL, score)
-    base = once * _sum(patterns, HELD, score)
+    several = _sum_marked(patterns, SEVERAL, score)
+    base = once * _sum_marked(patterns, HELD, score)
     least = np.minimum(twice, EMPHASISED)
     found = _Found(
         keys=keys,
         base=base,
         lower=base + (least - once) * several,
         upper=base + (K1 + 1 - once) * several,
-        coverage=_sum(patterns, HELD, coverage) / (weights.coverage.sum() or 1.0),
+        coverage=_sum_marked(patterns, HELD, coverage) / (weights.coverage.sum() or 1.0),
     )
     return weights, found
 
 
-def _marks(
+def _fetch_marks(
     search: SearchTransaction, places: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[Any], list[NDArray[np.int32]]]:
     """Keys, lengths and marks of every chunk; a pattern holds the marks of `TOGETHER` places."""
@@ -349,12 +351,14 @@ def _marks(
     return parse_numbers(keys, ">i8").astype(np.int64), parse_numbers(lengths, ">i4"), patterns
 
 
-def _at(where: NDArray[Any], values: Figures, size: int) -> Figures:
+def _sum_by_place(where: NDArray[Any], values: Figures, size: int) -> Figures:
     """The values at their places; those of terms that share a place are summed up."""
     return np.bincount(where, values, size).astype(np.float64)
 
 
-def _sum(patterns: Sequence[NDArray[np.int32]], counted: Figures, values: Figures) -> Figures:
+def _sum_marked(
+    patterns: Sequence[NDArray[np.int32]], counted: Figures, values: Figures
+) -> Figures:
     """For every chunk the sum of the values at those places whose marks are counted."""
     total = np.zeros(len(patterns[0]))
     for part, pattern in zip(values.reshape(-1, TOGETHER), patterns, strict=True):
@@ -362,7 +366,9 @@ def _sum(patterns: Sequence[NDArray[np.int32]], counted: Figures, values: Figure
     return total
 
 
-def _indexed(search: SearchTransaction, terms: Mapping[str, float]) -> tuple[_Weights, _Found]:
+def _look_up_postings(
+    search: SearchTransaction, terms: Mapping[str, float]
+) -> tuple[_Weights, _Found]:
     """The chunks that the lexical index names for each term."""
     rows = search.rows(POSTINGS, terms=[quote_lexeme(term) for term in terms])
     held = [parse_numbers(row[0], ">i8") for row in rows]

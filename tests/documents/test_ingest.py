@@ -450,7 +450,7 @@ def test_a_notice_without_redis_is_lost_quietly(document, settings):
         }
     }
     channel_layers.backends.clear()
-    notices.document_changed(document)
+    notices.notify_document_changed(document)
     channel_layers.backends.clear()
 
 

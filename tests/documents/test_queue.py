@@ -325,7 +325,7 @@ def test_a_file_that_is_read_at_once_is_told_when_it_is_done(owner, sent, tiny_e
 
 def test_a_file_whose_reader_is_silent_is_shown_as_being_read(owner, sent, monkeypatch):
     told = []
-    monkeypatch.setattr(notices, "document_changed", lambda row: told.append(row.stage))
+    monkeypatch.setattr(notices, "notify_document_changed", lambda row: told.append(row.stage))
     monkeypatch.setattr(progress, "REPORT_SECONDS", 0.0)
     make_row(owner)
     with ingest.HEARTBEAT.hold(queue.claim_next_document()) as held:

@@ -14,6 +14,7 @@ from redis import Redis
 
 from documents import queue, spaces
 from documents.models import Chunk, Reindexing
+from documents.models.spaces import ReindexState
 from documents.reindex import change, vectors
 from documents.tasks import reindex as reindex_task
 from jobs.lease import renew_lease
@@ -93,7 +94,7 @@ def test_the_page_shows_progress_and_loads_itself_again(page):
     assert answer.headers["Refresh"]
     assert "7 / 30" in text_of(answer)
     assert "23 %" in text_of(answer)
-    change.end_change(claim, Reindexing.State.SWAPPED)
+    change.end_change(claim, ReindexState.SWAPPED)
     assert "Refresh" not in page.get(LIST).headers
 
 
@@ -106,7 +107,7 @@ def test_a_refusal_is_shown_with_the_next_step(page):
         "old": {"at_5": 0.9, "at_10": 0.95},
         "new": {"at_5": 0.5, "at_10": 0.6},
     }
-    change.end_change(claim, Reindexing.State.REFUSED, report=report)
+    change.end_change(claim, ReindexState.REFUSED, report=report)
     text = text_of(page.get(LIST))
     assert "manage.py reindex --model words-32 --force" in text
     assert "0.9 and 0.95 before, 0.5 and 0.6" in text

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from documents import spaces
-from documents.models.spaces import Reindexing
+from documents.models.spaces import Reindexing, ReindexState
 from documents.reindex import change, comparison, terms, vectors
 from documents.reindex.change import ReindexBusyError, ReindexWish
 from jobs.lease import Lease, LeaseLostError
@@ -17,8 +17,6 @@ from rag.errors import EmbedderFailed
 
 LINE_SECONDS = 2.0
 """Between two lines of progress."""
-
-State = Reindexing.State
 
 
 class Command(BaseCommand):
@@ -73,7 +71,7 @@ class Command(BaseCommand):
             change.release_change(lease)
         run = Reindexing.objects.get(pk=lease.job_id)
         self._tell_comparison(run.report)
-        if state is State.REFUSED:
+        if state is ReindexState.REFUSED:
             raise CommandError(
                 "With the new model search finds less: nothing was changed over. Its vectors are "
                 "kept; the same command with --force uses them, --drop-old deletes them."
@@ -136,7 +134,7 @@ class Progress:
         self._begun = time.monotonic()
         self._made = 0
 
-    def progress(self, state: Reindexing.State, done: int, total: int, made: int) -> None:
+    def report_progress(self, state: ReindexState, done: int, total: int, made: int) -> None:
         """See `work.Teller`."""
         self.step(state.value, done, total, made)
 
