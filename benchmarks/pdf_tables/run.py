@@ -22,6 +22,7 @@ from benchmarks.pdf_tables.truth import (
     CellCount,
     Reading,
     TruePage,
+    TrueTable,
     count_cells,
     load_real_pages,
     measure_order,
@@ -70,24 +71,25 @@ def measure(reader: PageReader, pages: Sequence[TruePage]) -> dict[str, float]:
                     default=count_cells([], [table]),
                 )
                 cells[table.style].add(best)
-            header_tables += 1
-            headers += _has_header(reading, table.header_rows, table.rows)
+            told = _header_rows_of(reading, table)
+            if told:
+                header_tables += 1
+                headers += told == max(table.header_rows, 1)  # one without is as one with a row
     found = {f"cells {key}": count.f1 for key, count in cells.items()}
     found |= {f"order {kind}": mean(values) for kind, values in orders.items()}
     if any(reading.header_rows for reading in readings.values()):
-        found["headers"] = headers / header_tables
+        found["headers"] = headers / max(header_tables, 1)
     return {name: round(value, 4) for name, value in found.items()} | {
         "pages/s": round(pages_a_second, 1)
     }
 
 
-def _has_header(reading: Reading, rows: int, table: Sequence[Sequence[str]]) -> bool:
-    """Whether the reader finds this table with so many header rows; a table without is as one."""
-    first = next((cell for row in table for cell in row if cell), "")
-    return any(
-        told == max(rows, 1) and any(first in cell for row in found[:1] for cell in row)
-        for found, told in zip(reading.tables, reading.header_rows, strict=False)
-    )
+def _header_rows_of(reading: Reading, table: TrueTable) -> int:
+    """Header rows that a reader tells of a table; 0 where it does not find or tell it."""
+    told = zip(reading.tables, reading.header_rows, strict=False)
+    counts = [(count_cells([found], [table]).right, rows) for found, rows in told]
+    right, rows = max(counts, default=(0, 0))
+    return rows if right else 0
 
 
 def _read_all(

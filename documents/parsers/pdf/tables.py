@@ -72,6 +72,30 @@ class _Sheet:
         lines, columns = map(set, zip(*self._cells, strict=True))
         return min(len(lines), len(columns)) > 1 and median(lengths) <= _LONGEST
 
+    def _count_header_rows(self) -> int:
+        """Rows of the header: a title over all columns, and names below cells that group them."""
+        title = any(
+            cell.row == 0 and cell.column_span == self.grid.columns for cell in self.grid.cells
+        )
+        first = 1 if title and self.grid.rows > 2 else 0
+        top = [cell for cell in self.grid.cells if cell.row == first]
+        if not any(cell.column_span > 1 for cell in top):
+            return first + 1
+        rows = max(cell.row_span for cell in top)
+        if rows == 1 and all(self._is_header_part(cell) for cell in top):
+            rows = 2
+        return first + rows if first + rows < self.grid.rows else first + 1
+
+    def _is_header_part(self, cell: GridCell) -> bool:
+        """Whether a cell names what stands below it, or is one of two that make one name."""
+        below = [
+            "".join(run.text for run in self._cells.get((cell.row + 1, column), ()))
+            for column in range(cell.column, cell.column + cell.column_span)
+        ]
+        if cell.column_span > 1:
+            return all(any(map(str.isalpha, name)) for name in below)
+        return not (below[0] and self._cells.get((cell.row, cell.column)))
+
     def table(self, em: float, spacing: WordSpacing) -> RuledTable:
         """The whole as Markdown; merged cells have their text in their first place.
 
@@ -79,7 +103,7 @@ class _Sheet:
         """
         writer, header_end = TextWriter(), 0
         lines, columns = (sorted(set(axis)) for axis in zip(*self._cells, strict=True))
-        headers = max(_header_rows(self.grid), lines[0] + 1)
+        headers = max(self._count_header_rows(), lines[0] + 1)
         for number, line in enumerate(lines):
             writer.write("\n|" if number else "|")
             for column in columns:
@@ -171,11 +195,3 @@ def _escaped(run: TextRun) -> TextRun:
         for edge in ([edge, edge] if character == "|" else [edge])
     ]
     return replace(run, text=run.text.replace("|", "\\|"), edges=[*edges, run.edges[-1]])
-
-
-def _header_rows(grid: Grid) -> int:
-    """Rows of the header: more than one where a cell over several columns has names below it."""
-    top = [cell for cell in grid.cells if cell.row == 0]
-    spans = max((cell.row_span for cell in top), default=1)
-    grouped = any(cell.column_span > 1 for cell in top)
-    return spans if grouped and spans < grid.rows else 1

@@ -115,3 +115,43 @@ def test_tables_of_a_real_brief_are_markdown() -> None:
         "| 구분 | 개정전 | 개정후 |\n| --- | --- | --- |\n| 분류 | 1군 감염병 | 1급 감염병 |"
         in text
     )
+
+
+def grouped(first: tuple[str, ...], second: tuple[str, ...], *, title: bool = False) -> str:
+    """A table whose second and third column share a cell in the first row, or all of them."""
+    lines = [line for line in LINES if line[0] != line[2] or line[0] not in X[1:3]]
+    lines += [(X[1], 670 if title else 700, X[1], 610), (X[2], 670, X[2], 610)]
+    return rules(*lines) + cells([first, second, ("서울", "10", "20")])
+
+
+def header_of(page: Page) -> str:
+    (region,) = page.regions
+    return page.text[: region.header_end]
+
+
+def test_names_below_a_cell_over_several_columns_are_header(tmp_path: Path) -> None:
+    page = page_of(tmp_path, grouped(("", "2026년", ""), ("지역", "상반기", "하반기")))
+
+    assert header_of(page) == "| | 2026년 | |\n| --- | --- | --- |\n| 지역 | 상반기 | 하반기 |"
+
+
+def test_figures_below_a_cell_over_several_columns_are_no_header(tmp_path: Path) -> None:
+    page = page_of(tmp_path, grouped(("", "2026년", ""), ("전국", "30", "40")))
+
+    assert header_of(page) == "| | 2026년 | |\n| --- | --- | --- |"
+
+
+def test_a_form_has_one_row_of_header(tmp_path: Path) -> None:
+    page = page_of(tmp_path, grouped(("성명", "홍길동", ""), ("생년월일", "미상", "남")))
+
+    assert header_of(page) == "| 성명 | 홍길동 | |\n| --- | --- | --- |"
+
+
+def test_a_title_over_all_columns_is_header_with_the_names_below_it(tmp_path: Path) -> None:
+    page = page_of(
+        tmp_path, grouped(("지역별 예산", "", ""), ("지역", "상반기", "하반기"), title=True)
+    )
+
+    assert header_of(page) == (
+        "| 지역별 예산 | | |\n| --- | --- | --- |\n| 지역 | 상반기 | 하반기 |"
+    )
