@@ -16,6 +16,7 @@ from django.db import connection, transaction
 
 from documents.errors import InvalidMetadata
 from documents.models.document import DocumentLabel
+from documents.parsers import formats
 from rag.types import Named
 from rag.understand.filters import FIELDS, list_names
 
@@ -81,7 +82,7 @@ def _is_control(character: str) -> bool:
 
 
 def _is_only_extension(name: str) -> bool:
-    return re.fullmatch(r"\.(pdf|docx|hwpx?|md|txt)", name.lower()) is not None
+    return name.startswith(".") and name[1:].lower() in formats.EXTENSIONS
 
 
 def _cut_name(name: str, limit: int) -> str:

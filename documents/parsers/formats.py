@@ -1,6 +1,6 @@
 """The formats that can be read: their names, who reads each, and what a file is by its content.
 
-A further format is a type and its extensions, a line in `PARSERS`, and how its content is told.
+A new format is its type, extensions and label, a line in `PARSERS`, and how its content is told.
 """
 
 import re
@@ -130,7 +130,7 @@ _TEXT_TYPES = {TEXT, MARKDOWN}
 
 
 def get_extension(name: str) -> str:
-    """The lower-case get_extension of a file name, without the dot; "" if there is none."""
+    """The lower-case extension of a file name, without the dot; "" if there is none."""
     stem, dot, end = name.rpartition(".")
     return end.lower() if dot and stem else ""
 
