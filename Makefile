@@ -7,7 +7,7 @@ BIN := .venv/bin
 MANAGE := $(BIN)/python manage.py
 CODE := nura chats documents jobs rag tests benchmarks manage.py
 
-.PHONY: run test check check-front front fonts fix bench messages setup setup-dev setup-bench
+.PHONY: run test test-all check check-front front fonts fix bench messages setup setup-dev setup-bench
 .DEFAULT_GOAL := run
 
 setup:
@@ -26,10 +26,14 @@ run: setup
 ALONE := --last-failed --last-failed-no-failures none
 
 test: check
-	$(BIN)/pytest -n 2 -m "not product and not browser" \
-		|| $(BIN)/pytest $(ALONE) -m "not product and not browser"
+	$(BIN)/pytest $(WHOLE) -n 2 -m "not product and not browser" \
+		|| $(BIN)/pytest $(WHOLE) $(ALONE) -m "not product and not browser"
 	$(BIN)/pytest -n 2 --dist loadgroup -m "product or browser" \
 		|| $(BIN)/pytest $(ALONE) -m "product or browser"
+
+# Also the whole corpora of hostile and odd files, of which `make test` reads a sample.
+test-all: WHOLE := --whole
+test-all: test
 
 check: setup-dev check-front
 	$(BIN)/ruff format --check $(wildcard $(CODE))

@@ -21,6 +21,9 @@ pytest_plugins = [
 LIGHT = ("tests/rag/", "tests/documents/parsers/", "tests/e2e/")
 """Folders of tests that need no database: they alone start nothing."""
 
+WHOLE = "whole"
+"""The marker of what only `--whole` runs: corpora of which each run takes a sample anyway."""
+
 _services = contextlib.ExitStack()
 _started = []
 
@@ -35,6 +38,10 @@ def _start():
     _services.enter_context(session.running(settings.DATA_DIR, durable=False))
     _services.enter_context(session.running_models(settings.DATA_DIR, settings.RAG.models_socket))
     settings.STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns about a missing one
+
+
+def pytest_addoption(parser):
+    parser.addoption("--whole", action="store_true", help="run whole corpora, not samples of them")
 
 
 def pytest_configure(config):
@@ -52,8 +59,12 @@ def pytest_collection_finish(session):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Under `--dist loadgroup` tests that share a running product stay in one process."""
+    if not config.option.whole:
+        left_out = [item for item in items if item.get_closest_marker(WHOLE)]
+        items[:] = [item for item in items if not item.get_closest_marker(WHOLE)]
+        config.hook.pytest_deselected(items=left_out)
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
 

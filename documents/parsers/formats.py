@@ -63,8 +63,8 @@ PARSERS = {
     DOCX: "docx.parser:DocxParser",
     HWP: "hwp.parser:HwpParser",
     HWPX: "hwp.parser:HwpParser",
-    HTML: "html.parser:HtmlParser",
-    MARKDOWN: "markdown.parser:MarkdownParser",
+    HTML: "html:HtmlParser",
+    MARKDOWN: "markdown:MarkdownParser",
     TEXT: "text:TextParser",
 }
 _PICTURES = ("PIL.ImageFilter", "PIL.ImageOps", "PIL.ImageStat")

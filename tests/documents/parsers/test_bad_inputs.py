@@ -11,6 +11,8 @@ from tests.documents.parsers.reading import SHARED, read
 
 FOLDER = SHARED / "bad-inputs"
 KINDS = ("pdf", "docx", "hwp", "hwpx", "text")
+SAMPLED = 4
+"""Of so many odd files one is read in every run, all in a whole one."""
 
 
 def entries() -> list[Any]:
@@ -63,7 +65,14 @@ def odd_files() -> list[Any]:
     ]
     if not paths:
         return [pytest.param(None, marks=pytest.mark.skip("shared data is absent"))]
-    return [pytest.param(path, id=str(path.relative_to(SHARED))) for path in paths]
+    return [
+        pytest.param(
+            path,
+            id=str(path.relative_to(SHARED)),
+            marks=[pytest.mark.whole] if at % SAMPLED else [],
+        )
+        for at, path in enumerate(paths)
+    ]
 
 
 @pytest.mark.parametrize("path", odd_files())

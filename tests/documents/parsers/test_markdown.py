@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers.markdown.parser import front_matter
+from documents.parsers import markdown
+from documents.parsers.base import Limits
+from documents.parsers.markdown import read_front_matter
 from rag.pages import Kind, Page
 from tests.documents.parsers.reading import read
 
@@ -111,10 +113,62 @@ def test_offsets_are_true_behind_front_matter(page: Page) -> None:
 
 
 def test_front_matter_keeps_its_own_keys() -> None:
-    found = front_matter("---\n제목: '공탁법'\n소관부처:\n- 법무부\n- 법원\na: &x [1]\n---\n")
+    found = read_front_matter("---\n제목: '공탁법'\n소관부처:\n- 법무부\n- 법원\na: &x [1]\n---\n")
 
     assert found == {"제목": "공탁법", "소관부처": "법무부, 법원"}
 
 
 def test_aliases_of_front_matter_are_not_expanded() -> None:
-    assert front_matter("---\na: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n") == {"c": "*b, *b"}
+    assert read_front_matter("---\na: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n---\n") == {
+        "c": "*b, *b"
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        ("> - 하나\n> - 둘\n\n글\n", [(Kind.LIST, "> - 하나\n> - 둘")]),
+        ("<!--\n- 하나\n-->\n\n글\n", []),
+        ("1. 하나\n\n 다음 글\n", [(Kind.LIST, "1. 하나")]),
+        ("| 가 |\n|---|\n| 나 |\n다\n\n글\n", [(Kind.TABLE, "| 가 |\n|---|\n| 나 |\n다")]),
+        (
+            "- 하나\n  ```\n  x\n  ```\n\n글\n\n- 둘\n",
+            [(Kind.LIST, "- 하나"), (Kind.CODE, "  ```\n  x\n  ```"), (Kind.LIST, "- 둘")],
+        ),
+    ],
+    indirect=["page"],
+)
+def test_blocks_are_those_that_a_reader_of_markdown_shows(
+    page: Page, found: list[tuple[Kind, str]]
+) -> None:
+    assert regions(page) == found
+
+
+@pytest.mark.parametrize(
+    ("page", "titles"),
+    [
+        ("긴\n표제\n===\n", ["긴 표제"]),
+        ("<!--\n# 옛 제목\n-->\n\n# 제목 \\* 하나\n", ["제목 * 하나"]),
+        ("> # 인용\n\n- # 항목\n", []),
+    ],
+    indirect=["page"],
+)
+def test_headings_are_those_of_the_document_itself(page: Page, titles: list[str]) -> None:
+    assert [heading.title for heading in page.headings] == titles
+
+
+def test_a_text_of_unlucky_lines_is_read_within_its_limits(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("- 가\n" * 20_000)
+    (page,) = read(path, Limits(seconds=30, memory=600 << 20)).pages
+
+    assert [(one.start, one.end) for one in page.regions] == [(0, len(page.text))]
+
+
+def test_only_the_beginning_of_an_endless_text_has_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "MAX_STRUCTURED_LINES", 6)
+
+    headings, found = markdown.find_blocks("# 하나\n\n글\n\n# 둘\n\n- 셋\n- 넷\n")
+
+    assert [heading.title for heading in headings] == ["하나", "둘"]
+    assert found == []

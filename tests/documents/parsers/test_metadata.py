@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from documents.parsers import formats, metadata
-from documents.parsers.markdown.parser import front_matter
+from documents.parsers.markdown import read_front_matter
 from documents.parsers.metadata import derive_metadata
 from tests.documents.parsers.reading import read, shared
 
@@ -128,8 +128,8 @@ def test_lists_in_front_matter_are_values_and_lists_of_mappings_are_none() -> No
     text = (
         "---\n소관부처:\n- 재정경제부\n- 법무부\n첨부파일:\n- 별표번호: '0001'\n  제목: 삭제\n---\n"
     )
-    assert front_matter(text) == {"소관부처": "재정경제부, 법무부"}
-    assert derive_metadata(front_matter(text), "")["issuer"] == "재정경제부, 법무부"
+    assert read_front_matter(text) == {"소관부처": "재정경제부, 법무부"}
+    assert derive_metadata(read_front_matter(text), "")["issuer"] == "재정경제부, 법무부"
 
 
 @pytest.mark.parametrize(
