@@ -26,6 +26,8 @@ MAX_MESSAGES = 100_000
 """A stream that nobody reads is cut off about there; what is lost waits in its row."""
 ABANDONED_SECONDS = 10.0
 """A message that was delivered and not settled for so long had a reader that died."""
+HANGING_SECONDS = 3.0
+"""A Redis that is so late with an answer hangs: its connection is given up."""
 FORGOTTEN_SECONDS = 3600.0
 """A reader that was not heard of for so long is struck from the group."""
 
@@ -113,9 +115,10 @@ class WorkStream:
         asked = {self.key: ">"}
         wait = max(1, int(patience * 1000))
         try:
-            answer = await client.xreadgroup(
-                self._group, self._reader, asked, count=limit, block=wait
-            )
+            async with asyncio.timeout(patience + HANGING_SECONDS):
+                answer = await client.xreadgroup(
+                    self._group, self._reader, asked, count=limit, block=wait
+                )
         except ResponseError as error:
             if not str(error).startswith(("NOGROUP", "UNBLOCKED")):  # before, or while we waited
                 raise

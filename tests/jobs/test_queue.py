@@ -68,6 +68,23 @@ def test_a_redis_that_forgot_the_group_is_told_of_it_again():
     assert asyncio.run(read()) == ["after"]
 
 
+def test_a_redis_that_hangs_is_not_waited_for_for_ever(monkeypatch):
+    class Hanging:
+        async def xreadgroup(self, *_args, **_options):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(connections, "asynchronous", Hanging)
+    monkeypatch.setattr(queue, "HANGING_SECONDS", 0.0)
+
+    async def read():
+        reading = asyncio.create_task(WorkStream("errands").read(limit=1, patience=0.01))
+        done, _ = await asyncio.wait({reading}, timeout=5)
+        return [task.exception() for task in done]
+
+    (error,) = asyncio.run(read())
+    assert isinstance(error, TimeoutError)
+
+
 def test_a_redis_that_is_away_fails_no_sender(monkeypatch):
     class Away:
         def xadd(self, *_args, **_options):
