@@ -5,7 +5,7 @@ import { describeStage, formatFileSize, formatPercent, formatTimeLeft } from "./
 import { t, tn } from "./strings.js";
 
 const LONG_LIST = 30;
-const ROW_PIXELS = 52; // pixels, as .uploads-long .upload in uploads.css
+const ROW_PIXELS = 52; // pixels, as .uploads-long .upload in composer.css
 const ROWS_AROUND = 6;
 const MIN_ENDED_FILES = 5; // files that must have ended before their pace says anything
 

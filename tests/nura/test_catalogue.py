@@ -11,7 +11,7 @@ from django.conf import settings
 from django.utils.translation.template import templatize
 
 ROOT = settings.BASE_DIR
-FLOORS = ("nura", "chats", "documents", "rag")
+FLOORS = ("nura", "chats", "documents", "jobs", "rag")
 PLAIN = {"_", "gettext", "gettext_lazy", "gettext_noop"}
 PLURAL = {"ngettext", "ngettext_lazy"}
 CALL = re.compile(r"""\b(_|n?gettext)\((u?(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'))""")
