@@ -157,14 +157,19 @@ def explain_code(code: str, params: Mapping[str, Any] | None = None) -> str:
     A parameter that is missing reads as "?".
     """
     values = params or {}
-    names = [f"{code}.{values[name]}" for name in _VARIANTS if values.get(name)]
-    known = next((name for name in (*names, code) if name in _EXPLANATIONS), NuraError.code)
+    variants = _list_variants(code, values)
+    known = next((name for name in variants if name in _EXPLANATIONS), NuraError.code)
     return str(_EXPLANATIONS[known][1]) % _Known(values)
 
 
 def find_status(code: str) -> int:
     """The HTTP status that fits an error with this code; 500 for one that is unknown."""
     return _EXPLANATIONS.get(code, _EXPLANATIONS[NuraError.code])[0]
+
+
+def _list_variants(code: str, values: Mapping[str, Any]) -> list[str]:
+    """The names under which a code may have a sentence, the most telling first."""
+    return [*(f"{code}.{values[name]}" for name in _VARIANTS if values.get(name)), code]
 
 
 class _Known(dict[str, Any]):
@@ -442,6 +447,8 @@ WARNINGS = {
 
 def explain_warning(code: str, params: Mapping[str, Any] | None = None) -> str:
     """The sentence of a warning, in the reader's language."""
-    if code in WARNINGS:
-        return str(WARNINGS[code]) % _Known(params or {})
+    values = params or {}
+    for name in _list_variants(code, values):
+        if name in WARNINGS:
+            return str(WARNINGS[name]) % _Known(values)
     return explain_code(code, params)
