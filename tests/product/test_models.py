@@ -15,11 +15,11 @@ LIBRARIES = ("libtorch", "site-packages/torch/", "sentence_transformers")
 PARAGRAPHS = 60
 
 
-def english(number):
-    """A file of many chunks in the language of the embedded model."""
+def english(number, paragraphs=PARAGRAPHS):
+    """A file in the language of the embedded model, a chunk for every paragraph."""
     lines = (
         f"Station {number}.{n} measures the level of the river every {n + 5} minutes. " * 8
-        for n in range(PARAGRAPHS)
+        for n in range(paragraphs)
     )
     return f"river-{number}.txt", "\n\n".join(lines).encode()
 
@@ -46,7 +46,7 @@ def test_a_models_process_killed_in_the_middle_of_an_ingest_loses_nothing(produc
 
 
 def test_after_uploads_and_questions_it_alone_holds_torch(product, client):
-    document = client.upload(*english(2))
+    document = client.upload(*english(2, 3))
     path = f"/documents/{document['id']}"
     wait_until(lambda: client.call("GET", path)[1]["status"] == "COMPLETED", 300, step=0.5)
     wish = {"query": "How often does the station measure the river?"}
