@@ -98,9 +98,14 @@ class WorkStream:
         self._reader = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
     def send(self, fields: Mapping[str, str]) -> bool:
-        """Add an entry; False, with a line in the log, where Redis is away."""
+        """Add an entry; False, with a line in the log, where Redis is away.
+
+        The entry carries the id of the request that it is sent for, so that its reader can log it.
+        """
+        asked = structlog.contextvars.get_contextvars().get("request_id")
+        told = {**fields, "request_id": asked} if asked else dict(fields)
         try:
-            connections.sync().xadd(self.key, dict(fields), maxlen=MAX_MESSAGES, approximate=True)
+            connections.sync().xadd(self.key, told, maxlen=MAX_MESSAGES, approximate=True)
         except (RedisError, OSError) as error:
             logger.warning("message_not_sent", stream=self.key, error=str(error)[:200])
             return False

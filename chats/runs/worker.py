@@ -9,7 +9,7 @@ vain is found in Postgres, as soon as Redis is back and every few seconds beside
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
@@ -17,6 +17,7 @@ from uuid import UUID
 import structlog
 from django.db import Error as DatabaseError
 from redis.exceptions import RedisError
+from structlog.contextvars import bound_contextvars
 
 from chats.calls import in_database
 from chats.models import Run
@@ -124,7 +125,7 @@ class AnswersWorker:
         runs = [UUID(one.fields["id"]) for one in messages if one.fields["kind"] == RUN]
         if runs:
             leases = await in_database(claim_announced_runs, runs, is_crowded=is_crowded)
-            self._answer_all(leases)
+            self._answer_all(leases, {one.fields["id"]: one for one in messages})
         await STREAM.settle(messages)
         for message in messages:
             self._begin_other(message)
@@ -133,13 +134,13 @@ class AnswersWorker:
         key = UUID(message.fields["id"])
         match message.fields["kind"]:
             case kind if kind == SUMMARY:
-                self._begin(summaries.summarise_turn(key))
+                self._begin(summaries.summarise_turn(key), message)
             case kind if kind == REQUEST:
                 age = time.time() - int(message.entry_id.partition("-")[0]) / 1000
                 if age > QUEUE_SECONDS:
                     logger.warning("request_too_late", run_id=str(key))
                 else:
-                    self._begin(stateless.answer_request(key, read_body(message.fields)))
+                    self._begin(stateless.answer_request(key, read_body(message.fields)), message)
 
     async def _claim_all_waiting(self) -> None:
         """Take what waits without a message."""
@@ -151,12 +152,17 @@ class AnswersWorker:
 
     # Tasks
 
-    def _answer_all(self, leases: Sequence[Lease[Run]]) -> None:
+    def _answer_all(
+        self, leases: Sequence[Lease[Run]], announced: Mapping[str, Message] | None = None
+    ) -> None:
         for lease in leases:
-            self._begin(answering.answer_held_run(lease))
+            self._begin(answering.answer_held_run(lease), (announced or {}).get(str(lease.job_id)))
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _begin(self, work: Coroutine[Any, Any, None], message: Message | None = None) -> None:
+        """Begin a task that logs under the id of the request behind its message."""
+        asked = message.fields.get("request_id") if message else None
+        with bound_contextvars(**({"request_id": asked} if asked else {})):
+            task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end)
 

@@ -259,7 +259,26 @@ def close_turn(*, lease: Lease[Run], outcome: Outcome) -> bool:
     turn = turn_store.record(answer=held.message, outcome=outcome)
     transaction.on_commit(lambda: chat_changed(chat_id))
     transaction.on_commit(lambda: dispatch_summary(turn.pk))
+    transaction.on_commit(lambda: log_run_end(held, outcome))
     return True
+
+
+def log_run_end(run: Run, outcome: Outcome) -> None:
+    """Write the one line of a run: whose, how it ended, tokens, times of steps; never a text."""
+    usage = outcome.usage or {}
+    logger.info(
+        "run_ended",
+        run_id=str(run.pk),
+        user_id=run.owner_id,
+        status=str(outcome.status),
+        code=outcome.error_code,
+        mode=str(outcome.mode),
+        label=str(outcome.label),
+        attempts=run.attempts,
+        prompt_tokens=usage.get("prompt_tokens", 0),
+        completion_tokens=usage.get("completion_tokens", 0),
+        timings_ms=outcome.trace.get("timings_ms", {}),
+    )
 
 
 def _offered(outcome: Outcome) -> list[dict[str, Any]] | None:

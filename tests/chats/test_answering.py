@@ -271,3 +271,29 @@ def test_the_engine_sees_the_last_pairs_of_this_chat_only(play, owner):
     last = [item.content[:4] for item in question.conversation.messages[-4:]]
     assert last == ["질문 1", "답 1 ", "질문 2", "답 2 "]
     assert not any("다른" in item.content for item in question.conversation.messages)
+
+
+def lines_of(caplog, event):
+    return [
+        one.msg for one in caplog.records if isinstance(one.msg, dict) and one.msg["event"] == event
+    ]
+
+
+def test_a_run_is_one_line_in_the_log_and_says_nothing_of_its_texts(play, turn, caplog):
+    play(Delta("비밀 답"), finished())
+    with caplog.at_level("INFO"):
+        run_to_its_end(turn)
+    (line,) = lines_of(caplog, "run_ended")
+    assert (line["run_id"], line["user_id"]) == (str(turn.run.pk), turn.run.owner_id)
+    assert (line["status"], line["mode"], line["code"]) == ("COMPLETED", "general", "")
+    assert {"label", "prompt_tokens", "completion_tokens", "timings_ms"} <= set(line)
+    assert "비밀" not in str(line)
+    assert "질문" not in str(line)
+
+
+def test_a_failed_run_is_one_line_too_and_names_its_code(play, turn, caplog):
+    play(Delta("답"), LLMUnauthorized())
+    with caplog.at_level("INFO"):
+        run_to_its_end(turn)
+    (line,) = lines_of(caplog, "run_ended")
+    assert (line["status"], line["code"]) == ("FAILED", "llm_unauthorized")

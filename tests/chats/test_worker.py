@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from structlog.contextvars import bound_contextvars
 
 from chats.models import Message, Run
 from chats.runs import answering, dispatch, log, worker
@@ -154,3 +155,13 @@ def test_what_has_not_ended_in_time_is_handed_on(owner, gate):
         threading.Timer(0.5, gate.may_end.set).start()  # a thread that is under way is waited for
     assert status_of(turn) == "STREAMING"
     assert claim_job(Run, turn.run.pk) is not None
+
+
+def test_a_run_logs_under_the_id_of_the_request_that_asked(owner, quick, caplog):
+    with caplog.at_level("INFO"), working():
+        with bound_contextvars(request_id="edge-0123456789"):
+            turn = ask(owner)
+        wait_until(lambda: has_ended(turn))
+    lines = [one.msg for one in caplog.records if isinstance(one.msg, dict)]
+    (line,) = [one for one in lines if one["event"] == "run_ended"]
+    assert line["request_id"] == "edge-0123456789"
