@@ -46,7 +46,7 @@ def test_a_page_that_is_not_there_is_not_found(pdf: Path, tmp_path: Path, number
     with pytest.raises(PageNotFound) as caught:
         render_page_png(pdf, formats.PDF, number, cache_dir=tmp_path / "c")
 
-    assert caught.value.status == 404
+    assert caught.value.code == "page_not_found"
 
 
 def test_other_formats_have_no_pages_to_draw(tmp_path: Path) -> None:
