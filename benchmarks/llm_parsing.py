@@ -18,7 +18,7 @@ from rag.adapters.openai import OpenAILLM
 from rag.adapters.stream import ReplyReader
 from rag.config import Endpoint
 from rag.ports import GenerationOptions
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 from tests.servers.llm import event
 from tests.servers.wire import Responder, read_request
 
@@ -30,7 +30,7 @@ TOKENS = 60
 ROUNDS = 3
 WORD = "숙박비 "
 OPTIONS = GenerationOptions(max_tokens=1000)
-TURNS = (HistoryMessage(Role.USER, "안녕"),)
+TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 
 Read = Callable[[], Awaitable[int]]
 

@@ -24,7 +24,7 @@ from rag.generate.passages import PassagesAnswer, compose_passages
 from rag.retrieve.evidence import to_evidence
 from rag.retrieve.memory_store import MemoryStore
 from rag.tokenize import language
-from rag.types import Chunk, Evidence, QuestionType, Scope, ScopeReason
+from rag.types import Evidence, QuestionType, Scope, ScopeReason, TextChunk
 
 SQUAD = {
     "korquad1_dev": "korquad1_dev/KorQuAD_v1.0_dev.part.json",
@@ -153,7 +153,9 @@ def index(engine: Engine, made: QuestionSet) -> Library:
     for name, units in itertools.groupby(made.units, key=lambda unit: unit.document):
         held = list(units)
         chunks = [
-            Chunk(at, unit.text, at * APART, at * APART + len(unit.text), None, None, unit.section)
+            TextChunk(
+                at, unit.text, at * APART, at * APART + len(unit.text), None, None, unit.section
+            )
             for at, unit in enumerate(held)
         ]
         key = uuid5(SPACE, f"{made.name} {name} {len(documents)}")
@@ -188,7 +190,7 @@ def compose(
         question_type=kind,
         whole=False,
         named=named,
-        language=language.reply_language(question),
+        language=language.choose_reply_language(question),
     )
 
 

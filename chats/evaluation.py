@@ -32,15 +32,15 @@ from documents import spaces
 from documents.models import Document
 from documents.search.store import ScopedStore
 from rag.config import RagConfig
-from rag.conversation import Conversation, Memory, Question, Remembered, RunningSummary, Turn
+from rag.conversation import Conversation, Memory, PastTurn, Question, Remembered, RunningSummary
 from rag.errors import NuraError
 from rag.evaluation.measures import AnsweredTurn
 from rag.evaluation.question_set import QuestionLine
 from rag.evaluation.recording import Recorder
 from rag.events import Delta, Event, Finished, Replaced, SourcesFound
-from rag.factory import Engine, light_model, main_model
+from rag.factory import Engine, get_light_model, get_main_model
 from rag.memory.store import MemoryHistory
-from rag.memory.summary import to_fold
+from rag.memory.summary import list_turns_to_fold
 from rag.pipeline import FIXED, OFFLINE
 from rag.types import QuestionType, Scope, ScopeReason
 
@@ -71,7 +71,7 @@ class Configuration:
     engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
-        main, light = main_model(self.rag.llm), light_model(self.rag.light_llm)
+        main, light = get_main_model(self.rag.llm), get_light_model(self.rag.light_llm)
         self.engine = Engine(
             self.rag,
             llm=self.recorder.wrap(main) if main else None,
@@ -192,8 +192,8 @@ class _Talk:
 
     configuration: Configuration
     readable: tuple[UUID, ...]
-    turns: tuple[Turn, ...] = ()
-    shown: Turn | None = None
+    turns: tuple[PastTurn, ...] = ()
+    shown: PastTurn | None = None
     memory: Memory = field(default_factory=Memory)
     running: RunningSummary | None = None
 
@@ -244,7 +244,7 @@ class _Talk:
         outcome = made.outcome()
         stored = turn_store.references(outcome)
         refs = records.references(stored)
-        turn = Turn(
+        turn = PastTurn(
             number=len(self.turns) + 1,
             user_text=text,
             assistant_text=outcome.content,
@@ -274,7 +274,9 @@ class _Talk:
         if not self.turns:
             return
         *before, last = self.turns
-        wanted = to_fold(last.number, self.running, pairs=self.configuration.rag.history_pairs)
+        wanted = list_turns_to_fold(
+            last.number, self.running, pairs=self.configuration.rag.history_pairs
+        )
         earlier = [turn for turn in before if turn.number in wanted]
         noted = await self.configuration.engine.note(last, earlier, self.running)
         self.turns = (*before, replace(last, summary=noted.summary))

@@ -16,9 +16,17 @@ from chats.models import Chat, Message
 from chats.models import Turn as Row
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
-from rag.conversation import Conversation, DocRef, Memory, Remembered, Turn, TurnLine, of_messages
+from rag.conversation import (
+    Conversation,
+    DocRef,
+    Memory,
+    PastTurn,
+    Remembered,
+    TurnLine,
+    of_messages,
+)
 from rag.memory.store import QUESTION_CHARACTERS, session_documents
-from rag.types import HistoryMessage, QuestionType, Role
+from rag.types import HistoryMessage, QuestionType, Speaker
 from rag.understand.kinds import find_reset
 
 BRANCH_QUERY = """
@@ -130,7 +138,7 @@ class BranchHistory:
         chosen = sorted(numbers, reverse=True)[: max(0, limit)]
         return released(self._lines, [self._ids[number] for number in chosen])
 
-    def get_turns(self, numbers: Collection[int]) -> list[Turn]:
+    def get_turns(self, numbers: Collection[int]) -> list[PastTurn]:
         """The turns with these numbers, oldest first."""
         chosen = [self._ids[number] for number in sorted(set(numbers)) if number in self._ids]
         return released(self._whole, chosen)
@@ -157,7 +165,7 @@ class BranchHistory:
             ts=row["ts"],
         )
 
-    def _whole(self, ids: Sequence[UUID]) -> list[Turn]:
+    def _whole(self, ids: Sequence[UUID]) -> list[PastTurn]:
         rows = Row.objects.told().filter(pk__in=ids).order_by("number")
         return [records.turn(row) for row in rows]
 
@@ -192,7 +200,7 @@ def load_conversation(branch: Branch, *, pairs: int) -> Conversation:
 
 def read_conversation(messages: Sequence[Mapping[str, str]]) -> Conversation:
     """The conversation that came along as `{role, content}`; the last new start in it holds."""
-    known = of_messages([HistoryMessage(Role(one["role"]), one["content"]) for one in messages])
+    known = of_messages([HistoryMessage(Speaker(one["role"]), one["content"]) for one in messages])
     for turn in reversed(known.turns):
         rest = find_reset(turn.user_text, settings.RAG.memory.reset_words)
         if rest is not None:

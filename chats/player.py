@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chats.services import speech
 from chats.services.speech import split_text, to_speech_text
-from rag.tokenize.language import reply_language
+from rag.tokenize.language import choose_reply_language
 
 SECONDS = 120
 PLAYERS = (
@@ -38,7 +38,7 @@ def say(text: str) -> str:
         except speech.SpeechFailed as error:
             raise CannotSpeak(str(error)) from error
     if program := shutil.which("espeak-ng"):
-        _run([program, "-v", reply_language(words), "--stdin"], words.encode())
+        _run([program, "-v", choose_reply_language(words), "--stdin"], words.encode())
         return ""
     raise CannotSpeak("set NURA_TTS_BASE_URL and NURA_TTS_MODEL, or install espeak-ng")
 

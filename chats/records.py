@@ -6,15 +6,15 @@ from typing import Any
 from uuid import UUID
 
 from chats.models import Turn as Row
-from rag.conversation import DocRef, RunningSummary, Turn, View
+from rag.conversation import DocRef, PastTurn, RunningSummary, View
 
 _FIELDS = {field.name for field in fields(DocRef)}
 _LISTS = ("chunk_ids", "passages")
 
 
-def turn(row: Row) -> Turn:
+def turn(row: Row) -> PastTurn:
     """A whole turn."""
-    return Turn(
+    return PastTurn(
         number=row.number,
         user_text=row.user_text,
         assistant_text=row.assistant_text,

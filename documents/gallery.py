@@ -27,7 +27,7 @@ from rag import factory
 from rag.errors import LLMError
 from rag.pages import Box, Heading, Kind, Line, Page, Region
 from rag.ports import Vision
-from rag.tokenize.language import reply_language
+from rag.tokenize.language import choose_reply_language
 
 SEPARATOR = "\n\n"
 Part = TypeVar("Part", Heading, Line, Region)
@@ -209,7 +209,7 @@ class Gallery:
         self._document = document
         self._on_wait = on_wait
         self._watch = watch or Stopwatch()
-        vision = factory.vision(settings.RAG)
+        vision = factory.get_vision(settings.RAG)
         self._describer = PictureDescriber(vision) if vision else None
         self._known = _load_descriptions(document, self._describer.model) if self._describer else {}
         self._early: list[Picture] = []
@@ -274,7 +274,7 @@ class Gallery:
         """
         pictures = [one for one in self._early if (one.page or 0) <= (page.number or 0)]
         self._early = [one for one in self._early if (one.page or 0) > (page.number or 0)]
-        language = reply_language(page.text) if page.text.strip() else settings.LANGUAGE_CODE
+        language = choose_reply_language(page.text) if page.text.strip() else settings.LANGUAGE_CODE
         return [
             self._asked(picture, self._row(picture), language)
             for picture in pictures

@@ -33,8 +33,8 @@ from documents.search import bm25, dense
 from jobs.lease import Lease, LeaseLostError
 from rag.indexing import TERMS_VERSION
 from rag.pages import Box, Kind, Page
-from rag.types import Chunk as CutChunk
 from rag.types import IndexedChunk
+from rag.types import TextChunk as CutChunk
 
 BLOCK_BYTES = 256 * 1024
 

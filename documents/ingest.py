@@ -33,9 +33,9 @@ from jobs.lease import Lease, LeaseLostError, waiting_jobs
 from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag import chunking, tokenize
 from rag.errors import EmbedderFailed, NuraError
-from rag.factory import engine
+from rag.factory import get_engine
 from rag.indexing import ChunkAnalyser
-from rag.types import Chunk, IndexedChunk
+from rag.types import IndexedChunk, TextChunk
 
 MAX_CHUNKS_A_BATCH = 64
 """Chunks that are analysed together: some tens of milliseconds."""
@@ -68,11 +68,11 @@ class ChunkAnalysis:
     def __init__(self, keep: Callable[[IndexedChunk], None]) -> None:
         self._keep = keep
         self._analyser = ChunkAnalyser()
-        self._batch: list[Chunk] = []
+        self._batch: list[TextChunk] = []
         self._working: deque[Future[list[IndexedChunk]]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="analysis")
 
-    def add(self, chunks: Sequence[Chunk]) -> None:
+    def add(self, chunks: Sequence[TextChunk]) -> None:
         """The next chunks."""
         self._batch += chunks
         if len(self._batch) >= MAX_CHUNKS_A_BATCH:
@@ -125,8 +125,8 @@ def _load_analyser() -> None:
 
     It stops all threads for seconds, on a busy machine for longer than a lease lasts unrenewed.
     """
-    engine(settings.RAG)
-    tokenize.terms("준비")
+    get_engine(settings.RAG)
+    tokenize.count_terms("준비")
 
 
 def _carry_out(lease: Lease[Document], watch: Stopwatch) -> None:
@@ -254,7 +254,7 @@ def _embed_and_store(job: _IngestAttempt, found: index.IngestFindings) -> bool:
     title = metadata.to_title_lines(
         job.kept.name, metadata.merge_metadata(found.metadata, job.document.stated)
     )
-    complete = engine(config).completed
+    complete = get_engine(config).completed
     job.draft.index(complete(job.chunks, title, job.progress.move, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)
     try:

@@ -78,7 +78,7 @@ def count_messages(queue: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WorkMessage:
     """One entry of a stream, as its sender wrote it."""
 
     entry_id: str
@@ -111,7 +111,7 @@ class WorkStream:
             return False
         return True
 
-    async def read(self, *, limit: int, patience: float) -> list[Message]:
+    async def read(self, *, limit: int, patience: float) -> list[WorkMessage]:
         """New entries, at most `limit`; empty when none came for `patience` seconds.
 
         Raises `RedisError`, `OSError`.
@@ -141,7 +141,7 @@ class WorkStream:
             if not str(error).startswith("BUSYGROUP"):
                 raise
 
-    async def settle(self, messages: Sequence[Message]) -> None:
+    async def settle(self, messages: Sequence[WorkMessage]) -> None:
         """Strike entries off: nobody is to see them again."""
         if not messages:
             return
@@ -151,7 +151,7 @@ class WorkStream:
             pipe.xdel(self.key, *keys)
             await pipe.execute()
 
-    async def take_over(self, *, limit: int) -> list[Message]:
+    async def take_over(self, *, limit: int) -> list[WorkMessage]:
         """Entries that a reader took and never settled; they are ours now."""
         client = connections.asynchronous()
         idle = int(ABANDONED_SECONDS * 1000)
@@ -182,5 +182,5 @@ class WorkStream:
         )
 
 
-def _messages(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[Message]:
-    return [Message(entry_id, fields) for entry_id, fields in entries if fields]
+def _messages(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[WorkMessage]:
+    return [WorkMessage(entry_id, fields) for entry_id, fields in entries if fields]

@@ -66,12 +66,12 @@ def _leave_sign(name: str) -> None:
 def warm_engine() -> None:
     """Load what answers need before the first question asks for it."""
     from documents import spaces
-    from rag.factory import engine
+    from rag.factory import get_engine
 
     try:
         used = spaces.get_space_in_use()
         connection.close()
-        engine(used.config).warm()
+        get_engine(used.config).warm()
     except Exception:  # the worker serves without: the first question then meets the same error
         logger.exception("The engine could not be warmed")
     else:

@@ -81,7 +81,7 @@ CLASSIFY = Task("classify", models.classify_pairs, models.load_cross_encoder)
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class WaitingRequest:
     """The texts of one request and what is known of them so far."""
 
     task: Task
@@ -110,7 +110,9 @@ class Batcher:
     def __init__(self) -> None:
         self.loaded: dict[tuple[str, str], str] = {}
         """"loading", "ready" or the reason why not, by task and model."""
-        self._waiting: dict[Urgency, deque[Asked]] = {urgency: deque() for urgency in Urgency}
+        self._waiting: dict[Urgency, deque[WaitingRequest]] = {
+            urgency: deque() for urgency in Urgency
+        }
         self._sizes: dict[tuple[str, str], int] = {}
         self._something = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="models")
@@ -135,7 +137,7 @@ class Batcher:
         """
         if self.waiting and self.waiting + len(texts) > MAX_TEXTS_WAITING:
             raise Overloaded
-        asked = Asked(task, model, texts, asyncio.get_running_loop().create_future())
+        asked = WaitingRequest(task, model, texts, asyncio.get_running_loop().create_future())
         self._waiting[urgency].append(asked)
         self._something.set()
         return await asked.done
@@ -169,7 +171,7 @@ class Batcher:
         """Begin nothing more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _next_batch(self) -> list[tuple[Asked, Sequence[Any]]]:
+    def _next_batch(self) -> list[tuple[WaitingRequest, Sequence[Any]]]:
         """Requests with those of their texts that are next: of the first in line and its kind."""
         for queue in self._waiting.values():
             for asked in [one for one in queue if one.done.done()]:  # nobody waits any more
@@ -196,7 +198,9 @@ class Batcher:
     def _size(self, kind: tuple[str, str]) -> int:
         return self._sizes.setdefault(kind, MAX_TEXTS_A_BATCH // 4)
 
-    def _compute(self, batch: Sequence[tuple[Asked, Sequence[Any]]]) -> list[Sequence[Any]]:
+    def _compute(
+        self, batch: Sequence[tuple[WaitingRequest, Sequence[Any]]]
+    ) -> list[Sequence[Any]]:
         """In the models' thread: the results of each request's texts."""
         first = batch[0][0]
         self._load(first.task, first.model)
@@ -229,7 +233,7 @@ class Batcher:
         _give_memory_back()
 
 
-def _settle(asked: Asked, outcome: list[Any] | Exception) -> None:
+def _settle(asked: WaitingRequest, outcome: list[Any] | Exception) -> None:
     if asked.done.done():
         return
     if isinstance(outcome, Exception):

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
-from rag.types import HistoryMessage, QuestionType, Role, Scope, Topic
+from rag.types import HistoryMessage, QuestionType, Scope, Speaker, Topic
 
 SCHEMA_VERSION = 1
 """Of `DocRef` and `Turn` as stored; raised with a change of their shape."""
@@ -48,7 +48,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PastTurn:
     """A question and its answer; `number` counts from 1 in its branch.
 
     `candidates` are the documents that an answer of mode clarify offered.
@@ -128,21 +128,21 @@ class Conversation:
     still read, and its present version.
     """
 
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[PastTurn, ...] = ()
     total: int = 0
     memory: Memory = field(default_factory=Memory)
-    shown: Turn | None = None
+    shown: PastTurn | None = None
     summary: RunningSummary | None = None
     readable: Mapping[UUID, int] = field(default_factory=dict)
     begins_at: int = 1
 
     @property
-    def current(self) -> tuple[Turn, ...]:
+    def current(self) -> tuple[PastTurn, ...]:
         """Those of `turns` that were said since the last new start."""
         return tuple(turn for turn in self.turns if turn.number >= self.begins_at)
 
     @property
-    def last(self) -> Turn | None:
+    def last(self) -> PastTurn | None:
         """The turn before the question, where nothing began anew since."""
         return next(reversed(self.current), None)
 
@@ -152,7 +152,10 @@ class Conversation:
         return tuple(
             HistoryMessage(role, text)
             for turn in self.current
-            for role, text in ((Role.USER, turn.user_text), (Role.ASSISTANT, turn.assistant_text))
+            for role, text in (
+                (Speaker.USER, turn.user_text),
+                (Speaker.ASSISTANT, turn.assistant_text),
+            )
             if text
         )
 
@@ -195,12 +198,12 @@ def of_messages(messages: Sequence[HistoryMessage]) -> Conversation:
     """A conversation told by its messages alone: it remembers no documents."""
     pairs: list[tuple[str, str]] = []
     for message in messages:
-        if message.role is Role.USER:
+        if message.role is Speaker.USER:
             pairs.append((message.content, ""))
-        elif message.role is Role.ASSISTANT:
+        elif message.role is Speaker.ASSISTANT:
             asked, said = pairs.pop() if pairs else ("", "")
             pairs.append((asked, f"{said}\n{message.content}".strip()))
-    turns = tuple(Turn(number, asked, said) for number, (asked, said) in enumerate(pairs, 1))
+    turns = tuple(PastTurn(number, asked, said) for number, (asked, said) in enumerate(pairs, 1))
     last = turns[-1] if turns else None
     memory = Memory((), last.user_text, last.assistant_text) if last else Memory()
     return Conversation(turns, len(turns), memory)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from rag.conversation import DocRef, View
 from rag.ports import Usage
-from rag.types import Label, Mode, QuestionType, Source
+from rag.types import AnswerLabel, AnswerMode, QuestionType, Source
 from rag.verify.label import Checked
 
 ANSWER_CUT = "answer_cut"
@@ -18,7 +18,7 @@ PARTS_UNREAD = "parts_unread"
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class StepBegan:
     """A step began; `detail` is for people who look closely, `trace` what is known so far."""
 
     step: str
@@ -69,12 +69,12 @@ class Finished:
     of what the reader should know: "embedder_failed", "retrieval_failed", "answer_cut".
     """
 
-    mode: Mode
+    mode: AnswerMode
     question_type: QuestionType
     sources: tuple[Source, ...] | None
     usage: Usage | None
     trace: Mapping[str, object]
-    label: Label | None = None
+    label: AnswerLabel | None = None
     candidates: tuple[DocRef, ...] = ()
     view: View | None = None
     checks: tuple[Checked, ...] = ()
@@ -82,4 +82,4 @@ class Finished:
     notices: tuple[str, ...] = ()
 
 
-Event = Status | SourcesFound | Reasoning | Delta | Replaced | Finished
+Event = StepBegan | SourcesFound | Reasoning | Delta | Replaced | Finished

@@ -17,7 +17,7 @@ from rag.adapters.endpoint import load_client_library
 from rag.adapters.light import Light
 from rag.adapters.openai import OpenAILLM, OpenAIVision
 from rag.config import Endpoint, RagConfig
-from rag.conversation import Conversation, Question, RunningSummary, Turn
+from rag.conversation import Conversation, PastTurn, Question, RunningSummary
 from rag.events import Event
 from rag.generate.llm import Writer
 from rag.generate.revise import Reviser
@@ -39,7 +39,7 @@ from rag.ports import (
 )
 from rag.retrieve.search import Searcher, Wishes
 from rag.tokenize.korean import use_dictionary
-from rag.types import Chunk, HistoryMessage, IndexedChunk, Retrieval, Scope, StrategyName
+from rag.types import HistoryMessage, IndexedChunk, Retrieval, Scope, StrategyName, TextChunk
 from rag.understand.analysis import analyse_by_rules, narrow_store
 
 NO_CONVERSATION = Conversation()
@@ -70,12 +70,12 @@ class Engine:
         self.config = config
         self.embedder = embedder or _embedder(config)
         self.searcher = Searcher(config, self.embedder, reranker or reranker_of(config))
-        model = llm or main_model(config.llm)
+        model = llm or get_main_model(config.llm)
         options = GenerationOptions(
             temperature=config.temperature, max_tokens=config.max_tokens, thinking=config.thinking
         )
         writer = Writer(model, options) if model else None
-        self.light = light or light_model(config.light_llm)
+        self.light = light or get_light_model(config.light_llm)
         look_back = LookBack(
             self.searcher,
             config.context,
@@ -96,7 +96,7 @@ class Engine:
 
         Raises `EmbedderFailed`.
         """
-        tokenize.terms("준비")
+        tokenize.count_terms("준비")
         if self.pipeline.writer:
             self.pipeline.writer.counter.count("준비")
         self.embedder.embed_passages(
@@ -107,13 +107,13 @@ class Engine:
 
     def index(
         self,
-        chunks: Iterable[Chunk],
+        chunks: Iterable[TextChunk],
         title: str,
         on_progress: Callable[[int, int], None],
         total: int,
     ) -> Iterator[IndexedChunk]:
         """Terms and vectors of a document's chunks; see `rag.indexing.index`."""
-        return indexing.index(chunks, title, self.embedder, on_progress, total)
+        return indexing.index_chunks(chunks, title, self.embedder, on_progress, total)
 
     def completed(
         self,
@@ -123,7 +123,7 @@ class Engine:
         total: int,
     ) -> Iterator[IndexedChunk]:
         """What `rag.indexing.ChunkAnalyser` read of a document's chunks, with vectors."""
-        return indexing.completed(analysed, title, self.embedder, on_progress, total)
+        return indexing.complete_chunks(analysed, title, self.embedder, on_progress, total)
 
     def search(  # noqa: PLR0913 - the whole search API, by name
         self,
@@ -166,7 +166,7 @@ class Engine:
         return await self.pipeline.preview_prompt(question, store, history)
 
     async def note(
-        self, turn: Turn, folding: Sequence[Turn], running: RunningSummary | None
+        self, turn: PastTurn, folding: Sequence[PastTurn], running: RunningSummary | None
     ) -> Noted:
         """What is kept of a turn for later; see `rag.memory.summary`."""
         return await summary.note_turn(
@@ -180,7 +180,7 @@ class Engine:
 
 
 @functools.lru_cache(maxsize=KEPT)
-def engine(config: RagConfig) -> Engine:
+def get_engine(config: RagConfig) -> Engine:
     """The engine of this process for a configuration.
 
     Engines of several embedding models share all but their embedders.
@@ -188,21 +188,21 @@ def engine(config: RagConfig) -> Engine:
     return Engine(config)
 
 
-def model_name(config: RagConfig) -> str:
+def embedding_model_name(config: RagConfig) -> str:
     """The name of the embedding model, without making anything."""
     if config.embedding_endpoint is not None:
         return config.embedding_endpoint.model
     return config.embedding_model or EMBEDDED_NAME
 
 
-def vision(config: RagConfig) -> Vision | None:
+def get_vision(config: RagConfig) -> Vision | None:
     """Who reads pictures; None: nobody."""
     return OpenAIVision(config.vision, config.vision_max_tokens) if config.vision else None
 
 
-def new_embedder(config: RagConfig) -> Embedder:
+def make_embedder(config: RagConfig) -> Embedder:
     """An embedder that remembers nothing: it measures its width anew where nobody says it."""
-    name = model_name(config)
+    name = embedding_model_name(config)
     known = find_declaration(name)
     languages = config.embedding_languages or known.languages
     dimensions = config.embedding_dimensions or known.dimensions
@@ -210,7 +210,7 @@ def new_embedder(config: RagConfig) -> Embedder:
     return EndpointEmbedder(endpoint, languages, dimensions)
 
 
-_shared_embedder = functools.lru_cache(maxsize=KEPT)(new_embedder)
+_shared_embedder = functools.lru_cache(maxsize=KEPT)(make_embedder)
 
 
 def _embedder(config: RagConfig) -> Embedder:
@@ -234,13 +234,13 @@ def reranker_of(config: RagConfig) -> Reranker | None:
 
 
 @functools.cache
-def main_model(endpoint: Endpoint | None) -> LLM | None:
+def get_main_model(endpoint: Endpoint | None) -> LLM | None:
     """Who answers; None: nobody."""
     return OpenAILLM(endpoint) if endpoint else None
 
 
 @functools.cache
-def light_model(endpoint: Endpoint | None) -> Light | None:
+def get_light_model(endpoint: Endpoint | None) -> Light | None:
     """Who is asked beside an answer; None: nobody.
 
     The limit of a whole call is `Light`'s: whoever has time can ask it to be patient.

@@ -7,8 +7,8 @@ from itertools import islice
 from rag import tokenize
 from rag.ports import Embedder
 from rag.retrieve.candidates import LEAST_KNOWN
-from rag.tokenize.language import dense_weight
-from rag.types import Chunk, IndexedChunk
+from rag.tokenize.language import estimate_dense_weight
+from rag.types import IndexedChunk, TextChunk
 
 TERMS_VERSION = 1
 """Rises whenever the same text gets other terms or another emphasis than before."""
@@ -28,18 +28,18 @@ LEAD_CHARACTERS = 150
 """A passage says in its first words what it is about."""
 
 
-def index(
-    chunks: Iterable[Chunk],
+def index_chunks(
+    chunks: Iterable[TextChunk],
     title: str,
     embedder: Embedder,
     on_progress: Callable[[int, int], None],
     total: int,
 ) -> Iterator[IndexedChunk]:
     """Index the chunks of a document, in order; see `ChunkAnalyser` and `completed`."""
-    return completed(ChunkAnalyser().analysed(chunks), title, embedder, on_progress, total)
+    return complete_chunks(ChunkAnalyser().analysed(chunks), title, embedder, on_progress, total)
 
 
-def completed(
+def complete_chunks(
     analysed: Iterable[IndexedChunk],
     title: str,
     embedder: Embedder,
@@ -62,7 +62,7 @@ def completed(
         )
         for start in range(0, len(window), BATCH):
             batch = longest_first[start : start + BATCH]
-            made = vectors([(title, window[place].chunk) for place in batch], embedder)
+            made = embed_chunks([(title, window[place].chunk) for place in batch], embedder)
             for place, vector in zip(batch, made, strict=True):
                 found[place] = vector
             on_progress(done + start + len(batch), total)
@@ -71,7 +71,7 @@ def completed(
         done += len(window)
 
 
-def lexical(chunks: Iterable[Chunk], title: str) -> Iterator[IndexedChunk]:
+def index_terms(chunks: Iterable[TextChunk], title: str) -> Iterator[IndexedChunk]:
     """Chunks of a document, in order, with their terms and all of their emphasis; no vectors."""
     titled = _title_emphasis(title)
     for one in ChunkAnalyser().analysed(chunks):
@@ -79,7 +79,7 @@ def lexical(chunks: Iterable[Chunk], title: str) -> Iterator[IndexedChunk]:
 
 
 def _title_emphasis(title: str) -> dict[str, float]:
-    return dict.fromkeys(tokenize.terms(title), TITLE_EMPHASIS)
+    return dict.fromkeys(tokenize.count_terms(title), TITLE_EMPHASIS)
 
 
 class ChunkAnalyser:
@@ -88,7 +88,7 @@ class ChunkAnalyser:
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
 
-    def analysed(self, chunks: Iterable[Chunk]) -> Iterator[IndexedChunk]:
+    def analysed(self, chunks: Iterable[TextChunk]) -> Iterator[IndexedChunk]:
         """Each chunk with its terms, in order, not yet with a vector; a window of them is held.
 
         The emphasis is that of the terms of all that it stands under, but for the title, and of
@@ -97,7 +97,7 @@ class ChunkAnalyser:
         coming = iter(chunks)
         while window := list(islice(coming, WINDOW)):
             self._learn({text for chunk in window for text in (chunk.section, chunk.header)})
-            read = tokenize.terms_with_leads([chunk.text for chunk in window], LEAD_CHARACTERS)
+            read = tokenize.count_terms_and_leads([chunk.text for chunk in window], LEAD_CHARACTERS)
             for chunk, (counts, lead) in zip(window, read, strict=True):
                 emphasis = _sums(
                     dict.fromkeys(self._known[chunk.section], SECTION_EMPHASIS),
@@ -108,7 +108,7 @@ class ChunkAnalyser:
 
     def _learn(self, texts: set[str]) -> None:
         new = sorted(texts - self._known.keys())
-        self._known |= zip(new, map(tuple, tokenize.terms_of_all(new)), strict=True)
+        self._known |= zip(new, map(tuple, tokenize.count_terms_of_all(new)), strict=True)
 
 
 def _sums(*parts: Mapping[str, float]) -> dict[str, float]:
@@ -119,8 +119,8 @@ def _sums(*parts: Mapping[str, float]) -> dict[str, float]:
     return dict(total)
 
 
-def vectors(
-    titled: Sequence[tuple[str, Chunk]], embedder: Embedder
+def embed_chunks(
+    titled: Sequence[tuple[str, TextChunk]], embedder: Embedder
 ) -> list[tuple[float, ...] | None]:
     """Vectors of chunks, each with the title of its document, whose language the embedder knows.
 
@@ -129,13 +129,13 @@ def vectors(
     known = [
         i
         for i, (_title, chunk) in enumerate(titled)
-        if dense_weight(chunk.text, embedder.languages) >= LEAST_KNOWN
+        if estimate_dense_weight(chunk.text, embedder.languages) >= LEAST_KNOWN
     ]
-    rows = embedder.embed_passages([embedded_text(*titled[i]) for i in known])
+    rows = embedder.embed_passages([to_embedded_text(*titled[i]) for i in known])
     found = {i: tuple(row) for i, row in zip(known, rows, strict=True)}
     return [found.get(i) for i in range(len(titled))]
 
 
-def embedded_text(title: str, chunk: Chunk) -> str:
+def to_embedded_text(title: str, chunk: TextChunk) -> str:
     """What of a chunk is embedded: what is read of it, under the first line of the title."""
     return f"{title.partition(chr(10))[0]}\n{chunk.content}".lstrip()

@@ -22,7 +22,7 @@ from rag.context.budget import (
     make_budget,
     resolve_context_tokens,
 )
-from rag.context.prompt import AnswerContext, build_messages, measure
+from rag.context.prompt import AnswerContext, build_messages, count_characters
 from rag.conversation import DocRef, Question
 from rag.errors import NuraError, RetrievalFailed
 from rag.events import (
@@ -34,7 +34,7 @@ from rag.events import (
     Reasoning,
     Replaced,
     SourcesFound,
-    Status,
+    StepBegan,
 )
 from rag.generate.citations import CitationFilter
 from rag.generate.fixed import FixedAnswer, answer_fixed
@@ -54,20 +54,20 @@ from rag.retrieve.evidence import (
     to_sources,
 )
 from rag.retrieve.search import Searcher
-from rag.tokenize.language import reply_language
-from rag.tracing import Trace
+from rag.tokenize.language import choose_reply_language
+from rag.tracing import AnswerTrace
 from rag.types import (
+    AnswerLabel,
+    AnswerMode,
     Citation,
     Evidence,
     HistoryMessage,
-    Label,
-    Mode,
     QuestionType,
     Retrieval,
-    Role,
     ScopeReason,
     Source,
     Span,
+    Speaker,
     Topic,
 )
 from rag.understand.analysis import (
@@ -79,7 +79,7 @@ from rag.understand.analysis import (
     narrow_store,
 )
 from rag.verify.label import Checked, Grounds
-from rag.verify.verify import summarise, verify_answer
+from rag.verify.verify import summarise_verification, verify_answer
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Asked:
     question: Question
     store: PassageStore
     history: HistoryStore
-    trace: Trace
+    trace: AnswerTrace
     analysis: QuestionAnalysis
     language: str
     found: Retrieval | None = None
@@ -200,12 +200,12 @@ class Pipeline:
                 yield event
             return
         if asked.is_searched:
-            yield Status("retrieve", {"documents": len(asked.analysis.scope.document_ids)})
+            yield StepBegan("retrieve", {"documents": len(asked.analysis.scope.document_ids)})
         asked = await self._retrieve(asked)
-        for status in tracing.statuses(asked.trace.values):
+        for status in tracing.list_statuses(asked.trace.values):
             yield status
         if question.conversation.total and is_recalling(asked.analysis.text):
-            yield Status("explore")
+            yield StepBegan("explore")
         answer = self._write(self.writer, asked) if self.writer else self._show_passages(asked)
         async with aclosing(answer) as events:
             async for event in events:
@@ -232,14 +232,14 @@ class Pipeline:
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> tuple[Asked, FixedAnswer | None]:
         """The question as it is understood, and its answer where neither search nor model is."""
-        trace = Trace()
+        trace = AnswerTrace()
         with trace.timed("understand"):
             analysis = await analyse_question(
                 question, history, self.config, self.searcher.embedder, self.light
             )
         trace.add(describe_analysis(question, analysis))
         trace.add({"models": {"embedder": self.searcher.embedder.name}})
-        language = reply_language(question.text)
+        language = choose_reply_language(question.text)
         given = await asyncio.to_thread(answer_fixed, question, analysis, store, language)
         return Asked(question, store, history, trace, analysis, language), given
 
@@ -280,7 +280,7 @@ class Pipeline:
             parts = reader.read(asked.analysis.standalone, selection.portions)
             async with aclosing(parts) as begun:
                 async for part in begun:
-                    yield Status("read", {"part": part, "parts": len(selection.portions)})
+                    yield StepBegan("read", {"part": part, "parts": len(selection.portions)})
             notes = reader.fit_notes(budget.room // 2, writer.counter)
             context = replace(context, notes=tuple(note.text for note in notes))
             numbers = {number for note in notes for number in note.numbers}
@@ -290,7 +290,7 @@ class Pipeline:
                 draft.notices = (PARTS_UNREAD,)
         draft.context = _with_evidence(context, selection, asked)
         messages = build_messages(draft.context)
-        prompt = {"model": writer.name, **measure(messages, draft.context)}
+        prompt = {"model": writer.name, **count_characters(messages, draft.context)}
         plan = budget.describe(selection.tokens, selection.dropped)
         evidence = tracing.describe_selection(selection)
         asked.trace.add({"evidence": evidence, "token_plan": plan, "prompt": prompt})
@@ -298,7 +298,7 @@ class Pipeline:
         if sources:
             yield SourcesFound(sources, asked.method)
         detail = {"model": writer.name, "passages": len(selection.citable)}
-        yield Status("generate", detail, asked.trace.snapshot())
+        yield StepBegan("generate", detail, asked.trace.snapshot())
         answer = self._stream(writer, asked, messages, selection, draft)
         async with aclosing(answer) as events:
             async for event in events:
@@ -468,7 +468,7 @@ class Pipeline:
         written = await _check(draft, check, asked.trace)
         if written and self.reviser and ANSWER_CUT not in draft.notices:
             for step, better in self.reviser.steps(written):
-                yield Status(step, {"model": self.reviser.light.name})
+                yield StepBegan(step, {"model": self.reviser.light.name})
                 try:
                     with asked.trace.timed(step):
                         revised = await better(written, readable, check)
@@ -482,7 +482,7 @@ class Pipeline:
                     written = revised.draft
                     yield Replaced(written.text)
         if written:
-            asked.trace.add({"grounding": summarise(written.found)})
+            asked.trace.add({"grounding": summarise_verification(written.found)})
         cited = {one.number for one in (written or draft).citations}
         spans = written.found.spans if written else {}
         marked = _cite(sources, selection.citable, cited, spans)
@@ -492,7 +492,7 @@ class Pipeline:
         bearing = [item.document_id for item in citable if not item.weak]
         yield _finish(
             asked,
-            mode=Mode.DOCUMENTS if shown else Mode.GENERAL,
+            mode=AnswerMode.DOCUMENTS if shown else AnswerMode.GENERAL,
             label=written.found.label if written else None,
             sources=shown,
             usage=draft.usage,
@@ -524,12 +524,12 @@ class Pipeline:
             yield SourcesFound(sources, asked.method)
         trace.add({"prompt": {"model": OFFLINE}})
         detail = {"model": OFFLINE, "passages": len(answer.cited)}
-        yield Status("generate", detail, trace.snapshot())
+        yield StepBegan("generate", detail, trace.snapshot())
         trace.took_since_start("first_delta")
         yield Delta(answer.text)
         yield _finish(
             asked,
-            mode=Mode.DOCUMENTS if sources else Mode.GENERAL,
+            mode=AnswerMode.DOCUMENTS if sources else AnswerMode.GENERAL,
             label=answer.label,
             sources=_cite(sources, answer.evidence, answer.cited, answer.spans),
             notices=asked.notices,
@@ -544,7 +544,7 @@ def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:
     """The events of an answer that is whole already."""
     if given.sources:
         yield SourcesFound(given.sources, given.mode.value)
-    yield Status("generate", {"model": FIXED, "passages": 0}, asked.trace.snapshot())
+    yield StepBegan("generate", {"model": FIXED, "passages": 0}, asked.trace.snapshot())
     yield Delta(given.text)
     asked.trace.add({"prompt": {"model": FIXED}})
     finished = _finish(asked, mode=given.mode, label=given.label, sources=given.sources)
@@ -554,8 +554,8 @@ def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:
 def _finish(  # noqa: PLR0913 - the end of an answer, by name
     asked: Asked,
     *,
-    mode: Mode,
-    label: Label | None,
+    mode: AnswerMode,
+    label: AnswerLabel | None,
     sources: tuple[Source, ...] = (),
     usage: Usage | None = None,
     checks: tuple[Checked, ...] = (),
@@ -584,10 +584,10 @@ def _with_evidence(context: AnswerContext, selection: Selection, asked: Asked) -
 
 
 def _count_turns(messages: Sequence[HistoryMessage]) -> int:
-    return sum(message.role is Role.USER for message in messages)
+    return sum(message.role is Speaker.USER for message in messages)
 
 
-async def _check(draft: AnswerDraft, check: Check, trace: Trace) -> Written | None:
+async def _check(draft: AnswerDraft, check: Check, trace: AnswerTrace) -> Written | None:
     """The answer with its check; None where that fails: the answer must not."""
     try:
         with trace.timed("check"):

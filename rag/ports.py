@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from rag.conversation import DocRef, Sampling, Turn, TurnLine
+from rag.conversation import DocRef, PastTurn, Sampling, TurnLine
 from rag.types import Excerpt, HistoryMessage, Hit, Named, Passage
 
 
@@ -242,7 +242,7 @@ class HistoryStore(Protocol):
         """The newest turns, newest first; those before number `before` where it is given."""
         ...
 
-    def get_turns(self, numbers: Collection[int]) -> list[Turn]:
+    def get_turns(self, numbers: Collection[int]) -> list[PastTurn]:
         """The turns with these numbers, whole, oldest first; unknown numbers are left out."""
         ...
 

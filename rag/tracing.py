@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rag.events import Status
+from rag.events import StepBegan
 from rag.retrieve.evidence import Selection
 from rag.types import Hit, Plan, Retrieval
 
@@ -32,18 +32,18 @@ def filters_of(trace: Mapping[str, object]) -> dict[str, dict[str, str]]:
     return {name: dict(told) for name, told in found.items() if told}
 
 
-def statuses(trace: Mapping[str, object]) -> Iterator[Status]:
+def list_statuses(trace: Mapping[str, object]) -> Iterator[StepBegan]:
     """What people may want to know of a search: its scope, its filters, why there is none."""
     scope = trace.get("scope")
     if isinstance(scope, Mapping) and scope.get("follows"):
         ids = scope.get("document_ids")
         found = {"documents": len(ids) if isinstance(ids, list) else 0}
-        yield Status("scope", found | {name: scope.get(name) for name in ("reason", "widened")})
+        yield StepBegan("scope", found | {name: scope.get(name) for name in ("reason", "widened")})
     if filters := filters_of(trace):
-        yield Status("filter", filters)
+        yield StepBegan("filter", filters)
     fallback = trace.get("fallback")
     if isinstance(fallback, Mapping):
-        yield Status("fallback", dict(fallback))
+        yield StepBegan("fallback", dict(fallback))
 
 
 def describe_selection(selection: Selection) -> dict[str, object]:
@@ -60,7 +60,7 @@ def describe_selection(selection: Selection) -> dict[str, object]:
 
 
 @dataclass(slots=True)
-class Trace:
+class AnswerTrace:
     """What is noted of one answer while it is made; plain JSON, times in ms."""
 
     values: dict[str, object] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from rag.pages import Box, Kind
 _FILE_ENDING = re.compile(r"\.[A-Za-z0-9]{1,5}$")
 
 
-class Role(StrEnum):
+class Speaker(StrEnum):
     """Who speaks in a prompt or a chat."""
 
     SYSTEM = "system"
@@ -40,7 +40,7 @@ class ScopeReason(StrEnum):
     SLOT = "slot"
 
 
-class Mode(StrEnum):
+class AnswerMode(StrEnum):
     """How an answer came about."""
 
     DOCUMENTS = "documents"
@@ -49,7 +49,7 @@ class Mode(StrEnum):
     DOCUMENT = "document"
 
 
-class Label(StrEnum):
+class AnswerLabel(StrEnum):
     """What an answer rests on; the one thing that people are told of it.
 
     DOCUMENTS: what it says is cited and holds. PARTIAL: some of it. INSUFFICIENT: documents were
@@ -100,12 +100,12 @@ class Scope:
 class HistoryMessage:
     """One earlier message of the chat, as the model may see it."""
 
-    role: Role
+    role: Speaker
     content: str
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class TextChunk:
     """A stretch of a document, cut for indexing. `text == document_text[start:end]`.
 
     `page`/`page_end` count from 1, None where the format has no pages. `section` is the heading
@@ -138,7 +138,7 @@ class IndexedChunk:
     their counts; it may name terms that the text does not hold.
     """
 
-    chunk: Chunk
+    chunk: TextChunk
     terms: Mapping[str, int]
     vector: tuple[float, ...] | None
     emphasis: Mapping[str, float] = field(default_factory=dict)

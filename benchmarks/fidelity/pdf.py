@@ -20,7 +20,7 @@ from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.pdf.geometry import Rect, bounding_box
 from documents.parsers.sandbox import client
-from rag.chunking import split
+from rag.chunking import split_pages
 from rag.pages import Line, Page
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -78,7 +78,7 @@ def marked(pages: Sequence[Page], wanted: Sequence[Passage]) -> dict[str, float]
     `covered` is by the boxes of the chunk, `exact` is intersection over union with the places of
     the passage's own characters.
     """
-    chunks = split(pages, size=1000, overlap=200).chunks
+    chunks = split_pages(pages, size=1000, overlap=200).chunks
     texts = [squashed(chunk.content) for chunk in chunks]
     found, right, covered, exact = 0, 0, list[float](), list[float]()
     for passage in wanted:

@@ -109,7 +109,7 @@ def _squeezed(row: Row) -> Row:
 
 def scores(rows: Sequence[Row]) -> NDArray[np.float64]:
     """The gate's scores."""
-    return np.array([gate.probability(row.question, row.evidence) for row in rows])
+    return np.array([gate.estimate_probability(row.question, row.evidence) for row in rows])
 
 
 def figures(case: Case) -> dict[str, float]:

@@ -11,8 +11,8 @@ from rag.ports import Embedder
 from rag.retrieve import relevance as gate
 from rag.retrieve.candidates import DEPTH, add_closeness
 from rag.retrieve.memory_store import MemoryStore
-from rag.tokenize.language import dense_weight
-from rag.types import Chunk, IndexedChunk, Scope, ScopeReason
+from rag.tokenize.language import estimate_dense_weight
+from rag.types import IndexedChunk, Scope, ScopeReason, TextChunk
 
 FOLDS = 5
 
@@ -59,7 +59,7 @@ class Corpus:
     def terms(self, text: str) -> dict[str, float]:
         """The terms of a question."""
         if text not in self._terms:
-            self._terms[text] = tokenize.query_terms(text)
+            self._terms[text] = tokenize.weigh_query_terms(text)
         return self._terms[text]
 
     def vector(self, text: str) -> list[float]:
@@ -83,7 +83,7 @@ class Index:
 
     def _row(self, text: str, group: int) -> Row:
         terms, languages = self.corpus.terms(text), self.corpus.embedder.languages
-        weight = dense_weight(text, languages)
+        weight = estimate_dense_weight(text, languages)
         hits = self.store.bm25(terms, DEPTH)
         if weight:
             vector, unrelated = self.corpus.vector(text), self.corpus.unrelated
@@ -106,14 +106,16 @@ def _indexed(units: Sequence[Unit], embedder: Embedder) -> list[IndexedChunk]:
     for places in documents.values():
         chunks = [_chunk(at, units[place]) for at, place in enumerate(places)]
         made = list(
-            indexing.index(chunks, units[places[0]].title, embedder, lambda *_: None, len(chunks))
+            indexing.index_chunks(
+                chunks, units[places[0]].title, embedder, lambda *_: None, len(chunks)
+            )
         )
         found.update(zip(places, made, strict=True))
     return [found[place] for place in range(len(units))]
 
 
-def _chunk(index: int, unit: Unit) -> Chunk:
-    return Chunk(index, unit.text, 0, len(unit.text), None, None, unit.section)
+def _chunk(index: int, unit: Unit) -> TextChunk:
+    return TextChunk(index, unit.text, 0, len(unit.text), None, None, unit.section)
 
 
 class Articles:

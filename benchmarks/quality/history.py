@@ -23,14 +23,14 @@ from benchmarks import report
 from benchmarks.local_models import with_local_models
 from benchmarks.quality import sets
 from rag.config import ContextRules
-from rag.conversation import Turn, TurnLine
+from rag.conversation import PastTurn, TurnLine
 from rag.factory import Engine
 from rag.memory.recall import choose_turns
 from rag.memory.store import QUESTION_CHARACTERS
 from rag.memory.summary import note_turn
 from rag.ports import Embedder
 from rag.retrieve.memory_store import MemoryStore
-from rag.types import Chunk, Scope, ScopeReason
+from rag.types import Scope, ScopeReason, TextChunk
 
 TOGETHER = 5
 CHOSEN = 3
@@ -58,7 +58,7 @@ class Case:
     """A question, the earlier turns of its session, and the numbers of the right ones."""
 
     question: str
-    turns: tuple[Turn, ...]
+    turns: tuple[PastTurn, ...]
     right: frozenset[int]
 
 
@@ -99,7 +99,7 @@ def cases(talks: Sequence[Talk]) -> Iterator[Case]:
         for who, talk in enumerate(group):
             before = order[: order.index((len(talk.turns), who))]
             said = [(other, _turn(group[other], at)) for at, other in before]
-            turns = tuple(Turn(n, *pair) for n, (_, pair) in enumerate(said, 1))
+            turns = tuple(PastTurn(n, *pair) for n, (_, pair) in enumerate(said, 1))
             right = frozenset(n for n, (other, _) in enumerate(said, 1) if other == who)
             yield Case(talk.last, turns, right)
 
@@ -123,7 +123,7 @@ class Library:
             units.setdefault(unit.title or unit.document, []).append(unit.text)
         for name, texts in units.items():
             chunks = [
-                Chunk(at, text, 0, len(text), None, None, "") for at, text in enumerate(texts)
+                TextChunk(at, text, 0, len(text), None, None, "") for at, text in enumerate(texts)
             ]
             self.store.add(
                 uuid5(NAMES, name),
@@ -149,7 +149,7 @@ class Notes:
         self._noted: dict[tuple[str, str], TurnLine] = {}
         self._found: dict[str, tuple[UUID, ...]] = {}
 
-    def line(self, turn: Turn) -> TurnLine:
+    def line(self, turn: PastTurn) -> TurnLine:
         """The line of a turn, with the documents that its question finds."""
         key = (turn.user_text, turn.assistant_text)
         if key not in self._noted:
@@ -164,7 +164,7 @@ class Notes:
             self._found[question] = self._library.documents(question)
         return self._found[question]
 
-    def _line(self, turn: Turn) -> TurnLine:
+    def _line(self, turn: PastTurn) -> TurnLine:
         work = note_turn(turn, (), None, light=None, embedder=self.embedder, rules=ContextRules())
         noted = asyncio.run(work)
         return TurnLine(

@@ -14,7 +14,7 @@ from benchmarks.quality import measures, multi_turn_sets, product, sets
 from benchmarks.quality.multi_turn_sets import Message
 from benchmarks.quality.product import Indexed, Library
 from benchmarks.quality.sets import QuestionSet
-from rag.conversation import Conversation, DocRef, Memory, Remembered, Turn
+from rag.conversation import Conversation, DocRef, Memory, PastTurn, Remembered
 from rag.retrieve.search import Wishes
 from rag.types import QuestionType, Retrieval, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis, complete_question
@@ -50,13 +50,13 @@ class Place:
         memory = Memory(known, turns[-1].user_text, turns[-1].assistant_text)
         return Conversation(turns, len(turns), memory)
 
-    def _turn(self, number: int, one: multi_turn_sets.Before) -> Turn:
+    def _turn(self, number: int, one: multi_turn_sets.Before) -> PastTurn:
         places = sorted(one.shown)
         reply = one.reply or " ".join(self.made.units[at].text for at in places)[:ANSWER_CHARACTERS]
         titles = {self.documents[at]: self.made.units[at].title for at in places}
         refs = [DocRef(slot, key, name, name) for slot, (key, name) in enumerate(titles.items(), 1)]
         kind = QuestionType.FOLLOWUP if places and number > 1 else QuestionType.SINGLE
-        return Turn(number, one.question, reply, kind if places else "", doc_refs=tuple(refs))
+        return PastTurn(number, one.question, reply, kind if places else "", doc_refs=tuple(refs))
 
     def search(self, text: str, conversation: Conversation) -> Retrieval:
         """As the product searches it."""

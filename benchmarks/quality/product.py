@@ -16,7 +16,7 @@ from benchmarks.scale import stock
 from rag import chunking
 from rag.factory import Engine
 from rag.pages import Heading, Page
-from rag.types import Chunk, Scope, ScopeReason, StrategyName
+from rag.types import Scope, ScopeReason, StrategyName, TextChunk
 
 THREADS = 3
 """Two cores: one thread waits for Postgres while the others compute."""
@@ -125,7 +125,7 @@ def running() -> Iterator[Library]:
         from django.db import connection
 
         from documents import spaces
-        from rag.factory import engine
+        from rag.factory import get_engine
 
         call_command("migrate", verbosity=0)
         with connection.cursor() as cursor:  # for connections yet to come: these rows may be lost
@@ -135,7 +135,7 @@ def running() -> Iterator[Library]:
         User.objects.create(username="bench")
         settings.RAG = with_local_models(settings.RAG)
         _space, config = spaces.get_space_for_writing()
-        yield Library(engine(config))
+        yield Library(get_engine(config))
         connection.close()
         connection.close_pool()
 
@@ -167,23 +167,23 @@ def in_threads(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [result for part in pool.map(done, parts) for result in part]
 
 
-def _one_each(units: Sequence[Unit]) -> tuple[list[Page], list[Chunk], list[int]]:
+def _one_each(units: Sequence[Unit]) -> tuple[list[Page], list[TextChunk], list[int]]:
     """One chunk a unit."""
     pages, starts = _page(units)
     chunks = [
-        Chunk(at, unit.text, start, start + len(unit.text), None, None, unit.section)
+        TextChunk(at, unit.text, start, start + len(unit.text), None, None, unit.section)
         for at, (unit, start) in enumerate(zip(units, starts, strict=True))
     ]
     return pages, chunks, list(range(len(units)))
 
 
-def _cut(units: Sequence[Unit]) -> tuple[list[Page], list[Chunk], list[int]]:
+def _cut(units: Sequence[Unit]) -> tuple[list[Page], list[TextChunk], list[int]]:
     """The product's own chunks of the document, and the unit that holds most of each."""
     pages, starts = _page(units)
-    split = chunking.split(pages, size=1000, overlap=200)
+    split = chunking.split_pages(pages, size=1000, overlap=200)
     spans = [(start, start + len(unit.text)) for unit, start in zip(units, starts, strict=True)]
 
-    def most(chunk: Chunk) -> int:
+    def most(chunk: TextChunk) -> int:
         shared = [min(chunk.end, end) - max(chunk.start, start) for start, end in spans]
         return shared.index(max(shared))
 
@@ -207,7 +207,7 @@ def _write(
     engine: Engine,
     title: str,
     pages: list[Page],
-    chunks: Sequence[Chunk],
+    chunks: Sequence[TextChunk],
     metadata: Mapping[str, str],
 ) -> UUID:
     from django.contrib.auth.models import User

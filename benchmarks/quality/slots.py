@@ -15,7 +15,7 @@ from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from benchmarks.quality import sets
-from rag.conversation import Conversation, DocRef, Turn, View
+from rag.conversation import Conversation, DocRef, PastTurn, View
 from rag.understand.references import LAST, Reference, resolve_reference
 
 SET = Path(__file__).resolve().parents[2] / "tests" / "data" / "slots.jsonl"
@@ -162,9 +162,9 @@ def _conversation(told: Sequence[dict[str, Any]]) -> tuple[Conversation, tuple[D
     return Conversation(turns, len(turns), shown=last, readable=readable), session
 
 
-def _turn(number: int, told: dict[str, Any]) -> Turn:
+def _turn(number: int, told: dict[str, Any]) -> PastTurn:
     view = told.get("view")
-    return Turn(
+    return PastTurn(
         number=number,
         user_text=told["user"],
         assistant_text=told["assistant"],

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from benchmarks.quality import sets
-from rag.conversation import Conversation, DocRef, Memory, Remembered, Turn
+from rag.conversation import Conversation, DocRef, Memory, PastTurn, Remembered
 from rag.types import QuestionType
 
 OWN = Path(__file__).parents[2] / "tests" / "data"
@@ -51,7 +51,7 @@ def after(conversation: Conversation, said: Said) -> Conversation:
     """The conversation once the message is answered from its documents."""
     number = conversation.total + 1
     refs = tuple(DocRef(at, key(name), name, name) for at, name in enumerate(said.documents, 1))
-    turn = Turn(number, said.text, said.answer, said.kind.value, doc_refs=refs)
+    turn = PastTurn(number, said.text, said.answer, said.kind.value, doc_refs=refs)
     documents = tuple(Remembered(ref.document_id, ref.title, 1.0) for ref in refs)
     kept = () if said.kind is QuestionType.RESET else documents or conversation.memory.documents
     memory = Memory(kept, said.text, said.answer, said.kind)

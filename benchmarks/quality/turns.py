@@ -21,7 +21,7 @@ from rag.conversation import Conversation, Question, Remembered
 from rag.factory import Engine
 from rag.memory.store import MemoryHistory
 from rag.retrieve.memory_store import MemoryStore
-from rag.types import Chunk, Retrieval, Scope, ScopeReason
+from rag.types import Retrieval, Scope, ScopeReason, TextChunk
 from rag.understand.analysis import QuestionAnalysis, analyse_by_rules
 
 MODES = ("auto", "simple")
@@ -138,7 +138,7 @@ class Library:
     def _add(self, units: Sequence[sets.Unit], metadata: Mapping[str, str]) -> None:
         title = units[0].title
         chunks = [
-            Chunk(at, unit.text, 0, len(unit.text), None, None, unit.section)
+            TextChunk(at, unit.text, 0, len(unit.text), None, None, unit.section)
             for at, unit in enumerate(units)
         ]
         indexed = list(

@@ -109,7 +109,8 @@ def load(folder: Path) -> Corpus:
     texts = {name: _texts(name) for name in SETS}
     vectors = _vectors(texts["en"], folder, engine)
     halves = {
-        name: Halves(found, list(tokenize.terms_of_all(found))) for name, found in texts.items()
+        name: Halves(found, list(tokenize.count_terms_of_all(found)))
+        for name, found in texts.items()
     }
     return Corpus(halves, vectors, _questions(engine, vectors))
 

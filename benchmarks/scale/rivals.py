@@ -47,7 +47,7 @@ class Flat:
     def search(self, question: Question, scope: Collection[UUID]) -> list[int]:
         """The rows of the best chunks."""
         rows = np.array([row for document in scope for row in self._rows[document]])
-        terms = list(tokenize.query_terms(question.text))
+        terms = list(tokenize.weigh_query_terms(question.text))
         if len(rows) == self._size:
             scores = self._bm25.get_scores(terms)
         else:

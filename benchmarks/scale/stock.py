@@ -141,7 +141,7 @@ def _fill(corpus: Corpus, size: int) -> None:
 def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> None:
     from documents import index, queue
     from documents.models import Document
-    from rag.types import Box, Chunk, IndexedChunk, Page
+    from rag.types import Box, IndexedChunk, Page, TextChunk
 
     key = uuid4()
     document = Document.objects.create(
@@ -157,7 +157,7 @@ def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> No
     box = (Box(1, 0.1, 0.2, 0.8, 0.3), Box(1, 0.1, 0.3, 0.8, 0.4))
     indexed = [
         IndexedChunk(
-            Chunk(place, one.text, 0, len(one.text), 1, 1, "제1장 > 제1절", box),
+            TextChunk(place, one.text, 0, len(one.text), 1, 1, "제1장 > 제1절", box),
             one.terms,
             tuple(one.vector.tolist()),
         )

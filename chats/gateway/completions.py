@@ -32,11 +32,11 @@ from chats.services.chats import count_question, find_documents
 from chats.services.turns import OpenedTurn, clean, open_answer, store_question
 from documents.models import Document
 from rag.conversation import Sampling
-from rag.types import Role, ScopeReason
+from rag.types import ScopeReason, Speaker
 
 JOB = "X-OpenWebUI-Task"
-ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT} | dict.fromkeys(
-    ("system", "developer"), Role.SYSTEM
+ROLES = {"user": Speaker.USER, "assistant": Speaker.ASSISTANT} | dict.fromkeys(
+    ("system", "developer"), Speaker.SYSTEM
 )
 """Who speaks in a job; messages of others are left out."""
 

@@ -14,9 +14,9 @@ from chats.runs import log
 from documents import spaces
 from rag.conversation import Sampling
 from rag.events import ANSWER_CUT
-from rag.factory import Engine, engine
+from rag.factory import Engine, get_engine
 from rag.ports import LLM, GenerationOptions, Usage
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 
 _FIRST_SAID = re.compile(r"^(?:#+ *)?USER:\s*(.+)$", re.MULTILINE | re.IGNORECASE)
 _EMPTY: Mapping[str, dict[str, Any]] = {
@@ -35,8 +35,8 @@ async def work(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict
     Raises `LLMError`.
     """
     used = await in_database(spaces.get_space_in_use)
-    asked = [HistoryMessage(Role(one["role"]), one["content"]) for one in request["messages"]]
-    llm = _model(engine(used.config))
+    asked = [HistoryMessage(Speaker(one["role"]), one["content"]) for one in request["messages"]]
+    llm = _model(get_engine(used.config))
     if llm is None:
         text = plain(request["job"], asked)
         say(log.DELTA, {"text": text})
@@ -80,7 +80,7 @@ def plain(job: str, messages: Sequence[HistoryMessage]) -> str:
     """A reply without a model: the first question as a title, and nothing for all else."""
     if job != "title_generation":
         return json.dumps(_EMPTY[job]) if job in _EMPTY else ""
-    told = next((m.content for m in reversed(messages) if m.role == Role.USER), "")
+    told = next((m.content for m in reversed(messages) if m.role == Speaker.USER), "")
     found = _FIRST_SAID.search(told)
     title = (found[1] if found else told).strip()[:TITLE_CHARACTERS]
     return json.dumps({"title": " ".join(title.split())}, ensure_ascii=False)

@@ -15,7 +15,7 @@ from chats.serializers import MAX_CONTENT_CHARACTERS
 from documents.errors import find_status
 from rag.conversation import Sampling
 from rag.events import ANSWER_CUT
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 
 if TYPE_CHECKING:
     from chats.gateway.completions import Opened
@@ -126,7 +126,7 @@ def find_wrong_field(errors: Sequence[Mapping[str, Any]]) -> tuple[str | None, s
 
 MAX_HISTORY_MESSAGES = 200
 """The last ones of a longer conversation are read."""
-SPEAKERS = (Role.USER, Role.ASSISTANT)
+SPEAKERS = (Speaker.USER, Speaker.ASSISTANT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,24 +139,26 @@ class AskedQuestion:
     @property
     def last_answer(self) -> str | None:
         """The answer before the question; None where nothing was answered yet."""
-        return next((m.content for m in reversed(self.history) if m.role == Role.ASSISTANT), None)
+        return next(
+            (m.content for m in reversed(self.history) if m.role == Speaker.ASSISTANT), None
+        )
 
     @property
     def last_question(self) -> str:
         """The question that was so answered."""
         answered = False
         for message in reversed(self.history):
-            if answered and message.role == Role.USER:
+            if answered and message.role == Speaker.USER:
                 return message.content
-            answered = answered or message.role == Role.ASSISTANT
+            answered = answered or message.role == Speaker.ASSISTANT
         return ""
 
 
 def read_question(messages: Sequence[ChatMessage]) -> AskedQuestion:
     """The last message of the user and all before it. Raises `NoQuestion`, `TooLong`."""
-    said = [HistoryMessage(Role(m.role), m.text) for m in messages if m.role in SPEAKERS]
+    said = [HistoryMessage(Speaker(m.role), m.text) for m in messages if m.role in SPEAKERS]
     said = [message for message in said if message.content.strip()]
-    asked = next((i for i in reversed(range(len(said))) if said[i].role == Role.USER), None)
+    asked = next((i for i in reversed(range(len(said))) if said[i].role == Speaker.USER), None)
     if asked is None:
         raise NoQuestion
     question = said[asked].content

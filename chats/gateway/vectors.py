@@ -13,7 +13,7 @@ from chats.gateway.schemas import EmbeddingsRequest, drop_unstorable
 from chats.serializers import MAX_CONTENT_CHARACTERS
 from documents import spaces
 from rag.context.tokens import get_counter
-from rag.factory import engine, model_name
+from rag.factory import embedding_model_name, get_engine
 
 TEXTS = 256
 
@@ -21,7 +21,7 @@ TEXTS = 256
 async def work(request: dict[str, Any], _say: Callable[[str, Any], None]) -> dict[str, Any]:
     """The worker's side: one vector a text, and the tokens read. Raises `EmbedderFailed`."""
     used = await in_database(spaces.get_space_in_use)
-    embedder = engine(used.config).embedder
+    embedder = get_engine(used.config).embedder
     return await asyncio.to_thread(_embedded, embedder, request["texts"])
 
 
@@ -46,7 +46,7 @@ def texts_of(body: EmbeddingsRequest) -> list[str]:
 
 def checked_model(name: str) -> str:
     """The name of the embedding model, asked for by it or as "nura". Raises `ModelNotFound`."""
-    own = model_name(spaces.get_space_in_use().config)
+    own = embedding_model_name(spaces.get_space_in_use().config)
     if name not in {EVERYTHING, own}:
         raise ModelNotFound
     return own

@@ -66,7 +66,7 @@ class Message(models.Model):
         DOCUMENT = "document", _("Whole document")
 
     class Label(models.TextChoices):
-        """What an answer rests on: see `rag.types.Label`."""
+        """What an answer rests on: see `rag.types.AnswerLabel`."""
 
         DOCUMENTS = "documents", _("From documents")
         PARTIAL = "partial", _("Partly from documents")

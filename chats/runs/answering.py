@@ -37,8 +37,8 @@ from jobs.lease import Lease, claim_job, release_lease, renew_leases
 from rag.config import RagConfig
 from rag.conversation import DocRef, Memory, Question, Sampling
 from rag.errors import NuraError
-from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, Status
-from rag.factory import engine, model_name
+from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, StepBegan
+from rag.factory import embedding_model_name, get_engine
 from rag.types import Scope, ScopeReason, Source, Topic
 from rag.verify.label import Checked
 
@@ -93,7 +93,7 @@ def load_question(run_id: UUID) -> LoadedQuestion:
             sampling=Sampling.read(run.sampling),
         ),
         store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
-        history=BranchHistory(branch, embedding=model_name(used.config)),
+        history=BranchHistory(branch, embedding=embedding_model_name(used.config)),
         config=used.config,
     )
 
@@ -234,7 +234,7 @@ async def _answer(
 async def _consume(loaded: LoadedQuestion, writer: RunWriter, progress: _Progress) -> None:
     store = ReleasingStore(loaded.store)
     try:
-        answer = engine(loaded.config).answer(loaded.question, store, loaded.history)
+        answer = get_engine(loaded.config).answer(loaded.question, store, loaded.history)
         async with aclosing(answer) as events:
             async for event in events:
                 _record(event, writer, progress)
@@ -250,7 +250,7 @@ def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
     match event:
         case Delta():
             writer.add(log.DELTA, {"text": event.text})
-        case Status():
+        case StepBegan():
             progress.trace = {**progress.trace, **event.trace}
             writer.add(log.STATUS, {"step": event.step, "detail": dict(event.detail)})
         case SourcesFound():

@@ -33,7 +33,7 @@ from rag.config import RagConfig
 from rag.conversation import Question, Sampling
 from rag.errors import NuraError
 from rag.events import Delta, Finished, Reasoning, Replaced
-from rag.factory import engine
+from rag.factory import get_engine
 from rag.memory.store import MemoryHistory
 from rag.types import Scope, ScopeReason
 
@@ -112,7 +112,7 @@ async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
     said: list[str] = []
     thought: list[str] = []
     history = MemoryHistory(question.conversation.turns)
-    async with aclosing(engine(config).answer(question, store, history)) as events:
+    async with aclosing(get_engine(config).answer(question, store, history)) as events:
         async for event in events:
             match event:
                 case Delta():

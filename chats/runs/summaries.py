@@ -24,9 +24,9 @@ from jobs.heartbeat import Heartbeat
 from jobs.lease import RELEASED, Lease, claim_job, release_lease
 from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag.config import RagConfig
-from rag.conversation import RunningSummary, Turn
-from rag.factory import engine
-from rag.memory.summary import Noted, to_fold
+from rag.conversation import PastTurn, RunningSummary
+from rag.factory import get_engine
+from rag.memory.summary import Noted, list_turns_to_fold
 
 PATIENCE = timedelta(seconds=30)
 """The workers are told again of a turn without its summary after so long."""
@@ -42,8 +42,8 @@ HEARTBEAT: Heartbeat[Row] = Heartbeat(Row)
 class _TurnToSummarise:
     """A turn, and what is to be folded with it."""
 
-    turn: Turn
-    folding: tuple[Turn, ...]
+    turn: PastTurn
+    folding: tuple[PastTurn, ...]
     running: RunningSummary | None
     config: RagConfig
 
@@ -60,7 +60,7 @@ async def summarise_turn(turn_id: UUID) -> None:
         with HEARTBEAT.hold(lease):
             try:
                 work = await in_database(_load_turn, turn_id)
-                noted = await engine(work.config).note(work.turn, work.folding, work.running)
+                noted = await get_engine(work.config).note(work.turn, work.folding, work.running)
                 await in_database(_store_summary, lease, noted, work.running)
             except BaseException:
                 await in_database(release_lease, lease)
@@ -95,7 +95,7 @@ def _load_turn(turn_id: UUID) -> _TurnToSummarise:
     running = records.running(summarised)
     config = spaces.get_space_in_use().config
     pairs = row.message.chat.history_pairs
-    wanted = to_fold(
+    wanted = list_turns_to_fold(
         row.number,
         running,
         pairs=config.history_pairs if pairs is None else pairs,

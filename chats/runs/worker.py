@@ -34,7 +34,7 @@ from chats.runs.dispatch import (
 from documents.tasks import sweep_ingests
 from jobs.background import stop_loop_tasks
 from jobs.lease import Lease, claim_job, claim_next_jobs
-from jobs.queue import Message
+from jobs.queue import WorkMessage
 from jobs.reaper import announce_unclaimed_jobs, is_due, reap_lost_jobs
 
 logger = structlog.get_logger()
@@ -121,7 +121,7 @@ class AnswersWorker:
                 deaf = True
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _take(self, messages: Sequence[Message], *, is_crowded: bool) -> None:
+    async def _take(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
         runs = [UUID(one.fields["id"]) for one in messages if one.fields["kind"] == RUN]
         if runs:
             leases = await in_database(claim_announced_runs, runs, is_crowded=is_crowded)
@@ -130,7 +130,7 @@ class AnswersWorker:
         for message in messages:
             self._begin_other(message)
 
-    def _begin_other(self, message: Message) -> None:
+    def _begin_other(self, message: WorkMessage) -> None:
         key = UUID(message.fields["id"])
         match message.fields["kind"]:
             case kind if kind == SUMMARY:
@@ -153,12 +153,12 @@ class AnswersWorker:
     # Tasks
 
     def _answer_all(
-        self, leases: Sequence[Lease[Run]], announced: Mapping[str, Message] | None = None
+        self, leases: Sequence[Lease[Run]], announced: Mapping[str, WorkMessage] | None = None
     ) -> None:
         for lease in leases:
             self._begin(answering.answer_held_run(lease), (announced or {}).get(str(lease.job_id)))
 
-    def _begin(self, work: Coroutine[Any, Any, None], message: Message | None = None) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None], message: WorkMessage | None = None) -> None:
         """Begin a task that logs under the id of the request behind its message."""
         asked = message.fields.get("request_id") if message else None
         with bound_contextvars(**({"request_id": asked} if asked else {})):

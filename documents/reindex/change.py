@@ -33,7 +33,7 @@ from jobs.lease import (
 )
 from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag.errors import EmbedderFailed, NuraError
-from rag.factory import engine, model_name, new_embedder
+from rag.factory import embedding_model_name, get_engine, make_embedder
 from rag.ports import Embedder
 
 CHANGES_LOCK = 0x6E757262
@@ -211,11 +211,11 @@ def _open_change(
         frozenset(run.languages),
         dimensions=run.space.dimensions if run.space else 0,
     )
-    embedder = new_embedder(config)
+    embedder = make_embedder(config)
     space = run.space or spaces.ensure_space(embedder, base_url=run.base_url)
     renew_lease(lease, space=space)
     if not run.languages:
-        embedder = new_embedder(spaces.to_config(space))
+        embedder = make_embedder(spaces.to_config(space))
     return _Change(lease, space, embedder, teller, held)
 
 
@@ -240,7 +240,7 @@ def _is_answering(old: EmbeddingSpace, options: ReindexOptions) -> bool:
     Raises `EmbedderFailed` where it may do so later and nobody forces the change.
     """
     try:
-        new_embedder(spaces.to_config(old)).embed_query("ready")
+        make_embedder(spaces.to_config(old)).embed_query("ready")
     except EmbedderFailed as error:
         if options.force or error.params.get("reason") == "dimensions":
             return False
@@ -279,7 +279,7 @@ def get_configured_wish() -> ReindexWish:
     """The change to the model that the settings name."""
     config = settings.RAG
     return ReindexWish(
-        model_name(config),
+        embedding_model_name(config),
         spaces.strip_credentials(config.embedding_endpoint),
         tuple(sorted(config.embedding_languages)),
     )
@@ -334,7 +334,7 @@ def warm_space(pk: int) -> None:
     config = spaces.to_config(space)
     connection.close()
     try:
-        engine(config).warm()
+        get_engine(config).warm()
     except EmbedderFailed:
         logger.warning("space_not_warmed", space=pk, exc_info=True)
 

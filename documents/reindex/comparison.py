@@ -19,7 +19,7 @@ from documents import spaces
 from documents.models import Chunk, Document, EmbeddingSpace
 from documents.search.store import ScopedStore
 from rag.errors import EmbedderFailed
-from rag.factory import Engine, engine
+from rag.factory import Engine, get_engine
 from rag.types import Scope, ScopeReason
 
 MAX_QUESTIONS = 300
@@ -155,7 +155,7 @@ def compare_spaces(
     """Search each question in both spaces. Raises `EmbedderFailed` and what the store raises."""
     places: list[tuple[int, int]] = []
     scope = functools.cache(_to_owner_scope)
-    engines = engine(spaces.to_config(old)), engine(spaces.to_config(new))
+    engines = get_engine(spaces.to_config(old)), get_engine(spaces.to_config(new))
     for number, question in enumerate(questions, 1):
         mine = scope(question.owner_id)
         places.append(

@@ -14,7 +14,7 @@ from documents import metadata
 from documents.models import Chunk, Document
 from documents.search import bm25
 from rag import indexing
-from rag.types import Chunk as RagChunk
+from rag.types import TextChunk as RagChunk
 
 MAX_CHUNKS_A_BATCH = 256
 """Chunks that are read and committed at once: some tenths of a second."""
@@ -74,7 +74,7 @@ def _renew_batch(document_id: UUID, last: int) -> tuple[int, int] | None:
     found = list(rows.values("pk", *READ)[:MAX_CHUNKS_A_BATCH])
     chunks = [RagChunk(**{name: row[name] for name in READ}) for row in found]
     title = metadata.to_title_lines(document.name, document.metadata)
-    made = [bm25.to_lexical_row(one) for one in indexing.lexical(chunks, title)]
+    made = [bm25.to_lexical_row(one) for one in indexing.index_terms(chunks, title)]
     with transaction.atomic():
         held = (
             list_outdated_documents().filter(pk=document_id).select_for_update(no_key=True).first()

@@ -18,8 +18,8 @@ from documents.models.spaces import Reindexing
 from rag import indexing
 from rag.ports import Embedder
 from rag.retrieve.candidates import LEAST_KNOWN
-from rag.tokenize.language import dense_weight
-from rag.types import Chunk as RagChunk
+from rag.tokenize.language import estimate_dense_weight
+from rag.types import TextChunk as RagChunk
 
 MAX_CHUNKS_A_WINDOW = 1024
 """Chunks whose vectors are looked for at once."""
@@ -71,7 +71,7 @@ def count_lacking(space: EmbeddingSpace, languages: AbstractSet[str], since: dat
         texts = Chunk.objects.filter(pk__in=_find_missing(space, keys)).values_list(
             "text", flat=True
         )
-        found += sum(dense_weight(text, languages) >= LEAST_KNOWN for text in texts)
+        found += sum(estimate_dense_weight(text, languages) >= LEAST_KNOWN for text in texts)
     return found
 
 
@@ -102,7 +102,7 @@ def _embed_chunks(keys: Sequence[int], space: EmbeddingSpace, embedder: Embedder
     """Embed these chunks and commit; how many got a vector."""
     rows = Chunk.objects.filter(pk__in=keys).order_by("pk").values("pk", *READ)
     titled = [_to_titled_chunk(row) for row in rows]
-    vectors = indexing.vectors(titled, embedder)
+    vectors = indexing.embed_chunks(titled, embedder)
     made = {
         row["pk"]: (row["document_id"], vector)
         for row, vector in zip(rows, vectors, strict=True)

@@ -32,9 +32,9 @@ from rag.retrieve.bm25 import (
     LEAST_EMPHASIS,
     REFERENCE_LENGTH,
     B,
-    coverage_weight,
-    idf,
-    term_weight,
+    compute_coverage_weight,
+    compute_idf,
+    compute_term_weight,
 )
 from rag.types import Hit, IndexedChunk
 
@@ -113,10 +113,10 @@ def weigh_marks(terms: Mapping[str, int], emphasis: Mapping[str, float]) -> tupl
     None instead of the latter where there is none.
     """
     length = sum(terms.values())
-    once = term_weight(1, length, REFERENCE_LENGTH)
+    once = compute_term_weight(1, length, REFERENCE_LENGTH)
     places = _frequencies(terms, emphasis)
     more = {
-        (count, extra): term_weight(count, length, REFERENCE_LENGTH, extra) - once
+        (count, extra): compute_term_weight(count, length, REFERENCE_LENGTH, extra) - once
         for count, extra in {*places.values()} - {_ONCE}
     }
     marks = {place: 1.0 if found == _ONCE else 2.0 for place, found in places.items()}
@@ -177,7 +177,7 @@ FIRST = 4
 """In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
 
 
-EMPHASISED = term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
+EMPHASISED = compute_term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
 """What a term weighs at least that stands in the title, the section or the first words."""
 
 
@@ -243,13 +243,15 @@ class _Weights:
     def of(cls, counts: Sequence[float], held: Sequence[int], size: int) -> "_Weights":
         pairs = list(zip(counts, held, strict=True))
         return cls(
-            np.array([count * idf(df, size) for count, df in pairs]),
-            np.array([coverage_weight(df, size) if count >= 1 else 0.0 for count, df in pairs]),
+            np.array([count * compute_idf(df, size) for count, df in pairs]),
+            np.array(
+                [compute_coverage_weight(df, size) if count >= 1 else 0.0 for count, df in pairs]
+            ),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _TermChunks:
     """Chunks that hold a term: `lower <= score <= upper`; `base` is the score without surplus."""
 
     keys: NDArray[np.int64]
@@ -258,10 +260,10 @@ class _Found:
     upper: Figures
     coverage: Figures
 
-    def above(self, bar: float) -> "_Found":
+    def above(self, bar: float) -> "_TermChunks":
         """Those that may reach the bar."""
         kept = (self.upper >= bar) & (self.upper > 0)
-        return _Found(
+        return _TermChunks(
             self.keys[kept],
             self.base[kept],
             self.lower[kept],
@@ -313,7 +315,9 @@ def _score_exactly(  # noqa: PLR0913, PLR0917
     )
 
 
-def _walk_marks(search: SearchTransaction, terms: Mapping[str, float]) -> tuple[_Weights, _Found]:
+def _walk_marks(
+    search: SearchTransaction, terms: Mapping[str, float]
+) -> tuple[_Weights, _TermChunks]:
     """Every chunk of the scope, by its marks."""
     places = sorted({hash_term(term) for term in terms})
     keys, lengths, patterns = _fetch_marks(search, places)
@@ -327,7 +331,7 @@ def _walk_marks(search: SearchTransaction, terms: Mapping[str, float]) -> tuple[
     several = _sum_marked(patterns, SEVERAL, score)
     base = once * _sum_marked(patterns, HELD, score)
     least = np.minimum(twice, EMPHASISED)
-    found = _Found(
+    found = _TermChunks(
         keys=keys,
         base=base,
         lower=base + (least - once) * several,
@@ -368,7 +372,7 @@ def _sum_marked(
 
 def _look_up_postings(
     search: SearchTransaction, terms: Mapping[str, float]
-) -> tuple[_Weights, _Found]:
+) -> tuple[_Weights, _TermChunks]:
     """The chunks that the lexical index names for each term."""
     rows = search.rows(POSTINGS, terms=[quote_lexeme(term) for term in terms])
     held = [parse_numbers(row[0], ">i8") for row in rows]
@@ -381,7 +385,7 @@ def _look_up_postings(
     total = np.bincount(place, np.repeat(weights.score, counts), len(keys)).astype(np.float64)
     coverage = np.bincount(place, np.repeat(weights.coverage, counts), len(keys))
     once = _term_weights(lengths)[0]
-    found = _Found(
+    found = _TermChunks(
         keys=keys,
         base=once * total,
         lower=np.minimum(once, EMPHASISED) * total,

@@ -22,7 +22,7 @@ SHOWN_CHARACTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class AccountUsage:
     """What a user has stored and asked."""
 
     documents: int
@@ -73,10 +73,10 @@ def delete_user(*, user: User) -> None:
     user.delete()
 
 
-def count_usage(*, user: User) -> Usage:
+def count_usage(*, user: User) -> AccountUsage:
     """Counted now from the rows."""
     kept = quotas.count_kept(user.pk)
-    return Usage(kept.documents, kept.bytes, kept.pages, count_questions_today(user.pk))
+    return AccountUsage(kept.documents, kept.bytes, kept.pages, count_questions_today(user.pk))
 
 
 def describe_account(*, user: User) -> dict[str, Any]:

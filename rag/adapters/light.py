@@ -20,7 +20,7 @@ from rag.errors import (
     LLMUnreachable,
 )
 from rag.ports import LLM, GenerationOptions
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 
 SECONDS = 8.0
 COSTLY = (LLMInterrupted, LLMRateLimited, LLMServerError, LLMTimeout, LLMUnreachable)
@@ -66,7 +66,7 @@ class Light:
         """
         if wait := self.gate.enter():
             raise LLMUnavailable(retry_after=max(1, round(wait)))
-        turns = (HistoryMessage(Role.SYSTEM, system), HistoryMessage(Role.USER, user))
+        turns = (HistoryMessage(Speaker.SYSTEM, system), HistoryMessage(Speaker.USER, user))
         options = GenerationOptions(temperature=0.0, max_tokens=max_tokens, schema=schema)
         try:
             async with (

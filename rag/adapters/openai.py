@@ -16,7 +16,7 @@ from rag.adapters.stream import CHARACTERS_PER_TOKEN, ReplyReader, drop_thoughts
 from rag.config import Endpoint
 from rag.errors import LLMEmptyAnswer, LLMError, LLMRejected, LLMTimeout, LLMUnavailable
 from rag.ports import Choice, GenerationOptions, Piece, Tool
-from rag.tokenize.text import neutralise
+from rag.tokenize.text import neutralise_text
 from rag.types import HistoryMessage
 
 THINKING_TOKENS = 4000
@@ -87,9 +87,9 @@ class OpenAIVision:
         """
         address = f"data:{content_type};base64,{base64.b64encode(picture).decode()}"
         shown = {"type": "image_url", "image_url": {"url": address}}
-        question = {"type": "text", "text": prompts.text("vision_question", language)}
+        question = {"type": "text", "text": prompts.load_prompt("vision_question", language)}
         messages: list[dict[str, Any]] = [
-            {"role": "system", "content": prompts.text("vision", language)},
+            {"role": "system", "content": prompts.load_prompt("vision", language)},
             {"role": "user", "content": [shown, question]},
         ]
         try:
@@ -99,7 +99,7 @@ class OpenAIVision:
                 return ""
             raise
         most = self._options.max_tokens * CHARACTERS_PER_TOKEN
-        text = neutralise(reply.text[:most]).strip()
+        text = neutralise_text(reply.text[:most]).strip()
         if _NOTHING.fullmatch(text):
             return ""
         return f"{text} …" if reply.cut else text

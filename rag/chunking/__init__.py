@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from rag.chunking.cuts import SHORT, Blocks, Cuts
+from rag.chunking.cuts import SHORT, Cuts, PageBlocks
 from rag.pages import Box, Heading, Kind, Page
-from rag.types import Chunk
+from rag.types import TextChunk
 
 SEPARATOR = "\n\n"
 """Stands between two pages in the whole text."""
@@ -26,14 +26,14 @@ class Split:
 
     text: str
     page_starts: tuple[int, ...]
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[TextChunk, ...]
 
 
-def split(pages: Sequence[Page], *, size: int, overlap: int) -> Split:
+def split_pages(pages: Sequence[Page], *, size: int, overlap: int) -> Split:
     """All pages of a document cut at once; see `Splitter`."""
     splitter = Splitter(size=size, overlap=overlap)
     starts: list[int] = []
-    chunks: list[Chunk] = []
+    chunks: list[TextChunk] = []
     for page in pages:
         starts.append(splitter.start)
         chunks += splitter.add(page)
@@ -57,10 +57,10 @@ class Splitter:
         self.start = 0
         """Where the next page begins in the whole text."""
 
-    def add(self, page: Page) -> list[Chunk]:
+    def add(self, page: Page) -> list[TextChunk]:
         """The chunks of the next page."""
         sections, groups = self._outline.read(page, self.start)
-        blocks = Blocks(page.text, page.regions, self._size)
+        blocks = PageBlocks(page.text, page.regions, self._size)
         cuts = Cuts(page.text, blocks, self._size, self._overlap)
         describe = _Describer(page, self.start, sections, blocks)
         chunks = [
@@ -153,16 +153,16 @@ class _Describer:
     """Makes chunks of spans of a page: knows its sections, regions and lines by offset."""
 
     def __init__(
-        self, page: Page, offset: int, sections: Sequence[Section], blocks: Blocks
+        self, page: Page, offset: int, sections: Sequence[Section], blocks: PageBlocks
     ) -> None:
         self._page, self._offset = page, offset
         self._sections, self._blocks = sections, blocks
         self._line_starts = [line.start for line in page.lines]
 
-    def chunk(self, index: int, start: int, end: int) -> Chunk:
+    def chunk(self, index: int, start: int, end: int) -> TextChunk:
         """The chunk of a span."""
         kind, picture = self._kind(start, end)
-        return Chunk(
+        return TextChunk(
             index=index,
             text=self._page.text[start:end],
             start=self._offset + start,

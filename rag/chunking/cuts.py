@@ -62,7 +62,7 @@ class Block:
     levels: tuple[tuple[int, ...], ...]
 
 
-class Blocks:
+class PageBlocks:
     """The blocks of a page by offset."""
 
     def __init__(self, text: str, regions: Sequence[Region], size: int) -> None:
@@ -105,7 +105,7 @@ class Blocks:
         return block.header if block and place >= block.header_end else ""
 
 
-def visible(text: str, start: int, end: int) -> int:
+def find_visible(text: str, start: int, end: int) -> int:
     """The first visible character from `start`, or `end`."""
     found = _VISIBLE.search(text, start, end)
     return found.start() if found else end
@@ -114,7 +114,7 @@ def visible(text: str, start: int, end: int) -> int:
 def _read(text: str, regions: Sequence[Region], size: int) -> Iterator[Block]:
     behind = 0
     for region in sorted(regions, key=lambda region: region.start):
-        start = visible(text, region.start, region.end)
+        start = find_visible(text, region.start, region.end)
         end = start + len(text[start : region.end].rstrip())
         if region.kind in _LEVELS and start < end:
             header = text[start : region.header_end].rstrip() if region.header_end < end else ""
@@ -135,7 +135,7 @@ def _lead(text: str, behind: int, start: int, kind: Kind, longest: int) -> int:
     lead = start
     while lead > behind:
         line_end = behind + len(text[behind:lead].rstrip())
-        begin = visible(text, max(text.rfind("\n", behind, line_end) + 1, behind), line_end)
+        begin = find_visible(text, max(text.rfind("\n", behind, line_end) + 1, behind), line_end)
         line = text[begin:line_end]
         if not line or start - begin > longest:
             return lead
@@ -188,21 +188,21 @@ _LEVELS = {Kind.TABLE: _rows, Kind.LIST: _items, Kind.CODE: _lines}
 class Cuts:
     """Cuts the text of a page into chunks of at most `size` characters, headers counted in."""
 
-    def __init__(self, text: str, blocks: Blocks, size: int, overlap: int) -> None:
+    def __init__(self, text: str, blocks: PageBlocks, size: int, overlap: int) -> None:
         self._text, self._blocks = text, blocks
         self._size, self._overlap = size, overlap
 
     def spans(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """The chunks from `start` to `end`: each begins and ends with a visible character."""
         covered = start
-        while (start := visible(self._text, start, end)) < end:
+        while (start := find_visible(self._text, start, end)) < end:
             room = self._room(start)
             stop = end if end - start <= room else min(end, self._stop(start, room, covered))
             last = stop
             while self._text[last - 1].isspace():
                 last -= 1
             yield start, last
-            covered = visible(self._text, stop, end)
+            covered = find_visible(self._text, stop, end)
             start = self._next_start(start, stop, covered)
             if covered >= end or covered - start >= self._size // 2:  # nothing, or a desert
                 start = covered
@@ -229,7 +229,7 @@ class Cuts:
         for kind in BREAKS:
             free = [
                 place
-                for place in ends(kind, self._text, lowest, highest)
+                for place in find_breaks(kind, self._text, lowest, highest)
                 if self._blocks.around(place) in {None, block}
             ]
             if found := free + borders:
@@ -273,7 +273,7 @@ class Cuts:
         return next((at for at in places if not _is_joined(self._text, at)), stop)
 
 
-def ends(kind: re.Pattern[str], text: str, lowest: int, highest: int) -> Iterator[int]:
+def find_breaks(kind: re.Pattern[str], text: str, lowest: int, highest: int) -> Iterator[int]:
     """Where the words before a break of this kind end, from `lowest` to `highest`.
 
     The white space behind them may reach further.

@@ -20,15 +20,15 @@ from rag.adapters.openai import dialect_of
 from rag.config import USUAL_TOKENS, ContextRules, Endpoint, RagConfig
 from rag.context.prompt import (
     AnswerContext,
-    continues,
+    is_same_document,
     render_document,
     render_passage,
     system_text,
 )
-from rag.context.tokens import PER_MESSAGE, TokenCounter, cut
-from rag.conversation import Turn
+from rag.context.tokens import PER_MESSAGE, TokenCounter, cut_to_tokens
+from rag.conversation import PastTurn
 from rag.ports import GenerationOptions
-from rag.types import Evidence, HistoryMessage, Role
+from rag.types import Evidence, HistoryMessage, Speaker
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Budget:
 
         def cost(item: Evidence, before: Evidence | None) -> int:
             told = render_passage(item, language)
-            if before is None or not continues(before, item):
+            if before is None or not is_same_document(before, item):
                 told = f"{render_document(item.passage)}\n\n{told}"
             return self.counter.count(told) + 2
 
@@ -174,7 +174,7 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
             break
         findings.append(note)
         used += size
-    recalled: list[Turn] = []
+    recalled: list[PastTurn] = []
     for turn in reversed(context.recalled):
         fitted = _fit_turn(turn, room - kept_for_summary - used, counter)
         if fitted is None:
@@ -184,7 +184,7 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
     summary = context.summary
     if summary_size > room - used:
         left = room - used - PER_MESSAGE
-        summary = cut(summary, left, counter) if left >= LEAST_TOKENS else ""
+        summary = cut_to_tokens(summary, left, counter) if left >= LEAST_TOKENS else ""
     used += _size(summary, counter)
     fitted_context = replace(
         context, findings=tuple(findings), recalled=tuple(recalled), summary=summary
@@ -192,7 +192,7 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
     return fitted_context, budget.with_used(long_term=used)
 
 
-def halve(context: AnswerContext, counter: TokenCounter) -> AnswerContext:
+def halve_context(context: AnswerContext, counter: TokenCounter) -> AnswerContext:
     """The context with half of its passages, notes and messages: it was too long for the model."""
     sizes = [counter.count(item.content) for item in context.evidence]
     left, kept = sum(sizes) // 2, 0
@@ -216,7 +216,7 @@ def _in_turns(messages: Sequence[HistoryMessage]) -> list[tuple[HistoryMessage, 
     """The messages by turn; each begins with the user."""
     turns: list[tuple[HistoryMessage, ...]] = []
     for message in messages:
-        if message.role is Role.USER or not turns:
+        if message.role is Speaker.USER or not turns:
             turns.append((message,))
         else:
             turns[-1] = (*turns[-1], message)
@@ -224,20 +224,22 @@ def _in_turns(messages: Sequence[HistoryMessage]) -> list[tuple[HistoryMessage, 
 
 
 def _cut_message(message: HistoryMessage, room: int, counter: TokenCounter) -> HistoryMessage:
-    return replace(message, content=cut(message.content, max(room - PER_MESSAGE, 0), counter))
+    return replace(
+        message, content=cut_to_tokens(message.content, max(room - PER_MESSAGE, 0), counter)
+    )
 
 
-def _fit_turn(turn: Turn, room: int, counter: TokenCounter) -> Turn | None:
+def _fit_turn(turn: PastTurn, room: int, counter: TokenCounter) -> PastTurn | None:
     """The turn, with as much of its answer as fits; None where that is too little."""
     if _turn_size(turn, counter) <= room:
         return turn
     bare = _turn_size(replace(turn, assistant_text=""), counter)
     if room - bare < LEAST_TOKENS:
         return None
-    return replace(turn, assistant_text=cut(turn.assistant_text, room - bare, counter))
+    return replace(turn, assistant_text=cut_to_tokens(turn.assistant_text, room - bare, counter))
 
 
-def _turn_size(turn: Turn, counter: TokenCounter) -> int:
+def _turn_size(turn: PastTurn, counter: TokenCounter) -> int:
     return _size(turn.user_text, counter) + _size(turn.assistant_text, counter)
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import date
 
 from rag import prompts
-from rag.conversation import Turn
+from rag.conversation import PastTurn
 from rag.pages import Kind
-from rag.tokenize.text import neutralise, to_prompt_text
-from rag.types import Evidence, HistoryMessage, Passage, Role
+from rag.tokenize.text import neutralise_text, to_prompt_text
+from rag.types import Evidence, HistoryMessage, Passage, Speaker
 
 MAX_TITLE_CHARACTERS = 200
 MAX_TITLES = 8
@@ -49,7 +49,7 @@ class AnswerContext:
     standalone: str = ""
     window: tuple[HistoryMessage, ...] = ()
     summary: str = ""
-    recalled: tuple[Turn, ...] = ()
+    recalled: tuple[PastTurn, ...] = ()
     findings: tuple[str, ...] = ()
     seen: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
@@ -69,16 +69,16 @@ def build_messages(context: AnswerContext) -> tuple[HistoryMessage, ...]:
     """The prompt: system, what was said before the window, the window, the question."""
     fence = _safe_fence(context)
     return (
-        HistoryMessage(Role.SYSTEM, system_text(context.language, fence)),
+        HistoryMessage(Speaker.SYSTEM, system_text(context.language, fence)),
         *_render_earlier(context, fence),
-        *(HistoryMessage(one.role, neutralise(one.content)) for one in context.window),
-        HistoryMessage(Role.USER, _render_question(context, fence)),
+        *(HistoryMessage(one.role, neutralise_text(one.content)) for one in context.window),
+        HistoryMessage(Speaker.USER, _render_question(context, fence)),
     )
 
 
 def system_text(language: str, fence: str) -> str:
     """The instructions: the same for every question of an installation in one language."""
-    return prompts.fill("system", language, fence=fence)
+    return prompts.fill_prompt("system", language, fence=fence)
 
 
 def render_passages(evidence: Sequence[Evidence], language: str) -> str:
@@ -86,14 +86,14 @@ def render_passages(evidence: Sequence[Evidence], language: str) -> str:
     lines: list[str] = []
     before: Evidence | None = None
     for item in evidence:
-        if before is None or not continues(before, item):
+        if before is None or not is_same_document(before, item):
             lines.append(render_document(item.passage))
         lines.append(render_passage(item, language))
         before = item
     return "\n\n".join(lines)
 
 
-def continues(before: Evidence, item: Evidence) -> bool:
+def is_same_document(before: Evidence, item: Evidence) -> bool:
     """Whether a passage stands under the line of the document of the one before it."""
     return before.document_id == item.document_id and before.weak == item.weak
 
@@ -101,10 +101,10 @@ def continues(before: Evidence, item: Evidence) -> bool:
 def render_passage(item: Evidence, language: str) -> str:
     """One passage under its number: section, page, and what it is."""
     passage = item.passage
-    page = prompts.fill("page", language, page=str(passage.page)) if passage.page else ""
-    kind = prompts.text(_KINDS[passage.kind], language) if passage.kind in _KINDS else ""
+    page = prompts.fill_prompt("page", language, page=str(passage.page)) if passage.page else ""
+    kind = prompts.load_prompt(_KINDS[passage.kind], language) if passage.kind in _KINDS else ""
     parts = (_own_section(item), page, kind)
-    place = neutralise(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
+    place = neutralise_text(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
     return f"[{item.number}] {place}".rstrip() + f"\n{_tame_text(_read_text(item))}"
 
 
@@ -118,7 +118,7 @@ def render_document(passage: Passage) -> str:
     """The line above the passages of a document: title, issuer, date."""
     name = passage.title or passage.document_name
     parts = (name, passage.issuer, passage.date)
-    return "# " + neutralise(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
+    return "# " + neutralise_text(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
 
 
 def _own_section(item: Evidence) -> str:
@@ -133,7 +133,7 @@ def _own_section(item: Evidence) -> str:
     return " > ".join(parts)
 
 
-def measure(messages: Sequence[HistoryMessage], context: AnswerContext) -> dict[str, int]:
+def count_characters(messages: Sequence[HistoryMessage], context: AnswerContext) -> dict[str, int]:
     """Characters by part, for traces."""
     return {
         "system": len(messages[0].content),
@@ -156,8 +156,8 @@ def _render_earlier(context: AnswerContext, fence: str) -> tuple[HistoryMessage,
     if not blocks:
         return ()
     return (
-        HistoryMessage(Role.USER, "\n\n".join(blocks)),
-        HistoryMessage(Role.ASSISTANT, prompts.text("noted", language)),
+        HistoryMessage(Speaker.USER, "\n\n".join(blocks)),
+        HistoryMessage(Speaker.ASSISTANT, prompts.load_prompt("noted", language)),
     )
 
 
@@ -178,25 +178,26 @@ def _render_question(context: AnswerContext, fence: str) -> str:
         if group:
             blocks.append(_block(name, language, fence, render_passages(group, language)))
     if context.searched and not context.evidence and not context.notes:
-        blocks.append(prompts.text("nothing_found", language))
+        blocks.append(prompts.load_prompt("nothing_found", language))
     blocks += [
-        prompts.text(name.replace("notice_", "tell_", 1), language) for name in context.notices
+        prompts.load_prompt(name.replace("notice_", "tell_", 1), language)
+        for name in context.notices
     ]
-    asked = prompts.fill("question", language, question=neutralise(context.question))
+    asked = prompts.fill_prompt("question", language, question=neutralise_text(context.question))
     if context.standalone:
-        meaning = neutralise(context.standalone)
-        asked += "\n" + prompts.fill("question_meaning", language, question=meaning)
+        meaning = neutralise_text(context.standalone)
+        asked += "\n" + prompts.fill_prompt("question_meaning", language, question=meaning)
     return "\n\n".join([*blocks, asked])
 
 
 def _render_today(context: AnswerContext) -> str:
     day = context.today
     weekday = _WEEKDAYS["ko" if context.language == "ko" else "en"][day.weekday()]
-    return prompts.fill("today", context.language, date=day.isoformat(), weekday=weekday)
+    return prompts.fill_prompt("today", context.language, date=day.isoformat(), weekday=weekday)
 
 
-def _render_turn(turn: Turn, language: str) -> str:
-    return prompts.fill(
+def _render_turn(turn: PastTurn, language: str) -> str:
+    return prompts.fill_prompt(
         "block_turn",
         language,
         question=_tame_text(turn.user_text),
@@ -205,7 +206,7 @@ def _render_turn(turn: Turn, language: str) -> str:
 
 
 def _block(name: str, language: str, fence: str, content: str) -> str:
-    return prompts.fill(name, language, fence=fence, content=_FENCE_END.sub("\n\n", content))
+    return prompts.fill_prompt(name, language, fence=fence, content=_FENCE_END.sub("\n\n", content))
 
 
 def _safe_fence(context: AnswerContext) -> str:
@@ -225,7 +226,7 @@ def _safe_fence(context: AnswerContext) -> str:
 
 def _tame_text(text: str) -> str:
     """Without power, and with no number that could be taken for one of this answer's passages."""
-    return _MARKER.sub(r"(\1)", neutralise(text))
+    return _MARKER.sub(r"(\1)", neutralise_text(text))
 
 
 def _tame_title(title: str) -> str:

@@ -118,11 +118,11 @@ class Estimate:
 @functools.lru_cache(maxsize=32)
 def get_counter(model: str) -> TokenCounter:
     """The counter of a model, one in a process, so that what it learns stays."""
-    vocabulary = vocabulary_of(model)
+    vocabulary = find_vocabulary(model)
     return Exact(vocabulary) if vocabulary else Estimate()
 
 
-def cut(text: str, room: int, counter: TokenCounter) -> str:
+def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
     """A beginning of the text that fits into `room` tokens, and fills them about."""
     room = max(0, room)
     text = text[: room * LONGEST_TOKEN]
@@ -141,7 +141,7 @@ def _estimated(text: str) -> float:
     return sum(weight * len(pattern.findall(text)) for pattern, weight in _WEIGHTS)
 
 
-def vocabulary_of(model: str) -> str:
+def find_vocabulary(model: str) -> str:
     """The vocabulary of a model by its name, as "Qwen/Qwen2.5-7B"; empty: not known."""
     name = model.casefold().rpartition("/")[2]
     for pattern, vocabulary in _KNOWN:

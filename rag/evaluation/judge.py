@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from rag import prompts
 from rag.adapters.light import BadReply, Light
 from rag.evaluation.measures import AnsweredTurn
-from rag.tokenize.language import reply_language
-from rag.tokenize.text import neutralise
+from rag.tokenize.language import choose_reply_language
+from rag.tokenize.text import neutralise_text
 from rag.types import Source
 
 CRITERIA = ("relevance", "faithfulness", "support")
@@ -35,20 +35,20 @@ async def judge_turn(
 
     Raises `LLMError`, `BadReply` for a verdict that is none.
     """
-    language = reply_language(question)
+    language = choose_reply_language(question)
     fence = f"=== {secrets.token_hex(6)} ==="
     passages = "\n\n".join(f"[{one.slot}] {one.text}" for one in _put_cited_first(answered))
     told = "\n".join(f"Q: {asked}\nA: {said}" for asked, said in earlier)
-    case = prompts.fill(
+    case = prompts.fill_prompt(
         "judge_case",
         language,
         fence=fence,
-        earlier=neutralise(told[-MAX_EARLIER_CHARACTERS:]) or "-",
-        passages=neutralise(passages[:MAX_PASSAGES_CHARACTERS]) or "-",
-        question=neutralise(question),
-        answer=neutralise(answered.content[:MAX_ANSWER_CHARACTERS]) or "-",
+        earlier=neutralise_text(told[-MAX_EARLIER_CHARACTERS:]) or "-",
+        passages=neutralise_text(passages[:MAX_PASSAGES_CHARACTERS]) or "-",
+        question=neutralise_text(question),
+        answer=neutralise_text(answered.content[:MAX_ANSWER_CHARACTERS]) or "-",
     )
-    system = prompts.fill("judge", language, fence=fence)
+    system = prompts.fill_prompt("judge", language, fence=fence)
     reply = await light.read(system, case, max_tokens=MAX_TOKENS, schema=SCHEMA)
     return _parse_verdict(reply, (*CRITERIA, COHERENCE) if earlier else CRITERIA)
 

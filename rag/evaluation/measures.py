@@ -11,7 +11,7 @@ from rag import prompts
 from rag.evaluation import facts
 from rag.evaluation.question_set import ExpectedTurn
 from rag.evaluation.recording import Call
-from rag.types import Mode, Source
+from rag.types import AnswerMode, Source
 from rag.verify.label import Checked, Verdict
 
 RESAMPLES = 4000
@@ -21,7 +21,7 @@ MIN_LINES = 10
 """With fewer, resamples differ too little from each other: of two lines every second difference of
 an amount would be certain by chance."""
 _QUESTION_MARKS = tuple(
-    prompts.text("question", language).partition("{{")[0] for language in ("ko", "en")
+    prompts.load_prompt("question", language).partition("{{")[0] for language in ("ko", "en")
 )
 
 
@@ -143,10 +143,10 @@ def read_evidence_text(contents: Sequence[str]) -> str:
 
 def is_abstention(mode: str, sources: Collection[object]) -> bool:
     """Whether an answer rests on no document."""
-    return mode not in {Mode.DOCUMENTS, Mode.DOCUMENT} or not sources
+    return mode not in {AnswerMode.DOCUMENTS, AnswerMode.DOCUMENT} or not sources
 
 
-def summarise(turns: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def summarise_turns(turns: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Mean or median of every measure that applies to one of the turns."""
     found = {}
     for measure in MEASURES:
@@ -156,7 +156,7 @@ def summarise(turns: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return found
 
 
-def compare(
+def compare_runs(
     first: Sequence[Sequence[Mapping[str, float]]], second: Sequence[Sequence[Mapping[str, float]]]
 ) -> dict[str, Interval]:
     """By how much the second differs from the first, by measure.

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag.evaluation.facts import Fact, is_findable
-from rag.types import Label
+from rag.types import AnswerLabel
 
-FOUND_LABELS = frozenset({Label.DOCUMENTS, Label.PARTIAL, Label.PASSAGES})
+FOUND_LABELS = frozenset({AnswerLabel.DOCUMENTS, AnswerLabel.PARTIAL, AnswerLabel.PASSAGES})
 """What an answer from documents may be labelled."""
-NOT_FOUND_LABELS = frozenset({Label.INSUFFICIENT, Label.GENERAL, Label.CONVERSATION})
+NOT_FOUND_LABELS = frozenset(
+    {AnswerLabel.INSUFFICIENT, AnswerLabel.GENERAL, AnswerLabel.CONVERSATION}
+)
 
 
 class SetUnreadableError(ValueError):
@@ -28,7 +30,7 @@ class ExpectedTurn:
     user: str
     facts: tuple[Fact, ...] = ()
     answerable: bool | None = None
-    labels: frozenset[Label] = frozenset()
+    labels: frozenset[AnswerLabel] = frozenset()
     kind: str = ""
     is_ticked: bool = False
 
@@ -113,13 +115,15 @@ def _to_fact(given: Any) -> Fact:
     return fact
 
 
-def _to_labels(given: Any, answerable: bool | None) -> frozenset[Label]:
+def _to_labels(given: Any, answerable: bool | None) -> frozenset[AnswerLabel]:
     if given is None:
-        return {True: FOUND_LABELS, False: NOT_FOUND_LABELS, None: frozenset[Label]()}[answerable]
+        return {True: FOUND_LABELS, False: NOT_FOUND_LABELS, None: frozenset[AnswerLabel]()}[
+            answerable
+        ]
     names = _texts([given] if isinstance(given, str) else given, "label")
-    if unknown := set(names) - set(Label):
+    if unknown := set(names) - set(AnswerLabel):
         raise SetUnreadableError(f"`label` knows no {', '.join(sorted(unknown))}")
-    return frozenset(map(Label, names))
+    return frozenset(map(AnswerLabel, names))
 
 
 def _decision(given: Mapping[str, Any], field: str) -> bool | None:

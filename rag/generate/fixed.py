@@ -13,7 +13,7 @@ from rag.conversation import DocRef, Question, View
 from rag.generate import plain
 from rag.ports import PassageStore
 from rag.replies import get_reply
-from rag.types import Excerpt, Label, Mode, Passage, QuestionType, Source
+from rag.types import AnswerLabel, AnswerMode, Excerpt, Passage, QuestionType, Source
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.references import LAST, Reference, Unclear
 
@@ -42,8 +42,8 @@ class FixedAnswer:
     """A whole answer. `candidates` stand in a question back, `view` tells what was shown."""
 
     text: str
-    mode: Mode
-    label: Label | None = None
+    mode: AnswerMode
+    label: AnswerLabel | None = None
     sources: tuple[Source, ...] = ()
     candidates: tuple[DocRef, ...] = ()
     view: View | None = None
@@ -65,11 +65,13 @@ def answer_fixed(
     reference = analysis.reference
     if reference is None:
         if analysis.question_type is QuestionType.RESET:
-            return FixedAnswer(get_reply("reset", language), Mode.GENERAL, Label.GENERAL)
+            return FixedAnswer(
+                get_reply("reset", language), AnswerMode.GENERAL, AnswerLabel.GENERAL
+            )
         return None
     if reference.unclear:
         text = ask_back(reference, language)
-        return FixedAnswer(text, Mode.CLARIFY, candidates=reference.documents)
+        return FixedAnswer(text, AnswerMode.CLARIFY, candidates=reference.documents)
     return _answer_with_document(question, reference, store, language) if reference.whole else None
 
 
@@ -115,7 +117,9 @@ def _answer_with_document(
         version=shown.ref.version,
         text=shown.text,  # kept as shown, so that it can be shown again when the document is gone
     )
-    return FixedAnswer(shown.text, Mode.DOCUMENT, Label.DOCUMENTS, (source,), view=shown.view)
+    return FixedAnswer(
+        shown.text, AnswerMode.DOCUMENT, AnswerLabel.DOCUMENTS, (source,), view=shown.view
+    )
 
 
 def show_document(  # noqa: PLR0913 - one request, by name

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from rag import prompts
 from rag.adapters.light import Light
-from rag.context.budget import halve
+from rag.context.budget import halve_context
 from rag.context.prompt import AnswerContext, build_messages, render_passages
 from rag.context.tokens import PER_MESSAGE, TokenCounter, get_counter
 from rag.conversation import Sampling
 from rag.errors import ContextOverflow, LLMError
 from rag.ports import LLM, GenerationOptions, Piece, Usage
-from rag.tokenize.text import neutralise
+from rag.tokenize.text import neutralise_text
 from rag.types import Evidence, HistoryMessage
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Writer:
         except ContextOverflow:
             if said:
                 raise
-            less = halve(context, self.counter)
+            less = halve_context(context, self.counter)
             on_trim(less)
             async with aclosing(self._stream_once(build_messages(less), sampling)) as pieces:
                 async for piece in pieces:
@@ -146,14 +146,14 @@ class SectionReader:
 
     async def _note(self, question: str, portion: Sequence[Evidence], part: int) -> list[Note]:
         told = render_passages(portion, self.language)
-        shown = prompts.fill(
+        shown = prompts.fill_prompt(
             "read_section_text",
             self.language,
-            question=neutralise(question),
+            question=neutralise_text(question),
             fence=f"=== {self.fence} ===",
             content=told,
         )
-        system = prompts.text("read_section", self.language)
+        system = prompts.load_prompt("read_section", self.language)
         said = await self.light.say(system, shown, max_tokens=NOTE_TOKENS)
         known = {item.number for item in portion}
         return [note for line in said.splitlines() if (note := _to_note(line, known, part))]
@@ -166,7 +166,9 @@ def _to_note(line: str, known: set[int], part: int) -> Note | None:
     text = _NUMBERS.sub("", line).strip(" -*•\t")[:MAX_NOTE_CHARACTERS]
     if not text or not rests_on:
         return None
-    return Note(f"- {neutralise(text)} " + "".join(f"[{one}]" for one in rests_on), rests_on, part)
+    return Note(
+        f"- {neutralise_text(text)} " + "".join(f"[{one}]" for one in rests_on), rests_on, part
+    )
 
 
 def _spread_evenly(total: int, most: int) -> list[int]:

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rag import tokenize
-from rag.conversation import Turn
+from rag.conversation import PastTurn
 from rag.generate.passages import PassagesAnswer, compose_passages
-from rag.lexicon import rules
+from rag.lexicon import load_rules
 from rag.memory.recall import find_turn_number, is_recalling, strip_frame
-from rag.memory.summary import shorten, strip_own_sentences
+from rag.memory.summary import shorten_text, strip_own_sentences
 from rag.replies import get_reply
-from rag.tokenize.text import neutralise, split_sentences
-from rag.types import Evidence, Label, QuestionType, Span
+from rag.tokenize.text import neutralise_text, split_sentences
+from rag.types import AnswerLabel, Evidence, QuestionType, Span
 from rag.understand.analysis import QuestionAnalysis
 from rag.verify.spans import to_span
 
@@ -33,7 +33,7 @@ OWN = 1.3
 _MARKER = re.compile(r"(?<!\\)\[(\d{1,4})\]")
 _READY = {
     about: {name: re.compile("|".join(found), re.IGNORECASE) for name, found in group.items()}
-    for about, group in rules("ready").items()
+    for about, group in load_rules("ready").items()
 }
 _QUESTION = re.compile(
     r"[?？]\s*$|"
@@ -52,7 +52,7 @@ class OfflineAnswer:
     """
 
     text: str
-    label: Label
+    label: AnswerLabel
     evidence: tuple[Evidence, ...] = ()
     cited: frozenset[int] = frozenset()
     spans: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Quote:
 def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     analysis: QuestionAnalysis,
     evidence: Sequence[Evidence],
-    turns: Sequence[Turn],
+    turns: Sequence[PastTurn],
     *,
     whole: bool,
     named: Sequence[str],
@@ -85,9 +85,9 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     question = analysis.text
     said = answer_from_turns(question, turns, language)
     if said and is_recalling(question):
-        return OfflineAnswer(said, Label.CONVERSATION)
+        return OfflineAnswer(said, AnswerLabel.CONVERSATION)
     if name := find_ready_answer(analysis):
-        return OfflineAnswer(get_reply(name, language), Label.GENERAL)
+        return OfflineAnswer(get_reply(name, language), AnswerLabel.GENERAL)
     standalone = analysis.standalone or question
     found = compose_passages(
         # the words of a follow-up say what is asked now; what it lacks was asked before
@@ -103,8 +103,10 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
         answer = _with_shown_first(found, evidence)
         return replace(answer, text="\n\n".join([*told, answer.text]))
     if said:
-        return OfflineAnswer(said, Label.CONVERSATION)
-    return OfflineAnswer(found.text or get_reply("plain_no_model", language), Label.INSUFFICIENT)
+        return OfflineAnswer(said, AnswerLabel.CONVERSATION)
+    return OfflineAnswer(
+        found.text or get_reply("plain_no_model", language), AnswerLabel.INSUFFICIENT
+    )
 
 
 def _with_shown_first(found: PassagesAnswer, evidence: Sequence[Evidence]) -> OfflineAnswer:
@@ -126,7 +128,7 @@ def _with_shown_first(found: PassagesAnswer, evidence: Sequence[Evidence]) -> Of
         number: tuple(_to_span(item, start, end) for start, end in found.spans[item.number])
         for number, item in enumerate(shown, 1)
     }
-    return OfflineAnswer(text, Label.PASSAGES, ordered, frozenset(spans), spans)
+    return OfflineAnswer(text, AnswerLabel.PASSAGES, ordered, frozenset(spans), spans)
 
 
 def _to_span(item: Evidence, start: int, end: int) -> Span:
@@ -153,7 +155,7 @@ def _find_pattern(about: str, text: str) -> str:
     return next((name for name, says in _READY[about].items() if says.search(text)), "")
 
 
-def answer_from_turns(question: str, turns: Sequence[Turn], language: str) -> str:
+def answer_from_turns(question: str, turns: Sequence[PastTurn], language: str) -> str:
     """The sentences of these turns that hold what is asked for; empty where none does."""
     lines = [
         get_reply("recalled_quote", language, number=str(one.number), text=one.text)
@@ -162,17 +164,17 @@ def answer_from_turns(question: str, turns: Sequence[Turn], language: str) -> st
     return get_reply("recalled", language, quotes="\n".join(lines)) if lines else ""
 
 
-def quote_turns(question: str, turns: Sequence[Turn]) -> list[Quote]:
+def quote_turns(question: str, turns: Sequence[PastTurn]) -> list[Quote]:
     """At most `MAX_QUOTES` sentences, in the order of the conversation; of equal ones the latest.
 
     A turn that the question names by its place is quoted itself; otherwise no questions are.
     """
     number = find_turn_number(question)
     if named := [turn for turn in turns if turn.number == number]:
-        texts = (" ".join(neutralise(turn.user_text).split()) for turn in named)
-        cut = (shorten(text[:MAX_TURN_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts)
+        texts = (" ".join(neutralise_text(turn.user_text).split()) for turn in named)
+        cut = (shorten_text(text[:MAX_TURN_CHARACTERS], MAX_QUOTE_CHARACTERS) for text in texts)
         return [Quote(turn.number, text, 1.0) for turn, text in zip(named, cut, strict=True)]
-    asked = tokenize.query_terms(strip_frame(question))
+    asked = tokenize.weigh_query_terms(strip_frame(question))
     wanted = {term: weight for term, weight in asked.items() if weight >= 1}
     found = [one for turn in turns for one in _quote_turn(turn, wanted)]
     best = max((one.score for one in found), default=0.0)
@@ -186,15 +188,15 @@ def quote_turns(question: str, turns: Sequence[Turn]) -> list[Quote]:
     return sorted(chosen, key=lambda one: one.number)
 
 
-def _quote_turn(turn: Turn, wanted: Mapping[str, float]) -> Iterator[Quote]:
+def _quote_turn(turn: PastTurn, wanted: Mapping[str, float]) -> Iterator[Quote]:
     """The sentences of a turn that hold some of the terms and more, questions left out."""
     for text, worth in ((turn.user_text, OWN), (strip_own_sentences(turn), 1.0)):
-        parts = split_sentences(neutralise(text[:MAX_TURN_CHARACTERS]))
-        held = [set(terms) for terms in tokenize.terms_of_all(parts)]
+        parts = split_sentences(neutralise_text(text[:MAX_TURN_CHARACTERS]))
+        held = [set(terms) for terms in tokenize.count_terms_of_all(parts)]
         around = set[str]().union(*held)
         for part, own in zip(parts, held, strict=True):
             if not _QUESTION.search(part) and own - wanted.keys() and own & wanted.keys():
                 shares = ((one in own) + (one in around) for one in wanted)
                 told = sum(w * share / 2 for w, share in zip(wanted.values(), shares, strict=True))
                 score = worth * told / sum(wanted.values())
-                yield Quote(turn.number, shorten(part, MAX_QUOTE_CHARACTERS), score)
+                yield Quote(turn.number, shorten_text(part, MAX_QUOTE_CHARACTERS), score)

@@ -17,7 +17,7 @@ from typing import Any
 from rag import tokenize
 from rag.generate import plain, reading
 from rag.generate.reading import Stretch, Unit, UnitKind
-from rag.lexicon import rules, words
+from rag.lexicon import load_rules, load_words
 from rag.replies import get_reply
 from rag.tokenize import surface
 from rag.tokenize.korean import strip_particle
@@ -50,10 +50,12 @@ asked for."""
 TELLING = 1.4
 """What a sentence with figures is worth more in an outline."""
 
-_RULES = rules("passages")
-_EMPTY = frozenset(_RULES["empty"].split()) | words("asking.ko") | words("empty_verbs.ko")
+_RULES = load_rules("passages")
+_EMPTY = frozenset(_RULES["empty"].split()) | load_words("asking.ko") | load_words("empty_verbs.ko")
 _EMPTY_STEMS = {
-    surface.stem(word) for word in _EMPTY | words("stop.en") | words("asking.en") if word.isascii()
+    surface.stem_word(word)
+    for word in _EMPTY | load_words("stop.en") | load_words("asking.en")
+    if word.isascii()
 }
 _SIDES, _LOOSE = frozenset(_RULES["sides"].split()), frozenset(_RULES["loose"].split())
 _PATTERNS = {
@@ -136,7 +138,7 @@ class _Text:
 
     @functools.cached_property
     def terms(self) -> frozenset[str]:
-        return frozenset(tokenize.terms(self.text))
+        return frozenset(tokenize.count_terms(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +223,12 @@ def _read_words(text: str) -> tuple[QuestionWord, ...]:
 def _is_empty(said: str) -> bool:
     small = said.casefold()
     span = _PATTERNS["span"].fullmatch(said)  # 1년에 얼마
-    return small in _EMPTY or surface.stem(small) in _EMPTY_STEMS or span is not None
+    return small in _EMPTY or surface.stem_word(small) in _EMPTY_STEMS or span is not None
 
 
 def _runs(text: str) -> Iterator[tuple[str, str]]:
     """Nouns written together ("NNG", "NNP" with a name among them), and verbs ("VV")."""
-    found = tokenize.morphemes_of(text)
+    found = tokenize.analyse_morphemes(text)
     if found is None or not surface.HANGUL.search(text):
         yield from ((strip_particle(match[0]), "NNG") for match in _WORD.finditer(text))
         return
@@ -262,7 +264,7 @@ def _to_word(said: str, tag: str) -> QuestionWord:
     pattern = re.compile(rf"{_APART}(?:{'|'.join(forms)}){_APART}") if forms else None
     if tag == "VV":
         return QuestionWord(said, pattern, said, LOOSE)
-    term = min(tokenize.terms(said), default="") if not forms or len(said) == 1 else ""
+    term = min(tokenize.count_terms(said), default="") if not forms or len(said) == 1 else ""
     loose = said in _LOOSE or (hangul and len(said) == 1)
     name = tag == "NNP" or (not hangul and said[0].isupper())
     return QuestionWord(said, pattern, term, LOOSE if loose else 1.0, name)
@@ -331,7 +333,7 @@ class _Page:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundUnit:
     """Unit `at` of stretch `of` with its score, and the words that it and its document hold."""
 
     of: int
@@ -413,7 +415,7 @@ class _Composer:
             weights.append(weight * (TITLED if at in titled and tells else 1.0))
         return weights
 
-    def _rank(self) -> list[_Found]:
+    def _rank(self) -> list[_FoundUnit]:
         """Every unit that may be quoted, best first."""
         documents: dict[int, frozenset[int]] = {}
         for one, own in zip(self.stretches, self.own, strict=True):
@@ -429,7 +431,7 @@ class _Composer:
                 total += DOCUMENT * self._weight(held - section)
                 score = round(total * self._worth(one, at), 9)
                 if score:
-                    found.append(_Found(of, at, score, held | told))
+                    found.append(_FoundUnit(of, at, score, held | told))
         return sorted(found, key=lambda one: (-one.score, one.of, one.at))
 
     def _worth(self, stretch: Stretch, at: int) -> float:
@@ -445,7 +447,7 @@ class _Composer:
             worth *= LISTS
         return worth
 
-    def _is_answer(self, best: _Found) -> bool:
+    def _is_answer(self, best: _FoundUnit) -> bool:
         """Whether the best unit tells what is asked: enough of its words, and a value."""
         asked, stretch = self.asked, self.stretches[best.of]
         if asked.value:
@@ -474,7 +476,7 @@ class _Composer:
         where = ", ".join(get_reply("passages_title", language, title=one) for one in titles)
         return get_reply("passages_nothing_in", language, where=where, what=what)
 
-    def _block(self, found: _Found, room: int) -> str:
+    def _block(self, found: _FoundUnit, room: int) -> str:
         """The decisive unit in bold, with its paragraph, or its list with what announces it."""
         stretch, at = self.stretches[found.of], found.at
         top, lead = at, stretch.units[at].lead
@@ -497,7 +499,7 @@ class _Composer:
         more = get_reply("passages_items", self.page.language, count=str(left)) if left else ""
         return "\n\n".join(filter(None, [lines[0], "\n".join(lines[1:]), more]))
 
-    def _said(self, found: _Found, at: int, *, marked: bool = True) -> str:
+    def _said(self, found: _FoundUnit, at: int, *, marked: bool = True) -> str:
         """A unit with its mark, the decisive one in bold."""
         unit = self.stretches[found.of].units[at]
         told = marked and unit.mark != "ㅇ" and any(map(str.isalnum, unit.mark))
@@ -511,7 +513,7 @@ class _Composer:
         fits = [place for place, length in zip(block, lengths, strict=True) if length <= room]
         return fits or [at]
 
-    def _rows(self, found: _Found, room: int) -> str:
+    def _rows(self, found: _FoundUnit, room: int) -> str:
         """The best rows of a table under the names of its columns, the asked cell in bold."""
         stretch, listed = self.stretches[found.of], self.asked.listed
         unit = stretch.units[found.at]
@@ -675,7 +677,7 @@ def _choose_telling(stretches: Sequence[Stretch], room: int) -> list[tuple[int, 
         and len(unit.text) >= MIN_OUTLINED_CHARACTERS
         and one.is_quotable(at)
     }
-    terms = {place: set(tokenize.terms(unit.text)) for place, unit in units.items()}
+    terms = {place: set(tokenize.count_terms(unit.text)) for place, unit in units.items()}
     counts = Counter(term for found in terms.values() for term in found)
 
     def worth(place: tuple[int, int]) -> float:

@@ -2,7 +2,7 @@
 
 import re
 
-from rag.tokenize.text import find_code, neutralise
+from rag.tokenize.text import find_code, neutralise_text
 
 _MARKS = re.compile(r"([\\`*_\[\]<>~&#|$])")
 _LIST = re.compile(r"^([-+=:]|\d{1,9}(?=[.)]))")
@@ -25,7 +25,7 @@ def escape_lines(text: str) -> str:
 
     Rows of tables stay, since a table hides nothing.
     """
-    return "\n".join(_escape(line) for line in neutralise(text).splitlines())
+    return "\n".join(_escape(line) for line in neutralise_text(text).splitlines())
 
 
 def tame_markdown(text: str) -> str:
@@ -36,7 +36,7 @@ def tame_markdown(text: str) -> str:
     front = _FRONT.match(text)
     head, body = (front[0], text[front.end() :]) if front else ("", text)
     lines, is_open, fence = [], False, ""
-    for line, fence, bounds in find_code(neutralise(body).splitlines()):
+    for line, fence, bounds in find_code(neutralise_text(body).splitlines()):
         is_open ^= bounds
         # a fence is not indented: its code would end with the list that it stands in
         lines.append(line.strip() if bounds else line if fence else _tamed(line))
@@ -46,7 +46,7 @@ def tame_markdown(text: str) -> str:
 
 def escape_line(text: str) -> str:
     """One line as Markdown that shows it, with no more escapes than that takes."""
-    text = _ALIVE.sub(r"\\\g<0>", _CITATION.sub(r"(\1)", neutralise(text)))
+    text = _ALIVE.sub(r"\\\g<0>", _CITATION.sub(r"(\1)", neutralise_text(text)))
     return _BEGINS.sub(lambda found: f"{found[1] or ''}\\{found[2]}", text)
 
 
@@ -58,7 +58,7 @@ def _tamed(line: str) -> str:
 
 def to_title(said: str) -> str:
     """A title on one line, cut to 120 characters."""
-    one = " ".join(neutralise(said).split())
+    one = " ".join(neutralise_text(said).split())
     return escape_lines(one if len(one) <= LONGEST_TITLE else f"{one[: LONGEST_TITLE - 1]}…")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby, zip_longest
 
-from rag.lexicon import rules
+from rag.lexicon import load_rules
 from rag.tokenize.text import find_code, split_sentences
 from rag.types import Evidence
 
@@ -111,7 +111,7 @@ _TAG = re.compile(
 )
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{}~])")
 _CODE = re.compile(r"(`+)(.+?)\1")
-_COMMAND = re.compile("|".join(rules("passages")["command"]), re.IGNORECASE)
+_COMMAND = re.compile("|".join(load_rules("passages")["command"]), re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from rag.config import StyleRules
 from rag.context.prompt import AnswerContext
 from rag.errors import LLMError
 from rag.generate.citations import CitationFilter, to_numbered
-from rag.tokenize.text import neutralise
+from rag.tokenize.text import neutralise_text
 from rag.types import Citation, Evidence
 from rag.verify.label import Checked, Verdict
 from rag.verify.verify import Verification
@@ -99,7 +99,7 @@ class Reviser:
         What is no better than before stays, and is shown as doubted.
         """
         doubted = list(_doubted(draft))[:MAX_REWRITTEN_SENTENCES]
-        system = prompts.text("revise", context.language)
+        system = prompts.load_prompt("revise", context.language)
         asked = _material(draft, doubted, context)
         try:
             patient = replace(self.light, seconds=CORRECT_SECONDS)
@@ -140,11 +140,11 @@ class Reviser:
         return Revised(Written(text, citations, found))
 
     async def _say_restyled(self, rules: StyleRules, text: str, language: str) -> str:
-        told = rules.text or prompts.text("style_rules", language)
-        system = prompts.fill("style", language, rules=told)
+        told = rules.text or prompts.load_prompt("style_rules", language)
+        system = prompts.fill_prompt("style", language, rules=told)
         most = max(MIN_STYLE_TOKENS, round(len(text) * MAX_LENGTH_SHARE * TOKENS_PER_CHARACTER))
         patient = replace(self.light, seconds=rules.seconds)
-        return await patient.say(system, neutralise(text), max_tokens=most)
+        return await patient.say(system, neutralise_text(text), max_tokens=most)
 
 
 def _doubted(draft: Written) -> Iterator[Checked]:
@@ -164,7 +164,7 @@ def _material(draft: Written, doubted: Sequence[Checked], context: AnswerContext
     sentences = [
         f"{place}. {_between(draft, one.start, one.end)}" for place, one in enumerate(doubted, 1)
     ]
-    return neutralise("\n\n".join([*passages, f"? {context.question}", "\n".join(sentences)]))
+    return neutralise_text("\n\n".join([*passages, f"? {context.question}", "\n".join(sentences)]))
 
 
 def _between(draft: Written, start: int, end: int) -> str:

@@ -13,20 +13,20 @@ _PIECE = re.compile(r"\{([a-z_]+)\}")
 
 
 @functools.cache
-def words(name: str) -> frozenset[str]:
+def load_words(name: str) -> frozenset[str]:
     """The words of a list, such as "stop.en"."""
     return frozenset((_FOLDER / f"{name}.txt").read_text(encoding="utf-8").split())
 
 
 @functools.cache
-def phrases(name: str) -> tuple[str, ...]:
+def load_phrases(name: str) -> tuple[str, ...]:
     """The lines of a list whose entries may hold several words, in order."""
     lines = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     return tuple(line.strip() for line in lines if line.strip())
 
 
 @functools.cache
-def rules(name: str) -> dict[str, Any]:
+def load_rules(name: str) -> dict[str, Any]:
     """Words and patterns of one purpose, from `NAME.toml`."""
     return tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
 
@@ -50,14 +50,14 @@ class Patterns:
 
 
 @functools.cache
-def patterns(name: str) -> Patterns:
+def load_patterns(name: str) -> Patterns:
     """The patterns of a file such as "references.ko"; pieces of "references" may stand there, too.
 
     A piece stands in a pattern, or in a later piece, as {its_name}. Line breaks are dropped.
     """
     parent, _, language = name.rpartition(".")
-    pieces = dict(patterns(parent).pieces) if language and parent else {}
-    read = rules(name)
+    pieces = dict(load_patterns(parent).pieces) if language and parent else {}
+    read = load_rules(name)
 
     def fill(text: str) -> str:
         return _PIECE.sub(lambda match: pieces[match[1]], text.replace("\n", ""))

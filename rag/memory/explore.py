@@ -20,19 +20,19 @@ from pydantic import validate_call as check_arguments
 from rag import prompts
 from rag.adapters.light import Light
 from rag.config import ContextRules
-from rag.conversation import Turn
+from rag.conversation import PastTurn
 from rag.errors import LLMError, NuraError
 from rag.generate.offline import quote_turns
-from rag.lexicon import patterns
+from rag.lexicon import load_patterns
 from rag.memory import recall
 from rag.memory.recall import MAX_LISTED_CHARACTERS, FoundTurn, LookedBack
 from rag.memory.summary import to_one_line
 from rag.ports import HistoryStore, PassageStore, Tool, ToolCall, ToolCaller
 from rag.retrieve.search import Searcher, Wishes
-from rag.tokenize.language import reply_language
-from rag.tokenize.text import neutralise
+from rag.tokenize.language import choose_reply_language
+from rag.tokenize.text import neutralise_text
 from rag.tracing import milliseconds_since
-from rag.types import HistoryMessage, QuestionType, Role, Scope, ScopeReason
+from rag.types import HistoryMessage, QuestionType, Scope, ScopeReason, Speaker
 from rag.understand.analysis import QuestionAnalysis
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Explorer:
     light: Light | None = None
     since: int = 1
     before: int | None = None
-    opened: dict[int, Turn] = field(default_factory=dict)
+    opened: dict[int, PastTurn] = field(default_factory=dict)
     found: list[FoundTurn] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     steps: list[dict[str, object]] = field(default_factory=list)
@@ -162,21 +162,23 @@ class Explorer:
 
     def _tell_state(self) -> list[HistoryMessage]:
         """The task, what was noted, and the latest results: bounded, however long it goes on."""
-        language = reply_language(self.question)
+        language = choose_reply_language(self.question)
         stale, fresh = self.results[:-MAX_FRESH_RESULTS], self.results[-MAX_FRESH_RESULTS:]
         older = [to_one_line(one, MAX_STALE_CHARACTERS) for one in stale]
-        user = prompts.fill(
+        user = prompts.fill_prompt(
             "explore_state",
             language,
-            question=neutralise(self.question),
+            question=neutralise_text(self.question),
             notes="\n".join(f"- {note}" for note in self.notes) or "-",
             results="\n\n".join([*older, *fresh]),
         )
-        system = prompts.text("explore", language)
-        return [HistoryMessage(Role.SYSTEM, system), HistoryMessage(Role.USER, user)]
+        system = prompts.load_prompt("explore", language)
+        return [HistoryMessage(Speaker.SYSTEM, system), HistoryMessage(Speaker.USER, user)]
 
     def _offer_tools(self) -> list[Tool]:
-        lines = prompts.text("explore_tools", reply_language(self.question)).splitlines()
+        lines = prompts.load_prompt(
+            "explore_tools", choose_reply_language(self.question)
+        ).splitlines()
         told = dict(line.split(": ", 1) for line in lines)
         return [
             Tool(name, told[name], TypeAdapter(getattr(self, name)).json_schema())
@@ -256,7 +258,7 @@ class Explorer:
         if turn is None or number < self.since:
             raise BadArguments(f"there is no turn {number}")
         self.opened[number] = turn
-        whole = neutralise(f"Q: {turn.user_text}\nA: {turn.assistant_text}")
+        whole = neutralise_text(f"Q: {turn.user_text}\nA: {turn.assistant_text}")
         starts = range(0, len(whole), MAX_PART_CHARACTERS)
         parts = [whole[start : start + MAX_PART_CHARACTERS] for start in starts]
         if part > len(parts):
@@ -293,26 +295,26 @@ class Explorer:
         if excerpt is None:
             raise BadArguments("there is no such document")
         end = excerpt.start + len(excerpt.text)
-        text = neutralise(excerpt.text[:MAX_PEEK_CHARACTERS])
+        text = neutralise_text(excerpt.text[:MAX_PEEK_CHARACTERS])
         return f"Characters {excerpt.start} to {end} of {excerpt.total}\n{text}"
 
     async def subcall(self, question: Query, text: Text) -> str:
         """A question on one text, put to the light model alone."""
-        language = reply_language(self.question)
-        read, asked = neutralise(text[:MAX_SUBCALL_CHARACTERS]), neutralise(question)
-        user = prompts.fill("explore_subcall_text", language, text=read, question=asked)
+        language = choose_reply_language(self.question)
+        read, asked = neutralise_text(text[:MAX_SUBCALL_CHARACTERS]), neutralise_text(question)
+        user = prompts.fill_prompt("explore_subcall_text", language, text=read, question=asked)
         if self.light is None or self.model_calls >= self.rules.explore_calls:
             raise BadArguments("no sub-call is left")
         if not self._afford([user]):
             raise BadArguments("the tokens are spent")
         self.model_calls += 1
-        system = prompts.text("explore_subcall", language)
+        system = prompts.load_prompt("explore_subcall", language)
         return await self.light.say(system, user, max_tokens=SUBCALL_TOKENS)
 
     def note(self, text: Text) -> str:
         """Keep a finding; that there is none is no finding."""
         line = to_one_line(text, MAX_FINDING_CHARACTERS)
-        if line and line not in self.notes and not patterns("recall")["nothing"].search(line):
+        if line and line not in self.notes and not load_patterns("recall")["nothing"].search(line):
             self.notes.append(line)
         return "Noted."
 

@@ -16,16 +16,16 @@ from rag import prompts, tokenize
 from rag.adapters.light import BadReply, Light, parse_json
 from rag.config import ContextRules
 from rag.context.tokens import get_counter
-from rag.conversation import Turn, TurnLine
+from rag.conversation import PastTurn, TurnLine
 from rag.errors import EmbedderFailed, LLMError
-from rag.lexicon import patterns
+from rag.lexicon import load_patterns
 from rag.memory.summary import to_one_line
 from rag.ports import Embedder, HistoryStore, PassageStore, ToolCaller
 from rag.retrieve import bm25
 from rag.retrieve.candidates import LEAST_KNOWN
 from rag.retrieve.search import Searcher
-from rag.tokenize.language import dense_weight, reply_language
-from rag.tokenize.text import neutralise
+from rag.tokenize.language import choose_reply_language, estimate_dense_weight
+from rag.tokenize.text import neutralise_text
 
 MAX_READ_CHARACTERS = 500
 """Of a question: what it asks for stands near an end of it."""
@@ -39,18 +39,20 @@ REPLY_TOKENS = 60
 def is_recalling(text: str) -> bool:
     """True when a question asks for something that was said in the conversation."""
     parts = (text[:MAX_READ_CHARACTERS], text[-MAX_READ_CHARACTERS:])
-    found = (one for name, one in patterns("recall").named.items() if name.startswith("recalls_"))
+    found = (
+        one for name, one in load_patterns("recall").named.items() if name.startswith("recalls_")
+    )
     return any(one.search(part) for one in found for part in parts)
 
 
 def strip_frame(text: str) -> str:
     """The question without the words that only say that it recalls: what it is about."""
-    return " ".join(patterns("recall")["frame"].sub(" ", text[:MAX_READ_CHARACTERS]).split())
+    return " ".join(load_patterns("recall")["frame"].sub(" ", text[:MAX_READ_CHARACTERS]).split())
 
 
 def find_turn_number(text: str) -> int | None:
     """The number of the turn that a question names by its place: "3번째 질문", "first question"."""
-    known, read = patterns("recall"), text[:MAX_READ_CHARACTERS]
+    known, read = load_patterns("recall"), text[:MAX_READ_CHARACTERS]
     if match := known["place_nth"].search(read):
         return int(match[1] or match[2])
     return 1 if known["place_first"].search(read) else None
@@ -60,7 +62,7 @@ def find_turn_number(text: str) -> int | None:
 class LookedBack:
     """Older turns and findings for the prompt, and what the trace tells."""
 
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[PastTurn, ...] = ()
     findings: tuple[str, ...] = ()
     trace: Mapping[str, object] = field(default_factory=dict)
 
@@ -154,15 +156,15 @@ async def _ask_for_turns(question: str, lines: Sequence[TurnLine], light: Light)
 
     Raises `LLMError`, `BadReply`.
     """
-    language = reply_language(question)
+    language = choose_reply_language(question)
     ordered = sorted(lines, key=lambda line: line.number)
     said = await light.say(  # no schema: many servers hold replies to objects, not to arrays
-        prompts.fill("select", language, limit=str(MAX_CHOSEN)),
-        prompts.fill(
+        prompts.fill_prompt("select", language, limit=str(MAX_CHOSEN)),
+        prompts.fill_prompt(
             "select_turns",
             language,
             turns="\n".join(tell_line(line) for line in ordered),
-            question=neutralise(question[:MAX_QUERY_CHARACTERS]),
+            question=neutralise_text(question[:MAX_QUERY_CHARACTERS]),
         ),
         max_tokens=REPLY_TOKENS,
     )
@@ -223,7 +225,7 @@ def search_turns(
     """The turns that share something with a query, best first, later ones before equal ones."""
     if not lines or not query.strip():
         return []
-    wanted = tokenize.query_terms(query[:MAX_QUERY_CHARACTERS])
+    wanted = tokenize.weigh_query_terms(query[:MAX_QUERY_CHARACTERS])
     vector = _embed_query(query, embedder)
     terms = _terms_of(lines)
     lengths = [sum(own.values()) for own in terms]
@@ -232,8 +234,8 @@ def search_turns(
     lexical = [
         sum(
             weight
-            * bm25.idf(frequencies[term], total)
-            * bm25.term_weight(own[term], length, average)
+            * bm25.compute_idf(frequencies[term], total)
+            * bm25.compute_term_weight(own[term], length, average)
             for term, weight in wanted.items()
             if term in own
         )
@@ -241,7 +243,7 @@ def search_turns(
     ]
     cosines = [_cosine(vector, line.vector) for line in lines]
     weights = {
-        term: weight * bm25.coverage_weight(frequencies[term], total)
+        term: weight * bm25.compute_coverage_weight(frequencies[term], total)
         for term, weight in wanted.items()
         if weight >= 1
     }
@@ -286,13 +288,15 @@ def choose_turns(
 def _terms_of(lines: Sequence[TurnLine]) -> list[Mapping[str, int]]:
     """The terms of every line; all that are not stored yet are made in one batch."""
     missing = [line for line in lines if not line.terms]
-    made = iter(list(tokenize.terms_of_all([f"{one.question}\n{one.summary}" for one in missing])))
+    made = iter(
+        list(tokenize.count_terms_of_all([f"{one.question}\n{one.summary}" for one in missing]))
+    )
     return [line.terms or next(made) for line in lines]
 
 
 def _embed_query(query: str, embedder: Embedder | None) -> Sequence[float]:
     """The vector of a query; empty where no embedder knows its language, or it fails."""
-    if embedder is None or dense_weight(query, embedder.languages) < LEAST_KNOWN:
+    if embedder is None or estimate_dense_weight(query, embedder.languages) < LEAST_KNOWN:
         return ()
     try:
         return embedder.embed_query(query[:MAX_QUERY_CHARACTERS])

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from rag.conversation import DocRef, Turn, TurnLine
+from rag.conversation import DocRef, PastTurn, TurnLine
 
 QUESTION_CHARACTERS = 200
 
@@ -12,7 +12,7 @@ QUESTION_CHARACTERS = 200
 class MemoryHistory:
     """Implements `rag.ports.HistoryStore` over turns, oldest first."""
 
-    def __init__(self, turns: Sequence[Turn] = ()) -> None:
+    def __init__(self, turns: Sequence[PastTurn] = ()) -> None:
         self._turns = {turn.number: turn for turn in turns}
 
     def list_turns(self, limit: int, before: int | None = None) -> list[TurnLine]:
@@ -20,7 +20,7 @@ class MemoryHistory:
         numbers = [number for number in self._turns if before is None or number < before]
         return [_line(self._turns[number]) for number in sorted(numbers, reverse=True)[:limit]]
 
-    def get_turns(self, numbers: Collection[int]) -> list[Turn]:
+    def get_turns(self, numbers: Collection[int]) -> list[PastTurn]:
         """The turns with these numbers, oldest first."""
         return [self._turns[number] for number in sorted(set(numbers)) if number in self._turns]
 
@@ -38,7 +38,7 @@ def session_documents(answers: Iterable[Sequence[DocRef]]) -> tuple[DocRef, ...]
     return tuple(replace(ref, slot=slot) for slot, ref in enumerate(found.values(), 1))
 
 
-def _line(turn: Turn) -> TurnLine:
+def _line(turn: PastTurn) -> TurnLine:
     return TurnLine(
         number=turn.number,
         question=turn.user_text[:QUESTION_CHARACTERS],

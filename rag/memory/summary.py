@@ -15,15 +15,15 @@ from typing import NamedTuple
 from rag import prompts, tokenize
 from rag.adapters.light import Light
 from rag.config import ContextRules
-from rag.conversation import RunningSummary, Turn
+from rag.conversation import PastTurn, RunningSummary
 from rag.errors import EmbedderFailed, LLMError
-from rag.lexicon import patterns, phrases, words
+from rag.lexicon import load_patterns, load_phrases, load_words
 from rag.memory.window import EXTRACTIVE, MAX_LINE_CHARACTERS, SLIDE_TURNS, find_window_start
 from rag.ports import Embedder
 from rag.replies import get_reply
 from rag.retrieve.candidates import LEAST_KNOWN
-from rag.tokenize.language import dense_weight, reply_language
-from rag.tokenize.text import neutralise, split_sentences
+from rag.tokenize.language import choose_reply_language, estimate_dense_weight
+from rag.tokenize.text import neutralise_text, split_sentences
 
 MAX_QUESTION_CHARACTERS = 1000
 """Of a question that are read for a line, a vector, a summary; and ..."""
@@ -64,8 +64,8 @@ class Noted:
 
 
 async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by name
-    turn: Turn,
-    folding: Sequence[Turn],
+    turn: PastTurn,
+    folding: Sequence[PastTurn],
     running: RunningSummary | None,
     *,
     light: Light | None,
@@ -85,14 +85,14 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
     return Noted(
         summary=line,
         model=model,
-        terms=await asyncio.to_thread(count_terms, turn),
+        terms=await asyncio.to_thread(count_turn_terms, turn),
         vector=vector,
         embedding=embedder.name if vector else "",
         running=running,
     )
 
 
-def to_fold(
+def list_turns_to_fold(
     number: int, running: RunningSummary | None, *, pairs: int, begins_at: int = 1
 ) -> range:
     """The numbers of the turns that are to be folded when turn `number` is noted.
@@ -105,17 +105,19 @@ def to_fold(
     return range(first, first + waiting - waiting % SLIDE_TURNS)
 
 
-def count_terms(turn: Turn) -> dict[str, int]:
+def count_turn_terms(turn: PastTurn) -> dict[str, int]:
     """The lexical terms of a whole turn: question, answer, titles of its documents."""
     titles = " ".join(ref.title for ref in turn.doc_refs)
     texts = (turn.user_text, strip_own_sentences(turn))
-    return tokenize.terms("\n".join([*(text[:MAX_INDEXED_CHARACTERS] for text in texts), titles]))
+    return tokenize.count_terms(
+        "\n".join([*(text[:MAX_INDEXED_CHARACTERS] for text in texts), titles])
+    )
 
 
-def _embed(turn: Turn, embedder: Embedder) -> tuple[float, ...] | None:
+def _embed(turn: PastTurn, embedder: Embedder) -> tuple[float, ...] | None:
     answer = strip_own_sentences(turn)[:MAX_EMBEDDED_CHARACTERS]
     text = f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}".strip()
-    if dense_weight(text, embedder.languages) < LEAST_KNOWN:
+    if estimate_dense_weight(text, embedder.languages) < LEAST_KNOWN:
         return None
     try:
         return tuple(embedder.embed_passages([text])[0])
@@ -124,27 +126,35 @@ def _embed(turn: Turn, embedder: Embedder) -> tuple[float, ...] | None:
 
 
 async def _fold(
-    turns: Sequence[Turn], before: str, light: Light | None, rules: ContextRules
+    turns: Sequence[PastTurn], before: str, light: Light | None, rules: ContextRules
 ) -> RunningSummary:
     """The running summary with these turns, oldest first, folded in."""
-    language = reply_language(
+    language = choose_reply_language(
         " ".join(turn.user_text[:MAX_SUMMARISED_CHARACTERS] for turn in turns)
     )
     text, model = "", EXTRACTIVE
     if light is not None:
         told = "\n\n".join(_tell_turn(turn, f"Q{turn.number}") for turn in turns)
-        asked = prompts.fill(
-            "fold_turns", language, summary=neutralise(before) or "-", turns=neutralise(told)
+        asked = prompts.fill_prompt(
+            "fold_turns",
+            language,
+            summary=neutralise_text(before) or "-",
+            turns=neutralise_text(told),
         )
-        reply = await _ask(light, prompts.text("fold", language), asked, FOLD_TOKENS)
+        reply = await _ask(light, prompts.load_prompt("fold", language), asked, FOLD_TOKENS)
         body = split_protected(reply)[0]
         if not _refuses(body[:MAX_REFUSAL_CHARACTERS]):
-            text, model = shorten(body, MAX_RUNNING_CHARACTERS), light.name
+            text, model = shorten_text(body, MAX_RUNNING_CHARACTERS), light.name
     return await asyncio.to_thread(_put_together, turns, before, text, model, rules, language)
 
 
 def _put_together(  # noqa: PLR0913, PLR0917 - what a fold is made of
-    turns: Sequence[Turn], before: str, text: str, model: str, rules: ContextRules, language: str
+    turns: Sequence[PastTurn],
+    before: str,
+    text: str,
+    model: str,
+    rules: ContextRules,
+    language: str,
 ) -> RunningSummary:
     """What a model wrote, or else the turns' lines, with what must not be lost."""
     if not text:
@@ -156,17 +166,17 @@ def _put_together(  # noqa: PLR0913, PLR0917 - what a fold is made of
     return RunningSummary(put_back(text, found, language), turns[-1].number, model)
 
 
-def _join_lines(turns: Sequence[Turn], before: str) -> str:
+def _join_lines(turns: Sequence[PastTurn], before: str) -> str:
     """One line a turn, all shorter the more there are; the oldest go when too many."""
     old = split_protected(before)[0].splitlines()
     new = [f"{turn.number}. {turn.summary or write_line(turn)}" for turn in turns]
     lines = [line for line in [*old, *new] if line.strip()]
     width = max(MIN_LINE_CHARACTERS, MAX_RUNNING_CHARACTERS // max(1, len(lines)) - 1)
     fitting = lines[-(MAX_RUNNING_CHARACTERS // (width + 1)) :]
-    return "\n".join(shorten(line, width) for line in fitting)
+    return "\n".join(shorten_text(line, width) for line in fitting)
 
 
-def _tell_turn(turn: Turn, mark: str) -> str:
+def _tell_turn(turn: PastTurn, mark: str) -> str:
     """The beginnings of a turn's texts as a model reads them."""
     answer = strip_own_sentences(turn)[:MAX_SUMMARISED_CHARACTERS]
     return f"{mark}: {turn.user_text[:MAX_QUESTION_CHARACTERS]}\nA: {answer}"
@@ -175,7 +185,7 @@ def _tell_turn(turn: Turn, mark: str) -> str:
 async def _ask(light: Light, system: str, user: str, max_tokens: int) -> str:
     """What the light model says; empty where it fails."""
     try:
-        return neutralise(await light.say(system, user, max_tokens=max_tokens)).strip()
+        return neutralise_text(await light.say(system, user, max_tokens=max_tokens)).strip()
     except LLMError:
         return ""
 
@@ -183,7 +193,7 @@ async def _ask(light: Light, system: str, user: str, max_tokens: int) -> str:
 def _refuses(said: str, known: str = "") -> bool:
     """Whether a model talks of itself, in words that are not those of a `known` text."""
     one, other = said.casefold(), known.casefold()
-    return any(phrase in one and phrase not in other for phrase in phrases("refusals"))
+    return any(phrase in one and phrase not in other for phrase in load_phrases("refusals"))
 
 
 # The line of a turn
@@ -203,18 +213,18 @@ _FIXED = (
 _MARKER = re.compile(r"\s?\[\d{1,4}\]")
 
 
-async def _ask_for_line(turn: Turn, light: Light | None) -> tuple[str, str]:
+async def _ask_for_line(turn: PastTurn, light: Light | None) -> tuple[str, str]:
     """The turn's line, and who wrote it."""
     if light is not None:
-        asked = neutralise(_tell_turn(turn, "Q"))
-        system = prompts.text("note", reply_language(turn.user_text))
+        asked = neutralise_text(_tell_turn(turn, "Q"))
+        system = prompts.load_prompt("note", choose_reply_language(turn.user_text))
         line = (await _ask(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
         if await asyncio.to_thread(is_sane, line, turn):
             return line, light.name
     return await asyncio.to_thread(write_line, turn), EXTRACTIVE
 
 
-def is_sane(line: str, turn: Turn) -> bool:
+def is_sane(line: str, turn: PastTurn) -> bool:
     """Whether a model's line tells a turn: one short line, mostly in its words.
 
     Small models refuse, explain themselves, or speak of something else.
@@ -225,11 +235,11 @@ def is_sane(line: str, turn: Turn) -> bool:
     whole = f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}"
     if _refuses(line, whole) or not set(_DIGITS.findall(line)) <= set(_DIGITS.findall(whole)):
         return False
-    own = tokenize.terms(line).keys()
-    return len(own & count_terms(turn).keys()) >= MIN_SHARED_TERMS_SHARE * len(own) > 0
+    own = tokenize.count_terms(line).keys()
+    return len(own & count_turn_terms(turn).keys()) >= MIN_SHARED_TERMS_SHARE * len(own) > 0
 
 
-def write_line(turn: Turn) -> str:
+def write_line(turn: PastTurn) -> str:
     """The question and the answer's most telling sentence, at most `MAX_LINE_CHARACTERS`.
 
     Of a long question it is the beginning and, thrice as much, the end, where it asks.
@@ -238,23 +248,23 @@ def write_line(turn: Turn) -> str:
     telling = _find_telling(asked, strip_own_sentences(turn)[:MAX_LINE_SOURCE_CHARACTERS])
     room = MAX_ASKED_CHARACTERS if telling else MAX_LINE_CHARACTERS
     if len(asked) > room:
-        asked = f"{shorten(asked, room // 4)} {asked[-(room * 3 // 4) :].lstrip()}"
-    return shorten(f"{asked} → {telling}" if telling else asked, MAX_LINE_CHARACTERS)
+        asked = f"{shorten_text(asked, room // 4)} {asked[-(room * 3 // 4) :].lstrip()}"
+    return shorten_text(f"{asked} → {telling}" if telling else asked, MAX_LINE_CHARACTERS)
 
 
 def _find_telling(asked: str, said: str) -> str:
     """The sentence of an answer that holds most of the question, preferably with a figure."""
     parts = [to_one_line(part, MAX_LINE_SOURCE_CHARACTERS) for part in split_sentences(said)]
-    wanted = tokenize.query_terms(asked)
+    wanted = tokenize.weigh_query_terms(asked)
     weights = [
         sum(weight for term, weight in wanted.items() if term in held)
-        + FIGURE_WEIGHT * bool(patterns("protected")["figure"].search(part))
-        for part, held in zip(parts, tokenize.terms_of_all(parts), strict=True)
+        + FIGURE_WEIGHT * bool(load_patterns("protected")["figure"].search(part))
+        for part, held in zip(parts, tokenize.count_terms_of_all(parts), strict=True)
     ]
     return parts[weights.index(max(weights))] if parts else ""
 
 
-def strip_own_sentences(turn: Turn) -> str:
+def strip_own_sentences(turn: PastTurn) -> str:
     """The answer without source markers and without sentences that the product says of itself."""
     text = _MARKER.sub("", turn.assistant_text)
     for fixed in _own_sentences():
@@ -267,14 +277,14 @@ def _own_sentences() -> tuple[str, ...]:
     return tuple(get_reply(name, language) for name in _FIXED for language in ("ko", "en"))
 
 
-def shorten(text: str, length: int) -> str:
+def shorten_text(text: str, length: int) -> str:
     """The text, or its beginning with an ellipsis, at most `length` characters."""
     return text if len(text) <= length else text[: max(0, length - 1)].rstrip() + "…"
 
 
 def to_one_line(text: str, length: int) -> str:
     """The text, which may be of anybody, on one line of at most `length` characters."""
-    return shorten(" ".join(neutralise(text[: 2 * length]).split()), length)
+    return shorten_text(" ".join(neutralise_text(text[: 2 * length]).split()), length)
 
 
 # What no summary may lose
@@ -313,8 +323,8 @@ def find_protected(texts: Iterable[str], terms: Sequence[str]) -> list[Item]:
 
 
 def _items_of(text: str, wanted: re.Pattern[str]) -> Iterator[Item]:
-    known = patterns("protected")
-    for sentence in split_sentences(neutralise(text)):
+    known = load_patterns("protected")
+    for sentence in split_sentences(neutralise_text(text)):
         for match in itertools.chain(wanted.finditer(sentence), known["dose"].finditer(sentence)):
             yield Item(match[0], _cut_around(sentence, match, MAX_FACT_CHARACTERS), grave=True)
         for match in known["figure"].finditer(sentence):
@@ -325,7 +335,7 @@ def _items_of(text: str, wanted: re.Pattern[str]) -> Iterator[Item]:
 
 def put_back(summary: str, found: Sequence[Item], language: str) -> str:
     """The summary, then those of `found` that it does not tell, as far as there is room."""
-    told, held = summary.casefold(), set(tokenize.terms(summary))
+    told, held = summary.casefold(), set(tokenize.count_terms(summary))
     loose = _LOOSE.sub("", told)
     kept: list[str] = []
     room = MAX_PROTECTED_CHARACTERS
@@ -335,11 +345,11 @@ def put_back(summary: str, found: Sequence[Item], language: str) -> str:
             kept.append(line)
             told += f"\n{line.casefold()}"
             loose = _LOOSE.sub("", told)
-            held |= tokenize.terms(line).keys()
+            held |= tokenize.count_terms(line).keys()
             room -= len(line) + 1
     if not kept:
         return summary
-    return "\n".join([summary, prompts.text("protected", language), *kept]).strip()
+    return "\n".join([summary, prompts.load_prompt("protected", language), *kept]).strip()
 
 
 def _is_told(item: Item, told: str, loose: str, held: set[str]) -> bool:
@@ -352,14 +362,14 @@ def _is_told(item: Item, told: str, loose: str, held: set[str]) -> bool:
         key = _LOOSE.sub("", item.key.casefold())
         end = r"(?!\d)" if key[-1:].isdigit() else ""
         return bool(re.search(rf"(?<!\d)(?<!\d\.){re.escape(key)}{end}", loose))
-    wanted = tokenize.terms(item.text).keys()
+    wanted = tokenize.count_terms(item.text).keys()
     return item.key.casefold() in told and len(wanted & held) >= MIN_TOLD_SHARE * len(wanted)
 
 
 def split_protected(text: str) -> tuple[str, list[str]]:
     """A summary, and what had been put back into it."""
     for language in ("ko", "en"):
-        body, mark, rest = text.partition(prompts.text("protected", language))
+        body, mark, rest = text.partition(prompts.load_prompt("protected", language))
         if mark:
             lines = rest.strip().splitlines()
             return body.strip(), [line.removeprefix("- ").strip("“”") for line in lines]
@@ -380,6 +390,6 @@ def _cut_around(sentence: str, match: re.Match[str], length: int) -> str:
 @functools.lru_cache(maxsize=8)
 def _compile_words(terms: tuple[str, ...]) -> re.Pattern[str]:
     """Words of Latin letters begin where a word begins; Korean ones may stand inside of one."""
-    chosen = [term for term in terms if term.strip()] or sorted(words("protected_words"))
+    chosen = [term for term in terms if term.strip()] or sorted(load_words("protected_words"))
     parts = (rf"\b{re.escape(one)}\w*" if one.isascii() else re.escape(one) for one in chosen)
     return re.compile("|".join(parts), re.IGNORECASE)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from rag.conversation import Conversation, Turn
-from rag.types import HistoryMessage, Role
+from rag.conversation import Conversation, PastTurn
+from rag.types import HistoryMessage, Speaker
 
 MAX_LINE_CHARACTERS = 160
 """Of what is told of a turn in one line."""
@@ -69,7 +69,10 @@ def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False
         messages=tuple(
             HistoryMessage(role, text[:MAX_MESSAGE_CHARACTERS])
             for turn in turns
-            for role, text in ((Role.USER, turn.user_text), (Role.ASSISTANT, turn.assistant_text))
+            for role, text in (
+                (Speaker.USER, turn.user_text),
+                (Speaker.ASSISTANT, turn.assistant_text),
+            )
             if text
         ),
         first=first,
@@ -82,9 +85,11 @@ def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False
     )
 
 
-def with_whole_turn(messages: Sequence[HistoryMessage], turn: Turn) -> tuple[HistoryMessage, ...]:
+def with_whole_turn(
+    messages: Sequence[HistoryMessage], turn: PastTurn
+) -> tuple[HistoryMessage, ...]:
     """The messages with their last turn whole: a follow-up leans on all of it."""
-    whole = {Role.USER: turn.user_text, Role.ASSISTANT: turn.assistant_text}
+    whole = {Speaker.USER: turn.user_text, Speaker.ASSISTANT: turn.assistant_text}
     return (
         *messages[:-2],
         *(

@@ -10,20 +10,20 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 @functools.cache
-def text(name: str, language: str) -> str:
+def load_prompt(name: str, language: str) -> str:
     """The wording in "ko", in any other language the English one."""
     chosen = "ko" if language == "ko" else "en"
     return (_FOLDER / f"{name}.{chosen}.txt").read_text(encoding="utf-8").strip()
 
 
-def fill(name: str, language: str, **values: str) -> str:
+def fill_prompt(name: str, language: str, **values: str) -> str:
     """The wording with every `{{name}}` of the file replaced once.
 
     Braces in the values stay what they are.
 
     Raises `KeyError` for a place without a value.
     """
-    return fill_places(text(name, language), values)
+    return fill_places(load_prompt(name, language), values)
 
 
 def fill_places(wording: str, values: Mapping[str, str]) -> str:

@@ -14,12 +14,14 @@ BACKGROUND = 1000
 """Chunks of ordinary prose that `coverage_weight` imagines beside the scope; see there."""
 
 
-def idf(df: int, total: int) -> float:
+def compute_idf(df: int, total: int) -> float:
     """Weight of a term held by `df` of `total` chunks (Robertson and Spärck Jones)."""
     return math.log(1 + (total - df + 0.5) / (df + 0.5))
 
 
-def term_weight(tf: int, length: int, average_length: float, emphasis: float = 0.0) -> float:
+def compute_term_weight(
+    tf: int, length: int, average_length: float, emphasis: float = 0.0
+) -> float:
     """Saturated weight of a term that stands `tf` times in a chunk of `length` terms.
 
     `emphasis` (0, or `LEAST_EMPHASIS` and more) is what its title, section and first words add
@@ -30,7 +32,7 @@ def term_weight(tf: int, length: int, average_length: float, emphasis: float = 0
     return frequency * (K1 + 1) / (frequency + K1)
 
 
-def coverage_weight(df: int, total: int) -> float:
+def compute_coverage_weight(df: int, total: int) -> float:
     """What a term of the question weighs in `coverage`.
 
     Its IDF as if `BACKGROUND` more chunks stood beside the scope.

@@ -20,7 +20,7 @@ from rag import tokenize
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, EngineUnavailable
 from rag.ports import Embedder, PassageStore, Reranker
-from rag.tokenize.language import dense_weight
+from rag.tokenize.language import estimate_dense_weight
 from rag.tokenize.text import to_prompt_text
 from rag.types import Hit, Plan, ScopeReason, StrategyName
 
@@ -73,7 +73,7 @@ class QuestionEmbedder:
 
     def knows(self, text: str) -> float:
         """How far the embedder knows the text's language, 0..1."""
-        return dense_weight(text, self.embedder.languages)
+        return estimate_dense_weight(text, self.embedder.languages)
 
     def embed(self, text: str) -> Sequence[float]:
         """The vector of a text; empty after a failure."""
@@ -113,7 +113,9 @@ class Legs:
     @functools.cached_property
     def terms(self) -> Mapping[str, float]:
         """The question's lexical terms, and those of the conversation with what they weigh."""
-        said = self.timed("tokenize", lambda: tokenize.query_terms(self.made.standalone_query))
+        said = self.timed(
+            "tokenize", lambda: tokenize.weigh_query_terms(self.made.standalone_query)
+        )
         inside = self.made.scope.reason in (ScopeReason.FOLLOWUP, ScopeReason.SLOT)
         share = INSIDE if inside else 1.0
         told = self.made.context.items()
@@ -296,7 +298,7 @@ def fuse_ranks(legs: Mapping[str, tuple[Sequence[Hit], float]]) -> list[Hit]:
     )
 
 
-def rerank(legs: Legs, config: RagConfig, reranker: Reranker | None) -> Sequence[Hit]:
+def rerank_candidates(legs: Legs, config: RagConfig, reranker: Reranker | None) -> Sequence[Hit]:
     """The candidates of fusion by what they hold, then the first of them by the model.
 
     The order of a single leg is wanted as it is. A model that fails leaves the order: the passages
@@ -305,7 +307,7 @@ def rerank(legs: Legs, config: RagConfig, reranker: Reranker | None) -> Sequence
     made = legs.made
     hits: Sequence[Hit]
     if made.strategy is StrategyName.RRF:
-        hits = rescore(legs, bm25_weight=config.bm25_weight)
+        hits = rescore_candidates(legs, bm25_weight=config.bm25_weight)
     else:
         hits = order_candidates(legs, config)
     if reranker is None or not hits:
@@ -319,7 +321,7 @@ def rerank(legs: Legs, config: RagConfig, reranker: Reranker | None) -> Sequence
         return hits
 
 
-def rescore(legs: Legs, *, bm25_weight: float) -> list[Hit]:
+def rescore_candidates(legs: Legs, *, bm25_weight: float) -> list[Hit]:
     """The candidates of both legs by share, and by closeness as far as the embedder has a say.
 
     By the best sentences of the first ones, too, as far as it has none.

@@ -66,12 +66,12 @@ class MemoryStore:
         weight_of_all = most = 0.0
         for term, wanted in terms.items():
             postings = self._postings.get(term, {})
-            share = bm25.coverage_weight(len(postings), total) if wanted >= 1 else 0.0
+            share = bm25.compute_coverage_weight(len(postings), total) if wanted >= 1 else 0.0
             weight_of_all += share
-            most += wanted * bm25.idf(len(postings), total) * (bm25.K1 + 1)
+            most += wanted * bm25.compute_idf(len(postings), total) * (bm25.K1 + 1)
             for key, (count, emphasis) in postings.items():
-                weight = bm25.term_weight(count, self._lengths[key], average, emphasis)
-                scores[key] += wanted * bm25.idf(len(postings), total) * weight
+                weight = bm25.compute_term_weight(count, self._lengths[key], average, emphasis)
+                scores[key] += wanted * bm25.compute_idf(len(postings), total) * weight
                 covered[key] += share
         return [
             Hit(

@@ -106,15 +106,15 @@ class Signals:
 
 def score_relevance(prior: Prior, hit: Hit) -> float:
     """Calibrated relevance of one hit, 0..1."""
-    return probability(prior, Signals.of([hit]))
+    return estimate_probability(prior, Signals.of([hit]))
 
 
 def score_gate(prior: Prior, hits: Sequence[Hit]) -> float:
     """The gate's score over all candidates, 0..1."""
-    return probability(prior, Signals.of(hits))
+    return estimate_probability(prior, Signals.of(hits))
 
 
-def probability(prior: Prior, signals: Signals) -> float:
+def estimate_probability(prior: Prior, signals: Signals) -> float:
     """The probability that documents with these signals hold something on the question.
 
     Stronger signals never lower it; none at all is 0.

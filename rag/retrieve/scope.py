@@ -115,7 +115,7 @@ def search_named(
     each = found.several or (made.needs_multi_doc and len(ids) > 1)
     narrow = replace(made, scope=scope, needs_multi_doc=each)
     places = _Places(made, narrow, store, store.within(found.document_ids), search, reranked)
-    asks = tokenize.subject_terms(found.rest) or is_whole_question(found.rest, scope)
+    asks = tokenize.find_subject_terms(found.rest) or is_whole_question(found.rest, scope)
     rest = found.rest if asks else made.standalone_query
     answer, filtered = places.inside(standalone_query=rest), True
     if _only_names(made, found):
@@ -153,7 +153,7 @@ def _choose_answer(
 def _only_names(made: Plan, found: Filter) -> bool:
     """Whether documents are to be compared, and nothing is said of in what."""
     compared = made.question_type is QuestionType.COMPARE and found.several
-    return compared and not tokenize.subject_terms(found.rest) - comparing_terms()
+    return compared and not tokenize.find_subject_terms(found.rest) - comparing_terms()
 
 
 def _answers(found: Retrieval) -> bool:
@@ -221,7 +221,7 @@ def _remembered_places(
 def _find_elsewhere(places: _Places, analysis: QuestionAnalysis) -> Retrieval | None:
     """What is found outside by the question's own words, where they say nothing inside."""
     own = analysis.text
-    tells = len(tokenize.subject_terms(own)) >= TELLING and followup.find_naming_nouns(own)
+    tells = len(tokenize.find_subject_terms(own)) >= TELLING and followup.find_naming_nouns(own)
     if analysis.certainty >= CERTAIN or not tells:
         return None
     alone: dict[str, Any] = {

@@ -16,9 +16,9 @@ from rag.retrieve.candidates import (
     Legs,
     QuestionEmbedder,
     order_candidates,
-    rerank,
+    rerank_candidates,
 )
-from rag.tokenize.language import dense_weight
+from rag.tokenize.language import estimate_dense_weight
 from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, StrategyName
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.kinds import is_whole_question
@@ -82,7 +82,7 @@ class Searcher:
 
     def knows(self, query: str) -> bool:
         """True when the embedder knows the language well enough for its cosine to be shown."""
-        return dense_weight(query, self.embedder.languages) >= LEAST_KNOWN
+        return estimate_dense_weight(query, self.embedder.languages) >= LEAST_KNOWN
 
     def search(
         self,
@@ -156,7 +156,7 @@ class _Asking:
             self.timings_ms,
         )
         if self.wishes.rerank:
-            hits = rerank(legs, config, self.searcher.reranker if reranked else None)
+            hits = rerank_candidates(legs, config, self.searcher.reranker if reranked else None)
         else:
             hits = order_candidates(legs, config)
         if made.needs_multi_doc:

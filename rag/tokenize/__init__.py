@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from rag.errors import EngineUnavailable
-from rag.lexicon import words
+from rag.lexicon import load_words
 from rag.tokenize import korean, surface
 from rag.tokenize.korean import Morpheme
 from rag.tokenize.text import normalise_text, words_across_lines
@@ -31,23 +31,23 @@ _LATIN = re.compile("^[!-~]*[a-z][!-~]*$")
 _NOUNS = frozenset(("NNG", "NNP", "NR", "XR"))
 _VERBS = frozenset(("VV", "VA"))
 _CONTENT = _NOUNS | _VERBS | {"MAG", "XPN"}
-_EMPTY_VERBS = words("empty_verbs.ko")
-ASKING = words("asking.ko") | surface.read_stems("asking.en")
+_EMPTY_VERBS = load_words("empty_verbs.ko")
+ASKING = load_words("asking.ko") | surface.read_stems("asking.en")
 """Words that mostly only ask, English ones by their stems."""
 
 
-def terms(text: str) -> dict[str, int]:
+def count_terms(text: str) -> dict[str, int]:
     """The terms of one text with their counts."""
-    return next(iter(terms_of_all([text])))
+    return next(iter(count_terms_of_all([text])))
 
 
-def terms_of_all(texts: Iterable[str]) -> Iterator[dict[str, int]]:
+def count_terms_of_all(texts: Iterable[str]) -> Iterator[dict[str, int]]:
     """The terms of every text, in order."""
     for text in map(normalise, texts):
         yield Counter(_terms(text) + _across_lines(text))
 
 
-def terms_with_leads(
+def count_terms_and_leads(
     texts: Iterable[str], characters: int
 ) -> Iterator[tuple[dict[str, int], set[str]]]:
     """The terms of every text with their counts, and those of its first words.
@@ -61,7 +61,7 @@ def terms_with_leads(
         yield Counter(lead + _terms(text[end:]) + _across_lines(text)), set(lead)
 
 
-def query_terms(text: str) -> dict[str, float]:
+def weigh_query_terms(text: str) -> dict[str, float]:
     """The terms of a question with their weights.
 
     They are those that a text of the same words has, and those of the words where they stand here;
@@ -71,7 +71,7 @@ def query_terms(text: str) -> dict[str, float]:
     unless there is nothing else.
     """
     clean = normalise(text)
-    found = morphemes_of(clean)
+    found = analyse_morphemes(clean)
     everything = Counter(_terms(clean))
     subject = _without_asking(
         (_subject(clean, found), 0.5),
@@ -90,13 +90,13 @@ def query_terms(text: str) -> dict[str, float]:
     return weights
 
 
-def subject_terms(text: str) -> set[str]:
+def find_subject_terms(text: str) -> set[str]:
     """What a question is about: its content words, no bigrams; empty where it only asks."""
     clean = normalise(text)
-    return set(_without_asking((_subject(clean, morphemes_of(clean)), 1.0)))
+    return set(_without_asking((_subject(clean, analyse_morphemes(clean)), 1.0)))
 
 
-def morphemes_of(text: str) -> Sequence[Morpheme] | None:
+def analyse_morphemes(text: str) -> Sequence[Morpheme] | None:
     """The morphemes of one text; None where the analyser is not there."""
     if not surface.HANGUL.search(text):
         return ()
@@ -126,7 +126,7 @@ def _reader_with(analyser: Any) -> Callable[[str], _WordTerms]:
         found: Sequence[Morpheme] | None = ()
         if surface.HANGUL.search(word):
             found = korean.analyse_word(analyser, word) if analyser else None
-        written = surface.read(word)
+        written = surface.read_surface(word)
         return _WordTerms(tuple(_words_of(word, found)), written.bigrams + written.others)
 
     remembered = functools.lru_cache(maxsize=REMEMBERED)(read)
@@ -172,7 +172,7 @@ def _telling(text: str, found: Sequence[Morpheme] | None) -> Counter[str]:
     telling = [item for item in found if _tells(item)]
     counts: Counter[str] = Counter()
     for word in _WORD.finditer(text):
-        counts.update(surface.read(word[0]).others)
+        counts.update(surface.read_surface(word[0]).others)
         if _begun_within(telling, *word.span()):
             counts.update(read(word[0]).content)
     return counts
@@ -181,7 +181,7 @@ def _telling(text: str, found: Sequence[Morpheme] | None) -> Counter[str]:
 def _subject(text: str, found: Sequence[Morpheme] | None) -> Counter[str]:
     counts = Counter(_words_of(text, found))
     for word in text.split():
-        counts.update(surface.read(word).others)
+        counts.update(surface.read_surface(word).others)
     return counts
 
 
@@ -244,7 +244,7 @@ def _tells(item: Morpheme) -> bool:
 def _content_bigrams(text: str, found: Sequence[Morpheme] | None) -> Iterator[str]:
     """Bigrams of each Hangul word from its first content morpheme to its last."""
     if found is None:
-        yield from (pair for word in text.split() for pair in surface.read(word).bigrams)
+        yield from (pair for word in text.split() for pair in surface.read_surface(word).bigrams)
         return
     telling = [item for item in found if _tells(item)]
     for word in surface.HANGUL.finditer(text):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rag.errors import EngineUnavailable
-from rag.lexicon import words
+from rag.lexicon import load_words
 
 TAGS = frozenset(
     (
@@ -25,7 +25,7 @@ TAGS = frozenset(
 REMEMBERED = 64
 """A search asks several times for the morphemes of its question."""
 
-PARTICLES = words("particles.ko")
+PARTICLES = load_words("particles.ko")
 LONGEST_PARTICLE = max(map(len, PARTICLES))
 _AFTER_VOWEL = frozenset("가는를와로랑라야여나란며예")
 _AFTER_CONSONANT = frozenset("은을과으아")

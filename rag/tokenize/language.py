@@ -11,7 +11,7 @@ LETTERS_PER_SYLLABLE = 2.5
 ALL = "*"
 
 
-def shares(text: str) -> dict[str, float]:
+def measure_scripts(text: str) -> dict[str, float]:
     """The shares of Korean ("ko"), Latin ("en") and other writing in a text.
 
     All 0 where there are no letters.
@@ -25,12 +25,12 @@ def shares(text: str) -> dict[str, float]:
     return {name: weight / total if total else 0.0 for name, weight in weights.items()}
 
 
-def reply_language(text: str) -> str:
+def choose_reply_language(text: str) -> str:
     """The language to answer in, "ko" or "en": Korean as soon as the question holds some."""
-    return "ko" if shares(text)["ko"] > 0.15 else "en"
+    return "ko" if measure_scripts(text)["ko"] > 0.15 else "en"
 
 
-def dense_weight(text: str, languages: AbstractSet[str]) -> float:
+def estimate_dense_weight(text: str, languages: AbstractSet[str]) -> float:
     """How far an embedder that knows `languages` knows this text, 0..1.
 
     Proportional to the share of known writing, but nothing below a half: an English model reads a
@@ -39,5 +39,5 @@ def dense_weight(text: str, languages: AbstractSet[str]) -> float:
     """
     if ALL in languages:
         return 1.0
-    known = sum(share for name, share in shares(text).items() if name in languages)
+    known = sum(share for name, share in measure_scripts(text).items() if name in languages)
     return max(0.0, 2 * known - 1)

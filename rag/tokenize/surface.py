@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rag.lexicon import words
+from rag.lexicon import load_words
 from rag.tokenize.korean import PARTICLES, strip_particle
 
 MAX_TERM = 64
@@ -30,7 +30,7 @@ _DIGIT = re.compile(r"\d")
 _COMMA = re.compile(r"(?<=\d),(?=\d)")
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ATTACHES = re.compile(r"[\w)\]}>%℃\"'’”」』》〉]$")
-_STOP = words("stop.en")
+_STOP = load_words("stop.en")
 
 
 class Surface(NamedTuple):
@@ -40,7 +40,7 @@ class Surface(NamedTuple):
     others: tuple[str, ...]
 
 
-def read(word: str) -> Surface:
+def read_surface(word: str) -> Surface:
     """The terms of a word between white space."""
     return _remembered(word) if len(word) <= REMEMBERED_LENGTH else _read(word)
 
@@ -112,13 +112,13 @@ def _single(word: str) -> Iterator[str]:
     lower = word.lower()
     if lower.isdigit() or (lower in _STOP and not (len(word) > 1 and word.isupper())):
         return
-    yield stem(lower)
+    yield stem_word(lower)
     if lower == word or not word.isascii():
         return
     pieces = _CAMEL.findall(word)
     if 1 < len(pieces) <= 5:
         yield from (
-            stem(piece.lower()) for piece in pieces if len(piece) > 1 and not piece.isdigit()
+            stem_word(piece.lower()) for piece in pieces if len(piece) > 1 and not piece.isdigit()
         )
 
 
@@ -164,7 +164,7 @@ def _without_particle(match: str) -> str:
 _VOWELS = frozenset("aeiouy")
 
 
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """The stem of a lower-case English word: without its plural or verb ending.
 
     "studies" and "study" meet, as do "running", "runs" and "run"; no different words do.
@@ -192,7 +192,7 @@ def _singular(word: str) -> str:
 @functools.cache
 def read_stems(name: str) -> frozenset[str]:
     """The stems of the words of a list of the lexicon."""
-    return frozenset(map(stem, words(name)))
+    return frozenset(map(stem_word, load_words(name)))
 
 
 def _undouble(base: str) -> str:

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from rag.lexicon import words
+from rag.lexicon import load_words
 from rag.pages import Kind
 from rag.tokenize.korean import fits_particle
 
@@ -87,7 +87,7 @@ _BROKEN = re.compile(r"(?<=[가-힣])\n(?=[가-힣])")
 _SYLLABLES = re.compile(r"[가-힣]+\.?")
 _NEAR = 64
 """Characters on either side of a line's end that can belong to the word there."""
-_TAIL_WORDS = words("tails.ko")
+_TAIL_WORDS = load_words("tails.ko")
 LONGEST_TAIL = max(map(len, _TAIL_WORDS))
 _BEFORE_TAIL = re.compile(
     rf"(?<=[가-힣])\n(?=[{''.join(sorted({word[0] for word in _TAIL_WORDS}))}])"
@@ -430,7 +430,7 @@ _SYSTEM = re.compile(r"<<(/?SYS)>>", re.IGNORECASE)
 _SQUARE = re.compile(r"\[(/?INST)\]", re.IGNORECASE)
 
 
-def neutralise(text: str) -> str:
+def neutralise_text(text: str) -> str:
     """The text for a prompt, without the power of marks that a template or a reader would obey.
 
     No invisible signs, special tokens in other brackets: as a person would read it.

@@ -16,7 +16,7 @@ from rag.conversation import Conversation, Memory, Question
 from rag.errors import LLMError
 from rag.ports import Embedder, HistoryStore, PassageStore
 from rag.retrieve.candidates import LEAST_KNOWN
-from rag.tokenize.language import dense_weight
+from rag.tokenize.language import estimate_dense_weight
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand import followup, kinds, model, references
 from rag.understand.everyday import find_document_terms
@@ -108,7 +108,7 @@ class QuestionAnalysis:
         if self.reference is None:
             return False
         settled = self.reference.unclear or self.reference.whole
-        return bool(settled or tokenize.subject_terms(self.text))
+        return bool(settled or tokenize.find_subject_terms(self.text))
 
 
 async def analyse_question(
@@ -291,7 +291,7 @@ def _follows_simply(
         return True
     if embedder is None or not texts[1].strip():
         return False
-    if min(dense_weight(text, embedder.languages) for text in texts) < LEAST_KNOWN:
+    if min(estimate_dense_weight(text, embedder.languages) for text in texts) < LEAST_KNOWN:
         return False
     one, two = map(embedder.embed_query, texts)
     return sum(a * b for a, b in zip(one, two, strict=True)) >= rules.similarity_threshold
@@ -350,11 +350,11 @@ def _context(
     Names of documents are left out, as all of their passages bear them. Where the question names
     nothing at all, the words carried over weigh as if it had said them.
     """
-    asked = tokenize.query_terms(own.text)
+    asked = tokenize.weigh_query_terms(own.text)
     mass = share * sum(asked.values())
     weights: dict[str, float] = {}
     for age, turn in enumerate(reversed(turns)):
-        found = tokenize.query_terms(turn.rest)
+        found = tokenize.weigh_query_terms(turn.rest)
         total = sum(found.values()) or 1.0
         for term, weight in found.items():
             weights[term] = weights.get(term, 0.0) + mass * ELDER**age * weight / total
@@ -377,10 +377,12 @@ def _needs_model(ruled: QuestionAnalysis, conversation: Conversation) -> bool:
 
 def _add_reading(judged: QuestionAnalysis, reading: Reading) -> QuestionAnalysis:
     """The analysis with what a model says; the kind that the rules saw by a word of it stays."""
-    kind, asked = judged.question_type, tokenize.query_terms(judged.text)
+    kind, asked = judged.question_type, tokenize.weigh_query_terms(judged.text)
     if kind in {QuestionType.SINGLE, QuestionType.FOLLOWUP}:
         kind = reading.question_type
-    terms = [term for said in reading.search_terms for term in sorted(tokenize.subject_terms(said))]
+    terms = [
+        term for said in reading.search_terms for term in sorted(tokenize.find_subject_terms(said))
+    ]
     new = [term for term in terms if term not in asked][:MOST_TERMS]
     read = replace(
         judged,
@@ -397,7 +399,7 @@ def _add_standalone(
     completed: QuestionAnalysis, standalone: str, conversation: Conversation
 ) -> QuestionAnalysis:
     """A model's question, searched beside the question's own words and never instead of them."""
-    asked = tokenize.query_terms(completed.text)
+    asked = tokenize.weigh_query_terms(completed.text)
     said = followup.read_words(standalone, conversation)
     added = [term for word in said.words if not word.document for term in word.terms]
     new = [term for term in dict.fromkeys(added) if term not in asked][:MOST_TERMS]

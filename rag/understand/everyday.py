@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from rag import tokenize
-from rag.lexicon import phrases
+from rag.lexicon import load_phrases
 from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme
 
@@ -40,7 +40,7 @@ def find_document_terms(text: str) -> Mapping[str, float]:
     Longer entries leave out the shorter ones in them; what the question says itself is left out.
     """
     said = _read(text)
-    own = tokenize.query_terms(text)
+    own = tokenize.weigh_query_terms(text)
     taken: set[int] = set()
     found: dict[str, None] = {}
     for words, terms in _matching(said):
@@ -84,8 +84,8 @@ def _find_places(words: Sequence[str], said: WordReadings) -> set[int]:
 def _entries() -> Mapping[str, Sequence[Entry]]:
     """All entries by their first word. Korean ones are written in stems: "돈 돌려받"."""
     found: dict[str, list[Entry]] = defaultdict(list)
-    for language, to_stem in (("ko", str), ("en", surface.stem)):
-        for line in phrases(f"everyday.{language}"):
+    for language, to_stem in (("ko", str), ("en", surface.stem_word)):
+        for line in load_phrases(f"everyday.{language}"):
             if not line.startswith("#"):
                 words, terms = (tuple(map(to_stem, side.split())) for side in line.split(": "))
                 found[words[0]].append((words, terms))
@@ -97,9 +97,9 @@ def _read(text: str) -> WordReadings:
     """The words of a text as entries are compared: stems of verbs and of Latin words, nouns."""
     clean = tokenize.normalise(text)
     if surface.HANGUL.search(clean):
-        return _telling(clean, tokenize.morphemes_of(clean) or ())
+        return _telling(clean, tokenize.analyse_morphemes(clean) or ())
     words = (part.strip(".,?!'\"") for part in clean.lower().split())
-    return [frozenset((surface.stem(word),)) for word in words if word]
+    return [frozenset((surface.stem_word(word),)) for word in words if word]
 
 
 def _telling(text: str, found: Sequence[Morpheme]) -> WordReadings:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from uuid import UUID
 
 from rag import tokenize
-from rag.lexicon import patterns, words
+from rag.lexicon import load_patterns, load_words
 from rag.ports import PassageStore
 from rag.tokenize.korean import PARTICLES
 from rag.types import Named
@@ -30,14 +30,14 @@ LONGEST_NAME = 24
 LEAST_FIRST_WORD = 2
 """Letters that the first word of a law has, by which it is called: 효행법, of "효행 장려 및 …"."""
 
-_IS = patterns("names")
+_IS = load_patterns("names")
 _PIECE = re.compile(r"[가-힣]+|\d+|[^\W\d_가-힣]+")
-_ENDINGS = PARTICLES | words("name_endings.ko")
+_ENDINGS = PARTICLES | load_words("name_endings.ko")
 LONGEST_ENDING = max(map(len, _ENDINGS))
-_KINDS = tuple(words("document_kinds.ko"))
-_NO_KINDS = words("no_document_kinds.ko")
-_NO_LAWS = words("no_law_names.ko")
-_STOP = words("stop.en") | words("asking.en")
+_KINDS = tuple(load_words("document_kinds.ko"))
+_NO_KINDS = load_words("no_document_kinds.ko")
+_NO_LAWS = load_words("no_law_names.ko")
+_STOP = load_words("stop.en") | load_words("asking.en")
 
 
 # Names as they are compared

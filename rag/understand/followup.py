@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from rag import tokenize
 from rag.config import MemoryRules
-from rag.conversation import Conversation, Turn
-from rag.lexicon import patterns, phrases, rules, words
+from rag.conversation import Conversation, PastTurn
+from rag.lexicon import load_patterns, load_phrases, load_rules, load_words
 from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme, strip_particle
 from rag.types import QuestionType
@@ -36,12 +36,12 @@ SIDE = 0.5
 """What a word that names a side of something ("기한") says beside one that names the thing."""
 
 _SPACE = re.compile(r"\s")
-_IS = patterns("followup")
-_WEIGHTS: Mapping[str, Mapping[str, float]] = rules("followup")["weights"]
+_IS = load_patterns("followup")
+_WEIGHTS: Mapping[str, Mapping[str, float]] = load_rules("followup")["weights"]
 _NAMING = frozenset(("NNG", "NNP", "XR"))
 _SHOWN = _NAMING | {"NR", "SL", "SH"}
 _PARTS = _SHOWN | {"NNB", "SN", "XSN", "XPN"}
-_RELATIONAL = words("relational.ko") | surface.read_stems("relational.en")
+_RELATIONAL = load_words("relational.ko") | surface.read_stems("relational.en")
 """Nouns that name a side of something and need that something: "기한", "penalty"."""
 _PLAIN = surface.read_stems("plain.en")
 
@@ -59,11 +59,11 @@ def find_nouns(text: str) -> frozenset[str]:
     clean = tokenize.normalise(text)
     found = {
         item.form.lower()
-        for item in tokenize.morphemes_of(clean) or ()
+        for item in tokenize.analyse_morphemes(clean) or ()
         if item.tag in _NAMING and not item.form.isascii()
     }
     for word in clean.split():
-        found.update(term for term in surface.read(word).others if not term[0].isdigit())
+        found.update(term for term in surface.read_surface(word).others if not term[0].isdigit())
     return frozenset(found - tokenize.ASKING)
 
 
@@ -83,7 +83,7 @@ def find_signals(said: Spoken, conversation: Conversation, rules: MemoryRules) -
     return {
         "bias": 1.0,
         "reference": float(points_back(said)),
-        "connective": float(connects(said, rules)),
+        "connective": float(is_continuation(said, rules)),
         **(_korean_signals if said.korean else _english_signals)(said, known),
     }
 
@@ -97,10 +97,10 @@ def estimate_bond(said: Spoken, found: Mapping[str, float]) -> float:
 
 def list_cues(rules: MemoryRules) -> Sequence[str]:
     """The follow-up words in force."""
-    return rules.followup_words or phrases("followup_words")
+    return rules.followup_words or load_phrases("followup_words")
 
 
-def connects(said: Spoken, rules: MemoryRules) -> bool:
+def is_continuation(said: Spoken, rules: MemoryRules) -> bool:
     """True when it begins as the continuation of something."""
     if _IS["connective"].match(said.text):
         return True
@@ -108,7 +108,7 @@ def connects(said: Spoken, rules: MemoryRules) -> bool:
     return any(place[0] == start for word in list_cues(rules) for place in said.places(word))
 
 
-_PRONOUNS = words("pronouns.ko")
+_PRONOUNS = load_words("pronouns.ko")
 _POINTING = frozenset(("그", "이", "저", "해당", "그런", "이런", "위", "상기"))
 
 
@@ -175,7 +175,7 @@ def _longest_run(found: Sequence[Morpheme]) -> int:
 def _english_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
     terms = find_nouns(said.text) - _PLAIN
     own = terms - _RELATIONAL
-    names = {surface.stem(name.lower()) for name in _IS["name"].findall(said.raw)} - {"i"}
+    names = {surface.stem_word(name.lower()) for name in _IS["name"].findall(said.raw)} - {"i"}
     return {
         "length": math.log1p(len(said.text)),
         "nouns": math.log1p(len(terms)),
@@ -232,12 +232,12 @@ def read_words(text: str, conversation: Conversation) -> Said:
     return _read(text, tuple(names))
 
 
-def read_turns(conversation: Conversation) -> tuple[tuple[Turn, Said], ...]:
+def read_turns(conversation: Conversation) -> tuple[tuple[PastTurn, Said], ...]:
     """The last turns that matter, oldest first: back to one that stands alone.
 
     Small talk and what people merely tell ("담당자는 김지훈이야") are no topics.
     """
-    found: list[tuple[Turn, Said]] = []
+    found: list[tuple[PastTurn, Said]] = []
     for turn in reversed(conversation.current[-TURNS:]):
         if turn.question_type == QuestionType.RESET:
             break
@@ -291,7 +291,7 @@ def complete_text(text: str, carried: Sequence[Word]) -> str:
 @functools.lru_cache(maxsize=64)
 def _read(text: str, names: tuple[str, ...]) -> Said:
     clean = tokenize.normalise(text)
-    found = tokenize.morphemes_of(clean)
+    found = tokenize.analyse_morphemes(clean)
     laws = find_names(clean)
     written = {to_name_key(name): name for name in names}
     words: dict[str, Word] = {}
@@ -299,7 +299,7 @@ def _read(text: str, names: tuple[str, ...]) -> Said:
     for match in _split(clean, names):
         named = match[1] is not None
         shown = written[to_name_key(match[1])] if named else _show(clean, match, found)
-        terms = frozenset(tokenize.subject_terms(shown)) if shown else frozenset()
+        terms = frozenset(tokenize.find_subject_terms(shown)) if shown else frozenset()
         document = bool(terms) and (named or re.sub("[ㆍ·]+", "", shown) in laws)
         if terms:
             weight = SIDE if terms <= _RELATIONAL and not named else 1.0
@@ -331,7 +331,7 @@ def _show(text: str, match: re.Match[str], found: Sequence[Morpheme] | None) -> 
     return re.sub(edges, "", text[match.start() : end])
 
 
-def _stands_alone(turn: Turn, said: Said) -> bool:
+def _stands_alone(turn: PastTurn, said: Said) -> bool:
     """Whether a turn's question said all by itself: as it was taken then, else by its words."""
     if turn.question_type:
         return turn.question_type == QuestionType.SINGLE

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from rag import tokenize
 from rag.config import MemoryRules
-from rag.lexicon import patterns, phrases, words
+from rag.lexicon import load_patterns, load_phrases, load_words
 from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme, strip_particle
 from rag.types import QuestionType, Scope, ScopeReason
 
-_IS = patterns("kinds")
+_IS = load_patterns("kinds")
 LOOKED_AT = 2000
 """Characters of a message that its words are looked for in."""
 LONGEST_THANKS = 60
@@ -65,7 +65,7 @@ class Spoken:
 def read_message(text: str) -> Spoken:
     """The message as it is read: folded, composed, its beginning only."""
     clean = tokenize.normalise(text[:LOOKED_AT])
-    return Spoken(clean, clean.lower(), tokenize.morphemes_of(clean))
+    return Spoken(clean, clean.lower(), tokenize.analyse_morphemes(clean))
 
 
 @functools.lru_cache(maxsize=256)
@@ -99,14 +99,14 @@ def is_smalltalk(text: str) -> bool:
 
 def is_comparison(said: Spoken, words: Sequence[str] = ()) -> bool:
     """True when a word of comparison is meant as one. No `words`: those of the list."""
-    return _means(said, words or phrases("compare"))
+    return _means(said, words or load_phrases("compare"))
 
 
 def asks_of_several(said: Spoken, words: Sequence[str] = ()) -> bool:
     """True when several documents or bodies are asked about. No `words`: those of the list."""
     if not words and _IS["each"].search(_IS["not_meant"].sub(" ", said.text)):
         return True
-    return _means(said, words or phrases("multi"))
+    return _means(said, words or load_phrases("multi"))
 
 
 def _means(said: Spoken, words: Sequence[str]) -> bool:
@@ -135,7 +135,7 @@ def is_lookup(text: str) -> bool:
         return True
     if any(_IS[name].search(text) for name in ("question", "request", "formal")):
         return True
-    last = _last_morpheme(tokenize.morphemes_of(text))
+    last = _last_morpheme(tokenize.analyse_morphemes(text))
     return last is not None and last.tag in _NOUNS_AT_END | {"JX", "JKS"}
 
 
@@ -188,7 +188,7 @@ def find_reset(text: str, words: Sequence[str] = ()) -> str | None:
     No `words`: those of the list.
     """
     said = tokenize.normalise(text).strip()
-    wish = _wish(tuple(words) or phrases("reset"))
+    wish = _wish(tuple(words) or load_phrases("reset"))
     at = 0
     while not (found := wish.match(said, at)):
         before = _IS["before_reset"].match(said, at)
@@ -214,12 +214,12 @@ def _wish(words: tuple[str, ...]) -> re.Pattern[str]:
 
 # Questions on whole documents: "이 문서 요약해줘", "두 문서 비교해줘", "summarize this document"
 
-_KINDS = words("document_kinds.ko")
+_KINDS = load_words("document_kinds.ko")
 _POINTED = re.compile(
     rf"{_IS['pointed'].pattern}(?:{'|'.join(sorted(_KINDS, key=len, reverse=True))})"
 )
-_PLACE = words("place") | surface.read_stems("place")
-_NAMING_NOTHING = words("whole_document.ko") | surface.read_stems("whole_document.en")
+_PLACE = load_words("place") | surface.read_stems("place")
+_NAMING_NOTHING = load_words("whole_document.ko") | surface.read_stems("whole_document.en")
 
 
 def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> bool:
@@ -233,11 +233,11 @@ def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> b
     if not scope.document_ids:
         return False
     text = text[:LOOKED_AT]
-    terms = tokenize.subject_terms(_IS["length"].sub(" ", text))
+    terms = tokenize.find_subject_terms(_IS["length"].sub(" ", text))
     if scope.reason is ScopeReason.SLOT:
         known = _NAMING_NOTHING | _PLACE | comparing_terms()
         return all(term in known or term[0].isdigit() for term in terms)
-    rest = terms.difference(*(tokenize.subject_terms(name) for name in names))
+    rest = terms.difference(*(tokenize.find_subject_terms(name) for name in names))
     chosen = scope.reason is ScopeReason.EXPLICIT or len(scope.document_ids) == 1
     pointed = bool(_POINTED.search(text))
     document = bool(_IS["document"].search(text))
@@ -260,4 +260,6 @@ def reads_throughout(text: str) -> bool:
 @functools.cache
 def comparing_terms() -> frozenset[str]:
     """The terms that only say that something is compared."""
-    return frozenset(term for phrase in phrases("compare") for term in tokenize.terms(phrase))
+    return frozenset(
+        term for phrase in load_phrases("compare") for term in tokenize.count_terms(phrase)
+    )

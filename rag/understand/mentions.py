@@ -11,9 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from rag.lexicon import patterns, words
+from rag.lexicon import load_patterns, load_words
 
-_ANY, _KO, _EN = patterns("references"), patterns("references.ko"), patterns("references.en")
+_ANY, _KO, _EN = (
+    load_patterns("references"),
+    load_patterns("references.ko"),
+    load_patterns("references.en"),
+)
 _CIRCLED = _ANY.pieces["circled"]
 _TENS = ("스물", "열", "십")
 _KOREAN = re.compile(rf"[가-힣{_CIRCLED}]")
@@ -285,7 +289,7 @@ def _stands_alone(
     if not (pointed or many) and _KO["times"].match(text, end):
         return False
     compared = many and _KO["compared"].match(text, end)
-    if compared and not compared["word"].startswith(tuple(words("numbered.ko"))):
+    if compared and not compared["word"].startswith(tuple(load_words("numbered.ko"))):
         return True
     return bool(_KO["tail"].match(text, end))
 
@@ -325,7 +329,7 @@ def _korean_that(text: str) -> Mention | None:
 
 # In English
 
-_VERBS = words("reference_verbs.en")
+_VERBS = load_words("reference_verbs.en")
 """What follows a number that stands for a document, and no noun that is counted."""
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from rag import prompts, tokenize
 from rag.adapters.light import BadReply, Light
 from rag.conversation import Conversation
-from rag.tokenize.language import reply_language
-from rag.tokenize.text import neutralise
+from rag.tokenize.language import choose_reply_language
+from rag.tokenize.text import neutralise_text
 from rag.types import QuestionType
 from rag.understand.filters import find_names
 
@@ -70,15 +70,15 @@ async def read_question(text: str, conversation: Conversation, light: Light) -> 
     Raises `LLMError`, `BadReply` for anything that is no reading.
     """
     told = _tell_turns(conversation)
-    language = reply_language(text)
-    shown = prompts.fill(
+    language = choose_reply_language(text)
+    shown = prompts.fill_prompt(
         "analyse_question",
         language,
         conversation=told,
         message=_tamed(text, QUESTION_CHARACTERS),
     )
     said = await light.read(
-        prompts.text("analyse", language), shown, max_tokens=MAX_TOKENS, schema=SCHEMA
+        prompts.load_prompt("analyse", language), shown, max_tokens=MAX_TOKENS, schema=SCHEMA
     )
     if not isinstance(said, Mapping):
         raise BadReply(str(said)[:200])
@@ -144,4 +144,4 @@ def _tell_turns(conversation: Conversation) -> str:
 
 def _tamed(text: str, characters: int) -> str:
     """The beginning of a text that cannot close the marks around it."""
-    return neutralise(text[:characters]).replace("<", "‹").replace(">", "›")
+    return neutralise_text(text[:characters]).replace("<", "‹").replace(">", "›")

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
-from rag.conversation import Conversation, DocRef, Turn
-from rag.lexicon import patterns
-from rag.types import Mode, QuestionType
+from rag.conversation import Conversation, DocRef, PastTurn
+from rag.lexicon import load_patterns
+from rag.types import AnswerMode, QuestionType
 from rag.understand.filters import to_name_key
 from rag.understand.mentions import (
     READ,
@@ -26,7 +26,11 @@ from rag.understand.mentions import (
     take_out,
 )
 
-_ANY, _KO, _EN = patterns("references"), patterns("references.ko"), patterns("references.en")
+_ANY, _KO, _EN = (
+    load_patterns("references"),
+    load_patterns("references.ko"),
+    load_patterns("references.en"),
+)
 _CIRCLED = _ANY.pieces["circled"]
 _LETTER = re.compile(r"[^\W_]")
 _ITEM = re.compile(rf"(?m)^[ \t]*(?:[*_]{{2}})?(?:(\d{{1,2}})(?=[.)]|번)|([{_CIRCLED}]))")
@@ -125,7 +129,7 @@ def _rest(text: str, mention: Mention | None, conversation: Conversation) -> str
         asked = unicodedata.normalize("NFC", turn.user_text)
         earlier = find_mention(asked)
         before = take_out(asked, earlier.spans) if earlier else asked
-        if turn.mode == Mode.DOCUMENTS and before.strip("?!. "):
+        if turn.mode == AnswerMode.DOCUMENTS and before.strip("?!. "):
             return before
     return rest
 
@@ -247,19 +251,19 @@ def _list_documents(
     if mention.answer is not None:
         answer = _find_answer(mention.answer, conversation)
         return answer.doc_refs if answer else ()
-    if last and last.mode == Mode.CLARIFY and last.candidates:
+    if last and last.mode == AnswerMode.CLARIFY and last.candidates:
         return last.candidates
     if shown is None:
         return ()
-    if shown.mode == Mode.DOCUMENT and mention.places:
+    if shown.mode == AnswerMode.DOCUMENT and mention.places:
         # a whole document shown since then has not taken the places of the list
         lists = (turn for turn in reversed(conversation.current) if turn.doc_refs)
         earlier = (turn for turn in lists if turn.number < shown.number)
-        shown = next((turn for turn in earlier if turn.mode != Mode.DOCUMENT), shown)
+        shown = next((turn for turn in earlier if turn.mode != AnswerMode.DOCUMENT), shown)
     return shown.doc_refs
 
 
-def _find_answer(number: int, conversation: Conversation) -> Turn | None:
+def _find_answer(number: int, conversation: Conversation) -> PastTurn | None:
     """The turn with this number; -2: the one before the last that has documents."""
     if number > 0:
         return next((turn for turn in conversation.turns if turn.number == number), None)
@@ -286,7 +290,7 @@ def _means_document(mention: Mention, conversation: Conversation) -> bool | None
     None: it may be either.
     """
     last, shown = conversation.last, conversation.shown
-    asked_back = last is not None and last.mode == Mode.CLARIFY and last.candidates
+    asked_back = last is not None and last.mode == AnswerMode.CLARIFY and last.candidates
     if mention.noun or mention.session or last is None or shown is None or asked_back:
         return True
     listed = bool(_numbered_lines(last) & set(mention.places))
@@ -295,14 +299,15 @@ def _means_document(mention: Mention, conversation: Conversation) -> bool | None
     if listed:
         return False
     idle = all(
-        turn.question_type == QuestionType.SMALLTALK or turn.mode in {Mode.DOCUMENT, Mode.CLARIFY}
+        turn.question_type == QuestionType.SMALLTALK
+        or turn.mode in {AnswerMode.DOCUMENT, AnswerMode.CLARIFY}
         for turn in conversation.turns
         if turn.number > shown.number
     )
     return True if idle or mention.back else None
 
 
-def _numbered_lines(turn: Turn | None) -> set[int]:
+def _numbered_lines(turn: PastTurn | None) -> set[int]:
     """The numbers of the lines that an answer counts itself."""
     found = _ITEM.finditer(turn.assistant_text[:LONGEST_ANSWER]) if turn else ()
     return {int(line[1]) if line[1] else _CIRCLED.index(line[2]) + 1 for line in found}
@@ -371,7 +376,7 @@ def _find_turned(text: str, conversation: Conversation, session: Session) -> Ref
     anew = part is None and _asks_for_present(text) and _asks_to_show(text)
     if part is None and not anew:
         return None
-    turns = [turn for turn in reversed(conversation.turns) if turn.mode != Mode.DOCUMENT]
+    turns = [turn for turn in reversed(conversation.turns) if turn.mode != AnswerMode.DOCUMENT]
     own = conversation.shown.doc_refs if conversation.shown else ()
     shown = (*(ref for turn in turns for ref in turn.doc_refs), *session(), *own)
     ref = next((ref for ref in shown if ref.document_id == view.document_id), None)
@@ -397,13 +402,13 @@ def _reads_present(conversation: Conversation, document_id: UUID) -> bool:
 
 def _offered(conversation: Conversation) -> tuple[DocRef, ...]:
     last = conversation.last
-    return last.candidates if last and last.mode == Mode.CLARIFY else ()
+    return last.candidates if last and last.mode == AnswerMode.CLARIFY else ()
 
 
 def _asked(conversation: Conversation) -> list[str]:
     """The messages that led to questions back, latest first; the last one is the question."""
     turns = itertools.takewhile(
-        lambda turn: turn.mode == Mode.CLARIFY, reversed(conversation.turns)
+        lambda turn: turn.mode == AnswerMode.CLARIFY, reversed(conversation.turns)
     )
     return [unicodedata.normalize("NFC", turn.user_text) for turn in turns]
 

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 
 from rag import tokenize
 from rag.errors import EngineUnavailable
-from rag.lexicon import phrases, words
+from rag.lexicon import load_phrases, load_words
 from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme, analyse_texts, strip_particle
 from rag.verify.figures import Date, Figure, read_dates, read_figures
@@ -36,7 +36,7 @@ _WEEKDAY = re.compile(
 )
 _NO_WORD = re.compile(r"[\W_]+")
 _EDGES = re.compile(r"^[\W_]+|[\W_]+$")
-_ORGANISATION = re.compile(rf"[가-힣]{{2,12}}?(?:{'|'.join(words('organisations.ko'))})")
+_ORGANISATION = re.compile(rf"[가-힣]{{2,12}}?(?:{'|'.join(load_words('organisations.ko'))})")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-.&+#'’][A-Za-z0-9]+)*")
 _ENGLISH_TOKEN = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)?|[.,;:!?()]")
 _NOUNS = frozenset(("NNG", "NNP", "XR"))
@@ -45,9 +45,9 @@ _ACTS = _VERBS | {"VX", "VCN", "XSV", "XSA", "MAG", "MAJ", "NP", "NNB", "MM"}
 _NAMING = _NOUNS | {"NR", "SL", "SH"}
 _DENYING = frozenset(("않", "못하", "말", "아니하"))
 _PREFIXES = frozenset(("불", "비", "미", "무", "부"))
-_STOP = words("stop.en")
-_CALENDAR = words("calendar.en")
-_NEGATORS = words("negators.en")
+_STOP = load_words("stop.en")
+_CALENDAR = load_words("calendar.en")
+_NEGATORS = load_words("negators.en")
 
 Signs = Mapping[str, frozenset[bool]]
 """Of each word, by its stem, whether a sentence affirms it (True), denies it, or both.
@@ -112,7 +112,9 @@ def read_terms(text: str, found: Sequence[Morpheme] | None = None) -> frozenset[
     """The terms of a text's words: pairs of syllables and Latin stems."""
     terms: set[str] = set()
     for word in text.split():
-        terms.update(term for term in surface.read(word).others if not _NO_LATIN.search(term))
+        terms.update(
+            term for term in surface.read_surface(word).others if not _NO_LATIN.search(term)
+        )
     for word in _hangul_words(text, found):
         terms.update(surface.split_pairs(word))
     return frozenset(terms)
@@ -238,7 +240,7 @@ def _english_signs(text: str) -> list[tuple[str, bool]]:
     reach = 0
     for match in _ENGLISH_TOKEN.finditer(text):
         word = match[0].lower().replace("’", "").replace("'", "")
-        stem = surface.stem(word)
+        stem = surface.stem_word(word)
         if not word.isalpha():
             reach = 0
         elif word in _NEGATORS:
@@ -255,10 +257,10 @@ def _english_signs(text: str) -> list[tuple[str, bool]]:
 def _opposites(language: str) -> Mapping[str, tuple[str, bool]]:
     """Each word that has an opposite: the name of its pair, and whether it is on the first side."""
     found: dict[str, tuple[str, bool]] = {}
-    for line in phrases(f"opposites.{language}"):
+    for line in load_phrases(f"opposites.{language}"):
         left, _, right = line.partition(" | ")
         for side, names in ((True, left), (False, right)):
-            found.update((surface.stem(word), (line, side)) for word in names.split())
+            found.update((surface.stem_word(word), (line, side)) for word in names.split())
     return found
 
 

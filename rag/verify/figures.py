@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from rag.lexicon import phrases
+from rag.lexicon import load_phrases
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NAME = (
@@ -77,7 +77,9 @@ def is_told(date: Date, told: Collection[Date], numbers: Collection[float]) -> b
 def _read_numbers(name: str) -> dict[str, float]:
     """The words of a list with the number at the head of their line."""
     return {
-        word: float(number) for number, *found in map(str.split, phrases(name)) for word in found
+        word: float(number)
+        for number, *found in map(str.split, load_phrases(name))
+        for word in found
     }
 
 
@@ -191,12 +193,12 @@ def _add_up(parts: Iterable[tuple[str, str]]) -> float:
 _SIGNS = {"$": "달러", "₩": "원", "€": "유로"}
 _UNITS = {
     name: (dimension, float(factor))
-    for dimension, factor, *names in map(str.split, phrases("units"))
+    for dimension, factor, *names in map(str.split, load_phrases("units"))
     for name in names
 }
 """Each way to write a unit with its dimension and its size in it."""
 _BOUNDS, _OPPOSED = {}, {}
-for _kind, _opposed, _names in (line.split(" | ") for line in phrases("bounds")):
+for _kind, _opposed, _names in (line.split(" | ") for line in load_phrases("bounds")):
     _BOUNDS.update(dict.fromkeys(_names.split(","), _kind))
     _OPPOSED[_kind] = frozenset(_opposed.split())
 _UNIT = re.compile(rf"(?:여|가량|정도)?[ -]?({_any_of(_UNITS)})(?!의\s?\d)", re.IGNORECASE)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rag.types import Label
+from rag.types import AnswerLabel
 
 
 class Verdict(StrEnum):
@@ -45,21 +45,21 @@ class Grounds:
     model: bool = True
 
 
-def decide_label(checks: Sequence[Checked], grounds: Grounds) -> Label:
+def decide_label(checks: Sequence[Checked], grounds: Grounds) -> AnswerLabel:
     """The label of an answer with these sentences."""
     if not any(item.slots for item in checks):
         return _uncited(grounds)
     if not grounds.model:
-        return Label.PASSAGES
+        return AnswerLabel.PASSAGES
     claims = [item.verdict is Verdict.SUPPORTED for item in checks if item.verdict != Verdict.PLAIN]
     if claims and not any(claims):
-        return Label.INSUFFICIENT
+        return AnswerLabel.INSUFFICIENT
     if not claims:  # a marker behind a sentence that only says what is missing
-        return Label.INSUFFICIENT if grounds.lacks else Label.DOCUMENTS
-    return Label.DOCUMENTS if all(claims) else Label.PARTIAL
+        return AnswerLabel.INSUFFICIENT if grounds.lacks else AnswerLabel.DOCUMENTS
+    return AnswerLabel.DOCUMENTS if all(claims) else AnswerLabel.PARTIAL
 
 
-def _uncited(grounds: Grounds) -> Label:
+def _uncited(grounds: Grounds) -> AnswerLabel:
     if grounds.earlier:
-        return Label.CONVERSATION
-    return Label.INSUFFICIENT if grounds.asked and grounds.lacks else Label.GENERAL
+        return AnswerLabel.CONVERSATION
+    return AnswerLabel.INSUFFICIENT if grounds.asked and grounds.lacks else AnswerLabel.GENERAL

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from rag.lexicon import patterns, phrases
+from rag.lexicon import load_patterns, load_phrases
 from rag.replies import get_reply
 from rag.tokenize.text import ABBREVIATIONS, find_code
 from rag.types import Citation
@@ -187,13 +187,15 @@ def is_lack(text: str, *, cites: bool) -> bool:
 
 
 def _is_any(names: Iterable[str], text: str) -> bool:
-    return any(patterns("no_claims")[name].search(text) for name in names)
+    return any(load_patterns("no_claims")[name].search(text) for name in names)
 
 
 def _is_courtesy(text: str) -> bool:
     small = text.casefold().replace("’", "'")
     return any(
-        phrase in small for name in ("ko", "en") for phrase in phrases(f"plain_sentences.{name}")
+        phrase in small
+        for name in ("ko", "en")
+        for phrase in load_phrases(f"plain_sentences.{name}")
     )
 
 

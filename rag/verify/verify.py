@@ -10,8 +10,8 @@ from itertools import chain
 from rag import tokenize
 from rag.errors import EngineUnavailable
 from rag.ports import Inference, Verifier
-from rag.tokenize.language import reply_language
-from rag.types import Citation, Evidence, Label, Span
+from rag.tokenize.language import choose_reply_language
+from rag.types import AnswerLabel, Citation, Evidence, Span
 from rag.verify import claims, sentences
 from rag.verify.claims import Details, Statement, analyse_morphemes, read_details, read_statement
 from rag.verify.figures import Date, Figure, Known, find_bounds, is_opposed, is_told, to_known
@@ -62,7 +62,7 @@ class Verification:
 
     checks: tuple[Checked, ...]
     spans: Mapping[int, tuple[Span, ...]]
-    label: Label
+    label: AnswerLabel
 
     @property
     def doubted(self) -> tuple[Checked, ...]:
@@ -100,7 +100,7 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     return Verification(checks, _find_spans(held, evidence), decide_label(checks, told))
 
 
-def summarise(verification: Verification) -> dict[str, object]:
+def summarise_verification(verification: Verification) -> dict[str, object]:
     """How many sentences have which verdict, and the doubted ones, as plain JSON for a trace."""
     checks = verification.checks
     counts = {verdict.value: sum(item.verdict is verdict for item in checks) for verdict in Verdict}
@@ -207,7 +207,7 @@ def _read_premise(number: int, text: str, *, header: str = "", about: str = "") 
     whole = tokenize.normalise(f"{header}\n{text}")
     return _Premise(
         number,
-        reply_language(whole),
+        choose_reply_language(whole),
         claims.to_bare(f"{about} {whole}"),
         frozenset[str]().union(*(unit.read.terms for unit in units)),
         tuple(units),

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from rag.events import Delta, Finished, SourcesFound, Status
-from rag.types import Mode, QuestionType, Source
+from rag.events import Delta, Finished, SourcesFound, StepBegan
+from rag.types import AnswerMode, QuestionType, Source
 
 
 def source(slot=1, document_id=None):
@@ -24,7 +24,7 @@ def source(slot=1, document_id=None):
     )
 
 
-def finished(mode=Mode.GENERAL, sources=None):
+def finished(mode=AnswerMode.GENERAL, sources=None):
     return Finished(mode, QuestionType.SINGLE, sources, None, {"timings_ms": {}})
 
 
@@ -52,4 +52,4 @@ class ScriptedEngine:
             self.closed.set()
 
 
-__all__ = ["Delta", "ScriptedEngine", "SourcesFound", "Status", "finished", "source"]
+__all__ = ["Delta", "ScriptedEngine", "SourcesFound", "StepBegan", "finished", "source"]

@@ -13,8 +13,8 @@ from chats.services.turns import open_turn
 from jobs.lease import claim_job
 from rag.errors import LLMInterrupted, LLMUnauthorized
 from rag.pages import Box
-from rag.types import Label, Mode, Role, Span
-from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, Status, finished, source
+from rag.types import AnswerLabel, AnswerMode, Span, Speaker
+from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, StepBegan, finished, source
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def play(monkeypatch):
     def plug(*script):
         engine = ScriptedEngine(*script)
-        monkeypatch.setattr(answering, "engine", lambda _: engine)
+        monkeypatch.setattr(answering, "get_engine", lambda _: engine)
         return engine
 
     return plug
@@ -40,7 +40,7 @@ def run_to_its_end(turn):
 
 
 def test_an_answer_is_stored_and_its_deltas_are_its_text(play, turn):
-    play(Status("generate"), Delta("안녕"), Delta("하세요"), finished())
+    play(StepBegan("generate"), Delta("안녕"), Delta("하세요"), finished())
     message = run_to_its_end(turn)
     events = log.load_events(turn.run.pk)
     assert (message.status, message.mode, message.content) == ("COMPLETED", "general", "안녕하세요")
@@ -57,7 +57,7 @@ def test_a_general_answer_has_no_sources(play, turn):
 
 def test_sources_come_before_the_first_delta_and_are_stored(play, turn):
     found = (source(),)
-    play(SourcesFound(found), Delta("답 [1]"), finished(Mode.DOCUMENTS, found))
+    play(SourcesFound(found), Delta("답 [1]"), finished(AnswerMode.DOCUMENTS, found))
     message = run_to_its_end(turn)
     kinds = [event.type for event in log.load_events(turn.run.pk)]
     assert kinds.index("sources") < kinds.index("delta")
@@ -70,7 +70,7 @@ def test_the_label_and_the_sentences_cited_are_stored_and_told(play, turn):
     play(
         SourcesFound((found,)),
         Delta("답 [1]"),
-        replace(finished(Mode.DOCUMENTS, (found,)), label=Label.PARTIAL),
+        replace(finished(AnswerMode.DOCUMENTS, (found,)), label=AnswerLabel.PARTIAL),
     )
     message = run_to_its_end(turn)
     told = log.load_events(turn.run.pk)[-1].data["message"]
@@ -80,7 +80,7 @@ def test_the_label_and_the_sentences_cited_are_stored_and_told(play, turn):
 
 def test_the_whole_passage_is_kept_once_beside_the_turn(play, turn, api):
     found = replace(source(), text="본문 전체")
-    play(SourcesFound((found,)), Delta("답 [1]"), finished(Mode.DOCUMENTS, (found,)))
+    play(SourcesFound((found,)), Delta("답 [1]"), finished(AnswerMode.DOCUMENTS, (found,)))
     message = run_to_its_end(turn)
     assert "본문 전체" not in str(message.sources)
     (shown,) = api.get(f"/api/v1/messages/{message.pk}/sources").json()
@@ -105,7 +105,7 @@ def test_the_trace_is_kept(play, turn):
 
 def test_the_trace_of_an_answer_that_broke_off_holds_what_was_known(play, turn):
     known = {"question_type": "single", "gate": {"score": 0.9}}
-    play(Status("generate", trace=known), Delta("반쯤"), LLMInterrupted())
+    play(StepBegan("generate", trace=known), Delta("반쯤"), LLMInterrupted())
     assert run_to_its_end(turn).question_type == "single"
     assert Trace.objects.get().steps == known
 
@@ -267,7 +267,10 @@ def test_the_engine_sees_the_last_pairs_of_this_chat_only(play, owner):
         asyncio.run(answer_run(turn.run.pk))
     question = engine.questions[0]
     assert question.history_pairs == 2
-    assert [item.role for item in question.conversation.messages] == [Role.USER, Role.ASSISTANT] * 3
+    assert [item.role for item in question.conversation.messages] == [
+        Speaker.USER,
+        Speaker.ASSISTANT,
+    ] * 3
     last = [item.content[:4] for item in question.conversation.messages[-4:]]
     assert last == ["질문 1", "답 1 ", "질문 2", "답 2 "]
     assert not any("다른" in item.content for item in question.conversation.messages)

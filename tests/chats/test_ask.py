@@ -13,7 +13,7 @@ from chats.runs import answering
 from chats.services.chats import create_chat
 from documents.errors import explain_code
 from rag.errors import LLMUnauthorized
-from rag.types import Mode
+from rag.types import AnswerMode
 from tests.chats.engines import Delta, ScriptedEngine, SourcesFound, finished, source
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,7 +26,7 @@ def play(monkeypatch):
 
     def plug(*script):
         engine = ScriptedEngine(*script)
-        monkeypatch.setattr(answering, "engine", lambda _: engine)
+        monkeypatch.setattr(answering, "get_engine", lambda _: engine)
         return engine
 
     return plug
@@ -54,7 +54,12 @@ def run(*arguments):
 
 def test_an_answer_is_told_with_its_sources(owner, play):
     found = (source(),)
-    play(SourcesFound(found), Delta("15일"), Delta("입니다 [1]"), finished(Mode.DOCUMENTS, found))
+    play(
+        SourcesFound(found),
+        Delta("15일"),
+        Delta("입니다 [1]"),
+        finished(AnswerMode.DOCUMENTS, found),
+    )
     out, err, status = run("휴가는?")
     assert out.splitlines() == ["15일입니다 [1]", "  [1]* 규정.md, p. 3"]
     assert (status, str(Chat.objects.get().pk) in err) == (0, True)
@@ -62,7 +67,7 @@ def test_an_answer_is_told_with_its_sources(owner, play):
 
 def test_json_is_one_object_and_nothing_else(owner, play):
     found = (source(),)
-    play(SourcesFound(found), Delta("15일"), finished(Mode.DOCUMENTS, found))
+    play(SourcesFound(found), Delta("15일"), finished(AnswerMode.DOCUMENTS, found))
     out, _, _ = run("휴가는?", "--json")
     told = json.loads(out)
     message = Message.objects.get(role="assistant")

@@ -8,7 +8,7 @@ from documents import index, metadata, spaces
 from rag import tokenize
 from rag.events import Finished
 from rag.pages import Page
-from rag.types import Chunk, IndexedChunk, Mode, QuestionType
+from rag.types import AnswerMode, IndexedChunk, QuestionType, TextChunk
 from tests.chats.conftest import make_document
 from tests.chats.engines import Delta, SourcesFound, source
 from tests.chats.test_answering import play, run_to_its_end
@@ -22,9 +22,9 @@ URL = "/api/v1/search"
 def add_indexed(owner, name, text, **metadata):
     """A completed document of one passage, with its labels and without vectors."""
     document = make_document(owner, name=name, status="PROCESSING")
-    chunk = Chunk(0, text, 0, len(text), None, None, "")
+    chunk = TextChunk(0, text, 0, len(text), None, None, "")
     space, _ = spaces.get_space_for_writing()
-    indexed = [IndexedChunk(chunk, tokenize.terms(text), None)]
+    indexed = [IndexedChunk(chunk, tokenize.count_terms(text), None)]
     store_rows([Page(None, text)], indexed, space, index.IngestFindings(metadata))
     return document
 
@@ -97,7 +97,7 @@ def test_an_answer_keeps_what_it_was_filtered_to(api, owner, play):
     turn = open_turn(user=owner, content="법무부에서 정한 이자는?")
     told = {"filters": {"issuer": "법무부"}, "dropped_filters": {}}
     sources = (source(),)
-    finished = Finished(Mode.DOCUMENTS, QuestionType.SINGLE, sources, None, {"plan": told})
+    finished = Finished(AnswerMode.DOCUMENTS, QuestionType.SINGLE, sources, None, {"plan": told})
     play(SourcesFound(sources), Delta("답 [1]"), finished)
     message = run_to_its_end(turn)
     scope = api.get(f"/api/v1/messages/{message.pk}").data["scope"]

@@ -5,7 +5,7 @@ import pytest
 from documents import spaces
 from rag import tokenize
 from rag.pages import Kind, Page
-from rag.types import Chunk, IndexedChunk
+from rag.types import IndexedChunk, TextChunk
 from tests.chats.conftest import make_document
 from tests.documents.conftest import store_rows
 
@@ -16,9 +16,11 @@ ROWS = "| 부장 | 칠만 원 |"
 
 def test_a_hit_says_its_kind_and_the_header_that_its_table_goes_on_with(api, owner, answers_worker):
     make_document(owner, status="PROCESSING")
-    part = Chunk(0, ROWS, 0, len(ROWS), None, None, "", kind=Kind.TABLE, header=HEADER)
+    part = TextChunk(0, ROWS, 0, len(ROWS), None, None, "", kind=Kind.TABLE, header=HEADER)
     space, _ = spaces.get_space_for_writing()
-    store_rows([Page(None, ROWS)], [IndexedChunk(part, tokenize.terms(part.content), None)], space)
+    store_rows(
+        [Page(None, ROWS)], [IndexedChunk(part, tokenize.count_terms(part.content), None)], space
+    )
     answer = api.post("/api/v1/search", {"query": "부장 여비"}, format="json")
     (hit,) = answer.data["hits"]
     assert (hit["kind"], hit["header"], hit["text"]) == ("table", HEADER, ROWS)
@@ -27,7 +29,9 @@ def test_a_hit_says_its_kind_and_the_header_that_its_table_goes_on_with(api, own
 def test_the_schema_names_all_that_a_hit_has(api, owner, answers_worker):
     make_document(owner, status="PROCESSING")
     text = "출장비는 하루 오만 원이다."
-    chunk = IndexedChunk(Chunk(0, text, 0, len(text), None, None, ""), tokenize.terms(text), None)
+    chunk = IndexedChunk(
+        TextChunk(0, text, 0, len(text), None, None, ""), tokenize.count_terms(text), None
+    )
     space, _ = spaces.get_space_for_writing()
     store_rows([Page(None, text)], [chunk], space)
     answer = api.post("/api/v1/search", {"query": "출장비"}, format="json").data

@@ -43,7 +43,7 @@ class NotingEngine:
 def plug(monkeypatch):
     def use(**parts):
         engine = NotingEngine(**parts)
-        monkeypatch.setattr(summaries, "engine", lambda _: engine)
+        monkeypatch.setattr(summaries, "get_engine", lambda _: engine)
         return engine
 
     return use

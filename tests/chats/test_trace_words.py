@@ -4,7 +4,7 @@ import pytest
 
 from nura.templatetags.page_strings import PAGES
 from rag.events import Finished
-from rag.lexicon import rules
+from rag.lexicon import load_rules
 from rag.memory.explore import TOOLS
 from rag.ports import Piece
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished
@@ -23,7 +23,7 @@ async def answer(**parts) -> Finished:
 
 
 def test_every_sign_of_a_follow_up_has_its_words():
-    signs = set().union(*rules("followup")["weights"].values()) - {"bias"}
+    signs = set().union(*load_rules("followup")["weights"].values()) - {"bias"}
     assert worded("signal") == signs
 
 

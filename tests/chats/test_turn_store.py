@@ -17,7 +17,7 @@ from documents.models import Document, DocumentVersion
 from jobs.lease import Lease, claim_job
 from rag.conversation import DocRef, View
 from rag.events import Finished
-from rag.types import Mode, QuestionType
+from rag.types import AnswerMode, QuestionType
 from tests.chats.conftest import make_document
 from tests.chats.engines import Delta, SourcesFound, finished
 from tests.chats.engines import source as shown_source
@@ -228,7 +228,7 @@ def test_whole_passages_reach_the_store_from_the_engine(owner, play):
     text = "가" * 700
     shown = replace(shown_source(document_id=document.pk), text=text)
     found = SourcesFound((shown,), "bm25")
-    play(found, Delta("답 [1]"), finished(Mode.DOCUMENTS, (shown,)))
+    play(found, Delta("답 [1]"), finished(AnswerMode.DOCUMENTS, (shown,)))
     run_to_its_end(open_turn(user=owner, content="질문"))
     ref = Turn.objects.get().doc_refs[0]
     assert (ref["passages"], ref["retrieval_method"]) == ([text], "bm25")
@@ -260,7 +260,9 @@ def test_candidates_and_view_reach_the_store_from_the_engine(owner, play):
     view = View(uuid.uuid4(), 1, 3)
     play(
         Delta("어느 문서요?"),
-        Finished(Mode.CLARIFY, QuestionType.SINGLE, None, None, {}, candidates=(ref,), view=view),
+        Finished(
+            AnswerMode.CLARIFY, QuestionType.SINGLE, None, None, {}, candidates=(ref,), view=view
+        ),
     )
     message = run_to_its_end(open_turn(user=owner, content="그 문서"))
     assert records.turn(Turn.objects.get()).candidates == (ref,)

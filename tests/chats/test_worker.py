@@ -39,14 +39,14 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch):
     made = Gate()
-    monkeypatch.setattr(answering, "engine", lambda _: made)
+    monkeypatch.setattr(answering, "get_engine", lambda _: made)
     yield made
     made.may_end.set()
 
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(answering, "engine", lambda _: ScriptedEngine(Delta("답"), finished()))
+    monkeypatch.setattr(answering, "get_engine", lambda _: ScriptedEngine(Delta("답"), finished()))
 
 
 def ask(owner, text="질문"):

@@ -45,8 +45,8 @@ def tiny_engine(monkeypatch, embedder):
     """The engine with the tiny embedder, wherever documents ask for the engine."""
     engine = Engine(RagConfig(), embedder=embedder)
     engine.warm()  # loading takes longer than a heartbeat, whose connection sees no row of a test
-    monkeypatch.setattr(ingest, "engine", lambda _config: engine)
-    monkeypatch.setattr(spaces, "engine", lambda _config: engine)
+    monkeypatch.setattr(ingest, "get_engine", lambda _config: engine)
+    monkeypatch.setattr(spaces, "get_engine", lambda _config: engine)
     return engine
 
 

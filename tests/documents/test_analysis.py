@@ -6,13 +6,13 @@ import pytest
 
 from documents.ingest import MAX_BATCHES_AHEAD, MAX_CHUNKS_A_BATCH, ChunkAnalysis
 from rag import indexing, tokenize
-from rag.types import Chunk, IndexedChunk
+from rag.types import IndexedChunk, TextChunk
 
 COUNT = 5 * MAX_CHUNKS_A_BATCH // 2
 
 
-def chunk(index: int) -> Chunk:
-    return Chunk(index, f"연차 휴가 {index}일을 준다.", 0, 9, 1, 1, f"제{index % 3}장")
+def chunk(index: int) -> TextChunk:
+    return TextChunk(index, f"연차 휴가 {index}일을 준다.", 0, 9, 1, 1, f"제{index % 3}장")
 
 
 def test_chunks_come_back_in_order_with_the_terms_that_they_have_alone() -> None:
@@ -51,7 +51,7 @@ def test_an_error_of_the_analysis_ends_the_reading(monkeypatch: pytest.MonkeyPat
     def broken(_texts: object, _characters: int) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(tokenize, "terms_with_leads", broken)
+    monkeypatch.setattr(tokenize, "count_terms_and_leads", broken)
     with ChunkAnalysis(lambda _one: None) as analysis:
         analysis.add([chunk(0)])
         with pytest.raises(MemoryError):

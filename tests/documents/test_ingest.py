@@ -99,9 +99,9 @@ def test_the_real_parser_tokeniser_and_model_work_together(owner, sent):
     document = run(upload(owner, name="leave.md", content=english))
     assert document.status == "COMPLETED", document.error_code
     from documents import spaces
-    from rag.factory import engine
+    from rag.factory import get_engine
 
-    vector = engine(settings.RAG).embedder.embed_query("How many days of leave are there?")
+    vector = get_engine(settings.RAG).embedder.embed_query("How many days of leave are there?")
     (hit,) = ScopedStore([document.pk]).similar(vector, 3)
     assert hit.scores["similarity"] > 0.3
     assert spaces.get_active_space().dimensions == 384

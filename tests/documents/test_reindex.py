@@ -8,7 +8,7 @@ from documents import ingest, services, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
 from documents.reindex import change, comparison, vectors
 from documents.search.store import ScopedStore
-from rag.factory import engine
+from rag.factory import get_engine
 from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
 from tests.documents.conftest import upload
 
@@ -51,7 +51,7 @@ def test_models_of_other_widths_follow_each_other(owner, settings, embedding_ser
             reindex(force=True)
         used = spaces.get_space_in_use()
         assert used.space.dimensions == width
-        vector = engine(used.config).embedder.embed_query("연차 휴가 2조")
+        vector = get_engine(used.config).embedder.embed_query("연차 휴가 2조")
         (hit, *_) = ScopedStore([document.pk], space=used.space).similar(vector, 3)
         assert hit.passage.document_id == document.pk
 
@@ -236,7 +236,7 @@ def test_what_the_old_model_embedded_right_before_the_swap_searches_the_old_spac
 ):
     used = spaces.get_space_in_use()
     store = ScopedStore([document.pk for document in library], space=used.space)
-    vector = engine(used.config).embedder.embed_query("출장 여비 2조")
+    vector = get_engine(used.config).embedder.embed_query("출장 여비 2조")
     before = [hit.passage.key for hit in store.similar(vector, 5)]
     embedding_server.widths["noise-16"] = 16
     reindex(model="noise-16", base_url=embedding_server.url, languages="*", force=True)
@@ -249,7 +249,7 @@ def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_ser
 
     def searched(titled, embedder):
         used = spaces.get_space_in_use()
-        vector = engine(used.config).embedder.embed_query("출장 여비")
+        vector = get_engine(used.config).embedder.embed_query("출장 여비")
         store = ScopedStore([document.pk for document in library], space=used.space)
         found.append((used.space.model, len(store.similar(vector, 3))))
         return embed(titled, embedder)

@@ -113,7 +113,9 @@ def test_a_run_killed_right_before_the_swap_swaps_the_next_time(embedding_server
 
 def test_an_index_that_was_interrupted_is_made_again(embedding_server, settings):
     configure(settings, embedding_server, "words-32")
-    space = spaces.ensure_space(spaces.engine(settings.RAG).embedder, base_url=embedding_server.url)
+    space = spaces.ensure_space(
+        spaces.get_engine(settings.RAG).embedder, base_url=embedding_server.url
+    )
     spaces.build_index(space)
     with connection.cursor() as cursor:  # what a killed CREATE INDEX CONCURRENTLY leaves
         cursor.execute(
@@ -129,7 +131,9 @@ def test_a_build_that_is_cut_off_leaves_an_index_that_the_next_one_repairs(
     embedding_server, settings
 ):
     configure(settings, embedding_server, "words-32")
-    space = spaces.ensure_space(spaces.engine(settings.RAG).embedder, base_url=embedding_server.url)
+    space = spaces.ensure_space(
+        spaces.get_engine(settings.RAG).embedder, base_url=embedding_server.url
+    )
     with connection.cursor() as cursor:
         # a value of another width in the column makes the build fail after its first phase
         cursor.execute(

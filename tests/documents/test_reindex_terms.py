@@ -51,7 +51,7 @@ def age(*documents):
 
 def found(document):
     (first, *_) = TOPICS
-    asked = tokenize.query_terms(first)
+    asked = tokenize.weigh_query_terms(first)
     return [hit.passage.document_id for hit in ScopedStore([document.pk]).bm25(asked, 3)]
 
 

@@ -6,7 +6,7 @@ from documents.models import Document, EmbeddingSpace
 from documents.search.store import ScopedStore
 from nura import diagnosis, preparation
 from nura.diagnosis import State
-from rag.factory import engine
+from rag.factory import get_engine
 from tests.documents.changing import add, configure, text_of
 from tests.documents.conftest import upload
 
@@ -28,7 +28,7 @@ def test_the_first_upload_makes_the_space_of_the_model_that_the_settings_name(ow
 
 def test_a_question_before_the_first_upload_makes_no_space_and_finds_nothing(db):
     used = spaces.get_space_in_use()
-    vector = engine(used.config).embedder.embed_query("연차")
+    vector = get_engine(used.config).embedder.embed_query("연차")
     assert ScopedStore([], space=used.space).similar(vector, 3) == []
     assert not EmbeddingSpace.objects.exists()
 
@@ -53,7 +53,7 @@ def test_with_vectors_another_model_in_the_settings_changes_nothing_and_is_told(
     assert "manage.py reindex" in spaces.describe_pending_reindex()
     used = spaces.get_space_in_use()
     assert (used.space.model, used.config.embedding_endpoint.model) == ("words-16", "words-16")
-    vector = engine(used.config).embedder.embed_query("연차 휴가")
+    vector = get_engine(used.config).embedder.embed_query("연차 휴가")
     hits = ScopedStore([document.pk], space=used.space).similar(vector, 3)
     assert len(hits) == 3
     assert "words-32" not in embedding_server.embedded
@@ -114,7 +114,7 @@ def test_the_old_model_is_still_reached_when_the_settings_name_one_in_the_worker
     )
     used = spaces.get_space_in_use()
     assert used.config.embedding_endpoint.base_url == embedding_server.url
-    assert len(engine(used.config).embedder.embed_query("연차")) == 16
+    assert len(get_engine(used.config).embedder.embed_query("연차")) == 16
 
 
 def test_an_endpoint_that_changed_its_width_puts_no_vector_into_the_space(owner, embedding_server):

@@ -12,9 +12,9 @@ from documents.search import bm25, database, dense
 from documents.search.store import ScopedStore
 from rag.errors import RetrievalFailed
 from rag.pages import Box, Kind, Page
-from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, idf, term_weight
-from rag.types import Chunk as RagChunk
+from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, compute_idf, compute_term_weight
 from rag.types import IndexedChunk
+from rag.types import TextChunk as RagChunk
 from tests.documents.conftest import TinyEmbedder, make_row, store_rows
 
 pytestmark = pytest.mark.django_db
@@ -72,7 +72,7 @@ def test_bm25_ranks_as_rank_bm25_does_on_the_same_tokens(owner):
     for _ in range(5):
         query = dict.fromkeys(dice.sample(words, 6), 1)
         # the oracle's own IDF may be negative: give it ours
-        oracle.idf = {word: idf(held[word], 80) for word in query}
+        oracle.idf = {word: compute_idf(held[word], 80) for word in query}
         scores = oracle.get_scores(list(query))
         best = sorted(scores, reverse=True)[:10]
         hits = found.bm25(query, 10)
@@ -97,7 +97,9 @@ def test_frequencies_are_those_of_the_scope(owner):
     one = index(owner, ["가 나", "가 다"])
     index(owner, ["나"] * 50)
     (hit, *_) = store(one).bm25({"나": 1}, 5)
-    assert hit.score == pytest.approx(0.6931 * term_weight(1, 2, REFERENCE_LENGTH), rel=1e-3)
+    assert hit.score == pytest.approx(
+        0.6931 * compute_term_weight(1, 2, REFERENCE_LENGTH), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(

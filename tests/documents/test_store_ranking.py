@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from documents.search import bm25
-from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, idf
+from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, compute_idf
 from tests.documents.test_store import index, store
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +39,9 @@ def oracle(chunks, question):
     scorer = BM25Okapi(chunks, k1=K1, b=B)
     held = Counter(chain.from_iterable(map(set, chunks)))
     scorer.avgdl = REFERENCE_LENGTH
-    scorer.idf = {word: weight * idf(held[word], len(chunks)) for word, weight in question.items()}
+    scorer.idf = {
+        word: weight * compute_idf(held[word], len(chunks)) for word, weight in question.items()
+    }
     return np.array(scorer.get_scores(list(question)))
 
 

@@ -12,9 +12,9 @@ from rag.adapters.openai import OpenAILLM
 from rag.config import ContextRules, Endpoint, RagConfig
 from rag.conversation import Question
 from rag.errors import ContextOverflow, LLMInterrupted, LLMUnreachable
-from rag.events import Delta, SourcesFound, Status
+from rag.events import Delta, SourcesFound, StepBegan
 from rag.ports import Piece, Usage
-from rag.types import HistoryMessage, Label, Mode, QuestionType, Role, ScopeReason
+from rag.types import AnswerLabel, AnswerMode, HistoryMessage, QuestionType, ScopeReason, Speaker
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 from tests.servers.llm import Stream
 
@@ -37,7 +37,7 @@ async def test_without_a_model_the_documents_sentence_is_quoted_with_its_source(
     end = finished(events)
     assert "숙박비 상한은 1박 90,000원이다.** [1]" in text_of(events)
     assert "정산" not in text_of(events)
-    assert end.mode is Mode.DOCUMENTS
+    assert end.mode is AnswerMode.DOCUMENTS
     (source,) = [source for source in end.sources if source.cited]
     assert (source.slot, source.document_name) == (1, "여비.md")
     assert 0 <= source.similarity <= 1
@@ -74,13 +74,16 @@ async def test_sources_come_before_the_first_delta_and_the_end_comes_last():
     events = await library().ask("숙박비 상한은?")
     kinds = [type(event).__name__ for event in events]
     assert kinds.index("SourcesFound") < kinds.index("Delta")
-    assert [event.step for event in events if isinstance(event, Status)] == ["retrieve", "generate"]
+    assert [event.step for event in events if isinstance(event, StepBegan)] == [
+        "retrieve",
+        "generate",
+    ]
     assert kinds[-1] == "Finished"
 
 
 async def test_an_off_topic_question_is_general_conversation_without_sources():
     events = await library().ask("후쿠오카 여행 일정 짜줘")
-    assert finished(events).mode is Mode.GENERAL
+    assert finished(events).mode is AnswerMode.GENERAL
     assert finished(events).sources is None
     assert not any(isinstance(event, SourcesFound) for event in events)
     assert "언어 모델" in text_of(events)
@@ -89,7 +92,7 @@ async def test_an_off_topic_question_is_general_conversation_without_sources():
 async def test_a_greeting_is_answered_without_any_search():
     events = await library().ask("안녕하세요!")
     assert finished(events).question_type is QuestionType.SMALLTALK
-    assert [event.step for event in events if isinstance(event, Status)] == ["generate"]
+    assert [event.step for event in events if isinstance(event, StepBegan)] == ["generate"]
     assert "Nura" in text_of(events)
 
 
@@ -143,7 +146,7 @@ async def test_general_conversation_stays_general_whatever_stood_in_the_prompt()
     end = finished(events)
     assert text_of(events) == "첫째 날은 하카타입니다."
     assert llm.last.index("[관련이 적을 수 있는 자료]") < llm.last.index("여비")
-    assert (end.mode, end.label, end.sources) == (Mode.GENERAL, Label.GENERAL, None)
+    assert (end.mode, end.label, end.sources) == (AnswerMode.GENERAL, AnswerLabel.GENERAL, None)
 
 
 async def test_small_talk_gets_no_passages():
@@ -154,7 +157,10 @@ async def test_small_talk_gets_no_passages():
 
 async def test_history_reaches_the_model_cut_and_limited():
     llm = ScriptedLLM(Piece("네"))
-    history = [HistoryMessage(Role.USER, "가" * 900), HistoryMessage(Role.ASSISTANT, "답")] * 12
+    history = [
+        HistoryMessage(Speaker.USER, "가" * 900),
+        HistoryMessage(Speaker.ASSISTANT, "답"),
+    ] * 12
     roomy = RagConfig(context=ContextRules(tokens=40_000))
     await library(llm=llm, config=roomy).ask("출장의 숙박비 상한은 얼마인가요?", history=history)
     earlier = llm.asked[-1][3:-1]  # behind the instructions, and what was said before the window
@@ -173,11 +179,11 @@ async def test_where_embedding_fails_words_alone_find_the_passages_and_a_notice_
     made.engine.embedder.failing = True
     events = await made.ask("which port does the service listen on?")
     end = finished(events)
-    assert end.mode is Mode.DOCUMENTS
+    assert end.mode is AnswerMode.DOCUMENTS
     assert "8080" in text_of(events)
     assert end.notices == ("embedder_failed",)
     assert end.trace["fallback"] == {"code": "embedder_failed"}
-    assert "fallback" in [event.step for event in events if isinstance(event, Status)]
+    assert "fallback" in [event.step for event in events if isinstance(event, StepBegan)]
 
 
 async def test_a_failing_store_leads_to_general_conversation():
@@ -188,7 +194,7 @@ async def test_a_failing_store_leads_to_general_conversation():
 
     made.store.bm25 = broken
     end = finished(await made.ask("숙박비 상한은?"))
-    assert (end.mode, end.trace["fallback"]) == (Mode.GENERAL, {"code": "retrieval_failed"})
+    assert (end.mode, end.trace["fallback"]) == (AnswerMode.GENERAL, {"code": "retrieval_failed"})
 
 
 async def test_where_the_search_failed_the_model_is_not_told_that_nothing_was_found():
@@ -200,7 +206,7 @@ async def test_where_the_search_failed_the_model_is_not_told_that_nothing_was_fo
     made.store.bm25 = broken
     end = finished(await made.ask("숙박비 상한은?"))
     assert end.notices == ("retrieval_failed",)
-    assert prompts.text("nothing_found", "ko") not in llm.last
+    assert prompts.load_prompt("nothing_found", "ko") not in llm.last
 
 
 async def test_without_a_model_a_question_on_a_named_document_reads_that_one_alone():
@@ -258,7 +264,7 @@ async def test_a_slow_search_does_not_block_the_event_loop():
     task = asyncio.create_task(made.ask("숙박비 상한은?"))
     assert await asyncio.to_thread(begun.wait, 10)
     may_end.set()
-    assert finished(await task).mode is Mode.DOCUMENTS
+    assert finished(await task).mode is AnswerMode.DOCUMENTS
 
 
 async def test_the_trace_is_plain_json_with_every_step():

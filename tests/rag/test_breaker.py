@@ -22,10 +22,10 @@ from rag.adapters.light import Light
 from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
 from rag.ports import GenerationOptions
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 from tests.servers.llm import BreakOff, Calls, Failure, Hang, Raw, Stream
 
-TURNS = (HistoryMessage(Role.USER, "안녕"),)
+TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 
 
 class Clock:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rag.chunking import Split, Splitter, split
+from rag.chunking import Split, Splitter, split_pages
 from rag.pages import Box, Heading, Kind, Line, Page, Region
 
 WORDS = st.sampled_from(
@@ -63,7 +63,7 @@ def documents(draw: st.DrawFn) -> list[Page]:
 def test_any_document_is_covered_by_chunks_within_their_bounds(
     pages: list[Page], size: int, overlap: int
 ) -> None:
-    result = split(pages, size=size, overlap=overlap)
+    result = split_pages(pages, size=size, overlap=overlap)
 
     covered = 0
     for index, chunk in enumerate(result.chunks):
@@ -97,13 +97,13 @@ def test_pages_cut_one_by_one_give_the_chunks_of_the_whole(pages: list[Page], si
         ]
         found += chunks
 
-    assert tuple(found) == split(pages, size=size, overlap=20).chunks
+    assert tuple(found) == split_pages(pages, size=size, overlap=20).chunks
 
 
 @settings(max_examples=100, deadline=None)
 @given(letters=st.lists(st.sampled_from(["e\u0301", "각", "ก็", "x"]), min_size=1).map("".join))
 def test_no_mark_is_cut_from_its_letter(letters: str) -> None:
-    for chunk in split([Page(1, letters * 9)], size=12, overlap=4).chunks:
+    for chunk in split_pages([Page(1, letters * 9)], size=12, overlap=4).chunks:
         assert unicodedata.category(chunk.text[0])[0] == "L"
         assert chunk.text[0] not in "\u1161\u11a8"
 
@@ -111,7 +111,7 @@ def test_no_mark_is_cut_from_its_letter(letters: str) -> None:
 @settings(max_examples=100, deadline=None)
 @given(pages=documents())
 def test_a_chunk_names_the_pages_that_hold_its_ends(pages: list[Page]) -> None:
-    result = split(pages, size=80, overlap=20)
+    result = split_pages(pages, size=80, overlap=20)
 
     for chunk in result.chunks:
         assert chunk.page is not None
@@ -122,7 +122,9 @@ def test_a_chunk_names_the_pages_that_hold_its_ends(pages: list[Page]) -> None:
 
 
 def chunks_of(text: str, *, size: int = 100, overlap: int = 20) -> list[str]:
-    return [chunk.text for chunk in split([Page(None, text)], size=size, overlap=overlap).chunks]
+    return [
+        chunk.text for chunk in split_pages([Page(None, text)], size=size, overlap=overlap).chunks
+    ]
 
 
 def with_headings(text: str) -> Page:
@@ -140,8 +142,8 @@ def test_a_short_text_is_one_chunk() -> None:
 
 
 def test_an_empty_document_has_no_chunks() -> None:
-    assert split([], size=100, overlap=20) == Split("", (), ())
-    assert split([Page(1, " \n ")], size=100, overlap=20).chunks == ()
+    assert split_pages([], size=100, overlap=20) == Split("", (), ())
+    assert split_pages([Page(1, " \n ")], size=100, overlap=20).chunks == ()
 
 
 def test_korean_sentences_are_kept_whole() -> None:
@@ -187,7 +189,7 @@ def test_a_section_begins_a_chunk_and_names_its_path() -> None:
     body = "이 법은 공탁의 절차를 정한다. " * 3
     page = with_headings(f"# 공탁법\n\n## 제1장\n\n### 제1조\n\n{body}\n\n### 제2조\n\n{body}")
 
-    chunks = split([page], size=200, overlap=20).chunks
+    chunks = split_pages([page], size=200, overlap=20).chunks
 
     assert [chunk.section for chunk in chunks] == [
         "공탁법 > 제1장 > 제1조",
@@ -199,7 +201,7 @@ def test_a_section_begins_a_chunk_and_names_its_path() -> None:
 def test_tiny_sections_share_a_chunk_named_by_what_they_have_in_common() -> None:
     page = with_headings("# 규칙\n\n## 제1조\n\n시행한다.\n\n## 제2조\n\n폐지한다.")
 
-    chunks = split([page], size=1000, overlap=200).chunks
+    chunks = split_pages([page], size=1000, overlap=200).chunks
 
     assert [chunk.section for chunk in chunks] == ["규칙"]
 
@@ -207,7 +209,7 @@ def test_tiny_sections_share_a_chunk_named_by_what_they_have_in_common() -> None
 def test_a_tiny_section_does_not_swallow_the_next_chapter() -> None:
     page = with_headings("# 가\n\n## 나\n\n짧다.\n\n# 다\n\n다른 장이다.")
 
-    assert [chunk.section for chunk in split([page], size=1000, overlap=0).chunks] == [
+    assert [chunk.section for chunk in split_pages([page], size=1000, overlap=0).chunks] == [
         "가 > 나",
         "다",
     ]
@@ -220,7 +222,7 @@ def test_boxes_cover_exactly_the_characters_of_a_chunk() -> None:
         Line(11, 15, 0.3, 0.4, (0.0, 0.1, 0.2, 0.3, 0.4)),
     )
 
-    first, second, *_ = split([Page(7, text, (), lines)], size=8, overlap=0).chunks
+    first, second, *_ = split_pages([Page(7, text, (), lines)], size=8, overlap=0).chunks
 
     assert [(box.page, box.x0, box.x1, box.y0) for box in first.boxes] == [(7, 0.0, 0.8, 0.1)]
     assert [(box.x0, box.x1, box.y0) for box in second.boxes] == [(0.8, 1.0, 0.1), (0.0, 0.4, 0.3)]
@@ -230,7 +232,7 @@ def test_no_chunk_reaches_over_a_page_so_its_page_and_boxes_are_right() -> None:
     line = Line(0, 2, 0.1, 0.2, (0.1, 0.2, 0.3))
     pages = [Page(1, "가나", (), (line,)), Page(2, "다라", (), (line,))]
 
-    chunks = split(pages, size=100, overlap=50).chunks
+    chunks = split_pages(pages, size=100, overlap=50).chunks
 
     assert [(chunk.text, chunk.page, chunk.page_end) for chunk in chunks] == [
         ("가나", 1, 1),

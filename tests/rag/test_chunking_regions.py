@@ -2,9 +2,9 @@
 
 import pytest
 
-from rag.chunking import Splitter, split
+from rag.chunking import Splitter, split_pages
 from rag.pages import Box, Kind, Page, Region
-from rag.types import Chunk
+from rag.types import TextChunk
 
 HEADER = "| 부서 | 예산 | 집행액 |\n| --- | --- | --- |\n"
 PROSE = "사업은 계획에 따라 시행하고 그 결과를 보고한다. "
@@ -22,7 +22,7 @@ def page(before: str, inside: str, after: str = "", *, kind: Kind, header: str =
     return Page(1, before + inside + after, regions=(region,))
 
 
-def cut(made: Page, *, size: int = 300, overlap: int = 60) -> list[Chunk]:
+def cut(made: Page, *, size: int = 300, overlap: int = 60) -> list[TextChunk]:
     return Splitter(size=size, overlap=overlap).add(made)
 
 
@@ -153,7 +153,7 @@ def test_a_chunk_is_of_the_kind_that_most_of_it_is() -> None:
 
 
 def test_a_table_that_nobody_marked_is_still_cut_between_rows() -> None:
-    chunks = split([Page(None, HEADER + rows(40))], size=300, overlap=0).chunks
+    chunks = split_pages([Page(None, HEADER + rows(40))], size=300, overlap=0).chunks
 
     assert all(chunk.text[0] == chunk.text[-1] == "|" for chunk in chunks)
 

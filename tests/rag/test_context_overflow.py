@@ -7,7 +7,7 @@ from rag.config import ContextRules, Endpoint, RagConfig
 from rag.context import tokens
 from rag.errors import ContextOverflow
 from rag.events import SourcesFound
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 from tests.rag.worlds import Library, engine, finished, text_of
 from tests.servers.llm import Failure, Raw, Stream
 
@@ -17,7 +17,7 @@ TOO_LONG = Failure(
 HISTORY = [
     HistoryMessage(role, f"{number}번째 {role.value} " + "숙박비와 정산 이야기 " * 20)
     for number in range(6)
-    for role in (Role.USER, Role.ASSISTANT)
+    for role in (Speaker.USER, Speaker.ASSISTANT)
 ]
 
 

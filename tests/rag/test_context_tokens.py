@@ -7,7 +7,15 @@ import time
 
 import pytest
 
-from rag.context.tokens import LEAST, MOST, Estimate, Exact, cut, get_counter, vocabulary_of
+from rag.context.tokens import (
+    LEAST,
+    MOST,
+    Estimate,
+    Exact,
+    cut_to_tokens,
+    find_vocabulary,
+    get_counter,
+)
 
 KOREAN = "숙박비 상한은 1박 90,000원이며, 정산은 귀임 후 5일 이내에 한다. "
 ENGLISH = "The service listens on port 8080, and backups run every night at two. "
@@ -39,7 +47,7 @@ ENGLISH = "The service listens on port 8080, and backups run every night at two.
 )
 def test_a_known_models_own_vocabulary_counts(model, vocabulary):
     found = get_counter(model)
-    assert (found.name, vocabulary_of(model)) == (vocabulary, vocabulary)
+    assert (found.name, find_vocabulary(model)) == (vocabulary, vocabulary)
     assert 10 <= found.count(ENGLISH) <= 25
 
 
@@ -171,14 +179,14 @@ def test_many_threads_may_count_and_teach_at_once():
 @pytest.mark.parametrize("text", [KOREAN * 100, ENGLISH * 100, "가" * 20_000, "😀" * 9_000])
 @pytest.mark.parametrize("room", [0, 1, 50, 900])
 def test_a_cut_text_fits_and_fills_its_room(found, text, room):
-    kept = cut(text, room, found)
+    kept = cut_to_tokens(text, room, found)
     assert text.startswith(kept)
     assert found.count(kept) <= room
     assert found.count(kept) >= room * 0.8
 
 
 def test_a_short_text_is_not_cut():
-    assert cut(KOREAN, 900, Exact("o200k_base")) == KOREAN
+    assert cut_to_tokens(KOREAN, 900, Exact("o200k_base")) == KOREAN
 
 
 @pytest.mark.parametrize("found", [Exact("o200k_base"), Estimate()], ids=lambda one: one.name)

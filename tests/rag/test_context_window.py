@@ -3,7 +3,7 @@
 import pytest
 
 from rag.adapters.light import Light
-from rag.conversation import Conversation, Question, Turn
+from rag.conversation import Conversation, PastTurn, Question
 from rag.errors import LLMUnreachable
 from rag.memory.store import MemoryHistory
 from rag.ports import Piece
@@ -15,9 +15,9 @@ LONG = "회의실 예약과 주차 등록, 출입증 발급 절차를 차례로 
 def conversation(said, *, at, turns):
     """Long turns on other things, and one at `at` in which something was said."""
     return tuple(
-        Turn(number, f"{number}번 안내를 해 줘", LONG, "single", "general")
+        PastTurn(number, f"{number}번 안내를 해 줘", LONG, "single", "general")
         if number != at
-        else Turn(number, said, "네, 기억하겠습니다.", "single", "general")
+        else PastTurn(number, said, "네, 기억하겠습니다.", "single", "general")
         for number in range(1, turns + 1)
     )
 

@@ -12,12 +12,12 @@ from rag.errors import LLMTimeout
 from rag.evaluation import measures
 from rag.evaluation.facts import missing_facts, share_of_facts
 from rag.evaluation.judge import judge_turn
-from rag.evaluation.measures import AnsweredTurn, compare, measure_turn, summarise
+from rag.evaluation.measures import AnsweredTurn, compare_runs, measure_turn, summarise_turns
 from rag.evaluation.question_set import ExpectedTurn, SetUnreadableError, parse_set
 from rag.evaluation.recording import Call, Recorder
 from rag.ports import Choice, GenerationOptions, Piece, ToolCaller, Usage
-from rag.tokenize.language import reply_language
-from rag.types import HistoryMessage, Label, Mode, Role, Source
+from rag.tokenize.language import choose_reply_language
+from rag.types import AnswerLabel, AnswerMode, HistoryMessage, Source, Speaker
 from rag.verify.label import Checked, Verdict
 from tests.rag.passages import evidence
 from tests.rag.worlds import ScriptedLLM
@@ -104,8 +104,8 @@ def test_a_set_is_read():
     )
     turn = two.turns[0]
     assert (turn.is_ticked, turn.kind, turn.facts) == (False, "talk", (("하나",),))
-    assert Label.DOCUMENTS in one.turns[0].labels
-    assert Label.INSUFFICIENT in two.turns[0].labels
+    assert AnswerLabel.DOCUMENTS in one.turns[0].labels
+    assert AnswerLabel.INSUFFICIENT in two.turns[0].labels
 
 
 def test_each_turn_says_whether_the_documents_are_ticked_for_it():
@@ -177,15 +177,15 @@ def source(item, *, cited=True):
 
 
 def call(prompt, name="m"):
-    return Call(name, (HistoryMessage(Role.USER, prompt),), "", Usage(100, 5), 1.0)
+    return Call(name, (HistoryMessage(Speaker.USER, prompt),), "", Usage(100, 5), 1.0)
 
 
 def answered(*items, prompt="", **fields):
     known = {
         "model": "m",
         "content": "90,000원입니다 [1].",
-        "mode": Mode.DOCUMENTS,
-        "label": Label.DOCUMENTS,
+        "mode": AnswerMode.DOCUMENTS,
+        "label": AnswerLabel.DOCUMENTS,
         "sources": tuple(map(source, items)),
         "evidence": tuple(map(source, items)),
         "calls": (call(prompt),),
@@ -198,7 +198,7 @@ def written_for(question, *passages, standalone=""):
     """An answer that a model wrote to the product's own prompt."""
     context = AnswerContext(
         question=question,
-        language=reply_language(question),
+        language=choose_reply_language(question),
         today=date(2026, 9, 1),
         fence="marks",
         standalone=standalone,
@@ -224,7 +224,7 @@ def test_a_passage_that_says_the_words_of_the_question_is_evidence():
 
 def test_what_another_model_was_asked_before_is_not_what_the_answer_was_written_from():
     light = call("질문을 이해하세요: 90,000원", name="light")
-    shown = answered(model=None, label=Label.PASSAGES, calls=(light,))
+    shown = answered(model=None, label=AnswerLabel.PASSAGES, calls=(light,))
     assert not {"evidence", "evidence_all"} & set(measure_turn(EXPECTED, shown, ()))
 
 
@@ -243,10 +243,10 @@ def test_an_answer_that_no_model_wrote_has_no_evidence_in_a_prompt():
 @pytest.mark.parametrize(
     ("answerable", "mode", "name", "value"),
     [
-        (True, Mode.DOCUMENTS, "false_abstention", 0),
-        (True, Mode.GENERAL, "false_abstention", 1),
-        (False, Mode.GENERAL, "abstains", 1),
-        (False, Mode.DOCUMENTS, "abstains", 0),
+        (True, AnswerMode.DOCUMENTS, "false_abstention", 0),
+        (True, AnswerMode.GENERAL, "false_abstention", 1),
+        (False, AnswerMode.GENERAL, "abstains", 1),
+        (False, AnswerMode.DOCUMENTS, "abstains", 0),
     ],
 )
 def test_declining_is_right_where_the_documents_do_not_say(answerable, mode, name, value):
@@ -260,9 +260,9 @@ def test_documents_without_a_source_are_declining():
 
 
 def test_the_label_is_held_against_what_the_question_allows():
-    allowed = ExpectedTurn("?", labels=frozenset({Label.INSUFFICIENT}))
+    allowed = ExpectedTurn("?", labels=frozenset({AnswerLabel.INSUFFICIENT}))
     assert measure_turn(allowed, answered(), ())["label"] == 0
-    assert measure_turn(allowed, answered(label=Label.INSUFFICIENT), ())["label"] == 1
+    assert measure_turn(allowed, answered(label=AnswerLabel.INSUFFICIENT), ())["label"] == 1
     assert "label" not in measure_turn(ExpectedTurn("?"), answered(), ())
 
 
@@ -299,36 +299,36 @@ def test_an_answer_that_failed_counts_as_that_alone():
 
 def test_shares_are_told_by_their_mean_and_amounts_by_their_median():
     turns = [{"facts": value, "total_ms": amount} for value, amount in ((0, 1), (0, 2), (1, 900))]
-    assert summarise(turns) == {"facts": pytest.approx(1 / 3, abs=1e-3), "total_ms": 2}
+    assert summarise_turns(turns) == {"facts": pytest.approx(1 / 3, abs=1e-3), "total_ms": 2}
 
 
 def test_differences_are_paired_and_the_same_every_time():
     before = [[{"facts": float(n % 3 == 0)}] for n in range(60)]
     after = [[{"facts": float(n % 3 != 1)}] for n in range(60)]
-    found = compare(before, after)["facts"]
+    found = compare_runs(before, after)["facts"]
     assert found.value == pytest.approx(1 / 3, abs=1e-3)
     assert 0 < found.low < found.value < found.high < 1
     assert found.is_certain
-    assert compare(before, after)["facts"] == found
-    assert not compare(before, before)["facts"].is_certain
+    assert compare_runs(before, after)["facts"] == found
+    assert not compare_runs(before, before)["facts"].is_certain
 
 
 @pytest.mark.parametrize(("lines", "certain"), [(1, False), (9, False), (10, True)])
 def test_a_few_conversations_make_nothing_certain(lines, certain):
-    found = compare([[{"facts": 0.0}] * 3] * lines, [[{"facts": 1.0}] * 3] * lines)["facts"]
+    found = compare_runs([[{"facts": 0.0}] * 3] * lines, [[{"facts": 1.0}] * 3] * lines)["facts"]
     assert (found.low, found.high, found.lines, found.is_certain) == (1, 1, lines, certain)
 
 
 def test_turns_of_one_conversation_are_not_taken_for_independent():
-    alone = compare([[{"facts": 0.0}]] * 40, [[{"facts": float(n < 20)}] for n in range(40)])
-    in_two = compare(
+    alone = compare_runs([[{"facts": 0.0}]] * 40, [[{"facts": float(n < 20)}] for n in range(40)])
+    in_two = compare_runs(
         [[{"facts": 0.0}] * 20] * 2, [[{"facts": float(n == 0)}] * 20 for n in range(2)]
     )
     assert in_two["facts"].high - in_two["facts"].low > alone["facts"].high - alone["facts"].low
 
 
 def test_only_what_both_measured_is_compared():
-    assert compare([[{"facts": 1.0}]], [[{"label": 1.0}]]) == {}
+    assert compare_runs([[{"facts": 1.0}]], [[{"label": 1.0}]]) == {}
 
 
 def test_every_measure_of_a_turn_is_told_of():
@@ -337,7 +337,7 @@ def test_every_measure_of_a_turn_is_told_of():
 
 
 def turns(text="q"):
-    return (HistoryMessage(Role.USER, text),)
+    return (HistoryMessage(Speaker.USER, text),)
 
 
 async def test_a_recorded_model_says_the_same_and_its_calls_are_kept():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rag.conversation import Conversation, Memory, Remembered, Turn
+from rag.conversation import Conversation, Memory, PastTurn, Remembered
 from rag.retrieve.memory_store import MemoryStore
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import QuestionAnalysis
@@ -166,7 +166,7 @@ def test_a_sure_answer_inside_asks_nobody_outside(library):
 
 
 def test_a_follow_up_of_a_conversation_stays_in_its_documents(library):
-    turn = Turn(1, "출장 숙박비 상한은 얼마인가요?", "1박 90,000원입니다. [1]")
+    turn = PastTurn(1, "출장 숙박비 상한은 얼마인가요?", "1박 90,000원입니다. [1]")
     before = Conversation((turn,), 1, memory(library, "여비 규정.md"))
     found = library.search("정산은 언제까지 해?", conversation=before)
     assert found.plan.question_type is QuestionType.FOLLOWUP

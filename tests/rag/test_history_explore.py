@@ -8,9 +8,9 @@ import pytest
 
 from rag.adapters.light import Light
 from rag.config import ContextRules
-from rag.conversation import DocRef, Turn
+from rag.conversation import DocRef, PastTurn
 from rag.errors import LLMRejected, LLMUnreachable
-from rag.lexicon import patterns
+from rag.lexicon import load_patterns
 from rag.memory.explore import MAX_FINDING_CHARACTERS, MAX_PEEK_CHARACTERS, TOOLS, Explorer
 from rag.memory.store import MemoryHistory
 from rag.ports import Choice, Piece, ToolCall
@@ -71,9 +71,9 @@ def talk(library):
     """Thirty turns, of which the third tells a fact and the fifth showed a document."""
     refs = (DocRef(1, library.ids["복무규정.md"], "복무규정", "복무규정.md", snippet="연가는"),)
     return [
-        Turn(3, FACT, "알겠습니다."),
-        Turn(5, "연가 제도를 설명해 줘", "규정을 보여 드립니다.", doc_refs=refs),
-        *(Turn(n, f"전자조달 화면 {n} 쓰는 법", "공고를 등록합니다.") for n in range(6, 31)),
+        PastTurn(3, FACT, "알겠습니다."),
+        PastTurn(5, "연가 제도를 설명해 줘", "규정을 보여 드립니다.", doc_refs=refs),
+        *(PastTurn(n, f"전자조달 화면 {n} 쓰는 법", "공고를 등록합니다.") for n in range(6, 31)),
     ]
 
 
@@ -167,7 +167,7 @@ async def test_a_model_leads_by_its_calls_where_nothing_was_found(library):
 
 
 async def test_the_first_choice_can_open_a_turn_that_is_listed(library):
-    short = [Turn(3, FACT, "알겠습니다."), Turn(4, "화면 쓰는 법", "공고를 등록합니다.")]
+    short = [PastTurn(3, FACT, "알겠습니다."), PastTurn(4, "화면 쓰는 법", "공고를 등록합니다.")]
     caller = Caller(calls(("get_turn", {"number": 3})))
     rules = ContextRules(explore_calls=1)
     found = await explored(library, UNKNOWN, caller, turns=short, rules=rules)
@@ -197,14 +197,14 @@ async def test_models_are_asked_no_more_often_than_allowed(library):
     assert found.trace["exploration"]["model_calls"] == 3
 
 
-@pytest.mark.parametrize("said", patterns("recall").examples["nothing"])
+@pytest.mark.parametrize("said", load_patterns("recall").examples["nothing"])
 async def test_that_there_is_nothing_is_no_finding(library, said):
     caller = Caller(calls(("note", {"text": said})), Choice(text=said))
     found = await explored(library, UNKNOWN, caller)
     assert (found.findings, found.turns, stopped(found)) == ((), (), "nothing")
 
 
-@pytest.mark.parametrize("said", patterns("recall").refuses["nothing"])
+@pytest.mark.parametrize("said", load_patterns("recall").refuses["nothing"])
 async def test_a_finding_with_a_no_in_it_is_one(library, said):
     found = await explored(library, UNKNOWN, Caller(Choice(text=said)))
     assert found.findings == (said,)
@@ -272,7 +272,7 @@ async def test_a_model_that_never_chooses_costs_no_more_than_the_seconds_allowed
 
 
 async def test_what_the_model_is_shown_stays_bounded_however_long_it_goes_on(library):
-    long = [Turn(n, f"{n} " + "가" * 5000, "나" * 5000) for n in range(1, 31)]
+    long = [PastTurn(n, f"{n} " + "가" * 5000, "나" * 5000) for n in range(1, 31)]
     endless = Caller(*[calls(("get_turn", {"number": n})) for n in range(1, 31)])
     rules = ContextRules(explore_calls=30, explore_tokens=10**6)
     await explored(library, UNKNOWN, endless, turns=long, rules=rules)
@@ -353,7 +353,7 @@ async def test_a_store_that_fails_is_told_and_ends_nothing(library):
             raise OSError("the disk is gone")
 
     caller = Caller(calls(("get_turn", {"number": 3})), Choice(text="끝"))
-    history = Failing([Turn(3, FACT, "")])
+    history = Failing([PastTurn(3, FACT, "")])
     found = await explored(library, UNKNOWN, caller, history=history)
     assert (steps_of(found)[-1]["failed"], stopped(found)) == (True, "done")
     assert "disk" not in caller.shown[1][-1].content

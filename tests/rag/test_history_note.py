@@ -6,16 +6,16 @@ import pytest
 
 from rag.adapters.light import Light
 from rag.config import ContextRules
-from rag.conversation import DocRef, RunningSummary, Turn
+from rag.conversation import DocRef, PastTurn, RunningSummary
 from rag.errors import LLMUnreachable
 from rag.memory.summary import (
     MAX_PROTECTED_CHARACTERS,
     MAX_RUNNING_CHARACTERS,
     is_sane,
+    list_turns_to_fold,
     note_turn,
     split_protected,
     strip_own_sentences,
-    to_fold,
     write_line,
 )
 from rag.memory.window import EXTRACTIVE
@@ -34,7 +34,7 @@ def talk(count, said_at=None):
     """Turns on an everyday subject; `said_at` maps numbers to what the user said instead."""
     asked = said_at or {}
     return [
-        Turn(
+        PastTurn(
             n,
             asked.get(n, f"전자조달 시스템의 {n}번 화면은 어디에 쓰나요?"),
             f"{n}번 화면은 입찰 공고를 등록하고 고치는 데 씁니다. [1]",
@@ -52,7 +52,7 @@ async def noted(turn, earlier=(), running=None, *, model=None, embedder=None, ru
 async def folded(turns, *, model=None, rules=RULES, running=None, pairs=10):
     """The running summary after every one of the turns was noted in its order."""
     for turn in turns:
-        due = to_fold(turn.number, running, pairs=pairs)
+        due = list_turns_to_fold(turn.number, running, pairs=pairs)
         earlier = [one for one in turns if one.number in due]
         running = (await noted(turn, earlier, running, model=model, rules=rules)).running
     return running
@@ -60,12 +60,12 @@ async def folded(turns, *, model=None, rules=RULES, running=None, pairs=10):
 
 async def test_the_light_model_writes_the_line():
     kept = await noted(
-        Turn(1, "예산은?", "예산은 3억 원입니다."), model=light("“예산은 3억 원임을 확인함”")
+        PastTurn(1, "예산은?", "예산은 3억 원입니다."), model=light("“예산은 3억 원임을 확인함”")
     )
     assert (kept.summary, kept.model) == ("예산은 3억 원임을 확인함", "scripted")
 
 
-ASKED = Turn(1, "입찰 보증금은 얼마인가요?", "입찰 보증금은 입찰 금액의 5퍼센트입니다.")
+ASKED = PastTurn(1, "입찰 보증금은 얼마인가요?", "입찰 보증금은 입찰 금액의 5퍼센트입니다.")
 
 
 @pytest.mark.parametrize(
@@ -103,24 +103,26 @@ async def test_nonsense_of_the_light_model_is_not_kept_as_a_line(line):
 
 async def test_the_light_model_reads_no_more_of_an_answer_than_its_first_500_characters():
     model = light("한 줄")
-    await noted(Turn(1, "질문", "가" * 499 + "나다라"), model=model)
+    await noted(PastTurn(1, "질문", "가" * 499 + "나다라"), model=model)
     assert "나" in model.llm.last
     assert "다" not in model.llm.last
 
 
 @pytest.mark.parametrize("reply", [LLMUnreachable("gone"), "", "  \n "])
 async def test_without_a_usable_reply_the_line_is_taken_from_the_turn(reply):
-    kept = await noted(Turn(1, "예산은 얼마인가요?", "예산은 3억 원입니다."), model=light(reply))
+    kept = await noted(
+        PastTurn(1, "예산은 얼마인가요?", "예산은 3억 원입니다."), model=light(reply)
+    )
     assert (kept.summary, kept.model) == ("예산은 얼마인가요? → 예산은 3억 원입니다.", EXTRACTIVE)
 
 
 async def test_a_line_tells_a_date_whole():
-    kept = await noted(Turn(1, "제출일이 언제야?", "제출일은 2024. 3. 4. 이다."))
+    kept = await noted(PastTurn(1, "제출일이 언제야?", "제출일은 2024. 3. 4. 이다."))
     assert kept.summary == "제출일이 언제야? → 제출일은 2024. 3. 4. 이다."
 
 
 async def test_a_line_is_one_line_of_at_most_160_characters():
-    long = Turn(1, "물음\n" * 200, "답입니다.\n" * 300)
+    long = PastTurn(1, "물음\n" * 200, "답입니다.\n" * 300)
     assert (await noted(long)).summary.isprintable()
     assert len((await noted(long)).summary) <= 160
     assert len((await noted(long, model=light("길다 " * 200))).summary) <= 160
@@ -128,7 +130,7 @@ async def test_a_line_is_one_line_of_at_most_160_characters():
 
 def test_the_end_of_a_long_question_stays_in_its_line():
     filler = "그리고 여러 가지 사정을 함께 살펴보아야 하는데 "
-    turn = Turn(
+    turn = PastTurn(
         1,
         f"{filler * 4}담당자 김민수가 2026년 3월 15일까지 A-1023 계약을 확인하나요?",
         "네, 그렇습니다.",
@@ -139,27 +141,27 @@ def test_the_end_of_a_long_question_stays_in_its_line():
 
 def test_the_line_takes_the_sentence_that_answers():
     answer = "조달청이 공고하였습니다. 이 사업의 예산은 3억 원입니다. 문의는 누리집에서 받습니다."
-    assert write_line(Turn(1, "사업 예산은 얼마야?", answer)).endswith(
+    assert write_line(PastTurn(1, "사업 예산은 얼마야?", answer)).endswith(
         "이 사업의 예산은 3억 원입니다."
     )
 
 
 def test_what_the_product_says_of_itself_is_not_part_of_a_turn():
     own = get_reply("plain_no_model", "ko")
-    assert write_line(Turn(1, "우리 담당자는 김민수야", own)) == "우리 담당자는 김민수야"
-    assert strip_own_sentences(Turn(1, "", "보증금은 5%입니다. [1]")) == "보증금은 5%입니다."
+    assert write_line(PastTurn(1, "우리 담당자는 김민수야", own)) == "우리 담당자는 김민수야"
+    assert strip_own_sentences(PastTurn(1, "", "보증금은 5%입니다. [1]")) == "보증금은 5%입니다."
 
 
 async def test_terms_are_those_of_question_answer_and_titles():
     ref = DocRef(1, uuid4(), "복무규정 편람", "a.pdf")
-    kept = await noted(Turn(1, "휴가는?", "연가는 15일입니다.", doc_refs=(ref,)))
+    kept = await noted(PastTurn(1, "휴가는?", "연가는 15일입니다.", doc_refs=(ref,)))
     assert {"휴가", "연가", "복무"} <= kept.terms.keys()
 
 
 async def test_only_a_language_that_the_embedder_knows_gets_a_vector():
     embedder = LetterEmbedder()
-    english = await noted(Turn(1, "What is the budget?", "It is 3 million."), embedder=embedder)
-    korean = await noted(Turn(1, "예산은?", "3억 원입니다."), embedder=embedder)
+    english = await noted(PastTurn(1, "What is the budget?", "It is 3 million."), embedder=embedder)
+    korean = await noted(PastTurn(1, "예산은?", "3억 원입니다."), embedder=embedder)
     assert (len(english.vector), english.embedding) == (64, "letters")
     assert (korean.vector, korean.embedding) == (None, "")
 
@@ -167,7 +169,7 @@ async def test_only_a_language_that_the_embedder_knows_gets_a_vector():
 async def test_a_failing_embedder_costs_the_vector_only():
     embedder = LetterEmbedder()
     embedder.failing = True
-    kept = await noted(Turn(1, "What is the budget?", "It is 3 million."), embedder=embedder)
+    kept = await noted(PastTurn(1, "What is the budget?", "It is 3 million."), embedder=embedder)
     assert (kept.vector, kept.embedding) == (None, "")
     assert kept.summary
 
@@ -176,7 +178,7 @@ async def test_a_failing_embedder_costs_the_vector_only():
 def test_only_what_left_the_window_is_folded_five_turns_at_a_time(pairs):
     running, folds = None, []
     for number in range(1, 41):
-        due = to_fold(number, running, pairs=pairs)
+        due = list_turns_to_fold(number, running, pairs=pairs)
         if due:
             folds.append(len(due))
             running = RunningSummary("", due[-1])
@@ -186,18 +188,18 @@ def test_only_what_left_the_window_is_folded_five_turns_at_a_time(pairs):
 
 
 def test_many_late_turns_are_folded_in_whole_batches():
-    assert to_fold(33, None, pairs=10) == range(1, 26)
+    assert list_turns_to_fold(33, None, pairs=10) == range(1, 26)
 
 
 def test_nothing_from_before_a_new_start_is_folded():
-    assert not to_fold(21, RunningSummary("", 5), pairs=10, begins_at=12)
-    assert to_fold(26, RunningSummary("", 5), pairs=10, begins_at=12) == range(12, 17)
+    assert not list_turns_to_fold(21, RunningSummary("", 5), pairs=10, begins_at=12)
+    assert list_turns_to_fold(26, RunningSummary("", 5), pairs=10, begins_at=12) == range(12, 17)
 
 
 async def test_turns_that_were_folded_are_not_folded_again():
     running = RunningSummary("지금까지의 요약", 5, EXTRACTIVE)
     turns = talk(20)
-    due = to_fold(20, running, pairs=10)
+    due = list_turns_to_fold(20, running, pairs=10)
     assert due == range(6, 11)
     model = light("새 요약")
     kept = await noted(turns[-1], [one for one in turns if one.number in due], running, model=model)

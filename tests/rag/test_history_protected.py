@@ -4,15 +4,15 @@ import time
 
 import pytest
 
-from rag.lexicon import patterns
+from rag.lexicon import load_patterns
 from rag.memory.summary import MAX_PROTECTED_CHARACTERS, find_protected, put_back, split_protected
 
 DEFAULT = ()
 
 
-@pytest.mark.parametrize("name", patterns("protected").named)
+@pytest.mark.parametrize("name", load_patterns("protected").named)
 def test_every_pattern_finds_its_examples_and_no_more(name):
-    known = patterns("protected")
+    known = load_patterns("protected")
     assert all(known[name].search(text) for text in known.examples[name])
     assert not any(known[name].search(text) for text in known.refuses[name])
 

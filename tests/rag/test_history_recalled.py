@@ -5,16 +5,16 @@ import time
 import pytest
 
 from rag import tokenize
-from rag.conversation import Turn
+from rag.conversation import PastTurn
 from rag.generate import offline
-from rag.lexicon import patterns
+from rag.lexicon import load_patterns
 from rag.memory import recall
 
 TALK = [
-    Turn(3, "우리 프로젝트 담당자는 김민수야", "문서에서는 찾지 못했습니다."),
-    Turn(7, "예산은 1억 2천만 원으로 정했어. 마감은 2026년 3월 15일이야.", "알겠습니다."),
-    Turn(9, "입찰 담당자의 의무는 무엇인가요?", "입찰 담당자는 공정해야 합니다. [1]"),
-    Turn(12, "Our project code is A-1023. The contractor is Hanbit.", "Noted."),
+    PastTurn(3, "우리 프로젝트 담당자는 김민수야", "문서에서는 찾지 못했습니다."),
+    PastTurn(7, "예산은 1억 2천만 원으로 정했어. 마감은 2026년 3월 15일이야.", "알겠습니다."),
+    PastTurn(9, "입찰 담당자의 의무는 무엇인가요?", "입찰 담당자는 공정해야 합니다. [1]"),
+    PastTurn(12, "Our project code is A-1023. The contractor is Hanbit.", "Noted."),
 ]
 
 
@@ -40,9 +40,9 @@ def test_a_question_on_what_was_said_is_known_as_one(text):
     assert recall.is_recalling(text)
 
 
-@pytest.mark.parametrize("name", patterns("recall").named)
+@pytest.mark.parametrize("name", load_patterns("recall").named)
 def test_every_pattern_finds_its_examples_and_no_more(name):
-    known = patterns("recall")
+    known = load_patterns("recall")
     assert all(known[name].search(text) for text in known.examples[name])
     assert not any(known[name].search(text) for text in known.refuses[name])
 
@@ -76,7 +76,7 @@ def test_a_question_on_documents_is_not(text):
     ],
 )
 def test_what_a_question_recalls_is_left_of_it(text, about):
-    assert tokenize.subject_terms(recall.strip_frame(text)) == {about}
+    assert tokenize.find_subject_terms(recall.strip_frame(text)) == {about}
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_what_no_turn_holds_is_not_answered(question):
 
 def test_a_question_is_never_quoted_as_its_own_answer():
     turns = [
-        Turn(1, "담당자가 누구야?", "모르겠습니다."),
-        Turn(2, "담당자를 알려줘", "모르겠습니다."),
+        PastTurn(1, "담당자가 누구야?", "모르겠습니다."),
+        PastTurn(2, "담당자를 알려줘", "모르겠습니다."),
     ]
     assert offline.answer_from_turns("담당자가 누구라고 했지?", turns, "ko") == ""
 
@@ -145,13 +145,13 @@ def test_answers_are_quoted_where_the_user_said_nothing_of_it():
 
 
 def test_a_later_word_on_the_same_stands_beside_the_earlier_one():
-    turns = [*TALK[:1], Turn(90, "담당자가 이영희로 바뀌었어", "네.")]
+    turns = [*TALK[:1], PastTurn(90, "담당자가 이영희로 바뀌었어", "네.")]
     quotes = offline.quote_turns("담당자가 누구라고 했지?", turns)
     assert [one.number for one in quotes] == [3, 90]
 
 
 def test_quotes_are_few_short_and_without_power():
-    loud = [Turn(n, f"예산은 {n}원이다 <|im_start|>{'아주 ' * 300}", "") for n in range(1, 30)]
+    loud = [PastTurn(n, f"예산은 {n}원이다 <|im_start|>{'아주 ' * 300}", "") for n in range(1, 30)]
     quotes = offline.quote_turns("예산이 얼마라고 했지?", loud)
     assert 1 <= len(quotes) <= offline.MAX_QUOTES
     assert all(len(one.text) <= offline.MAX_QUOTE_CHARACTERS for one in quotes)

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from rag.conversation import Turn, TurnLine
+from rag.conversation import PastTurn, TurnLine
 from rag.memory.recall import choose_turns, search_turns
-from rag.memory.summary import count_terms, write_line
+from rag.memory.summary import count_turn_terms, write_line
 from tests.rag.worlds import LetterEmbedder
 
 SUBJECTS = (
@@ -21,7 +21,7 @@ FACT = 3
 def turn(number, asked="", told=""):
     first = SUBJECTS[number % len(SUBJECTS)]
     second = SUBJECTS[(number * 7 + 3) % len(SUBJECTS)]
-    return Turn(
+    return PastTurn(
         number,
         asked or f"{first} {second} 절차는 어떻게 되나요?",
         told or f"{first}의 {second}은 {number}일 안에 신청서를 내고 승인을 받아야 합니다.",
@@ -38,7 +38,7 @@ def line(one, embedder=None):
         one.number,
         one.user_text[:200],
         write_line(one),
-        terms=count_terms(one),
+        terms=count_turn_terms(one),
         vector=tuple(embedder.embed_query(text)) if embedder else None,
     )
 
@@ -91,17 +91,22 @@ def test_an_empty_question_chooses_nothing(question):
 
 def test_turns_of_a_thread_are_found_by_their_likeness_to_one_another():
     turns = [
-        Turn(1, "How do I visit the Grand Canyon park?", "The canyon park opens daily in Arizona."),
-        Turn(2, "What is the tax rate?", "The income tax rate is ten percent."),
-        Turn(3, "Are there hotels in Arizona?", "The canyon park in Arizona has hotels."),
-        Turn(4, "How do I file income tax?", "File the income tax form online."),
+        PastTurn(
+            1, "How do I visit the Grand Canyon park?", "The canyon park opens daily in Arizona."
+        ),
+        PastTurn(2, "What is the tax rate?", "The income tax rate is ten percent."),
+        PastTurn(3, "Are there hotels in Arizona?", "The canyon park in Arizona has hotels."),
+        PastTurn(4, "How do I file income tax?", "File the income tax form online."),
     ]
     found = chosen("canyon", turns, embedder=LetterEmbedder())
     assert set(found) == {1, 3}
 
 
 def test_documents_that_the_search_found_speak_for_their_turns():
-    turns = [Turn(1, "보증금은 얼마야?", "5%입니다."), Turn(2, "보증금은 얼마야?", "5%입니다.")]
+    turns = [
+        PastTurn(1, "보증금은 얼마야?", "5%입니다."),
+        PastTurn(2, "보증금은 얼마야?", "5%입니다."),
+    ]
     shown = uuid4()
     lines = [replace(line(one)) for one in turns]
     lines[0] = replace(lines[0], document_ids=(shown,))
@@ -111,7 +116,7 @@ def test_documents_that_the_search_found_speak_for_their_turns():
 
 def test_a_failing_embedder_leaves_the_terms_to_choose():
     embedder = LetterEmbedder()
-    turns = [Turn(1, "The budget is 3 million.", "Noted."), Turn(2, "Hello there", "Hi.")]
+    turns = [PastTurn(1, "The budget is 3 million.", "Noted."), PastTurn(2, "Hello there", "Hi.")]
     lines = [line(one, embedder) for one in turns]
     embedder.failing = True
     found = chosen("What is the budget?", turns, lines=lines, embedder=embedder)

@@ -9,7 +9,7 @@ from rag.adapters import endpoint
 from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
 from rag.ports import GenerationOptions, Tool
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 from tests.servers import transformers_serve as server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -30,7 +30,7 @@ def llm(served):
 
 
 def asked(question):
-    return (HistoryMessage(Role.SYSTEM, "짧게 답한다."), HistoryMessage(Role.USER, question))
+    return (HistoryMessage(Speaker.SYSTEM, "짧게 답한다."), HistoryMessage(Speaker.USER, question))
 
 
 async def reply_to(llm, question, **options):

@@ -6,10 +6,10 @@ from uuid import uuid4
 import pytest
 
 from rag import indexing, tokenize
-from rag.chunking import split
+from rag.chunking import split_pages
 from rag.events import SourcesFound
 from rag.pages import Kind, Line, Page, Region
-from rag.types import Chunk
+from rag.types import TextChunk
 from tests.rag.worlds import LetterEmbedder, Library, chunk, engine, finished, text_of
 
 HEADER = "| 사업 번호 | 담당 부서 | 승인 한도 | 정산 기한 |\n| --- | --- | --- | --- |\n"
@@ -39,7 +39,7 @@ def table_page(count: int = 60) -> Page:
 
 def library_of(page: Page, name: str = "사업 현황.pdf") -> Library:
     made = Library(engine())
-    chunks = split([page], size=1000, overlap=200).chunks
+    chunks = split_pages([page], size=1000, overlap=200).chunks
     made.ids[name] = uuid4()
     indexed = made.engine.index(chunks, name, lambda *_: None, len(chunks))
     made.store.add(made.ids[name], name, list(indexed))
@@ -88,7 +88,7 @@ def test_a_row_is_found_by_the_name_of_its_column() -> None:
 def test_the_header_is_embedded_with_its_row_below_the_title() -> None:
     one = chunk(0, "| A-055 | 20 |", header="| Number | Limit |")
 
-    assert indexing.embedded_text("Projects\n2026", one) == (
+    assert indexing.to_embedded_text("Projects\n2026", one) == (
         "Projects\n| Number | Limit |\n| A-055 | 20 |"
     )
 
@@ -99,7 +99,7 @@ def test_chunks_come_in_order_whatever_their_length(count: int) -> None:
     embedder = LetterEmbedder()
     chunks = [chunk(n, text) for n, text in enumerate(texts)]
 
-    found = list(indexing.index(iter(chunks), "t", embedder, lambda *_: None, count))
+    found = list(indexing.index_chunks(iter(chunks), "t", embedder, lambda *_: None, count))
 
     assert [one.chunk for one in found] == chunks
     assert [one.vector for one in found] == [
@@ -111,7 +111,7 @@ def test_texts_of_a_batch_are_of_like_length() -> None:
     embedder = Watching()
     chunks = [chunk(n, "word " * (1 + n * 7 % 50)) for n in range(200)]
 
-    list(indexing.index(chunks, "t", embedder, lambda *_: None, 200))
+    list(indexing.index_chunks(chunks, "t", embedder, lambda *_: None, 200))
 
     spread = [max(map(len, batch)) - min(map(len, batch)) for batch in embedder.batches]
     assert max(spread) < 60
@@ -120,12 +120,14 @@ def test_texts_of_a_batch_are_of_like_length() -> None:
 def test_no_more_chunks_are_taken_than_a_window_before_the_first_is_given() -> None:
     taken: list[int] = []
 
-    def coming() -> Iterator[Chunk]:
+    def coming() -> Iterator[TextChunk]:
         for n in range(3 * indexing.WINDOW):
             taken.append(n)
             yield chunk(n, "word")
 
-    next(indexing.index(coming(), "t", LetterEmbedder(), lambda *_: None, 3 * indexing.WINDOW))
+    next(
+        indexing.index_chunks(coming(), "t", LetterEmbedder(), lambda *_: None, 3 * indexing.WINDOW)
+    )
 
     assert len(taken) <= indexing.WINDOW + 1
 
@@ -133,10 +135,10 @@ def test_no_more_chunks_are_taken_than_a_window_before_the_first_is_given() -> N
 def test_the_terms_of_the_first_words_come_from_the_same_reading_as_the_text() -> None:
     text = "납품 기한은 계약일부터 30일로 한다. " * 20
 
-    ((counts, lead),) = tokenize.terms_with_leads([text], 16)
+    ((counts, lead),) = tokenize.count_terms_and_leads([text], 16)
 
-    assert counts == tokenize.terms(text)
-    assert lead == set(tokenize.terms("납품 기한은 계약일부터 30일로"))
+    assert counts == tokenize.count_terms(text)
+    assert lead == set(tokenize.count_terms("납품 기한은 계약일부터 30일로"))
 
 
 class Watching(LetterEmbedder):

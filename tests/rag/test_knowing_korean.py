@@ -35,7 +35,7 @@ class Synonyms:
         self.languages = languages
         self.embedded = 0
         texts = [f"{formal} {plain}" for formal, plain in TOPICS.items()]
-        counts = [tokenize.terms(text) for text in texts]
+        counts = [tokenize.count_terms(text) for text in texts]
         self._places = {
             term: at for at, term in enumerate(dict.fromkeys(t for c in counts for t in c))
         }
@@ -55,7 +55,7 @@ class Synonyms:
 
     def embed_query(self, text):
         self.embedded += 1
-        vector = self._row(tokenize.terms(text)) @ self._projection
+        vector = self._row(tokenize.count_terms(text)) @ self._projection
         length = np.linalg.norm(vector)
         return (
             vector / length if length > 1e-9 else np.full(len(vector), len(vector) ** -0.5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag.lexicon import patterns
+from rag.lexicon import load_patterns
 
 FILES = (
     "followup",
@@ -13,12 +13,12 @@ FILES = (
     "references.en",
     "references.ko",
 )
-PATTERNS = [(name, pattern) for name in FILES for pattern in patterns(name).named]
+PATTERNS = [(name, pattern) for name in FILES for pattern in load_patterns(name).named]
 
 
 @pytest.mark.parametrize(("name", "pattern"), PATTERNS)
 def test_a_pattern_finds_its_examples_and_nothing_of_what_it_refuses(name, pattern):
-    known = patterns(name)
+    known = load_patterns(name)
     assert known.examples[pattern]
     for example in known.examples[pattern]:
         assert any(found[0] for found in known[pattern].finditer(example)), example

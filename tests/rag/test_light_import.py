@@ -7,9 +7,9 @@ HEAVY = ("torch", "sentence_transformers", "transformers", "kiwipiepy", "openai"
 CODE = """
 import sys
 from rag.config import Endpoint, RagConfig
-from rag.factory import engine
+from rag.factory import get_engine
 endpoint = Endpoint("http://127.0.0.1:9/v1", "m")
-made = engine(RagConfig(llm=endpoint, reranker_model="some/reranker"))
+made = get_engine(RagConfig(llm=endpoint, reranker_model="some/reranker"))
 facts = (made.embedder.name, made.embedder.dimensions, made.embedder.languages)
 print([name for name in {heavy!r} if name in sys.modules])
 """

@@ -14,10 +14,10 @@ from rag.adapters.endpoint import parse_retry_after
 from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
 from rag.ports import GenerationOptions
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 from tests.servers.llm import BreakOff, Failure, Hang, Stream
 
-TURNS = (HistoryMessage(Role.SYSTEM, "be kind"), HistoryMessage(Role.USER, "안녕"))
+TURNS = (HistoryMessage(Speaker.SYSTEM, "be kind"), HistoryMessage(Speaker.USER, "안녕"))
 OK = "안녕하세요. 숙박비 상한은 1박 90,000원입니다 [1]."
 
 

@@ -15,10 +15,10 @@ from rag.adapters.openai import OpenAILLM
 from rag.adapters.stream import ReplyReader
 from rag.config import Endpoint
 from rag.ports import GenerationOptions
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 from tests.servers.llm import Failure, Raw, Stream, completion, event
 
-TURNS = (HistoryMessage(Role.USER, "안녕"),)
+TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 KEY = "sk-secret-123"
 OK = "안녕하세요. 숙박비 상한은 1박 90,000원입니다 [1]."
 LARGE = 10_000

@@ -13,10 +13,10 @@ from rag.adapters.openai import THINKING_TOKENS, OpenAILLM
 from rag.adapters.stream import CHARACTERS_PER_TOKEN, ThinkingFilter
 from rag.config import Endpoint
 from rag.ports import GenerationOptions, Tool
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 from tests.servers.llm import BreakOff, Failure, Raw, Stream, event
 
-TURNS = (HistoryMessage(Role.USER, "안녕"),)
+TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 
 
 def told(*parts):

@@ -9,10 +9,10 @@ from rag.adapters.light import Light
 from rag.adapters.openai import THINKING_TOKENS, OpenAILLM
 from rag.config import Endpoint
 from rag.ports import GenerationOptions
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 from tests.servers.llm import Failure, Raw, Stream, event
 
-TURNS = (HistoryMessage(Role.USER, "안녕"),)
+TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
 THINKING = GenerationOptions(max_tokens=100, thinking=True)
 QUIET = GenerationOptions(max_tokens=100)
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from rag.conversation import Conversation, RunningSummary, Turn
+from rag.conversation import Conversation, PastTurn, RunningSummary
 from rag.memory.window import EXTRACTIVE, open_window
 
 
 def turns(count):
     return tuple(
-        Turn(n, f"질문 {n}", f"답 {n}", summary=f"{n}번에 말한 것") for n in range(1, count + 1)
+        PastTurn(n, f"질문 {n}", f"답 {n}", summary=f"{n}번에 말한 것") for n in range(1, count + 1)
     )
 
 
@@ -33,13 +33,13 @@ def test_the_window_stays_where_it_begins_and_moves_on_by_several_turns():
 
 
 def test_a_question_without_an_answer_counts_as_a_pair():
-    said = (*turns(2), Turn(3, "답이 없는 질문", ""))
+    said = (*turns(2), PastTurn(3, "답이 없는 질문", ""))
     window = open_window(Conversation(said, 3), pairs=2)
     assert contents(window) == ["답이 없는 질문"]
 
 
 def test_long_messages_are_cut():
-    window = open_window(Conversation((Turn(1, "가" * 900, ""),), 1), pairs=3)
+    window = open_window(Conversation((PastTurn(1, "가" * 900, ""),), 1), pairs=3)
     assert [len(text) for text in contents(window)] == [500]
 
 

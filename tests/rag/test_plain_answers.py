@@ -8,7 +8,7 @@ import pytest
 from benchmarks.quality import sets
 from rag.generate.offline import answer_offline, find_product_topic
 from rag.pages import Box
-from rag.types import Label, QuestionType, Scope, ScopeReason
+from rag.types import AnswerLabel, QuestionType, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis
 from tests.rag.passages import evidence
 from tests.rag.worlds import Library, engine, text_of
@@ -101,7 +101,7 @@ def test_what_a_follow_up_does_not_find_is_told_in_its_own_words():
         standalone="E-1234 오류 해결 점심 메뉴는?",
     )
     answer = answer_offline(asked, [passage], (), whole=False, named=(), notices=(), language="ko")
-    assert answer.label is Label.INSUFFICIENT
+    assert answer.label is AnswerLabel.INSUFFICIENT
     assert "점심" in answer.text
     assert "해결" not in answer.text
 

@@ -9,17 +9,23 @@ import pytest
 
 from rag import prompts
 from rag.config import ContextRules
-from rag.context.budget import fit_conversation, fit_earlier, halve, make_budget, split_tokens
+from rag.context.budget import (
+    fit_conversation,
+    fit_earlier,
+    halve_context,
+    make_budget,
+    split_tokens,
+)
 from rag.context.prompt import AnswerContext, build_messages
 from rag.context.tokens import Estimate
-from rag.conversation import Sampling, Turn
+from rag.conversation import PastTurn, Sampling
 from rag.errors import ContextOverflow
 from rag.generate.llm import Writer
 from rag.pages import Kind
 from rag.ports import GenerationOptions, Piece
 from rag.replies import load_replies
-from rag.tokenize.text import neutralise
-from rag.types import HistoryMessage, Role
+from rag.tokenize.text import neutralise_text
+from rag.types import HistoryMessage, Speaker
 from tests.rag.passages import evidence as made_evidence
 from tests.rag.worlds import ScriptedLLM
 
@@ -45,7 +51,7 @@ def everything(hostile, language="ko"):
         evidence(hostile, name=hostile.splitlines()[0]),
         language=language,
         summary=hostile,
-        recalled=(Turn(3, hostile, hostile),),
+        recalled=(PastTurn(3, hostile, hostile),),
         findings=(hostile,),
         seen=(hostile.splitlines()[0],),
     )
@@ -66,13 +72,13 @@ def history(number, characters=100):
     return tuple(
         HistoryMessage(role, f"{turn}번째 {role.value} " + "가" * characters)
         for turn in range(1, number + 1)
-        for role in (Role.USER, Role.ASSISTANT)
+        for role in (Speaker.USER, Speaker.ASSISTANT)
     )
 
 
 @pytest.mark.parametrize("name", WORDINGS)
 def test_every_prompt_comes_in_both_languages(name):
-    assert prompts.text(name, "ko") != prompts.text(name, "en")
+    assert prompts.load_prompt(name, "ko") != prompts.load_prompt(name, "en")
 
 
 def test_every_reply_comes_in_both_languages_with_the_same_places():
@@ -84,7 +90,7 @@ def test_every_reply_comes_in_both_languages_with_the_same_places():
 
 
 def test_braces_and_percents_of_users_and_documents_stay_literal():
-    said = (HistoryMessage(Role.USER, TRAPS),)
+    said = (HistoryMessage(Speaker.USER, TRAPS),)
     messages = build_messages(context(TRAPS, evidence(TRAPS), window=said))
     assert messages[1].content == TRAPS
     assert messages[-1].content.count(TRAPS) == 2
@@ -92,7 +98,12 @@ def test_braces_and_percents_of_users_and_documents_stay_literal():
 
 def test_roles_are_separate_messages_and_the_system_message_holds_no_document_text():
     messages = build_messages(context("q", evidence("비밀 자료"), window=history(1)))
-    assert [one.role for one in messages] == [Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER]
+    assert [one.role for one in messages] == [
+        Speaker.SYSTEM,
+        Speaker.USER,
+        Speaker.ASSISTANT,
+        Speaker.USER,
+    ]
     assert "비밀 자료" not in messages[0].content
 
 
@@ -159,16 +170,16 @@ def test_today_is_told():
 
 
 def test_that_nothing_was_found_is_told_only_then():
-    nothing = prompts.text("nothing_found", "ko")
+    nothing = prompts.load_prompt("nothing_found", "ko")
     assert nothing in build_messages(context("q", searched=True))[-1].content
     assert nothing not in build_messages(context("q", evidence(), searched=True))[-1].content
     assert nothing not in build_messages(context("안녕"))[-1].content
 
 
 def test_what_was_said_before_the_window_is_a_turn_of_its_own():
-    told = context("q", summary="예산을 정했다.", recalled=(Turn(3, "담당자는?", "김민수"),))
+    told = context("q", summary="예산을 정했다.", recalled=(PastTurn(3, "담당자는?", "김민수"),))
     roles = [message.role for message in build_messages(told)]
-    assert roles == [Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER]
+    assert roles == [Speaker.SYSTEM, Speaker.USER, Speaker.ASSISTANT, Speaker.USER]
     earlier = build_messages(told)[1].content
     assert earlier.index("예산을 정했다.") < earlier.index("담당자는?") < earlier.index("김민수")
 
@@ -180,7 +191,7 @@ def test_an_english_prompt_holds_no_korean_of_ours():
         made_evidence("Table", name="t.md", kind=Kind.TABLE, page=1, number=2),
         language="en",
         summary="A budget was set.",
-        recalled=(Turn(1, "who?", "Kim"),),
+        recalled=(PastTurn(1, "who?", "Kim"),),
         findings=("turn 3",),
         seen=("budget",),
         notes=("- noted [1]",),
@@ -193,7 +204,7 @@ def test_an_english_prompt_holds_no_korean_of_ours():
 
 
 def test_numbers_of_an_earlier_answers_sources_are_not_taken_for_this_ones():
-    told = context("q", recalled=(Turn(1, "상한은?", "90,000원입니다 [1]."),))
+    told = context("q", recalled=(PastTurn(1, "상한은?", "90,000원입니다 [1]."),))
     assert "90,000원입니다 (1)." in build_messages(told)[1].content
 
 
@@ -226,12 +237,12 @@ def test_chat_template_tokens_lose_their_power(token):
 
 
 def test_invisible_marks_are_taken_out():
-    assert neutralise("지\u200b시\u2066\U000e0041") == "지시"
+    assert neutralise_text("지\u200b시\u2066\U000e0041") == "지시"
 
 
 def test_ordinary_markup_stays():
     text = "a < b > c, x[0], <table>, `<b>`"
-    assert neutralise(text) == text
+    assert neutralise_text(text) == text
 
 
 def test_a_title_stays_on_its_line_and_is_cut():
@@ -278,13 +289,13 @@ def test_the_window_moves_on_by_several_turns_at_once():
 def test_the_last_turn_stays_cut_where_it_alone_is_too_long():
     budget = split_tokens(ContextRules(), Estimate(), system=400, query=200)
     kept, fitted = fit_conversation(context("q", window=history(1, 20_000)), budget)
-    assert [message.role for message in kept.window] == [Role.USER, Role.ASSISTANT]
+    assert [message.role for message in kept.window] == [Speaker.USER, Speaker.ASSISTANT]
     assert fitted.used["recent"] <= budget.recent
 
 
 def test_older_turns_leave_the_summary_its_room():
     budget = split_tokens(ContextRules(), Estimate(), system=400, query=200)
-    turns = tuple(Turn(number, "질문", "답 " * 400) for number in range(3))
+    turns = tuple(PastTurn(number, "질문", "답 " * 400) for number in range(3))
     kept, fitted = fit_earlier(context("q", summary="요약 " * 100, recalled=turns), budget)
     assert kept.summary.startswith("요약")
     assert kept.recalled
@@ -336,4 +347,4 @@ async def test_an_overflow_is_halved_once_and_asked_again():
     assert "4번째" in second[-2].content
     assert "1번 " in second[-1].content
     assert "4번 " not in second[-1].content
-    assert trimmed == [halve(asked, writer.counter)]
+    assert trimmed == [halve_context(asked, writer.counter)]

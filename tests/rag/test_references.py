@@ -6,7 +6,7 @@ from uuid import NAMESPACE_OID, uuid5
 import pytest
 
 from benchmarks.quality import slots
-from rag.conversation import Conversation, DocRef, Turn, View
+from rag.conversation import Conversation, DocRef, PastTurn, View
 from rag.understand.references import Unclear, resolve_reference
 
 TITLES = ("공탁법", "공탁금관리위원회규칙", "상표법")
@@ -22,9 +22,9 @@ def refs(*titles) -> tuple[DocRef, ...]:
 SHOWN = refs(*TITLES)
 
 
-def answered(number=1, titles=TITLES, text="회수할 수 있습니다 [1].", **fields) -> Turn:
+def answered(number=1, titles=TITLES, text="회수할 수 있습니다 [1].", **fields) -> PastTurn:
     values = {"mode": "documents", "question_type": "single", **fields}
-    return Turn(number, "공탁금 회수 절차는?", text, doc_refs=refs(*titles), **values)
+    return PastTurn(number, "공탁금 회수 절차는?", text, doc_refs=refs(*titles), **values)
 
 
 def chat(*turns, shown=None) -> Conversation:
@@ -43,13 +43,13 @@ def titles(found) -> list[str]:
     return [ref.title for ref in found.documents]
 
 
-def offered(asked="아까 그 문서 전체 보여줘", number=2) -> Turn:
-    return Turn(number, asked, "어느 문서를 말씀하시나요?", mode="clarify", candidates=SHOWN)
+def offered(asked="아까 그 문서 전체 보여줘", number=2) -> PastTurn:
+    return PastTurn(number, asked, "어느 문서를 말씀하시나요?", mode="clarify", candidates=SHOWN)
 
 
-def reading(part=2, parts=5, asked="1번 문서 전체 보여줘", number=2) -> Turn:
+def reading(part=2, parts=5, asked="1번 문서 전체 보여줘", number=2) -> PastTurn:
     view = View(SHOWN[0].document_id, part, parts)
-    return Turn(number, asked, "『공탁법』", mode="document", view=view)
+    return PastTurn(number, asked, "『공탁법』", mode="document", view=view)
 
 
 # The set
@@ -187,12 +187,12 @@ def test_a_number_that_the_answer_gave_to_its_own_lines_is_asked_back():
 
 
 def test_a_number_after_a_list_without_documents_means_the_list():
-    listed = Turn(2, "요리법?", "1. 볶는다\n2. 끓인다", mode="general", question_type="single")
+    listed = PastTurn(2, "요리법?", "1. 볶는다\n2. 끓인다", mode="general", question_type="single")
     assert resolve_reference("2번 더 자세히", chat(FIRST, listed, shown=FIRST), nothing) is None
 
 
 def test_thanks_in_between_do_not_hide_the_list():
-    thanks = Turn(2, "고마워", "천만에요.", mode="general", question_type="smalltalk")
+    thanks = PastTurn(2, "고마워", "천만에요.", mode="general", question_type="smalltalk")
     assert titles(resolve_reference("2번은?", chat(FIRST, thanks, shown=FIRST), nothing)) == [
         TITLES[1]
     ]
@@ -328,8 +328,8 @@ def test_an_answer_is_wanted_and_the_rest_can_be_searched(text, rest):
 
 @pytest.mark.parametrize("text", ["2번은?", "그 두 번째 문서에서는?", "What about the second one?"])
 def test_what_was_asked_before_is_asked_of_another_document(text):
-    first = Turn(2, "1번 문서에서 이의신청 기한은?", "7일", mode="documents", doc_refs=SHOWN)
-    again = Turn(3, "1번은?", "7일", mode="documents", doc_refs=SHOWN)
+    first = PastTurn(2, "1번 문서에서 이의신청 기한은?", "7일", mode="documents", doc_refs=SHOWN)
+    again = PastTurn(3, "1번은?", "7일", mode="documents", doc_refs=SHOWN)
     found = resolve_reference(text, chat(FIRST, first, again, shown=again), nothing)
     assert (titles(found), found.rest) == ([TITLES[1]], "이의신청 기한은?")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rag.conversation import Conversation, DocRef, Question, Turn
-from rag.types import Mode, Scope, ScopeReason
+from rag.conversation import Conversation, DocRef, PastTurn, Question
+from rag.types import AnswerMode, Scope, ScopeReason
 from tests.rag.worlds import Library, engine, finished, text_of
 
 LAWS = {
@@ -46,7 +46,7 @@ def shown(library) -> tuple[DocRef, ...]:
 
 async def ask(library, text, *later, fresh=False, gone=(), scope=None):
     refs = shown(library)
-    first = Turn(
+    first = PastTurn(
         1, "이의신청 기한은?", "7일 [1]", question_type="single", mode="documents", doc_refs=refs
     )
     turns = () if fresh else (first, *later)
@@ -69,7 +69,7 @@ async def test_a_place_is_searched_and_nothing_else(library):
 @pytest.mark.parametrize("text", ["방금 2번", "두 번째 문서", "2번 자세히", "the second document"])
 async def test_a_place_alone_tells_of_the_document(library, text):
     events = await ask(library, text)
-    assert finished(events).mode is Mode.DOCUMENTS
+    assert finished(events).mode is AnswerMode.DOCUMENTS
     assert "존속기간은 10년" in text_of(events)
 
 
@@ -80,7 +80,7 @@ async def test_what_was_asked_is_asked_of_another_document(library):
 
 async def test_a_whole_document_is_shown_and_not_answered_from(library):
     events = await ask(library, "3번 문서 전체 보여줘")
-    assert finished(events).mode is Mode.DOCUMENT
+    assert finished(events).mode is AnswerMode.DOCUMENT
     assert LAWS["저작권법"] in text_of(events)
     assert finished(events).view.parts == 1
 
@@ -94,10 +94,10 @@ async def test_a_document_that_is_gone_is_shown_as_it_was(library):
 async def test_several_documents_are_offered_and_a_choice_goes_on_with_the_question(library):
     events = await ask(library, "그 문서에서 이의신청 기한은?")
     end = finished(events)
-    assert end.mode is Mode.CLARIFY
+    assert end.mode is AnswerMode.CLARIFY
     assert [ref.title for ref in end.candidates] == list(LAWS)
     said = ("그 문서에서 이의신청 기한은?", text_of(events))
-    asked = Turn(2, *said, mode="clarify", candidates=end.candidates)
+    asked = PastTurn(2, *said, mode="clarify", candidates=end.candidates)
     assert "2개월" in text_of(await ask(library, "상표법이요", asked))
     picked = Scope((end.candidates[2].document_id,), ScopeReason.EXPLICIT)
     events = await ask(library, "그 문서에서 이의신청 기한은?", asked, scope=picked)
@@ -106,5 +106,5 @@ async def test_several_documents_are_offered_and_a_choice_goes_on_with_the_quest
 
 async def test_in_a_new_chat_a_place_is_asked_back(library):
     events = await ask(library, "이전 1번 문서를 참고해서 알려줘", fresh=True)
-    assert finished(events).mode is Mode.CLARIFY
+    assert finished(events).mode is AnswerMode.CLARIFY
     assert finished(events).candidates == ()

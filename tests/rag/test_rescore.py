@@ -6,12 +6,11 @@ from rag.retrieve.candidates import (
     SENTENCES_DEPTH,
     Legs,
     QuestionEmbedder,
-    rescore,
+    rescore_candidates,
     score_sentences,
 )
 from rag.retrieve.memory_store import MemoryStore
 from rag.types import (
-    Chunk,
     Hit,
     IndexedChunk,
     Passage,
@@ -20,6 +19,7 @@ from rag.types import (
     Scope,
     ScopeReason,
     StrategyName,
+    TextChunk,
 )
 
 
@@ -43,7 +43,7 @@ def library(*chunks):
     """A store of one document a chunk: (text, vector)."""
     store = MemoryStore()
     for text, vector in chunks:
-        chunk = Chunk(0, text, 0, len(text), None, None, "")
+        chunk = TextChunk(0, text, 0, len(text), None, None, "")
         terms = {word: text.split().count(word) for word in text.split()}
         store.add(uuid4(), "d", [IndexedChunk(chunk, terms, vector)])
     return store
@@ -87,7 +87,7 @@ def test_closeness_lifts_a_passage_that_says_the_same_in_other_words():
     same = ("holiday entitlement", (1.0, 0.0))
     store = library(("vacation days vacation", (0.0, 1.0)), same, ("vacation", (0.0, 1.0)))
     legs = Legs(asked("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")))
-    found = rescore(legs, bm25_weight=1.0)
+    found = rescore_candidates(legs, bm25_weight=1.0)
     assert texts(found)[0] == "holiday entitlement"
     assert found[0].scores["closeness"] == pytest.approx(1.0)
 
@@ -97,7 +97,7 @@ def test_closeness_of_lexical_hits_is_read_from_their_vectors():
     legs = Legs(
         asked("vacation days"), store, QuestionEmbedder(NumberEmbedder("en")), unrelated=0.2
     )
-    found = rescore(legs, bm25_weight=1.0)
+    found = rescore_candidates(legs, bm25_weight=1.0)
     assert found[0].scores["closeness"] == pytest.approx((0.6 - 0.2) / 0.8)
 
 
@@ -105,7 +105,7 @@ def test_where_the_embedder_does_not_know_the_language_sentences_decide():
     apart = "연차 이야기가 길다. " * 2 + "휴가 이야기도 길다."
     store = library(("연차 휴가 이야기.", None), (apart, None))
     legs = Legs(asked("연차 휴가"), store, QuestionEmbedder(NumberEmbedder("en")))
-    found = rescore(legs, bm25_weight=1.0)
+    found = rescore_candidates(legs, bm25_weight=1.0)
     assert all("sentence" in one.scores and "closeness" not in one.scores for one in found)
     assert texts(found)[0] == "연차 휴가 이야기."
 
@@ -113,5 +113,5 @@ def test_where_the_embedder_does_not_know_the_language_sentences_decide():
 def test_passages_behind_the_first_keep_their_order():
     store = library(*((f"연차 {'말 ' * n}", None) for n in range(1, 20)))
     legs = Legs(asked("연차"), store, QuestionEmbedder(NumberEmbedder("en")))
-    found = rescore(legs, bm25_weight=1.0)
+    found = rescore_candidates(legs, bm25_weight=1.0)
     assert texts(found)[SENTENCES_DEPTH:] == texts(legs.lexical)[SENTENCES_DEPTH:]

@@ -235,7 +235,9 @@ def test_the_memory_store_ranks_as_rank_bm25_does(documents, query):
         store.add(uuid4(), str(index), [IndexedChunk(chunk(0, " ".join(words)), counts, None)])
     oracle = BM25Okapi(documents, k1=bm25.K1, b=bm25.B)
     total = len(documents)
-    oracle.idf = {word: bm25.idf(sum(word in d for d in documents), total) for word in "abcdefgh"}
+    oracle.idf = {
+        word: bm25.compute_idf(sum(word in d for d in documents), total) for word in "abcdefgh"
+    }
     expected = oracle.get_scores(query)
     counts = {word: query.count(word) for word in query}
     found = {h.passage.key: h.score for h in store.bm25(counts, 100)}

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from rag.conversation import Conversation, Memory, Remembered, Turn
+from rag.conversation import Conversation, Memory, PastTurn, Remembered
 from rag.retrieve import relevance as gate
 from rag.retrieve.search import Wishes, make_plan
 from rag.types import QuestionType, Scope, ScopeReason
@@ -20,7 +20,7 @@ def talk(*said, titles=(), kinds=()):
     """A conversation of questions, or of (question, answer)."""
     pairs = [one if isinstance(one, tuple) else (one, "") for one in said]
     turns = tuple(
-        Turn(number, question, answer, question_type=kinds[number - 1] if kinds else "")
+        PastTurn(number, question, answer, question_type=kinds[number - 1] if kinds else "")
         for number, (question, answer) in enumerate(pairs, 1)
     )
     remembered = tuple(Remembered(uuid4(), title, 1.0) for title in titles)
@@ -215,7 +215,7 @@ def test_the_question_itself_outweighs_what_was_said_before(library):
 
 def test_a_follow_up_within_remembered_documents_passes_the_gate_with_one_word(library):
     remembered = Memory((Remembered(library.ids["공탁법"], "공탁법", 1.0),))
-    turns = (Turn(1, "공탁법의 공탁물 신청은?", "열흘이다."),)
+    turns = (PastTurn(1, "공탁법의 공탁물 신청은?", "열흘이다."),)
     found = searched(library, "그 위원회는?", Conversation(turns, 1, remembered))
     assert found.gate.relevant
     assert found.hits[0].passage.text == "위원회는 아홉 명으로 한다."
@@ -223,7 +223,7 @@ def test_a_follow_up_within_remembered_documents_passes_the_gate_with_one_word(l
 
 
 def test_carried_names_do_not_hold_a_search_in_the_remembered_documents(library):
-    turns = (Turn(1, "공탁법의 공탁물 신청 기한은?", "열흘이다."),)
+    turns = (PastTurn(1, "공탁법의 공탁물 신청 기한은?", "열흘이다."),)
     remembered = Memory((Remembered(library.ids["공탁법"], "공탁법", 1.0),))
     scope = Scope(tuple(library.ids.values()), ScopeReason.ALL)
     plans = {}
@@ -253,8 +253,10 @@ def test_words_of_the_conversation_that_no_passage_holds_do_not_close_the_gate()
     )
     alone = gate.Signals(share=0.5, coverage=0.8, closeness=0.0)
     diluted = gate.Signals(share=0.4, coverage=0.8, closeness=0.0)
-    assert gate.probability(bound, diluted) == pytest.approx(gate.probability(bare, alone))
-    assert gate.probability(bare, diluted) < gate.probability(bare, alone)
+    assert gate.estimate_probability(bound, diluted) == pytest.approx(
+        gate.estimate_probability(bare, alone)
+    )
+    assert gate.estimate_probability(bare, diluted) < gate.estimate_probability(bare, alone)
 
 
 def test_what_the_conversation_tells_counts_as_held_in_the_remembered_documents_only():
@@ -263,5 +265,5 @@ def test_what_the_conversation_tells_counts_as_held_in_the_remembered_documents_
     for reason in (ScopeReason.ALL, ScopeReason.FOLLOWUP):
         scope = Scope((uuid4(),), reason)
         asked = gate.Prior.read("위원은?", terms=1, dense_weight=0.0, scope=scope, lacking=0.65)
-        scores[reason] = gate.probability(asked, faint)
+        scores[reason] = gate.estimate_probability(asked, faint)
     assert scores[ScopeReason.FOLLOWUP] > 0.5 > scores[ScopeReason.ALL]

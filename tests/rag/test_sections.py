@@ -8,10 +8,10 @@ from rag.adapters.light import Light
 from rag.config import ContextRules, RagConfig
 from rag.context.tokens import Estimate
 from rag.errors import ContextOverflow, LLMServerError
-from rag.events import PARTS_UNREAD, Status
+from rag.events import PARTS_UNREAD, StepBegan
 from rag.generate.llm import MAX_PARTS, SectionReader
 from rag.ports import Piece
-from rag.types import Mode, ScopeReason
+from rag.types import AnswerMode, ScopeReason
 from tests.rag.passages import evidence
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 
@@ -95,7 +95,9 @@ async def test_a_summary_of_a_long_document_reads_all_of_it_and_says_how_far_it_
     made = Library(engine(llm=llm, config=config))
     made.add("편람.md", *(PART.format(n=number) for number in range(1, 9)))
     events = await made.ask("이 문서 요약해줘", reason=ScopeReason.EXPLICIT)
-    told = [event.detail for event in events if isinstance(event, Status) and event.step == "read"]
+    told = [
+        event.detail for event in events if isinstance(event, StepBegan) and event.step == "read"
+    ]
     parts = told[0]["parts"]
     assert [detail["part"] for detail in told] == [*range(1, parts + 1)]
     assert parts > 1
@@ -105,7 +107,7 @@ async def test_a_summary_of_a_long_document_reads_all_of_it_and_says_how_far_it_
         for number in range(1, 9)
     )
     end = finished(events)
-    assert end.mode is Mode.DOCUMENTS
+    assert end.mode is AnswerMode.DOCUMENTS
     assert [source.cited for source in end.sources].count(True) == 1
     assert "여비의 절차를 정한다" in text_of(events)
 

@@ -83,8 +83,8 @@ def test_every_sign_is_normal_after_one_pass_alone_and_behind_others():
 )
 def test_what_is_printed_and_what_is_typed_are_one(printed, typed):
     assert normalise_text(printed) == normalise_text(typed) == typed
-    assert tokenize.terms(printed) == tokenize.terms(typed)
-    assert tokenize.query_terms(printed) == tokenize.query_terms(typed)
+    assert tokenize.count_terms(printed) == tokenize.count_terms(typed)
+    assert tokenize.weigh_query_terms(printed) == tokenize.weigh_query_terms(typed)
 
 
 def test_a_compound_that_the_text_spells_with_a_hyphen_keeps_it_at_a_line_end():
@@ -96,12 +96,14 @@ def test_a_word_at_a_line_end_that_may_begin_anew_keeps_its_line_end():
 
 
 def test_a_korean_word_broken_at_a_line_end_is_found_whole_and_in_its_parts():
-    terms = tokenize.terms("이 사업은 지역 주민의 생활을 개선하는 정보\n보호 체계를 만드는 일이다.")
+    terms = tokenize.count_terms(
+        "이 사업은 지역 주민의 생활을 개선하는 정보\n보호 체계를 만드는 일이다."
+    )
     assert terms.keys() >= {"정보", "보호", "정보보호"}
 
 
 def test_lines_of_a_table_lend_each_other_no_words():
-    assert "정보보호" not in tokenize.terms("정보\n보호")
+    assert "정보보호" not in tokenize.count_terms("정보\n보호")
 
 
 WRAPPED = """제5조(정산) 출장자는 귀임한 날부터 5일 이내에 여비 정산서를 작성하여 소속

@@ -10,10 +10,10 @@ from rag.adapters import endpoint
 from rag.adapters.openai import OpenAILLM
 from rag.config import Endpoint
 from rag.ports import Choice, Tool, ToolCall, ToolCaller
-from rag.types import HistoryMessage, Role
+from rag.types import HistoryMessage, Speaker
 from tests.servers.llm import Calls, Failure, Hang, Raw, Stream
 
-ASKED = (HistoryMessage(Role.SYSTEM, "찾아라"), HistoryMessage(Role.USER, "예산이 얼마였지?"))
+ASKED = (HistoryMessage(Speaker.SYSTEM, "찾아라"), HistoryMessage(Speaker.USER, "예산이 얼마였지?"))
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 SEARCH = Tool("search_turns", "Search the conversation.", SCHEMA)
 LIST = Tool("list_turns", "List the turns.")

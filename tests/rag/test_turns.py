@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.quality import turn_sets, turns
 from rag.config import MemoryRules, RagConfig
-from rag.conversation import Conversation, DocRef, Memory, Question, Turn
+from rag.conversation import Conversation, DocRef, Memory, PastTurn, Question
 from rag.memory.store import MemoryHistory
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import analyse_by_rules
@@ -16,12 +16,12 @@ from tests.rag.worlds import LetterEmbedder
 
 RULES = MemoryRules()
 BEFORE = Conversation(
-    (Turn(1, "공탁법에서 공탁 절차는 어떻게 되나요?", "공탁서를 두 통 작성해 냅니다. [1]"),),
+    (PastTurn(1, "공탁법에서 공탁 절차는 어떻게 되나요?", "공탁서를 두 통 작성해 냅니다. [1]"),),
     1,
     Memory((), "공탁법에서 공탁 절차는 어떻게 되나요?", "공탁서를 두 통 작성해 냅니다. [1]"),
 )
 ENGLISH = Conversation(
-    (Turn(1, "What caused the Black Death in Europe?", "A bacterium carried by fleas. [1]"),),
+    (PastTurn(1, "What caused the Black Death in Europe?", "A bacterium carried by fleas. [1]"),),
     1,
     Memory((), "What caused the Black Death in Europe?", "A bacterium carried by fleas. [1]"),
 )
@@ -287,7 +287,7 @@ def test_what_the_user_says_of_the_topic_outranks_the_words(topic, text, follows
 
 def test_words_of_before_a_new_start_bind_nothing():
     refs = (DocRef(1, uuid4(), "공탁금의 이자에 관한 규칙", "rule.md"),)
-    turns = (replace(BEFORE.turns[0], doc_refs=refs), Turn(2, "새 주제", "", "reset"))
+    turns = (replace(BEFORE.turns[0], doc_refs=refs), PastTurn(2, "새 주제", "", "reset"))
     asked = "공탁서는 공탁금의 이자에 관한 규칙에 따라 몇 통 작성해 내나요?"
     before = Conversation(turns, 2)
     assert told(asked, before).signals["shared"] > 0

@@ -12,10 +12,10 @@ from benchmarks.evidence import check
 from benchmarks.grounding import hand
 from rag.generate.citations import CitationFilter
 from rag.pages import Box
-from rag.types import Label
+from rag.types import AnswerLabel
 from rag.verify.label import Checked, Grounds, Verdict, decide_label
 from rag.verify.sentences import split_answer
-from rag.verify.verify import summarise, verify_answer
+from rag.verify.verify import summarise_verification, verify_answer
 from tests.rag.analysers import without_kiwi
 from tests.rag.passages import evidence as made_evidence
 
@@ -223,7 +223,9 @@ def test_without_the_analyser_words_and_figures_are_still_compared():
 
 
 def test_the_summary_for_the_trace_is_plain_json():
-    told = summarise(verified("연차휴가는 15일입니다 [2]. 연차휴가는 20일입니다 [2]. 안녕하세요!"))
+    told = summarise_verification(
+        verified("연차휴가는 15일입니다 [2]. 연차휴가는 20일입니다 [2]. 안녕하세요!")
+    )
     assert json.loads(json.dumps(told)) == told
     assert (told["supported"], told["unsupported"], told["plain"]) == (1, 1, 1)
     assert told["doubted"][0]["reasons"] == ["number"]
@@ -348,24 +350,24 @@ S, U, P = Verdict.SUPPORTED, Verdict.UNSUPPORTED, Verdict.PLAIN
 @pytest.mark.parametrize(
     ("sentences", "grounds", "label"),
     [
-        ([(S, 1)], {}, Label.DOCUMENTS),
-        ([(P, 0), (S, 1), (S, 0)], {}, Label.DOCUMENTS),
-        ([(S, 1), (U, 0)], {}, Label.PARTIAL),
-        ([(S, 1), (U, 1)], {}, Label.PARTIAL),
-        ([(U, 1)], {}, Label.INSUFFICIENT),
-        ([(U, 1), (U, 0)], {"lacks": True}, Label.INSUFFICIENT),
-        ([(P, 1)], {}, Label.DOCUMENTS),
-        ([(P, 1)], {"lacks": True}, Label.INSUFFICIENT),
-        ([(S, 1), (P, 0)], {"lacks": True}, Label.DOCUMENTS),
-        ([(P, 0)], {"asked": True, "lacks": True}, Label.INSUFFICIENT),
-        ([(P, 0)], {"lacks": True}, Label.GENERAL),
-        ([(U, 0)], {"asked": True}, Label.GENERAL),
-        ([(S, 0)], {"asked": True}, Label.GENERAL),
-        ([(U, 0)], {"asked": True, "earlier": True}, Label.CONVERSATION),
-        ([(S, 1)], {"earlier": True}, Label.DOCUMENTS),
-        ([(U, 1), (S, 1)], {"model": False}, Label.PASSAGES),
-        ([(P, 0)], {"model": False, "asked": True, "lacks": True}, Label.INSUFFICIENT),
-        ([], {}, Label.GENERAL),
+        ([(S, 1)], {}, AnswerLabel.DOCUMENTS),
+        ([(P, 0), (S, 1), (S, 0)], {}, AnswerLabel.DOCUMENTS),
+        ([(S, 1), (U, 0)], {}, AnswerLabel.PARTIAL),
+        ([(S, 1), (U, 1)], {}, AnswerLabel.PARTIAL),
+        ([(U, 1)], {}, AnswerLabel.INSUFFICIENT),
+        ([(U, 1), (U, 0)], {"lacks": True}, AnswerLabel.INSUFFICIENT),
+        ([(P, 1)], {}, AnswerLabel.DOCUMENTS),
+        ([(P, 1)], {"lacks": True}, AnswerLabel.INSUFFICIENT),
+        ([(S, 1), (P, 0)], {"lacks": True}, AnswerLabel.DOCUMENTS),
+        ([(P, 0)], {"asked": True, "lacks": True}, AnswerLabel.INSUFFICIENT),
+        ([(P, 0)], {"lacks": True}, AnswerLabel.GENERAL),
+        ([(U, 0)], {"asked": True}, AnswerLabel.GENERAL),
+        ([(S, 0)], {"asked": True}, AnswerLabel.GENERAL),
+        ([(U, 0)], {"asked": True, "earlier": True}, AnswerLabel.CONVERSATION),
+        ([(S, 1)], {"earlier": True}, AnswerLabel.DOCUMENTS),
+        ([(U, 1), (S, 1)], {"model": False}, AnswerLabel.PASSAGES),
+        ([(P, 0)], {"model": False, "asked": True, "lacks": True}, AnswerLabel.INSUFFICIENT),
+        ([], {}, AnswerLabel.GENERAL),
     ],
 )
 def test_the_label_follows_from_what_is_cited_and_what_holds(sentences, grounds, label):
@@ -376,12 +378,12 @@ def test_the_label_follows_from_what_is_cited_and_what_holds(sentences, grounds,
 @pytest.mark.parametrize(
     ("answer", "label"),
     [
-        ("연차휴가는 15일입니다 [2].", Label.DOCUMENTS),
-        ("연차휴가는 15일입니다 [2]. 반차는 4시간 단위로 씁니다 [2].", Label.PARTIAL),
-        ("연차휴가는 21일입니다 [2].", Label.INSUFFICIENT),
-        ("제공된 문서에는 병가에 관한 내용이 없습니다.", Label.INSUFFICIENT),
-        ("대한민국의 수도는 서울이며 인구는 900만 명이 넘습니다.", Label.GENERAL),
-        ("The documents do not say anything about parking.", Label.INSUFFICIENT),
+        ("연차휴가는 15일입니다 [2].", AnswerLabel.DOCUMENTS),
+        ("연차휴가는 15일입니다 [2]. 반차는 4시간 단위로 씁니다 [2].", AnswerLabel.PARTIAL),
+        ("연차휴가는 21일입니다 [2].", AnswerLabel.INSUFFICIENT),
+        ("제공된 문서에는 병가에 관한 내용이 없습니다.", AnswerLabel.INSUFFICIENT),
+        ("대한민국의 수도는 서울이며 인구는 900만 명이 넘습니다.", AnswerLabel.GENERAL),
+        ("The documents do not say anything about parking.", AnswerLabel.INSUFFICIENT),
     ],
 )
 def test_an_answer_is_labelled_by_what_it_rests_on(answer, label):
@@ -397,7 +399,7 @@ def test_an_answer_from_earlier_turns_is_labelled_so():
         grounds=Grounds(asked=True),
         earlier=earlier,
     )
-    assert found.label is Label.CONVERSATION
+    assert found.label is AnswerLabel.CONVERSATION
 
 
 def test_passages_are_read_once_for_an_answer_and_what_it_is_rewritten_to():

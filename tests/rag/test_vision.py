@@ -15,8 +15,8 @@ from nura.settings import rag as settings
 from rag import errors
 from rag.adapters.openai import OpenAIVision
 from rag.config import Endpoint, RagConfig
-from rag.factory import vision
-from rag.prompts import text
+from rag.factory import get_vision
+from rag.prompts import load_prompt
 from tests.servers.llm import Failure, Hang, Raw, Stream, completion
 
 KEY = "sk-a-very-secret-key"
@@ -55,18 +55,18 @@ async def test_the_picture_travels_as_a_data_uri_beside_the_question(model, llm_
     assert call.json["max_tokens"] == 300
     assert not call.json.get("stream")
     system, user = call.json["messages"]
-    assert system == {"role": "system", "content": text("vision", "ko")}
+    assert system == {"role": "system", "content": load_prompt("vision", "ko")}
     shown, question = user["content"]
     head, _, data = shown["image_url"]["url"].partition(",")
     assert head == "data:image/png;base64"
     with Image.open(io.BytesIO(base64.b64decode(data))) as sent:
         assert (sent.format, sent.size) == ("PNG", (30, 20))
-    assert question == {"type": "text", "text": text("vision_question", "ko")}
+    assert question == {"type": "text", "text": load_prompt("vision_question", "ko")}
 
 
 async def test_the_wording_follows_the_language(model, llm_server):
     await described(model, "en")
-    assert llm_server.chats[0].json["messages"][0]["content"] == text("vision", "en")
+    assert llm_server.chats[0].json["messages"][0]["content"] == load_prompt("vision", "en")
 
 
 @pytest.mark.parametrize("said", ["없음", "없음.", '"NOTHING"', "nothing"])
@@ -152,7 +152,7 @@ async def test_a_server_that_was_busy_is_asked_again(model, llm_server):
 
 
 def test_no_model_is_nobody_who_reads_pictures():
-    assert vision(RagConfig()) is None
+    assert get_vision(RagConfig()) is None
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ from rag import tokenize
 )
 @pytest.mark.usefixtures("analyser")
 def test_what_is_joined_is_kept_whole_and_split(text, wanted):
-    assert set(wanted.split()) <= set(tokenize.terms(text))
-    assert set(wanted.split()) <= set(tokenize.query_terms(text))
+    assert set(wanted.split()) <= set(tokenize.count_terms(text))
+    assert set(wanted.split()) <= set(tokenize.weigh_query_terms(text))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_is_joined_is_kept_whole_and_split(text, wanted):
 @pytest.mark.usefixtures("analyser")
 def test_two_ways_to_write_the_same_find_each_other(one, other):
     for question, text in ((one, other), (other, one)):
-        shared = tokenize.query_terms(question).keys() & tokenize.terms(text).keys()
+        shared = tokenize.weigh_query_terms(question).keys() & tokenize.count_terms(text).keys()
         assert any(len(term) > 1 for term in shared)
 
 
@@ -66,18 +66,20 @@ def test_two_ways_to_write_the_same_find_each_other(one, other):
 @pytest.mark.usefixtures("analyser")
 def test_all_unicode_forms_give_the_same_terms(form):
     text = "제①항 숙박비 ３０，０００원과 歲入, GPT-4o의 café는?"
-    assert tokenize.terms(unicodedata.normalize(form, text)) == tokenize.terms(text)
-    assert tokenize.query_terms(unicodedata.normalize(form, text)) == tokenize.query_terms(text)
+    assert tokenize.count_terms(unicodedata.normalize(form, text)) == tokenize.count_terms(text)
+    assert tokenize.weigh_query_terms(
+        unicodedata.normalize(form, text)
+    ) == tokenize.weigh_query_terms(text)
 
 
 def test_a_particle_behind_a_latin_word_or_a_number_is_no_term():
-    assert set(tokenize.terms("API를")) == {"api"}
-    assert "까지" not in tokenize.terms("30까지")
+    assert set(tokenize.count_terms("API를")) == {"api"}
+    assert "까지" not in tokenize.count_terms("30까지")
 
 
 def test_words_of_other_scripts_are_terms():
-    assert "мир" in tokenize.terms("Мир и труд")
-    assert "سلام" in tokenize.terms("سلام عليكم")
+    assert "мир" in tokenize.count_terms("Мир и труд")
+    assert "سلام" in tokenize.count_terms("سلام عليكم")
 
 
 HOSTILE = {
@@ -99,7 +101,7 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_is_read_in_bounded_time(text):
     began = time.process_time()
-    terms = tokenize.terms(text)
+    terms = tokenize.count_terms(text)
     assert time.process_time() - began < 60
     assert all(len(term) <= 64 for term in terms)
     "".join(terms).encode()
@@ -108,4 +110,4 @@ def test_hostile_text_is_read_in_bounded_time(text):
 @pytest.mark.parametrize("text", ["", " ", "은", "\ud800", "👍", "\u0301" * 100, "?!", "을 를"])
 @pytest.mark.usefixtures("analyser")
 def test_questions_without_a_word_are_no_error(text):
-    assert all(weight > 0 for weight in tokenize.query_terms(text).values())
+    assert all(weight > 0 for weight in tokenize.weigh_query_terms(text).values())

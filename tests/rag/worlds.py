@@ -9,7 +9,7 @@ from rag.errors import EmbedderFailed
 from rag.events import Delta, Finished
 from rag.factory import Engine
 from rag.retrieve.memory_store import MemoryStore
-from rag.types import Chunk, Role, Scope, ScopeReason
+from rag.types import Scope, ScopeReason, Speaker, TextChunk
 
 
 class LetterEmbedder:
@@ -63,7 +63,7 @@ class ScriptedLLM:
     @property
     def system(self) -> str:
         """The last system message."""
-        return next(turn.content for turn in self.asked[-1] if turn.role is Role.SYSTEM)
+        return next(turn.content for turn in self.asked[-1] if turn.role is Speaker.SYSTEM)
 
     @property
     def last(self) -> str:
@@ -78,10 +78,10 @@ def engine(**parts) -> Engine:
     return Engine(config, **parts)
 
 
-def chunk(index: int, text: str, **fields) -> Chunk:
+def chunk(index: int, text: str, **fields) -> TextChunk:
     """A chunk of a document without pages."""
     values = {"page": None, "page_end": None, "section": "", **fields}
-    return Chunk(index=index, text=text, start=0, end=len(text), **values)
+    return TextChunk(index=index, text=text, start=0, end=len(text), **values)
 
 
 def no_progress(done: int, total: int) -> None:

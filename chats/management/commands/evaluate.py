@@ -31,7 +31,7 @@ from rag.evaluation.question_set import (
     SetUnreadableError,
     parse_set,
 )
-from rag.factory import light_model, main_model
+from rag.factory import get_light_model, get_main_model
 
 JUDGE_SECONDS = 60.0
 PATIENT_FAILURES = 1_000_000
@@ -51,7 +51,7 @@ class Measured:
         """Of all turns, or of those of a kind."""
         turns = [turn for line in self.measures for turn in line]
         kept = zip(turns, self.records, strict=True)
-        return measures.summarise([t for t, r in kept if kind is None or r["kind"] == kind])
+        return measures.summarise_turns([t for t, r in kept if kind is None or r["kind"] == kind])
 
 
 class Command(BaseCommand):
@@ -176,8 +176,8 @@ def _configurations(changes: Sequence[str]) -> list[Configuration]:
 
 def _judge(configuration: Configuration) -> Light:
     """The main model of the present configuration, else its light one."""
-    light = light_model(configuration.rag.light_llm)
-    model = main_model(configuration.rag.llm) or (light.llm if light else None)
+    light = get_light_model(configuration.rag.light_llm)
+    model = get_main_model(configuration.rag.llm) or (light.llm if light else None)
     if model is None:
         raise CommandError("--judge needs a language model: NURA_LLM_BASE_URL, NURA_LLM_MODEL")
     return Light(model, JUDGE_SECONDS, CallGate(limit=PATIENT_FAILURES))
@@ -257,7 +257,7 @@ def _figures(found: Sequence[Measured], name: str) -> dict[str, Any]:
         "differences": {},
     }
     if len(found) > 1:
-        differences = measures.compare(found[0].measures, found[1].measures)
+        differences = measures.compare_runs(found[0].measures, found[1].measures)
         figures["differences"] = {
             name: asdict(one) | {"certain": one.is_certain} for name, one in differences.items()
         }

@@ -28,7 +28,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Send them and print how many."""
-        vision = factory.vision(settings.RAG)
+        vision = factory.get_vision(settings.RAG)
         if vision is None:
             raise CommandError("No vision model is set. Set NURA_VISION_MODEL and start again.")
         wanted = undescribed(_named(options["user"], options["document"]), vision.name)

@@ -8,7 +8,7 @@ from knox.models import AuthToken
 from openai import OpenAI
 
 from rag.config import Endpoint
-from rag.factory import engine
+from rag.factory import get_engine
 from tests.chats import talking
 from tests.servers import asgi
 
@@ -16,7 +16,7 @@ from tests.servers import asgi
 @pytest.fixture(scope="session", autouse=True)
 def _warm():
     """The models are loaded as in a worker that serves: here one process is all of them."""
-    engine(django_settings.RAG).warm()
+    get_engine(django_settings.RAG).warm()
 
 
 @pytest.fixture(autouse=True)

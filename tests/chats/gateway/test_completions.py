@@ -176,8 +176,8 @@ def rewritten(request, monkeypatch):
 
     def plug(*words):
         engine = ScriptedEngine(Delta("가나"), *map(Replaced, words), finished())
-        monkeypatch.setattr(stateless, "engine", lambda _config: engine)
-        monkeypatch.setattr(answering, "engine", lambda _config: engine)
+        monkeypatch.setattr(stateless, "get_engine", lambda _config: engine)
+        monkeypatch.setattr(answering, "get_engine", lambda _config: engine)
         return {"X-Chat-Id": "c-1"} if request.param == "chat" else {}
 
     return plug

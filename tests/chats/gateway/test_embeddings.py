@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def embedder(monkeypatch):
     one = TinyEmbedder()
     engine = Engine(RagConfig(), embedder=one)
-    monkeypatch.setattr(vectors, "engine", lambda _config: engine)
+    monkeypatch.setattr(vectors, "get_engine", lambda _config: engine)
     return one
 
 

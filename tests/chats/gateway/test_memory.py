@@ -37,7 +37,7 @@ class Numbering:
 @pytest.fixture
 def numbering(monkeypatch):
     engine = Numbering()
-    monkeypatch.setattr(answering, "engine", lambda _config: engine)
+    monkeypatch.setattr(answering, "get_engine", lambda _config: engine)
     return engine
 
 

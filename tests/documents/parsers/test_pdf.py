@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from documents.parsers.errors import Corrupt, Encrypted, NoText
-from rag.chunking import split
+from rag.chunking import split_pages
 from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import Pdf
 
@@ -53,7 +53,7 @@ def test_a_turned_page_has_its_boxes_as_shown(
 ) -> None:
     path = Pdf().page((60, 700, "가나"), rotate=turn).write(tmp_path / "a.pdf")
 
-    pages = split(read(path).pages, size=1, overlap=0)
+    pages = split_pages(read(path).pages, size=1, overlap=0)
 
     (box,) = pages.chunks[0].boxes
     assert ((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2) == pytest.approx((x, y), abs=0.004)
