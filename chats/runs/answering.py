@@ -26,7 +26,7 @@ from chats.runs import log, reader
 from chats.runs.dispatch import dispatch_run_again
 from chats.runs.log import RunEvent
 from chats.runs.writer import RunWriter
-from chats.serializers import terminal_event, to_sources_json
+from chats.serializers import started_data, terminal_event, to_sources_json
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn
 from chats.stores import ReleasingStore
@@ -95,6 +95,13 @@ def load_question(run_id: UUID) -> LoadedQuestion:
         store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
         history=BranchHistory(branch, embedding=embedding_model_name(used.config)),
         config=used.config,
+    )
+
+
+def describe_start(run_id: UUID) -> dict[str, Any]:
+    """Data of the first event of a run."""
+    return started_data(
+        Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
     )
 
 
@@ -201,6 +208,8 @@ async def answer_held_run(lease: Lease[Run]) -> None:
         try:
             with _hold_run(lease, writer) as lost:
                 await writer.open()
+                if not writer.events:  # taken before whoever asked has begun the log
+                    writer.add(log.STARTED, await in_database(describe_start, run_id))
                 loaded = await in_database(load_question, run_id)
                 await _answer(lease, loaded, writer, lost)
         except RunLost:

@@ -10,7 +10,7 @@ const WIDTH_STEP_PIXELS = 24;
 const WIDTH_KEY = "nura.panel";
 
 export class Panel {
-  /** `hooks`: onlyThis(source). */
+  /** `hooks`: askOnly(source). */
   constructor(hooks) {
     this.root = byId("panel");
     this.body = byId("panel-body");
@@ -83,7 +83,7 @@ export class Panel {
     byId("panel-sources").replaceChildren(...createSourceTabs(this.list, source, (step) => this.go(step)));
     const only = el(
       "button",
-      { type: "button", class: "button", on: { click: () => this.hooks.onlyThis(source) } },
+      { type: "button", class: "button", on: { click: () => this.hooks.askOnly(source) } },
       createIcon("target", "icon-s"),
       t("only_this"),
     );

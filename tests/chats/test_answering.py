@@ -2,14 +2,17 @@
 
 import asyncio
 from dataclasses import asdict, replace
+from functools import partial
 
 import pytest
 
 from chats.models import Message, Run, Trace, Turn
 from chats.runs import answering, log
 from chats.runs.answering import answer_run
+from chats.runs.dispatch import dispatch_run
 from chats.services.chats import create_chat
 from chats.services.turns import open_turn
+from jobs import connections
 from jobs.lease import claim_job
 from rag.errors import LLMInterrupted, LLMUnauthorized
 from rag.pages import Box
@@ -48,6 +51,24 @@ def test_an_answer_is_stored_and_its_deltas_are_its_text(play, turn):
     assert events[0].type == "run.started"
     assert events[-1].type == "run.completed"
     assert events[-1].data["message"]["content"] == "안녕하세요"
+
+
+def test_a_run_taken_before_its_log_has_begun_begins_it(play, turn):
+    connections.sync().delete(log.log_key(turn.run.pk))
+    play(Delta("안녕"), finished())
+    assert run_to_its_end(turn).status == "COMPLETED"
+    kinds = [event.type for event in log.load_events(turn.run.pk)]
+    assert (kinds[0], kinds.count("run.started"), kinds[-1]) == ("run.started", 1, "run.completed")
+
+
+def test_a_log_that_is_begun_while_its_run_is_answered_stays_that_of_its_worker(play, turn):
+    connections.sync().delete(log.log_key(turn.run.pk))
+    play(partial(asyncio.to_thread, dispatch_run, turn.run), Delta("안녕"), finished())
+    assert run_to_its_end(turn).status == "COMPLETED"
+    events = log.load_events(turn.run.pk)
+    assert log.join_text(events) == "안녕"
+    kinds = [event.type for event in events]
+    assert (kinds[0], kinds.count("run.started"), kinds[-1]) == ("run.started", 1, "run.completed")
 
 
 def test_a_general_answer_has_no_sources(play, turn):

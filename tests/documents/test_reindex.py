@@ -102,7 +102,7 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
     library, settings, embedding_server, monkeypatch
 ):
     configure(settings, embedding_server, "words-32")
-    embed = vectors.indexing.vectors
+    embed = vectors.indexing.embed_chunks
 
     def slow(titled, embedder):
         vectors = embed(titled, embedder)
@@ -110,7 +110,7 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
             services.delete_document(document=library.pop())
         return vectors
 
-    monkeypatch.setattr(vectors.indexing, "vectors", slow)
+    monkeypatch.setattr(vectors.indexing, "embed_chunks", slow)
     reindex()
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
 
@@ -245,7 +245,7 @@ def test_what_the_old_model_embedded_right_before_the_swap_searches_the_old_spac
 
 def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_server, monkeypatch):
     configure(settings, embedding_server, "words-32")
-    embed, found = vectors.indexing.vectors, []
+    embed, found = vectors.indexing.embed_chunks, []
 
     def searched(titled, embedder):
         used = spaces.get_space_in_use()
@@ -254,7 +254,7 @@ def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_ser
         found.append((used.space.model, len(store.similar(vector, 3))))
         return embed(titled, embedder)
 
-    monkeypatch.setattr(vectors.indexing, "vectors", searched)
+    monkeypatch.setattr(vectors.indexing, "embed_chunks", searched)
     reindex()
     assert found[0] == ("words-16", 3)
 

@@ -197,7 +197,7 @@ def test_requests_sent_at_once_are_answered_in_turn(hasty, web):
 @pytest.fixture
 def process(transactional_db):
     """The web process as it is started, on its own; its port too."""
-    listener = web_process.listen("127.0.0.1", 0)
+    listener = web_process.open_listener("127.0.0.1", 0)
     own = {
         "DJANGO_SETTINGS_MODULE": "nura.settings.test",
         web_process.SOCKET_FD: str(listener.fileno()),
