@@ -63,7 +63,7 @@ def has_ended(turn):
 
 def test_many_runs_are_answered_at_once(owner, gate):
     turns = [ask(owner) for _ in range(20)]
-    with working(patience=5.0):
+    with working():
         for _ in turns:
             assert gate.begun.acquire(timeout=10)
         gate.may_end.set()
@@ -76,7 +76,7 @@ def test_beyond_what_a_process_takes_runs_wait_and_owners_take_turns(
     monkeypatch.setattr(worker, "MAX_AT_ONCE", 1)
     for number in range(3):
         ask(owner, f"그의 {number}")
-    with working(patience=5.0):
+    with working():
         assert gate.begun.acquire(timeout=10)
         turn = ask(stranger, "다른 사람의 것")
         assert not gate.begun.acquire(timeout=0.3)
@@ -88,12 +88,12 @@ def test_beyond_what_a_process_takes_runs_wait_and_owners_take_turns(
 def test_what_nobody_was_told_of_is_found_when_a_worker_comes(owner, quick):
     turn = ask(owner)
     connections.sync().flushdb()
-    with working(patience=5.0):
+    with working():
         wait_until(lambda: has_ended(turn))
 
 
 def test_a_redis_that_forgot_everything_is_served_on(owner, quick):
-    with working(patience=5.0):
+    with working():
         wait_until(lambda: connections.sync().exists(dispatch.STREAM.key))
         connections.sync().flushdb()
         turn = ask(owner)
@@ -102,7 +102,7 @@ def test_a_redis_that_forgot_everything_is_served_on(owner, quick):
 
 def test_a_run_that_nobody_took_is_announced_again(owner, quick, monkeypatch):
     monkeypatch.setitem(worker.REAPING_SECONDS, "runs", 0.05)
-    with working(patience=5.0):
+    with working():
         with monkeypatch.context() as patch:
             patch.setattr(dispatch.STREAM, "send", lambda _fields: False)
             turn = ask(owner)
@@ -121,21 +121,21 @@ def test_a_message_that_a_dead_process_had_read_is_taken_over(owner, quick, monk
 
     request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
     assert asyncio.run(read())
-    with working(patience=5.0):
+    with working():
         wait_until(lambda: log.load_events(request))
 
 
 def test_a_request_that_waited_too_long_is_not_begun(owner, monkeypatch):
     monkeypatch.setattr(worker, "QUEUE_SECONDS", -1.0)
     request = dispatch.send_request("job", {"job": "title_generation", "messages": []})
-    with working(patience=5.0):
+    with working():
         wait_until(lambda: not connections.sync().xlen(dispatch.STREAM.key))
     assert not log.load_events(request)
 
 
 def test_a_worker_that_leaves_takes_no_more_and_lets_answers_finish(owner, gate):
     turn = ask(owner)
-    with working(patience=5.0) as one:
+    with working() as one:
         assert gate.begun.acquire(timeout=10)
         left = threading.Event()
         one.on_leave = left.set
@@ -158,7 +158,7 @@ def test_what_has_not_ended_in_time_is_handed_on(owner, gate):
 
 
 def test_a_run_logs_under_the_id_of_the_request_that_asked(owner, quick, caplog):
-    with caplog.at_level("INFO"), working(patience=5.0):
+    with caplog.at_level("INFO"), working():
         with bound_contextvars(request_id="edge-0123456789"):
             turn = ask(owner)
         wait_until(lambda: has_ended(turn))

@@ -11,7 +11,7 @@ from chats.runs.worker import AnswersWorker
 
 
 @contextlib.contextmanager
-def working(patience):
+def working(patience=5.0):
     """An answers worker with a loop of its own, in a thread of this process."""
     made, begun = [], threading.Event()
 
@@ -38,6 +38,6 @@ def working(patience):
 
 @pytest.fixture
 def answers_worker(transactional_db):
-    """A real answers worker, in a thread of this process; what a test leaves is cut off."""
-    with working(patience=0.0) as worker:
+    """A real answers worker, in a thread of this process."""
+    with working() as worker:
         yield worker
