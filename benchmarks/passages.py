@@ -22,9 +22,9 @@ from benchmarks.quality.sets import QuestionSet
 from rag.factory import Engine
 from rag.generate.passages import PassagesAnswer, compose_passages
 from rag.retrieve.evidence import to_evidence
-from rag.retrieve.memory_store import MemoryStore
-from rag.tokenize import language
+from rag.tokenize.text import choose_reply_language
 from rag.types import Evidence, QuestionType, Scope, ScopeReason, TextChunk
+from tests.rag.memory_store import MemoryStore
 
 SQUAD = {
     "korquad1_dev": "korquad1_dev/KorQuAD_v1.0_dev.part.json",
@@ -190,7 +190,7 @@ def compose(
         question_type=kind,
         whole=False,
         named=named,
-        language=language.choose_reply_language(question),
+        language=choose_reply_language(question),
     )
 
 

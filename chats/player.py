@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chats.services import speech
 from chats.services.speech import split_text, to_speech_text
-from rag.tokenize.language import choose_reply_language
+from rag.tokenize.text import choose_reply_language
 
 SECONDS = 120
 PLAYERS = (

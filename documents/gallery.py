@@ -27,7 +27,7 @@ from rag import factory
 from rag.errors import LLMError
 from rag.pages import Box, Heading, Kind, Line, Page, Region
 from rag.ports import Vision
-from rag.tokenize.language import choose_reply_language
+from rag.tokenize.text import choose_reply_language
 
 SEPARATOR = "\n\n"
 Part = TypeVar("Part", Heading, Line, Region)

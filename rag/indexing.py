@@ -7,7 +7,7 @@ from itertools import islice
 from rag import tokenize
 from rag.ports import Embedder
 from rag.retrieve.candidates import LEAST_KNOWN
-from rag.tokenize.language import estimate_dense_weight
+from rag.tokenize.text import estimate_dense_weight
 from rag.types import IndexedChunk, TextChunk
 
 TERMS_VERSION = 1

@@ -54,7 +54,7 @@ from rag.retrieve.evidence import (
     to_sources,
 )
 from rag.retrieve.search import Searcher
-from rag.tokenize.language import choose_reply_language
+from rag.tokenize.text import choose_reply_language
 from rag.tracing import AnswerTrace
 from rag.types import (
     AnswerLabel,

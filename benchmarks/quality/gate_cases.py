@@ -10,9 +10,9 @@ from rag import indexing, tokenize
 from rag.ports import Embedder
 from rag.retrieve import relevance as gate
 from rag.retrieve.candidates import DEPTH, add_closeness
-from rag.retrieve.memory_store import MemoryStore
-from rag.tokenize.language import estimate_dense_weight
+from rag.tokenize.text import estimate_dense_weight
 from rag.types import IndexedChunk, Scope, ScopeReason, TextChunk
+from tests.rag.memory_store import MemoryStore
 
 FOLDS = 5
 

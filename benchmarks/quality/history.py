@@ -29,8 +29,8 @@ from rag.memory.recall import choose_turns
 from rag.memory.store import QUESTION_CHARACTERS
 from rag.memory.summary import note_turn
 from rag.ports import Embedder
-from rag.retrieve.memory_store import MemoryStore
 from rag.types import Scope, ScopeReason, TextChunk
+from tests.rag.memory_store import MemoryStore
 
 TOGETHER = 5
 CHOSEN = 3

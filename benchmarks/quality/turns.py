@@ -20,9 +20,9 @@ from rag.config import MemoryRules, RagConfig
 from rag.conversation import Conversation, Question, Remembered
 from rag.factory import Engine
 from rag.memory.store import MemoryHistory
-from rag.retrieve.memory_store import MemoryStore
 from rag.types import Retrieval, Scope, ScopeReason, TextChunk
 from rag.understand.analysis import QuestionAnalysis, analyse_by_rules
+from tests.rag.memory_store import MemoryStore
 
 MODES = ("auto", "simple")
 LIBRARY = ("kr_law", "korquad1_dev", "xquad_en")

@@ -18,7 +18,7 @@ from documents.models.spaces import Reindexing
 from rag import indexing
 from rag.ports import Embedder
 from rag.retrieve.candidates import LEAST_KNOWN
-from rag.tokenize.language import estimate_dense_weight
+from rag.tokenize.text import estimate_dense_weight
 from rag.types import TextChunk as RagChunk
 
 MAX_CHUNKS_A_WINDOW = 1024

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from rag import prompts
 from rag.adapters.light import BadReply, Light
 from rag.evaluation.measures import AnsweredTurn
-from rag.tokenize.language import choose_reply_language
-from rag.tokenize.text import neutralise_text
+from rag.tokenize.text import choose_reply_language, neutralise_text
 from rag.types import Source
 
 CRITERIA = ("relevance", "faithfulness", "support")

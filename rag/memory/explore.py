@@ -29,8 +29,7 @@ from rag.memory.recall import MAX_LISTED_CHARACTERS, FoundTurn, LookedBack
 from rag.memory.summary import to_one_line
 from rag.ports import HistoryStore, PassageStore, Tool, ToolCall, ToolCaller
 from rag.retrieve.search import Searcher, Wishes
-from rag.tokenize.language import choose_reply_language
-from rag.tokenize.text import neutralise_text
+from rag.tokenize.text import choose_reply_language, neutralise_text
 from rag.tracing import milliseconds_since
 from rag.types import HistoryMessage, QuestionType, Scope, ScopeReason, Speaker
 from rag.understand.analysis import QuestionAnalysis

@@ -24,8 +24,7 @@ from rag.ports import Embedder, HistoryStore, PassageStore, ToolCaller
 from rag.retrieve import bm25
 from rag.retrieve.candidates import LEAST_KNOWN
 from rag.retrieve.search import Searcher
-from rag.tokenize.language import choose_reply_language, estimate_dense_weight
-from rag.tokenize.text import neutralise_text
+from rag.tokenize.text import choose_reply_language, estimate_dense_weight, neutralise_text
 
 MAX_READ_CHARACTERS = 500
 """Of a question: what it asks for stands near an end of it."""

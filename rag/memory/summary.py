@@ -22,8 +22,12 @@ from rag.memory.window import EXTRACTIVE, MAX_LINE_CHARACTERS, SLIDE_TURNS, find
 from rag.ports import Embedder
 from rag.replies import get_reply
 from rag.retrieve.candidates import LEAST_KNOWN
-from rag.tokenize.language import choose_reply_language, estimate_dense_weight
-from rag.tokenize.text import neutralise_text, split_sentences
+from rag.tokenize.text import (
+    choose_reply_language,
+    estimate_dense_weight,
+    neutralise_text,
+    split_sentences,
+)
 
 MAX_QUESTION_CHARACTERS = 1000
 """Of a question that are read for a line, a vector, a summary; and ..."""

@@ -20,8 +20,7 @@ from rag import tokenize
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, EngineUnavailable
 from rag.ports import Embedder, PassageStore, Reranker
-from rag.tokenize.language import estimate_dense_weight
-from rag.tokenize.text import to_prompt_text
+from rag.tokenize.text import estimate_dense_weight, to_prompt_text
 from rag.types import Hit, Plan, ScopeReason, StrategyName
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from rag.retrieve.candidates import (
     order_candidates,
     rerank_candidates,
 )
-from rag.tokenize.language import estimate_dense_weight
+from rag.tokenize.text import estimate_dense_weight
 from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, StrategyName
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.kinds import is_whole_question

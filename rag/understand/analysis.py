@@ -16,7 +16,7 @@ from rag.conversation import Conversation, Memory, Question
 from rag.errors import LLMError
 from rag.ports import Embedder, HistoryStore, PassageStore
 from rag.retrieve.candidates import LEAST_KNOWN
-from rag.tokenize.language import estimate_dense_weight
+from rag.tokenize.text import estimate_dense_weight
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand import followup, kinds, model, references
 from rag.understand.everyday import find_document_terms

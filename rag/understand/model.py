@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from rag import prompts, tokenize
 from rag.adapters.light import BadReply, Light
 from rag.conversation import Conversation
-from rag.tokenize.language import choose_reply_language
-from rag.tokenize.text import neutralise_text
+from rag.tokenize.text import choose_reply_language, neutralise_text
 from rag.types import QuestionType
 from rag.understand.filters import find_names
 

@@ -10,7 +10,7 @@ from itertools import chain
 from rag import tokenize
 from rag.errors import EngineUnavailable
 from rag.ports import Inference, Verifier
-from rag.tokenize.language import choose_reply_language
+from rag.tokenize.text import choose_reply_language
 from rag.types import AnswerLabel, Citation, Evidence, Span
 from rag.verify import claims, sentences
 from rag.verify.claims import Details, Statement, analyse_morphemes, read_details, read_statement

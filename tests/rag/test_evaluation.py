@@ -16,7 +16,7 @@ from rag.evaluation.measures import AnsweredTurn, compare_runs, measure_turn, su
 from rag.evaluation.question_set import ExpectedTurn, SetUnreadableError, parse_set
 from rag.evaluation.recording import Call, Recorder
 from rag.ports import Choice, GenerationOptions, Piece, ToolCaller, Usage
-from rag.tokenize.language import choose_reply_language
+from rag.tokenize.text import choose_reply_language
 from rag.types import AnswerLabel, AnswerMode, HistoryMessage, Source, Speaker
 from rag.verify.label import Checked, Verdict
 from tests.rag.passages import evidence

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from rag.conversation import Conversation, Memory, PastTurn, Remembered
-from rag.retrieve.memory_store import MemoryStore
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import QuestionAnalysis
+from tests.rag.memory_store import MemoryStore
 from tests.rag.worlds import Library, engine
 
 TRAVEL = (

@@ -1,6 +1,6 @@
 """Languages of texts, and how far an embedder knows them."""
 
-from rag.tokenize.language import choose_reply_language, estimate_dense_weight
+from rag.tokenize.text import choose_reply_language, estimate_dense_weight
 
 ENGLISH = frozenset({"en"})
 

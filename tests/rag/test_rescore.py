@@ -9,7 +9,6 @@ from rag.retrieve.candidates import (
     rescore_candidates,
     score_sentences,
 )
-from rag.retrieve.memory_store import MemoryStore
 from rag.types import (
     Hit,
     IndexedChunk,
@@ -21,6 +20,7 @@ from rag.types import (
     StrategyName,
     TextChunk,
 )
+from tests.rag.memory_store import MemoryStore
 
 
 class NumberEmbedder:

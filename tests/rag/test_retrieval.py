@@ -9,7 +9,6 @@ from rank_bm25 import BM25Okapi
 
 from rag.errors import EmbedderFailed
 from rag.retrieve import bm25, candidates, search
-from rag.retrieve.memory_store import MemoryStore
 from rag.types import (
     Hit,
     IndexedChunk,
@@ -19,6 +18,7 @@ from rag.types import (
     ScopeReason,
     StrategyName,
 )
+from tests.rag.memory_store import MemoryStore
 from tests.rag.worlds import LetterEmbedder, Library, chunk, engine, no_progress
 
 RULES = "제3조 숙박비 상한은 1박 90,000원이다. 제4조 정산은 귀임 후 5일 이내에 한다."

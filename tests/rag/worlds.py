@@ -8,8 +8,8 @@ from rag.conversation import Question, of_messages
 from rag.errors import EmbedderFailed
 from rag.events import Delta, Finished
 from rag.factory import Engine
-from rag.retrieve.memory_store import MemoryStore
 from rag.types import Scope, ScopeReason, Speaker, TextChunk
+from tests.rag.memory_store import MemoryStore
 
 
 class LetterEmbedder:
