@@ -49,9 +49,12 @@ class Credential:
 
 def find_users(credentials: Sequence[Credential]) -> list[User | None]:
     """The active user of each, looked up anew with a few queries; None where none is (any more)."""
-    by_token = _by_token({one.token for one in credentials if one.token})
+    keys = find_keys({one.token for one in credentials if one.token})
     by_session = _by_session({one.session for one in credentials if one.session})
-    return [by_token.get(one.token) or by_session.get(one.session) for one in credentials]
+    return [
+        keys[one.token].user if one.token in keys else by_session.get(one.session)
+        for one in credentials
+    ]
 
 
 def read_credential(scope: ConnectionScope) -> Credential:
@@ -76,12 +79,13 @@ def read_language(scope: ConnectionScope) -> str:
     return wanted if wanted in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
 
 
-def _by_token(digests: Collection[str]) -> dict[str, User]:
+def find_keys(digests: Collection[str]) -> dict[str, AuthToken]:
+    """The keys that hold, by digest, with their active owners. One query."""
     if not digests:
         return {}
     unexpired = Q(expiry=None) | Q(expiry__gt=timezone.now())
     rows = AuthToken.objects.filter(unexpired, digest__in=digests, user__is_active=True)
-    return {row.digest: row.user for row in rows.select_related("user")}
+    return {row.digest: row for row in rows.select_related("user")}
 
 
 def _by_session(keys: Collection[str]) -> dict[str, User]:

@@ -13,11 +13,17 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.exceptions import RequestDataTooBig
+from django.core.signals import request_started
+from django.db import close_old_connections, reset_queries
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
 # WhiteNoise hands its small files over piece by piece in a thread; Django warns at the first one.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous")
 django_application = get_asgi_application()
+for receiver in (close_old_connections, reset_queries):
+    # The end of each request gives its connection back; at its beginning there is none, and Django
+    # would take a thread to see that.
+    request_started.disconnect(receiver)
 
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs loaded apps
 from django.urls import path  # noqa: E402
@@ -33,7 +39,9 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
 
 SENDING = frozenset({"POST", "PUT", "PATCH"})
-"""Methods that may bring a file; for the others no route is looked up."""
+"""Methods that may bring a file ..."""
+FILES_PREFIX = "/api/"
+"""... below this path; for other requests no route is looked up."""
 MAX_OVERHEAD_BYTES = 1024 * 1024
 """What a multipart body may be larger than its file."""
 MAX_DRAIN_BYTES = 32 * 1024 * 1024
@@ -76,7 +84,8 @@ class BodyLimit:
 
 
 def _limit(scope: Message) -> int:
-    if scope["method"] in SENDING and is_upload(scope["method"], scope["path"]):
+    method, path = scope["method"], scope["path"]
+    if method in SENDING and path.startswith(FILES_PREFIX) and is_upload(method, path):
         return int(settings.MAX_UPLOAD_MB) * 1024 * 1024 + MAX_OVERHEAD_BYTES
     return int(settings.DATA_UPLOAD_MAX_MEMORY_SIZE) + MAX_OVERHEAD_BYTES
 

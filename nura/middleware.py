@@ -1,21 +1,34 @@
-"""What happens around every request: its id in the logs, its language, compression, policy."""
+"""What happens around every request: its id in the logs, its language, compression, policy.
+
+Django hands every middleware that was written for threads to one, twice a request. Those that only
+look at headers and cookies work in the event loop here, and go to a thread where they must.
+"""
 
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import uuid4
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from csp.constants import SELF, UNSAFE_EVAL, UNSAFE_INLINE
+from csp.middleware import CSPMiddleware
 from django.conf import settings
+from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.middleware.clickjacking import XFrameOptionsMiddleware
+from django.middleware.common import CommonMiddleware
+from django.middleware.csrf import CsrfViewMiddleware
 from django.middleware.gzip import GZipMiddleware
+from django.middleware.security import SecurityMiddleware
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.translation.trans_real import parse_accept_lang_header
 from structlog.contextvars import bound_contextvars
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 GetResponse = Callable[[HttpRequest], Any]
 """The next layer: gives a response, or an awaitable of one under ASGI."""
@@ -158,7 +171,106 @@ def _tell_request_id(response: HttpResponseBase, name: str) -> HttpResponseBase:
     return response
 
 
-class HtmlGZipMiddleware(GZipMiddleware):
+class InLoop:
+    """Mixed into a middleware of Django's: its two halves run in the event loop.
+
+    `needs_thread` says of a response that its half reads or writes a table, or computes for long.
+    """
+
+    get_response: GetResponse
+
+    async def __acall__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer one request."""
+        begin: Any = getattr(self, "process_request", None)
+        end: Any = getattr(self, "process_response", None)
+        response: HttpResponseBase | None = begin(request) if begin else None
+        if response is None:
+            response = await self.get_response(request)
+        if end is None:
+            return response
+        if self.needs_thread(request, response):
+            end = sync_to_async(end)
+            return await end(request, response)  # type: ignore[no-any-return]
+        return end(request, response)  # type: ignore[no-any-return]
+
+    def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
+        """Whether the response must be worked on in a thread."""
+        return False
+
+
+class SecurityHeaders(InLoop, SecurityMiddleware):
+    """HTTPS, HSTS and their like."""
+
+
+class ContentPolicy(InLoop, CSPMiddleware):
+    """The Content-Security-Policy."""
+
+
+class CommonHeaders(InLoop, CommonMiddleware):
+    """Length of the body, slash at the end of an address."""
+
+
+class FrameOptions(InLoop, XFrameOptionsMiddleware):
+    """No page of ours in a frame."""
+
+
+class LazyUser(InLoop, AuthenticationMiddleware):
+    """`request.user`, looked up when somebody asks for it."""
+
+
+class Sessions(InLoop, SessionMiddleware):
+    """`request.session`, read when somebody asks for it."""
+
+    def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
+        """A changed one is written."""
+        return bool(request.session.modified or settings.SESSION_SAVE_EVERY_REQUEST)
+
+
+class FlashMessages(InLoop, MessageMiddleware):
+    """Messages to people that outlive a redirect."""
+
+    def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
+        """Long ones are kept in the session."""
+        messages = getattr(request, "_messages", None)
+        return messages is not None and (messages.used or messages.added_new)
+
+
+class CsrfProtection(InLoop, CsrfViewMiddleware):
+    """A form's token is looked for in a thread, for that reads its body."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        super().__init__(get_response)
+        if self.async_mode:
+            self.process_view = self._check_async  # type: ignore[assignment, method-assign]
+
+    async def _check_async(self, request: HttpRequest, view: Any, *arguments: Any) -> Any:
+        check = super().process_view
+        if request.method in {"GET", "HEAD"} or getattr(view, "csrf_exempt", False):
+            return check(request, view, *arguments)
+        return await sync_to_async(check)(request, view, *arguments)
+
+
+class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
+    """WhiteNoise, which is there for threads only; a request for no file of its takes none."""
+
+    async_capable = True
+
+    def __init__(self, get_response: GetResponse) -> None:
+        super().__init__(get_response)
+        self._is_async = iscoroutinefunction(get_response)
+        if self._is_async:
+            markcoroutinefunction(self)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        """Serve a file, or hand the request on."""
+        is_file = self.autorefresh or request.path_info in self.files
+        answer = super().__call__ if is_file else self.get_response
+        if self._is_async and is_file:
+            answer = sync_to_async(answer)
+        return answer(request)  # type: ignore[no-any-return]
+
+
+class HtmlGZipMiddleware(InLoop, GZipMiddleware):
     """Pages compressed, safely: Django's middleware pads them by a random length against BREACH.
 
     Files are compressed already, and a stream must reach its reader event by event.
@@ -168,7 +280,11 @@ class HtmlGZipMiddleware(GZipMiddleware):
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
         """The response, compressed if it is a page."""
-        is_page = response.get("Content-Type", "").startswith("text/html")
-        if response.streaming or not is_page:
+        if not self.needs_thread(request, response):
             return response
         return super().process_response(request, response)
+
+    def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
+        """A page is compressed."""
+        is_page = response.get("Content-Type", "").startswith("text/html")
+        return is_page and not response.streaming
