@@ -7,7 +7,7 @@ BIN := .venv/bin
 MANAGE := $(BIN)/python manage.py
 CODE := nura chats documents jobs rag tests benchmarks manage.py
 
-.PHONY: run test test-all check check-front front fonts fix bench messages setup setup-dev setup-bench
+.PHONY: run test test-all check check-front front fonts fix bench screenshots messages setup setup-dev setup-bench
 .DEFAULT_GOAL := run
 
 setup:
@@ -76,6 +76,10 @@ fix: setup-dev
 
 bench: setup-bench
 	@exec $(BIN)/python -m benchmarks
+
+# The pictures of the README and the guides, from a running product with a scripted model.
+screenshots: setup-dev
+	@$(BIN)/python -m tests.e2e.screenshots
 
 messages: setup-dev
 	$(MANAGE) makemessages --locale ko --ignore .venv --ignore var --no-location

@@ -1,0 +1,220 @@
+"""The pictures in docs/pictures, taken from the running product: `python -m tests.e2e.screenshots`.
+
+The documents are the samples that come with Nura and a few files of this repository. The answers
+are written here and sent by a stand-in for a language model, which looks up the number of the
+passage that each sentence comes from; search, sources and checks are the product's own.
+"""
+
+import io
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+
+from nura.samples import FOLDER, SAMPLES
+from tests.e2e.chat import answer, ask
+from tests.e2e.chromium import Chromium, program
+from tests.e2e.people import Person
+from tests.servers.llm import LLMServer, Stream
+from tests.support import ROOT, Product
+
+PICTURES = ROOT / "docs" / "pictures"
+SIZE = {"width": 1280, "height": 860}
+
+OTHERS = {
+    "ko": {"관리자 설명서.md": "docs/administrator.ko.md", "Apache-2.0.txt": "LICENSE"},
+    "en": {
+        "Administrator's guide.md": "docs/administrator.md",
+        "Apache-2.0.txt": "LICENSE",
+    },
+}
+"""Files of this repository that fill the list of documents, by the names they get."""
+
+
+KOREAN = """
+> 통합돌봄 사업의 입찰 참가 자격과 하도급 제한은?
+소프트웨어사업자로 신고한 업체로서 최근 3년 안에 **단일 계약 3억 원 이상** 공공 정보시스템
+구축 실적이 1건 이상 있어야 합니다. [3.2 입찰 참가 자격]
+공동수급은 주사업자를 포함하여 3개 업체까지 할 수 있습니다. [3.2 입찰 참가 자격]
+하도급은 사업 금액의 50%를 넘을 수 없습니다. [3.2 입찰 참가 자격]
+
+> HX-200의 보증 기간은?
+무상 보증 기간은 구입한 날부터 **2년**이며, 팬 모터는 5년입니다. [무상 보증 기간]
+헤파 필터도 1년 동안 무상으로 바꿔 줍니다. [무상 보증 기간]
+
+> 헤파 필터를 바꾼 뒤에는 뭘 해야 해?
+풍량 단추를 **7초 동안** 눌러 사용 시간을 0으로 되돌려야 합니다. [7초 동안]
+되돌리지 않으면 새 필터를 끼워도 E-1234 알림이 계속 나옵니다. [7초 동안]
+
+> 그럼 프리필터는 언제 교체해?
+프리필터는 2주마다 물로 씻어 그늘에서 말리고, **2년**에 한 번 교체합니다. [| 프리필터 |]
+"""
+
+ENGLISH = """
+> What does fault F-330 mean?
+F-330 means that the **broker refused the certificate**. Compare the site code and request a new
+certificate from operations. [F-330]
+
+> How long is the warranty of the TG-4?
+The warranty is **36 months** and begins on the date of hand-over. [warranty of 36 months]
+It can be extended by 24 months. [warranty of 36 months]
+
+> How often are level and flow sampled?
+Level and flow are sampled every **15 seconds** and sent every 5 minutes. [every 15 seconds]
+
+> And what happens when the link is down?
+The gateway stores up to **21 days** of readings and sends them oldest first. [21 days of]
+After 21 days the oldest readings are overwritten. [21 days of]
+"""
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """What is asked in one language: a question, one with a doubted answer, one with a follow-up.
+
+    A citation in an answer is given as words of the passage: `[words]` becomes `[3]`.
+    """
+
+    language: str
+    document: str
+    answers: dict[str, str]
+
+
+def read_scenes(language: str, document: str, dialogue: str) -> Scenes:
+    """Scenes from a dialogue: each question after `> `, the lines of its answer below it."""
+    turns = [turn.strip().partition("\n") for turn in dialogue.split("> ")[1:]]
+    answers = {question: text.replace("\n", " ") for question, _, text in turns}
+    return Scenes(language, document, answers)
+
+
+ALL_SCENES = (
+    read_scenes("ko", SAMPLES[0].name, KOREAN),
+    read_scenes("en", SAMPLES[2].name, ENGLISH),
+)
+
+
+def main() -> None:
+    """Take all pictures, in both languages."""
+    PICTURES.mkdir(exist_ok=True)
+    answers = {asked: text for scenes in ALL_SCENES for asked, text in scenes.answers.items()}
+    with LLMServer() as model, tempfile.TemporaryDirectory() as folder:
+        model.default = partial(reply, answers)
+        settings = {"NURA_LLM_BASE_URL": model.url, "NURA_LLM_MODEL": "stand-in"}
+        with Product(Path(folder) / "var", **settings) as product:
+            for scenes in ALL_SCENES:
+                person = Person(product, f"minji-{scenes.language}")
+                upload_documents(person, scenes.language)
+                with open_page(person, scenes.language) as page:
+                    take_pictures(page, person, scenes)
+
+
+def reply(answers: dict[str, str], request: Any) -> Stream:
+    """The answer to the last question of a prompt, citing by the numbers of this prompt."""
+    prompt = str(request["messages"][-1]["content"])
+    question = max(answers, key=prompt.rfind)
+    cite = partial(find_passage, prompt)
+    return Stream([re.sub(r"\[(.+?)\]", lambda words: f"[{cite(words[1])}]", answers[question])])
+
+
+def find_passage(prompt: str, words: str) -> str:
+    """The number of the passage that holds these words."""
+    for passage in re.split(r"(?m)^(?=\[\d+\](?: |$))", prompt):
+        if words in passage and (number := re.match(r"\[(\d+)\]", passage)):
+            return number[1]
+    raise LookupError(words)
+
+
+def upload_documents(person: Person, language: str) -> None:
+    """The samples with their metadata, and the others."""
+    for name, file in OTHERS[language].items():
+        person.upload(ROOT / file, name)
+    for sample in SAMPLES:
+        document = person.upload(FOLDER / sample.file, sample.name)
+        person.api(f"documents/{document['id']}", {"metadata": sample.metadata}, "PATCH")
+    person.wait_for_documents()
+
+
+@contextmanager
+def open_page(person: Person, language: str) -> Iterator[Page]:
+    """A light window in this language, signed in."""
+    executable = program()
+    if executable is None:
+        raise SystemExit("no Chromium on this machine: install the package chromium")
+    with sync_playwright() as playwright:
+        browser = Chromium(playwright, executable)
+        context = browser.new_context(
+            base_url=person.product.url,
+            viewport=SIZE,
+            locale="ko-KR" if language == "ko" else "en-US",
+            timezone_id="Asia/Seoul",
+            color_scheme="light",
+            reduced_motion="reduce",
+        )
+        context.set_default_timeout(30_000)
+        chosen = {"name": "django_language", "value": language, "url": person.product.url}
+        context.add_cookies([*person.cookies(), chosen])
+        yield context.new_page()
+        browser.close_context(context)
+        browser.close()
+
+
+def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
+    """Every picture of one language."""
+    language = scenes.language
+    question, doubted, first, followup = scenes.answers
+    page.goto("/")
+    ask(page, question)
+    answer(page).locator(".cite").last.click()
+    expect(page.locator("#panel .page-mark, #panel .cited").first).to_be_visible()
+    save(page, f"answer-{language}")
+
+    page.locator("#panel-close").click()
+    answer(page).locator("[data-action=why]").click()
+    expect(page.locator("#panel .trace-candidates")).to_be_visible()
+    save(page, f"why-{language}")
+
+    page.goto("/")
+    ask(page, doubted)
+    answer(page).locator(".msg-checks button").click()
+    expect(page.locator("#panel .trace-checks")).to_be_visible()
+    save(page, f"check-{language}")
+
+    page.goto("/")
+    ask(page, first)
+    answer(page)
+    ask(page, followup)
+    expect(page.locator(".msg-answer .msg-actions")).to_have_count(2)
+    save(page, f"followup-{language}")
+
+    page.goto("/documents")
+    expect(page.get_by_text(scenes.document).first).to_be_visible()
+    save(page, f"documents-{language}")
+
+    found = person.api("documents?page_size=100")["results"]
+    page.goto(f"/documents/{next(one['id'] for one in found if one['name'] == scenes.document)}")
+    expect(page.locator("#document-made")).to_be_visible()
+    save(page, f"document-{language}")
+
+
+def save(page: Page, name: str) -> None:
+    """Write the window as docs/pictures/NAME.png, with a palette to keep it small."""
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+    expect(page.locator(".hover-card:popover-open")).to_have_count(0)
+    page.evaluate("document.fonts.ready")
+    page.wait_for_load_state("networkidle")
+    shot = Image.open(io.BytesIO(page.screenshot(animations="disabled", caret="hide")))
+    target = PICTURES / f"{name}.png"
+    shot.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
+    print(target.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
