@@ -21,6 +21,7 @@ from benchmarks.ingest import run as ingest
 from benchmarks.pdf_tables import run as pdf_tables
 from benchmarks.quality import run as quality
 from benchmarks.streams import run as streams
+from benchmarks.streams import starts
 
 ALL = {
     "answers": answers,
@@ -36,6 +37,7 @@ ALL = {
     "pdf_tables": pdf_tables,
     "quality": quality,
     "speed": speed,
+    "starts": starts,
     "streams": streams,
     "wire": wire,
 }

@@ -35,6 +35,8 @@ class Told:
     received: int
     started_after: float
     """Seconds from asking to the first frame of the run."""
+    first_after: float
+    """Seconds from asking to the first token; not a number where none came."""
 
     def added(self, begin: float, end: float) -> Iterator[float]:
         """Seconds by which gaps between tokens grew on their way, of tokens sent in that time."""
@@ -64,7 +66,29 @@ def told(heard: Heard) -> Told:
             ending, stored = frame["type"], frame["data"]["message"]["content"]
             ending += f" {frame['data'].get('code', '')}".rstrip()
     fault = _fault(numbers, tokens, text, stored, ending)
-    return Told(tokens, text, fault, deltas, heard.received, begun - heard.asked_at)
+    return Told(
+        tokens, text, fault, deltas, heard.received, begun - heard.asked_at, _first(tokens, heard)
+    )
+
+
+def told_by_v1(heard: Heard) -> Told:
+    """Read the events of one streamed reply of `/v1/chat/completions`."""
+    text, tokens, deltas = "", [], 0
+    events = [(at, json.loads(line[6:])) for at, _, line in heard.frames if line[6:7] == b"{"]
+    for moment, event in events:
+        new = "".join(choice["delta"].get("content") or "" for choice in event.get("choices", ()))
+        deltas += bool(new)
+        text += new
+        tokens += [(sent_at(one, moment), moment) for one in _tokens(new)]
+    begun = events[0][0] if events else heard.asked_at
+    fault = "cut off" if heard.lost else "no words" if not tokens else ""
+    return Told(
+        tokens, text, fault, deltas, heard.received, begun - heard.asked_at, _first(tokens, heard)
+    )
+
+
+def _first(tokens: Sequence[tuple[float, float]], heard: Heard) -> float:
+    return tokens[0][1] - heard.asked_at if tokens else float("nan")
 
 
 def _frames(heard: Heard) -> Iterator[tuple[float, dict[str, object]]]:

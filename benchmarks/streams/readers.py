@@ -30,7 +30,7 @@ class Reader(asyncio.Protocol):
 
     def __init__(self, port: int, key: str) -> None:
         self.heard = Heard()
-        self._port, self._key = port, key
+        self.port, self._key = port, key
         self._rest = b""
         self._open = False
 
@@ -39,7 +39,7 @@ class Reader(asyncio.Protocol):
         self.transport: asyncio.Transport = transport  # type: ignore[assignment]
         head = (
             "GET /ws/chat/ HTTP/1.1",
-            f"Host: 127.0.0.1:{self._port}",
+            f"Host: 127.0.0.1:{self.port}",
             "Upgrade: websocket",
             "Connection: Upgrade",
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
@@ -59,7 +59,7 @@ class Reader(asyncio.Protocol):
                 self._rest = head
                 return
             self._open, self._rest = True, b""
-            self._ask()
+            self.on_open()
         self.heard.received += len(data) - len(self._rest)
         self._rest = self._cut(data, now)
 
@@ -67,9 +67,14 @@ class Reader(asyncio.Protocol):
         """Tell whoever looks later."""
         self.heard.lost = True
 
-    def _ask(self) -> None:
+    def on_open(self) -> None:
+        """Ask at once."""
+        self.send_question(QUESTION)
+
+    def send_question(self, question: str) -> None:
+        """Ask in a new chat."""
         self.heard.asked_at = time.monotonic()
-        frame = {"v": 1, "type": "send", "content": QUESTION}
+        frame = {"v": 1, "type": "send", "content": question}
         self._send(TEXT, json.dumps(frame, ensure_ascii=False).encode())
 
     def _send(self, kind: int, payload: bytes) -> None:

@@ -113,7 +113,7 @@ def measure(
             bystander = Bystander(product, Person(product, "bystander"))
             with _readers(product, streams, kept) as readers:
                 _flowing(model_port, streams)
-                processes = _processes(product) | {"model": [writer], "readers": [readers]}
+                processes = processes_of(product) | {"model": [writer], "readers": [readers]}
                 case = _window(streams, seconds, model_port, processes, bystander)
                 _ask(model_port, "POST /finish")
                 _finished(product, streams)
@@ -135,18 +135,25 @@ def model(rate: float, tokens: int = 0) -> Iterator[tuple[psutil.Process, int]]:
 
 @contextmanager
 def _readers(product: Product, streams: int, kept: Path) -> Iterator[psutil.Process]:
-    shell = product.manage("shell", "-c", PEOPLE.format(streams))
+    keys = create_readers(product, streams)
     arguments = (str(product.port), str(STARTS_PER_SECOND), str(kept))
     command = [sys.executable, "-m", "benchmarks.streams.readers", *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
-        process.stdin.write(shell.stdout.strip().splitlines()[-1] + "\n")
+        process.stdin.write(json.dumps(keys) + "\n")
         process.stdin.flush()
         try:
             yield psutil.Process(process.pid)
         finally:
             process.stdin.close()
             process.wait(180)
+
+
+def create_readers(product: Product, number: int) -> list[str]:
+    """So many new people; their keys."""
+    shell = product.manage("shell", "-c", PEOPLE.format(number))
+    keys: list[str] = json.loads(shell.stdout.strip().splitlines()[-1])
+    return keys
 
 
 def _ask(port: int, request: str) -> dict[str, Any]:
@@ -177,7 +184,8 @@ def _finished(product: Product, streams: int) -> None:
     wait_until(none_streams, 60 + streams, step=1.0)
 
 
-def _processes(product: Product) -> dict[str, list[psutil.Process]]:
+def processes_of(product: Product) -> dict[str, list[psutil.Process]]:
+    """The product's processes by what they do."""
     found: dict[str, list[psutil.Process]] = {}
     for process in product.processes():
         line = " ".join(process.cmdline())
@@ -194,13 +202,13 @@ def _window(
     processes: dict[str, list[psutil.Process]],
     bystander: Bystander,
 ) -> Case:
-    before, sent = _cpu(processes), _ask(model_port, "GET /state")["sent"]
+    before, sent = cpu_seconds(processes), _ask(model_port, "GET /state")["sent"]
     begun = time.monotonic()
     with bystander.looking():
         time.sleep(seconds)
     ended = time.monotonic()
     state = _ask(model_port, "GET /state")
-    after = _cpu(processes)
+    after = cpu_seconds(processes)
     cpu = {name: after[name] - before[name] for name in after}
     tokens = state["sent"] - sent
     memory = _memory(processes)
@@ -208,7 +216,8 @@ def _window(
     return Case(streams, [], window, tokens, bystander.took, cpu, memory, state["late_ms"])
 
 
-def _cpu(processes: dict[str, list[psutil.Process]]) -> dict[str, float]:
+def cpu_seconds(processes: dict[str, list[psutil.Process]]) -> dict[str, float]:
+    """Processor time until now."""
     return {
         name: sum(sum(process.cpu_times()[:2]) for process in some if process.is_running())
         for name, some in processes.items()
