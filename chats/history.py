@@ -70,7 +70,9 @@ class Branch:
 
     @classmethod
     def to_message(cls, message: Message) -> Self:
-        """The branch of a message, whose chat should be at hand. One query."""
+        """The branch of a message, whose chat should be at hand. One query, none for the first."""
+        if message.parent_id is None and message.role == Message.Role.USER:
+            return cls(message.chat)
         with connection.cursor() as cursor:
             cursor.execute(BRANCH_QUERY, [message.pk])
             return cls(message.chat, tuple(BranchStep(*row) for row in cursor.fetchall()))

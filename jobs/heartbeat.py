@@ -10,6 +10,7 @@ no slow step costs a lease.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic
@@ -23,6 +24,8 @@ logger = structlog.get_logger()
 
 BEATS_A_LEASE = 5
 """So many renewals fall into one lease: some may fail without costing it."""
+MAX_IDLE_BEATS = 10
+"""The thread ends when it had nothing to renew for so many beats."""
 
 
 class HeldLease(Generic[JobT]):
@@ -30,6 +33,7 @@ class HeldLease(Generic[JobT]):
 
     def __init__(self, lease: Lease[JobT], on_loss: Callable[[], None] | None) -> None:
         self.lease = lease
+        self.since = time.monotonic()
         self._on_loss = on_loss
         self._lost = threading.Event()
 
@@ -68,9 +72,11 @@ class Heartbeat(Generic[JobT]):
         self.seconds = seconds or model.LEASE.total_seconds() / BEATS_A_LEASE
         self._name = model.__name__
         self._renew = renew
-        self._changed = threading.Condition()
         self._held: dict[Lease[JobT], HeldLease[JobT]] = {}
         self._thread: threading.Thread | None = None
+        self._changing = threading.Lock()
+        self._beating = threading.Lock()
+        self._ended = threading.Event()  # of no work: it only measures the time
 
     @contextmanager
     def hold(
@@ -78,7 +84,7 @@ class Heartbeat(Generic[JobT]):
     ) -> Iterator[HeldLease[JobT]]:
         """Renew a lease within the block. `on_loss` is called once, from another thread."""
         held = HeldLease(lease, on_loss)
-        with self._changed:
+        with self._changing:
             self._held[lease] = held
             if self._thread is None or not self._thread.is_alive():  # also after a fork
                 self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -86,28 +92,29 @@ class Heartbeat(Generic[JobT]):
         try:
             yield held
         finally:
-            with self._changed:
+            with self._changing:
                 del self._held[lease]
-                self._changed.notify_all()
 
     def wait_until_idle(self) -> None:
         """Wait for a beat that is under way. Nothing is held any more."""
-        thread = self._thread
-        if thread is not None:
-            thread.join()
+        with self._beating:
+            pass
 
     def _run(self) -> None:
-        try:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: not self._held, self.seconds)
-                    if not self._held:
+        """Beat while something is held; a thread is dear, so that it outlives short work."""
+        idle = 0
+        while True:
+            self._ended.wait(self.seconds)
+            with self._beating:
+                with self._changing:
+                    idle = 0 if self._held else idle + 1
+                    if idle > MAX_IDLE_BEATS:
                         self._thread = None
                         return
-                    held = list(self._held.values())
-                self._beat(held)
-        finally:
-            connection.close()  # this thread's own
+                    young = time.monotonic() - self.seconds  # their leases have just begun
+                    held = [one for one in self._held.values() if one.since <= young]
+                if held:
+                    self._beat(held)
 
     def _beat(self, held: list[HeldLease[JobT]]) -> None:
         try:

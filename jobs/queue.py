@@ -111,22 +111,23 @@ class WorkStream:
             return False
         return True
 
-    async def read(self, *, limit: int, patience: float) -> list[WorkMessage]:
+    async def read(
+        self, *, limit: int, patience: float, settled: Sequence[WorkMessage] = ()
+    ) -> list[WorkMessage]:
         """New entries, at most `limit`; empty when none came for `patience` seconds.
 
-        Raises `RedisError`, `OSError`.
+        Settles others in the same call. Raises `RedisError`, `OSError`.
         """
-        client = connections.asynchronous()
-        asked = {self.key: ">"}
         wait = max(1, int(patience * 1000))
+        pipe = connections.asynchronous().pipeline(transaction=False)
+        self._strike_off(pipe, settled)
+        pipe.xreadgroup(self._group, self._reader, {self.key: ">"}, count=limit, block=wait)
         try:
-            async with asyncio.timeout(patience + HANGING_SECONDS):
-                answer = await client.xreadgroup(
-                    self._group, self._reader, asked, count=limit, block=wait
-                )
+            async with asyncio.timeout(patience + HANGING_SECONDS), pipe:
+                answer = (await pipe.execute())[-1]
         except ResponseError as error:
-            if not str(error).startswith(("NOGROUP", "UNBLOCKED")):  # before, or while we waited
-                raise
+            if "NOGROUP" not in str(error) and "UNBLOCKED" not in str(error):
+                raise  # the group is missing: it was before, or went while we waited
             await self.open()
             return []
         return _messages(answer[0][1]) if answer else []
@@ -143,13 +144,15 @@ class WorkStream:
 
     async def settle(self, messages: Sequence[WorkMessage]) -> None:
         """Strike entries off: nobody is to see them again."""
-        if not messages:
-            return
-        keys = [message.entry_id for message in messages]
-        async with connections.asynchronous().pipeline(transaction=False) as pipe:
+        if messages:
+            async with connections.asynchronous().pipeline(transaction=False) as pipe:
+                self._strike_off(pipe, messages)
+                await pipe.execute()
+
+    def _strike_off(self, pipe: Any, messages: Sequence[WorkMessage]) -> None:
+        if keys := [message.entry_id for message in messages]:
             pipe.xack(self.key, self._group, *keys)
             pipe.xdel(self.key, *keys)
-            await pipe.execute()
 
     async def take_over(self, *, limit: int) -> list[WorkMessage]:
         """Entries that a reader took and never settled; they are ours now."""

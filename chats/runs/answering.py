@@ -21,10 +21,11 @@ from redis.exceptions import RedisError
 from chats.calls import in_database
 from chats.errors import RunLost
 from chats.history import Branch, BranchHistory, history_pairs_of, load_conversation
-from chats.models import Message, Run
+from chats.models import Feedback, Message, Run, Turn
 from chats.runs import log, reader
 from chats.runs.dispatch import dispatch_run_again
 from chats.runs.log import RunEvent
+from chats.runs.summaries import summarise_held_turn
 from chats.runs.writer import RunWriter
 from chats.serializers import started_data, terminal_event, to_sources_json
 from chats.services.turn_store import Outcome
@@ -32,8 +33,9 @@ from chats.services.turns import close_turn
 from chats.stores import ReleasingStore
 from documents import spaces
 from documents.search.store import ScopedStore
+from documents.spaces import SpaceInUse
 from jobs.heartbeat import Heartbeat
-from jobs.lease import Lease, claim_job, release_lease, renew_leases
+from jobs.lease import Lease, claim_job, claim_next_jobs, release_lease, renew_leases
 from rag.config import RagConfig
 from rag.conversation import DocRef, Memory, Question, Sampling
 from rag.errors import NuraError
@@ -64,18 +66,50 @@ class LoadedQuestion:
     config: RagConfig
 
 
-def load_question(run_id: UUID) -> LoadedQuestion:
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """A run that is ours, with its message, question, chat and owner, and the space in use."""
+
+    lease: Lease[Run]
+    run: Run
+    used: SpaceInUse
+
+
+def claim_run(run_id: UUID) -> list[ClaimedRun]:
+    """Take a run, if nobody has it."""
+    lease = claim_job(Run, run_id)
+    return load_claimed_runs([lease]) if lease else []
+
+
+def claim_waiting_runs(limit: int) -> list[ClaimedRun]:
+    """Take the runs whose turn it is, at most `limit`."""
+    return load_claimed_runs(claim_next_jobs(Run, limit=limit))
+
+
+def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
+    """All that is read of runs before they begin, at once; those that are gone are left out."""
+    if not leases:
+        return []
+    rows = Run.objects.select_related("message__parent", "message__chat__owner")
+    runs = rows.in_bulk([lease.job_id for lease in leases])
+    used = spaces.get_space_in_use()
+    return [ClaimedRun(lease, runs[lease.job_id], used) for lease in leases if lease.job_id in runs]
+
+
+def is_first_question(run: Run) -> bool:
+    """Whether nothing was said before it in its chat, so that nothing of that is to be read."""
+    return run.message.parent is None or run.message.parent.parent_id is None
+
+
+def load_question(run: Run, used: SpaceInUse) -> LoadedQuestion:
     """The question of a run, with the scope that was fixed when it was asked.
 
-    Raises `RunLost` for a run without a question.
+    Asks the database for what was said before. Raises `RunLost` for a run without a question.
     """
-    rows = Run.objects.select_related("message__parent", "message__chat__owner")
-    run = rows.get(pk=run_id)
     message = run.message
     if message.parent is None or message.scope is None:
         raise RunLost
     chat = message.parent.chat = message.chat
-    used = spaces.get_space_in_use()
     branch = Branch.to_message(message.parent)
     pairs = history_pairs_of(chat)
     topic = Topic(message.scope.get("topic", Topic.AUTO))
@@ -95,13 +129,6 @@ def load_question(run_id: UUID) -> LoadedQuestion:
         store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
         history=BranchHistory(branch, embedding=embedding_model_name(used.config)),
         config=used.config,
-    )
-
-
-def describe_start(run_id: UUID) -> dict[str, Any]:
-    """Data of the first event of a run."""
-    return started_data(
-        Run.objects.select_related("message__parent", "message__chat").get(pk=run_id)
     )
 
 
@@ -195,23 +222,28 @@ class _Progress:
 
 async def answer_run(run_id: UUID) -> None:
     """Answer the run if nobody else does. Cancelled it settles what becomes of the run."""
-    lease = await in_database(claim_job, Run, run_id)
-    if lease is not None:
-        await answer_held_run(lease)
+    for claimed in await in_database(claim_run, run_id):
+        await answer_claimed_run(claimed)
 
 
-async def answer_held_run(lease: Lease[Run]) -> None:
-    """Answer a run that is ours. Cancelled it settles what becomes of the run."""
-    run_id = lease.job_id
-    with structlog.contextvars.bound_contextvars(run_id=str(run_id)):
-        writer = RunWriter(run_id)
+async def answer_claimed_run(claimed: ClaimedRun, started: str = "") -> None:
+    """Answer a run that is ours, and write the summary of its turn.
+
+    `started` is the JSON of the event that its log begins with, where that is at hand. Cancelled it
+    settles what becomes of the run.
+    """
+    lease, run = claimed.lease, claimed.run
+    with structlog.contextvars.bound_contextvars(run_id=str(run.pk)):
+        writer, closed = RunWriter(run.pk), None
         try:
             with _hold_run(lease, writer) as lost:
-                await writer.open()
+                if started and run.attempts == 1:
+                    writer.begin(RunEvent.stored(1, log.STARTED, started))
+                else:
+                    await writer.open()
                 if not writer.events:  # taken before whoever asked has begun the log
-                    writer.add(log.STARTED, await in_database(describe_start, run_id))
-                loaded = await in_database(load_question, run_id)
-                await _answer(lease, loaded, writer, lost)
+                    writer.add(log.STARTED, await in_database(started_data, run))
+                closed = await _answer(claimed, writer, lost)
         except RunLost:
             logger.warning("run_lost")
         except asyncio.CancelledError:
@@ -219,28 +251,32 @@ async def answer_held_run(lease: Lease[Run]) -> None:
             raise
         finally:
             await writer.abandon()
+        if closed is not None:
+            await summarise_held_turn(closed, claimed.used.config)
 
 
 async def _answer(
-    lease: Lease[Run], loaded: LoadedQuestion, writer: RunWriter, lost: asyncio.Future[None]
-) -> None:
+    claimed: ClaimedRun, writer: RunWriter, lost: asyncio.Future[None]
+) -> Turn | None:
     progress = _Progress()
-    work = asyncio.create_task(_consume(loaded, writer, progress))
-    async with log.watch_for_stop(lease.job_id) as stopped:
-        stop = asyncio.create_task(stopped.wait())
-        ends: list[asyncio.Future[Any]] = [work, stop, lost]
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await _cancel(work, stop)
+    work = asyncio.create_task(_consume(claimed, writer, progress))
+    stopped = await log.wait_unless_stopped(claimed.lease.job_id, work, lost)
     if lost.done():
         lost.result()  # raises RunLost
-    kind, data = await _persist(lease, _outcome_of(progress, writer, stopped.is_set()))
+    if work.done() and not work.cancelled():
+        work.result()
+    kind, data, turn = await _persist(claimed, _outcome_of(progress, writer, stopped))
     writer.add(kind, data)
     await writer.close()
+    return turn
 
 
-async def _consume(loaded: LoadedQuestion, writer: RunWriter, progress: _Progress) -> None:
+async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) -> None:
+    """Let the engine answer. Raises what the database does before that, and `RunLost`."""
+    if is_first_question(claimed.run):
+        loaded = load_question(claimed.run, claimed.used)
+    else:
+        loaded = await in_database(load_question, claimed.run, claimed.used)
     store = ReleasingStore(loaded.store)
     try:
         answer = get_engine(loaded.config).answer(loaded.question, store, loaded.history)
@@ -325,34 +361,36 @@ def _to_plain(shown: tuple[DocRef | Checked, ...] | None) -> list[dict[str, Any]
     return log.to_plain([asdict(one) for one in shown])  # type: ignore[no-any-return]
 
 
-async def _persist(lease: Lease[Run], outcome: Outcome) -> tuple[str, dict[str, Any]]:
-    """Close the turn and build the last event.
+async def _persist(
+    claimed: ClaimedRun, outcome: Outcome
+) -> tuple[str, dict[str, Any], Turn | None]:
+    """Close the turn and build the last event; the turn whose summary is to be written here.
 
     Raises `RunLost` when the turn was not ours to close.
     """
     async with asyncio.timeout(CLOSE_SECONDS):
         while True:
             try:
-                return await in_database(_close_and_describe, lease, outcome)
+                return await in_database(_close_and_describe, claimed, outcome)
             except DatabaseError as error:
                 logger.warning("turn_not_closed", error=str(error)[:200])
                 await asyncio.sleep(RETRY_SECONDS)
 
 
-def _close_and_describe(lease: Lease[Run], outcome: Outcome) -> tuple[str, dict[str, Any]]:
-    closed = close_turn(lease=lease, outcome=outcome)
-    run = Run.objects.select_related("message__parent").get(pk=lease.job_id)
-    if not closed and run.message.status == Message.Status.STREAMING:
+def _close_and_describe(
+    claimed: ClaimedRun, outcome: Outcome
+) -> tuple[str, dict[str, Any], Turn | None]:
+    run = claimed.run
+    turn = close_turn(lease=claimed.lease, outcome=outcome, run=run, summary_follows=True)
+    if turn is not None:
+        # nobody has rated what ends now: one query less
+        prefetched = {"feedback": Feedback.objects.none()}
+        run.message._prefetched_objects_cache = prefetched  # type: ignore[attr-defined] # noqa: SLF001
+        return (*terminal_event(run), turn)
+    run = Run.objects.select_related("message__parent").get(pk=run.pk)
+    if run.message.status == Message.Status.STREAMING:
         raise RunLost
-    return terminal_event(run)
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
+    return (*terminal_event(run), None)
 
 
 # Runs whose worker is gone
@@ -392,7 +430,7 @@ def settle_lost_run(lease: Lease[Run]) -> bool:
         sources=sources,
         error_code="" if stopped else "interrupted",
     )
-    if close_turn(lease=lease, outcome=outcome):
+    if close_turn(lease=lease, outcome=outcome) is not None:
         reader.finish_log(run.pk)
     return True
 

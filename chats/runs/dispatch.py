@@ -52,13 +52,14 @@ def dispatch_run(run: Run) -> None:
 
     A Redis that is away is no error: the reaper tells the workers later.
     """
+    started = RunEvent(1, log.STARTED, started_data(run))
     try:
-        log.append_events(run.pk, [RunEvent(1, log.STARTED, started_data(run))])
+        log.append_events(run.pk, [started])
     except ResponseError:
         pass  # the log has begun: this run is dispatched again
     except RedisError as error:
         logger.warning("run_log_not_begun", run_id=str(run.pk), error=str(error)[:200])
-    STREAM.send({"kind": RUN, "id": str(run.pk)})
+    STREAM.send({"kind": RUN, "id": str(run.pk), "started": started.encoded})
     chat_changed(run.message.chat_id)
 
 

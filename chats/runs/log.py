@@ -235,6 +235,21 @@ class StopListener(LoopTask):
             event.set()
 
 
+async def wait_unless_stopped(
+    run_id: UUID, work: asyncio.Task[Any], *others: asyncio.Future[Any]
+) -> bool:
+    """Wait for `work` or one of `others`, then cancel it; whether a stop of the run ended it."""
+    async with watch_for_stop(run_id) as stopped:
+        stop = asyncio.create_task(stopped.wait())
+        try:
+            await asyncio.wait([work, stop, *others], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, stop):
+                task.cancel()
+            await asyncio.gather(work, stop, return_exceptions=True)
+        return stopped.is_set()
+
+
 @asynccontextmanager
 async def watch_for_stop(run_id: UUID) -> AsyncIterator[asyncio.Event]:
     """An event that is set as soon as a stop of the run is asked for, or was before."""

@@ -6,7 +6,7 @@ to a log that a web process reads while it is written, and that is gone soon aft
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 from uuid import UUID
@@ -28,7 +28,6 @@ from documents import spaces
 from documents.errors import explain_code
 from documents.models import Document
 from documents.search.store import ScopedStore
-from jobs import connections
 from rag.config import RagConfig
 from rag.conversation import Question, Sampling
 from rag.errors import NuraError
@@ -52,36 +51,22 @@ Say = Callable[[str, Any], None]
 async def answer_request(request_id: UUID, request: dict[str, Any]) -> None:
     """Do the work into the log of `request_id`, and nowhere else."""
     with structlog.contextvars.bound_contextvars(run_id=str(request_id)):
-        writer = RunWriter(request_id)
+        writer = RunWriter(request_id, closed_seconds=KEPT_SECONDS)
         writer.begin()
+        work = asyncio.create_task(_do_work(request, writer.add))
+        beats = asyncio.create_task(_beat(writer))
         try:
-            kind, data = await _work_until_stopped(request_id, request, writer)
-            writer.add(kind, data)
+            await log.wait_unless_stopped(request_id, work)
+            beats.cancel()
+            writer.add(*((log.STOPPED, {}) if work.cancelled() else work.result()))
             await writer.close()
-            await connections.asynchronous().expire(log.log_key(request_id), KEPT_SECONDS)
         finally:
+            beats.cancel()
             await writer.abandon()
 
 
-async def _work_until_stopped(
-    request_id: UUID, request: dict[str, Any], writer: RunWriter
-) -> tuple[str, dict[str, Any]]:
-    """Work until it is done or a stop is asked for; the last event."""
-    writer.add(ALIVE, {})
-    async with log.watch_for_stop(request_id) as stopped:
-        work = asyncio.create_task(_do_work(request, writer.add))
-        others = [asyncio.create_task(stopped.wait()), asyncio.create_task(_beat(writer))]
-        try:
-            await asyncio.wait([work, others[0]], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (work, *others):
-                task.cancel()
-            with suppress(asyncio.CancelledError):
-                await work
-    return (log.STOPPED, {}) if work.cancelled() else work.result()
-
-
 async def _beat(writer: RunWriter) -> None:
+    """Say that the worker lives where the work says nothing for long."""
     while True:
         await asyncio.sleep(BEAT_SECONDS)
         writer.add(ALIVE, {})

@@ -55,16 +55,31 @@ async def summarise_turn(turn_id: UUID) -> None:
     """
     async with _turns_at_once():
         lease = await in_database(claim_job, Row, turn_id)
-        if lease is None:
-            return
-        with HEARTBEAT.hold(lease):
-            try:
-                work = await in_database(_load_turn, turn_id)
-                noted = await get_engine(work.config).note(work.turn, work.folding, work.running)
-                await in_database(_store_summary, lease, noted, work.running)
-            except BaseException:
-                await in_database(release_lease, lease)
-                raise
+        if lease is not None:
+            with HEARTBEAT.hold(lease):
+                await _summarise(lease)
+
+
+async def summarise_held_turn(row: Row, config: RagConfig) -> None:
+    """Write the summary of a turn that this process has just stored, and holds."""
+    if row.claim is None:
+        raise ValueError("a turn that nobody holds")
+    lease = Lease(Row, row.pk, row.claim)
+    # before the first turn nothing was said that would have to be folded
+    known = _TurnToSummarise(records.turn(row), (), None, config) if row.number == 1 else None
+    with HEARTBEAT.hold(lease):
+        async with _turns_at_once():
+            await _summarise(lease, known)
+
+
+async def _summarise(lease: Lease[Row], known: _TurnToSummarise | None = None) -> None:
+    try:
+        work = await in_database(_load_turn, lease.job_id) if known is None else known
+        noted = await get_engine(work.config).note(work.turn, work.folding, work.running)
+        await in_database(_store_summary, lease, noted, work.running)
+    except BaseException:
+        await in_database(release_lease, lease)
+        raise
 
 
 def reap_summaries() -> int:

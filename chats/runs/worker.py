@@ -22,6 +22,7 @@ from structlog.contextvars import bound_contextvars
 from chats.calls import in_database
 from chats.models import Run
 from chats.runs import answering, stateless, summaries
+from chats.runs.answering import ClaimedRun
 from chats.runs.dispatch import (
     QUEUE_SECONDS,
     REQUEST,
@@ -33,7 +34,6 @@ from chats.runs.dispatch import (
 )
 from documents.tasks import sweep_ingests
 from jobs.background import stop_loop_tasks
-from jobs.lease import Lease, claim_job, claim_next_jobs
 from jobs.queue import WorkMessage
 from jobs.reaper import announce_unclaimed_jobs, is_due, reap_lost_jobs
 
@@ -52,6 +52,8 @@ MAX_AT_ONCE = 1000
 """What a process works on; the rest waits in the stream, where other processes find it."""
 MAX_MESSAGES_A_READING = 100
 READING_SECONDS = 2.0
+TAKING_OVER_SECONDS = 3.0
+"""How often one looks for messages whose reader died."""
 RETRY_SECONDS = 0.5
 UNCLAIMED = Run.LEASE * 0.4
 """The workers are told again of a run that nobody took for so long."""
@@ -103,18 +105,25 @@ class AnswersWorker:
 
     async def _receive(self) -> None:
         deaf = True  # what was announced before we came is in Postgres
+        looked, taken = 0.0, list[WorkMessage]()
         while True:
             try:
                 if deaf:
                     await STREAM.open()
                     await self._claim_all_waiting()
                 deaf = False
-                await self._wait_for_room()
+                if len(self._tasks) >= MAX_AT_ONCE:
+                    await STREAM.settle(taken)
+                    taken = []
+                    await self._wait_for_room()
                 limit = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
-                messages = await STREAM.read(limit=limit, patience=READING_SECONDS)
-                if not messages:
-                    messages = await STREAM.take_over(limit=limit)
-                await self._take(messages, is_crowded=len(messages) == limit)
+                messages = await STREAM.read(limit=limit, patience=READING_SECONDS, settled=taken)
+                taken = []
+                if time.monotonic() - looked > TAKING_OVER_SECONDS:
+                    looked = time.monotonic()
+                    messages += await STREAM.take_over(limit=limit)
+                await self._take(messages, is_crowded=len(messages) >= limit)
+                taken = messages
             except (RedisError, OSError, DatabaseError) as error:  # a time-out is an OSError too
                 if not deaf:  # once an outage
                     logger.warning("work_not_heard", error=f"{type(error).__name__}: {error}"[:200])
@@ -124,9 +133,8 @@ class AnswersWorker:
     async def _take(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
         runs = [UUID(one.fields["id"]) for one in messages if one.fields["kind"] == RUN]
         if runs:
-            leases = await in_database(claim_announced_runs, runs, is_crowded=is_crowded)
-            self._answer_all(leases, {one.fields["id"]: one for one in messages})
-        await STREAM.settle(messages)
+            claimed = await in_database(claim_announced_runs, runs, is_crowded=is_crowded)
+            self._answer_all(claimed, {one.fields["id"]: one for one in messages})
         for message in messages:
             self._begin_other(message)
 
@@ -145,18 +153,20 @@ class AnswersWorker:
     async def _claim_all_waiting(self) -> None:
         """Take what waits without a message."""
         while room := min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING):
-            leases = await in_database(claim_next_jobs, Run, limit=room)
-            self._answer_all(leases)
-            if len(leases) < room:
+            claimed = await in_database(answering.claim_waiting_runs, room)
+            self._answer_all(claimed)
+            if len(claimed) < room:
                 return
 
     # Tasks
 
     def _answer_all(
-        self, leases: Sequence[Lease[Run]], announced: Mapping[str, WorkMessage] | None = None
+        self, runs: Sequence[ClaimedRun], announced: Mapping[str, WorkMessage] | None = None
     ) -> None:
-        for lease in leases:
-            self._begin(answering.answer_held_run(lease), (announced or {}).get(str(lease.job_id)))
+        for claimed in runs:
+            message = (announced or {}).get(str(claimed.run.pk))
+            started = message.fields.get("started", "") if message else ""
+            self._begin(answering.answer_claimed_run(claimed, started), message)
 
     def _begin(self, work: Coroutine[Any, Any, None], message: WorkMessage | None = None) -> None:
         """Begin a task that logs under the id of the request behind its message."""
@@ -197,12 +207,11 @@ class AnswersWorker:
             await asyncio.sleep(min(REAPING_SECONDS.values()) / 2)
 
 
-def claim_announced_runs(run_ids: Sequence[UUID], *, is_crowded: bool) -> list[Lease[Run]]:
+def claim_announced_runs(run_ids: Sequence[UUID], *, is_crowded: bool) -> list[ClaimedRun]:
     """Take a single announced run as it comes; of more, or where more waits, those in turn."""
     if len(run_ids) > 1 or is_crowded:
-        return claim_next_jobs(Run, limit=len(run_ids))
-    lease = claim_job(Run, run_ids[0])
-    return [] if lease is None else [lease]
+        return answering.claim_waiting_runs(len(run_ids))
+    return answering.claim_run(run_ids[0])
 
 
 def reap_runs() -> int:

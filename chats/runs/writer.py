@@ -79,8 +79,10 @@ class GrowingText:
 class RunWriter:
     """Keeps all events of its run: what Redis loses is written again, same `seq`."""
 
-    def __init__(self, run_id: UUID) -> None:
+    def __init__(self, run_id: UUID, *, closed_seconds: int = log.CLOSED_SECONDS) -> None:
         self.run_id = run_id
+        self.closed_seconds = closed_seconds
+        """The log is kept so long behind its last event."""
         self.key = log.log_key(run_id)
         self.events: list[RunEvent] = []
         self.written = 0
@@ -104,8 +106,10 @@ class RunWriter:
         self._reasoning = GrowingText(log.join_reasoning(self.events))
         self._flusher = Flusher.of_running_loop()
 
-    def begin(self) -> None:
-        """Write a log that is known to be empty."""
+    def begin(self, *events: RunEvent) -> None:
+        """Write a log that is known to hold these events, and to be young."""
+        self.events = [*events]
+        self.written, self.prolonged = len(events), bool(events)
         self._flusher = Flusher.of_running_loop()
 
     @property
@@ -289,7 +293,7 @@ def _arguments(writer: RunWriter) -> list[Any]:
     events = writer.unwritten
     seconds = 0 if writer.prolonged else log.OPEN_SECONDS
     if events and events[-1].terminal:
-        seconds = log.CLOSED_SECONDS
+        seconds = writer.closed_seconds
     parts: list[Any] = [writer.written, seconds, len(events)]
     for event in events:
         parts += (event.type, event.encoded)

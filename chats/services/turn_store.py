@@ -3,9 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.db import connection
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from chats.models import Message, Turn
@@ -82,17 +83,21 @@ class Outcome:
         return told if isinstance(told, Mapping) else {}
 
 
-def record(*, answer: Message, outcome: Outcome) -> Turn:
+def record(*, answer: Message, outcome: Outcome, is_held: bool = False) -> Turn:
     """Store the turn of an answer that ends now.
 
-    The caller holds the chat's row: the turns of a chat are written one by one.
+    The caller holds the chat's row: the turns of a chat are written one by one. `is_held`: the
+    caller writes the summary, too, and has its lease from the beginning.
     """
     question = answer.parent
+    held: dict[str, Any] = {}
+    if is_held:
+        held = {"claim": uuid4(), "lease_until": Now() + Turn.LEASE, "attempts": 1}
     refs = references(outcome)
     turn = Turn(
         chat_id=answer.chat_id,
         message=answer,
-        parent=_nearest(answer.parent_id),
+        parent=_nearest(question.pk) if question and question.parent_id else None,
         ts=answer.created_at,
         user_text=question.content if question else "",
         assistant_text=outcome.content,
@@ -106,6 +111,7 @@ def record(*, answer: Message, outcome: Outcome) -> Turn:
         forgets=outcome.forgets or (answer.scope or {}).get("topic") == Topic.NEW,
         remembered=remembered(refs, outcome),
         enqueued_at=timezone.now(),
+        **held,
     )
     _follow(turn)
     turn.save(force_insert=True)
@@ -196,7 +202,7 @@ def remembered(refs: Sequence[Mapping[str, Any]], outcome: Outcome) -> list[dict
     ]
 
 
-def _nearest(message_id: UUID | None) -> Turn | None:
+def _nearest(message_id: UUID) -> Turn | None:
     """The turn of the message or of the next one above it that has one."""
     found = _ids(NEAREST, message_id)
     turns = Turn.objects.told().select_related("chat")

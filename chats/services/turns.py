@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from chats.errors import EmptyMessage, NotFound
-from chats.models import Chat, Message, MessageDocument, Run, Trace
+from chats.models import Chat, Message, MessageDocument, Run, Trace, Turn
 from chats.models.chat import make_title
 from chats.notices import chat_changed
 from chats.runs.dispatch import dispatch_run, dispatch_summary
@@ -226,41 +226,58 @@ def _searchable(documents: Any, chat: Chat) -> list[UUID]:
 
 
 @transaction.atomic
-def close_turn(*, lease: Lease[Run], outcome: Outcome) -> bool:
-    """Store the end of an answer. False when the lease was lost: then nothing was written."""
-    rows = lease.rows().select_for_update(of=("self",)).select_related("message__parent")
-    held = rows.first()
-    if held is None:
-        return False
-    chat_id = held.message.chat_id
+def close_turn(
+    *,
+    lease: Lease[Run],
+    outcome: Outcome,
+    run: Run | None = None,
+    summary_follows: bool = False,
+) -> Turn | None:
+    """Store the end of an answer; its turn, None when the lease was lost and nothing was written.
+
+    `run` spares a reading where it is at hand with its message and question; its message then
+    says how the answer ended. `summary_follows`: the caller writes the turn's summary and holds
+    it; else the workers are told of it.
+    """
+    if not lease.rows().update(ended_at=Now(), **RELEASED):
+        return None
+    held = run or Run.objects.select_related("message__parent").get(pk=lease.job_id)
+    answer = held.message
+    chat_id = answer.chat_id
     Chat.objects.filter(pk=chat_id).update(updated_at=timezone.now())  # and holds its row
-    scope = held.message.scope
-    Message.objects.filter(pk=held.message_id).update(
-        status=outcome.status,
-        content=outcome.content,
-        mode=outcome.mode,
-        label=outcome.label,
-        question_type=outcome.question_type,
-        sources=outcome.sources,
-        scope=scope and scope | outcome.scope | tracing.filters_of(outcome.trace),
-        candidates=_offered(outcome),
-        view=outcome.view,
-        usage=outcome.usage,
-        reasoning=outcome.reasoning,
-        grounding=outcome.grounding,
-        notices=[*outcome.notices],
-        error_code=outcome.error_code,
-        error_params=dict(outcome.error_params),
+    scope = answer.scope
+    ended: dict[str, Any] = {
+        "status": outcome.status,
+        "content": outcome.content,
+        "mode": outcome.mode,
+        "label": outcome.label,
+        "question_type": outcome.question_type,
+        "sources": outcome.sources,
+        "scope": scope and scope | outcome.scope | tracing.filters_of(outcome.trace),
+        "candidates": _offered(outcome),
+        "view": outcome.view,
+        "usage": outcome.usage,
+        "reasoning": outcome.reasoning,
+        "grounding": outcome.grounding,
+        "notices": [*outcome.notices],
+        "error_code": outcome.error_code,
+        "error_params": dict(outcome.error_params),
+    }
+    Message.objects.filter(pk=answer.pk).update(**ended)
+    for name, value in ended.items():
+        setattr(answer, name, value)
+    Trace.objects.bulk_create(
+        [Trace(message_id=answer.pk, steps=dict(outcome.trace))],
+        update_conflicts=True,
+        unique_fields=["message"],
+        update_fields=["steps"],
     )
-    Trace.objects.update_or_create(
-        message_id=held.message_id, defaults={"steps": dict(outcome.trace)}
-    )
-    Run.objects.filter(pk=lease.job_id).update(ended_at=Now(), **RELEASED)
-    turn = turn_store.record(answer=held.message, outcome=outcome)
+    turn = turn_store.record(answer=answer, outcome=outcome, is_held=summary_follows)
     transaction.on_commit(lambda: chat_changed(chat_id))
-    transaction.on_commit(lambda: dispatch_summary(turn.pk))
+    if not summary_follows:
+        transaction.on_commit(lambda: dispatch_summary(turn.pk))
     transaction.on_commit(lambda: log_run_end(held, outcome))
-    return True
+    return turn
 
 
 def log_run_end(run: Run, outcome: Outcome) -> None:

@@ -27,6 +27,11 @@ def history_of(turn):
     return BranchHistory(Branch.to_message(message), embedding="model-a")
 
 
+def load(opened):
+    (claimed,) = answering.claim_run(opened.run.pk)
+    return answering.load_question(claimed.run, claimed.used)
+
+
 def fresh(turn):
     return Turn.objects.select_related("chat").get(pk=turn.pk)
 
@@ -41,7 +46,7 @@ def talk(owner, count, document):
 
 def test_a_first_question_knows_nothing(owner):
     opened = open_turn(user=owner, content="질문")
-    conversation = answering.load_question(opened.run.pk).question.conversation
+    conversation = load(opened).question.conversation
     assert (conversation.total, conversation.last, conversation.readable) == (0, None, {})
 
 
@@ -73,13 +78,11 @@ def test_the_number_of_queries_does_not_grow_with_the_conversation(owner):
     counts = []
     for one in (Turn.objects.get(number=1), turn):
         opened = open_turn(user=owner, content="?", chat_id=one.chat_id, parent_id=one.message_id)
-        connection.ensure_connection()
-        with CaptureQueriesContext(
-            connection,
-        ) as queries:
-            answering.load_question(opened.run.pk)
+        (claimed,) = answering.claim_run(opened.run.pk)
+        with CaptureQueriesContext(connection) as queries:
+            answering.load_question(claimed.run, claimed.used)
         counts.append(len(queries))
-    assert counts[0] == counts[1] <= 5
+    assert counts[0] == counts[1] <= 3
 
 
 def test_the_last_turn_stands_in_the_memory(owner):
@@ -136,7 +139,7 @@ def test_a_document_of_an_earlier_turn_can_be_read_beside_the_scope(owner):
     earlier, named = make_document(owner), make_document(owner)
     first = say(owner, "하나", earlier)
     opened = open_turn(user=owner, content="둘", chat_id=first.chat_id, document_ids=[named.pk])
-    loaded = answering.load_question(opened.run.pk)
+    loaded = load(opened)
     assert loaded.question.scope.document_ids == (named.pk,)
     assert set(loaded.question.conversation.readable) == {earlier.pk}
     assert set(loaded.store._scope.documents) == {earlier.pk, named.pk}
@@ -145,7 +148,7 @@ def test_a_document_of_an_earlier_turn_can_be_read_beside_the_scope(owner):
 def test_a_deliberate_new_subject_is_asked_without_memory(owner):
     first = say(owner, "하나", make_document(owner))
     opened = open_turn(user=owner, content="둘", chat_id=first.chat_id, topic="new")
-    question = answering.load_question(opened.run.pk).question
+    question = load(opened).question
     assert (question.topic, question.conversation.memory.documents) == (Topic.NEW, ())
     assert question.conversation.total == 1
 

@@ -274,7 +274,7 @@ def test_a_run_that_is_not_ours_any_more_leaves_no_turn(owner):
     opened = open_turn(user=owner, content="질문")
     lease = Lease(Run, opened.run.pk, uuid.uuid4())
     closed = answering.close_turn(lease=lease, outcome=outcome())
-    assert (closed, Turn.objects.count()) == (False, 0)
+    assert (closed, Turn.objects.count()) == (None, 0)
 
 
 def test_an_answer_whose_worker_is_gone_keeps_what_the_log_had_shown(owner):

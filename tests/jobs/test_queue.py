@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import redis.asyncio
 from redis.exceptions import ConnectionError as RedisGone
 
 from jobs import connections, queue
@@ -69,16 +70,16 @@ def test_a_redis_that_forgot_the_group_is_told_of_it_again():
 
 
 def test_a_redis_that_hangs_is_not_waited_for_for_ever(monkeypatch):
-    class Hanging:
-        async def xreadgroup(self, *_args, **_options):
-            await asyncio.Event().wait()
-
-    monkeypatch.setattr(connections, "asynchronous", Hanging)
     monkeypatch.setattr(queue, "HANGING_SECONDS", 0.0)
 
     async def read():
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)  # it says nothing
+        port = server.sockets[0].getsockname()[1]
+        hanging = redis.asyncio.Redis(port=port)
+        monkeypatch.setattr(connections, "asynchronous", lambda: hanging)
         reading = asyncio.create_task(WorkStream("errands").read(limit=1, patience=0.01))
         done, _ = await asyncio.wait({reading}, timeout=5)
+        server.close()
         return [task.exception() for task in done]
 
     (error,) = asyncio.run(read())

@@ -18,8 +18,8 @@ from django.utils.translation import gettext as _
 from chats import player
 from chats.calls import in_database
 from chats.commands import InvalidFrame
-from chats.models import Chat, Run, Turn
-from chats.runs import log, reader, summaries
+from chats.models import Chat, Run
+from chats.runs import log, reader
 from chats.runs.answering import answer_run
 from chats.runs.log import RunEvent
 from chats.serializers import SendRequest
@@ -70,16 +70,10 @@ class Terminal:
             return
         self._patience = 0.0
         await answer_run(run_id)
-        if turn_id := await in_database(_turn_of, run_id):
-            await summaries.summarise_turn(turn_id)
 
 
 def _is_waiting(run_id: UUID) -> bool:
     return Run.objects.filter(Run.OPEN, pk=run_id, claim=None).exists()
-
-
-def _turn_of(run_id: UUID) -> UUID | None:
-    return Turn.objects.filter(message__run=run_id).values_list("pk", flat=True).first()
 
 
 class Command(BaseCommand):
