@@ -7,6 +7,9 @@ BIN := .venv/bin
 MANAGE := $(BIN)/python manage.py
 CODE := nura chats documents jobs rag tests benchmarks manage.py
 
+# A test run starts the product's modules in some two hundred processes: none compiles them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-all check check-front front fonts fix bench screenshots messages setup setup-dev setup-bench
 .DEFAULT_GOAL := run
 
@@ -22,14 +25,17 @@ setup-bench:
 run: setup
 	@exec $(MANAGE) up
 
+# Some tests compute, others wait for products, browsers and time limits: twice as many processes as
+# cores keep the cores busy. The static checks run beside them.
 # What fails beside other tests on a busy machine is run once more, alone; both runs are printed.
+PROCESSES ?= 4
 ALONE := --last-failed --last-failed-no-failures none
 
-test: check
-	$(BIN)/pytest $(WHOLE) -n 2 -m "not product and not browser" \
-		|| $(BIN)/pytest $(WHOLE) $(ALONE) -m "not product and not browser"
-	$(BIN)/pytest -n 2 --dist loadgroup -m "product or browser" \
-		|| $(BIN)/pytest $(ALONE) -m "product or browser"
+test: setup-dev
+	@$(MAKE) --no-print-directory check & checks=$$!; \
+	$(BIN)/pytest $(WHOLE) -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder \
+		|| $(BIN)/pytest $(WHOLE) $(ALONE); tests=$$?; \
+	wait $$checks || { echo "!!! CHECKS FAILED (above)" >&2; exit 1; }; exit $$tests
 
 # Also the whole corpora of hostile and odd files, of which `make test` reads a sample.
 test-all: WHOLE := --whole

@@ -10,6 +10,7 @@ from django.test import TransactionTestCase
 
 from nura.embedded import session
 from tests import emptying
+from tests.support import NO_DATA
 
 pytest_plugins = [
     "tests.servers.embeddings",
@@ -60,21 +61,34 @@ def pytest_collection_finish(session):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Under `--dist loadgroup` tests that share a running product stay in one process."""
+    """Under `--dist loadgroup` tests that share a running product stay in one process.
+
+    Those go first: they wait a lot, while tests of other processes compute.
+    """
     if not config.option.whole:
         left_out = [item for item in items if item.get_closest_marker(WHOLE)]
         items[:] = [item for item in items if not item.get_closest_marker(WHOLE)]
         config.hook.pytest_deselected(items=left_out)
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=_turn)
 
 
 def _group(item):
     if item.nodeid.startswith("tests/e2e/"):
-        return "browser"
+        return "browser, model" if "product_with_model" in item.fixturenames else "browser"
     if item.nodeid.startswith("tests/product/") and "product" in item.fixturenames:
         return "product"
     return item.nodeid.partition("::")[0]
+
+
+def _turn(item):
+    """When it comes: first what shares a product for longest, last what needs none."""
+    shared = ["browser, model", "browser", "product"]
+    group = _group(item)
+    if group in shared:
+        return shared.index(group)
+    return len(shared) + (item.get_closest_marker("product") is None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -82,6 +96,14 @@ def _quick_flush():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", emptying.empty)
         yield
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say how much was left out for want of data: skipped tests are easily overlooked."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    count = sum(NO_DATA in str(report.longrepr) for report in skipped)
+    if count:
+        terminalreporter.write_line(f"{count} tests were left out: {NO_DATA}", yellow=True)
 
 
 @pytest.hookimpl(trylast=True)

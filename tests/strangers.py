@@ -239,7 +239,8 @@ def finish(answer: Message) -> None:
     record(answer=answer, outcome=Outcome(Message.Status.COMPLETED, f"{SECRET} 답"))
     Trace.objects.create(message=answer, steps={"scope": SECRET})
     Feedback.objects.create(message=answer, user=answer.chat.owner, value=1)
-    Run.objects.filter(message=answer).update(enqueued_at=timezone.now())
+    now = timezone.now()  # ended: a worker that came upon it would answer it once more
+    Run.objects.filter(message=answer).update(enqueued_at=now, ended_at=now)
 
 
 def client_of(user: User | None) -> APIClient:

@@ -1,6 +1,7 @@
 """Helpers that more than one kind of test needs."""
 
 import contextlib
+import functools
 import http.client
 import os
 import shutil
@@ -18,9 +19,13 @@ from uuid import uuid4
 
 import psutil
 
+from nura.embedded import spawn
+
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 """Larger test data beside the checkout; tests that need it skip where it is absent."""
+NO_DATA = "../shared/data is not there"
+"""Why they skip; the last lines of a test run count them."""
 
 _tick = threading.Event()
 
@@ -81,7 +86,7 @@ class Product:
                 shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def start(self, *, wait: bool = True) -> None:
-        """Start, and wait until it is ready."""
+        """Start, and wait until it is ready. It ends with the test process, however that ends."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*self._manage("up", "--port", str(self.port)), *self._options],
@@ -90,6 +95,9 @@ class Product:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=functools.partial(  # noqa: PLW1509 - it calls nothing but the kernel
+                    spawn.die_with, os.getpid(), signal.SIGINT
+                ),
             )
         if wait:
             self.wait_ready()

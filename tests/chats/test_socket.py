@@ -11,6 +11,7 @@ from knox.models import AuthToken
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from chats import access
 from chats.models import Chat, Message
 from chats.services.turns import open_turn
 from documents import notices
@@ -193,7 +194,8 @@ async def test_an_open_socket_closes_when_its_user_is_deactivated(web, owner, to
         assert await closed(ws) == 4401
 
 
-async def test_an_open_socket_closes_when_the_password_changes(web, owner):
+async def test_an_open_socket_closes_when_the_password_changes(web, owner, monkeypatch):
+    monkeypatch.setattr(access, "RECHECK_SECONDS", 0.3)
     kept = await asyncio.to_thread(cookie, owner)
 
     def change():

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tests.support import DATA
+from tests.support import DATA, NO_DATA
 
 FILE = DATA / "bad-inputs" / "injection" / "markdown-answers.json"
-needs_answers = pytest.mark.skipif(not FILE.exists(), reason=f"{FILE.name} is not on this machine")
+needs_answers = pytest.mark.skipif(not FILE.exists(), reason=NO_DATA)
 
 
 def answers() -> list[str]:

@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.chat import answer, ask
+from tests.e2e.chat import DONE_WITHIN, answer, ask
 from tests.e2e.people import Person
-from tests.support import DATA
+from tests.support import DATA, NO_DATA
 
 LOCKED = DATA / "bad-inputs" / "pdf" / "real-pypdf-r3-user-password.pdf"
 LONG_NAME = "가나다라마바사아자차" * 30 + ".md"
@@ -38,7 +38,7 @@ def test_the_first_screen_offers_to_take_files(newcomer):
 def test_with_the_first_document_come_first_questions(newcomer):
     newcomer.set_input_files("#file-input", file("휴가 규정.md", "# 휴가 규정\n\n연차는 15일이다."))
     example = newcomer.locator("[data-example]").first
-    expect(example).to_contain_text("휴가 규정")
+    expect(example).to_contain_text("휴가 규정", timeout=DONE_WITHIN)
     example.click()
     expect(newcomer.locator("#composer-input")).to_have_value(example.inner_text().strip())
     ask(newcomer, "연차는 며칠인가?")
@@ -52,16 +52,18 @@ def test_files_that_cannot_be_read_say_why_and_harm_no_other(newcomer):
     expect(reasons).to_have_count(2)
     expect(reasons.nth(0)).to_contain_text("비어")
     expect(reasons.nth(1)).to_contain_text("HWPX")
-    expect(newcomer.locator('.upload[data-state="completed"]')).to_have_count(1)
+    done = newcomer.locator('.upload[data-state="completed"]')
+    expect(done).to_have_count(1, timeout=DONE_WITHIN)
     newcomer.goto("/documents")
     name = newcomer.locator(".document-name").first
     expect(name).to_contain_text("가나다라")
     assert name.bounding_box()["height"] < 80
 
 
-@pytest.mark.skipif(not LOCKED.exists(), reason="the collection of bad files is not here")
+@pytest.mark.skipif(not LOCKED.exists(), reason=NO_DATA)
 def test_a_locked_pdf_says_what_to_do_in_the_chat_and_in_the_table(newcomer):
     newcomer.set_input_files("#file-input", LOCKED)
-    expect(newcomer.locator('.upload[data-state="failed"]')).to_contain_text("암호")
+    failed = newcomer.locator('.upload[data-state="failed"]')
+    expect(failed).to_contain_text("암호", timeout=DONE_WITHIN)
     newcomer.goto("/documents")
     expect(newcomer.locator(".document-error")).to_contain_text("암호")

@@ -4,13 +4,13 @@ import pytest
 
 from tests.product.client import Client
 from tests.servers.llm import LLMServer
-from tests.support import DATA, Product
+from tests.support import DATA, NO_DATA, Product
 
 
 @pytest.fixture
 def shared_data():
     if not DATA.exists():
-        pytest.skip(f"{DATA} is not on this machine")
+        pytest.skip(NO_DATA)
     return DATA
 
 

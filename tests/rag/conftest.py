@@ -6,13 +6,12 @@ import pytest
 
 from tests.rag.analysers import analyser  # noqa: F401
 from tests.servers.fixtures import _llm_server, llm_server  # noqa: F401
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+from tests.support import DATA, NO_DATA
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Question sets and hostile files beside the project."""
-    if not SHARED.is_dir():
-        pytest.skip("../shared/data is not there")
-    return SHARED
+    if not DATA.is_dir():
+        pytest.skip(NO_DATA)
+    return DATA

@@ -1,10 +1,13 @@
 """The words of a user dictionary in the analysis."""
 
+import functools
+
 import pytest
 
 from rag import tokenize
 from rag.config import RagConfig
 from rag.factory import Engine
+from rag.tokenize import korean
 from rag.tokenize.korean import DictionaryUnreadable, use_dictionary
 from tests.rag.worlds import LetterEmbedder
 
@@ -12,13 +15,17 @@ WORD = "먹고보자"
 """A name that reads as two verbs."""
 
 
+load_once = functools.cache(korean._load)
+
+
 @pytest.fixture
-def dictionary(tmp_path):
-    """A dictionary with one word; afterwards none is in use."""
+def dictionary(tmp_path, monkeypatch):
+    """A dictionary with one word, for an analyser of the test's own."""
+    monkeypatch.setattr(korean, "_load", load_once)  # a second each time
+    monkeypatch.setattr(korean, "_ANALYSER", korean.Analyser())
     path = tmp_path / "words.txt"
     path.write_text(f"# 우리 말\n\n{WORD}\tNNP\t5.0\n", encoding="utf-8")
-    yield str(path)
-    use_dictionary("")
+    return str(path)
 
 
 def test_an_engine_keeps_the_words_of_its_dictionary_whole(dictionary):

@@ -1,5 +1,6 @@
 """Which older turns are found and chosen."""
 
+import functools
 import time
 from dataclasses import replace
 from uuid import uuid4
@@ -44,8 +45,13 @@ def line(one, embedder=None):
 
 
 LONG = talk(199, {FACT: "우리 프로젝트 담당자는 김민수야"})
-LINES = [line(one) for one in LONG]
 ASKED = "담당자가 누구라고 했지?"
+
+
+@functools.cache
+def noted():
+    """The lines of the long conversation."""
+    return [line(one) for one in LONG]
 
 
 def chosen(question, turns, *, embedder=None, lines=None, **wishes):
@@ -55,20 +61,21 @@ def chosen(question, turns, *, embedder=None, lines=None, **wishes):
 
 
 def test_a_fact_of_turn_3_is_found_at_turn_200():
-    found = chosen(ASKED, LONG, lines=LINES)
+    found = chosen(ASKED, LONG, lines=noted())
     assert found[0] == FACT
 
 
 def test_two_hundred_turns_with_stored_terms_are_ranked_in_time():
-    choose_turns(ASKED, LINES, None)  # the analyser is loaded by now
+    lines = noted()
+    choose_turns(ASKED, lines, None)  # the analyser is loaded by now
     begun = time.perf_counter()
-    choose_turns(ASKED, LINES, None)
+    choose_turns(ASKED, lines, None)
     assert time.perf_counter() - begun < 0.5  # measured .03 s
 
 
 @pytest.mark.parametrize("count", [20, 60, 199])
 def test_no_more_than_three_turns_are_chosen_however_long_the_conversation(count):
-    found = chosen("입찰 보증금은 어떻게 내나요?", LONG[:count], lines=LINES[:count])
+    found = chosen("입찰 보증금은 어떻게 내나요?", LONG[:count], lines=noted()[:count])
     assert 1 <= len(found) <= 3
 
 
@@ -79,13 +86,13 @@ def test_turns_without_a_note_are_found_by_their_lines():
 
 
 def test_a_question_on_something_else_chooses_nothing():
-    found = chosen("후쿠오카 벚꽃 여행 일정을 짜 주세요", LONG, lines=LINES)
+    found = chosen("후쿠오카 벚꽃 여행 일정을 짜 주세요", LONG, lines=noted())
     assert found == ()
 
 
 @pytest.mark.parametrize("question", ["", "   ", "?!"])
 def test_an_empty_question_chooses_nothing(question):
-    found = chosen(question, LONG, lines=LINES)
+    found = chosen(question, LONG, lines=noted())
     assert found == ()
 
 
@@ -132,7 +139,7 @@ def test_vectors_of_another_width_are_passed_over():
 
 
 def test_search_gives_the_best_first_and_nothing_that_shares_nothing():
-    found = search_turns("담당자 김민수", LINES)
+    found = search_turns("담당자 김민수", noted())
     assert found[0].line.number == FACT
-    assert search_turns("zzz", LINES) == []
+    assert search_turns("zzz", noted()) == []
     assert search_turns("담당자", []) == []

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.quality import baselines, measures, sets
 from benchmarks.quality.baselines import Bm25, bigrams, fused, whitespace
+from tests.support import NO_DATA
 
 pytest.importorskip("scipy")
 
@@ -81,7 +82,7 @@ def test_fusion_prefers_what_both_rankings_hold():
     assert len(fused([places], [places[::-1]])[0]) == baselines.DEPTH
 
 
-@pytest.mark.skipif(not sets.available(), reason="../shared/data is not there")
+@pytest.mark.skipif(not sets.available(), reason=NO_DATA)
 @pytest.mark.parametrize("name", [*sets.NAMES, *sets.FOR_INFORMATION])
 def test_every_question_of_a_set_names_units_that_are_there(name):
     made = sets.load(name)
@@ -91,7 +92,7 @@ def test_every_question_of_a_set_names_units_that_are_there(name):
         assert all(0 <= place < len(made.units) for place in asked.relevant)
 
 
-@pytest.mark.skipif(not sets.available(), reason="../shared/data is not there")
+@pytest.mark.skipif(not sets.available(), reason=NO_DATA)
 def test_the_plain_systems_find_what_the_notes_of_the_data_say():
     made = sets.load("ko_strategyqa")
     texts = [unit.text for unit in made.units]

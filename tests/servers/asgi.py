@@ -30,7 +30,8 @@ class WebServer:
 
     def stop(self):
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(20)
+        assert not self._thread.is_alive(), "the web server does not end"
         self._socket.close()
 
 

@@ -38,6 +38,6 @@ def working(patience=5.0):
 
 @pytest.fixture
 def answers_worker(transactional_db):
-    """A real answers worker, in a thread of this process."""
-    with working() as worker:
+    """A real answers worker, in a thread of this process; cut off when the test ends."""
+    with working(patience=0.0) as worker:
         yield worker

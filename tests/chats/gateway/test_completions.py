@@ -7,7 +7,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from chats.models import Chat
-from chats.runs import answering, dispatch, stateless
+from chats.runs import answering, dispatch, reader, stateless
 from rag.events import Replaced
 from tests.chats.engines import Delta, ScriptedEngine, finished
 from tests.servers.llm import BreakOff, Failure, Hang, Raw, Stream, event
@@ -258,6 +258,7 @@ def test_a_worker_that_never_comes_is_an_error(client, model, monkeypatch):
 
 def test_a_worker_that_falls_silent_is_an_error(client, model, answers_worker, monkeypatch):
     monkeypatch.setattr(dispatch, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(reader, "IDLE_SECONDS", 0.2)
     monkeypatch.setattr(stateless, "BEAT_SECONDS", 60.0)
     model.script(Hang(after=["반쯤"]))
     with pytest.raises(openai.APIError) as caught:
@@ -267,6 +268,7 @@ def test_a_worker_that_falls_silent_is_an_error(client, model, answers_worker, m
 
 def test_a_worker_that_thinks_for_long_is_waited_for(client, model, answers_worker, monkeypatch):
     monkeypatch.setattr(dispatch, "SILENT_SECONDS", 1.5)
-    monkeypatch.setattr(stateless, "BEAT_SECONDS", 0.3)
-    model.script(Stream(["늦은 답"], first_delay=4.0))
+    monkeypatch.setattr(reader, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(stateless, "BEAT_SECONDS", 0.2)
+    model.script(Stream(["늦은 답"], first_delay=2.2))
     assert ask(client).choices[0].message.content == "늦은 답"

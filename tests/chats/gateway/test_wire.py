@@ -10,6 +10,7 @@ from knox.models import AuthToken
 
 from chats.gateway import streaming
 from chats.models import Chat
+from chats.runs import reader
 from tests.chats.gateway.wire import asked, chunks, program, streamed, text_of
 from tests.servers.llm import BreakOff, Stream
 
@@ -35,7 +36,8 @@ def test_any_parser_of_server_sent_events_reads_a_stream(http, model, answers_wo
 
 def test_a_silent_stream_shows_signs_of_life(http, model, answers_worker, monkeypatch):
     monkeypatch.setattr(streaming, "HEARTBEAT_SECONDS", 0.2)
-    model.script(Stream(["spät"], first_delay=6.0))
+    monkeypatch.setattr(reader, "IDLE_SECONDS", 0.2)
+    model.script(Stream(["spät"], first_delay=1.5))
     _, told = streamed(http, asked("안녕"))
     kinds = [kind for kind, _ in told]
     assert "comment" in kinds

@@ -11,9 +11,9 @@ from documents.parsers.base import Limits
 from documents.parsers.errors import NoText
 from documents.parsers.sandbox import client
 from rag.pages import Page
+from tests.support import DATA, NO_DATA
 
 LIMITS = Limits(seconds=30)
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def read(path: Path, limits: Limits = LIMITS) -> Result:
 
 def shared(name: str) -> Path:
     """A file of the shared data; the test is skipped where the data is not there."""
-    path = SHARED / name
+    path = DATA / name
     if not path.exists():
-        pytest.skip(f"shared data is absent: {name}")
+        pytest.skip(NO_DATA)
     return path

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from documents.parsers.errors import OutOfMemory, ParseFailed, ParserCrashed, TimedOut
-from tests.documents.parsers.reading import SHARED, read
+from tests.documents.parsers.reading import read
+from tests.support import DATA, NO_DATA
 
-FOLDER = SHARED / "bad-inputs"
+FOLDER = DATA / "bad-inputs"
 KINDS = ("pdf", "docx", "hwp", "hwpx", "text")
 SAMPLED = 4
 """Of so many odd files one is read in every run, all in a whole one."""
@@ -18,7 +19,7 @@ SAMPLED = 4
 def entries() -> list[Any]:
     manifest = FOLDER / "manifest.json"
     if not manifest.exists():
-        return [pytest.param(None, marks=pytest.mark.skip("shared data is absent"))]
+        return [pytest.param(None, marks=pytest.mark.skip(NO_DATA))]
     listed = json.loads(manifest.read_text())
     return [
         pytest.param(entry, id=entry["file"])
@@ -60,15 +61,15 @@ def odd_files() -> list[Any]:
     paths = [
         path
         for name in ("pdf", "docx", "hwp")
-        for path in sorted((SHARED / name).rglob("*"))
+        for path in sorted((DATA / name).rglob("*"))
         if path.suffix in {".pdf", ".docx", ".hwp", ".hwpx"}
     ]
     if not paths:
-        return [pytest.param(None, marks=pytest.mark.skip("shared data is absent"))]
+        return [pytest.param(None, marks=pytest.mark.skip(NO_DATA))]
     return [
         pytest.param(
             path,
-            id=str(path.relative_to(SHARED)),
+            id=str(path.relative_to(DATA)),
             marks=[pytest.mark.whole] if at % SAMPLED else [],
         )
         for at, path in enumerate(paths)

@@ -16,7 +16,7 @@ from documents.parsers.base import Limits
 from documents.parsers.errors import ParseFailed
 from documents.parsers.hwp import binary
 from documents.parsers.sandbox import client
-from tests.documents.parsers.reading import SHARED
+from tests.support import DATA, NO_DATA
 
 LIMITS = Limits(seconds=10, memory=1 << 30)
 GRACE = 5.0
@@ -41,10 +41,10 @@ Mutation = Callable[[random.Random, bytes], bytes]
 def samples(kind: str) -> list[bytes]:
     if kind == "html":
         return [HTML]
-    paths = [path for name in KINDS[kind] for path in sorted((SHARED / name).rglob(f"*.{kind}"))]
+    paths = [path for name in KINDS[kind] for path in sorted((DATA / name).rglob(f"*.{kind}"))]
     found = [path.read_bytes() for path in paths if 0 < path.stat().st_size <= LARGEST]
     if not found:
-        pytest.skip(f"shared data is absent: {kind}")
+        pytest.skip(NO_DATA)
     return found
 
 
@@ -144,7 +144,7 @@ def test_mutated_records_of_hangul_end_in_blocks_or_are_refused() -> None:
     import olefile
 
     chance = random.Random("records")
-    folder = SHARED / "hwp" / "hwpjs_pairs"
+    folder = DATA / "hwp" / "hwpjs_pairs"
     streams = []
     for path in sorted(folder.glob("*.hwp")) if folder.exists() else ():
         with olefile.OleFileIO(path) as ole:
@@ -154,7 +154,7 @@ def test_mutated_records_of_hangul_end_in_blocks_or_are_refused() -> None:
                     [binary.inflate_stream(ole.openstream(name).read()) for name in names]
                 )
     if not streams:
-        pytest.skip("shared data is absent: hwp/hwpjs_pairs")
+        pytest.skip(NO_DATA)
     ended = 0
     for _ in range(300):
         information, body = chance.choice(streams)

@@ -25,8 +25,9 @@ from documents.parsers.hwp.parser import LOCKS, SIGNATURE, _checked_flags
 from documents.parsers.numerals import format_hangul_number
 from documents.parsers.sandbox import client
 from rag.pages import Kind
-from tests.documents.parsers.reading import SHARED, read, shared
+from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import hwpx
+from tests.support import DATA
 
 NAMESPACES = (
     'xmlns:hp="http://www.hancom.co.kr/hwpml/2011/paragraph" '
@@ -38,7 +39,7 @@ LIST = "<hp:subList><hp:p><hp:run><hp:t>{}</hp:t></hp:run></hp:p></hp:subList>"
 
 
 def pairs() -> list[str]:
-    folder = SHARED / "hwp" / "hwpjs_pairs"
+    folder = DATA / "hwp" / "hwpjs_pairs"
     stems = sorted(path.stem for path in folder.glob("*.hwpx"))
     return [stem for stem in stems if (folder / f"{stem}.hwp").exists()]
 
