@@ -103,6 +103,7 @@ ALL_SCENES = (
 def main() -> None:
     """Take all pictures, in both languages."""
     PICTURES.mkdir(exist_ok=True)
+    expect.set_options(timeout=30_000)
     answers = {asked: text for scenes in ALL_SCENES for asked, text in scenes.answers.items()}
     with LLMServer() as model, tempfile.TemporaryDirectory() as folder:
         model.default = partial(reply, answers)
