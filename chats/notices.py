@@ -7,7 +7,6 @@ import structlog
 
 from chats.calls import released
 from chats.models import Chat
-from chats.runs import log
 from chats.serializers import ChatSerializer
 from documents import notices
 
@@ -34,5 +33,5 @@ def _send(chat_id: UUID) -> None:
     chat = rows.filter(pk=chat_id).first()
     if chat is None:
         return
-    data = log.to_plain(ChatSerializer(chat).data) | {"deleted": chat.deleted_at is not None}
+    data = {**ChatSerializer(chat).data, "deleted": chat.deleted_at is not None}
     notices.send(chat.owner_id, {"type": "chat", "data": data})

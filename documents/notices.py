@@ -1,37 +1,36 @@
 """Tells a user's open pages what changed. Notices are a convenience: the REST API is the truth."""
 
-import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
-from asgiref.sync import async_to_sync
-from channels.layers import get_channel_layer
+from django.core.serializers.json import DjangoJSONEncoder
 from redis.exceptions import RedisError
 
 from documents.models import Document
 from documents.representation import to_document_json
+from jobs import connections
 
 logger = structlog.get_logger()
 
-SEND_SECONDS = 2.0
-"""A notice is not worth more waiting."""
+
+def get_channel() -> str:
+    """The Redis channel of all notices; channels know no databases, so it names its own."""
+    return f"nura:notices:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
 
 
 def send(user_id: int, *payloads: Mapping[str, Any]) -> None:
-    """Send payloads (`{type, data}`, plain JSON) to the sockets of one user."""
-    layer = get_channel_layer()
-    messages = [{"type": "notice", "payload": dict(payload)} for payload in payloads]
+    """Send payloads (`{type, data}`) to the sockets of one user."""
+    channel = get_channel()
     try:
-        async_to_sync(_send)(layer, f"user.{user_id}", messages)
+        with connections.sync().pipeline(transaction=False) as pipe:
+            for payload in payloads:
+                data = json.dumps(payload["data"], cls=DjangoJSONEncoder, ensure_ascii=False)
+                pipe.publish(channel, f"{user_id} {payload['type']} {data}")
+            pipe.execute()
     except (RedisError, OSError) as error:  # a time-out is an OSError too
         logger.warning("notices_lost", user_id=user_id, error=type(error).__name__)
-
-
-async def _send(layer: Any, group: str, messages: Sequence[dict[str, Any]]) -> None:
-    async with asyncio.timeout(SEND_SECONDS):
-        for message in messages:
-            await layer.group_send(group, message)
 
 
 def notify_document_changed(document: Document) -> None:

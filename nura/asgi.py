@@ -1,4 +1,4 @@
-"""The ASGI application: HTTP by Django, `/ws/chat/` by Channels.
+"""The ASGI application: HTTP by Django, `/ws/chat/` by `chats.socket`.
 
 Who may connect is the consumer's matter. The bodies of requests are bounded before Django sees
 them: it would spool any amount to disk first.
@@ -25,10 +25,7 @@ for receiver in (close_old_connections, reset_queries):
     # would take a thread to see that.
     request_started.disconnect(receiver)
 
-from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs loaded apps
-from django.urls import path  # noqa: E402
-
-from chats.consumers import ChatConsumer  # noqa: E402
+from chats.socket import serve_chat_socket  # noqa: E402 - needs loaded apps
 from documents.api.uploads import is_upload  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
@@ -38,6 +35,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
 
+SOCKET_PATH = "/ws/chat/"
 SENDING = frozenset({"POST", "PUT", "PATCH"})
 """Methods that may bring a file ..."""
 FILES_PREFIX = "/api/"
@@ -113,9 +111,18 @@ async def _refuse(error: RequestDataTooBig, path: str, send: Send) -> None:
     await send({"type": "http.response.body", "body": response.content})
 
 
-application = ProtocolTypeRouter(
-    {
-        "http": BodyLimit(django_application),
-        "websocket": CountedSockets(URLRouter([path("ws/chat/", ChatConsumer.as_asgi())])),
-    }
-)
+answer_http = BodyLimit(django_application)
+answer_socket = CountedSockets(serve_chat_socket)
+
+
+async def application(scope: Message, receive: Receive, send: Send) -> None:
+    """One request, or one WebSocket as long as it is open."""
+    if scope["type"] == "http":
+        await answer_http(scope, receive, send)
+    elif scope["type"] == "websocket" and scope["path"] == SOCKET_PATH:
+        await answer_socket(scope, receive, send)
+    elif scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close"})  # before it was accepted: a 403
+    else:
+        raise ValueError(f"nothing here answers {scope['type']}")

@@ -107,7 +107,7 @@ def test_each_room_is_on_the_map():
     assert {"nura", "chats", "documents", "jobs", "rag", "tests"} <= tops
 
 
-@pytest.mark.parametrize("module", ["chats.consumers", "nura.asgi", "documents.tasks"])
+@pytest.mark.parametrize("module", ["chats.socket", "nura.asgi", "documents.tasks"])
 def test_a_light_process_loads_no_heavy_library(module):
     code = (
         "import django, sys; django.setup(); "

@@ -43,6 +43,8 @@ COMPLETED = "run.completed"
 STOPPED = "run.stopped"
 ERROR = "run.error"
 TERMINAL = frozenset({COMPLETED, STOPPED, ERROR})
+NO_IDS = '"chat_id": null, "run_id": null, "seq": null'
+"""Of a frame that belongs to no run."""
 
 
 class RunEvent:
@@ -122,6 +124,11 @@ def to_entry(event: RunEvent) -> dict[str, str]:
 def from_entry(entry_id: str, fields: Mapping[str, str]) -> RunEvent:
     """The event of a stream entry."""
     return RunEvent.stored(int(entry_id.partition("-")[0]), fields["type"], fields["data"])
+
+
+def to_frame(kind: str, encoded: str, ids: str = NO_IDS) -> str:
+    """A frame of the socket around data that is JSON already; `ids` are its other fields."""
+    return f'{{"v": 1, "type": "{kind}", {ids}, "data": {encoded}}}'
 
 
 def join_text(events: Sequence[RunEvent]) -> str:

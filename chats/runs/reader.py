@@ -301,10 +301,7 @@ class Framer:
 
     def frame(self, event: RunEvent) -> str:
         """As `to_json(envelope(...))` writes it, without a look into the data."""
-        return (
-            f'{{"v": 1, "type": "{event.type}", {self._ids}, '
-            f'"seq": {event.seq}, "data": {event.encoded}}}'
-        )
+        return log.to_frame(event.type, event.encoded, f'{self._ids}, "seq": {event.seq}')
 
 
 async def stream_server_events(

@@ -38,10 +38,6 @@ from nura.settings.base import *  # noqa: E402, F403
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 REDIS_URL = locations.redis_url(DATA_DIR).replace("db=0", f"db={WORKER}")  # noqa: F405
 CACHES["default"]["LOCATION"] = REDIS_URL  # noqa: F405
-CHANNEL_LAYERS["default"]["CONFIG"] = {  # noqa: F405
-    "hosts": [REDIS_URL],
-    "prefix": f"nura-test-{WORKER}",  # pub/sub knows no databases
-}
 CELERY_BROKER_URL = locations.celery_url(REDIS_URL)
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from chats import commands
+from chats import socket
 from chats.errors import EmptyMessage, QuotaMessages
 from chats.models import Chat, DailyMessages, Message
 from chats.services.branches import edit_question, regenerate_answer
@@ -40,9 +40,9 @@ def test_a_question_too_many_is_429_until_midnight(owner, two_a_day):
 
 def test_a_question_of_a_socket_counts_too(owner, two_a_day):
     for _ in range(2):
-        commands.send(owner, {"content": "질문"}, "ko")
+        socket.open_turn(owner, {"content": "질문"}, "ko")
     with pytest.raises(QuotaMessages):
-        commands.send(owner, {"content": "질문"}, "ko")
+        socket.open_turn(owner, {"content": "질문"}, "ko")
     assert Chat.objects.count() == 2
 
 

@@ -222,6 +222,16 @@ async def test_a_stranger_can_neither_follow_nor_stop_a_run(web, owner, stranger
             assert error["code"] == "not_found"
 
 
+async def test_a_notice_reaches_every_page_of_its_owner_in_its_turn(web, owner, token):
+    async with socket(web, token) as one, socket(web, token) as other:
+        for number in range(150):
+            payload = {"type": "document", "data": {"id": number}}
+            await asyncio.to_thread(notices.send, owner.pk, payload)
+        for ws in (one, other):
+            heard = [(await hear(ws, "document"))[-1]["data"]["id"] for _ in range(150)]
+            assert heard == [*range(150)]
+
+
 async def test_notices_reach_only_their_owner(web, owner, stranger, token):
     theirs = await asyncio.to_thread(lambda: AuthToken.objects.create(stranger)[1])
     async with socket(web, token) as mine, socket(web, theirs) as other:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from chats import player
 from chats.calls import in_database
-from chats.commands import InvalidFrame
+from chats.errors import InvalidFrame
 from chats.models import Chat, Run
 from chats.runs import log, reader
 from chats.runs.answering import answer_run

@@ -1,0 +1,288 @@
+"""The socket `/ws/chat/`: authenticates, relays runs and notices, decides nothing.
+
+An ASGI application of its own: what a framework does around each frame costs more than the frame.
+Frames of the client are handled one after the other; runs are relayed by tasks of their own, since
+"stop" must be read meanwhile. What a user's pages are told reaches a process once (`chats.notices`
+and `documents.notices` send it) and is the same text for all pages.
+"""
+
+import asyncio
+import json
+import time
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.contrib.auth.models import User
+from django.utils import translation
+from rest_framework import serializers
+from structlog.contextvars import bound_contextvars
+
+from chats import access
+from chats.calls import in_database
+from chats.errors import InvalidFrame, NotFound
+from chats.models import Run
+from chats.runs import log, reader
+from chats.serializers import SendRequest, envelope
+from chats.services import turns
+from documents import notices
+from documents.errors import explain_code
+from jobs import connections
+from jobs.background import LoopTask
+from rag.errors import NuraError
+
+CLOSE_UNAUTHENTICATED = 4401
+CLOSE_TOO_MANY = 4429
+SUBPROTOCOL = "nura.v1"
+MAX_FRAMES = 60
+"""Frames that a client may send at once; so many more ..."""
+REFILL_SECONDS = 10.0
+"""... come free within that time."""
+MAX_WAITING_NOTICES = 100
+"""Notices kept for a page that takes nothing; older ones are dropped."""
+SUBSCRIBE_SECONDS = 2.0
+"""A socket opens without notices when Redis is not there for so long."""
+
+Message = Mapping[str, Any]
+Fields = dict[str, Any]
+
+
+class RunFrame(serializers.Serializer[Any]):
+    """`stop` and `resume`."""
+
+    run_id = serializers.UUIDField()
+    after_seq = serializers.IntegerField(min_value=0, max_value=10**12, default=0)
+
+
+def open_turn(user: User, frame: Fields, language: str) -> tuple[UUID, UUID]:
+    """Open the turn that a `send` asks for; the ids of its run and chat."""
+    fields = _validate(SendRequest, frame)
+    fields["document_ids"] = fields["document_ids"] or ()
+    turn = turns.open_turn(user=user, language=language, **fields)
+    return turn.run.pk, turn.user_message.chat_id
+
+
+def find_run(user: User, frame: Fields) -> tuple[UUID, UUID, int]:
+    """The ids of a run of the user and its chat, and where to go on. Raises `NotFound`."""
+    fields = _validate(RunFrame, frame)
+    run = Run.objects.visible_to(user).filter(pk=fields["run_id"]).select_related("message").first()
+    if run is None:
+        raise NotFound
+    return run.pk, run.message.chat_id, fields["after_seq"]
+
+
+def stop_run(user: User, frame: Fields) -> None:
+    """Stop a run of the user. Raises `NotFound`."""
+    fields = _validate(RunFrame, frame)
+    if not Run.objects.owned_by(user).filter(pk=fields["run_id"]).exists():
+        raise NotFound
+    log.request_stop(fields["run_id"])
+
+
+def _validate(shape: type[serializers.Serializer[Any]], frame: Fields) -> Fields:
+    serializer = shape(data=frame)
+    if not serializer.is_valid():
+        raise InvalidFrame(errors=serializer.errors)
+    return dict(serializer.validated_data)
+
+
+class NoticeListener(LoopTask):
+    """Hears the notices of all users and hands them to those of their pages that are open here."""
+
+    TROUBLE = "notices_not_heard"
+
+    def __init__(self) -> None:
+        self.pages: defaultdict[int, set[ChatSocket]] = defaultdict(set)
+        self.is_listening = asyncio.Event()
+
+    async def work(self) -> None:
+        """Listen until the connection breaks; what is sent meanwhile is lost."""
+        try:
+            async with connections.asynchronous().pubsub() as channel:
+                await channel.subscribe(notices.get_channel())
+                async for message in channel.listen():
+                    if message["type"] == "subscribe":
+                        self.is_listening.set()
+                        self.note_success()
+                    else:
+                        self._hand_out(message["data"])
+        finally:
+            self.is_listening.clear()
+
+    def _hand_out(self, message: str) -> None:
+        user_id, kind, encoded = message.split(" ", 2)
+        if pages := self.pages.get(int(user_id)):
+            frame = log.to_frame(kind, encoded)
+            for page in pages:
+                page.tell(frame)
+
+    async def add(self, page: "ChatSocket") -> None:
+        """Tell the page from now on what its user is told."""
+        self.pages[page.user.pk].add(page)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SUBSCRIBE_SECONDS):
+                await self.is_listening.wait()
+
+    def remove(self, page: "ChatSocket") -> None:
+        """Tell the page nothing more."""
+        pages = self.pages[page.user.pk]
+        pages.discard(page)
+        if not pages:
+            del self.pages[page.user.pk]
+
+
+class FrameLimit:
+    """A bucket of `MAX_FRAMES` that refills over `REFILL_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._left = float(MAX_FRAMES)
+        self._seen = time.monotonic()
+
+    def allows_frame(self) -> bool:
+        """Take one frame out; False when the bucket is empty."""
+        now = time.monotonic()
+        refilled = (now - self._seen) * MAX_FRAMES / REFILL_SECONDS
+        self._left = min(MAX_FRAMES, self._left + refilled) - 1.0
+        self._seen = now
+        return self._left >= 0.0
+
+
+class ChatSocket:
+    """One open page or program."""
+
+    user: User
+    language: str
+
+    def __init__(self, scope: Message, receive: Any, send: Any) -> None:
+        self._scope = scope
+        self._receive: Callable[[], Awaitable[Message]] = receive
+        self._send: Callable[[Message], Awaitable[None]] = send
+        self._limit = FrameLimit()
+        self._relays: dict[UUID, asyncio.Task[None]] = {}
+        self._notices: deque[str] = deque(maxlen=MAX_WAITING_NOTICES)
+        self._telling: asyncio.Task[None] | None = None
+        self._answers = {
+            "ping": self._answer_ping,
+            "send": self._answer_send,
+            "resume": self._answer_resume,
+            "stop": self._answer_stop,
+        }
+
+    async def serve(self) -> None:
+        """Let in who has a session (from our own pages) or a token, and answer what they send."""
+        await self._receive()  # that somebody wants to connect
+        credential = access.read_credential(self._scope)
+        (user,) = await in_database(access.find_users, [credential])
+        offered = self._scope.get("subprotocols") or ()
+        chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
+        await self._send({"type": "websocket.accept", "subprotocol": chosen})
+        if user is None:
+            await self._close(CLOSE_UNAUTHENTICATED)
+            return
+        self.user = user
+        self.language = access.read_language(self._scope)
+        try:
+            await NoticeListener.of_running_loop().add(self)
+            access.watch_credential(credential, self._end)
+            while (message := await self._receive())["type"] == "websocket.receive":
+                if not self._limit.allows_frame():
+                    await self._refuse("too_many_frames", None)
+                    await self._close(CLOSE_TOO_MANY)
+                    return
+                await self._hear(message.get("text"))
+        finally:
+            access.forget_credential(self._end)
+            self._tell_nothing_more()
+
+    def tell(self, frame: str) -> None:
+        """Send a frame soon, in its turn; a page that takes nothing keeps nobody waiting."""
+        self._notices.append(frame)
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        while self._notices:
+            await self._send_text(self._notices.popleft())
+
+    async def _hear(self, text: str | None) -> None:
+        frame = _parse_frame(text)
+        answer = self._answers.get(frame["type"]) if frame else None
+        if frame is None or answer is None:
+            await self._refuse("bad_frame", None)
+            return
+        try:
+            with bound_contextvars(request_id=uuid4().hex):
+                await answer(frame)
+        except NuraError as error:
+            await self._refuse(error.code, frame, error.params)
+
+    async def _answer_ping(self, _frame: Fields) -> None:
+        await self._send_text(log.to_json(envelope("pong", {})))
+
+    async def _answer_send(self, frame: Fields) -> None:
+        run_id, chat_id = await in_database(open_turn, self.user, frame, self.language)
+        self._relay(run_id, chat_id, 0)
+
+    async def _answer_resume(self, frame: Fields) -> None:
+        run_id, chat_id, after_seq = await in_database(find_run, self.user, frame)
+        self._relay(run_id, chat_id, after_seq)
+
+    async def _answer_stop(self, frame: Fields) -> None:
+        await in_database(stop_run, self.user, frame)
+
+    def _relay(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
+        before = self._relays.pop(run_id, None)
+        if before is not None:
+            before.cancel()
+        self._relays[run_id] = asyncio.create_task(self._follow(run_id, chat_id, after_seq))
+
+    async def _follow(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
+        framer = reader.Framer(chat_id, run_id)
+        async for event in reader.follow_run(run_id, after_seq):
+            if event is not None:
+                await self._send_text(framer.frame(event))
+        if self._relays.get(run_id) is asyncio.current_task():
+            del self._relays[run_id]
+
+    def _tell_nothing_more(self) -> None:
+        NoticeListener.of_running_loop().remove(self)
+        for task in (*self._relays.values(), *filter(None, [self._telling])):
+            task.cancel()
+
+    async def _end(self) -> None:
+        """The user's rights have ended."""
+        self._tell_nothing_more()
+        await self._close(CLOSE_UNAUTHENTICATED)
+
+    async def _refuse(
+        self, code: str, frame: Fields | None, params: dict[str, object] | None = None
+    ) -> None:
+        with translation.override(self.language):
+            data: Fields = {"code": code, "detail": explain_code(code, params)}
+        if frame is not None:
+            data |= {"in_reply_to": frame.get("type"), "client_id": frame.get("client_id")}
+            data |= {"errors": (params or {}).get("errors"), "run_id": frame.get("run_id")}
+        await self._send_text(log.to_json(envelope("error", data)))
+
+    async def _send_text(self, frame: str) -> None:
+        with suppress(OSError):  # the other end has gone; `serve` is told so too
+            await self._send({"type": "websocket.send", "text": frame})
+
+    async def _close(self, code: int) -> None:
+        with suppress(OSError):
+            await self._send({"type": "websocket.close", "code": code})
+
+
+def _parse_frame(text: str | None) -> Fields | None:
+    try:
+        frame = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+    return frame if isinstance(frame, dict) and isinstance(frame.get("type"), str) else None
+
+
+async def serve_chat_socket(scope: Message, receive: Any, send: Any) -> None:
+    """The ASGI application of one WebSocket."""
+    await ChatSocket(scope, receive, send).serve()
