@@ -17,9 +17,8 @@ from unfold.decorators import display
 
 from documents import services, spaces
 from documents.errors import DocumentBusy, explain_code
-from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace
-from documents.models.spaces import Reindexing
-from documents.reindex import change, vectors
+from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace, Reindexing
+from documents.reindex import change, renewal
 from documents.reindex.change import ReindexBusyError, ReindexWish
 
 
@@ -165,7 +164,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
             "problem": explain_code(run.error, {}) if run and run.error else "",
             "wish": change.get_configured_wish().model,
             "in_use": spaces.get_active_space(),
-            "previous": vectors.get_previous_space(),
+            "previous": renewal.get_previous_space(),
             "may_change": may_change_spaces(request),
         }
         response: HttpResponse = super().changelist_view(request, (extra_context or {}) | state)
@@ -203,7 +202,7 @@ class EmbeddingSpaceAdmin(ReadOnlyAdmin):
             self._tell(request, back)
         return redirect(SPACES_LIST)
 
-    def _tell(self, request: HttpRequest, back: vectors.SwapBack | None) -> None:
+    def _tell(self, request: HttpRequest, back: renewal.SwapBack | None) -> None:
         if back is None:
             self.message_user(request, _("There is no earlier embedding space."), messages.WARNING)
             return

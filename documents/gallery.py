@@ -18,11 +18,10 @@ from django.db import transaction
 from documents import files
 from documents.errors import PicturesFailed
 from documents.models import Document, DocumentPicture
-from documents.parsers.base import Picture
-from documents.parsers.errors import NoText
+from documents.notices import Stopwatch
+from documents.parsers.base import NoText, Picture
 from documents.parsers.sandbox.client import TICK_SECONDS, DocumentReading
 from documents.parsers.text import tidy_text
-from documents.progress import Stopwatch
 from rag import factory
 from rag.errors import LLMError
 from rag.pages import Box, Heading, Kind, Line, Page, Region

@@ -29,7 +29,7 @@ from documents.models import (
     EmbeddingSpace,
 )
 from documents.representation import StoredWarning
-from documents.search import bm25, dense
+from documents.search import bm25, store
 from jobs.lease import Lease, LeaseLostError
 from rag.indexing import TERMS_VERSION
 from rag.pages import Box, Kind, Page
@@ -206,7 +206,7 @@ class IndexDraft:
         terms = (key, self._document.pk, row.length, row.marks, row.surplus)
         self._terms.write(_to_copy_line(terms))
         if indexed.vector is not None:
-            vector = dense.to_halfvec(indexed.vector)
+            vector = store.to_halfvec(indexed.vector)
             self._vectors.write(_to_copy_line((key, space.pk, self._document.pk, vector)))
 
 

@@ -18,16 +18,15 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 
-from documents import files, index, metadata, notices, queue, quotas, spaces, versions
+from documents import files, index, metadata, notices, queue, spaces, versions
 from documents.errors import DatabaseFailed, IngestTimeout, Internal, WorkerLost
 from documents.gallery import Gallery
 from documents.index import ChunkSpool
 from documents.models import Document, DocumentVersion
+from documents.notices import IngestProgress, Stopwatch
 from documents.parsers import formats
-from documents.parsers.base import PictureRules
-from documents.parsers.errors import NoText, OutOfMemory, ParserCrashed, TimedOut
+from documents.parsers.base import NoText, OutOfMemory, ParserCrashed, PictureRules, TimedOut
 from documents.parsers.sandbox.client import DocumentReading, read_document
-from documents.progress import IngestProgress, Stopwatch
 from jobs.heartbeat import Heartbeat, HeldLease
 from jobs.lease import Lease, LeaseLostError, waiting_jobs
 from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
@@ -240,7 +239,7 @@ def _split_pages(job: _IngestAttempt, reading: DocumentReading, analysis: ChunkA
     for done, page in enumerate(job.gallery.pages(reading), 1):
         watch.enter(Document.Stage.CHUNKING.value)
         if done == 1 and reading.page_total:
-            quotas.check_page_quota(job.document.owner_id, job.document.pk, reading.page_total)
+            files.check_page_quota(job.document.owner_id, job.document.pk, reading.page_total)
         job.draft.add_page(page, splitter.start)
         analysis.add(splitter.add(page))
         watch.enter(Document.Stage.PARSING.value)
@@ -266,7 +265,7 @@ def _embed_and_store(job: _IngestAttempt, found: index.IngestFindings) -> bool:
 
 def _write_beside(job: _IngestAttempt) -> None:
     """What becomes true together with the new index."""
-    quotas.check_page_quota(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
+    files.check_page_quota(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
     if job.version:
         versions.promote_version(job.document.pk, job.version)
     job.gallery.write()

@@ -15,26 +15,16 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from documents.errors import InvalidMetadata
-from documents.models.document import DocumentLabel
+from documents.models import DocumentLabel
 from documents.parsers import formats
 from rag.types import Named
 from rag.understand.filters import FIELDS, list_names
 
 NAME_CHARACTERS = 255
-
-
 ORIGINAL_CHARACTERS = 1024
-
-
 EXTENSION_CHARACTERS = 16
-
-
 FALLBACK_NAME = "document"
-
-
 _SEPARATORS = re.compile(r"[/\\]")
-
-
 _DIRECTIONS = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 """Marks that turn or hide letters: `\u202efdp.exe` reads as `exe.pdf`. Joiners stay for emoji."""
 
@@ -95,8 +85,6 @@ def _cut_name(name: str, limit: int) -> str:
 
 
 MAX_METADATA_BYTES = 16 * 1024
-
-
 MAX_METADATA_DEPTH = 8
 
 

@@ -16,8 +16,8 @@ from django.db.models.functions import Length
 from django.utils.timezone import localtime
 
 from documents.errors import explain_code, explain_warning
-from documents.estimate import estimate_document_seconds
 from documents.models import Chunk, ChunkEmbedding, Document, DocumentVersion, EmbeddingSpace
+from documents.queue import estimate_document_seconds
 
 StoredWarning = str | Mapping[str, Any]
 """A code, or `{code, count}`."""

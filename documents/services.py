@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from documents import files, index, notices, queue, quotas, versions
+from documents import files, index, notices, queue, versions
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing
 from documents.metadata import clean_metadata, merge_metadata, rewrite_labels, to_display_name
 from documents.models import Document
@@ -65,7 +65,7 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
     try:
         document.file.name = files.store_file(document.pk, document.original_name, content)
         with transaction.atomic():
-            quotas.lock_owner(document.owner_id)
+            files.lock_owner(document.owner_id)
             same = _find_same_bytes(document.owner_id, document.sha256)
             if same is None:
                 _insert_row(document)
@@ -78,7 +78,7 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
 
 
 def _insert_row(document: Document) -> None:
-    quotas.check_quota(document.owner_id, documents=1, size=document.size)
+    files.check_quota(document.owner_id, documents=1, size=document.size)
     document.save(force_insert=True)
     queue.enqueue_ingest_on_commit(document.pk)
     transaction.on_commit(partial(notices.notify_document_changed, document), robust=True)

@@ -16,10 +16,9 @@ from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from documents import files, notices, queue, quotas
+from documents import files, notices, queue
 from documents.errors import VersionNotFound
-from documents.models import Document, DocumentVersion
-from documents.models.document import VersionState
+from documents.models import Document, DocumentVersion, VersionState
 from rag.chunking import SEPARATOR
 
 VERSION_REFUSED = "version_refused"
@@ -160,7 +159,7 @@ def _store_beside(document: Document, facts: dict[str, Any]) -> str:
     before = get_pending_version(document.pk)
     if before:
         before.delete()
-    quotas.check_quota(document.owner_id, documents=0, size=facts["size"])
+    files.check_quota(document.owner_id, documents=0, size=facts["size"])
     DocumentVersion.objects.create(
         document=document, number=_next_number(document), created_at=timezone.now(), **facts
     )
@@ -169,7 +168,7 @@ def _store_beside(document: Document, facts: dict[str, Any]) -> str:
 
 def _replace_unserved(document: Document, facts: dict[str, Any]) -> str:
     """Put the file in the place of one that never served, and whose name comes back."""
-    quotas.check_quota(document.owner_id, documents=0, size=facts["size"] - document.size)
+    files.check_quota(document.owner_id, documents=0, size=facts["size"] - document.size)
     Document.objects.filter(pk=document.pk).update(
         version=_next_number(document), received_at=timezone.now(), **facts
     )

@@ -1,5 +1,7 @@
-"""The pages of documents."""
+"""The pages of documents: the list as it was asked for, and what is known of one document."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, cast
 from uuid import UUID
 
@@ -7,14 +9,264 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.paginator import Page, Paginator
+from django.db.models import QuerySet
+from django.db.models.fields.json import KeyTextTransform
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from documents import presentation
-from documents.models import Chunk, Document
+from documents import representation
+from documents.errors import explain_code
+from documents.models import Chunk, Document, DocumentQuerySet, DocumentVersion
 from documents.parsers import formats
+from documents.representation import inspect_document
+from rag.pages import Kind
+
+MAX_QUERY_CHARACTERS = 100
+MAX_VALUES_OFFERED = 200
+"""Issuers and projects to choose from; who has more of them searches by name."""
+FILTER_FIELDS = {"issuer": _("All issuers"), "project_name": _("All projects")}
+"""Metadata that narrows the list, and what is chosen when it does not."""
+ORDERS = {
+    "": (_("Newest first"), ("-created_at", "id")),
+    "oldest": (_("Oldest first"), ("created_at", "id")),
+    "name": (_("By name"), ("name", "id")),
+    "largest": (_("Largest first"), ("-size", "id")),
+}
+
+
+def get_name_query(asked: Mapping[str, str]) -> str:
+    """The part of a name that is looked for."""
+    return asked.get("q", "").replace("\x00", "").strip()[:MAX_QUERY_CHARACTERS]
+
+
+def filter_documents(documents: DocumentQuerySet, asked: Mapping[str, str]) -> QuerySet[Document]:
+    """The documents that the parameters of the address ask for; odd ones narrow nothing."""
+    status = asked.get("status", "")
+    rows = documents.narrowed(
+        status if status in Document.Status.values else "", get_name_query(asked)
+    )
+    for field, value in _list_chosen(asked).items():
+        rows = rows.filter(metadata__contains={field: value})
+    _label, order = ORDERS.get(asked.get("sort", ""), ORDERS[""])
+    return rows.order_by(*order)
+
+
+def list_controls(documents: DocumentQuerySet, asked: Mapping[str, str]) -> dict[str, Any]:
+    """What the form above the list offers, and what is chosen in it."""
+    chosen = _list_chosen(asked)
+    offered = (
+        (name, label, _list_values(documents, name)) for name, label in FILTER_FIELDS.items()
+    )
+    return {
+        "query": get_name_query(asked),
+        "status": asked.get("status", ""),
+        "statuses": Document.Status.choices,
+        "order": asked.get("sort", ""),
+        "orders": [(value, label) for value, (label, _order) in ORDERS.items()],
+        "filters": [
+            {"field": name, "label": label, "values": values, "chosen": chosen.get(name, "")}
+            for name, label, values in offered
+            if values
+        ],
+    }
+
+
+def is_narrowed(asked: Mapping[str, str]) -> bool:
+    """Whether an empty list means that nothing matches."""
+    return bool(get_name_query(asked) or asked.get("status") or _list_chosen(asked))
+
+
+def _list_chosen(asked: Mapping[str, str]) -> dict[str, str]:
+    values = {name: asked.get(name, "").replace("\x00", "") for name in FILTER_FIELDS}
+    return {name: value for name, value in values.items() if value}
+
+
+def _list_values(documents: DocumentQuerySet, field: str) -> list[str]:
+    """The texts that the documents hold under the key, each once."""
+    holding = documents.filter(metadata__has_key=field)
+    texts = holding.annotate(held=KeyTextTransform(field, "metadata")).order_by("held")
+    values = texts.exclude(held="").values_list("held", flat=True).distinct()[:MAX_VALUES_OFFERED]
+    return [value for value in values if value[0] not in "[{"]
+
+
+FORMAT_NAMES = {
+    formats.PDF: "PDF",
+    formats.DOCX: "DOCX",
+    formats.HWP: "HWP",
+    formats.HWPX: "HWPX",
+    formats.HTML: "HTML",
+    formats.MARKDOWN: "Markdown",
+}
+FACT_NAMES = {
+    "title": _("Title"),
+    "project_name": _("Project"),
+    "issuer": _("Issuer"),
+    "number": _("Notice number"),
+    "author": _("Author"),
+    "department": _("Department"),
+    "date": _("Date"),
+    "version": _("Version"),
+}
+"""Metadata that is known by name, in the order of the page."""
+MAX_FACTS = 50
+MAX_FACT_CHARACTERS = 300
+"""Longer values of metadata are cut in the page."""
+MAX_PICTURES = 24
+KIND_NAMES = {
+    Kind.TEXT: _("Text"),
+    Kind.TABLE: _("Table"),
+    Kind.LIST: _("List"),
+    Kind.CODE: _("Code"),
+    Kind.PICTURE: _("Picture"),
+    Kind.RECOGNISED: _("Text recognition"),
+}
+REJECTION_NAMES = {
+    "too_small": _("Too small"),
+    "too_large": _("Too large"),
+    "thin": _("Line or bar"),
+    "flat": _("One colour"),
+    "blank": _("Almost blank"),
+    "smooth": _("No detail"),
+    "duplicate": _("Duplicate"),
+    "too_many": _("Over the limit"),
+    "background": _("Behind the text"),
+    "hidden": _("Not visible"),
+    "broken": _("Damaged"),
+}
+"""Why pictures were not kept: the reasons of `documents.parsers.pictures`."""
+STAGE_NAMES = {
+    "parsing": _("Reading time"),
+    "describing": _("Picture description time"),
+    "chunking": _("Splitting time"),
+    "embedding": _("Embedding time"),
+    "indexing": _("Indexing time"),
+}
+
+
+def to_failure_reason(document: Document) -> str:
+    """Why a document failed, as a sentence; empty unless it did."""
+    if not document.error_code:
+        return ""
+    return explain_code(document.error_code, document.error_params)
+
+
+def list_warnings(document: Document) -> list[str]:
+    """What a completed document lacks, as sentences."""
+    if document.status != Document.Status.COMPLETED:
+        return []
+    return [representation.to_warning_sentence(warning) for warning in document.warnings]
+
+
+def list_metadata_rows(document: Document) -> list[dict[str, Any]]:
+    """Lines of metadata: key, name, value, and whether a person said it."""
+    known = {name: document.metadata[name] for name in FACT_NAMES if name in document.metadata}
+    rows = (
+        {
+            "name": FACT_NAMES.get(path, path),
+            "value": value[:MAX_FACT_CHARACTERS],
+            "stated": path.partition(" · ")[0] in document.stated,
+        }
+        for path, value in list_facts(known | document.metadata)
+    )
+    return list(islice(rows, MAX_FACTS))
+
+
+def list_facts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Metadata as lines of text: lists with commas, what is nested with its path."""
+    for name, value in metadata.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name} · {inner}", text) for inner, text in list_facts(value))
+        elif text := _to_fact_text(value):
+            yield name, text
+
+
+def _to_fact_text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_to_fact_text, value)))
+    if isinstance(value, bool):
+        return str(_("Yes") if value else _("No"))
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {text}" for name, text in list_facts(value))
+    return str(value).strip() if isinstance(value, str | int | float) else ""
+
+
+def list_versions(document: Document) -> list[dict[str, Any]]:
+    """The files of a document, newest first; one that was refused has no file any more."""
+    current = {"state": "current", "file": document, "at": document.received_at, "reason": ""}
+    return sorted(
+        [current | {"number": document.version}, *map(_to_version_row, document.versions.all())],
+        key=lambda row: -row["number"],
+    )
+
+
+def _to_version_row(version: DocumentVersion) -> dict[str, Any]:
+    why = explain_code(version.error_code, version.error_params) if version.error_code else ""
+    return {
+        "number": version.number,
+        "state": version.state,
+        "file": version,
+        "at": version.created_at,
+        "reason": why,
+    }
+
+
+def describe_index(document: Document) -> dict[str, Any]:
+    """What was read and indexed, as the page draws it: figures, bars, ranges of pages."""
+    figures = inspect_document(document)
+    length = figures["chunks"]["length"]
+    return {
+        "figures": figures,
+        "kinds": sort_named_counts(figures["chunks"]["kinds"], KIND_NAMES),
+        "dropped": sort_named_counts(figures["pictures"]["dropped"], REJECTION_NAMES),
+        "seconds": [
+            (name, document.seconds[stage])
+            for stage, name in STAGE_NAMES.items()
+            if stage in document.seconds
+        ],
+        "characters": f"{figures['characters']:,}",
+        "bars": draw_bars(length["histogram"]) if length else [],
+        "lengths_end": f"{length['histogram'][-1]['to']:,}" if length else "",
+        "bars_width": BAR_WIDTH * len(length["histogram"]) if length else 0,
+        "blank": to_ranges_text(figures["pages_without_text"]),
+        "blank_more": figures["pages_without_text_count"] - len(figures["pages_without_text"]),
+        "pictures": document.pictures.filter(rejected="").order_by("index")[:MAX_PICTURES],
+    }
+
+
+def sort_named_counts(counts: Mapping[str, int], names: Mapping[Any, Any]) -> list[tuple[str, int]]:
+    """Counts under their names, the largest first."""
+    rows = [(str(names.get(key, key)), count) for key, count in counts.items()]
+    return sorted(rows, key=lambda row: -row[1])
+
+
+BAR_WIDTH, BAR_HEIGHT = 32, 72
+"""Room of a bar in the drawing, with the gap beside it, in its own units."""
+
+
+def draw_bars(histogram: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
+    """A bar for each `from`, `to`, `count`: the highest is `HEIGHT`, the lowest can be seen."""
+    most = max(one["count"] for one in histogram)
+    drawn = []
+    for place, one in enumerate(histogram):
+        height = max(round(BAR_HEIGHT * one["count"] / most), 2) if one["count"] else 0
+        at = {"x": place * BAR_WIDTH, "y": BAR_HEIGHT - height, "height": height}
+        drawn.append({"start": one["from"], "last": one["to"] - 1, "count": one["count"], **at})
+    return drawn
+
+
+def to_ranges_text(numbers: Sequence[int]) -> str:
+    """Rising numbers in short: "3, 7-9", with a dash as in print."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
 
 PAGE_SIZE = 20
 CHUNKS_SHOWN = 10
@@ -27,19 +279,17 @@ def document_list(request: HttpRequest) -> HttpResponse:
     """The table of documents; only the table when htmx asks."""
     own = Document.objects.visible_to(cast("User", request.user))
     asked = request.GET.dict()
-    documents = Paginator(presentation.filter_documents(own, asked), PAGE_SIZE).get_page(
-        asked.get("page")
-    )
+    documents = Paginator(filter_documents(own, asked), PAGE_SIZE).get_page(asked.get("page"))
     context = {
         "area": "documents",
         "documents": documents,
         "rows": [_row(one) for one in documents],
-        "narrowed": presentation.is_narrowed(asked),
+        "narrowed": is_narrowed(asked),
         "page": {"upload_limit_mb": settings.MAX_UPLOAD_MB},
     }
     if request.headers.get("HX-Request") == "true":
         return render(request, "panels/document_table.html", context)
-    return render(request, "documents.html", context | presentation.list_controls(own, asked))
+    return render(request, "documents.html", context | list_controls(own, asked))
 
 
 @require_GET
@@ -54,11 +304,11 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     context["has_pages"] = document.content_type == formats.PDF
     if request.headers.get("HX-Request") == "true":
         return render(request, "panels/document_chunks.html", context)
-    context |= _row(document) | presentation.describe_index(document)
+    context |= _row(document) | describe_index(document)
     context |= {
-        "metadata": presentation.list_metadata_rows(document),
-        "versions": presentation.list_versions(document),
-        "kind": presentation.FORMAT_NAMES.get(document.content_type, document.content_type),
+        "metadata": list_metadata_rows(document),
+        "versions": list_versions(document),
+        "kind": FORMAT_NAMES.get(document.content_type, document.content_type),
         "page": _page(document),
     }
     return render(request, "document.html", context)
@@ -67,8 +317,8 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
 def _row(document: Document) -> dict[str, Any]:
     return {
         "document": document,
-        "reason": presentation.to_failure_reason(document),
-        "warnings": presentation.list_warnings(document),
+        "reason": to_failure_reason(document),
+        "warnings": list_warnings(document),
         "indexed": document.indexed,
     }
 
@@ -83,7 +333,7 @@ def _page(document: Document) -> dict[str, Any]:
             "page_count": document.page_count,
         },
         "metadata": document.metadata,
-        "metadata_names": {key: str(name) for key, name in presentation.FACT_NAMES.items()},
+        "metadata_names": {key: str(name) for key, name in FACT_NAMES.items()},
     }
 
 

@@ -26,7 +26,7 @@ for receiver in (close_old_connections, reset_queries):
     request_started.disconnect(receiver)
 
 from chats.socket import serve_chat_socket  # noqa: E402 - needs loaded apps
-from documents.api.uploads import is_upload  # noqa: E402
+from documents.api.transfers import is_upload  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
 

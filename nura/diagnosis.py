@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from documents import spaces
 from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
-from documents.reindex import terms
+from documents.reindex import renewal
 from nura import __version__
 from nura.embedded import models, session
 from nura.health import WORKERS, check_redis_and_workers, client
@@ -234,7 +234,7 @@ def embedding_space() -> Iterator[Finding]:
 def terms_of_documents() -> Iterator[Finding]:
     """Whether documents have terms that an earlier version made."""
     try:
-        count = terms.list_outdated_documents().count()
+        count = renewal.list_outdated_documents().count()
     except DatabaseError:  # told already, or not migrated yet
         return
     if count:

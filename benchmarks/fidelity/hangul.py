@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.fidelity.measure import likeness, token_f1
 from documents.parsers import formats
-from documents.parsers.errors import ParseFailed
+from documents.parsers.base import ParseFailed
 from documents.parsers.sandbox import client
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pdf_tables.truth import DATA
-from documents.parsers.pdf.spacing import LEAST_ODDS, WEIGHTS, features_of
+from documents.parsers.pdf.lines import LEAST_ODDS, WEIGHTS, features_of
 
 SAMPLES, TEST_SAMPLES = 150_000, 20_000
 LEAST_WEIGHT = 0.05

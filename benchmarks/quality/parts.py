@@ -104,12 +104,12 @@ def own_chunks(library: Library, measured: Measured) -> dict[str, Any]:
 def knowing_korean(library: Library, korean: Sequence[Measured]) -> dict[str, dict[str, Any]]:
     """Both legs and their fusion with an embedder that declares all languages."""
     from documents import spaces
-    from documents.reindex import vectors
+    from documents.reindex import renewal
 
     units = [unit for one in korean for unit in one.made.units]
     embedder = CorpusEmbedder([f"{unit.title}\n{unit.text}" for unit in units])
     space = spaces.ensure_space(embedder, base_url="")
-    vectors.fill_space(space, embedder, lambda _looked_at, _embedded: None)
+    renewal.fill_space(space, embedder, lambda _looked_at, _embedded: None)
     config = replace(library.engine.config, embedding_unrelated=spaces.measure_unrelated(space))
     knowing = Library(Engine(config, embedder=embedder), space)
     legs = (

@@ -21,7 +21,7 @@ def measure(questions: Sequence[Question], documents: Sequence[UUID]) -> list[di
 def _share(
     share: float, questions: Sequence[Question], documents: Sequence[UUID]
 ) -> dict[str, object]:
-    from documents.search import database, dense
+    from documents.search import database, store
     from documents.search.database import SearchScope
 
     chance = random.Random(str(share))
@@ -30,9 +30,9 @@ def _share(
         scope = SearchScope(chance.sample(list(documents), max(1, round(share * len(documents)))))
         with database.open_search(scope) as search:
             assert search.facts.space is not None
-            found = dense.find_nearest_chunks(search, search.facts.space, question.vector, DEPTH)
-            right = dense.compare_exactly(search, search.facts.space, question.vector, NEAREST)
-            exactly += search.facts.chunks <= dense.EXACT_CHUNKS
+            found = store.find_nearest_chunks(search, search.facts.space, question.vector, DEPTH)
+            right = store.compare_exactly(search, search.facts.space, question.vector, NEAREST)
+            exactly += search.facts.chunks <= store.EXACT_CHUNKS
         near = {hit.passage.key for hit in found[:NEAREST]}
         held += len(near & {hit.passage.key for hit in right})
     recall = round(held / NEAREST / len(questions), 4)

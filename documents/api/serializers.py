@@ -11,8 +11,7 @@ from drf_spectacular.utils import (
 from rest_framework import serializers
 
 from documents.metadata import ORIGINAL_CHARACTERS
-from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
-from documents.models.document import VersionState
+from documents.models import Chunk, Document, DocumentPicture, DocumentVersion, VersionState
 from documents.representation import (
     CURRENT_VERSION,
     to_document_json,
@@ -266,7 +265,7 @@ class PictureShape(serializers.ModelSerializer[DocumentPicture]):
 
 
 class QueueShape(serializers.Serializer[Any]):
-    """The user's documents that have not ended; see `documents.estimate.QueueStatus`."""
+    """The user's documents that have not ended; see `documents.queue.QueueStatus`."""
 
     waiting = serializers.IntegerField()
     working = serializers.IntegerField()

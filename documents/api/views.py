@@ -24,9 +24,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from documents import estimate, metadata, services
+from documents import metadata, queue, services
 from documents import versions as document_versions
-from documents.api import downloads
+from documents.api import transfers
 from documents.api.serializers import (
     ChunkShape,
     CountShape,
@@ -43,7 +43,7 @@ from documents.api.serializers import (
     VersionShape,
     parse_metadata_filters,
 )
-from documents.api.uploads import LimitedUpload, get_sent_name, is_file_method, takes_file
+from documents.api.transfers import LimitedUpload, get_sent_name, is_file_method, takes_file
 from documents.errors import PictureNotFound
 from documents.models import Document, DocumentPicture, DocumentVersion
 from documents.representation import inspect_document
@@ -157,7 +157,7 @@ class DocumentViewSet(
     @action(detail=True, content_negotiation_class=AnyAccept)
     def file(self, request: Request, pk: UUID) -> HttpResponseBase:
         """Download the original, or a part of it by a `Range`."""
-        return downloads.respond_with_original(request._request, self._version(request))  # noqa: SLF001
+        return transfers.respond_with_original(request._request, self._version(request))  # noqa: SLF001
 
     @extend_schema(
         request={"multipart/form-data": FileRequest},
@@ -186,7 +186,7 @@ class DocumentViewSet(
     @action(detail=True, content_negotiation_class=AnyAccept)
     def text(self, request: Request, pk: UUID) -> HttpResponse:
         """Read the whole text."""
-        return downloads.respond_with_text(self._version(request))
+        return transfers.respond_with_text(self._version(request))
 
     @extend_schema(responses=ChunkShape(many=True))
     @action(detail=True, filter_backends=[])
@@ -200,7 +200,7 @@ class DocumentViewSet(
     @action(detail=True, url_path="pages/<int:number>.png", content_negotiation_class=AnyAccept)
     def page(self, request: Request, pk: UUID, number: int) -> HttpResponseBase:
         """Show a page as a picture."""
-        return downloads.respond_with_page(request._request, self._version(request), number)  # noqa: SLF001
+        return transfers.respond_with_page(request._request, self._version(request), number)  # noqa: SLF001
 
     def _version(self, request: Request) -> Document | DocumentVersion:
         """The version that is asked for, of a document that the user may read."""
@@ -269,7 +269,7 @@ class PictureView(APIView):
         kept = _get_visible(request, document_id).pictures.filter(index=index, rejected="").first()
         if kept is None:
             raise PictureNotFound(picture=index)
-        return downloads.respond_with_picture(request._request, kept)  # noqa: SLF001
+        return transfers.respond_with_picture(request._request, kept)  # noqa: SLF001
 
 
 def _get_visible(request: Request, document_id: UUID) -> Document:
@@ -286,7 +286,7 @@ class QueueView(APIView):
     @extend_schema(responses=QueueShape)
     def get(self, request: Request) -> Response:
         """Count what waits, works and is paused, and estimate the rest."""
-        return Response(asdict(estimate.get_queue_status(owner=_asker(request))))
+        return Response(asdict(queue.get_queue_status(owner=_asker(request))))
 
 
 class PauseAllView(APIView):

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from documents.parsers.base import MEGABYTE, Limits
-from documents.parsers.errors import ArchiveBomb, Corrupt, Encrypted, XmlUnsafe
+from documents.parsers.base import MEGABYTE, ArchiveBomb, Corrupt, Encrypted, Limits, XmlUnsafe
 
 _END, _END_BYTES, _MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 65_535
 _MAX_DIRECTORY_BYTES = 4 * MEGABYTE

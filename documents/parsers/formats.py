@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from documents.parsers.archive import Archive
-from documents.parsers.base import Limits, Parser
-from documents.parsers.errors import (
+from documents.parsers.base import (
     ArchiveBomb,
     Corrupt,
     EmptyFile,
     Encrypted,
+    Limits,
+    Parser,
     TypeMismatch,
     UnsupportedType,
     UnsupportedVersion,
@@ -61,8 +62,8 @@ PARSERS = {
     PDFIUM: "pdf.parser:PdfParser",
     PYMUPDF: "pdf.mupdf:PyMuPdfParser",
     DOCX: "docx.parser:DocxParser",
-    HWP: "hwp.parser:HwpParser",
-    HWPX: "hwp.parser:HwpParser",
+    HWP: "hwp.binary:HwpParser",
+    HWPX: "hwp.owpml:HwpxParser",
     HTML: "html:HtmlParser",
     MARKDOWN: "markdown:MarkdownParser",
     TEXT: "text:TextParser",

@@ -10,10 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from documents.parsers.base import ReadingContext
-from documents.parsers.builder import PageBuilder
-from documents.parsers.errors import Corrupt
-from documents.parsers.numerals import format_number
+from documents.parsers.base import Corrupt, ReadingContext
+from documents.parsers.builder import PageBuilder, format_number
 from documents.parsers.text import (
     clean_text,
     decode_file,

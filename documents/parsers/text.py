@@ -10,8 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
-from documents.parsers.base import ReadingContext
-from documents.parsers.errors import EncodingUnknown, TooLarge
+from documents.parsers.base import EncodingUnknown, ReadingContext, TooLarge
 from rag.pages import Page
 
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")

@@ -17,9 +17,8 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models.functions import Now
 
 from documents import queue, spaces
-from documents.models import Chunk, EmbeddingSpace
-from documents.models.spaces import Reindexing, ReindexState
-from documents.reindex import comparison, vectors
+from documents.models import Chunk, EmbeddingSpace, Reindexing, ReindexState
+from documents.reindex import comparison, renewal
 from documents.reindex.comparison import ReindexQuestion
 from jobs.heartbeat import Heartbeat, HeldLease
 from jobs.lease import (
@@ -171,8 +170,8 @@ class _Change:
 
     def fill(self) -> None:
         """Embed what is missing, and remember from when on something may be missing again."""
-        since, self.since = self.since, vectors.get_fence_time()
-        vectors.fill_space(self.space, self.embedder, self.move, since=since)
+        since, self.since = self.since, renewal.get_fence_time()
+        renewal.fill_space(self.space, self.embedder, self.move, since=since)
 
 
 def carry_out_change(
@@ -252,7 +251,7 @@ def _swap_spaces(work: _Change) -> None:
     """Catch up with what was written meanwhile until nothing is missing; then swap."""
     while True:
         work.fill()
-        if work.since and vectors.swap_forward(
+        if work.since and renewal.swap_forward(
             work.space, work.embedder.languages, since=work.since
         ):
             return
@@ -292,13 +291,13 @@ def start_change(wish: ReindexWish) -> Reindexing:
     return run
 
 
-def roll_back_change() -> vectors.SwapBack | None:
+def roll_back_change() -> renewal.SwapBack | None:
     """Swap back; the workers embed what was uploaded since. None where nothing was before.
 
     Raises `ReindexBusyError`.
     """
     dismiss_change()
-    back = vectors.swap_back()
+    back = renewal.swap_back()
     if back and back.lacking:
         space = back.space
         start_change(ReindexWish(space.model, space.base_url, tuple(space.languages)))

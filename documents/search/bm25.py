@@ -17,8 +17,6 @@ import functools
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-# ruff: noqa: S608 - every part of every statement is a constant
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,23 +37,13 @@ from rag.retrieve.bm25 import (
 from rag.types import Hit, IndexedChunk
 
 BASE = 3
-
-
 DIGITS = 15
 """Marks that fit into one inner product: 3^15 < 2^24."""
-
-
 MAX_TERM_CHARACTERS = 64
-
-
 MAX_CHUNK_TERMS = 16_000
 """What a sparsevec can hold."""
-
-
 REMEMBERED_PLACES = 1 << 14
 """Places: terms come back often."""
-
-
 _ONCE = (1, 0.0)
 """Count and emphasis of what stands once and no more."""
 
@@ -167,33 +155,17 @@ Figures = NDArray[np.float64]
 
 POSTING_COST = 0.12
 """What the lexical index costs for each chunk of the library, in chunks that are walked through."""
-
-
 INDEX_COST = 1500
 """The same for what it costs in any library."""
-
-
 FIRST = 4
 """In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
-
-
 EMPHASISED = compute_term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
 """What a term weighs at least that stands in the title, the section or the first words."""
-
-
 TOGETHER = 5
-
-
 PATTERNS = BASE**TOGETHER
 """Marks are looked up in tables, so many at a time."""
-
-
 _EACH = np.arange(PATTERNS)[:, None] // BASE ** np.arange(TOGETHER) % BASE
-
-
 HELD, SEVERAL = (_EACH > 0).astype(float), (_EACH > 1).astype(float)
-
-
 WALK = """
     SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks}
       FROM documents_chunkterms WHERE document_id = ANY(%(documents)s::uuid[])
@@ -201,8 +173,6 @@ WALK = """
 
 
 MARKS = "array_send(array_agg(-(marks <#> %(places{number})s::sparsevec)))"
-
-
 POSTINGS = """
     SELECT held.keys, held.lengths
       FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS term(quoted, place),

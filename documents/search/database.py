@@ -57,8 +57,6 @@ def to_uuid_array(ids: Collection[UUID]) -> str:
 
 
 STATEMENT_TIMEOUT = "10s"
-
-
 LIMITS = """
     SELECT set_config('statement_timeout', %(timeout)s, true),
            set_config('jit', 'off', true),  -- compiling costs more than these queries
@@ -160,13 +158,9 @@ PASSAGE_COLUMNS = (
     "chunk.start, chunk.\"end\", coalesce(document.metadata->>'title', ''), "
     "coalesce(document.metadata->>'issuer', ''), coalesce(document.metadata->>'date', '')"
 )
-
-
 PASSAGE_TABLES = (
     "documents_chunk chunk JOIN documents_document document ON document.id = chunk.document_id"
 )
-
-
 PASSAGE_WIDTH = 17
 """How many columns a passage has; what a statement adds stands behind them."""
 

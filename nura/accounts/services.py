@@ -13,7 +13,7 @@ from knox.models import AuthToken
 
 from chats.models import Chat, Run
 from chats.services.chats import count_questions_today
-from documents import quotas
+from documents import files
 from documents.models import Document
 from documents.services import delete_document
 
@@ -75,7 +75,7 @@ def delete_user(*, user: User) -> None:
 
 def count_usage(*, user: User) -> AccountUsage:
     """Counted now from the rows."""
-    kept = quotas.count_kept(user.pk)
+    kept = files.count_kept(user.pk)
     return AccountUsage(kept.documents, kept.bytes, kept.pages, count_questions_today(user.pk))
 
 
@@ -94,8 +94,8 @@ def list_limits() -> dict[str, int | None]:
     """The limits of every user; None where there is none."""
     return {
         "documents": settings.QUOTA_DOCUMENTS or None,
-        "bytes": settings.QUOTA_MB * quotas.MEGABYTE or None,
+        "bytes": settings.QUOTA_MB * files.MEGABYTE or None,
         "pages": settings.QUOTA_PAGES or None,
         "messages_today": settings.QUOTA_MESSAGES_PER_DAY or None,
-        "upload_bytes": settings.MAX_UPLOAD_MB * quotas.MEGABYTE,
+        "upload_bytes": settings.MAX_UPLOAD_MB * files.MEGABYTE,
     }

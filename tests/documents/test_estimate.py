@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from documents import estimate, queue
-from documents.estimate import ReadingPace
+from documents import queue
 from documents.models import Document
+from documents.queue import ReadingPace
 from jobs.lease import renew_lease
 from tests.documents.conftest import make_row
 
@@ -35,7 +35,7 @@ def waits(owner, size, count=1, content_type=MARKDOWN, **fields):
 
 
 def left(owner):
-    return estimate.estimate_queue_seconds(owner.pk)
+    return queue.estimate_queue_seconds(owner.pk)
 
 
 def test_files_of_each_type_take_what_files_of_the_type_took(owner):
@@ -108,7 +108,7 @@ def test_nobody_knows_before_a_file_was_read(owner):
 
 
 def test_nobody_knows_while_no_worker_lives(owner):
-    read(owner, 1_000, 1.0, ago=estimate.QUIET.total_seconds() + 5)
+    read(owner, 1_000, 1.0, ago=queue.QUIET.total_seconds() + 5)
     waits(owner, 1_000)
     assert left(owner) is None
 

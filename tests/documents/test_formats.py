@@ -9,7 +9,7 @@ from django.core.files.base import ContentFile
 from documents import services, tasks
 from documents.errors import DOCUMENTS, FILES, WARNINGS, explain_code, explain_warning
 from documents.models import Document
-from documents.parsers.errors import ParseFailed
+from documents.parsers.base import ParseFailed
 from documents.search.store import ScopedStore
 from rag import tokenize
 from tests.documents.conftest import upload
@@ -82,7 +82,7 @@ def test_c31_bad_files_end_with_a_reason_and_the_next_good_one_completes(owner, 
 
 
 def test_every_code_of_a_parser_has_its_own_sentence():
-    from documents.parsers.errors import BY_CODE
+    from documents.parsers.base import BY_CODE
 
     fallback = explain_code("no such code")
     assert all(explain_code(code) != fallback for code in BY_CODE)

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from documents import index, ingest, queue, services, tasks
 from documents.models import Chunk, ChunkEmbedding, Document, DocumentPage
-from documents.parsers.errors import Corrupt, ParserCrashed
+from documents.parsers.base import Corrupt, ParserCrashed
 from documents.search.store import ScopedStore
 from jobs import connections
 from jobs.heartbeat import Heartbeat

@@ -8,8 +8,7 @@ from django.db import connection
 
 from documents import services
 from documents.metadata import NAMED_DOCUMENTS, rewrite_labels
-from documents.models import Document
-from documents.models.document import DocumentLabel
+from documents.models import Document, DocumentLabel
 from documents.search.store import ScopedStore
 from rag.understand.filters import to_name_key
 from tests.documents.conftest import make_row, upload

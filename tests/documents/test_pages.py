@@ -10,7 +10,7 @@ from django.utils.translation import override
 
 from documents import errors
 from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
-from documents.presentation import draw_bars, list_facts, to_ranges_text
+from documents.views import draw_bars, list_facts, to_ranges_text
 
 HTMX = {"HX-Request": "true"}
 

@@ -7,9 +7,9 @@ from django.core.files.base import ContentFile
 from django.db import connection
 from django.utils import timezone
 
-from documents import ingest, notices, progress, queue, services, tasks, versions
+from documents import ingest, notices, queue, services, tasks, versions
 from documents.models import Document
-from documents.parsers.errors import Corrupt
+from documents.parsers.base import Corrupt
 from documents.search.store import ScopedStore
 from jobs.lease import LeaseLostError, renew_lease
 from rag.pages import Page
@@ -318,7 +318,7 @@ def test_a_file_that_is_read_at_once_is_told_when_it_is_done(owner, sent, tiny_e
     monkeypatch.setattr(
         notices, "send", lambda _user, *them: told.extend(one["data"]["status"] for one in them)
     )
-    monkeypatch.setattr(progress, "REPORT_SECONDS", 60.0)
+    monkeypatch.setattr(notices, "REPORT_SECONDS", 60.0)
     run(upload(owner))
     assert told == ["COMPLETED"]
 
@@ -326,10 +326,10 @@ def test_a_file_that_is_read_at_once_is_told_when_it_is_done(owner, sent, tiny_e
 def test_a_file_whose_reader_is_silent_is_shown_as_being_read(owner, sent, monkeypatch):
     told = []
     monkeypatch.setattr(notices, "notify_document_changed", lambda row: told.append(row.stage))
-    monkeypatch.setattr(progress, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(notices, "REPORT_SECONDS", 0.0)
     make_row(owner)
     with ingest.HEARTBEAT.hold(queue.claim_next_document()) as held:
-        shown = progress.IngestProgress(held, progress.Stopwatch())
+        shown = notices.IngestProgress(held, notices.Stopwatch())
         shown.enter(Document.Stage.EMBEDDING)
         shown.check()
         shown.check()

@@ -9,7 +9,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.utils import timezone
 
-from documents import errors, ingest, quotas, versions
+from documents import errors, files, ingest, versions
 from documents.models import Document, DocumentVersion
 from tests.documents.conftest import make_row, stored_files, upload
 
@@ -77,7 +77,7 @@ def test_old_versions_take_room_and_refused_ones_do_not(owner, sent, settings):
             size=MEGABYTE - 20,
             created_at=timezone.now(),
         )
-    assert quotas.count_kept(owner.pk).bytes == MEGABYTE - 10
+    assert files.count_kept(owner.pk).bytes == MEGABYTE - 10
     upload(owner, content=text_of(10))
     with pytest.raises(errors.QuotaBytes):
         upload(owner, content=text_of(9))
@@ -99,7 +99,7 @@ def test_a_file_that_waits_gives_its_room_to_the_one_that_takes_its_place(owner,
     for letter in "ab":
         content = ContentFile(letter.encode() * (MEGABYTE - 10))
         assert versions.receive_version(document=document, name="글.txt", content=content)
-    assert quotas.count_kept(owner.pk).bytes == MEGABYTE
+    assert files.count_kept(owner.pk).bytes == MEGABYTE
 
 
 def test_a_first_file_that_never_served_gives_its_room_to_the_next(owner, sent, settings):
@@ -143,9 +143,9 @@ def test_pages_beyond_the_limit_fail_the_document_with_the_reason(
 def test_pages_of_a_document_that_is_read_again_count_once(owner, settings):
     settings.QUOTA_PAGES = 10
     document = make_row(owner, status="COMPLETED", page_count=10)
-    quotas.check_page_quota(owner.pk, document.pk, 10)
+    files.check_page_quota(owner.pk, document.pk, 10)
     with pytest.raises(errors.QuotaPages):
-        quotas.check_page_quota(owner.pk, document.pk, 11)
+        files.check_page_quota(owner.pk, document.pk, 11)
 
 
 def test_what_is_kept_counts_a_page_where_a_format_has_none(owner, stranger):
@@ -153,4 +153,4 @@ def test_what_is_kept_counts_a_page_where_a_format_has_none(owner, stranger):
     make_row(owner, status="COMPLETED", page_count=None)
     make_row(owner, status="FAILED", page_count=None)
     make_row(stranger, status="COMPLETED", page_count=7)
-    assert quotas.count_kept(owner.pk).pages == 8
+    assert files.count_kept(owner.pk).pages == 8

@@ -6,7 +6,7 @@ from django.db import connection
 
 from documents import ingest, services, spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
-from documents.reindex import change, comparison, vectors
+from documents.reindex import change, comparison, renewal
 from documents.search.store import ScopedStore
 from rag.factory import get_engine
 from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
@@ -72,8 +72,8 @@ def test_the_index_is_whole_before_the_swap(library, settings, embedding_server,
         seen.update(indexes())
         return forward(space, *args, **options)
 
-    forward = vectors.swap_forward
-    monkeypatch.setattr(vectors, "swap_forward", look)
+    forward = renewal.swap_forward
+    monkeypatch.setattr(renewal, "swap_forward", look)
     configure(settings, embedding_server, "words-32")
     reindex()
     assert seen[spaces.to_index_name(spaces.get_active_space())] is True
@@ -83,7 +83,7 @@ def test_uploads_deletions_and_new_versions_during_the_run_are_caught(
     library, owner, settings, embedding_server, monkeypatch
 ):
     configure(settings, embedding_server, "words-32")
-    original, added = vectors.fill_space, []
+    original, added = renewal.fill_space, []
 
     def busy(*args, **options):
         original(*args, **options)
@@ -91,7 +91,7 @@ def test_uploads_deletions_and_new_versions_during_the_run_are_caught(
             services.delete_document(document=library[len(added)])
             added.append(add(owner, f"새 지침 {len(added)}.md", TOPICS[4:6]))
 
-    monkeypatch.setattr(vectors, "fill_space", busy)
+    monkeypatch.setattr(renewal, "fill_space", busy)
     reindex()
     assert spaces.get_active_space().model == "words-32"
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
@@ -102,7 +102,7 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
     library, settings, embedding_server, monkeypatch
 ):
     configure(settings, embedding_server, "words-32")
-    embed = vectors.indexing.embed_chunks
+    embed = renewal.indexing.embed_chunks
 
     def slow(titled, embedder):
         vectors = embed(titled, embedder)
@@ -110,7 +110,7 @@ def test_a_chunk_deleted_while_it_is_embedded_leaves_no_vector(
             services.delete_document(document=library.pop())
         return vectors
 
-    monkeypatch.setattr(vectors.indexing, "embed_chunks", slow)
+    monkeypatch.setattr(renewal.indexing, "embed_chunks", slow)
     reindex()
     assert vectors_of(spaces.get_active_space()) == set(Chunk.objects.values_list("pk", flat=True))
 
@@ -157,7 +157,7 @@ def test_a_model_that_finds_less_is_refused_and_its_vectors_are_kept(
 def test_an_endpoint_that_fails_ends_the_command_and_it_can_go_on(
     library, settings, embedding_server, monkeypatch
 ):
-    monkeypatch.setattr(vectors, "MAX_CHUNKS_A_BATCH", 4)
+    monkeypatch.setattr(renewal, "MAX_CHUNKS_A_BATCH", 4)
     configure(settings, embedding_server, "words-32")
     embedding_server.refuse_after(3)  # one for the width, two batches
     with pytest.raises(CommandError, match="run the same command again"):
@@ -217,7 +217,7 @@ def test_old_vectors_are_deleted_when_that_is_asked(library, embedding_server):
     reindex(drop_old=True)
     assert list(EmbeddingSpace.objects.values_list("model", flat=True)) == ["words-32"]
     assert spaces.to_index_name(old) not in indexes()
-    assert vectors.get_previous_space() is None
+    assert renewal.get_previous_space() is None
 
 
 def test_languages_that_the_settings_add_are_filled_in_place(library, settings, embedding_server):
@@ -245,7 +245,7 @@ def test_what_the_old_model_embedded_right_before_the_swap_searches_the_old_spac
 
 def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_server, monkeypatch):
     configure(settings, embedding_server, "words-32")
-    embed, found = vectors.indexing.embed_chunks, []
+    embed, found = renewal.indexing.embed_chunks, []
 
     def searched(titled, embedder):
         used = spaces.get_space_in_use()
@@ -254,7 +254,7 @@ def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_ser
         found.append((used.space.model, len(store.similar(vector, 3))))
         return embed(titled, embedder)
 
-    monkeypatch.setattr(vectors.indexing, "embed_chunks", searched)
+    monkeypatch.setattr(renewal.indexing, "embed_chunks", searched)
     reindex()
     assert found[0] == ("words-16", 3)
 

@@ -13,9 +13,8 @@ from django.utils import timezone
 from redis import Redis
 
 from documents import queue, spaces
-from documents.models import Chunk, Reindexing
-from documents.models.spaces import ReindexState
-from documents.reindex import change, vectors
+from documents.models import Chunk, Reindexing, ReindexState
+from documents.reindex import change, renewal
 from documents.tasks import reindex as reindex_task
 from jobs.lease import renew_lease
 from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
@@ -163,7 +162,7 @@ def test_looking_at_an_address_changes_nothing(page, button):
 
 def test_a_change_goes_on_in_slices_so_that_uploads_come_in_between(sent, monkeypatch):
     monkeypatch.setattr(change, "SLICE_SECONDS", 0.0)
-    monkeypatch.setattr(vectors, "MAX_CHUNKS_A_BATCH", 4)
+    monkeypatch.setattr(renewal, "MAX_CHUNKS_A_BATCH", 4)
     run = change.start_change(change.get_configured_wish())
     reindex_task(run.pk)
     run.refresh_from_db()

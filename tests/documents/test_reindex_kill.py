@@ -28,21 +28,21 @@ PROCESS = textwrap.dedent(
     from datetime import timedelta
     from django.core.management import call_command
     from documents.models import Reindexing
-    from documents.reindex import change, vectors
+    from documents.reindex import change, renewal
     from jobs.heartbeat import Heartbeat
     from rag.config import Endpoint
     url = sys.argv[2]
     settings.RAG = replace(settings.RAG, embedding_endpoint=Endpoint(url, "words-16"))
     Reindexing.LEASE = timedelta(seconds=1.5)
     change.HEARTBEAT = Heartbeat(Reindexing, seconds=0.3)
-    vectors.MAX_CHUNKS_A_BATCH = 4
-    forward = vectors.swap_forward
+    renewal.MAX_CHUNKS_A_BATCH = 4
+    forward = renewal.swap_forward
     def told(*args, **options):
         if "stop-before-swap" in sys.argv:
             print("swapping", flush=True)
             import threading; threading.Event().wait()
         return forward(*args, **options)
-    vectors.swap_forward = told
+    renewal.swap_forward = told
     call_command("reindex", model="words-32", base_url=url, languages="*")
     """
 )

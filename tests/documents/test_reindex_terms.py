@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from chats.calls import released
 from documents import ingest, services
 from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, DocumentLabel
-from documents.reindex import terms
+from documents.reindex import renewal
 from documents.search.store import ScopedStore
 from nura import diagnosis
 from rag import tokenize
@@ -61,7 +61,7 @@ def terms_finding():
 
 def test_an_ingest_writes_the_present_terms(library):
     assert {document.terms_version for document in Document.objects.all()} == {TERMS_VERSION}
-    assert not terms.list_outdated_documents().exists()
+    assert not renewal.list_outdated_documents().exists()
     assert terms_finding().state is diagnosis.State.OK
 
 
@@ -84,28 +84,28 @@ def test_old_terms_become_those_of_an_ingest_and_nothing_is_embedded(library, em
 def test_only_what_is_old_is_touched(library):
     age(*library)
     Document.objects.filter(pk=library[0].pk).update(terms_version=TERMS_VERSION)
-    assert terms.renew_terms(lambda _done, _total: None) == 2
+    assert renewal.renew_terms(lambda _done, _total: None) == 2
     assert not found(library[0])
 
 
 def test_a_run_that_was_interrupted_goes_on_where_it_was(library, monkeypatch):
     rows = index_rows()
     age(*library)
-    monkeypatch.setattr(terms, "MAX_CHUNKS_A_BATCH", 1)
+    monkeypatch.setattr(renewal, "MAX_RENEWED_CHUNKS", 1)
 
     def stop(_done, _total):
-        if terms.list_outdated_documents().count() == 2:
+        if renewal.list_outdated_documents().count() == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        terms.renew_terms(stop)
-    assert terms.renew_terms(lambda _done, _total: None) == 2
+        renewal.renew_terms(stop)
+    assert renewal.renew_terms(lambda _done, _total: None) == 2
     assert index_rows() == rows
 
 
 def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library, monkeypatch):
     age(library[0])
-    monkeypatch.setattr(terms, "MAX_CHUNKS_A_BATCH", 1)
+    monkeypatch.setattr(renewal, "MAX_RENEWED_CHUNKS", 1)
     seen = []
 
     def process(done, _total):
@@ -114,7 +114,7 @@ def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library
             ingest.ingest_next_document()
             seen.append(index_rows())
 
-    terms.renew_terms(process)
+    renewal.renew_terms(process)
     assert index_rows() == seen[0]
     assert found(library[0])
     assert Document.objects.get(pk=library[0].pk).terms_version == TERMS_VERSION
@@ -122,7 +122,7 @@ def test_a_document_that_is_processed_anew_meanwhile_keeps_its_own_terms(library
 
 def test_a_document_that_goes_away_meanwhile_stops_nothing(library, monkeypatch):
     age(*library)
-    monkeypatch.setattr(terms, "MAX_CHUNKS_A_BATCH", 1)
+    monkeypatch.setattr(renewal, "MAX_RENEWED_CHUNKS", 1)
     gone = []
 
     def delete(_done, _total):
@@ -130,8 +130,8 @@ def test_a_document_that_goes_away_meanwhile_stops_nothing(library, monkeypatch)
             gone.append(Document.objects.order_by("-indexed_at").first())
             gone[0].delete()
 
-    terms.renew_terms(delete)
-    assert not terms.list_outdated_documents().exists()
+    renewal.renew_terms(delete)
+    assert not renewal.list_outdated_documents().exists()
     assert not ChunkTerms.objects.filter(document_id=gone[0].pk).exists()
 
 
@@ -145,7 +145,7 @@ def test_a_document_that_is_renamed_meanwhile_keeps_its_new_name(library):
         renamed.wait(20)
 
     with ThreadPoolExecutor(1) as pool:
-        brought = pool.submit(released, terms.renew_terms, wait_for_the_name)
+        brought = pool.submit(released, renewal.renew_terms, wait_for_the_name)
         assert written.wait(20)
         with transaction.atomic():
             services.update_document(document=document, name="새 이름.md")

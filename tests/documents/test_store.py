@@ -8,7 +8,8 @@ from rank_bm25 import BM25Okapi
 
 from documents import spaces
 from documents.models import Document, EmbeddingSpace
-from documents.search import bm25, database, dense
+from documents.search import bm25, database
+from documents.search import store as searching
 from documents.search.store import ScopedStore
 from rag.errors import RetrievalFailed
 from rag.pages import Box, Kind, Page
@@ -170,7 +171,7 @@ def test_the_graph_finds_what_the_exact_scan_finds(owner, monkeypatch):
         cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
     for found in (store(wide, narrow), store(narrow)):
         exact = [hit.passage.key for hit in found.similar(vector, 10)]
-        monkeypatch.setattr(dense, "EXACT_CHUNKS", 0)
+        monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
         graph = [hit.passage.key for hit in found.similar(vector, 10)]
         monkeypatch.undo()
         assert len(set(exact) & set(graph)) >= 0.9 * len(exact)
@@ -183,9 +184,9 @@ def test_large_scopes_use_the_index_of_their_space(owner):
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("SET LOCAL enable_sort = off")
         cursor.execute(
-            "EXPLAIN " + dense.to_graph_statement(space),
+            "EXPLAIN " + searching.to_graph_statement(space),
             {
-                "vector": dense.to_halfvec([0.1] * 16),
+                "vector": searching.to_halfvec([0.1] * 16),
                 "documents": [index(owner, ["가"]).pk],
                 "limit": 5,
             },

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from documents import spaces
-from documents.search import bm25, database, dense
+from documents.search import bm25, database, store
 from documents.search.database import SearchedSpace, SearchScope
 from tests.documents.conftest import TinyEmbedder
 from tests.documents.test_store import index
@@ -90,18 +90,18 @@ def test_bm25_in_a_large_scope_goes_by_the_lexical_index(scope):
 
 def test_the_exact_comparison_reads_the_vectors_of_its_documents(scope):
     space = spaces.get_active_space()
-    vector = dense.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
-    plan = nodes(scope, dense.EXACT, vector=vector, space=space.pk, limit=5)
+    vector = store.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
+    plan = nodes(scope, store.EXACT, vector=vector, space=space.pk, limit=5)
     assert read(plan) == {"documents_chunkembedding": CHUNKS, "documents_chunk": 5}
     assert not sequential(plan)
 
 
 def test_the_graph_gives_the_order_and_the_rows_that_are_wanted(scope):
     active = spaces.get_active_space()
-    vector = dense.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
+    vector = store.to_halfvec(TinyEmbedder().embed_query("말1 말2"))
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
-    statement = dense.to_graph_statement(SearchedSpace(active.pk, active.dimensions))
+    statement = store.to_graph_statement(SearchedSpace(active.pk, active.dimensions))
     everything = SearchScope(list(active.embeddings.values_list("document_id", flat=True)))
     plan = nodes(everything, statement, vector=vector, limit=5)
     assert f"embedding_space_{active.pk}" in names_of_indexes(plan)

@@ -14,7 +14,7 @@ from kombu.exceptions import OperationalError
 
 from documents import errors, files, metadata, queue, services
 from documents.models import Document
-from documents.parsers.errors import EmptyFile, ParseFailed, TypeMismatch, UnsupportedType
+from documents.parsers.base import EmptyFile, ParseFailed, TypeMismatch, UnsupportedType
 from rag.errors import NuraError
 from tests.documents.conftest import stored_files, upload
 

@@ -11,7 +11,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from documents import ingest, queue, services, versions
 from documents.models import Document, DocumentVersion
-from documents.parsers.errors import TypeMismatch
+from documents.parsers.base import TypeMismatch
 from documents.search.store import ScopedStore
 from jobs.lease import LeaseLostError, renew_lease
 from nura.samples import FOLDER

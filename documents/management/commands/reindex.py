@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from documents import spaces
-from documents.models.spaces import Reindexing, ReindexState
-from documents.reindex import change, comparison, terms, vectors
+from documents.models import Reindexing, ReindexState
+from documents.reindex import change, comparison, renewal
 from documents.reindex.change import ReindexBusyError, ReindexWish
 from jobs.lease import Lease, LeaseLostError
 from rag.errors import EmbedderFailed
@@ -51,7 +51,7 @@ class Command(BaseCommand):
         elif options["rollback"]:
             self._roll_back()
         elif options["drop_old"]:
-            for space in vectors.drop_inactive_spaces():
+            for space in renewal.drop_inactive_spaces():
                 self.stdout.write(f"{space}: vectors deleted")
         else:
             self._change_over(_wish(options), _options(options))
@@ -106,7 +106,7 @@ class Command(BaseCommand):
 
     def _bring_terms_over(self) -> None:
         progress = Progress(self.stdout)
-        count = terms.renew_terms(lambda done, total: progress.step("terms", done, total))
+        count = renewal.renew_terms(lambda done, total: progress.step("terms", done, total))
         self.stdout.write(self.style.SUCCESS(f"{count} documents brought over."))
 
     def _roll_back(self) -> None:

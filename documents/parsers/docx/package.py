@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from documents.parsers.archive import Archive, check_xml_part
-from documents.parsers.base import ReadingContext
-from documents.parsers.errors import Corrupt
-from documents.parsers.numerals import format_number
+from documents.parsers.base import Corrupt, ReadingContext
+from documents.parsers.builder import format_number
 
 _MAIN_TYPE = re.compile(
     rb'PartName="/?([^"]+)"[^>]*ContentType="[^"]*(?:wordprocessingml\.document|'

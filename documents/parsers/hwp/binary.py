@@ -6,18 +6,33 @@ Source: Hancom's "한글 문서 파일 구조 5.0".
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from documents.parsers.errors import Corrupt, TooLarge
+from documents.parsers.base import (
+    MEGABYTE,
+    ArchiveBomb,
+    Corrupt,
+    Encrypted,
+    Limits,
+    ReadingContext,
+    TooLarge,
+    UnsupportedVersion,
+)
+from documents.parsers.builder import HANGUL_FORMS, PageBuilder, format_hangul_number
 from documents.parsers.hwp.blocks import (
+    HangulParser,
     HeadKind,
     HwpCell,
     HwpParagraph,
     HwpTable,
+    HwpWriter,
     NumberingLevel,
     ParagraphHead,
+    ParagraphNumberer,
     PictureAnchor,
     RunningText,
     TextFrame,
@@ -25,7 +40,7 @@ from documents.parsers.hwp.blocks import (
     format_equation,
     format_ruby,
 )
-from documents.parsers.numerals import HANGUL_FORMS, format_hangul_number
+from documents.parsers.pictures import PictureSieve
 
 BEGIN = 0x10
 DOCUMENT_PROPERTIES, BIN_DATA = BEGIN, BEGIN + 2
@@ -358,3 +373,110 @@ def _format_auto_number(record: HwpRecord) -> str:
     form = HANGUL_FORMS[min(flags >> 4 & 0xFF, len(HANGUL_FORMS) - 1)]
     shown = chr(user) if user else format_hangul_number(record.u16(8), form)
     return f"{chr(before) if before else ''}{shown}{chr(behind) if behind else ''}"
+
+
+_SUMMARY = "\x05HwpSummaryInformation"
+_TITLE, _AUTHOR = 2, 4
+"""Keys of the summary's properties."""
+MAX_PICTURE_BYTES = 100 * MEGABYTE
+
+SIGNATURE = b"HWP Document File"
+COMPRESSED = 1
+LOCKS = ((1, "password"), (2, "distribution"), (4, "drm"), (8, "certificate"), (10, "drm"))
+"""Bits of the FileHeader's flags. A distribution document (배포용) shows others only a notice."""
+_STREAMS = re.compile(r"^(docinfo|bodytext/section\d+)$", re.IGNORECASE)
+
+
+class HwpParser(HangulParser):
+    """Reads .hwp. What locks the file, and what it unpacks to, is looked at before all else."""
+
+    def write(self, path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
+        """The compound file into the builder."""
+        import olefile
+
+        check_hwp(path, context.limits)
+        with olefile.OleFileIO(path) as ole:
+            stream = _open_streams(ole)
+            context.add_metadata(_read_summary(ole))
+            info = DocInfo(stream(["DocInfo"]))
+            flow = HwpWriter(builder, ParagraphNumberer(info.numberings))
+            for entry in list_sections(ole):
+                flow.write(HwpSection(stream(entry), info).paragraphs())
+            sieve = PictureSieve(context)
+            for name, at in flow.images:
+                sieve.add_file(name, partial(_read_picture, ole, name), at)
+        return flow.margins
+
+
+def _open_streams(ole: Any) -> Callable[[list[str]], list[HwpRecord]]:
+    """What reads the records of a stream, unpacked where the file is packed."""
+    packed = ole.openstream("FileHeader").read(40)[36] & COMPRESSED
+
+    def stream(entry: list[str]) -> list[HwpRecord]:
+        data = ole.openstream(entry).read()
+        return parse_records(inflate_stream(data) if packed else data)
+
+    return stream
+
+
+def _read_picture(ole: Any, name: str) -> bytes:
+    """The bytes of a picture; those of most kinds are packed once more."""
+    data: bytes = ole.openstream(["BinData", name]).read()
+    try:
+        return inflate_stream(data, MAX_PICTURE_BYTES)
+    except Corrupt:  # it was stored as it is
+        return data
+
+
+def _read_summary(ole: Any) -> dict[str, str]:
+    """Title and author as the program keeps them."""
+    if not ole.exists(_SUMMARY):
+        return {}
+    kept = ole.getproperties(_SUMMARY)
+    return {
+        name: str(kept.get(key, "")).partition("\0")[0]
+        for name, key in (("title", _TITLE), ("author", _AUTHOR))
+    }
+
+
+def check_hwp(path: Path, limits: Limits) -> None:
+    """Refuse locked documents by name, other versions, and streams that unpack to too much."""
+    import olefile
+
+    try:
+        with olefile.OleFileIO(path) as ole:
+            header = ole.openstream("FileHeader").read(256)
+            flags = _read_flags(header)
+            for entry in ole.listdir(streams=True, storages=False):
+                if flags & COMPRESSED and _STREAMS.match("/".join(entry)):
+                    _check_stream(ole.openstream(entry).read(), limits)
+    except (OSError, ValueError, IndexError, KeyError, TypeError, RecursionError) as error:
+        raise Corrupt(detail=type(error).__name__) from error
+
+
+def _read_flags(header: bytes) -> int:
+    """The flags of a FileHeader that we can read."""
+    if not header.startswith(SIGNATURE) or len(header) < 40:
+        raise Corrupt(detail="FileHeader")
+    major = header[35]
+    if major != 5:
+        raise UnsupportedVersion(found=f"HWP {major}")
+    flags = int.from_bytes(header[36:40], "little")
+    for bit, lock in LOCKS:
+        if flags >> bit & 1:
+            raise Encrypted(lock=lock)
+    return flags
+
+
+def _check_stream(packed: bytes, limits: Limits) -> None:
+    """Inflate a stream in steps, counting."""
+    allowed = min(limits.inflated, max(limits.ratio_after, len(packed) * limits.ratio))
+    inflater, total = zlib.decompressobj(-zlib.MAX_WBITS), 0
+    try:
+        while packed and not inflater.eof:
+            total += len(inflater.decompress(packed, 1 << 20))
+            packed = inflater.unconsumed_tail
+            if total > allowed:
+                raise ArchiveBomb(limit=allowed)
+    except zlib.error as error:
+        raise Corrupt(detail="deflate") from error

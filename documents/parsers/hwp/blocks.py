@@ -5,13 +5,16 @@ level by level; equations become a line that people and searches can read.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
-from documents.parsers.builder import PageBuilder
-from documents.parsers.numerals import format_hangul_number
+from documents.parsers.base import Encrypted, ReadingContext
+from documents.parsers.builder import PageBuilder, format_hangul_number
+from rag.pages import Page
 
 MAX_HEADING_CHARACTERS = 100
 """A longer outline paragraph is a numbered paragraph."""
@@ -302,3 +305,23 @@ def _write_fractions(text_: str) -> str:
 
 def _to_symbol(word: str) -> str:
     return _SYMBOL_WORDS.get(word) or _SYMBOL_WORDS.get(word.lower()) or word
+
+
+_NOTICE = "상위 버전의 배포용 문서"
+
+
+class HangulParser(ABC):
+    """A document of Hangul as one page: pages exist only when it is laid out."""
+
+    def parse(self, path: Path, context: ReadingContext) -> Iterator[Page]:
+        """The whole document as one page. Raises `Encrypted` for what is locked, by its lock."""
+        builder = PageBuilder(context)
+        margins = self.write(path, context, builder)
+        page = builder.build_page(margins)
+        if _NOTICE in page.text[:1000]:
+            raise Encrypted(lock="distribution")
+        yield page
+
+    @abstractmethod
+    def write(self, path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
+        """Write the file into the builder; its running headers and footers come back."""

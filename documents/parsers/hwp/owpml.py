@@ -2,17 +2,23 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from documents.parsers.archive import Archive
-from documents.parsers.errors import Corrupt
+from documents.parsers.archive import Archive, check_xml_part
+from documents.parsers.base import Corrupt, Encrypted, ReadingContext
+from documents.parsers.builder import PageBuilder, format_hangul_number
 from documents.parsers.hwp.blocks import (
+    HangulParser,
     HeadKind,
     HwpCell,
     HwpParagraph,
     HwpTable,
+    HwpWriter,
     NumberingLevel,
     ParagraphHead,
+    ParagraphNumberer,
     PictureAnchor,
     RunningText,
     TextFrame,
@@ -20,7 +26,7 @@ from documents.parsers.hwp.blocks import (
     format_equation,
     format_ruby,
 )
-from documents.parsers.numerals import format_hangul_number
+from documents.parsers.pictures import PictureSieve
 
 HEADER_PART = "Contents/header.xml"
 PACKAGE_PART = "Contents/content.hpf"
@@ -273,3 +279,34 @@ def _format_auto_number(element: Any) -> str:
         return str(value)
     shown = style.get("userChar") or format_hangul_number(value, style.get("type", "DIGIT"))
     return f"{style.get('prefixChar', '')}{shown}{style.get('suffixChar', '')}"
+
+
+class HwpxParser(HangulParser):
+    """Reads .hwpx. What locks the file, and what it unpacks to, is looked at before all else."""
+
+    def write(self, path: Path, context: ReadingContext, builder: PageBuilder) -> list[str]:
+        """The package into the builder."""
+        archive = Archive(path, context.limits)
+        check_hwpx(archive)
+        context.add_metadata(read_properties(archive))
+        styles = HwpxStyles(parse_part(archive, HEADER_PART) if HEADER_PART in archive else None)
+        flow = HwpWriter(builder, ParagraphNumberer(styles.numberings))
+        for part in list_sections(archive):
+            flow.write(HwpxSection(parse_part(archive, part), styles.heads).paragraphs())
+        sieve, parts = PictureSieve(context), map_parts(archive)
+        for key, at in flow.images:
+            sieve.add_file(key, partial(archive.read_part, parts.get(key, key)), at)
+        return flow.margins
+
+
+def check_hwpx(archive: Archive) -> None:
+    """Refuse encryption by name, document types, and text that unpacks to too much.
+
+    Pictures are not counted: each is looked at before it is unpacked.
+    """
+    manifest = "META-INF/manifest.xml"
+    if manifest in archive and b"encryption-data" in archive.read_part(manifest):
+        raise Encrypted(lock="password")
+    for name in archive.names:
+        if name.lower().endswith((".xml", ".hpf", ".rdf")):
+            check_xml_part(archive, name)

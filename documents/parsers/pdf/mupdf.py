@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from documents.parsers.base import ReadingContext
-from documents.parsers.errors import ReaderMissing
+from documents.parsers.base import ReaderMissing, ReadingContext
 from documents.parsers.pdf.geometry import PageFrame
 from documents.parsers.pdf.parser import PdfParser
 from documents.parsers.pdf.text import HYPHEN, Glyphs, is_coded

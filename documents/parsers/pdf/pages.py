@@ -15,9 +15,8 @@ from typing import NamedTuple
 from documents.parsers.pdf.geometry import Rect
 from documents.parsers.pdf.grids import Grid
 from documents.parsers.pdf.layout import sort_reading_order
-from documents.parsers.pdf.lines import TextRow, TextWriter, Wrapping
+from documents.parsers.pdf.lines import TextRow, TextWriter, WordSpacing, Wrapping
 from documents.parsers.pdf.pdfium import Bookmark
-from documents.parsers.pdf.spacing import WordSpacing
 from documents.parsers.pdf.tables import RuledTable, place_tables
 from documents.parsers.pdf.text import HYPHEN, Glyphs, split_runs
 from rag.pages import Heading, Kind, Page, Region

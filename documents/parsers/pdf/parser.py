@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from documents.parsers import formats
-from documents.parsers.base import ReadingContext
-from documents.parsers.errors import Corrupt
+from documents.parsers.base import Corrupt, ReadingContext
 from documents.parsers.pdf import pdfium
 from documents.parsers.pdf.geometry import PageFrame
 from documents.parsers.pdf.grids import GridFinder
-from documents.parsers.pdf.lines import TextRow
+from documents.parsers.pdf.lines import TextRow, WordSpacing
 from documents.parsers.pdf.ocr import Recogniser, Recognition, is_scan
 from documents.parsers.pdf.pages import PageDraft, finish_pages
 from documents.parsers.pdf.pictures import PagePictures
-from documents.parsers.pdf.spacing import WordSpacing
 from documents.parsers.pdf.text import Glyphs, is_coded, read_glyphs, to_plain_text
 from rag.pages import Page
 

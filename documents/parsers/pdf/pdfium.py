@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from documents.parsers.errors import Corrupt, Encrypted
+from documents.parsers.base import Corrupt, Encrypted
 from documents.parsers.pdf.geometry import Matrix, PageFrame
 from documents.parsers.text import clean_text
 

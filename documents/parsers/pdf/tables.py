@@ -10,8 +10,7 @@ from statistics import median
 from documents.parsers.pdf.geometry import Rect
 from documents.parsers.pdf.grids import Grid, GridCell
 from documents.parsers.pdf.layout import sort_reading_order, unweave_columns
-from documents.parsers.pdf.lines import TextRow, TextWriter, Wrapping, group_rows
-from documents.parsers.pdf.spacing import WordSpacing
+from documents.parsers.pdf.lines import TextRow, TextWriter, WordSpacing, Wrapping, group_rows
 from documents.parsers.pdf.text import TextRun
 from rag.pages import Line
 

@@ -29,18 +29,16 @@ from typing import Any, Self
 
 from documents.parsers.base import (
     ALL_PICTURES,
+    BY_CODE,
     MAX_PICTURES,
     MEGABYTE,
-    Limits,
-    Picture,
-    PictureRules,
-)
-from documents.parsers.errors import (
-    BY_CODE,
     EmptyFile,
+    Limits,
     OutOfMemory,
     ParseFailed,
     ParserCrashed,
+    Picture,
+    PictureRules,
     TimedOut,
     TooLarge,
     TooManyPages,

@@ -33,12 +33,14 @@ from pathlib import Path
 from typing import Any
 
 from documents.parsers import formats, metadata
-from documents.parsers.base import Limits, PictureRules, ReadingContext
-from documents.parsers.errors import (
+from documents.parsers.base import (
     Corrupt,
+    Limits,
     NoText,
     OutOfMemory,
     ParseFailed,
+    PictureRules,
+    ReadingContext,
     TooLarge,
     UnsupportedType,
 )

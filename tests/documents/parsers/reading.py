@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from documents.parsers import formats
-from documents.parsers.base import Limits
-from documents.parsers.errors import NoText
+from documents.parsers.base import Limits, NoText
 from documents.parsers.sandbox import client
 from rag.pages import Page
 from tests.support import DATA, NO_DATA

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from documents.parsers.errors import OutOfMemory, ParseFailed, ParserCrashed, TimedOut
+from documents.parsers.base import OutOfMemory, ParseFailed, ParserCrashed, TimedOut
 from tests.documents.parsers.reading import read
 from tests.support import DATA, NO_DATA
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers.base import Limits
-from documents.parsers.errors import ArchiveBomb, Corrupt, XmlUnsafe
+from documents.parsers.base import ArchiveBomb, Corrupt, Limits, XmlUnsafe
 from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import W, docx, paragraph, zipped
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from documents.parsers import formats
-from documents.parsers.base import Limits
-from documents.parsers.errors import ParserCrashed
+from documents.parsers.base import Limits, ParserCrashed
 from documents.parsers.sandbox import client
 from tests.documents.parsers.samples import Pdf
 from tests.support import wait_until

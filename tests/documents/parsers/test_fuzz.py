@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from documents.parsers import formats
-from documents.parsers.base import Limits
-from documents.parsers.errors import ParseFailed
+from documents.parsers.base import Limits, ParseFailed
 from documents.parsers.hwp import binary
 from documents.parsers.sandbox import client
 from tests.support import DATA, NO_DATA

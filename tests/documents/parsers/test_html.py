@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers.errors import Corrupt
+from documents.parsers.base import Corrupt
 from rag.pages import Kind, Page
 from tests.documents.parsers.reading import Result, read
 

@@ -6,14 +6,16 @@ import pytest
 
 from benchmarks.fidelity.measure import token_f1
 from documents.parsers import formats
-from documents.parsers.errors import (
+from documents.parsers.base import (
     Corrupt,
     Encrypted,
     ParseFailed,
     UnsupportedVersion,
     XmlUnsafe,
 )
+from documents.parsers.builder import format_hangul_number
 from documents.parsers.hwp import binary
+from documents.parsers.hwp.binary import LOCKS, SIGNATURE, _read_flags
 from documents.parsers.hwp.blocks import (
     HeadKind,
     NumberingLevel,
@@ -21,8 +23,6 @@ from documents.parsers.hwp.blocks import (
     ParagraphNumberer,
     format_equation,
 )
-from documents.parsers.hwp.parser import LOCKS, SIGNATURE, _checked_flags
-from documents.parsers.numerals import format_hangul_number
 from documents.parsers.sandbox import client
 from rag.pages import Kind
 from tests.documents.parsers.reading import read, shared
@@ -115,14 +115,14 @@ def test_every_lock_of_a_file_header_has_its_name(bit: int, lock: str) -> None:
     header = SIGNATURE.ljust(32, b"\0") + bytes((0, 0, 1, 5)) + (1 << bit).to_bytes(4, "little")
 
     with pytest.raises(Encrypted) as caught:
-        _checked_flags(header)
+        _read_flags(header)
 
     assert caught.value.params == {"lock": lock}
 
 
 def test_another_version_is_named() -> None:
     with pytest.raises(UnsupportedVersion):
-        _checked_flags(SIGNATURE.ljust(32, b"\0") + bytes((0, 0, 0, 9)) + bytes(4))
+        _read_flags(SIGNATURE.ljust(32, b"\0") + bytes((0, 0, 0, 9)) + bytes(4))
 
 
 def test_encryption_in_the_manifest_is_seen_before_reading(tmp_path: Path) -> None:

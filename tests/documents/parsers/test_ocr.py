@@ -6,8 +6,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from documents.parsers import formats
-from documents.parsers.base import Limits
-from documents.parsers.errors import NoText
+from documents.parsers.base import Limits, NoText
 from documents.parsers.pdf import ocr
 from documents.parsers.sandbox import client
 from rag.pages import Kind

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers.errors import Corrupt, Encrypted, NoText
+from documents.parsers.base import Corrupt, Encrypted, NoText
 from rag.chunking import split_pages
 from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import Pdf

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import typst
 
-from documents.parsers.pdf.spacing import WordSpacing
+from documents.parsers.pdf.lines import WordSpacing
 from tests.documents.parsers.reading import read
 
 FONTS = Path("chats/printing/fonts")

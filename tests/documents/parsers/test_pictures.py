@@ -8,8 +8,7 @@ import pytest
 from PIL import Image
 
 from documents.parsers import formats
-from documents.parsers.base import Limits, Picture, PictureRules
-from documents.parsers.errors import NoText
+from documents.parsers.base import Limits, NoText, Picture, PictureRules
 from documents.parsers.sandbox import client
 from tests.documents.parsers.pictured import (
     PicturedPdf,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from documents.parsers import formats
-from documents.parsers.errors import NoText, ReaderMissing
+from documents.parsers.base import NoText, ReaderMissing
 from documents.parsers.formats import PYMUPDF
 from documents.parsers.sandbox import client
 from rag.pages import Kind, Page

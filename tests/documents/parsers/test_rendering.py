@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from documents.api.transfers import render_page_png
 from documents.errors import NotRenderable, PageNotFound
 from documents.parsers import formats
-from documents.parsers.errors import OutOfMemory
-from documents.rendering import render_page_png
+from documents.parsers.base import OutOfMemory
 from tests.documents.parsers.reading import shared
 from tests.documents.parsers.samples import Pdf
 

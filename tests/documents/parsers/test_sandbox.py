@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from documents.parsers import formats
-from documents.parsers.base import Limits
-from documents.parsers.errors import (
+from documents.parsers.base import (
     EmptyFile,
+    Limits,
     OutOfMemory,
     ParserCrashed,
     TimedOut,
@@ -107,11 +107,12 @@ def test_the_memory_used_stays_below_the_limit() -> None:
     code = f"""
 import os, resource
 from pathlib import Path
-from documents.parsers import errors, formats
+from documents.parsers import formats
+from documents.parsers import base
 from documents.parsers.sandbox import client
 try:
     list(client.read_document(Path({str(bomb)!r}), formats.PDF))
-except errors.OutOfMemory:
+except base.OutOfMemory:
     client._servers._server._requests.close()
     os.wait()
     print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)

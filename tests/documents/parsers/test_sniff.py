@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from documents.parsers import formats
-from documents.parsers.errors import (
+from documents.parsers.base import (
     Corrupt,
     EmptyFile,
     Encrypted,

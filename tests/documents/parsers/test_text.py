@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from documents.parsers.errors import NoText
+from documents.parsers.base import NoText
 from documents.parsers.metadata import derive_metadata
 from documents.parsers.text import clean_text, decode_text, is_readable
 from tests.documents.parsers.reading import read, shared

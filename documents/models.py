@@ -1,4 +1,8 @@
-"""Documents: a file of one user, where it stands, its other files, its pictures and its labels."""
+"""Documents: a file of one user with its versions, pictures and labels, and what is made of it.
+
+That is its pages, its chunks with their terms and vectors, and the spaces of these vectors.
+Deleting a document deletes all of them in one transaction.
+"""
 
 import unicodedata
 import uuid
@@ -6,14 +10,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models import Q
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.lookups import Exact
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from pgvector.django import HalfVectorField, SparseVectorField
 
-from jobs.lease import OwnedJob
+from jobs.lease import Job, OwnedJob
 from rag.understand.filters import ALTERNATIVES, to_name_key
 
 if TYPE_CHECKING:
@@ -263,7 +270,6 @@ class DocumentLabel(models.Model):
     class Meta:
         """One row a name and field."""
 
-        app_label = "documents"
         constraints = (
             models.UniqueConstraint(fields=("document", "field", "name"), name="one_row_a_label"),
         )
@@ -277,3 +283,205 @@ def to_label_filter(field: str, value: str) -> models.Q:
     names = [to_name_key(name) for name in value.split(ALTERNATIVES)]
     rows = DocumentLabel.objects.filter(field=field, name__in=names)
     return models.Q(pk__in=rows.values("document_id"))
+
+
+class EmbeddingSpace(models.Model):
+    """A model and its width: vectors of one space are comparable. Exactly one space is active.
+
+    `base_url` is the endpoint of the model, empty for one in the workers. `unrelated` is the mean
+    cosine of chunks that have nothing to do with each other; None until it was measured.
+    """
+
+    model = models.CharField(max_length=255, verbose_name=_("model"))
+    dimensions = models.PositiveIntegerField(verbose_name=_("dimensions"))
+    languages = models.JSONField(default=list, verbose_name=_("languages"))
+    base_url = models.CharField(max_length=500, blank=True, default="", editable=False)
+    active = models.BooleanField(default=False, verbose_name=_("active"))
+    retired_at = models.DateTimeField(null=True, editable=False, verbose_name=_("in use until"))
+    unrelated = models.FloatField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
+
+    class Meta:
+        """One row a model and width; one active."""
+
+        verbose_name = _("embedding space")
+        verbose_name_plural = _("embedding spaces")
+        constraints = (
+            models.UniqueConstraint(fields=("model", "dimensions"), name="one_space_a_model"),
+            models.UniqueConstraint(
+                fields=("active",), condition=Q(active=True), name="one_active"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model} ({self.dimensions})"
+
+
+class ReindexState(models.TextChoices):
+    """WAITING -> FILLING -> INDEXING -> COMPARING -> SWAPPED | REFUSED; FAILED, REPLACED."""
+
+    WAITING = "waiting", _("Waiting")
+    FILLING = "filling", _("Embedding")
+    INDEXING = "indexing", _("Indexing")
+    COMPARING = "comparing", _("Comparing")
+    SWAPPED = "swapped", _("Done")
+    REFUSED = "refused", _("Refused")
+    FAILED = "failed", _("Failed")
+    REPLACED = "replaced", _("Replaced by another")
+
+
+class Reindexing(Job):
+    """One change, at most one of them open.
+
+    The process at work holds its lease; see `documents.reindex.change`. `attempts` counts slices
+    in a row that embed nothing, because they fail or are killed. `done` of `total` chunks were
+    looked at. `background`: the workers do it, and take it up again. `report` holds the comparison
+    of both spaces.
+    """
+
+    OPEN = Q(open=True)
+
+    model = models.CharField(max_length=255, verbose_name=_("model"))
+    base_url = models.CharField(max_length=500, blank=True, default="")
+    languages = models.JSONField(default=list)
+    space = models.ForeignKey(
+        "documents.EmbeddingSpace", models.SET_NULL, null=True, related_name="reindexings"
+    )
+    background = models.BooleanField(default=False)
+    open = models.BooleanField(default=True)
+    state = models.CharField(
+        max_length=10,
+        choices=ReindexState.choices,
+        default=ReindexState.WAITING,
+        verbose_name=_("state"),
+    )
+    done = models.PositiveBigIntegerField(default=0)
+    total = models.PositiveBigIntegerField(default=0)
+    report = models.JSONField(default=dict)
+    error = models.CharField(max_length=500, blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        """One open change."""
+
+        verbose_name = _("re-embedding")
+        verbose_name_plural = _("re-embeddings")
+        ordering = ("-pk",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("open",), condition=Q(open=True), name="one_open_reindexing"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model} ({self.state})"
+
+
+LEXICAL_DIMENSIONS = 1_000_000_000
+"""Width of the hashed term space of `ChunkTerms`; pgvector's largest."""
+
+
+class DocumentPage(models.Model):
+    """The text of one page; `start` is its offset in the whole text.
+
+    Formats without pages have one, `number` 1. `margins` are running header and footer, which are
+    no part of the text.
+    """
+
+    document = models.ForeignKey(Document, models.CASCADE, related_name="pages")
+    number = models.PositiveIntegerField()
+    start = models.PositiveIntegerField()
+    text = models.TextField()
+    margins = models.JSONField(default=list)
+
+    class Meta:
+        """One row a page."""
+
+        ordering = ("document", "number")
+        constraints = (
+            models.UniqueConstraint(fields=("document", "number"), name="one_row_a_page"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.document_id} p.{self.number}"
+
+
+class Chunk(models.Model):
+    """A stretch of a document; `lexemes` finds it in large scopes, its `ChunkTerms` score it.
+
+    `owner_id` stands in the row so that the table can be partitioned by owner.
+    """
+
+    document = models.ForeignKey(Document, models.CASCADE, related_name="chunks")
+    owner_id = models.BigIntegerField()
+    index = models.PositiveIntegerField()
+    text = models.TextField()
+    start = models.PositiveIntegerField()
+    end = models.PositiveIntegerField()
+    page = models.PositiveIntegerField(null=True)
+    page_end = models.PositiveIntegerField(null=True)
+    section = models.TextField(blank=True, default="")
+    boxes = models.JSONField(default=list)
+    kind = models.CharField(max_length=12, default="text")
+    header = models.TextField(blank=True, default="")
+    term_count = models.PositiveIntegerField(default=0)
+    lexemes = SearchVectorField()
+
+    class Meta:
+        """One row an index; the lexical index."""
+
+        ordering = ("document", "index")
+        constraints = (
+            models.UniqueConstraint(fields=("document", "index"), name="one_row_a_chunk"),
+        )
+        # No list of pending entries: after an upload every search would walk through it.
+        indexes = (GinIndex(fields=("lexemes",), name="chunk_lexemes", fastupdate=False),)
+
+    def __str__(self) -> str:
+        return self.public_id
+
+    @property
+    def public_id(self) -> str:
+        """What outside programs call the chunk."""
+        return f"{self.document_id}_{self.index}"
+
+
+class ChunkTerms(models.Model):
+    """What BM25 reads of a chunk, in a row of its own, because searches read whole scopes of them.
+
+    `length` is the sum of the term counts. `marks` holds 1 for a term that stands once and no more,
+    2 for one that stands more often or is emphasised; `surplus` holds what the latter score beyond
+    a term that stands once; see `documents.search.bm25`.
+    """
+
+    chunk = models.OneToOneField(Chunk, models.CASCADE, primary_key=True, related_name="+")
+    document = models.ForeignKey(Document, models.CASCADE, related_name="+")
+    length = models.PositiveIntegerField()
+    marks = SparseVectorField(dimensions=LEXICAL_DIMENSIONS)
+    surplus = SparseVectorField(dimensions=LEXICAL_DIMENSIONS, null=True)
+
+    def __str__(self) -> str:
+        return f"terms of {self.chunk_id}"
+
+
+class ChunkEmbedding(models.Model):
+    """A chunk's vector in one space.
+
+    The HNSW index of a space is made with the space (`documents.spaces`).
+    """
+
+    chunk = models.ForeignKey(Chunk, models.CASCADE, related_name="embeddings")
+    space = models.ForeignKey(EmbeddingSpace, models.CASCADE, related_name="embeddings")
+    document = models.ForeignKey(Document, models.CASCADE, related_name="+")
+    vector = HalfVectorField()
+
+    class Meta:
+        """One vector a chunk and space."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("chunk", "space"), name="one_vector_a_space"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.chunk_id} @ {self.space_id}"

@@ -1,23 +1,97 @@
-"""Originals, texts and pictures on their way out: what people uploaded never runs in our origin.
+"""Files on their way in, always to disk and counted as they come; originals, texts, pictures out.
 
-A part of a file is answered as RFC 9110, section 14 says.
+What people uploaded never runs in our origin.
+
+A part of a file is answered as RFC 9110, section 14 says. Pages of PDF are drawn in a limited
+child process.
 """
 
 import asyncio
+import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import IO, Any
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, TypeVar
 
+from django.conf import settings
 from django.core.files.base import File
+from django.core.files.uploadedfile import UploadedFile
+from django.core.files.uploadhandler import TemporaryFileUploadHandler
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse, multipartparser
 from django.http.response import HttpResponseBase
+from django.urls import Resolver404, resolve
 from django.utils.cache import get_conditional_response
 from django.utils.http import content_disposition_header, quote_etag
 
-from documents import files, rendering, versions
-from documents.errors import PageNotFound, StorageFailed
+from documents import files, versions
+from documents.errors import FileTooLarge, NotRenderable, PageNotFound, StorageFailed
+from documents.files import to_storage_error
 from documents.models import Document, DocumentPicture, DocumentVersion
+from documents.parsers import formats
+from documents.parsers.base import Limits, ParserCrashed
+from documents.parsers.sandbox.client import BrokenFrame, SandboxChild
+
+# Django allows 1,024 bytes for the headers of a part: too few for a name of 300 syllables.
+multipartparser.MAX_TOTAL_HEADER_SIZE = 8192  # type: ignore[attr-defined] # the stubs lack it
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def takes_file(method: Method) -> Method:
+    """Mark a method of a REST view as one that takes a file: that alone makes it an upload."""
+    method.takes_file = True  # type: ignore[attr-defined]
+    return method
+
+
+def is_file_method(view: type | None, actions: Mapping[str, str], method: str) -> bool:
+    """Whether a view of this class takes a file by this HTTP method.
+
+    `actions` are the names that a view set has for its HTTP methods; empty for other views.
+    """
+    name = method.lower()
+    return hasattr(getattr(view, actions.get(name, name), None), "takes_file")
+
+
+def is_upload(method: str, path: str) -> bool:
+    """Whether a request of this HTTP method to this path brings a file."""
+    try:
+        view = resolve(path).func
+    except Resolver404:
+        return False
+    return is_file_method(getattr(view, "cls", None), getattr(view, "actions", None) or {}, method)
+
+
+class LimitedUpload(TemporaryFileUploadHandler):
+    """Ends the request as soon as its files are larger than one file may be.
+
+    Keeps the name as sent: Django cuts it at 255 code points before Hangul is composed.
+    """
+
+    received = 0
+
+    def new_file(self, *args: Any, **kwargs: Any) -> None:
+        """Begin a file."""
+        super().new_file(*args, **kwargs)
+        self.file.sent_name = self.file_name  # type: ignore[attr-defined]
+
+    def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
+        """Count and write. Raises `FileTooLarge` or `StorageFull`."""
+        self.received += len(raw_data)
+        if self.received > settings.MAX_UPLOAD_MB * 1024 * 1024:
+            raise FileTooLarge(limit_mb=settings.MAX_UPLOAD_MB)
+        try:
+            super().receive_data_chunk(raw_data, start)
+        except OSError as error:
+            raise to_storage_error(error) from error
+
+
+def get_sent_name(upload: "UploadedFile[bytes]") -> str:
+    """The file's name as the sender gave it."""
+    return str(getattr(upload, "sent_name", None) or upload.name or "")
+
 
 _ONE_RANGE = re.compile(r"bytes=\s*(\d*)-(\d*)\s*", re.ASCII | re.IGNORECASE)
 MAX_OFFSET_DIGITS = 18
@@ -107,7 +181,7 @@ def respond_with_page(request: HttpRequest, kept: Kept, number: int) -> HttpResp
         return known
     with files.open_local_path(kept) as path:
         folder = files.get_pages_folder(kept)
-        png = rendering.render_page_png(path, kept.content_type, number, cache_dir=folder)
+        png = render_page_png(path, kept.content_type, number, cache_dir=folder)
     return HttpResponse(png, content_type="image/png", headers=headers)
 
 
@@ -170,3 +244,69 @@ async def _blocks_async(file: "File[Any] | IO[bytes]", size: int) -> AsyncIterat
             yield block
     finally:
         file.close()
+
+
+DRAWING_LIMITS = Limits(seconds=20.0)
+MIN_WIDTH_PIXELS, MAX_WIDTH_PIXELS = 200, 2_000
+"""Pixels."""
+_SLOTS = threading.BoundedSemaphore(2)
+"""A reader who leafs quickly must not start a dozen children at once."""
+
+
+def render_page_png(
+    path: Path, content_type: str, number: int, width: int = 1200, *, cache_dir: Path
+) -> bytes:
+    """Page `number` (from 1) as PNG of about `width` pixels.
+
+    `cache_dir` belongs to one version of one file.
+
+    Raises PageNotFound, NotRenderable, or the `ParseFailed` that drawing ran into.
+    """
+    if content_type != formats.PDF:
+        raise NotRenderable(content_type=content_type)
+    if number < 1:
+        raise PageNotFound(page=number)
+    width = min(max(width, MIN_WIDTH_PIXELS), MAX_WIDTH_PIXELS)
+    kept = cache_dir / f"{number}-{width}.png"
+    if kept.exists():
+        return kept.read_bytes()
+    with _SLOTS:
+        if kept.exists():  # drawn while we waited for our turn
+            return kept.read_bytes()
+        image = _draw_page(path, number, width)
+    _write_whole(kept, image)
+    return image
+
+
+def _draw_page(path: Path, number: int, width: int) -> bytes:
+    """The picture, from a child process."""
+    request = {
+        "task": "draw",
+        "path": str(path.resolve()),
+        "content_type": formats.PDF,
+        "number": number,
+        "width": width,
+    }
+    child = SandboxChild(request, DRAWING_LIMITS)
+    try:
+        image = next((value for kind, value in child.frames() if kind == "bytes"), None)
+    except BrokenFrame as error:
+        raise ParserCrashed(detail="protocol") from error
+    finally:
+        child.close()
+    if image is None:
+        raise PageNotFound(page=number)
+    if not isinstance(image, bytes) or not image.startswith(b"\x89PNG"):
+        raise ParserCrashed(detail="protocol")
+    return image
+
+
+def _write_whole(target: Path, image: bytes) -> None:
+    """Write whole or not at all: another process may read at the same moment."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(f".{secrets.token_hex(4)}.part")
+    try:
+        part.write_bytes(image)
+        os.replace(part, target)  # noqa: PTH105 - the name says what is needed
+    finally:
+        part.unlink(missing_ok=True)
