@@ -9,6 +9,8 @@ from pathlib import Path
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.core.checks import Tags, run_checks
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.db import connection, connections
 from django.db.migrations.executor import MigrationExecutor
@@ -60,8 +62,10 @@ def is_model_local() -> bool:
 
 
 def migrate() -> None:
-    """Apply what is missing, one node at a time."""
+    """Apply what is missing, one node at a time. Raises `ImproperlyConfigured`."""
     with _one_node_at_a_time():
+        for error in run_checks(tags=[Tags.database], databases=[connection.alias]):
+            raise ImproperlyConfigured(str(error.msg))
         executor = MigrationExecutor(connection)
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
         if missing:

@@ -33,9 +33,9 @@ def printed(*command, **options):
     return out.getvalue()
 
 
-def test_index_status_counts(document, owner):
+def test_inspect_index_counts(document, owner):
     make_row(owner, status="FAILED", error_code="corrupt")
-    text = printed("index_status")
+    text = printed("inspect_index")
     assert "documents: 2" in text
     assert "completed: 1" in text
     assert f"chunks: {document.chunk_count}" in text
@@ -43,17 +43,17 @@ def test_index_status_counts(document, owner):
     assert "failed corrupt: 1" in text
 
 
-def test_inspect_chunks_shows_how_it_was_cut(document):
-    text = printed("inspect_chunks", str(document.pk))
+def test_inspect_index_shows_how_it_was_cut(document):
+    text = printed("inspect_index", str(document.pk))
     assert "규정.md (COMPLETED, version 1)" in text
     assert f"chunks: {document.chunk_count}" in text
     assert "연차 휴가는 15일이다." in text
 
 
 @pytest.mark.parametrize("name", ["nonsense", "00000000-0000-0000-0000-000000000000"])
-def test_inspect_chunks_knows_no_such_document(db, name):
+def test_inspect_index_knows_no_such_document(db, name):
     with pytest.raises(CommandError):
-        printed("inspect_chunks", name)
+        printed("inspect_index", name)
 
 
 def test_the_admin_lists_documents_with_their_errors(admin_page, document, owner):

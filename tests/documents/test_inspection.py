@@ -79,7 +79,7 @@ def test_a_document_without_chunks_can_be_inspected(owner, sent):
 
 
 def test_the_commands_draw_the_histogram(document):
-    for command in (("index_status",), ("inspect_chunks", str(document.pk))):
+    for command in (("inspect_index",), ("inspect_index", str(document.pk))):
         out = StringIO()
         call_command(*command, stdout=out)
         assert "characters a chunk: least" in out.getvalue()

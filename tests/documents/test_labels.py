@@ -1,9 +1,6 @@
 """The names that questions use are kept with the documents that bear them."""
 
-import importlib
-
 import pytest
-from django.apps import apps
 from django.db import connection
 
 from documents import services
@@ -103,13 +100,6 @@ def test_a_name_is_never_found_in_a_strangers_document(owner, stranger):
 def test_labels_go_with_their_document(owner):
     services.delete_document(document=described(owner, issuer="조달청"))
     assert not DocumentLabel.objects.exists()
-
-
-def test_documents_from_before_get_their_labels_by_the_migration(owner):
-    document = make_row(owner, name="공고.md", metadata={"issuer": "조달청"})
-    migration = importlib.import_module("documents.migrations.0004_documentlabel")
-    migration.fill(apps, None)
-    assert names_of(document) == {("issuer", "조달청"), ("title", "공고")}
 
 
 def test_a_thousand_candidates_are_one_look_up_by_index(owner):
