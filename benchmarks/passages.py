@@ -121,7 +121,8 @@ def squad_golds(name: str) -> Iterator[tuple[tuple[str, ...], ...]]:
 def clapnq_golds() -> Iterator[tuple[tuple[str, ...], ...]]:
     """The sentences that each annotator chose; those of one are enough."""
     for row in sets.rows("clapnq_dev/clapnq_dev_answerable.part.jsonl"):
-        yield tuple(tuple(one["selected_sentences"]) for one in row["output"])
+        chosen = (tuple(one["selected_sentences"]) for one in row["output"])
+        yield tuple(filter(None, chosen))  # some annotators chose none
 
 
 def evidences(

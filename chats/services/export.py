@@ -27,6 +27,7 @@ from chats.errors import ExportFailed, ExportTooLarge
 from chats.models import Chat, Turn
 from chats.runs import log
 from chats.serializers import ChatSerializer, TurnSerializer
+from documents.parsers.markdown import let_stars_close_before_hangul
 
 MAX_NAME_CHARACTERS = 80
 
@@ -153,7 +154,7 @@ MAX_UNBROKEN_CHARACTERS = 30
 Node = dict[str, Any]
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "breaks": True})
-_MARKDOWN.enable(["table", "strikethrough"])
+_MARKDOWN.enable(["table", "strikethrough"]).use(let_stars_close_before_hangul)
 _UNBROKEN = re.compile(rf"[!-~]{{{MAX_UNBROKEN_CHARACTERS}}}(?=[!-~])")
 _LINK = re.compile(r"^(https?://|mailto:)", re.IGNORECASE)
 _ALIGN = re.compile(r"text-align:(left|center|right)")

@@ -17,6 +17,7 @@ from django.conf import settings
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from documents.parsers.markdown import let_stars_close_before_hangul
 from rag.errors import NuraError
 
 MAX_PIECE_CHARACTERS = 3000
@@ -200,7 +201,8 @@ def split_text(text: str, longest: int) -> Iterator[str]:
 
 @cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    return parser.use(let_stars_close_before_hangul)
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[str]:

@@ -4,11 +4,13 @@ markdown-it finds the blocks; `benchmarks/fidelity/markup.py` holds them against
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline, emphasis
 
 from documents.parsers.base import ReadingContext
 from documents.parsers.text import clean_text, decode_file, read_text_file
@@ -165,7 +167,7 @@ def _make_block_parser() -> MarkdownIt:
 
 @cache
 def _make_inline_parser() -> MarkdownIt:
-    return MarkdownIt("commonmark")
+    return MarkdownIt("commonmark").use(let_stars_close_before_hangul)
 
 
 def _read_title(marked: str) -> str:
@@ -173,3 +175,30 @@ def _read_title(marked: str) -> str:
     pieces = _make_inline_parser().parseInline(marked[:_MAX_MARKED_CHARACTERS])[0].children or []
     texts = (" " if piece.type.endswith("break") else piece.content for piece in pieces)
     return " ".join("".join(texts).split())[:_MAX_TITLE_CHARACTERS]
+
+
+def let_stars_close_before_hangul(parser: MarkdownIt) -> None:
+    """A plugin of markdown-it: stars also close between a sign and Hangul, as in **50%**를.
+
+    CommonMark lets no mark close between a sign and a letter, since languages with spaces have a
+    blank there; Korean hangs particles onto the word. Behind an opening bracket or quotation mark
+    they still only open. The page reads answers by the same rule: `front/js/emphasis.js`.
+    """
+    parser.inline.ruler.at("emphasis", _tokenize_stars)
+
+
+def _tokenize_stars(state: StateInline, silent: bool) -> bool:
+    start = state.pos
+    if not emphasis.tokenize(state, silent):
+        return False
+    if state.src[start] == "*" and _is_closing_sign(state.src[start - 1 : start]):
+        behind = state.src[state.pos : state.pos + 1]
+        for mark in state.delimiters[start - state.pos :] if "가" <= behind <= "힣" else ():
+            mark.close = True
+    return True
+
+
+def _is_closing_sign(sign: str) -> bool:
+    """Whether a character (or none) is a sign other than an opening one."""
+    kind = unicodedata.category(sign) if sign else "Z"
+    return kind[0] not in "ZLNC" and kind not in {"Ps", "Pi"} and sign not in "<*_"

@@ -3,6 +3,7 @@
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
 import { createIcon, el } from "./dom.js";
+import { letStarsCloseBeforeHangul } from "./emphasis.js";
 import { formatPages } from "./format.js";
 import { t } from "./strings.js";
 
@@ -17,6 +18,7 @@ const CLASSES = /^(language-[\w+#.-]{1,40}|to-(left|center|right))$/;
 const LINKS = /^(https?:|mailto:)/i;
 
 const md = new MarkdownIt({ html: false, linkify: false, typographer: false, breaks: true });
+md.use(letStarsCloseBeforeHangul);
 md.validateLink = (url) => LINKS.test(url.trim());
 
 // Pictures are never loaded, and their address does not reach the page: only what they are called is shown.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from rag.conversation import DocRef, Question, View
-from rag.generate import plain
+from rag.generate import markdown
 from rag.ports import PassageStore
 from rag.replies import get_reply
 from rag.types import AnswerLabel, AnswerMode, Excerpt, Passage, QuestionType, Source
@@ -156,9 +156,11 @@ def show_document(  # noqa: PLR0913 - one request, by name
         f"**『{_title(ref)}』 (v{ref.version}) {found.number}/{found.parts}**",
         get_reply(note, language, **versions) if note else "",
         get_reply("whole_beyond", language, part=str(part)) if found.parts < part < LAST else "",
-        (plain.tame_markdown if ref.source.casefold().endswith(MARKDOWN) else plain.escape_lines)(
-            found.text
-        ),
+        (
+            markdown.tame_markdown
+            if ref.source.casefold().endswith(MARKDOWN)
+            else markdown.escape_lines
+        )(found.text),
     ]
     if found.parts > 1:
         end = "whole_next" if found.number < found.parts else "whole_end"
@@ -171,7 +173,7 @@ def show_document(  # noqa: PLR0913 - one request, by name
 
 
 def _title(ref: DocRef) -> str:
-    return plain.to_title(ref.title or ref.source)
+    return markdown.to_title(ref.title or ref.source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from itertools import accumulate, chain, groupby
 from typing import Any
 
 from rag import tokenize
-from rag.generate import plain, reading
+from rag.generate import markdown, reading
 from rag.generate.reading import Stretch, Unit, UnitKind
 from rag.lexicon import load_rules, load_words
 from rag.replies import get_reply
@@ -374,7 +374,7 @@ class _Composer:
             stretch = self.stretches[found.of]
             unit = stretch.units[found.at]
             if not blocks and (value := self._value(unit)):
-                page.parts.append(f"**{plain.escape_line(value)}** [{stretch.slot}]")
+                page.parts.append(f"**{markdown.escape_line(value)}** [{stretch.slot}]")
             source = _source(stretch, unit)
             body = (
                 self._rows(found, left) if unit.kind is UnitKind.ROW else self._block(found, left)
@@ -467,12 +467,12 @@ class _Composer:
         held = self.ranked[0].held if self.ranked else ()
         words = enumerate(asked.words)
         lacking = [word.said for at, word in words if at not in held and word.weight == 1]
-        what = plain.escape_line(" ".join((lacking or [word.said for word in asked.words])[:4]))
+        what = markdown.escape_line(" ".join((lacking or [word.said for word in asked.words])[:4]))
         if not what:
             return get_reply("passages_nothing", language)
         if not named:
             return get_reply("passages_nothing_on", language, what=what)
-        titles = map(plain.escape_line, named[:2])
+        titles = map(markdown.escape_line, named[:2])
         where = ", ".join(get_reply("passages_title", language, title=one) for one in titles)
         return get_reply("passages_nothing_in", language, where=where, what=what)
 
@@ -503,7 +503,7 @@ class _Composer:
         """A unit with its mark, the decisive one in bold."""
         unit = self.stretches[found.of].units[at]
         told = marked and unit.mark != "ㅇ" and any(map(str.isalnum, unit.mark))
-        text = plain.escape_line(self._cut(f"{unit.mark} {unit.text}" if told else unit.text))
+        text = markdown.escape_line(self._cut(f"{unit.mark} {unit.text}" if told else unit.text))
         return f"**{text}**" if at == found.at else text
 
     def _around(self, stretch: Stretch, at: int, room: int) -> list[int]:
@@ -519,7 +519,7 @@ class _Composer:
         unit = stretch.units[found.at]
         self.page.shown.add((found.of, found.at))
         if not unit.columns or sum(map(len, unit.columns)) > room:
-            return f"**{plain.escape_line(self._cut(unit.text))}** [{stretch.slot}]"
+            return f"**{markdown.escape_line(self._cut(unit.text))}** [{stretch.slot}]"
         block, least = set(stretch.block(found.at)), 0.0 if listed else FURTHER * found.score
         own = [one for one in self.ranked if one.of == found.of and one.at in block]
         told = self.own[found.of]
@@ -598,15 +598,15 @@ def _own(unit: Unit) -> str:
 def _source(stretch: Stretch, unit: Unit) -> str:
     """The line above a passage: its document, heading and page."""
     heading, page = stretch.heading(unit), stretch.bearer(unit).passage.page
-    parts = [f"「{plain.escape_line(stretch.title)}」"]
+    parts = [f"「{markdown.escape_line(stretch.title)}」"]
     if 0 < len(heading) <= MAX_HEADING_CHARACTERS and _key(heading) != _key(stretch.title):
-        parts.append(plain.escape_line(heading))
+        parts.append(markdown.escape_line(heading))
     return " · ".join([*parts, f"p. {page}"] if page else parts)
 
 
 def _row(cells: Sequence[str], width: int, bold: int | None = None) -> str:
     filled = [*cells, *[""] * (width - len(cells))]
-    shown = [plain.escape_line(one[:MAX_SHOWN_CHARACTERS]).replace("|", "\\|") for one in filled]
+    shown = [markdown.escape_line(one[:MAX_SHOWN_CHARACTERS]).replace("|", "\\|") for one in filled]
     if bold is not None:
         shown[bold] = f"**{shown[bold]}**"
     return f"| {' | '.join(shown)} |"
@@ -646,14 +646,16 @@ def _outline(stretches: Sequence[Stretch], slots: Sequence[int], language: str) 
     for slot in slots[:MAX_PASSAGES]:
         own = [one for one in stretches if one.slot == slot]
         chosen = _choose_telling(own, ROOM_CHARACTERS // min(len(slots), MAX_PASSAGES))
-        page.parts.append(f"「{plain.escape_line(own[0].title)}」")
+        page.parts.append(f"「{markdown.escape_line(own[0].title)}」")
         under = [(of, own[of].units[at].heading, own[of].units[at]) for of, at in chosen]
         for (of, heading), found in groupby(under, lambda one: one[:2]):
             lines = (
-                [] if heading is None else [f"**{plain.escape_line(own[of].units[heading].text)}**"]
+                []
+                if heading is None
+                else [f"**{markdown.escape_line(own[of].units[heading].text)}**"]
             )
             for _, _, unit in found:
-                lines.append(f"- {plain.escape_line(_shorten(unit.text))} [{slot}]")
+                lines.append(f"- {markdown.escape_line(_shorten(unit.text))} [{slot}]")
                 page.cite(own[of], unit)
             page.parts.append("\n".join(lines))
     return page.answer()

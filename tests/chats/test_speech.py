@@ -45,6 +45,7 @@ def say(api, one, **body):
         ),
         ("***\n\n- \n\n> ", ""),
         ("3 * 4 > 2_000", "3 * 4 > 2_000."),
+        ("세율은 **50%**를 넘습니다.", "세율은 50%를 넘습니다."),
     ],
 )
 def test_an_answer_is_read_as_a_person_reads_it(written, said):

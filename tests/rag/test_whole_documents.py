@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from rag.conversation import DocRef
-from rag.generate import fixed, plain
+from rag.generate import fixed
 from rag.types import Excerpt
 from rag.understand.references import Reference, Unclear
 
@@ -214,4 +214,4 @@ def test_many_candidates_are_cut():
     ],
 )
 def test_a_line_is_shown_as_it_stands(text, safe):
-    assert plain.escape_lines(text) == safe
+    assert markdown.escape_lines(text) == safe

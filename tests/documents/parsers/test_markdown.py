@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from documents.parsers import markdown
 from documents.parsers.base import Limits
-from documents.parsers.markdown import read_front_matter
+from documents.parsers.markdown import let_stars_close_before_hangul, read_front_matter
 from rag.pages import Kind, Page
 from tests.documents.parsers.reading import read
 
@@ -172,3 +173,26 @@ def test_only_the_beginning_of_an_endless_text_has_blocks(monkeypatch: pytest.Mo
 
     assert [heading.title for heading in headings] == ["하나", "둘"]
     assert found == []
+
+
+@pytest.mark.parametrize(  # front/tests/emphasis.test.js holds the page to the same cases
+    ("written", "shown"),
+    [
+        ("세율은 **50%**를 넘는다", "세율은 <strong>50%</strong>를 넘는다"),
+        ("**(가)**는 *“나”*와 다르다", "<strong>(가)</strong>는 <em>“나”</em>와 다르다"),
+        ("**30%**와 **50%**의 차이", "<strong>30%</strong>와 <strong>50%</strong>의 차이"),
+        (
+            "그는 “**중요**”라고 **말**했다",
+            "그는 “<strong>중요</strong>”라고 <strong>말</strong>했다",
+        ),
+        (
+            "**시작 (**중요**) 끝**",
+            "<strong>시작 (<strong>중요</strong>) 끝</strong>",
+        ),
+        ("**50%**rise, 2 * 3%*가", "**50%**rise, 2 * 3%*가"),
+    ],
+)
+def test_stress_ends_before_a_particle(written: str, shown: str) -> None:
+    parser = MarkdownIt()
+    parser.use(let_stars_close_before_hangul)
+    assert parser.renderInline(written) == shown
