@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmarks import report
 from rag.context import tokens
-from rag.evaluation.facts import Fact, share_of_facts
 from rag.evaluation.measures import is_abstention, read_evidence_text
+from rag.evaluation.question_set import Fact, share_of_facts
 from tests.product.client import Client
 from tests.servers.llm import LLMServer, Stream
 from tests.support import DATA, Product, wait_until

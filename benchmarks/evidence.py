@@ -4,9 +4,8 @@ import re
 from collections.abc import Sequence
 from uuid import UUID
 
-from rag.types import Citation, Evidence, Passage
-from rag.verify.label import Checked, Grounds
-from rag.verify.verify import verify_answer
+from rag.types import Checked, Citation, Evidence, Passage
+from rag.verify import Grounds, verify_answer
 
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 

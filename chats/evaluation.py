@@ -32,14 +32,21 @@ from documents import spaces
 from documents.models import Document
 from documents.search.store import ScopedStore
 from rag.config import RagConfig
-from rag.conversation import Conversation, Memory, PastTurn, Question, Remembered, RunningSummary
+from rag.conversation import (
+    Conversation,
+    Memory,
+    MemoryHistory,
+    PastTurn,
+    Question,
+    Remembered,
+    RunningSummary,
+)
 from rag.errors import NuraError
 from rag.evaluation.measures import AnsweredTurn
 from rag.evaluation.question_set import QuestionLine
 from rag.evaluation.recording import Recorder
 from rag.events import Delta, Event, Finished, Replaced, SourcesFound
 from rag.factory import Engine, get_light_model, get_main_model
-from rag.memory.store import MemoryHistory
 from rag.memory.summary import list_turns_to_fold
 from rag.pipeline import FIXED, OFFLINE
 from rag.types import QuestionType, Scope, ScopeReason

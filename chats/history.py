@@ -17,6 +17,7 @@ from chats.models import Turn as Row
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
 from rag.conversation import (
+    QUESTION_CHARACTERS,
     Conversation,
     DocRef,
     Memory,
@@ -24,8 +25,8 @@ from rag.conversation import (
     Remembered,
     TurnLine,
     of_messages,
+    session_documents,
 )
-from rag.memory.store import QUESTION_CHARACTERS, session_documents
 from rag.types import HistoryMessage, QuestionType, Speaker
 from rag.understand.kinds import find_reset
 

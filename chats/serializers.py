@@ -19,8 +19,7 @@ from chats.services import speech
 from documents.api.serializers import ChunkBoxShape
 from documents.errors import explain_code
 from rag.pages import Kind
-from rag.types import Source, StrategyName, Topic
-from rag.verify.label import Verdict
+from rag.types import Source, StrategyName, Topic, Verdict
 
 MAX_CONTENT_CHARACTERS = 20_000
 MAX_DOCUMENTS = 1_000

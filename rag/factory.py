@@ -17,13 +17,11 @@ from rag.adapters.endpoint import load_client_library
 from rag.adapters.light import Light
 from rag.adapters.openai import OpenAILLM, OpenAIVision
 from rag.config import Endpoint, RagConfig
-from rag.conversation import Conversation, PastTurn, Question, RunningSummary
+from rag.conversation import Conversation, MemoryHistory, PastTurn, Question, RunningSummary
 from rag.events import Event
-from rag.generate.llm import Writer
-from rag.generate.revise import Reviser
+from rag.generate.llm import Reviser, Writer
 from rag.memory import summary
 from rag.memory.recall import LookBack
-from rag.memory.store import MemoryHistory
 from rag.memory.summary import Noted
 from rag.pipeline import Pipeline
 from rag.ports import (

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import date
 from uuid import UUID
 
-from rag import tracing
 from rag.adapters.light import Light
 from rag.config import RagConfig
 from rag.context.budget import (
@@ -28,6 +27,7 @@ from rag.errors import NuraError, RetrievalFailed
 from rag.events import (
     ANSWER_CUT,
     PARTS_UNREAD,
+    AnswerTrace,
     Delta,
     Event,
     Finished,
@@ -35,12 +35,13 @@ from rag.events import (
     Replaced,
     SourcesFound,
     StepBegan,
+    describe_retrieval,
+    list_statuses,
 )
 from rag.generate.citations import CitationFilter
 from rag.generate.fixed import FixedAnswer, answer_fixed
-from rag.generate.llm import SECONDS_A_PART, SectionReader, Writer
+from rag.generate.llm import SECONDS_A_PART, Check, Reviser, SectionReader, Writer, Written
 from rag.generate.offline import answer_offline
-from rag.generate.revise import Check, Reviser, Written
 from rag.memory.recall import LookBack, LookedBack, is_recalling
 from rag.memory.window import Window, open_window, with_whole_turn
 from rag.ports import HistoryStore, PassageStore, Usage, Verifier
@@ -55,10 +56,10 @@ from rag.retrieve.evidence import (
 )
 from rag.retrieve.search import Searcher
 from rag.tokenize.text import choose_reply_language
-from rag.tracing import AnswerTrace
 from rag.types import (
     AnswerLabel,
     AnswerMode,
+    Checked,
     Citation,
     Evidence,
     HistoryMessage,
@@ -78,8 +79,7 @@ from rag.understand.analysis import (
     describe_scope,
     narrow_store,
 )
-from rag.verify.label import Checked, Grounds
-from rag.verify.verify import summarise_verification, verify_answer
+from rag.verify import Grounds, summarise_verification, verify_answer
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class Pipeline:
         if asked.is_searched:
             yield StepBegan("retrieve", {"documents": len(asked.analysis.scope.document_ids)})
         asked = await self._retrieve(asked)
-        for status in tracing.list_statuses(asked.trace.values):
+        for status in list_statuses(asked.trace.values):
             yield status
         if question.conversation.total and is_recalling(asked.analysis.text):
             yield StepBegan("explore")
@@ -258,7 +258,7 @@ class Pipeline:
         if found.plan.follows and not analysis.follows:  # the evidence says so
             analysis = bind_to_conversation(analysis, analysis.certainty)
             trace.add(describe_analysis(asked.question, analysis))
-        trace.add(tracing.describe_retrieval(found))
+        trace.add(describe_retrieval(found))
         scope = describe_scope(asked.question, analysis, found.plan.scope, widened=found.widened)
         trace.add({"scope": scope})
         failed = (found.failed,) if found.failed else ()
@@ -292,7 +292,7 @@ class Pipeline:
         messages = build_messages(draft.context)
         prompt = {"model": writer.name, **count_characters(messages, draft.context)}
         plan = budget.describe(selection.tokens, selection.dropped)
-        evidence = tracing.describe_selection(selection)
+        evidence = selection.describe()
         asked.trace.add({"evidence": evidence, "token_plan": plan, "prompt": prompt})
         sources = self._sources(asked, selection.citable)
         if sources:

@@ -361,3 +361,26 @@ class Excerpt:
     text: str
     start: int
     total: int
+
+
+class Verdict(StrEnum):
+    """What the evidence says of a sentence; PLAIN claims nothing that could be checked."""
+
+    SUPPORTED = "supported"
+    UNSUPPORTED = "unsupported"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A sentence of an answer: `start`..`end` in its characters (code points), markers included.
+
+    `slots` are those that it cites. `reasons` say what spoke against it: "number", "name", "date",
+    "negation", "overlap".
+    """
+
+    start: int
+    end: int
+    verdict: Verdict
+    slots: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()

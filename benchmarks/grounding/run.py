@@ -10,7 +10,7 @@ from benchmarks.evidence import check
 from benchmarks.grounding import hand, planted, sources
 from benchmarks.quality import sets
 from rag.tokenize.korean import analyser_in_use
-from rag.verify.label import Verdict
+from rag.types import Verdict
 
 MARKERS = ("marker_near", "marker_far", "invented")
 """Wrong citations: the sentence is not of the passage that it cites."""

@@ -23,10 +23,9 @@ from benchmarks import report
 from benchmarks.local_models import with_local_models
 from benchmarks.quality import sets
 from rag.config import ContextRules
-from rag.conversation import PastTurn, TurnLine
+from rag.conversation import QUESTION_CHARACTERS, PastTurn, TurnLine
 from rag.factory import Engine
 from rag.memory.recall import choose_turns
-from rag.memory.store import QUESTION_CHARACTERS
 from rag.memory.summary import note_turn
 from rag.ports import Embedder
 from rag.types import Scope, ScopeReason, TextChunk

@@ -17,9 +17,8 @@ from benchmarks.local_models import with_local_models
 from benchmarks.quality import sets, turn_sets
 from benchmarks.quality.turn_sets import Said, key
 from rag.config import MemoryRules, RagConfig
-from rag.conversation import Conversation, Question, Remembered
+from rag.conversation import Conversation, MemoryHistory, Question, Remembered
 from rag.factory import Engine
-from rag.memory.store import MemoryHistory
 from rag.types import Retrieval, Scope, ScopeReason, TextChunk
 from rag.understand.analysis import QuestionAnalysis, analyse_by_rules
 from tests.rag.memory_store import MemoryStore

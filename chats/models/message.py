@@ -35,7 +35,7 @@ class Message(models.Model):
     are kept by the answer's turn. `scope` is `{document_ids, reason, topic?, follows?,
     widened?, standalone_query?, filters?, dropped_filters?}`. `candidates` are the documents that
     a clarifying question offers, `view` the stretch of a whole document that is shown.
-    `reasoning` is what the model thought aloud, `grounding` a list of `rag.verify.label.Checked`,
+    `reasoning` is what the model thought aloud, `grounding` a list of `rag.types.Checked`,
     `notices` are codes.
     """
 

@@ -41,8 +41,7 @@ from rag.conversation import DocRef, Memory, Question, Sampling
 from rag.errors import NuraError
 from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, StepBegan
 from rag.factory import embedding_model_name, get_engine
-from rag.types import Scope, ScopeReason, Source, Topic
-from rag.verify.label import Checked
+from rag.types import Checked, Scope, ScopeReason, Source, Topic
 
 logger = structlog.get_logger()
 

@@ -29,11 +29,10 @@ from documents.errors import explain_code
 from documents.models import Document
 from documents.search.store import ScopedStore
 from rag.config import RagConfig
-from rag.conversation import Question, Sampling
+from rag.conversation import MemoryHistory, Question, Sampling
 from rag.errors import NuraError
 from rag.events import Delta, Finished, Reasoning, Replaced
 from rag.factory import get_engine
-from rag.memory.store import MemoryHistory
 from rag.types import Scope, ScopeReason
 
 logger = structlog.get_logger()

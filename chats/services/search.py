@@ -22,9 +22,8 @@ from chats.services.chats import find_documents
 from documents import spaces
 from documents.models import Document
 from documents.search.store import ScopedStore
-from rag.conversation import Conversation, Question
+from rag.conversation import Conversation, MemoryHistory, Question
 from rag.factory import NO_HISTORY, embedding_model_name, get_engine
-from rag.memory.store import MemoryHistory
 from rag.ports import HistoryStore
 from rag.retrieve.scope import select_scope
 from rag.types import HistoryMessage, Hit, Retrieval, Scope, ScopeReason, StrategyName

@@ -14,7 +14,7 @@ from rag.replies import get_reply
 from rag.tokenize.text import neutralise_text, split_sentences
 from rag.types import AnswerLabel, Evidence, QuestionType, Span
 from rag.understand.analysis import QuestionAnalysis
-from rag.verify.spans import to_span
+from rag.verify.sentences import to_span
 
 MAX_PRODUCT_CHARACTERS = 80
 """Of a question about the product; longer ones tell of something else."""

@@ -22,6 +22,7 @@ from rag.adapters.light import Light
 from rag.config import ContextRules
 from rag.conversation import PastTurn
 from rag.errors import LLMError, NuraError
+from rag.events import milliseconds_since
 from rag.generate.offline import quote_turns
 from rag.lexicon import load_patterns
 from rag.memory import recall
@@ -30,7 +31,6 @@ from rag.memory.summary import to_one_line
 from rag.ports import HistoryStore, PassageStore, Tool, ToolCall, ToolCaller
 from rag.retrieve.search import Searcher, Wishes
 from rag.tokenize.text import choose_reply_language, neutralise_text
-from rag.tracing import milliseconds_since
 from rag.types import HistoryMessage, QuestionType, Scope, ScopeReason, Speaker
 from rag.understand.analysis import QuestionAnalysis
 

@@ -68,6 +68,18 @@ class Selection:
         """All passages that an answer may cite, by number."""
         return tuple(sorted((*self.evidence, *self.noted), key=lambda item: item.number))
 
+    def describe(self) -> dict[str, object]:
+        """What of the passages stands in the prompt, for traces."""
+        return {
+            "by": self.by,
+            "passages": [
+                {"number": item.number, "chunk_id": item.passage.chunk_id, "weak": item.weak}
+                for item in self.evidence
+            ],
+            "noted": [item.number for item in self.noted],
+            "parts": len(self.portions),
+        }
+
     def with_noted(self, numbers: Collection[int], room: int, cost: Cost) -> "Selection":
         """The passages that tell most of the portions within `room`, and those noted.
 

@@ -3,9 +3,8 @@
 import pytest
 
 from rag.adapters.light import Light
-from rag.conversation import Conversation, PastTurn, Question
+from rag.conversation import Conversation, MemoryHistory, PastTurn, Question
 from rag.errors import LLMUnreachable
-from rag.memory.store import MemoryHistory
 from rag.ports import Piece
 from tests.rag.worlds import Library, ScriptedLLM, engine
 

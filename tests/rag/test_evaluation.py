@@ -10,15 +10,24 @@ from rag.adapters.light import BadReply, Light
 from rag.context.prompt import AnswerContext, build_messages
 from rag.errors import LLMTimeout
 from rag.evaluation import measures
-from rag.evaluation.facts import missing_facts, share_of_facts
-from rag.evaluation.judge import judge_turn
-from rag.evaluation.measures import AnsweredTurn, compare_runs, measure_turn, summarise_turns
-from rag.evaluation.question_set import ExpectedTurn, SetUnreadableError, parse_set
+from rag.evaluation.measures import (
+    AnsweredTurn,
+    compare_runs,
+    judge_turn,
+    measure_turn,
+    summarise_turns,
+)
+from rag.evaluation.question_set import (
+    ExpectedTurn,
+    SetUnreadableError,
+    missing_facts,
+    parse_set,
+    share_of_facts,
+)
 from rag.evaluation.recording import Call, Recorder
 from rag.ports import Choice, GenerationOptions, Piece, ToolCaller, Usage
 from rag.tokenize.text import choose_reply_language
-from rag.types import AnswerLabel, AnswerMode, HistoryMessage, Source, Speaker
-from rag.verify.label import Checked, Verdict
+from rag.types import AnswerLabel, AnswerMode, Checked, HistoryMessage, Source, Speaker, Verdict
 from tests.rag.passages import evidence
 from tests.rag.worlds import ScriptedLLM
 

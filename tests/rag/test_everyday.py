@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag.understand.everyday import find_document_terms
+from rag.understand.analysis import find_document_terms
 from tests.rag.worlds import Library, engine
 
 

@@ -8,11 +8,10 @@ import pytest
 
 from rag.adapters.light import Light
 from rag.config import ContextRules
-from rag.conversation import DocRef, PastTurn
+from rag.conversation import DocRef, MemoryHistory, PastTurn
 from rag.errors import LLMRejected, LLMUnreachable
 from rag.lexicon import load_patterns
 from rag.memory.explore import MAX_FINDING_CHARACTERS, MAX_PEEK_CHARACTERS, TOOLS, Explorer
-from rag.memory.store import MemoryHistory
 from rag.ports import Choice, Piece, ToolCall
 from tests.rag import worlds
 

@@ -8,9 +8,8 @@ import pytest
 
 from rag.adapters.light import Light
 from rag.config import RagConfig
-from rag.conversation import Conversation, Memory, PastTurn, Question
+from rag.conversation import Conversation, Memory, MemoryHistory, PastTurn, Question
 from rag.errors import LLMUnreachable
-from rag.memory.store import MemoryHistory
 from rag.ports import Piece
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import QuestionAnalysis, analyse_by_rules, analyse_question

@@ -9,10 +9,9 @@ from rag.config import StyleRules
 from rag.context.prompt import AnswerContext
 from rag.errors import LLMUnreachable
 from rag.generate.citations import CitationFilter
-from rag.generate.revise import MAX_DRAFT_CHARACTERS, Reviser, Written
+from rag.generate.llm import MAX_DRAFT_CHARACTERS, Reviser, Written
 from rag.ports import Piece
-from rag.verify.label import Grounds
-from rag.verify.verify import verify_answer
+from rag.verify import Grounds, verify_answer
 from tests.rag.passages import evidence as made_evidence
 from tests.rag.worlds import Library, ScriptedLLM, engine, finished, text_of
 

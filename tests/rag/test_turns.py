@@ -8,8 +8,7 @@ import pytest
 
 from benchmarks.quality import turn_sets, turns
 from rag.config import MemoryRules, RagConfig
-from rag.conversation import Conversation, DocRef, Memory, PastTurn, Question
-from rag.memory.store import MemoryHistory
+from rag.conversation import Conversation, DocRef, Memory, MemoryHistory, PastTurn, Question
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import analyse_by_rules
 from tests.rag.worlds import LetterEmbedder

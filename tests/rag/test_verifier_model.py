@@ -7,9 +7,8 @@ import pytest
 from rag.adapters.encoders import EndpointVerifier
 from rag.errors import EngineUnavailable
 from rag.ports import Inference
-from rag.types import Citation
-from rag.verify.label import Grounds, Verdict
-from rag.verify.verify import verify_answer
+from rag.types import Citation, Verdict
+from rag.verify import Grounds, verify_answer
 from tests.rag.passages import evidence
 
 LABELS = {

@@ -12,10 +12,9 @@ from benchmarks.evidence import check
 from benchmarks.grounding import hand
 from rag.generate.citations import CitationFilter
 from rag.pages import Box
-from rag.types import AnswerLabel
-from rag.verify.label import Checked, Grounds, Verdict, decide_label
+from rag.types import AnswerLabel, Checked, Verdict
+from rag.verify import Grounds, decide_label, summarise_verification, verify_answer
 from rag.verify.sentences import split_answer
-from rag.verify.verify import summarise_verification, verify_answer
 from tests.rag.analysers import without_kiwi
 from tests.rag.passages import evidence as made_evidence
 

@@ -6,8 +6,7 @@ from uuid import uuid4
 import pytest
 
 from rag.config import RagConfig
-from rag.conversation import Question
-from rag.memory.store import MemoryHistory
+from rag.conversation import MemoryHistory, Question
 from rag.types import Scope, ScopeReason
 from rag.understand.analysis import analyse_by_rules
 

@@ -22,13 +22,13 @@ from chats.management.commands.ask import find_user
 from rag.adapters.endpoint import CallGate
 from rag.adapters.light import Light
 from rag.errors import LLMError
-from rag.evaluation import facts, measures
-from rag.evaluation.judge import judge_turn
-from rag.evaluation.measures import MEASURES, AnsweredTurn, Measure
+from rag.evaluation import measures
+from rag.evaluation.measures import MEASURES, AnsweredTurn, Measure, judge_turn
 from rag.evaluation.question_set import (
     ExpectedTurn,
     QuestionLine,
     SetUnreadableError,
+    missing_facts,
     parse_set,
 )
 from rag.factory import get_light_model, get_main_model
@@ -231,8 +231,8 @@ def _record(
         ],
         "missing_in_prompt": []
         if text is None
-        else facts.missing_facts(expected.facts, text, in_answer=False),
-        "missing_in_answer": facts.missing_facts(expected.facts, answered.content, in_answer=True),
+        else missing_facts(expected.facts, text, in_answer=False),
+        "missing_in_answer": missing_facts(expected.facts, answered.content, in_answer=True),
         "measures": dict(row),
     }
 
