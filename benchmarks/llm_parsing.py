@@ -1,7 +1,9 @@
-"""What reading one chunk of a model's stream costs: the client's objects, and our own reading.
+"""The `openai` client as it comes against our own reading of replies: cost and behaviour.
 
-The server speaks at the pace of a model, since a fast one would put many chunks into one packet.
-Figures are processor time of the reading process alone.
+Cost is processor time of the reading process alone, for a chunk and for a short call; the server
+speaks at the pace of a model, since a fast one would put many chunks into one packet. Behaviour is
+what a user feels where a server fails: how long it takes, how often the server is asked, and how it
+ends.
 """
 
 import asyncio
@@ -14,12 +16,14 @@ from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
 from benchmarks import report
+from rag.adapters.endpoint import forget_failures
 from rag.adapters.openai import OpenAILLM
 from rag.adapters.stream import ReplyReader
 from rag.config import Endpoint
+from rag.errors import LLMError
 from rag.ports import GenerationOptions
 from rag.types import HistoryMessage, Speaker
-from tests.servers.llm import event
+from tests.servers.llm import Behaviour, BreakOff, Failure, Hang, LLMServer, Raw, Stream, event
 from tests.servers.wire import Responder, read_request
 
 STREAMS = 100
@@ -31,6 +35,24 @@ ROUNDS = 3
 WORD = "숙박비 "
 OPTIONS = GenerationOptions(max_tokens=1000)
 TURNS = (HistoryMessage(Speaker.USER, "안녕"),)
+
+CALLS, CALL_ROUNDS = 40, 7
+"""Short calls one after the other, by turns with the other way."""
+WAIT_SECONDS = 1.0
+"""For a first word, where a server is silent."""
+GIVE_UP_SECONDS = 20.0
+QUOTA = {"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}
+IN_STREAM = Raw(event("안녕") + b'data: {"error": {"message": "overloaded"}}\n\n')
+BEHAVIOURS: dict[str, tuple[Behaviour, ...]] = {
+    "503, then an answer": (Failure(503), Stream()),
+    "429, Retry-After 1 s": (Failure(429, headers={"Retry-After": "1"}), Stream()),
+    "429, Retry-After 1 h": (Failure(429, headers={"Retry-After": "3600"}),) * 9,
+    "429, quota used up": (Failure(429, QUOTA),) * 9,
+    "silent": (Hang(),) * 9,
+    "cut off": (BreakOff(),) * 9,
+    "an error within the stream": (IN_STREAM,) * 9,
+}
+"""What the server does, request by request."""
 
 Read = Callable[[], Awaitable[int]]
 
@@ -46,10 +68,20 @@ def main() -> None:
     finally:
         server.kill()
     found["own reading, no connection"] = _reading_alone()
+    with LLMServer() as scripted:
+        calls, ends = asyncio.run(_called(scripted))
     circumstances = {"streams": STREAMS, "tokens_per_second": TOKENS_PER_SECOND, "rounds": ROUNDS}
-    report.write("llm_parsing", {**circumstances, "cpu_us_a_chunk": found})
+    figures = {"cpu_us_a_chunk": found, "cpu_ms_a_call": calls, "behaviour": ends}
+    report.write("llm_parsing", {**circumstances, **figures})
     title = f"Processor time for a chunk of {STREAMS} streams (median of {ROUNDS})"
     report.table(title, ("way of reading", "us"), list(found.items()))
+    report.table(
+        f"Processor time for a call of one word ({CALL_ROUNDS} x {CALLS})",
+        ("way", "ms"),
+        [*calls.items()],
+    )
+    rows = [(what, who, *one.values()) for what, both in ends.items() for who, one in both.items()]
+    report.table("Where a server fails", ("what it does", "who", "s", "requests", "end"), rows)
 
 
 async def _measured(url: str) -> dict[str, float]:
@@ -58,7 +90,7 @@ async def _measured(url: str) -> dict[str, float]:
         for name, read in _ways(url, clients).items():
             await read()
             found[name] = await _cost(read, STREAMS)
-    found[f"the adapter, {MANY} streams"] = await _cost(_adapter(url), MANY)
+    found[f"the adapter, {MANY} streams"] = await _cost(_adapter(Endpoint(url, "m")), MANY)
     return found
 
 
@@ -83,7 +115,7 @@ def _ways(url: str, clients: AsyncExitStack) -> dict[str, Read]:
         "openai objects, aiohttp": _objects(aiohttp),
         "own reading, httpx": _bytes(httpx),
         "own reading, aiohttp": _bytes(aiohttp),
-        "the adapter": _adapter(url),
+        "the adapter": _adapter(Endpoint(url, "m")),
     }
 
 
@@ -110,8 +142,8 @@ def _bytes(client: Any) -> Read:
     return read
 
 
-def _adapter(url: str) -> Read:
-    model = OpenAILLM(Endpoint(url, "m"))
+def _adapter(endpoint: Endpoint) -> Read:
+    model = OpenAILLM(endpoint)
 
     async def read() -> int:
         pieces = [piece.text async for piece in model.stream(TURNS, OPTIONS)]
@@ -120,11 +152,22 @@ def _adapter(url: str) -> Read:
     return read
 
 
-def _client(url: str, transport: Any, clients: AsyncExitStack) -> Any:
+def _client(
+    url: str,
+    transport: Any,
+    clients: AsyncExitStack,
+    *,
+    retries: int = 0,
+    seconds: float | None = None,
+) -> Any:
     import openai
 
     client = openai.AsyncOpenAI(
-        base_url=url, api_key="none", max_retries=0, http_client=transport(timeout=None)
+        base_url=url,
+        api_key="none",
+        max_retries=retries,
+        timeout=seconds,
+        http_client=transport(timeout=seconds),
     )
     clients.push_async_callback(client.close)
     return client
@@ -133,6 +176,74 @@ def _client(url: str, transport: Any, clients: AsyncExitStack) -> Any:
 async def _stream(client: Any) -> Any:
     messages = [{"role": "user", "content": "안녕"}]
     return await client.chat.completions.create(model="m", messages=messages, stream=True)
+
+
+async def _called(server: LLMServer) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
+    """What a short call costs, and how calls end where a server fails, for each way."""
+    found: dict[str, float] = {}
+    ends: dict[str, dict[str, Any]] = {name: {} for name in (*BEHAVIOURS, "stopped")}
+    async with AsyncExitStack() as clients:
+        client = _client(server.url, _aiohttp(), clients, retries=2, seconds=WAIT_SECONDS)
+        endpoint = Endpoint(server.url, "m", first_token_timeout=WAIT_SECONDS)
+        ways = {"openai objects": _objects(client), "adapter": _adapter(endpoint)}
+        costs: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(CALL_ROUNDS + 1):
+            for name, read in ways.items():
+                costs[name].append(await _cost_of_calls(read))
+        for name, read in ways.items():
+            found[name] = round(statistics.median(costs[name][1:]), 2)  # the first one loads
+            for what, script in BEHAVIOURS.items():
+                forget_failures()
+                server.reset()
+                server.script(*script)
+                ends[what][name] = await _end(server, read)
+            server.reset()
+            server.script(Hang(after=[WORD]))
+            ends["stopped"][name] = await _stop(server, read)
+    return found, ends
+
+
+async def _cost_of_calls(read: Read) -> float:
+    """Milliseconds a call."""
+    begun = time.thread_time()  # the server runs in another thread of this process
+    for _ in range(CALLS):
+        await read()
+    return (time.thread_time() - begun) / CALLS * 1000
+
+
+async def _end(server: LLMServer, read: Read) -> dict[str, Any]:
+    """Seconds, requests, and how it ended."""
+    begun, end = time.perf_counter(), "answered"
+    try:
+        async with asyncio.timeout(GIVE_UP_SECONDS):
+            await read()
+    except TimeoutError:
+        end = "given up"
+    except LLMError as error:
+        end = error.code
+    except Exception as error:  # noqa: BLE001 - whatever the client raises
+        end = type(error).__name__
+    seconds = round(time.perf_counter() - begun, 1)
+    return {"seconds": seconds, "requests": len(server.chats), "end": end}
+
+
+async def _stop(server: LLMServer, read: Read) -> dict[str, Any]:
+    """Seconds from a user's stop to the end of the request at the server."""
+    reading = asyncio.ensure_future(read())
+    while not server.chats:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    begun = time.perf_counter()
+    reading.cancel()
+    closed = await asyncio.to_thread(server.chats[0].wait_closed_by_client)
+    seconds = round(time.perf_counter() - begun, 3)
+    return {"seconds": seconds, "requests": 1, "end": "closed" if closed else "left open"}
+
+
+def _aiohttp() -> Any:
+    import openai
+
+    return openai.DefaultAioHttpClient
 
 
 def _reading_alone() -> float:

@@ -5,12 +5,13 @@ Every step is timed and traced.
 
 import asyncio
 import functools
-import logging
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import date
 from uuid import UUID
+
+import structlog
 
 from rag.adapters.light import Light
 from rag.config import RagConfig
@@ -81,7 +82,7 @@ from rag.understand.analysis import (
 )
 from rag.verify import Grounds, summarise_verification, verify_answer
 
-log = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 PASSAGES_READ = 10
 """Passages that are looked at where no model reads them."""
@@ -252,7 +253,7 @@ class Pipeline:
             with trace.timed("retrieve"):
                 found = await asyncio.to_thread(self._search, asked)
         except Exception as error:
-            log.warning("retrieval failed", exc_info=error)
+            logger.warning("retrieval_failed", exc_info=error)
             trace.add({"fallback": {"code": RetrievalFailed.code}})
             return replace(asked, notices=(RetrievalFailed.code,))
         if found.plan.follows and not analysis.follows:  # the evidence says so
@@ -384,7 +385,7 @@ class Pipeline:
                     )
                 history["selected"] = [turn.number for turn in found.turns]
             except Exception as error:
-                log.warning("older turns could not be read", exc_info=error)
+                logger.warning("turns_not_recalled", exc_info=error)
                 asked.trace.add({"history_failure": type(error).__name__})
         asked.trace.add({**found.trace, "history": history})
         return found
@@ -405,7 +406,7 @@ class Pipeline:
                 cost=cost,
             )
         except NuraError as error:  # what was found is there already
-            log.warning("passages beside those found could not be read: %s", error.code)
+            logger.warning("passages_not_selected", code=error.code)
             asked.trace.add({"selection_failure": error.code})
             found = [hit.passage for hit in asked.found.hits]
             return select_given(found, room=budget.room, cost=cost)
@@ -473,7 +474,7 @@ class Pipeline:
                     with asked.trace.timed(step):
                         revised = await better(written, readable, check)
                 except Exception as error:  # the answer stands as it was written
-                    log.exception("an answer could not be revised")
+                    logger.exception("answer_not_revised", step=step)
                     asked.trace.add({step: {"failure": type(error).__name__}})
                     continue
                 kept = {"model": self.reviser.light.name, "draft_kept": revised.reason}
@@ -593,7 +594,7 @@ async def _check(draft: AnswerDraft, check: Check, trace: AnswerTrace) -> Writte
         with trace.timed("check"):
             found = await asyncio.to_thread(check, draft.text, draft.citations)
     except Exception as error:
-        log.exception("an answer could not be checked")
+        logger.exception("answer_not_checked")
         trace.add({"grounding": {"failure": type(error).__name__}})
         return None
     return Written(draft.text, draft.citations, found)

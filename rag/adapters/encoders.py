@@ -6,7 +6,6 @@ socket, or an OpenAI-compatible server. `known_embedders.toml` holds what is dec
 
 import base64
 import functools
-import logging
 import math
 import tomllib
 from array import array
@@ -15,13 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from rag.adapters.endpoint import breaker_of, to_llm_error
 from rag.config import Endpoint
 from rag.errors import EmbedderFailed, EngineUnavailable, LLMUnavailable
 from rag.ports import Inference
 from rag.types import Hit
 
-log = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 EMBEDDED_NAME = "all-MiniLM-L6-v2"
 """The English embedder that comes with the product."""
@@ -72,7 +73,9 @@ def find_languages(model: str, told: frozenset[str] = frozenset()) -> frozenset[
 @functools.cache
 def _warn_of_unknown(model: str) -> None:
     """Once a process: else a Korean model would be left out of Korean questions unnoticed."""
-    log.warning("%s counts as an English model: its languages are not set, nor known", model)
+    logger.warning(
+        "embedder_counts_as_english", model=model, reason="languages neither set nor known"
+    )
 
 
 @functools.cache

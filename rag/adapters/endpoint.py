@@ -81,14 +81,20 @@ REST_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class CallGate:
+class Breaker:
     """Open until `limit` failures in a row; then one call every `REST_SECONDS` seconds may try.
 
     Thread-safe. A call that goes well opens it again. A try whose end is never told takes nothing
     from anyone: the next one goes after the same pause.
+
+    `server`: the breaker of all models there. A server that cannot be reached counts on that one,
+    anything else on the model alone: a light model that fails must not shut out the main model.
     """
 
     limit: int = FAILURES_MAX
+    counts: tuple[type[LLMError], ...] = (LLMTimeout, LLMServerError, LLMUnreachable)
+    """Errors that are failures; with any other, such as a refusal, the model has answered."""
+    server: "Breaker | None" = None
     _failures: int = 0
     _next_try: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -96,83 +102,58 @@ class CallGate:
     @property
     def is_shut(self) -> bool:
         """Whether calls are refused, but for the tries."""
-        return self._failures >= self.limit
+        return self._failures >= self.limit or (self.server is not None and self.server.is_shut)
 
-    def enter(self) -> float:
-        """0 when the call may go; else the seconds until the next try."""
+    def enter(self) -> None:
+        """Raises `LLMUnavailable` while calls are refused."""
+        if self.server:
+            self.server.enter()
         with self._lock:
-            if not self.is_shut:
-                return 0.0
-            now = time.monotonic()
-            if now < self._next_try:
-                return self._next_try - now
-            self._next_try = now + REST_SECONDS
-            return 0.0
+            if self._failures < self.limit:
+                return
+            wait = self._next_try - time.monotonic()
+            if wait > 0:
+                raise LLMUnavailable(retry_after=max(1, round(wait)))
+            self._next_try = time.monotonic() + REST_SECONDS
 
     def note_success(self) -> None:
-        """The call was answered, be it by a refusal."""
+        """Something of an answer came, be it a refusal."""
+        if self.server:
+            self.server.note_success()
         with self._lock:
             self._failures = 0
 
-    def note_failure(self, *, at_once: bool = False) -> None:
-        """The call was not answered; `at_once`: that took so long that once is enough."""
+    def note_failure(self, error: LLMError) -> None:
+        """A call ended in this before anything of an answer came.
+
+        A connection that timed out took so long that once is enough.
+        """
+        if not isinstance(error, self.counts):
+            self.note_success()
+            return
+        if self.server and isinstance(error, LLMUnreachable):
+            self.server.note_failure(error)
+            return
+        if self.server:
+            self.server.note_success()
         with self._lock:
-            self._failures = self.limit if at_once else self._failures + 1
+            self._failures = self.limit if error.params.get("slow") else self._failures + 1
             self._next_try = time.monotonic() + REST_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class Breaker:
-    """The gates of an endpoint: its server's, shared by all models there, and its model's.
-
-    A light model that fails must not shut out the main model of the same server.
-    """
-
-    server: CallGate
-    model: CallGate
-
-    @property
-    def is_shut(self) -> bool:
-        """Whether another try now makes no sense."""
-        return self.server.is_shut or self.model.is_shut
-
-    def enter(self) -> None:
-        """Raises `LLMUnavailable` where the endpoint is left alone."""
-        if wait := self.server.enter() or self.model.enter():
-            raise LLMUnavailable(retry_after=max(1, round(wait)))
-
-    def note_success(self) -> None:
-        """Something of an answer came."""
-        self.server.note_success()
-        self.model.note_success()
-
-    def note_failure(self, error: LLMError) -> None:
-        """A call ended in this before anything of an answer came."""
-        if isinstance(error, LLMUnreachable):
-            self.server.note_failure(at_once=bool(error.params.get("slow")))
-            return
-        self.server.note_success()
-        if isinstance(error, LLMTimeout | LLMServerError):
-            self.model.note_failure()
-        else:
-            self.model.note_success()
-
-
-_gates: dict[tuple[str, ...], CallGate] = {}
+_breakers: dict[tuple[str, ...], Breaker] = {}
 
 
 def breaker_of(endpoint: Endpoint) -> Breaker:
     """The breaker of an endpoint, one in a process."""
-    server = endpoint.socket or endpoint.base_url.rstrip("/")
-    return Breaker(
-        _gates.setdefault((server,), CallGate()),
-        _gates.setdefault((server, endpoint.model), CallGate()),
-    )
+    place = endpoint.socket or endpoint.base_url.rstrip("/")
+    server = _breakers.setdefault((place,), Breaker())
+    return _breakers.setdefault((place, endpoint.model), Breaker(server=server))
 
 
 def forget_failures() -> None:
     """All endpoints count as healthy again."""
-    _gates.clear()
+    _breakers.clear()
 
 
 _KEY = re.compile(r"\b(?:sk|pk|key|hf|gsk)[-_][\w*.-]{3,}|Bearer\s+\S+", re.IGNORECASE)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import islice
 
-from rag.adapters.endpoint import CallGate
+from rag.adapters.endpoint import Breaker
 from rag.adapters.stream import drop_thoughts
 from rag.errors import (
     LLMError,
@@ -16,7 +16,6 @@ from rag.errors import (
     LLMRateLimited,
     LLMServerError,
     LLMTimeout,
-    LLMUnavailable,
     LLMUnreachable,
 )
 from rag.ports import LLM, GenerationOptions
@@ -45,7 +44,7 @@ class Light:
 
     llm: LLM
     seconds: float = SECONDS
-    gate: CallGate = field(default_factory=lambda: CallGate(limit=1), compare=False)
+    breaker: Breaker = field(default_factory=lambda: Breaker(1, COSTLY), compare=False)
 
     @property
     def name(self) -> str:
@@ -64,8 +63,7 @@ class Light:
 
         Raises `LLMError`, `LLMTimeout` after `seconds`, `LLMUnavailable` at once.
         """
-        if wait := self.gate.enter():
-            raise LLMUnavailable(retry_after=max(1, round(wait)))
+        self.breaker.enter()
         turns = (HistoryMessage(Speaker.SYSTEM, system), HistoryMessage(Speaker.USER, user))
         options = GenerationOptions(temperature=0.0, max_tokens=max_tokens, schema=schema)
         try:
@@ -75,12 +73,13 @@ class Light:
             ):
                 said = drop_thoughts("".join([piece.text async for piece in pieces]))
         except TimeoutError:
-            self.gate.note_failure()
-            raise LLMTimeout("the light model", phase="total") from None
-        except COSTLY:
-            self.gate.note_failure()
+            late = LLMTimeout("the light model", phase="total")
+            self.breaker.note_failure(late)
+            raise late from None
+        except LLMError as error:
+            self.breaker.note_failure(error)
             raise
-        self.gate.note_success()
+        self.breaker.note_success()
         return said
 
     async def read(

@@ -6,7 +6,6 @@ ways of their own; where each stands is told in docs/architecture.md.
 
 import asyncio
 import functools
-import logging
 import math
 import time
 import tomllib
@@ -14,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from rag.adapters.endpoint import client_of
 from rag.adapters.openai import dialect_of
@@ -30,7 +31,7 @@ from rag.conversation import PastTurn
 from rag.ports import GenerationOptions
 from rag.types import Evidence, HistoryMessage, Speaker
 
-log = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 QUERY_TOKENS = 200
 """What the room of the conversation keeps free for any question: it must not change with it."""
@@ -313,7 +314,7 @@ async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
             length = _first_number(loaded, (name,))
             return length, length is not None
     except Exception as error:  # noqa: BLE001 - whatever a server does, the question goes on
-        log.info("%s does not say how much it takes: %r", endpoint.model, error)
+        logger.info("context_length_not_told", model=endpoint.model, error=repr(error))
         return None, hasattr(error, "status_code")
 
 

@@ -7,12 +7,13 @@ markers, figures and code are compared, and it is checked against the evidence a
 
 import asyncio
 import functools
-import logging
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+
+import structlog
 
 from rag import prompts
 from rag.adapters.light import Light
@@ -28,7 +29,7 @@ from rag.tokenize.text import neutralise_text
 from rag.types import Checked, Citation, Evidence, HistoryMessage, Verdict
 from rag.verify import Verification
 
-log = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 MAX_PARTS = 12
 """Parts that are read for one question; of longer documents evenly many are left out, and told."""
@@ -132,7 +133,7 @@ class SectionReader:
             try:
                 self.notes += await self._note(question, portions[place], place)
             except LLMError as error:
-                log.warning("a part of a document was not read: %s", error.code)
+                logger.warning("document_part_not_read", code=error.code)
                 self.unread += 1
 
     def fit_notes(self, room: int, counter: TokenCounter) -> list[Note]:
@@ -266,7 +267,7 @@ class Reviser:
             patient = replace(self.light, seconds=CORRECT_SECONDS)
             said = await patient.read(system, asked, max_tokens=CORRECT_TOKENS, begins="[")
         except LLMError as error:
-            log.warning("the light model did not correct an answer: %s", error.code)
+            logger.warning("answer_not_corrected", code=error.code)
             return Revised(reason=error.code)
         new = said if isinstance(said, list) else []
         better = [
@@ -290,7 +291,7 @@ class Reviser:
             text = to_numbered(draft.text, draft.citations)
             said = await self._say_restyled(rules, text, context.language)
         except LLMError as error:
-            log.warning("the light model did not rewrite an answer: %s", error.code)
+            logger.warning("answer_not_restyled", code=error.code)
             return Revised(reason=error.code)
         text, citations = _shown(said, context.evidence)
         if reason := _lost(draft, text, citations):

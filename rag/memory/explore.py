@@ -7,13 +7,13 @@ Every tool answers with text, bounded, also for arguments that make no sense.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Annotated
 from uuid import UUID
 
+import structlog
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic import validate_call as check_arguments
 
@@ -34,7 +34,7 @@ from rag.tokenize.text import choose_reply_language, neutralise_text
 from rag.types import HistoryMessage, QuestionType, Scope, ScopeReason, Speaker
 from rag.understand.analysis import QuestionAnalysis
 
-log = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 TOOLS = ("list_turns", "search_turns", "get_turn", "search_chunks", "peek", "subcall", "note")
 """Methods of `Explorer`; what a model is told of them is the prompt "explore_tools"."""
@@ -327,5 +327,5 @@ def _tell_failure(error: Exception) -> str:
             return f"Bad arguments: {error}"
         case NuraError():
             return f"The tool failed: {error.code}"
-    log.warning("a tool failed while exploring", exc_info=error)
+    logger.warning("exploring_tool_failed", exc_info=error)
     return "The tool failed."

@@ -6,7 +6,6 @@ where ranks only tell an order (docs/notes/retrieval-measurements.md).
 """
 
 import functools
-import logging
 import math
 import re
 import time
@@ -16,6 +15,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import structlog
+
 from rag import tokenize
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, EngineUnavailable
@@ -23,7 +24,7 @@ from rag.ports import Embedder, PassageStore, Reranker
 from rag.tokenize.text import estimate_dense_weight, to_prompt_text
 from rag.types import Hit, Plan, ScopeReason, StrategyName
 
-log = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 LEAST_KNOWN = 0.3
 """Passages that the embedder knows less than this are noise to it and get no vector."""
@@ -80,7 +81,7 @@ class QuestionEmbedder:
             try:
                 self._known[text] = self.embedder.embed_query(text)
             except EmbedderFailed as error:
-                log.warning("searching by words alone: %s", error, exc_info=error)
+                logger.warning("question_not_embedded", code=error.code, exc_info=error)
                 self.failed = error.code
         return () if self.failed else self._known[text]
 
@@ -316,7 +317,7 @@ def rerank_candidates(legs: Legs, config: RagConfig, reranker: Reranker | None) 
         asked = query, tuple(hit.passage.key for hit in pool)
         return legs.look_up("rerank", asked, lambda: reranker.rerank(query, pool, len(pool)))
     except EngineUnavailable as error:
-        log.warning("passages are not reranked: %s", error, exc_info=error)
+        logger.warning("passages_not_reranked", code=error.code, exc_info=error)
         return hits
 
 

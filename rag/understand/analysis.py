@@ -6,10 +6,11 @@ checked against what was really said.
 
 import asyncio
 import functools
-import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import structlog
 
 from rag import tokenize
 from rag.adapters.light import Light
@@ -30,7 +31,7 @@ from rag.understand.kinds import Spoken, read_message
 from rag.understand.model import Reading
 from rag.understand.references import Reference
 
-log = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 SURE = 0.85
 """From that certainty on the rules' word on a question's bond to the conversation stands.
@@ -133,7 +134,7 @@ async def analyse_question(
             reading = await model.read_question(judged.text, question.conversation, light)
             judged = _add_reading(judged, reading)
         except LLMError as error:
-            log.warning("the light model did not read a question: %s", error.code)
+            logger.warning("question_not_read_by_model", code=error.code)
             judged = replace(judged, failed=error.code)
     return await asyncio.to_thread(_complete, judged, question.conversation, reading)
 

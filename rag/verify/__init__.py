@@ -1,11 +1,12 @@
 """Each sentence of an answer against the passages that it cites, and what follows from that."""
 
 import functools
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+
+import structlog
 
 from rag import tokenize
 from rag.errors import EngineUnavailable
@@ -17,7 +18,7 @@ from rag.verify.claims import Details, Statement, analyse_morphemes, read_detail
 from rag.verify.figures import Date, Figure, Known, find_bounds, is_opposed, is_told, to_known
 from rag.verify.sentences import Form, Sentence, to_span
 
-log = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 LONGEST_ANSWER, LONGEST_EVIDENCE = 20_000, 60_000
 """Characters of an answer, and of all passages together, that are looked at."""
@@ -346,7 +347,7 @@ def _infer_reasons(
     try:
         found = verifier.infer([(premise, said) for _, premise, said in pairs])
     except EngineUnavailable:
-        log.warning("sentences are checked by rules: the verifier failed", exc_info=True)
+        logger.warning("verifier_failed", exc_info=True)
         return None
     read: dict[Sentence, list[Inference]] = {item.sentence: [] for item in held}
     for (sentence, _, _), inference in zip(pairs, found, strict=True):

@@ -13,7 +13,7 @@ from rag.adapters.encoders import EndpointEmbedder
 from rag.adapters.endpoint import (
     FAILURES_MAX,
     REST_SECONDS,
-    CallGate,
+    Breaker,
     breaker_of,
     forget_failures,
     load_client_library,
@@ -97,6 +97,15 @@ async def failing(place, **settings):
     return caught.value, time.monotonic() - begun
 
 
+def lets_in(breaker):
+    """Whether a call may go."""
+    try:
+        breaker.enter()
+    except errors.LLMUnavailable:
+        return False
+    return True
+
+
 async def break_it(server, **settings):
     """Ask until the endpoint is left alone."""
     server.default = Failure(500)
@@ -106,67 +115,69 @@ async def break_it(server, **settings):
     server.calls.clear()
 
 
-def test_a_gate_shuts_after_its_failures_in_a_row(clock):
-    gate = CallGate(limit=3)
+def test_a_breaker_shuts_after_its_failures_in_a_row(clock):
+    breaker = Breaker(limit=3)
     for _ in range(2):
-        gate.note_failure()
-        assert gate.enter() == 0
-    gate.note_failure()
-    assert gate.enter() == REST_SECONDS
+        breaker.note_failure(errors.LLMTimeout())
+        assert lets_in(breaker)
+    breaker.note_failure(errors.LLMTimeout())
+    with pytest.raises(errors.LLMUnavailable) as caught:
+        breaker.enter()
+    assert caught.value.params["retry_after"] == REST_SECONDS
 
 
-def test_failures_that_are_not_in_a_row_do_not_shut_a_gate(clock):
-    gate = CallGate(limit=2)
+def test_failures_that_are_not_in_a_row_do_not_shut_a_breaker(clock):
+    breaker = Breaker(limit=2)
     for _ in range(5):
-        gate.note_failure()
-        gate.note_success()
-    assert gate.enter() == 0
+        breaker.note_failure(errors.LLMTimeout())
+        breaker.note_success()
+    assert lets_in(breaker)
 
 
-def test_a_shut_gate_lets_one_through_after_the_pause(clock):
-    gate = CallGate(limit=1)
-    gate.note_failure()
+def test_a_shut_breaker_lets_one_through_after_the_pause(clock):
+    breaker = Breaker(limit=1)
+    breaker.note_failure(errors.LLMTimeout())
     clock.now += REST_SECONDS + 0.1
-    assert gate.enter() == 0
-    assert gate.enter() > 0
+    assert lets_in(breaker)
+    assert not lets_in(breaker)
 
 
-def test_a_try_that_fails_shuts_the_gate_for_another_pause(clock):
-    gate = CallGate(limit=3)
-    gate.note_failure(at_once=True)
+def test_a_try_that_fails_shuts_the_breaker_for_another_pause(clock):
+    breaker = Breaker(limit=3)
+    breaker.note_failure(errors.LLMUnreachable(slow=True))
     clock.now += REST_SECONDS + 0.1
-    gate.enter()
-    gate.note_failure()
+    assert lets_in(breaker)
+    breaker.note_failure(errors.LLMTimeout())
     clock.now += REST_SECONDS - 0.1
-    assert gate.enter() > 0
+    assert not lets_in(breaker)
 
 
 def test_a_try_that_goes_well_opens_the_gate(clock):
-    gate = CallGate(limit=3)
-    gate.note_failure(at_once=True)
+    breaker = Breaker(limit=3)
+    breaker.note_failure(errors.LLMUnreachable(slow=True))
     clock.now += REST_SECONDS + 0.1
-    gate.enter()
-    gate.note_success()
-    assert [gate.enter(), gate.enter()] == [0, 0]
+    assert lets_in(breaker)
+    breaker.note_success()
+    assert [lets_in(breaker), lets_in(breaker)] == [True, True]
 
 
 def test_a_try_whose_end_is_never_told_blocks_nobody_for_ever(clock):
-    gate = CallGate(limit=1)
-    gate.note_failure()
+    breaker = Breaker(limit=1)
+    breaker.note_failure(errors.LLMTimeout())
     for _ in range(3):
         clock.now += REST_SECONDS + 0.1
-        assert gate.enter() == 0
+        assert lets_in(breaker)
 
 
 def test_of_many_threads_one_makes_the_try(clock):
-    gate = CallGate(limit=1)
-    gate.note_failure()
+    breaker = Breaker(limit=1)
+    breaker.note_failure(errors.LLMTimeout())
     clock.now += REST_SECONDS + 0.1
     barrier, passed = threading.Barrier(16), []
 
     def enter():
         barrier.wait()
-        if gate.enter() == 0:
+        if lets_in(breaker):
             passed.append(1)
 
     threads = [threading.Thread(target=enter) for _ in range(16)]
@@ -345,14 +356,14 @@ def test_a_question_does_not_wait_for_an_embedder_that_is_left_alone(black_hole)
 
 
 def test_an_embedder_that_is_left_alone_gets_no_questions(llm_server):
-    breaker_of(endpoint(llm_server.url, "m")).server.note_failure(at_once=True)
+    breaker_of(endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
     with pytest.raises(errors.EmbedderFailed):
         embedder(llm_server.url).embed_query("질문")
     assert not llm_server.embeddings
 
 
 def test_a_document_is_embedded_all_the_same_and_tells_that_the_server_is_back(llm_server):
-    breaker_of(endpoint(llm_server.url, "m")).server.note_failure(at_once=True)
+    breaker_of(endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
     assert len(embedder(llm_server.url).embed_passages(["글"])) == 1
     assert len(embedder(llm_server.url).embed_query("질문")) == 8
 

@@ -71,7 +71,8 @@ def test_that_an_unknown_model_counts_as_english_is_logged_once(llm_server, capl
         remote(llm_server, "korean-model")
         remote(llm_server, "bge-m3:latest")
         EndpointEmbedder(Endpoint(llm_server.url, "other-model"), frozenset({"ko"}))
-    assert caplog.text.count("its languages are not set") == caplog.text.count("korean-model") == 1
+    (line,) = (one.msg for one in caplog.records if isinstance(one.msg, dict))
+    assert (line["event"], line["model"]) == ("embedder_counts_as_english", "korean-model")
 
 
 def test_a_model_that_is_not_there_fails_as_an_embedder(local_models, tmp_path):

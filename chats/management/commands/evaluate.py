@@ -19,8 +19,8 @@ from django.utils.translation import gettext as _
 from chats import evaluation
 from chats.evaluation import AskableDocuments, Configuration
 from chats.management.commands.ask import find_user
-from rag.adapters.endpoint import CallGate
-from rag.adapters.light import Light
+from rag.adapters.endpoint import Breaker
+from rag.adapters.light import COSTLY, Light
 from rag.errors import LLMError
 from rag.evaluation import measures
 from rag.evaluation.measures import MEASURES, AnsweredTurn, Measure, judge_turn
@@ -180,7 +180,7 @@ def _judge(configuration: Configuration) -> Light:
     model = get_main_model(configuration.rag.llm) or (light.llm if light else None)
     if model is None:
         raise CommandError("--judge needs a language model: NURA_LLM_BASE_URL, NURA_LLM_MODEL")
-    return Light(model, JUDGE_SECONDS, CallGate(limit=PATIENT_FAILURES))
+    return Light(model, JUDGE_SECONDS, Breaker(PATIENT_FAILURES, COSTLY))
 
 
 async def _take(
