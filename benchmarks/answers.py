@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import report
 from rag.context import tokens
 from rag.evaluation.measures import is_abstention, read_evidence_text
-from rag.evaluation.question_set import Fact, share_of_facts
+from rag.evaluation.question_set import Fact, measure_fact_share
 from tests.product.client import Client
 from tests.servers.llm import LLMServer, Stream
 from tests.support import DATA, Product, wait_until
@@ -201,7 +201,7 @@ def _measure_prompt(
         "calls": len(calls),
     }
     if asked.gold:
-        share = share_of_facts(asked.gold, prompt, in_answer=False)
+        share = measure_fact_share(asked.gold, prompt, in_answer=False)
         asked.figures |= {"evidence": share, "evidence_all": float(share == 1)}
     if before:
         asked.figures["shared_prefix"] = _shared(before, whole) / len(before)
@@ -217,8 +217,8 @@ def _measure_answer(asked: Asked, message: Mapping[str, Any], texts: Mapping[str
     if asked.gold:
         shown = "\n\n".join(texts.get(source["chunk_id"], "") for source in sources)
         asked.figures |= {
-            "facts": share_of_facts(asked.gold, message["content"], in_answer=True),
-            "in_sources": share_of_facts(asked.gold, shown, in_answer=False),
+            "facts": measure_fact_share(asked.gold, message["content"], in_answer=True),
+            "in_sources": measure_fact_share(asked.gold, shown, in_answer=False),
         }
 
 

@@ -16,7 +16,7 @@ from multiprocessing.sharedctypes import Synchronized
 from typing import Any
 
 from benchmarks import report
-from rag.adapters.endpoint import forget_failures
+from rag.adapters.endpoint import reset_breakers
 from rag.adapters.openai import OpenAILLM
 from rag.adapters.stream import ReplyReader
 from rag.config import Endpoint
@@ -193,7 +193,7 @@ async def _called(server: LLMServer) -> tuple[dict[str, float], dict[str, dict[s
         for name, read in ways.items():
             found[name] = round(statistics.median(costs[name][1:]), 2)  # the first one loads
             for what, script in BEHAVIOURS.items():
-                forget_failures()
+                reset_breakers()
                 server.reset()
                 server.script(*script)
                 ends[what][name] = await _end(server, read)

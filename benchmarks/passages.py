@@ -160,7 +160,9 @@ def index(engine: Engine, made: QuestionSet) -> Library:
             for at, unit in enumerate(held)
         ]
         key = uuid5(SPACE, f"{made.name} {name} {len(documents)}")
-        indexed = engine.index(chunks, held[0].title, lambda _done, _total: None, len(chunks))
+        indexed = engine.index_chunks(
+            chunks, held[0].title, lambda _done, _total: None, len(chunks)
+        )
         store.add(key, f"{held[0].title}.md", list(indexed), made.metadata.get(name))
         documents.append(key)
     return Library(engine, store, tuple(documents))

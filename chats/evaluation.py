@@ -285,7 +285,7 @@ class _Talk:
             last.number, self.running, pairs=self.configuration.rag.history_pairs
         )
         earlier = [turn for turn in before if turn.number in wanted]
-        noted = await self.configuration.engine.note(last, earlier, self.running)
+        noted = await self.configuration.engine.note_turn(last, earlier, self.running)
         self.turns = (*before, replace(last, summary=noted.summary))
         self.running = noted.running
 

@@ -24,8 +24,8 @@ from rag.conversation import (
     PastTurn,
     Remembered,
     TurnLine,
-    of_messages,
-    session_documents,
+    number_documents,
+    to_conversation,
 )
 from rag.types import HistoryMessage, QuestionType, Speaker
 from rag.understand.kinds import find_reset
@@ -148,7 +148,7 @@ class BranchHistory:
 
     def documents(self) -> tuple[DocRef, ...]:
         """The documents of all answers by first appearance."""
-        return session_documents(released(self._references))
+        return number_documents(released(self._references))
 
     def _lines(self, ids: Sequence[UUID]) -> list[TurnLine]:
         rows = Row.objects.filter(pk__in=ids).order_by("-number")
@@ -203,7 +203,9 @@ def load_conversation(branch: Branch, *, pairs: int) -> Conversation:
 
 def read_conversation(messages: Sequence[Mapping[str, str]]) -> Conversation:
     """The conversation that came along as `{role, content}`; the last new start in it holds."""
-    known = of_messages([HistoryMessage(Speaker(one["role"]), one["content"]) for one in messages])
+    known = to_conversation(
+        [HistoryMessage(Speaker(one["role"]), one["content"]) for one in messages]
+    )
     for turn in reversed(known.turns):
         rest = find_reset(turn.user_text, settings.RAG.memory.reset_words)
         if rest is not None:

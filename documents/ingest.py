@@ -96,7 +96,9 @@ class ChunkAnalysis:
 
     def _begin(self) -> None:
         batch, self._batch = self._batch, []
-        self._working.append(self._thread.submit(lambda: list(self._analyser.analysed(batch))))
+        self._working.append(
+            self._thread.submit(lambda: list(self._analyser.analyse_chunks(batch)))
+        )
         while len(self._working) > MAX_BATCHES_AHEAD or (self._working and self._working[0].done()):
             self._take()
 
@@ -253,7 +255,7 @@ def _embed_and_store(job: _IngestAttempt, found: index.IngestFindings) -> bool:
     title = metadata.to_title_lines(
         job.kept.name, metadata.merge_metadata(found.metadata, job.document.stated)
     )
-    complete = get_engine(config).completed
+    complete = get_engine(config).complete_chunks
     job.draft.index(complete(job.chunks, title, job.progress.move, job.chunks.count), space)
     job.progress.enter(Document.Stage.INDEXING)
     try:

@@ -15,7 +15,7 @@ from django.db.models import Max, Min
 
 from documents.models import ChunkEmbedding, EmbeddingSpace
 from rag.config import Endpoint, RagConfig
-from rag.factory import embedding_model_name, get_engine
+from rag.factory import get_embedding_model_name, get_engine
 from rag.ports import Embedder
 
 SPACES_LOCK = 0x6E757261  # any constant: it only has to be the same in every process
@@ -64,7 +64,7 @@ def get_space_for_writing() -> tuple[EmbeddingSpace, RagConfig]:
 
 def note_model_address() -> None:
     """Keep where the model in use is reached, for the time when the settings name another."""
-    EmbeddingSpace.objects.filter(active=True, model=embedding_model_name(settings.RAG)).update(
+    EmbeddingSpace.objects.filter(active=True, model=get_embedding_model_name(settings.RAG)).update(
         base_url=strip_credentials(settings.RAG.embedding_endpoint)
     )
 
@@ -130,7 +130,7 @@ def build_config(
     key goes to no other address than theirs.
     """
     named = settings.RAG.embedding_endpoint
-    if model == embedding_model_name(settings.RAG):
+    if model == get_embedding_model_name(settings.RAG):
         endpoint = named
     elif named and base_url == strip_credentials(named):
         endpoint = replace(named, model=model)
@@ -173,7 +173,7 @@ def describe_pending_reindex() -> str:
     space = get_active_space()
     if space is None or _gives_way(space):
         return ""
-    name, spoken = embedding_model_name(settings.RAG), settings.RAG.embedding_languages
+    name, spoken = get_embedding_model_name(settings.RAG), settings.RAG.embedding_languages
     if space.model != name:
         return (
             f"the settings name the embedding model {name}, but the stored vectors are of "
@@ -189,7 +189,7 @@ def describe_pending_reindex() -> str:
 
 def _gives_way(space: EmbeddingSpace) -> bool:
     """Whether the model of the settings takes its place at once, as nothing is embedded yet."""
-    return space.model != embedding_model_name(settings.RAG) and not has_vectors(space)
+    return space.model != get_embedding_model_name(settings.RAG) and not has_vectors(space)
 
 
 INDEX_IS_VALID = """

@@ -84,18 +84,18 @@ class PageBlocks:
             for place in (block.lead, block.start, *block.levels[0], block.end)
         )
 
-    def around(self, place: int) -> Block | None:
+    def find_around(self, place: int) -> Block | None:
         """The block that a cut at this place would part, or part from its lead-in."""
         at = bisect_right(self._leads, place) - 1
         block = self._blocks[at] if at >= 0 else None
         return block if block and block.lead < place < block.end else None
 
-    def borders(self, lowest: int, highest: int) -> Iterator[int]:
+    def list_borders(self, lowest: int, highest: int) -> Iterator[int]:
         """Where blocks begin and end, within these bounds."""
         for block in self._blocks:
             yield from (edge for edge in (block.lead, block.end) if lowest <= edge <= highest)
 
-    def floor(self, place: int, room: int) -> int:
+    def find_floor(self, place: int, room: int) -> int:
         """How far back the chunk whose own text begins here may share that of the one before it.
 
         Not over rows, whose header it repeats, nor so far that code is too long for its `room`.
@@ -108,9 +108,9 @@ class PageBlocks:
             return max(floor, block.end - room)
         return floor
 
-    def header(self, place: int) -> str:
+    def get_header(self, place: int) -> str:
         """The header rows of the table that goes on at this place."""
-        block = self.around(place)
+        block = self.find_around(place)
         return block.header if block and place >= block.header_end else ""
 
 
@@ -201,7 +201,7 @@ class Cuts:
         self._text, self._blocks = text, blocks
         self._size, self._overlap = size, overlap
 
-    def spans(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def cut(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """The chunks from `start` to `end`: each begins and ends with a visible character."""
         covered = start
         while (start := find_visible(self._text, start, end)) < end:
@@ -218,7 +218,7 @@ class Cuts:
 
     def _room(self, start: int) -> int:
         """What a chunk that begins here may hold beside the header that it repeats."""
-        header = self._blocks.header(start)
+        header = self._blocks.get_header(start)
         return self._size - len(header) - 1 if header else self._size
 
     def _stop(self, start: int, room: int, covered: int) -> int:
@@ -227,19 +227,19 @@ class Cuts:
         It takes in `covered`, the first character that no chunk holds yet.
         """
         lowest, highest = max(start + room // 2, covered + 1), start + room
-        block = self._blocks.around(highest)
+        block = self._blocks.find_around(highest)
         if block:
             stop = self._beside(block, start, lowest, covered) or self._within(
                 block, lowest, highest
             )
             if stop:
                 return stop
-        borders = list(self._blocks.borders(lowest, highest))
+        borders = list(self._blocks.list_borders(lowest, highest))
         for kind in BREAKS:
             free = [
                 place
                 for place in find_breaks(kind, self._text, lowest, highest)
-                if self._blocks.around(place) in {None, block}
+                if self._blocks.find_around(place) in {None, block}
             ]
             if found := free + borders:
                 return max(found)
@@ -270,7 +270,7 @@ class Cuts:
 
         `covered` is where its own text begins.
         """
-        floor = self._blocks.floor(covered, int(self._size * EXCESS))
+        floor = self._blocks.find_floor(covered, int(self._size * EXCESS))
         lowest = max(stop - self._overlap, start + 1, floor)
         if lowest >= stop:
             return stop
@@ -357,7 +357,7 @@ class Splitter:
         cuts = Cuts(page.text, blocks, self._size, self._overlap)
         describe = _Describer(page, self.start, sections, blocks)
         chunks = [
-            describe.chunk(index, *span)
+            describe.make_chunk(index, *span)
             for index, span in enumerate(_spans(page, groups, cuts), self._count)
         ]
         self._count += len(chunks)
@@ -418,7 +418,7 @@ class Outline:
         return tuple(" ".join(heading.title.split()) for heading in self._open)
 
 
-def shared_path(sections: Sequence[Section], start: int, end: int) -> tuple[str, ...]:
+def find_shared_path(sections: Sequence[Section], start: int, end: int) -> tuple[str, ...]:
     """The headings that all of a stretch stands under; bare headings do not count."""
     starts = [section.start for section in sections]
     inside = sections[max(bisect_right(starts, start) - 1, 0) : bisect_right(starts, end - 1)]
@@ -439,7 +439,7 @@ def _spans(page: Page, groups: Sequence[int], cuts: Cuts) -> Iterator[tuple[int,
         if region.kind is Kind.PICTURE:
             edges |= {region.start, region.end}
     for start, end in pairwise(sorted(edges)):
-        yield from cuts.spans(start, end)
+        yield from cuts.cut(start, end)
 
 
 class _Describer:
@@ -452,7 +452,7 @@ class _Describer:
         self._sections, self._blocks = sections, blocks
         self._line_starts = [line.start for line in page.lines]
 
-    def chunk(self, index: int, start: int, end: int) -> TextChunk:
+    def make_chunk(self, index: int, start: int, end: int) -> TextChunk:
         """The chunk of a span."""
         kind, picture = self._kind(start, end)
         return TextChunk(
@@ -462,10 +462,10 @@ class _Describer:
             end=self._offset + end,
             page=self._page.number,
             page_end=self._page.number,
-            section=" > ".join(shared_path(self._sections, start, end)),
+            section=" > ".join(find_shared_path(self._sections, start, end)),
             boxes=(picture,) if picture else tuple(self._boxes(start, end)),
             kind=kind,
-            header=self._blocks.header(start),
+            header=self._blocks.get_header(start),
         )
 
     def _kind(self, start: int, end: int) -> tuple[Kind, Box | None]:

@@ -173,7 +173,7 @@ class Sampling:
     seed: int | None = None
 
     @classmethod
-    def read(cls, stored: Mapping[str, Any]) -> Self:
+    def from_stored(cls, stored: Mapping[str, Any]) -> Self:
         """From its fields as JSON keeps them; those that are missing are as configured."""
         return cls(**{**stored, "stop": tuple(stored.get("stop", ()))})
 
@@ -194,7 +194,7 @@ class Question:
     sampling: Sampling = field(default_factory=Sampling)
 
 
-def of_messages(messages: Sequence[HistoryMessage]) -> Conversation:
+def to_conversation(messages: Sequence[HistoryMessage]) -> Conversation:
     """A conversation told by its messages alone: it remembers no documents."""
     pairs: list[tuple[str, str]] = []
     for message in messages:
@@ -229,10 +229,10 @@ class MemoryHistory:
 
     def documents(self) -> tuple[DocRef, ...]:
         """The documents of all answers by first appearance."""
-        return session_documents(turn.doc_refs for _, turn in sorted(self._turns.items()))
+        return number_documents(turn.doc_refs for _, turn in sorted(self._turns.items()))
 
 
-def session_documents(answers: Iterable[Sequence[DocRef]]) -> tuple[DocRef, ...]:
+def number_documents(answers: Iterable[Sequence[DocRef]]) -> tuple[DocRef, ...]:
     """Documents of answers, oldest first, numbered by first appearance; the latest look counts."""
     found: dict[UUID, DocRef] = {}
     for refs in answers:

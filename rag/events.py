@@ -103,7 +103,7 @@ def describe_retrieval(found: Retrieval) -> dict[str, object]:
     }
 
 
-def filters_of(trace: Mapping[str, object]) -> dict[str, dict[str, str]]:
+def read_filters(trace: Mapping[str, object]) -> dict[str, dict[str, str]]:
     """The filters in force and those dropped, as far as there are any."""
     plan = trace.get("plan")
     names = ("filters", "dropped_filters")
@@ -118,7 +118,7 @@ def list_statuses(trace: Mapping[str, object]) -> Iterator[StepBegan]:
         ids = scope.get("document_ids")
         found = {"documents": len(ids) if isinstance(ids, list) else 0}
         yield StepBegan("scope", found | {name: scope.get(name) for name in ("reason", "widened")})
-    if filters := filters_of(trace):
+    if filters := read_filters(trace):
         yield StepBegan("filter", filters)
     fallback = trace.get("fallback")
     if isinstance(fallback, Mapping):
@@ -137,12 +137,12 @@ class AnswerTrace:
         """Note more; what was noted under the same name gives way."""
         self.values.update(found)
 
-    def took_since_start(self, step: str) -> None:
+    def note_time_since_start(self, step: str) -> None:
         """Note the time from the beginning to now."""
         self._timings[step] = milliseconds_since(self._started)
 
     @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
+    def time_step(self, step: str) -> Iterator[None]:
         """Note the time that a step takes."""
         begun = time.perf_counter()
         try:

@@ -67,7 +67,7 @@ class Engine:
         use_dictionary(config.user_dictionary)
         self.config = config
         self.embedder = embedder or _embedder(config)
-        self.searcher = Searcher(config, self.embedder, reranker or reranker_of(config))
+        self.searcher = Searcher(config, self.embedder, reranker or make_reranker(config))
         model = llm or get_main_model(config.llm)
         options = GenerationOptions(
             temperature=config.temperature, max_tokens=config.max_tokens, thinking=config.thinking
@@ -84,7 +84,7 @@ class Engine:
         )
         reviser = Reviser(self.light, config.style, config.revise) if self.light and model else None
         reading = self.light or (Light(model) if model else None)
-        verifier = verifier_of(config)
+        verifier = make_verifier(config)
         self.pipeline = Pipeline(
             config, self.searcher, writer, look_back, reading, reviser, verifier
         )
@@ -103,7 +103,7 @@ class Engine:
         if self.config.llm:
             load_client_library()
 
-    def index(
+    def index_chunks(
         self,
         chunks: Iterable[TextChunk],
         title: str,
@@ -113,7 +113,7 @@ class Engine:
         """Terms and vectors of a document's chunks; see `rag.indexing.index`."""
         return indexing.index_chunks(chunks, title, self.embedder, on_progress, total)
 
-    def completed(
+    def complete_chunks(
         self,
         analysed: Iterable[IndexedChunk],
         title: str,
@@ -163,7 +163,7 @@ class Engine:
         """The prompt of a question; see `rag.pipeline`."""
         return await self.pipeline.preview_prompt(question, store, history)
 
-    async def note(
+    async def note_turn(
         self, turn: PastTurn, folding: Sequence[PastTurn], running: RunningSummary | None
     ) -> Noted:
         """What is kept of a turn for later; see `rag.memory.summary`."""
@@ -186,7 +186,7 @@ def get_engine(config: RagConfig) -> Engine:
     return Engine(config)
 
 
-def embedding_model_name(config: RagConfig) -> str:
+def get_embedding_model_name(config: RagConfig) -> str:
     """The name of the embedding model, without making anything."""
     if config.embedding_endpoint is not None:
         return config.embedding_endpoint.model
@@ -200,7 +200,7 @@ def get_vision(config: RagConfig) -> Vision | None:
 
 def make_embedder(config: RagConfig) -> Embedder:
     """An embedder that remembers nothing: it measures its width anew where nobody says it."""
-    name = embedding_model_name(config)
+    name = get_embedding_model_name(config)
     known = find_declaration(name)
     languages = config.embedding_languages or known.languages
     dimensions = config.embedding_dimensions or known.dimensions
@@ -224,7 +224,7 @@ def _embedder(config: RagConfig) -> Embedder:
     )
 
 
-def reranker_of(config: RagConfig) -> Reranker | None:
+def make_reranker(config: RagConfig) -> Reranker | None:
     """Who orders the best passages; None: nobody."""
     if not config.reranker_model:
         return None
@@ -248,7 +248,7 @@ def get_light_model(endpoint: Endpoint | None) -> Light | None:
     return Light(OpenAILLM(replace(endpoint, total_timeout=math.inf)), endpoint.total_timeout)
 
 
-def verifier_of(config: RagConfig) -> Verifier | None:
+def make_verifier(config: RagConfig) -> Verifier | None:
     """Who reads sentences against their passages; None: rules alone."""
     if not config.verifier_model:
         return None

@@ -35,8 +35,10 @@ def index_chunks(
     on_progress: Callable[[int, int], None],
     total: int,
 ) -> Iterator[IndexedChunk]:
-    """Index the chunks of a document, in order; see `ChunkAnalyser` and `completed`."""
-    return complete_chunks(ChunkAnalyser().analysed(chunks), title, embedder, on_progress, total)
+    """Index the chunks of a document, in order; see `ChunkAnalyser` and `complete_chunks`."""
+    return complete_chunks(
+        ChunkAnalyser().analyse_chunks(chunks), title, embedder, on_progress, total
+    )
 
 
 def complete_chunks(
@@ -74,7 +76,7 @@ def complete_chunks(
 def index_terms(chunks: Iterable[TextChunk], title: str) -> Iterator[IndexedChunk]:
     """Chunks of a document, in order, with their terms and all of their emphasis; no vectors."""
     titled = _title_emphasis(title)
-    for one in ChunkAnalyser().analysed(chunks):
+    for one in ChunkAnalyser().analyse_chunks(chunks):
         yield IndexedChunk(one.chunk, one.terms, None, _sums(titled, one.emphasis))
 
 
@@ -88,7 +90,7 @@ class ChunkAnalyser:
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
 
-    def analysed(self, chunks: Iterable[TextChunk]) -> Iterator[IndexedChunk]:
+    def analyse_chunks(self, chunks: Iterable[TextChunk]) -> Iterator[IndexedChunk]:
         """Each chunk with its terms, in order, not yet with a vector; a window of them is held.
 
         The emphasis is that of the terms of all that it stands under, but for the title, and of

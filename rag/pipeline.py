@@ -44,7 +44,7 @@ from rag.generate.fixed import FixedAnswer, answer_fixed
 from rag.generate.llm import SECONDS_A_PART, Check, Reviser, SectionReader, Writer, Written
 from rag.generate.offline import answer_offline
 from rag.memory.recall import LookBack, LookedBack, is_recalling
-from rag.memory.window import Window, open_window, with_whole_turn
+from rag.memory.window import Window, open_window, show_last_turn_whole
 from rag.ports import HistoryStore, PassageStore, Usage, Verifier
 from rag.retrieve.evidence import (
     STRONG_RELEVANCE,
@@ -226,7 +226,7 @@ class Pipeline:
         asked = await self._retrieve(asked)
         context, budget, selection = await self._prepare(self.writer, asked)
         if selection.portions:
-            selection = selection.with_noted((), budget.room, budget.cost_of(asked.language))
+            selection = selection.with_noted((), budget.room, budget.make_cost(asked.language))
         return build_messages(_with_evidence(context, selection, asked))
 
     async def _understand(
@@ -234,7 +234,7 @@ class Pipeline:
     ) -> tuple[Asked, FixedAnswer | None]:
         """The question as it is understood, and its answer where neither search nor model is."""
         trace = AnswerTrace()
-        with trace.timed("understand"):
+        with trace.time_step("understand"):
             analysis = await analyse_question(
                 question, history, self.config, self.searcher.embedder, self.light
             )
@@ -250,7 +250,7 @@ class Pipeline:
             return asked
         trace, analysis = asked.trace, asked.analysis
         try:
-            with trace.timed("retrieve"):
+            with trace.time_step("retrieve"):
                 found = await asyncio.to_thread(self._search, asked)
         except Exception as error:
             logger.warning("retrieval_failed", exc_info=error)
@@ -286,7 +286,7 @@ class Pipeline:
             context = replace(context, notes=tuple(note.text for note in notes))
             numbers = {number for note in notes for number in note.numbers}
             room = budget.room - writer.counter.count("\n".join(context.notes))
-            selection = selection.with_noted(numbers, room, budget.cost_of(asked.language))
+            selection = selection.with_noted(numbers, room, budget.make_cost(asked.language))
             if reader.unread or selection.incomplete or len(notes) < len(reader.notes):
                 draft.notices = (PARTS_UNREAD,)
         draft.context = _with_evidence(context, selection, asked)
@@ -322,7 +322,7 @@ class Pipeline:
             summary=opened.summary({turn.number for turn in looked_back.turns}),
         )
         context, budget = fit_earlier(context, budget)
-        with asked.trace.timed("select"):
+        with asked.trace.time_step("select"):
             selection = await self._select(asked, budget)
         return context, budget, selection
 
@@ -346,7 +346,7 @@ class Pipeline:
             today=date.today(),  # noqa: DTZ011 - the day of the place where it runs
             fence=self.config.fence,
             standalone="" if is_plain else analysis.standalone,
-            window=with_whole_turn(opened.messages, last) if last else opened.messages,
+            window=show_last_turn_whole(opened.messages, last) if last else opened.messages,
             seen=tuple(ref.title or ref.source for ref in last.doc_refs) if last else (),
             searched=asked.found is not None,
         )
@@ -372,7 +372,7 @@ class Pipeline:
             # at most two calls of models before the first word, the answer's own among them
             was_read = asked.analysis.by == "light_llm" or bool(asked.analysis.failed)
             try:
-                with asked.trace.timed("recall"):
+                with asked.trace.time_step("recall"):
                     found = await self.look_back.look(
                         asked.analysis.text,
                         conversation.total,
@@ -394,7 +394,7 @@ class Pipeline:
         """The evidence; what was kept of documents that are gone where the question means those."""
         if asked.found is None:
             return Selection()
-        cost = budget.cost_of(asked.language)
+        cost = budget.make_cost(asked.language)
         if kept := restore_passages(asked.gone, PASSAGES_READ):
             return select_given(kept, room=budget.room, cost=cost)
         try:
@@ -430,7 +430,7 @@ class Pipeline:
             trace.add({"trimmed": {"passages": len(less.evidence), "messages": len(less.window)}})
 
         said: list[str] = []
-        with trace.timed("generate"):
+        with trace.time_step("generate"):
             pieces = writer.stream_answer(draft.context, messages, asked.question.sampling, trimmed)
             async with aclosing(pieces):
                 async for piece in pieces:
@@ -443,7 +443,7 @@ class Pipeline:
                         yield Reasoning(piece.reasoning)
                     if text := citations.feed(piece.text):
                         if not said:
-                            trace.took_since_start("first_delta")
+                            trace.note_time_since_start("first_delta")
                         said.append(text)
                         yield Delta(text)
             if text := citations.flush():
@@ -471,7 +471,7 @@ class Pipeline:
             for step, better in self.reviser.steps(written):
                 yield StepBegan(step, {"model": self.reviser.light.name})
                 try:
-                    with asked.trace.timed(step):
+                    with asked.trace.time_step(step):
                         revised = await better(written, readable, check)
                 except Exception as error:  # the answer stands as it was written
                     logger.exception("answer_not_revised", step=step)
@@ -507,9 +507,9 @@ class Pipeline:
         """The found passages themselves, where no model is configured; or that there are none."""
         trace = asked.trace
         looked_back = await self._recall(asked)
-        with trace.timed("select"):
+        with trace.time_step("select"):
             evidence = await asyncio.to_thread(_read_passages, asked)
-        with trace.timed("generate"):
+        with trace.time_step("generate"):
             answer = await asyncio.to_thread(
                 answer_offline,
                 asked.analysis,
@@ -526,7 +526,7 @@ class Pipeline:
         trace.add({"prompt": {"model": OFFLINE}})
         detail = {"model": OFFLINE, "passages": len(answer.cited)}
         yield StepBegan("generate", detail, trace.snapshot())
-        trace.took_since_start("first_delta")
+        trace.note_time_since_start("first_delta")
         yield Delta(answer.text)
         yield _finish(
             asked,
@@ -538,7 +538,7 @@ class Pipeline:
 
     def _sources(self, asked: Asked, evidence: Sequence[Evidence]) -> tuple[Source, ...]:
         hits = asked.found.hits if asked.found else ()
-        return to_sources(evidence, hits, dense=self.searcher.knows(asked.question.text))
+        return to_sources(evidence, hits, dense=self.searcher.knows_language(asked.question.text))
 
 
 def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:
@@ -564,7 +564,7 @@ def _finish(  # noqa: PLR0913 - the end of an answer, by name
     notices: tuple[str, ...] = (),
 ) -> Finished:
     asked.trace.add({"mode": mode.value, "label": label.value if label else None})
-    asked.trace.took_since_start("total")
+    asked.trace.note_time_since_start("total")
     return Finished(
         mode=mode,
         question_type=asked.analysis.question_type,
@@ -591,7 +591,7 @@ def _count_turns(messages: Sequence[HistoryMessage]) -> int:
 async def _check(draft: AnswerDraft, check: Check, trace: AnswerTrace) -> Written | None:
     """The answer with its check; None where that fails: the answer must not."""
     try:
-        with trace.timed("check"):
+        with trace.time_step("check"):
             found = await asyncio.to_thread(check, draft.text, draft.citations)
     except Exception as error:
         logger.exception("answer_not_checked")

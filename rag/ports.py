@@ -73,7 +73,7 @@ class GenerationOptions:
     schema: Mapping[str, object] | None = None
     thinking: bool = False
 
-    def wished(self, sampling: Sampling) -> "GenerationOptions":
+    def with_sampling(self, sampling: Sampling) -> "GenerationOptions":
         """These options with a caller's wishes; the limit can only be lowered."""
         given = sampling.temperature
         return replace(

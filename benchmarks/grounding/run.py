@@ -9,7 +9,7 @@ from benchmarks import report
 from benchmarks.evidence import check
 from benchmarks.grounding import hand, planted, sources
 from benchmarks.quality import sets
-from rag.tokenize.korean import analyser_in_use
+from rag.tokenize.korean import get_analyser
 from rag.types import Verdict
 
 MARKERS = ("marker_near", "marker_far", "invented")
@@ -25,7 +25,7 @@ Counts = Mapping[tuple[bool, bool, str, str], tuple[int, int]]
 
 def main() -> None:
     """Measure, print and keep."""
-    analyser_in_use()
+    get_analyser()
     if not sets.available():
         raise SystemExit("the data sets do not lie beside the project")
     corpora = sources.load()

@@ -157,7 +157,7 @@ def fit(seen: Sequence[Case], half: int) -> dict[str, float]:
 def _read(row: Row) -> tuple[float, float, float]:
     held = min(row.evidence.coverage * row.question.terms, gate.ENOUGH_TERMS)
     form = (not row.question.seeks) * gate.STATEMENT
-    form += row.question.talks_of_self * gate.TALKS_OF_SELF
+    form += row.question.is_about_speakers * gate.TALKS_OF_SELF
     return math.log(gate.FAINTEST + row.evidence.share), math.log1p(held), form
 
 

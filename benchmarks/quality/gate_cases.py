@@ -89,13 +89,13 @@ class Index:
             vector, unrelated = self.corpus.vector(text), self.corpus.unrelated
             near = self.store.similar(vector, DEPTH)
             hits += [add_closeness(hit, hit.score, unrelated) for hit in near]
-        question = gate.Prior.read(
+        question = gate.Prior.from_text(
             text,
             terms=sum(wanted >= 1 for wanted in terms.values()),
             dense_weight=weight,
             scope=self.scope,
         )
-        return Row(question, gate.Signals.of(hits), group)
+        return Row(question, gate.Signals.from_hits(hits), group)
 
 
 def _indexed(units: Sequence[Unit], embedder: Embedder) -> list[IndexedChunk]:

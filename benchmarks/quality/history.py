@@ -127,7 +127,7 @@ class Library:
             self.store.add(
                 uuid5(NAMES, name),
                 name,
-                list(engine.index(chunks, name, lambda *_: None, len(chunks))),
+                list(engine.index_chunks(chunks, name, lambda *_: None, len(chunks))),
             )
         ids = tuple(uuid5(NAMES, name) for name in units)
         self.scope = Scope(ids, ScopeReason.ALL)

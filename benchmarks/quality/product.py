@@ -231,7 +231,7 @@ def _write(
         claim=claim.token,
         lease_until=Now() + LEASE,
     )
-    indexed = engine.index(chunks, title, lambda _done, _total: None, len(chunks))
+    indexed = engine.index_chunks(chunks, title, lambda _done, _total: None, len(chunks))
     space, _config = spaces.get_space_for_writing()
     with index.IndexDraft(document) as draft:
         for page in pages:

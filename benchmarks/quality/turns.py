@@ -141,7 +141,9 @@ class Library:
             for at, unit in enumerate(units)
         ]
         indexed = list(
-            self.engines["auto"].index(chunks, title, lambda _done, _total: None, len(chunks))
+            self.engines["auto"].index_chunks(
+                chunks, title, lambda _done, _total: None, len(chunks)
+            )
         )
         self.ids[title] = key(title)
         self.store.add(self.ids[title], title, indexed, {"title": title, **metadata})

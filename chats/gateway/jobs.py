@@ -41,9 +41,9 @@ async def work(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict
         text = plain(request["job"], asked)
         say(log.DELTA, {"text": text})
         return {"message": {"content": text}}
-    wished = Sampling.read(request["sampling"])
+    wished = Sampling.from_stored(request["sampling"])
     usual = GenerationOptions(used.config.temperature, used.config.max_tokens)
-    return {"message": await _asked(llm, asked, usual.wished(wished), say)}
+    return {"message": await _asked(llm, asked, usual.with_sampling(wished), say)}
 
 
 async def _asked(

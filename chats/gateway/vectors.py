@@ -13,7 +13,7 @@ from chats.gateway.schemas import EmbeddingsRequest, drop_unstorable
 from chats.serializers import MAX_CONTENT_CHARACTERS
 from documents import spaces
 from rag.context.tokens import get_counter
-from rag.factory import embedding_model_name, get_engine
+from rag.factory import get_embedding_model_name, get_engine
 
 TEXTS = 256
 
@@ -46,7 +46,7 @@ def texts_of(body: EmbeddingsRequest) -> list[str]:
 
 def checked_model(name: str) -> str:
     """The name of the embedding model, asked for by it or as "nura". Raises `ModelNotFound`."""
-    own = embedding_model_name(spaces.get_space_in_use().config)
+    own = get_embedding_model_name(spaces.get_space_in_use().config)
     if name not in {EVERYTHING, own}:
         raise ModelNotFound
     return own

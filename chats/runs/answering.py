@@ -40,7 +40,7 @@ from rag.config import RagConfig
 from rag.conversation import DocRef, Memory, Question, Sampling
 from rag.errors import NuraError
 from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, StepBegan
-from rag.factory import embedding_model_name, get_engine
+from rag.factory import get_embedding_model_name, get_engine
 from rag.types import Checked, Scope, ScopeReason, Source, Topic
 
 logger = structlog.get_logger()
@@ -123,10 +123,10 @@ def load_question(run: Run, used: SpaceInUse) -> LoadedQuestion:
             conversation=known,
             topic=topic,
             history_pairs=pairs,
-            sampling=Sampling.read(run.sampling),
+            sampling=Sampling.from_stored(run.sampling),
         ),
         store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
-        history=BranchHistory(branch, embedding=embedding_model_name(used.config)),
+        history=BranchHistory(branch, embedding=get_embedding_model_name(used.config)),
         config=used.config,
     )
 

@@ -143,7 +143,7 @@ def _load_question(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore
         text=request["question"],
         scope=Scope(ids, ScopeReason(request["reason"])),
         conversation=read_conversation(request["history"]),
-        sampling=Sampling.read(request["sampling"]),
+        sampling=Sampling.from_stored(request["sampling"]),
     )
     return question, ReleasingStore(ScopedStore(ids, space=used.space)), used.config
 

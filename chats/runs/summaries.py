@@ -75,7 +75,7 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
 async def _summarise(lease: Lease[Row], known: _TurnToSummarise | None = None) -> None:
     try:
         work = await in_database(_load_turn, lease.job_id) if known is None else known
-        noted = await get_engine(work.config).note(work.turn, work.folding, work.running)
+        noted = await get_engine(work.config).note_turn(work.turn, work.folding, work.running)
         await in_database(_store_summary, lease, noted, work.running)
     except BaseException:
         await in_database(release_lease, lease)

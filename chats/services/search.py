@@ -23,7 +23,7 @@ from documents import spaces
 from documents.models import Document
 from documents.search.store import ScopedStore
 from rag.conversation import Conversation, MemoryHistory, Question
-from rag.factory import NO_HISTORY, embedding_model_name, get_engine
+from rag.factory import NO_HISTORY, get_embedding_model_name, get_engine
 from rag.ports import HistoryStore
 from rag.retrieve.scope import select_scope
 from rag.types import HistoryMessage, Hit, Retrieval, Scope, ScopeReason, StrategyName
@@ -70,7 +70,7 @@ def find(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     ids = tuple(UUID(pk) for pk in request["document_ids"])
     used = spaces.get_space_in_use()
-    known, history = _conversation(request, embedding_model_name(used.config))
+    known, history = _conversation(request, get_embedding_model_name(used.config))
     retrieval = get_engine(used.config).search(
         request["query"],
         Scope(ids, ScopeReason(request["reason"])),
@@ -96,7 +96,7 @@ def preview_prompt(
     scope = _scope(user, chat, None)
     used = spaces.get_space_in_use()
     request = {"history": None, "chat_id": chat_id}
-    known, history = _conversation(request, embedding_model_name(used.config))
+    known, history = _conversation(request, get_embedding_model_name(used.config))
     question = Question(query, scope, known, history_pairs=history_pairs_of(chat) if chat else None)
     ids = (*scope.document_ids, *known.readable)
     store = ScopedStore([*dict.fromkeys(ids)], space=used.space)

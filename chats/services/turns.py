@@ -27,7 +27,7 @@ from chats.services.turn_store import Outcome
 from documents.models import Document
 from jobs.lease import RELEASED, Lease
 from rag.conversation import Sampling
-from rag.events import filters_of
+from rag.events import read_filters
 from rag.retrieve.scope import select_scope
 from rag.types import Scope, Topic
 
@@ -253,7 +253,7 @@ def close_turn(
         "label": outcome.label,
         "question_type": outcome.question_type,
         "sources": outcome.sources,
-        "scope": scope and scope | outcome.scope | filters_of(outcome.trace),
+        "scope": scope and scope | outcome.scope | read_filters(outcome.trace),
         "candidates": _offered(outcome),
         "view": outcome.view,
         "usage": outcome.usage,

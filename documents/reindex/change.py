@@ -32,7 +32,7 @@ from jobs.lease import (
 )
 from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag.errors import EmbedderFailed, NuraError
-from rag.factory import embedding_model_name, get_engine, make_embedder
+from rag.factory import get_embedding_model_name, get_engine, make_embedder
 from rag.ports import Embedder
 
 CHANGES_LOCK = 0x6E757262
@@ -278,7 +278,7 @@ def get_configured_wish() -> ReindexWish:
     """The change to the model that the settings name."""
     config = settings.RAG
     return ReindexWish(
-        embedding_model_name(config),
+        get_embedding_model_name(config),
         spaces.strip_credentials(config.embedding_endpoint),
         tuple(sorted(config.embedding_languages)),
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from rag.adapters.endpoint import breaker_of, to_llm_error
+from rag.adapters.endpoint import get_breaker, to_llm_error
 from rag.config import Endpoint
 from rag.errors import EmbedderFailed, EngineUnavailable, LLMUnavailable
 from rag.ports import Inference
@@ -145,7 +145,7 @@ class EndpointEmbedder:
         Raises `EmbedderFailed`.
         """
         try:
-            breaker_of(self._endpoint).enter()
+            get_breaker(self._endpoint).enter()
         except LLMUnavailable as error:
             raise EmbedderFailed(f"{self.name} does not answer", reason="endpoint") from error
         import openai
@@ -164,7 +164,7 @@ class EndpointEmbedder:
         """Unit vectors of one batch."""
         import openai
 
-        breaker = breaker_of(self._endpoint)
+        breaker = get_breaker(self._endpoint)
         # not every server knows base64
         encoding: Any = "base64" if self._endpoint.socket else "float"
         try:
@@ -276,7 +276,7 @@ def _ask(client: Any, endpoint: Endpoint, path: str, body: Mapping[str, Any]) ->
     """
     import openai
 
-    breaker = breaker_of(endpoint)
+    breaker = get_breaker(endpoint)
     limits = openai.Timeout(
         min(RERANK_SECONDS, endpoint.idle_timeout), connect=endpoint.connect_timeout
     )

@@ -40,7 +40,7 @@ def load_client_library() -> None:
     import openai  # noqa: F401
 
 
-def client_of(endpoint: Endpoint) -> Any:
+def get_client(endpoint: Endpoint) -> Any:
     """The endpoint's client for the running loop: its connections belong to the loop.
 
     They end with the loop. The transport is aiohttp: a chunk takes little more than half of the
@@ -144,14 +144,14 @@ class Breaker:
 _breakers: dict[tuple[str, ...], Breaker] = {}
 
 
-def breaker_of(endpoint: Endpoint) -> Breaker:
+def get_breaker(endpoint: Endpoint) -> Breaker:
     """The breaker of an endpoint, one in a process."""
     place = endpoint.socket or endpoint.base_url.rstrip("/")
     server = _breakers.setdefault((place,), Breaker())
     return _breakers.setdefault((place, endpoint.model), Breaker(server=server))
 
 
-def forget_failures() -> None:
+def reset_breakers() -> None:
     """All endpoints count as healthy again."""
     _breakers.clear()
 
@@ -248,7 +248,7 @@ MAX_WAIT_SECONDS = 10.0
 """A server that asks for a longer pause than this is not waited for."""
 
 
-def pause_before_retry(error: LLMError, tries: int) -> float | None:
+def choose_retry_pause(error: LLMError, tries: int) -> float | None:
     """Seconds before another try, with jitter; None when another try makes no sense.
 
     `tries` were made. A connection that timed out is not tried again: it took long enough.

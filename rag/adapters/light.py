@@ -51,7 +51,7 @@ class Light:
         """The model's name, for traces and notes."""
         return self.llm.name
 
-    async def say(
+    async def ask_text(
         self,
         system: str,
         user: str,
@@ -82,7 +82,7 @@ class Light:
         self.breaker.note_success()
         return said
 
-    async def read(
+    async def ask_json(
         self,
         system: str,
         user: str,
@@ -97,7 +97,7 @@ class Light:
         hold the model to the JSON `schema` (its "title" names it), but not every server can: the
         prompt must tell the shape as well, and the caller must check it.
         """
-        said = await self.say(system, user, max_tokens=max_tokens, schema=schema)
+        said = await self.ask_text(system, user, max_tokens=max_tokens, schema=schema)
         return parse_json(said, begins)
 
 

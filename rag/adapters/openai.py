@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rag import prompts
-from rag.adapters.endpoint import breaker_of, client_of, pause_before_retry, to_llm_error
+from rag.adapters.endpoint import choose_retry_pause, get_breaker, get_client, to_llm_error
 from rag.adapters.stream import CHARACTERS_PER_TOKEN, ReplyReader, drop_thoughts
 from rag.config import Endpoint
 from rag.errors import LLMEmptyAnswer, LLMError, LLMRejected, LLMTimeout, LLMUnavailable
@@ -56,9 +56,9 @@ class OpenAILLM:
         Raises `LLMError` and nothing else: `LLMRejected` from a server that knows no tools.
         """
         offered = [_to_wire(tool) for tool in tools]
-        return await self.whole(_messages(turns), GenerationOptions(), tools=offered)
+        return await self.complete(_messages(turns), GenerationOptions(), tools=offered)
 
-    async def whole(
+    async def complete(
         self, messages: Sequence[Mapping[str, Any]], options: GenerationOptions, **more: Any
     ) -> Choice:
         """The reply as a whole to messages in the form of the wire.
@@ -93,7 +93,7 @@ class OpenAIVision:
             {"role": "user", "content": [shown, question]},
         ]
         try:
-            reply = await self._model.whole(messages, self._options)
+            reply = await self._model.complete(messages, self._options)
         except LLMEmptyAnswer as error:
             if error.params.get("reason") == "stop":
                 return ""
@@ -125,8 +125,8 @@ class _Call:
         )
         self._options = options
         self._deadline = time.monotonic() + endpoint.total_timeout
-        self._breaker = breaker_of(endpoint)
-        self._dialect = dialect_of(endpoint)
+        self._breaker = get_breaker(endpoint)
+        self._dialect = get_dialect(endpoint)
         self._tries = 0
         self._thinks_no_more = False
         self.reader = self._new_reader()
@@ -154,7 +154,7 @@ class _Call:
                 return
 
     def _new_reader(self) -> ReplyReader:
-        thinking = self._dialect.thinking_tokens(self._options)
+        thinking = self._dialect.count_thinking_tokens(self._options)
         room = THINKING_TOKENS if self._thinks_no_more else thinking
         return ReplyReader(self._limits, self._options, self._deadline, room)
 
@@ -163,11 +163,13 @@ class _Call:
     ) -> AsyncGenerator[Piece, None]:
         """One attempt. Reads the body itself: see `rag.adapters.stream`."""
         reader = self.reader
-        request = self._dialect.request(messages, self._options, reader.thinking_tokens, **more)
+        request = self._dialect.build_request(
+            messages, self._options, reader.thinking_tokens, **more
+        )
         async with AsyncExitStack() as connection:
             try:
                 async with asyncio.timeout(reader.patience):
-                    completions = client_of(self._endpoint).chat.completions
+                    completions = get_client(self._endpoint).chat.completions
                     response = await connection.enter_async_context(
                         completions.with_streaming_response.create(**request)
                     )
@@ -201,7 +203,7 @@ class _Call:
         self._breaker.note_failure(error)
         if isinstance(error, LLMRejected) and self._dialect.adapt(str(error), self._options):
             return True
-        pause = None if self._breaker.is_shut else pause_before_retry(error, self._tries)
+        pause = None if self._breaker.is_shut else choose_retry_pause(error, self._tries)
         if pause is None or time.monotonic() + pause >= self._deadline:
             return False
         await asyncio.sleep(pause)
@@ -236,7 +238,7 @@ class Dialect:
     effort: str = LEAST_EFFORTS[0]
     thinks_anyway: bool = False
 
-    def request(
+    def build_request(
         self,
         messages: Sequence[Mapping[str, Any]],
         options: GenerationOptions,
@@ -263,7 +265,7 @@ class Dialect:
             if value is not None and name not in self.refused
         } | ({} if "chat_template_kwargs" in self.refused else {"extra_body": template})
 
-    def thinking_tokens(self, options: GenerationOptions) -> int:
+    def count_thinking_tokens(self, options: GenerationOptions) -> int:
         """What the limit of tokens is raised by, as thoughts count in it."""
         return THINKING_TOKENS if options.thinking or self.thinks_anyway else 0
 
@@ -306,7 +308,7 @@ class Dialect:
 _dialects: dict[tuple[str, str], Dialect] = {}
 
 
-def dialect_of(endpoint: Endpoint) -> Dialect:
+def get_dialect(endpoint: Endpoint) -> Dialect:
     """What is known of an endpoint's model, one in a process."""
     key = (endpoint.base_url.rstrip("/"), endpoint.model)
     if key not in _dialects:
@@ -316,7 +318,7 @@ def dialect_of(endpoint: Endpoint) -> Dialect:
     return _dialects[key]
 
 
-def forget_dialects() -> None:
+def reset_dialects() -> None:
     """Nothing is known of any endpoint."""
     _dialects.clear()
 

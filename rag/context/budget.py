@@ -16,15 +16,15 @@ from typing import Any
 
 import structlog
 
-from rag.adapters.endpoint import client_of
-from rag.adapters.openai import dialect_of
+from rag.adapters.endpoint import get_client
+from rag.adapters.openai import get_dialect
 from rag.config import USUAL_TOKENS, ContextRules, Endpoint, RagConfig
 from rag.context.prompt import (
     AnswerContext,
     is_same_document,
     render_document,
     render_passage,
-    system_text,
+    render_system,
 )
 from rag.context.tokens import PER_MESSAGE, TokenCounter, cut_to_tokens
 from rag.conversation import PastTurn
@@ -89,7 +89,7 @@ class Budget:
         """The same with what these parts took."""
         return replace(self, used={**self.used, **tokens})
 
-    def cost_of(self, language: str) -> Callable[[Evidence, Evidence | None], int]:
+    def make_cost(self, language: str) -> Callable[[Evidence, Evidence | None], int]:
         """What a passage takes of the room behind another, its document's line where it changes."""
 
         def cost(item: Evidence, before: Evidence | None) -> int:
@@ -123,7 +123,7 @@ class Budget:
 
 def make_budget(context: AnswerContext, rules: ContextRules, counter: TokenCounter) -> Budget:
     """The budget before anything but instructions and question is known."""
-    system = _size(system_text(context.language, context.fence), counter)
+    system = _size(render_system(context.language, context.fence), counter)
     query = _size(context.question, counter) + _size(context.standalone, counter)
     budget = split_tokens(rules, counter, system=system, query=max(QUERY_TOKENS, query))
     return budget.with_used(system=system, query=query)
@@ -262,7 +262,7 @@ async def resolve_context_tokens(config: RagConfig) -> int:
     if length is None:
         return USUAL_TOKENS
     options = GenerationOptions(max_tokens=config.max_tokens, thinking=config.thinking)
-    reply = options.max_tokens + dialect_of(config.llm).thinking_tokens(options)
+    reply = options.max_tokens + get_dialect(config.llm).count_thinking_tokens(options)
     return max(MIN_ROOM_TOKENS, min(MAX_ROOM_TOKENS, int(length * (1 - SLACK)) - reply))
 
 
@@ -279,15 +279,15 @@ async def find_context_length(endpoint: Endpoint) -> int | None:
         _length_of[endpoint] = None, soon
         length, is_final = await _ask_server(endpoint)
         _length_of[endpoint] = length, math.inf if is_final else soon
-    return length or known_context_length(endpoint.model)
+    return length or find_known_context_length(endpoint.model)
 
 
-def forget_context_lengths() -> None:
+def reset_context_lengths() -> None:
     """Nothing is known of any server."""
     _length_of.clear()
 
 
-def known_context_length(model: str) -> int | None:
+def find_known_context_length(model: str) -> int | None:
     """What the table says of a model by its name."""
     name = model.casefold().rpartition("/")[2]
     return next((tokens for begins, tokens in _table() if name.startswith(begins)), None)
@@ -301,7 +301,7 @@ def _table() -> tuple[tuple[tuple[str, ...], int], ...]:
 
 async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
     """What the server says, and whether it will say the same whenever it is asked."""
-    client_of(endpoint)  # loading the library takes longer than the server may
+    get_client(endpoint)  # loading the library takes longer than the server may
     try:
         async with asyncio.timeout(ASK_SECONDS):
             model = _find_model(await _get(endpoint, "/models", "data"), endpoint.model)
@@ -320,7 +320,7 @@ async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
 
 async def _get(endpoint: Endpoint, path: str, key: str) -> Any:
     """What stands under a key of a JSON object; a path without "/models" stands beside "/v1"."""
-    client = client_of(endpoint)
+    client = get_client(endpoint)
     if path != "/models":
         client = client.with_options(base_url=endpoint.base_url.rstrip("/").removesuffix("/v1"))
     body = await client.get(path, cast_to=object)

@@ -69,14 +69,14 @@ def build_messages(context: AnswerContext) -> tuple[HistoryMessage, ...]:
     """The prompt: system, what was said before the window, the window, the question."""
     fence = _safe_fence(context)
     return (
-        HistoryMessage(Speaker.SYSTEM, system_text(context.language, fence)),
+        HistoryMessage(Speaker.SYSTEM, render_system(context.language, fence)),
         *_render_earlier(context, fence),
         *(HistoryMessage(one.role, neutralise_text(one.content)) for one in context.window),
         HistoryMessage(Speaker.USER, _render_question(context, fence)),
     )
 
 
-def system_text(language: str, fence: str) -> str:
+def render_system(language: str, fence: str) -> str:
     """The instructions: the same for every question of an installation in one language."""
     return prompts.fill_prompt("system", language, fence=fence)
 

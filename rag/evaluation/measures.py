@@ -10,7 +10,7 @@ import numpy as np
 
 from rag import prompts
 from rag.adapters.light import BadReply, Light
-from rag.evaluation.question_set import ExpectedTurn, share_of_facts
+from rag.evaluation.question_set import ExpectedTurn, measure_fact_share
 from rag.evaluation.recording import Call
 from rag.tokenize.text import choose_reply_language, neutralise_text
 from rag.types import AnswerMode, Checked, Source, Verdict
@@ -196,9 +196,9 @@ def _estimate(pairs: Sequence[tuple[int, float]], *, is_share: bool) -> Interval
 def _measure_facts(expected: ExpectedTurn, answered: AnsweredTurn) -> dict[str, float]:
     if not expected.facts:
         return {}
-    found = {"facts": share_of_facts(expected.facts, answered.content, in_answer=True)}
+    found = {"facts": measure_fact_share(expected.facts, answered.content, in_answer=True)}
     if (text := answered.evidence_text) is not None:
-        share = share_of_facts(expected.facts, text, in_answer=False)
+        share = measure_fact_share(expected.facts, text, in_answer=False)
         found |= {"evidence": share, "evidence_all": float(share == 1)}
     return found
 
@@ -232,7 +232,7 @@ def _bears_out(slot: int, checks: Sequence[Checked]) -> bool:
 
 
 def _holds_fact(expected: ExpectedTurn, text: str) -> bool:
-    return any(share_of_facts([fact], text, in_answer=False) == 1 for fact in expected.facts)
+    return any(measure_fact_share([fact], text, in_answer=False) == 1 for fact in expected.facts)
 
 
 def _measure_evidence(answered: AnsweredTurn, documents: Collection[UUID]) -> dict[str, float]:
@@ -302,7 +302,7 @@ async def judge_turn(
         answer=neutralise_text(answered.content[:MAX_ANSWER_CHARACTERS]) or "-",
     )
     system = prompts.fill_prompt("judge", language, fence=fence)
-    reply = await light.read(system, case, max_tokens=MAX_TOKENS, schema=SCHEMA)
+    reply = await light.ask_json(system, case, max_tokens=MAX_TOKENS, schema=SCHEMA)
     return _parse_verdict(reply, (*CRITERIA, COHERENCE) if earlier else CRITERIA)
 
 

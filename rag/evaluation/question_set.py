@@ -31,7 +31,7 @@ _SKIPPED = re.compile(f"[{_IGNORED}]+")
 _BLANK_OR_BAR = re.compile(r"[\s|]+")
 
 
-def share_of_facts(facts: Sequence[Fact], text: str, *, in_answer: bool) -> float:
+def measure_fact_share(facts: Sequence[Fact], text: str, *, in_answer: bool) -> float:
     """The share (0..1) of the facts that stand in the text; there must be facts.
 
     `in_answer`: the text answers the question, so that short alternatives count as well.
@@ -40,7 +40,7 @@ def share_of_facts(facts: Sequence[Fact], text: str, *, in_answer: bool) -> floa
     return sum(_has_fact(fact, plain, in_answer=in_answer) for fact in facts) / len(facts)
 
 
-def missing_facts(facts: Sequence[Fact], text: str, *, in_answer: bool) -> list[str]:
+def find_missing_facts(facts: Sequence[Fact], text: str, *, in_answer: bool) -> list[str]:
     """The first alternative of every fact that does not stand in the text."""
     plain = _to_plain(text)
     return [fact[0] for fact in facts if not _has_fact(fact, plain, in_answer=in_answer)]

@@ -89,7 +89,9 @@ class Writer:
         counted = sum(self.counter.count(one.content) + PER_MESSAGE for one in messages)
         said: list[str] = []
         reported: Usage | None = None
-        async with aclosing(self.llm.stream(messages, self.options.wished(sampling))) as pieces:
+        async with aclosing(
+            self.llm.stream(messages, self.options.with_sampling(sampling))
+        ) as pieces:
             async for piece in pieces:
                 said.append(piece.text)
                 reported = piece.usage or reported
@@ -161,7 +163,7 @@ class SectionReader:
             content=told,
         )
         system = prompts.load_prompt("read_section", self.language)
-        said = await self.light.say(system, shown, max_tokens=NOTE_TOKENS)
+        said = await self.light.ask_text(system, shown, max_tokens=NOTE_TOKENS)
         known = {item.number for item in portion}
         return [note for line in said.splitlines() if (note := _to_note(line, known, part))]
 
@@ -265,7 +267,7 @@ class Reviser:
         asked = _material(draft, doubted, context)
         try:
             patient = replace(self.light, seconds=CORRECT_SECONDS)
-            said = await patient.read(system, asked, max_tokens=CORRECT_TOKENS, begins="[")
+            said = await patient.ask_json(system, asked, max_tokens=CORRECT_TOKENS, begins="[")
         except LLMError as error:
             logger.warning("answer_not_corrected", code=error.code)
             return Revised(reason=error.code)
@@ -306,7 +308,7 @@ class Reviser:
         system = prompts.fill_prompt("style", language, rules=told)
         most = max(MIN_STYLE_TOKENS, round(len(text) * MAX_LENGTH_SHARE * TOKENS_PER_CHARACTER))
         patient = replace(self.light, seconds=rules.seconds)
-        return await patient.say(system, neutralise_text(text), max_tokens=most)
+        return await patient.ask_text(system, neutralise_text(text), max_tokens=most)
 
 
 def _doubted(draft: Written) -> Iterator[Checked]:

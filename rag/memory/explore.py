@@ -241,7 +241,7 @@ class Explorer:
     def list_turns(self, before: Number | None = None) -> str:
         """The newest turns, a line each."""
         lines = self.history.list_turns(MAX_LISTED_TURNS, before)
-        told = [recall.tell_line(line) for line in lines if line.number >= self.since]
+        told = [recall.render_turn_line(line) for line in lines if line.number >= self.since]
         return "\n".join(told)
 
     def search_turns(self, query: Query) -> str:
@@ -249,7 +249,7 @@ class Explorer:
         lines = self.history.list_turns(recall.MAX_LINES)
         lines = [line for line in lines if line.number >= self.since]
         self.found = recall.search_turns(query, lines, self.searcher.embedder)[:MAX_FOUND_TURNS]
-        return "\n".join(recall.tell_line(one.line) for one in self.found)
+        return "\n".join(recall.render_turn_line(one.line) for one in self.found)
 
     def get_turn(self, number: Number, part: Number = 1) -> str:
         """One part of a turn's texts, and the documents that its answer showed."""
@@ -308,7 +308,7 @@ class Explorer:
             raise BadArguments("the tokens are spent")
         self.model_calls += 1
         system = prompts.load_prompt("explore_subcall", language)
-        return await self.light.say(system, user, max_tokens=SUBCALL_TOKENS)
+        return await self.light.ask_text(system, user, max_tokens=SUBCALL_TOKENS)
 
     def note(self, text: Text) -> str:
         """Keep a finding; that there is none is no finding."""

@@ -157,12 +157,12 @@ async def _ask_for_turns(question: str, lines: Sequence[TurnLine], light: Light)
     """
     language = choose_reply_language(question)
     ordered = sorted(lines, key=lambda line: line.number)
-    said = await light.say(  # no schema: many servers hold replies to objects, not to arrays
+    said = await light.ask_text(  # no schema: many servers hold replies to objects, not to arrays
         prompts.fill_prompt("select", language, limit=str(MAX_CHOSEN)),
         prompts.fill_prompt(
             "select_turns",
             language,
-            turns="\n".join(tell_line(line) for line in ordered),
+            turns="\n".join(render_turn_line(line) for line in ordered),
             question=neutralise_text(question[:MAX_QUERY_CHARACTERS]),
         ),
         max_tokens=REPLY_TOKENS,
@@ -177,7 +177,7 @@ async def _ask_for_turns(question: str, lines: Sequence[TurnLine], light: Light)
     return tuple(dict.fromkeys(numbers))[:MAX_CHOSEN]
 
 
-def tell_line(line: TurnLine) -> str:
+def render_turn_line(line: TurnLine) -> str:
     """A turn as a model sees it in a list: its number and its line."""
     return f"{line.number}: {to_one_line(line.summary or line.question, MAX_LISTED_CHARACTERS)}"
 

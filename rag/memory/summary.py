@@ -167,7 +167,7 @@ def _put_together(  # noqa: PLR0913, PLR0917 - what a fold is made of
     latest = turns[::-1]
     texts = [*(turn.user_text for turn in latest), *kept, body, *map(strip_own_sentences, latest)]
     found = find_protected(texts, rules.protected_terms)
-    return RunningSummary(put_back(text, found, language), turns[-1].number, model)
+    return RunningSummary(restore_protected(text, found, language), turns[-1].number, model)
 
 
 def _join_lines(turns: Sequence[PastTurn], before: str) -> str:
@@ -189,7 +189,7 @@ def _tell_turn(turn: PastTurn, mark: str) -> str:
 async def _ask(light: Light, system: str, user: str, max_tokens: int) -> str:
     """What the light model says; empty where it fails."""
     try:
-        return neutralise_text(await light.say(system, user, max_tokens=max_tokens)).strip()
+        return neutralise_text(await light.ask_text(system, user, max_tokens=max_tokens)).strip()
     except LLMError:
         return ""
 
@@ -223,12 +223,12 @@ async def _ask_for_line(turn: PastTurn, light: Light | None) -> tuple[str, str]:
         asked = neutralise_text(_tell_turn(turn, "Q"))
         system = prompts.load_prompt("note", choose_reply_language(turn.user_text))
         line = (await _ask(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
-        if await asyncio.to_thread(is_sane, line, turn):
+        if await asyncio.to_thread(is_usable_line, line, turn):
             return line, light.name
     return await asyncio.to_thread(write_line, turn), EXTRACTIVE
 
 
-def is_sane(line: str, turn: PastTurn) -> bool:
+def is_usable_line(line: str, turn: PastTurn) -> bool:
     """Whether a model's line tells a turn: one short line, mostly in its words.
 
     Small models refuse, explain themselves, or speak of something else.
@@ -337,7 +337,7 @@ def _items_of(text: str, wanted: re.Pattern[str]) -> Iterator[Item]:
             )
 
 
-def put_back(summary: str, found: Sequence[Item], language: str) -> str:
+def restore_protected(summary: str, found: Sequence[Item], language: str) -> str:
     """The summary, then those of `found` that it does not tell, as far as there is room."""
     told, held = summary.casefold(), set(tokenize.count_terms(summary))
     loose = _LOOSE.sub("", told)

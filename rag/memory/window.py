@@ -85,7 +85,7 @@ def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False
     )
 
 
-def with_whole_turn(
+def show_last_turn_whole(
     messages: Sequence[HistoryMessage], turn: PastTurn
 ) -> tuple[HistoryMessage, ...]:
     """The messages with their last turn whole: a follow-up leans on all of it."""

@@ -71,7 +71,7 @@ class QuestionEmbedder:
     failed: str = ""
     _known: dict[str, Sequence[float]] = field(default_factory=dict)
 
-    def knows(self, text: str) -> float:
+    def estimate_knowledge(self, text: str) -> float:
         """How far the embedder knows the text's language, 0..1."""
         return estimate_dense_weight(text, self.embedder.languages)
 
@@ -107,13 +107,13 @@ class Legs:
     @functools.cached_property
     def weight(self) -> float:
         """How far the embedder knows the question's language, 0..1."""
-        known = self.embedder.knows(self.made.standalone_query)
+        known = self.embedder.estimate_knowledge(self.made.standalone_query)
         return known if known and self.vector else 0.0
 
     @functools.cached_property
     def terms(self) -> Mapping[str, float]:
         """The question's lexical terms, and those of the conversation with what they weigh."""
-        said = self.timed(
+        said = self.time_step(
             "tokenize", lambda: tokenize.weigh_query_terms(self.made.standalone_query)
         )
         inside = self.made.scope.reason in (ScopeReason.FOLLOWUP, ScopeReason.SLOT)
@@ -157,19 +157,19 @@ class Legs:
         """What store or reranker give; asked once for the same thing within the same documents."""
         key = (asked, self.made.scope.document_ids, self.depth)
         if key not in self.lookups:
-            self.lookups[key] = self.timed(step, work)
+            self.lookups[key] = self.time_step(step, work)
         return self.lookups[key]
 
     @functools.cached_property
     def vector(self) -> Sequence[float]:
         """The question's own vector, drawn towards what was said before; empty after a failure."""
-        return self.timed("embed", self._embed)
+        return self.time_step("embed", self._embed)
 
     def vectors(self, hits: Sequence[Hit]) -> Mapping[int, Sequence[float]]:
         """The vectors of passages by key, of those that have one; read once."""
         missing = [hit.passage.key for hit in hits if hit.passage.key not in self._vectors]
         if missing:
-            found = self.timed("vectors", lambda: self.store.vectors(missing))
+            found = self.time_step("vectors", lambda: self.store.vectors(missing))
             self._vectors.update({key: found.get(key) for key in missing})
         return {key: vector for key, vector in self._vectors.items() if vector is not None}
 
@@ -192,7 +192,7 @@ class Legs:
 
         made = self.made
         vector = self.embedder.embed(made.own_words or made.standalone_query)
-        known = self.embedder.knows(made.background) if made.background else 0.0
+        known = self.embedder.estimate_knowledge(made.background) if made.background else 0.0
         pull = made.background_weight * known
         if not pull or not vector:
             return vector
@@ -203,7 +203,7 @@ class Legs:
         unit: list[float] = (mixed / (np.linalg.norm(mixed) or 1.0)).tolist()
         return unit
 
-    def timed(self, step: str, work: Callable[[], T]) -> T:
+    def time_step(self, step: str, work: Callable[[], T]) -> T:
         """What the work gives; its time is added to the step's."""
         started = time.perf_counter()
         try:

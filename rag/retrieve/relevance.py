@@ -50,7 +50,7 @@ class Prior:
 
     terms: int
     seeks: bool
-    talks_of_self: bool
+    is_about_speakers: bool
     dense_weight: float
     chosen: bool
     few: float
@@ -59,7 +59,7 @@ class Prior:
     lacking: float = 0.0
 
     @classmethod
-    def read(
+    def from_text(
         cls, text: str, *, terms: int, dense_weight: float, scope: Scope, lacking: float = 0.0
     ) -> "Prior":
         """Read the form of the message; see above for the rest."""
@@ -67,7 +67,7 @@ class Prior:
         return cls(
             terms=terms,
             seeks=kinds.is_lookup(text),
-            talks_of_self=kinds.talks_of_self(text),
+            is_about_speakers=kinds.is_about_speakers(text),
             dense_weight=dense_weight,
             chosen=scope.reason is not ScopeReason.ALL,
             few=1 / max(1.0, len(scope.document_ids) / FEW_DOCUMENTS),
@@ -79,7 +79,7 @@ class Prior:
     @property
     def logit(self) -> float:
         """What the form of the message and the choice of documents say."""
-        form = (0.0 if self.seeks else STATEMENT) + TALKS_OF_SELF * self.talks_of_self
+        form = (0.0 if self.seeks else STATEMENT) + TALKS_OF_SELF * self.is_about_speakers
         likely = POINTED if self.pointed else CHOSEN if self.chosen else 0.0
         return form + max(likely, FEW * self.few)
 
@@ -93,7 +93,7 @@ class Signals:
     closeness: float
 
     @classmethod
-    def of(cls, hits: Iterable[Hit]) -> "Signals":
+    def from_hits(cls, hits: Iterable[Hit]) -> "Signals":
         """What these hits say."""
         scores = [hit.scores for hit in hits]
         near = (found.get("closeness", found.get("similarity", 0.0)) for found in scores)
@@ -106,12 +106,12 @@ class Signals:
 
 def score_relevance(prior: Prior, hit: Hit) -> float:
     """Calibrated relevance of one hit, 0..1."""
-    return estimate_probability(prior, Signals.of([hit]))
+    return estimate_probability(prior, Signals.from_hits([hit]))
 
 
 def score_gate(prior: Prior, hits: Sequence[Hit]) -> float:
     """The gate's score over all candidates, 0..1."""
-    return estimate_probability(prior, Signals.of(hits))
+    return estimate_probability(prior, Signals.from_hits(hits))
 
 
 def estimate_probability(prior: Prior, signals: Signals) -> float:

@@ -11,7 +11,7 @@ from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, Scope, ScopeReas
 from rag.understand import filters, followup
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.filters import Filter
-from rag.understand.kinds import comparing_terms, is_whole_question
+from rag.understand.kinds import is_whole_question, load_comparing_terms
 
 MOST_HEARD = 8
 """In scopes of more documents nobody expects each of them to be heard."""
@@ -153,7 +153,7 @@ def _choose_answer(
 def _only_names(made: Plan, found: Filter) -> bool:
     """Whether documents are to be compared, and nothing is said of in what."""
     compared = made.question_type is QuestionType.COMPARE and found.several
-    return compared and not tokenize.find_subject_terms(found.rest) - comparing_terms()
+    return compared and not tokenize.find_subject_terms(found.rest) - load_comparing_terms()
 
 
 def _answers(found: Retrieval) -> bool:

@@ -80,7 +80,7 @@ class Searcher:
     embedder: Embedder
     reranker: Reranker | None = None
 
-    def knows(self, query: str) -> bool:
+    def knows_language(self, query: str) -> bool:
         """True when the embedder knows the language well enough for its cosine to be shown."""
         return estimate_dense_weight(query, self.embedder.languages) >= LEAST_KNOWN
 
@@ -160,10 +160,10 @@ class _Asking:
         else:
             hits = order_candidates(legs, config)
         if made.needs_multi_doc:
-            hits = hear_all(hits, store, legs.terms, made.scope.document_ids)
+            hits = add_unheard_documents(hits, store, legs.terms, made.scope.document_ids)
             hits = spread_documents(hits, wanted)
         hits = _with_reworded(hits, legs.reworded)[:wanted]
-        prior = relevance.Prior.read(
+        prior = relevance.Prior.from_text(
             made.standalone_query,
             terms=sum(weight >= 1 for weight in legs.terms.values()),
             dense_weight=legs.weight,
@@ -179,7 +179,7 @@ class _Asking:
         return Retrieval(made, tuple(judged), Gate(score, config.gate_threshold))
 
 
-def hear_all(
+def add_unheard_documents(
     hits: Sequence[Hit], store: PassageStore, terms: Mapping[str, float], documents: Sequence[UUID]
 ) -> list[Hit]:
     """The hits, and behind them the best passage of each document that has none among them.

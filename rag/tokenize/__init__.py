@@ -12,7 +12,7 @@ from rag.errors import EngineUnavailable
 from rag.lexicon import load_words
 from rag.tokenize import korean, surface
 from rag.tokenize.korean import Morpheme
-from rag.tokenize.text import normalise_text, words_across_lines
+from rag.tokenize.text import find_words_across_lines, normalise_text
 
 normalise = normalise_text
 """One form of a text; see `rag.tokenize.text`."""
@@ -136,7 +136,7 @@ def _reader_with(analyser: Any) -> Callable[[str], _WordTerms]:
 def _reader(text: str) -> Callable[[str], _WordTerms]:
     """What reads the words of this text."""
     try:
-        return _reader_with(korean.analyser_in_use() if surface.HANGUL.search(text) else None)
+        return _reader_with(korean.get_analyser() if surface.HANGUL.search(text) else None)
     except EngineUnavailable:
         return _reader_with(None)
 
@@ -154,7 +154,7 @@ def _terms(text: str) -> list[str]:
 def _across_lines(text: str) -> list[str]:
     """What the words at line ends would say besides if they went on in the next line."""
     found: list[str] = []
-    for apart, whole in words_across_lines(text):
+    for apart, whole in find_words_across_lines(text):
         known = {*_terms(apart)}
         found += (term for term in dict.fromkeys(_terms(whole)) if term not in known)
     return found

@@ -95,11 +95,11 @@ def analyse_texts(texts: Sequence[str]) -> Iterator[list[Morpheme]]:
 
     Raises `EngineUnavailable` when kiwipiepy or its model is not installed.
     """
-    found = analyser_in_use().tokenize(list(texts), z_coda=False)
+    found = get_analyser().tokenize(list(texts), z_coda=False)
     return (_morphemes(text, tokens) for text, tokens in zip(texts, found, strict=True))
 
 
-def analyser_in_use() -> Any:
+def get_analyser() -> Any:
     """The analyser that `analyse_word` takes; another one after `use_dictionary`.
 
     Raises `EngineUnavailable`.
@@ -118,7 +118,7 @@ def analyse_question(text: str) -> Sequence[Morpheme]:
 
     Raises `EngineUnavailable`.
     """
-    return _remembered(analyser_in_use(), text)
+    return _remembered(get_analyser(), text)
 
 
 @functools.lru_cache(maxsize=REMEMBERED)

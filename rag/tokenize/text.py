@@ -123,7 +123,7 @@ def normalise_text(text: str) -> str:
     return _ENDLESS.sub(_spaced, text)
 
 
-def words_across_lines(text: str) -> Iterator[tuple[str, str]]:
+def find_words_across_lines(text: str) -> Iterator[tuple[str, str]]:
     r"""The other reading of each word at the end of a line: (as it is read, as it might be).
 
     `text` is normalised. Hangul breaks anywhere, and the line does not tell whether "정보\n보호"

@@ -252,10 +252,10 @@ def _judge(
     if rest == "":
         return replace(unread, question_type=QuestionType.RESET, text=question.text, forgets=True)
     if rest is not None:
-        kind = kinds.tell_kind(read_message(rest), rules)
+        kind = kinds.decide_question_type(read_message(rest), rules)
         return replace(unread, question_type=kind, text=rest, forgets=True)
     said = read_message(text)
-    alone = replace(unread, question_type=kinds.tell_kind(said, rules))
+    alone = replace(unread, question_type=kinds.decide_question_type(said, rules))
     return _judge_bond(alone, said, question, rules, embedder)
 
 
@@ -313,7 +313,7 @@ def _complete(
     if completed.follows and reading and reading.standalone:
         completed = _add_standalone(completed, reading.standalone, conversation)
     text, scope = completed.text[:CHARACTERS], completed.scope
-    throughout = scope.reason is not ScopeReason.ALL and kinds.reads_throughout(text)
+    throughout = scope.reason is not ScopeReason.ALL and kinds.is_asking_throughout(text)
     return replace(
         completed,
         whole=throughout or kinds.is_whole_question(text, scope, find_names(text)),

@@ -82,7 +82,7 @@ def find_signals(said: Spoken, conversation: Conversation, rules: MemoryRules) -
     known = frozenset[str]().union(*map(find_nouns, (*texts, *list_titles(conversation))))
     return {
         "bias": 1.0,
-        "reference": float(points_back(said)),
+        "reference": float(is_pointing_back(said)),
         "connective": float(is_continuation(said, rules)),
         **(_korean_signals if said.korean else _english_signals)(said, known),
     }
@@ -112,7 +112,7 @@ _PRONOUNS = load_words("pronouns.ko")
 _POINTING = frozenset(("그", "이", "저", "해당", "그런", "이런", "위", "상기"))
 
 
-def points_back(said: Spoken) -> bool:
+def is_pointing_back(said: Spoken) -> bool:
     """True when words point to something that was said: "그거", "위에서 말한", "the former"."""
     if not said.korean:
         return bool(_IS["points_english"].search(said.text))
@@ -307,7 +307,7 @@ def _read(text: str, names: tuple[str, ...]) -> Said:
             words.setdefault(shown, Word(shown, terms, weight, document, article))
         if not document:
             rest.append(match[0])
-    return Said(text, " ".join(rest), tuple(words.values()), points_back(read_message(text)))
+    return Said(text, " ".join(rest), tuple(words.values()), is_pointing_back(read_message(text)))
 
 
 def _split(text: str, names: Iterable[str]) -> Iterable[re.Match[str]]:

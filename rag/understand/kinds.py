@@ -77,13 +77,13 @@ def _shape(word: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![^\W가-힣]){re.escape(clean)}(?![^\W가-힣])")
 
 
-def tell_kind(said: Spoken, rules: MemoryRules) -> QuestionType:
+def decide_question_type(said: Spoken, rules: MemoryRules) -> QuestionType:
     """The kind, whatever was said before."""
     if is_smalltalk(said.text):
         return QuestionType.SMALLTALK
     if is_comparison(said, rules.compare_words):
         return QuestionType.COMPARE
-    if asks_of_several(said, rules.multi_words):
+    if is_about_several(said, rules.multi_words):
         return QuestionType.MULTI
     return QuestionType.SINGLE
 
@@ -102,7 +102,7 @@ def is_comparison(said: Spoken, words: Sequence[str] = ()) -> bool:
     return _means(said, words or load_phrases("compare"))
 
 
-def asks_of_several(said: Spoken, words: Sequence[str] = ()) -> bool:
+def is_about_several(said: Spoken, words: Sequence[str] = ()) -> bool:
     """True when several documents or bodies are asked about. No `words`: those of the list."""
     if not words and _IS["each"].search(_IS["not_meant"].sub(" ", said.text)):
         return True
@@ -163,7 +163,7 @@ def is_statement(text: str) -> bool:
     return not any(item.tag in _VERBS and item.end <= topic.end() for item in said.morphemes or ())
 
 
-def talks_of_self(text: str) -> bool:
+def is_about_speakers(text: str) -> bool:
     """True when the speakers themselves are the subject, as in chatting."""
     return bool(_IS["self"].search(text))
 
@@ -235,7 +235,7 @@ def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> b
     text = text[:LOOKED_AT]
     terms = tokenize.find_subject_terms(_IS["length"].sub(" ", text))
     if scope.reason is ScopeReason.SLOT:
-        known = _NAMING_NOTHING | _PLACE | comparing_terms()
+        known = _NAMING_NOTHING | _PLACE | load_comparing_terms()
         return all(term in known or term[0].isdigit() for term in terms)
     rest = terms.difference(*(tokenize.find_subject_terms(name) for name in names))
     chosen = scope.reason is ScopeReason.EXPLICIT or len(scope.document_ids) == 1
@@ -247,18 +247,18 @@ def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> b
         return False  # "자료" alone is a word to look for
     if scope.reason is ScopeReason.ALL and not mentions:
         return False
-    unsaid = comparing_terms() if compared else frozenset()
+    unsaid = load_comparing_terms() if compared else frozenset()
     kinds = _KINDS if chosen or pointed else frozenset()
     return rest <= _NAMING_NOTHING | unsaid | kinds
 
 
-def reads_throughout(text: str) -> bool:
+def is_asking_throughout(text: str) -> bool:
     """True when something is asked of all of a document: "문서 전체에서 벌칙은?"."""
     return bool(_IS["throughout"].search(text))
 
 
 @functools.cache
-def comparing_terms() -> frozenset[str]:
+def load_comparing_terms() -> frozenset[str]:
     """The terms that only say that something is compared."""
     return frozenset(
         term for phrase in load_phrases("compare") for term in tokenize.count_terms(phrase)

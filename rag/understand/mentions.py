@@ -71,20 +71,22 @@ def find_mention(text: str) -> Mention | None:
     )
 
 
-def take_out(text: str, spans: Sequence[Span]) -> str:
+def remove_spans(text: str, spans: Sequence[Span]) -> str:
     """The text without these stretches, cleaned of the marks that they leave behind."""
     for start, end in sorted(spans, reverse=True):
         text = f"{text[:start]} {text[end:]}"
     return re.sub(r"\s([,.?!:;])", r"\1", " ".join(text.split())).lstrip(" ,.;:·").strip()
 
 
-def put_pronoun(text: str, spans: Sequence[Span]) -> str:
+def replace_with_pronoun(text: str, spans: Sequence[Span]) -> str:
     """The text with "it" in place of the first stretch: "What does document 2 say?"."""
     start, end = min(spans)
     preposition = re.match(r"\s*(in|about|of|from)\b", text[start:end], re.IGNORECASE)
     said = f"{preposition[1]} it" if preposition else "it"
     later = [(one - end, other - end) for one, other in spans if one >= end]
-    return f"{text[:start].strip()} {said} {take_out(text[end:], later)}".replace(" ?", "?").strip()
+    return f"{text[:start].strip()} {said} {remove_spans(text[end:], later)}".replace(
+        " ?", "?"
+    ).strip()
 
 
 def read_places(said: str) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ async def read_question(text: str, conversation: Conversation, light: Light) -> 
         conversation=told,
         message=_tamed(text, QUESTION_CHARACTERS),
     )
-    said = await light.read(
+    said = await light.ask_json(
         prompts.load_prompt("analyse", language), shown, max_tokens=MAX_TOKENS, schema=SCHEMA
     )
     if not isinstance(said, Mapping):

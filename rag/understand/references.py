@@ -21,9 +21,9 @@ from rag.understand.mentions import (
     READ,
     Mention,
     find_mention,
-    put_pronoun,
     read_places,
-    take_out,
+    remove_spans,
+    replace_with_pronoun,
 )
 
 _ANY, _KO, _EN = (
@@ -120,15 +120,15 @@ def _rest(text: str, mention: Mention | None, conversation: Conversation) -> str
     """The question without its reference; "2번은?" asks of it what was asked before."""
     if mention is None:
         return text
-    rest = take_out(text, mention.spans)
+    rest = remove_spans(text, mention.spans)
     if _LETTER.search(rest) and not _LETTER.search(_ANY["empty"].sub("", rest)):
-        return put_pronoun(text, mention.spans)
+        return replace_with_pronoun(text, mention.spans)
     if rest.strip("?!. ") or not _ANY["same_of"].search(text):
         return rest
     for turn in reversed(conversation.turns[-TURNS_BACK:]):
         asked = unicodedata.normalize("NFC", turn.user_text)
         earlier = find_mention(asked)
-        before = take_out(asked, earlier.spans) if earlier else asked
+        before = remove_spans(asked, earlier.spans) if earlier else asked
         if turn.mode == AnswerMode.DOCUMENTS and before.strip("?!. "):
             return before
     return rest
@@ -232,7 +232,7 @@ def _find_titled(text: str, conversation: Conversation) -> Reference | None:
         title = unicodedata.normalize("NFC", ref.title)
         at = text.casefold().find(title.casefold())
         if title and at >= 0:
-            rest = take_out(text, [(at, at + len(title))])
+            rest = remove_spans(text, [(at, at + len(title))])
             if _asks_to_show(rest):
                 return _add_wish(Reference((ref,), rest), text)
     return None

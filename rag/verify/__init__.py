@@ -234,7 +234,7 @@ def _read_premise(number: int, text: str, *, header: str = "", about: str = "") 
 
 def _read_claims(split: Sequence[Sentence]) -> list[_Held]:
     """The sentences that may claim something, read, beside no passages yet."""
-    telling = [one for one in split if not sentences.claims_nothing(one)][:MOST_SENTENCES]
+    telling = [one for one in split if not sentences.is_without_claim(one)][:MOST_SENTENCES]
     texts = [claims.to_plain(one.text) for one in telling]
     return [
         _Held(sentence, read_statement(text, found), read_details(text, found))

@@ -171,7 +171,7 @@ _LACKS = ("lack_en", "lack_ko")
 _NOTES = ("passages_more", "notice_widened", "notice_gone")
 
 
-def claims_nothing(sentence: Sentence) -> bool:
+def is_without_claim(sentence: Sentence) -> bool:
     """Whether the sentence by its form or words says nothing that could be checked."""
     text = MARKER.sub("", sentence.text).strip()
     return (

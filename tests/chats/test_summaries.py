@@ -28,7 +28,7 @@ class NotingEngine:
         self.meanwhile = list(meanwhile)
         self.asked = []
 
-    async def note(self, turn, earlier, running):
+    async def note_turn(self, turn, earlier, running):
         self.asked.append((turn, tuple(earlier), running))
         if self.fails:
             raise self.fails

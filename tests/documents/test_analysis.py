@@ -24,7 +24,7 @@ def test_chunks_come_back_in_order_with_the_terms_that_they_have_alone() -> None
             analysis.add([one])
         analysis.finish()
 
-    assert kept == list(indexing.ChunkAnalyser().analysed(chunks))
+    assert kept == list(indexing.ChunkAnalyser().analyse_chunks(chunks))
 
 
 def test_what_is_kept_is_kept_by_whoever_adds() -> None:

@@ -27,5 +27,5 @@ def analyser(request):
         return
     with without_kiwi():
         with pytest.raises(EngineUnavailable):
-            korean.analyser_in_use()
+            korean.get_analyser()
         yield

@@ -14,9 +14,9 @@ from rag.adapters.endpoint import (
     FAILURES_MAX,
     REST_SECONDS,
     Breaker,
-    breaker_of,
-    forget_failures,
+    get_breaker,
     load_client_library,
+    reset_breakers,
 )
 from rag.adapters.light import Light
 from rag.adapters.openai import OpenAILLM
@@ -49,9 +49,9 @@ def clock(monkeypatch):
 def _fresh(monkeypatch):
     monkeypatch.setattr(endpoints, "FIRST_PAUSE_SECONDS", 0.01)
     load_client_library()
-    forget_failures()
+    reset_breakers()
     yield
-    forget_failures()
+    reset_breakers()
 
 
 @pytest.fixture
@@ -310,10 +310,10 @@ async def test_a_light_model_costs_its_limit_once(llm_server):
     llm_server.default = Hang()
     light = Light(OpenAILLM(endpoint(llm_server.url)), seconds=0.3)
     with pytest.raises(errors.LLMTimeout):
-        await light.say("s", "u", max_tokens=5)
+        await light.ask_text("s", "u", max_tokens=5)
     for _ in range(3):
         with pytest.raises(errors.LLMUnavailable):
-            await light.say("s", "u", max_tokens=5)
+            await light.ask_text("s", "u", max_tokens=5)
     assert len(llm_server.chats) == 1
 
 
@@ -321,10 +321,10 @@ async def test_a_light_model_that_recovers_is_asked_again(llm_server, clock):
     llm_server.default = Failure(500)
     light = Light(OpenAILLM(endpoint(llm_server.url)))
     with pytest.raises(errors.LLMServerError):
-        await light.say("s", "u", max_tokens=5)
+        await light.ask_text("s", "u", max_tokens=5)
     llm_server.default = Stream(["7"])
     clock.now += REST_SECONDS + 0.1
-    assert [await light.say("s", "u", max_tokens=5) for _ in range(2)] == ["7", "7"]
+    assert [await light.ask_text("s", "u", max_tokens=5) for _ in range(2)] == ["7", "7"]
 
 
 async def test_a_light_model_that_says_nonsense_is_asked_again(llm_server):
@@ -332,7 +332,7 @@ async def test_a_light_model_that_says_nonsense_is_asked_again(llm_server):
     light = Light(OpenAILLM(endpoint(llm_server.url)))
     for _ in range(3):
         with pytest.raises(errors.LLMError):
-            await light.read("s", "u", max_tokens=5)
+            await light.ask_json("s", "u", max_tokens=5)
     assert len(llm_server.chats) == 3
 
 
@@ -356,14 +356,14 @@ def test_a_question_does_not_wait_for_an_embedder_that_is_left_alone(black_hole)
 
 
 def test_an_embedder_that_is_left_alone_gets_no_questions(llm_server):
-    breaker_of(endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
+    get_breaker(endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
     with pytest.raises(errors.EmbedderFailed):
         embedder(llm_server.url).embed_query("질문")
     assert not llm_server.embeddings
 
 
 def test_a_document_is_embedded_all_the_same_and_tells_that_the_server_is_back(llm_server):
-    breaker_of(endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
+    get_breaker(endpoint(llm_server.url, "m")).note_failure(errors.LLMUnreachable(slow=True))
     assert len(embedder(llm_server.url).embed_passages(["글"])) == 1
     assert len(embedder(llm_server.url).embed_query("질문")) == 8
 

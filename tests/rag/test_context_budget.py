@@ -11,7 +11,7 @@ from nura.settings import rag as settings
 from rag.adapters.openai import THINKING_TOKENS
 from rag.config import USUAL_TOKENS, ContextRules, Endpoint, RagConfig
 from rag.context import budget
-from rag.context.budget import MAX_ROOM_TOKENS, known_context_length, resolve_context_tokens
+from rag.context.budget import MAX_ROOM_TOKENS, find_known_context_length, resolve_context_tokens
 from tests.servers.llm import Failure, Hang
 
 MODEL = "stand-in"
@@ -68,7 +68,7 @@ async def test_a_model_that_is_known_by_its_name(llm_server):
 
 @pytest.mark.parametrize("name", ["qwen3:8b", "Qwen/Qwen3-8B", "deepseek-r1:8b", "my-gpt-4o", ""])
 def test_models_that_people_serve_themselves_are_not_known_by_name(name):
-    assert known_context_length(name) is None
+    assert find_known_context_length(name) is None
 
 
 @pytest.mark.parametrize(

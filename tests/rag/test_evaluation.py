@@ -20,9 +20,9 @@ from rag.evaluation.measures import (
 from rag.evaluation.question_set import (
     ExpectedTurn,
     SetUnreadableError,
-    missing_facts,
+    find_missing_facts,
+    measure_fact_share,
     parse_set,
-    share_of_facts,
 )
 from rag.evaluation.recording import Call, Recorder
 from rag.ports import Choice, GenerationOptions, Piece, ToolCaller, Usage
@@ -34,7 +34,7 @@ from tests.rag.worlds import ScriptedLLM
 
 def has(fact, text, *, in_answer=True):
     alternatives = (fact,) if isinstance(fact, str) else tuple(fact)
-    return share_of_facts([alternatives], text, in_answer=in_answer) == 1
+    return measure_fact_share([alternatives], text, in_answer=in_answer) == 1
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_short_alternatives_count_in_an_answer_only():
 
 def test_missing_facts_are_told_by_their_first_alternative():
     facts = [("하나입니다", "1"), ("둘입니다", "2")]
-    assert missing_facts(facts, "1", in_answer=True) == ["둘입니다"]
+    assert find_missing_facts(facts, "1", in_answer=True) == ["둘입니다"]
 
 
 def test_many_equal_cells_do_not_take_long():

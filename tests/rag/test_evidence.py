@@ -35,7 +35,7 @@ def add(library, name, number, *, overlap=0):
             text = whole[start : (index + 1) * size]
         made = chunk(index, text)
         chunks.append(type(made)(index, text, start, start + len(text), None, None, f"제{index}장"))
-    indexed = list(library.engine.index(chunks, name, no_progress, number))
+    indexed = list(library.engine.index_chunks(chunks, name, no_progress, number))
     library.store.add(document, name, indexed)
     library.ids[name] = document
     return document

@@ -33,7 +33,7 @@ def asked(
     text="숙박비 상한은 얼마인가요?", *, terms=4, documents=100, reason=ScopeReason.ALL, dense=0.0
 ):
     scope = Scope(tuple(uuid4() for _ in range(documents)), reason)
-    return gate.Prior.read(text, terms=terms, dense_weight=dense, scope=scope)
+    return gate.Prior.from_text(text, terms=terms, dense_weight=dense, scope=scope)
 
 
 def hit(**scores):

@@ -11,7 +11,7 @@ from rag.errors import LLMUnreachable
 from rag.memory.summary import (
     MAX_PROTECTED_CHARACTERS,
     MAX_RUNNING_CHARACTERS,
-    is_sane,
+    is_usable_line,
     list_turns_to_fold,
     note_turn,
     split_protected,
@@ -76,7 +76,7 @@ ASKED = PastTurn(1, "입찰 보증금은 얼마인가요?", "입찰 보증금은
     ],
 )
 def test_a_line_that_tells_its_turn_is_sane(line):
-    assert is_sane(line, ASKED)
+    assert is_usable_line(line, ASKED)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_line_that_tells_its_turn_is_sane(line):
     ],
 )
 async def test_nonsense_of_the_light_model_is_not_kept_as_a_line(line):
-    assert not is_sane(line, ASKED)
+    assert not is_usable_line(line, ASKED)
     kept = await noted(ASKED, model=light(line))
     assert (kept.summary, kept.model) == (write_line(ASKED), EXTRACTIVE)
 

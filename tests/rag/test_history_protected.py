@@ -5,7 +5,12 @@ import time
 import pytest
 
 from rag.lexicon import load_patterns
-from rag.memory.summary import MAX_PROTECTED_CHARACTERS, find_protected, put_back, split_protected
+from rag.memory.summary import (
+    MAX_PROTECTED_CHARACTERS,
+    find_protected,
+    restore_protected,
+    split_protected,
+)
 
 DEFAULT = ()
 
@@ -19,7 +24,7 @@ def test_every_pattern_finds_its_examples_and_no_more(name):
 
 def tells(summary, item):
     """Whether nothing has to be put back."""
-    return put_back(summary, [item], "ko") == summary
+    return restore_protected(summary, [item], "ko") == summary
 
 
 def keys(text):
@@ -91,13 +96,15 @@ def test_a_sentence_is_not_told_by_its_protected_word_alone():
 
 def test_what_is_put_back_can_be_taken_out_again():
     found = find_protected(["예산은 300만 원이다.", "벌금은 5%입니다."], DEFAULT)
-    text = put_back("요약", found, "ko")
+    text = restore_protected("요약", found, "ko")
     assert split_protected(text) == ("요약", ["예산은 300만 원이다.", "벌금은 5%입니다."])
 
 
 def test_what_is_put_back_is_bounded_and_the_gravest_stay():
     amounts = [f"항목 {n}의 값은 {n}00만 원이다." for n in range(1, 300)]
-    text = put_back("요약", find_protected([*amounts, "아스피린은 금기이다."], DEFAULT), "ko")
+    text = restore_protected(
+        "요약", find_protected([*amounts, "아스피린은 금기이다."], DEFAULT), "ko"
+    )
     assert len(text) <= len("요약\n꼭 지킬 내용:\n") + MAX_PROTECTED_CHARACTERS
     assert "아스피린은 금기이다." in text
 
@@ -106,5 +113,5 @@ def test_what_is_put_back_is_bounded_and_the_gravest_stay():
 def test_hostile_texts_take_no_time(piece):
     begun = time.perf_counter()
     found = find_protected([piece * 5000], DEFAULT)
-    put_back("요약", found, "ko")
+    restore_protected("요약", found, "ko")
     assert time.perf_counter() - begun < 5

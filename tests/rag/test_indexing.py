@@ -41,7 +41,7 @@ def library_of(page: Page, name: str = "사업 현황.pdf") -> Library:
     made = Library(engine())
     chunks = split_pages([page], size=1000, overlap=200).chunks
     made.ids[name] = uuid4()
-    indexed = made.engine.index(chunks, name, lambda *_: None, len(chunks))
+    indexed = made.engine.index_chunks(chunks, name, lambda *_: None, len(chunks))
     made.store.add(made.ids[name], name, list(indexed))
     return made
 

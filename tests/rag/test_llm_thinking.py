@@ -145,7 +145,7 @@ async def test_the_light_model_says_what_it_means_without_its_thinking(llm_serve
     llm_server.script(
         Raw(chunk(reasoning_content="음") + event("<think>흠</think>\n7") + event("", "stop"))
     )
-    assert await Light(model(llm_server)).say("s", "u", max_tokens=10) == "7"
+    assert await Light(model(llm_server)).ask_text("s", "u", max_tokens=10) == "7"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ async def test_the_light_model_says_what_it_means_without_its_thinking(llm_serve
 )
 async def test_thoughts_that_a_whole_reply_only_closes_are_no_part_of_it(llm_server, said, meant):
     llm_server.script(Stream([said]), Stream([said]))
-    assert await Light(model(llm_server)).say("s", "u", max_tokens=10) == meant
+    assert await Light(model(llm_server)).ask_text("s", "u", max_tokens=10) == meant
     choice = await model(llm_server).choose(TURNS, [Tool("search", "Search.")])
     assert choice.text == meant
 

@@ -99,7 +99,7 @@ async def test_what_a_server_refuses_is_learned_once_for_all_who_ask_it(llm_serv
     await said(model(llm_server))
     assert len(llm_server.chats) == 1 + refusals
     await said(model(llm_server))
-    await Light(model(llm_server)).say("s", "u", max_tokens=10)
+    await Light(model(llm_server)).ask_text("s", "u", max_tokens=10)
     assert len(llm_server.chats) == 3 + refusals
 
 

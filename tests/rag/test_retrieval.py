@@ -78,7 +78,7 @@ def test_a_failing_embedder_is_asked_once_for_a_question():
 def test_korean_chunks_are_not_embedded_by_an_english_model():
     embedder = LetterEmbedder()
     made = engine(embedder=embedder)
-    korean, english = made.index([chunk(0, RULES), chunk(1, DEPLOY)], "문서", no_progress, 2)
+    korean, english = made.index_chunks([chunk(0, RULES), chunk(1, DEPLOY)], "문서", no_progress, 2)
     assert korean.vector is None
     assert len(english.vector) == 64
     assert embedder.embedded == [f"문서\n{DEPLOY}"]
@@ -116,14 +116,14 @@ def test_indexing_tells_its_progress_and_lets_a_stop_through():
     steps = []
     made = engine()
     chunks = [chunk(i, DEPLOY) for i in range(70)]
-    list(made.index(iter(chunks), "t", lambda *step: steps.append(step), 70))
+    list(made.index_chunks(iter(chunks), "t", lambda *step: steps.append(step), 70))
     assert steps == [(32, 70), (64, 70), (70, 70)]
 
     def stop(done, total):
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        list(made.index([chunk(0, DEPLOY)], "t", stop, 1))
+        list(made.index_chunks([chunk(0, DEPLOY)], "t", stop, 1))
 
 
 def test_an_empty_scope_finds_nothing(library):

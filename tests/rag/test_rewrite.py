@@ -248,7 +248,7 @@ def test_words_of_the_conversation_that_no_passage_holds_do_not_close_the_gate()
     scope = Scope(tuple(uuid4() for _ in range(50)), ScopeReason.ALL)
     text = "보안검색의 기한은 며칠인가?"
     bare, bound = (
-        gate.Prior.read(text, terms=4, dense_weight=0.0, scope=scope, lacking=lacking)
+        gate.Prior.from_text(text, terms=4, dense_weight=0.0, scope=scope, lacking=lacking)
         for lacking in (0.0, 0.25)
     )
     alone = gate.Signals(share=0.5, coverage=0.8, closeness=0.0)
@@ -264,6 +264,8 @@ def test_what_the_conversation_tells_counts_as_held_in_the_remembered_documents_
     scores = {}
     for reason in (ScopeReason.ALL, ScopeReason.FOLLOWUP):
         scope = Scope((uuid4(),), reason)
-        asked = gate.Prior.read("위원은?", terms=1, dense_weight=0.0, scope=scope, lacking=0.65)
+        asked = gate.Prior.from_text(
+            "위원은?", terms=1, dense_weight=0.0, scope=scope, lacking=0.65
+        )
         scores[reason] = gate.estimate_probability(asked, faint)
     assert scores[ScopeReason.FOLLOWUP] > 0.5 > scores[ScopeReason.ALL]

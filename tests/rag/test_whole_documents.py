@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from rag.conversation import DocRef
-from rag.generate import fixed
+from rag.generate import fixed, markdown
 from rag.types import Excerpt
 from rag.understand.references import Reference, Unclear
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from rag.config import RagConfig
-from rag.conversation import Question, of_messages
+from rag.conversation import Question, to_conversation
 from rag.errors import EmbedderFailed
 from rag.events import Delta, Finished
 from rag.factory import Engine
@@ -100,7 +100,7 @@ class Library:
         """A document of one chunk per text."""
         self.ids[name] = uuid4()
         chunks = [chunk(index, text, **fields) for index, text in enumerate(texts)]
-        indexed = list(self.engine.index(chunks, name, no_progress, len(chunks)))
+        indexed = list(self.engine.index_chunks(chunks, name, no_progress, len(chunks)))
         self.store.add(self.ids[name], name, indexed, metadata)
         return self.ids[name]
 
@@ -114,7 +114,7 @@ class Library:
 
     async def ask(self, text: str, *, reason=ScopeReason.ALL, history=()):
         """All events of an answer."""
-        question = Question(text, self.scope(reason), of_messages(history))
+        question = Question(text, self.scope(reason), to_conversation(history))
         return [event async for event in self.engine.answer(question, self.store)]
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from rag.adapters.endpoint import forget_failures
-from rag.adapters.openai import forget_dialects
-from rag.context.budget import forget_context_lengths
+from rag.adapters.endpoint import reset_breakers
+from rag.adapters.openai import reset_dialects
+from rag.context.budget import reset_context_lengths
 from tests.servers.llm import LLMServer
 
 
@@ -23,7 +23,7 @@ def llm_server(_llm_server: LLMServer) -> LLMServer:
     See `tests.servers.llm`.
     """
     _llm_server.reset()
-    forget_failures()
-    forget_dialects()
-    forget_context_lengths()
+    reset_breakers()
+    reset_dialects()
+    reset_context_lengths()
     return _llm_server

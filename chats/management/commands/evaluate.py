@@ -28,7 +28,7 @@ from rag.evaluation.question_set import (
     ExpectedTurn,
     QuestionLine,
     SetUnreadableError,
-    missing_facts,
+    find_missing_facts,
     parse_set,
 )
 from rag.factory import get_light_model, get_main_model
@@ -231,8 +231,8 @@ def _record(
         ],
         "missing_in_prompt": []
         if text is None
-        else missing_facts(expected.facts, text, in_answer=False),
-        "missing_in_answer": missing_facts(expected.facts, answered.content, in_answer=True),
+        else find_missing_facts(expected.facts, text, in_answer=False),
+        "missing_in_answer": find_missing_facts(expected.facts, answered.content, in_answer=True),
         "measures": dict(row),
     }
 
