@@ -52,8 +52,8 @@ GROUPS = (
         (
             _S(
                 "NURA_LLM_BASE_URL",
-                "Address of a server that speaks OpenAI's protocol, usually ending in `/v1`. "
-                "With a key or a model but no address, OpenAI itself.",
+                "Address of an OpenAI-compatible server, usually ending in `/v1`. If only a key "
+                "or a model is set, OpenAI itself is used.",
                 example="http://127.0.0.1:11434/v1",
             ),
             _S(
@@ -67,8 +67,9 @@ GROUPS = (
             _S("NURA_LLM_MAX_TOKENS", "Longest answer, in tokens."),
             _S(
                 "NURA_LLM_THINKING",
-                "Let a reasoning model think before it answers. Thinking gets up to 4,000 tokens "
-                "of its own and delays the first word. A server whose chat template opens the "
+                "Let a reasoning model think before it answers. It may think for up to 4,000 "
+                "extra tokens, which delays the first word. A server whose chat template opens "
+                "the "
                 "thinking itself needs a reasoning parser, such as vLLM's `--reasoning-parser`.",
             ),
             _S(
@@ -106,7 +107,7 @@ GROUPS = (
             _S(
                 "NURA_LIGHT_LLM_TOTAL_TIMEOUT",
                 "Seconds for one call. After a call that took longer, the light model is not "
-                "asked again for five seconds, so a broken one holds up no answer.",
+                "asked again for five seconds, so that a broken one does not delay answers.",
             ),
         ),
         "A smaller, faster model for the work around an answer: it reads unclear questions, "
@@ -167,7 +168,7 @@ GROUPS = (
             ),
             _S(
                 "NURA_GATE_THRESHOLD",
-                "Relevance from which a document counts as bearing on the question. Passages "
+                "Score from which a passage counts as relevant. Passages "
                 "below it still reach the model, marked as possibly unrelated.",
             ),
             _S(
@@ -183,10 +184,10 @@ GROUPS = (
         "Documents",
         (
             _S("NURA_MAX_UPLOAD_MB", "Largest file, in megabytes."),
-            _S("NURA_CHUNK_SIZE", "Length of a passage, in characters. For new documents."),
+            _S("NURA_CHUNK_SIZE", "Length of a passage, in characters. Applies to new documents."),
             _S(
                 "NURA_CHUNK_OVERLAP",
-                "Characters that two neighbouring passages share. For new documents.",
+                "Characters that neighbouring passages share. Applies to new documents.",
                 default="200",
                 values="whole number, at most half of `NURA_CHUNK_SIZE`",
             ),
@@ -214,7 +215,7 @@ GROUPS = (
             ),
             _S("NURA_VISION_TIMEOUT", "Seconds for one picture; one that takes longer is skipped."),
             _S("NURA_VISION_MAX_TOKENS", "Longest description of a picture, in tokens."),
-            _S("NURA_PICTURES_MAX", "Pictures kept per document. 0: none is looked at."),
+            _S("NURA_PICTURES_MAX", "Pictures kept per document. 0: pictures are ignored."),
             _S("NURA_PICTURES_MIN_PIXELS", "Width times height below which a picture is dropped."),
             _S(
                 "NURA_PICTURES_MAX_ASPECT_RATIO",
@@ -249,7 +250,7 @@ GROUPS = (
                 "follow-up words, similarity to the last question.",
             ),
             _S("MEMORY_RESET_KEYWORDS", "Words that start a new topic.", default="`rag/lexicon`"),
-            _S("MEMORY_FOLLOWUP_KEYWORDS", "Words that follow up.", default="`rag/lexicon`"),
+            _S("MEMORY_FOLLOWUP_KEYWORDS", "Words that mark a follow-up.", default="`rag/lexicon`"),
             _S(
                 "MEMORY_COMPARE_KEYWORDS",
                 "Words that ask for a comparison.",
@@ -265,7 +266,7 @@ GROUPS = (
                 "For mode `simple`: cosine similarity of two questions from which the second is a "
                 "follow-up.",
             ),
-            _S("NURA_PROTECTED_TERMS", "Words no summary may lose.", default="`rag/lexicon`"),
+            _S("NURA_PROTECTED_TERMS", "Words that summaries must keep.", default="`rag/lexicon`"),
             _S(
                 "NURA_CONTEXT_SYSTEM_SHARE",
                 "Share of the prompt reserved for instructions. Together with the documents' "
@@ -281,7 +282,7 @@ GROUPS = (
             ),
             _S(
                 "NURA_EXPLORE_CALLS",
-                "Model calls allowed when a message asks what was said earlier in a long "
+                "Model calls allowed when a message asks about something said earlier in a long "
                 "conversation. 0: none.",
             ),
             _S("NURA_EXPLORE_TOKENS", "Tokens allowed for the same."),
@@ -356,7 +357,7 @@ GROUPS = (
             ),
             _S(
                 "NURA_DOTENV",
-                "File with the settings that the environment does not give.",
+                "File with settings that are not in the environment.",
                 default="`.env`",
             ),
             _S("NURA_HOST", "Address the web server listens on.", example="192.168.0.10"),
@@ -369,7 +370,7 @@ GROUPS = (
             ),
             _S(
                 "CSRF_TRUSTED_ORIGINS",
-                "Origins behind a proxy, such as `https://nura.example.com`.",
+                "Origins of the pages behind a proxy, such as `https://nura.example.com`.",
                 example="https://nura.example.com",
             ),
             _S(
@@ -405,11 +406,11 @@ GROUPS = (
             _S("NURA_DOCUMENT_WORKERS", "Documents processed at the same time."),
             _S(
                 "NURA_SHUTDOWN_SECONDS",
-                "Seconds that running answers get to finish when Nura stops. Those that need "
+                "Seconds running answers get to finish when Nura stops. Those that need "
                 "longer end as interrupted and keep their text; those that have not begun are "
                 "answered after the next start.",
             ),
-            _S("NURA_LOG_LEVEL", "Least severe messages in the log."),
+            _S("NURA_LOG_LEVEL", "Lowest level of messages in the log."),
             _S("NURA_LOG_FORMAT", "`json`: one JSON object a line."),
         ),
     ),

@@ -76,7 +76,9 @@ async def test_help_names_every_format_that_is_read(question):
 
 async def test_help_on_files_says_that_scans_need_text_recognition():
     assert "문자 인식(OCR)이 설치되어 있을 때만" in await said("어떤 파일을 올릴 수 있어?")
-    assert "only be read if text recognition (OCR)" in await said("which file formats are supported?")
+    assert "if text recognition (OCR) is installed" in await said(
+        "which file formats are supported?"
+    )
 
 
 async def test_who_leaves_is_not_greeted():
