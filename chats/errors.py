@@ -9,7 +9,7 @@ from rag.errors import NuraError
 
 
 class NotFound(NuraError):
-    """Not there, or not the asker's: nobody can tell which."""
+    """Missing, or another user's; indistinguishable from outside."""
 
     code = "not_found"
 
@@ -71,7 +71,7 @@ class RunLost(NuraError):
 
 
 class ModelNotFound(NuraError):
-    """No such model, or one of another user: nobody can tell which."""
+    """Missing, or another user's model; indistinguishable from outside."""
 
     code = "model_not_found"
 

@@ -1,4 +1,4 @@
-"""Rows of the turn store as the engine knows them."""
+"""Converts rows of the turn store into the engine's types."""
 
 from collections.abc import Mapping
 from dataclasses import fields

@@ -27,14 +27,14 @@ class LoopTask(ABC):
 
     RETRY_SECONDS: ClassVar[float] = 0.5
     TROUBLE: ClassVar[str] = "background_task_fails"
-    """The log event of an outage."""
+    """Log event for an outage."""
 
     _task: asyncio.Task[None] | None = None
     _is_failing = False
 
     @classmethod
     def of_running_loop(cls) -> Self:
-        """The one that works for the running loop; it is made and started when first asked for."""
+        """The task of the running loop; created and started on first use."""
         tasks = _tasks_of_loop.setdefault(asyncio.get_running_loop(), {})
         found = tasks.get(cls)
         if not isinstance(found, cls) or not found.is_running:

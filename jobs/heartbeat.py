@@ -23,7 +23,7 @@ from jobs.lease import JobT, Lease, LeaseLostError, renew_leases
 logger = structlog.get_logger()
 
 BEATS_A_LEASE = 5
-"""So many renewals fall into one lease: some may fail without costing it."""
+"""Renewals per lease, so that some may fail without losing it."""
 MAX_IDLE_BEATS = 10
 """The thread ends when it had nothing to renew for so many beats."""
 
@@ -43,12 +43,12 @@ class HeldLease(Generic[JobT]):
         return self._lost.is_set()
 
     def check(self) -> None:
-        """Raise `LeaseLostError` when the work is in vain."""
+        """Raise `LeaseLostError` if the lease is lost."""
         if self._lost.is_set():
             raise LeaseLostError
 
     def mark_lost(self) -> None:
-        """Tell whoever works; called by the heartbeat's thread."""
+        """Notify the worker; called from the heartbeat's thread."""
         if not self._lost.is_set():
             self._lost.set()
             if self._on_loss:
@@ -96,7 +96,7 @@ class Heartbeat(Generic[JobT]):
                 del self._held[lease]
 
     def wait_until_idle(self) -> None:
-        """Wait for a beat that is under way. Nothing is held any more."""
+        """Wait for a renewal in progress. Nothing is held any more."""
         with self._beating:
             pass
 

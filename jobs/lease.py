@@ -30,10 +30,10 @@ from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
 RELEASED: Mapping[str, Any] = {"claim": None, "lease_until": None}
-"""The values of a row that nobody holds."""
+"""Column values of a row that nobody holds."""
 
 SKIPPED_LOCKS = 64
-"""So many jobs of one owner may be locked by other workers at one instant and are passed over."""
+"""Jobs of one owner to look past while other workers have them locked."""
 
 
 class LeaseLostError(Exception):
@@ -49,7 +49,7 @@ class Job(models.Model):
     """
 
     OPEN: ClassVar[Q] = Q()
-    """Rows that have work left, in columns of the row itself."""
+    """Rows with work left, in columns of the row itself."""
     LEASE: ClassVar[timedelta] = timedelta(seconds=20)
     MAX_ATTEMPTS: ClassVar[int] = 5
 
@@ -65,7 +65,7 @@ class Job(models.Model):
     )
 
     class Meta:
-        """No table of its own."""
+        """Abstract."""
 
         abstract = True
 
@@ -80,7 +80,7 @@ class OwnedJob(Job):
     started_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
-        """No table of its own."""
+        """Abstract."""
 
         abstract = True
 
@@ -91,19 +91,19 @@ OwnedJobT = TypeVar("OwnedJobT", bound=OwnedJob)
 
 @dataclass(frozen=True, slots=True)
 class Lease(Generic[JobT]):
-    """The hold of one worker on one job."""
+    """One worker's hold on one job."""
 
     model: type[JobT]
     job_id: Any
     token: UUID
 
     def rows(self) -> QuerySet[JobT]:
-        """The row as long as the lease stands; empty once it is lost or the job has ended."""
+        """The row while the lease holds; empty once it is lost or the job has ended."""
         return open_jobs(self.model).filter(pk=self.job_id, claim=self.token)
 
 
 def open_jobs(model: type[JobT]) -> QuerySet[JobT]:
-    """Jobs that have work left, held or not."""
+    """Jobs with work left, held or not."""
     return model._default_manager.filter(model.OPEN)  # noqa: SLF001 - Django's own way
 
 
@@ -113,7 +113,7 @@ def waiting_jobs(model: type[JobT]) -> QuerySet[JobT]:
 
 
 def jobs_at_work(model: type[JobT]) -> QuerySet[JobT]:
-    """Jobs that a living worker holds."""
+    """Jobs held by a living worker."""
     return open_jobs(model).filter(claim__isnull=False, lease_until__gte=Now())
 
 
@@ -153,13 +153,13 @@ def claim_next_jobs(
 
 
 def renew_lease(lease: Lease[JobT], **values: Any) -> None:
-    """Prolong a lease, and write what changed. Raises `LeaseLostError`."""
+    """Renew a lease and store changes. Raises `LeaseLostError`."""
     if not lease.rows().update(lease_until=Now() + lease.model.LEASE, **values):
         raise LeaseLostError
 
 
 def renew_leases(leases: Collection[Lease[JobT]]) -> set[Lease[JobT]]:
-    """Prolong the leases of one model in one statement; those that still stand."""
+    """Renew the leases of one model in one statement; those that still hold."""
     if not leases:
         return set()
     model = next(iter(leases)).model
@@ -231,7 +231,7 @@ TAKE = """
 def _claim_statement(
     model: type[OwnedJobT], limit: int, values: Mapping[str, Any]
 ) -> tuple[str, Any]:
-    """The statement of `claim_next_jobs` with its parameters, by name."""
+    """The SQL of `claim_next_jobs` with its named parameters."""
     quote, meta = connection.ops.quote_name, model._meta  # noqa: SLF001 - public in all but its name
     parameters: dict[str, Any] = {"lease": model.LEASE, "most": model.MAX_ATTEMPTS}
     table = quote(meta.db_table)

@@ -23,13 +23,13 @@ from jobs import connections
 logger = structlog.get_logger()
 
 MAX_MESSAGES = 100_000
-"""A stream that nobody reads is cut off about there; what is lost waits in its row."""
+"""Approximate maximum length of a stream nobody reads; lost entries are still in their rows."""
 ABANDONED_SECONDS = 10.0
-"""A message that was delivered and not settled for so long had a reader that died."""
+"""A message delivered but not acknowledged for so long had a reader that died."""
 HANGING_SECONDS = 3.0
-"""A Redis that is so late with an answer hangs: its connection is given up."""
+"""A Redis that takes longer is considered hung, and the connection is dropped."""
 FORGOTTEN_SECONDS = 3600.0
-"""A reader that was not heard of for so long is struck from the group."""
+"""A reader not heard from for so long is removed from the group."""
 
 
 def send_task(
@@ -61,12 +61,12 @@ def send_task(
 
 
 def new_task_id(kind: str, key: object) -> str:
-    """An id that says what the task is for: `ingest:<key>:<4 random bytes>`."""
+    """A task id that says what it is for: `ingest:<key>:<4 random bytes>`."""
     return f"{kind}:{key}:{uuid4().hex[:8]}"
 
 
 def count_messages(queue: str) -> int:
-    """How many Celery messages wait in a queue; 0 when the broker does not say."""
+    """Number of Celery messages in a queue; 0 if the broker does not say."""
     try:
         with current_app.connection_or_acquire() as connection:
             channel: Any = connection.default_channel
@@ -133,7 +133,7 @@ class WorkStream:
         return _messages(answer[0][1]) if answer else []
 
     async def open(self) -> None:
-        """Make the group where it is missing: all entries that are there are for it."""
+        """Create the group if it is missing; it gets all existing entries."""
         try:
             await connections.asynchronous().xgroup_create(
                 self.key, self._group, id="0", mkstream=True
@@ -143,7 +143,7 @@ class WorkStream:
                 raise
 
     async def settle(self, messages: Sequence[WorkMessage]) -> None:
-        """Strike entries off: nobody is to see them again."""
+        """Acknowledge entries, so that nobody sees them again."""
         if messages:
             async with connections.asynchronous().pipeline(transaction=False) as pipe:
                 self._strike_off(pipe, messages)
@@ -155,7 +155,7 @@ class WorkStream:
             pipe.xdel(self.key, *keys)
 
     async def take_over(self, *, limit: int) -> list[WorkMessage]:
-        """Entries that a reader took and never settled; they are ours now."""
+        """Take over entries that another reader took and never acknowledged."""
         client = connections.asynchronous()
         idle = int(ABANDONED_SECONDS * 1000)
         answer = await client.xautoclaim(
@@ -164,7 +164,7 @@ class WorkStream:
         return _messages(answer[1])
 
     async def count_waiting(self) -> int:
-        """Entries that nobody has settled."""
+        """Number of entries nobody has acknowledged."""
         return int(await connections.asynchronous().xlen(self.key))
 
     async def leave(self) -> None:

@@ -45,7 +45,7 @@ class UserAdmin(StockUserAdmin[User], ModelAdmin):  # type: ignore[misc]
     actions = ("revoke_keys",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
-        """With the numbers of the list."""
+        """Users with the counts shown in the list."""
         users: QuerySet[User] = super().get_queryset(request)
         return users.annotate(
             count_of_documents=Count("documents", distinct=True),
@@ -57,7 +57,7 @@ class UserAdmin(StockUserAdmin[User], ModelAdmin):  # type: ignore[misc]
         services.delete_user(user=obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
-        """Delete each with his files."""
+        """Delete users with their files."""
         for user in queryset:
             services.delete_user(user=user)
 

@@ -1,4 +1,4 @@
-"""The wiring as a Django app, for its commands, templates and admin."""
+"""The installation as a Django app, for its commands, templates and admin."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

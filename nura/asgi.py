@@ -41,13 +41,13 @@ SENDING = frozenset({"POST", "PUT", "PATCH"})
 FILES_PREFIX = "/api/"
 """... below this path; for other requests no route is looked up."""
 MAX_OVERHEAD_BYTES = 1024 * 1024
-"""What a multipart body may be larger than its file."""
+"""Bytes a multipart body may have beyond its file."""
 MAX_DRAIN_BYTES = 32 * 1024 * 1024
 """Bytes read and thrown away of a body that grew too large."""
 
 
 class BodyLimit:
-    """Refuses with 413 what is declared too large, and what turns out to be while it comes in."""
+    """Rejects bodies with 413 that are declared too large or turn out to be."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -94,7 +94,7 @@ def _declared(scope: Message) -> int:
 
 
 async def _drain(receive: Receive) -> None:
-    """Let a client that is still sending come to its end: it reads the answer only then."""
+    """Let a client finish sending, because it reads the response only then."""
     left = MAX_DRAIN_BYTES
     while left > 0:
         message = await receive()

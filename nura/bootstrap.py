@@ -33,12 +33,12 @@ PACKAGES = {
     "base": ("django", "uvicorn"),
     "models": ("django", "uvicorn", "sentence_transformers", "torch"),
 }
-"""By what an installation is known."""
+"""Packages by which an installation is recognised."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def enter() -> None:
-    """Go on in this process when the packages are here, else inside `.venv`, made if need be."""
+    """Continue here if the packages are installed, else inside `.venv`, created if needed."""
     wanted = find_wanted_kind()
     if all(map(importlib.util.find_spec, PACKAGES[wanted])) or (
         importlib.util.find_spec("django") and Path(sys.prefix) != VENV
@@ -49,7 +49,7 @@ def enter() -> None:
 
 
 def find_wanted_kind() -> str:
-    """What the settings need: "base" where endpoints have all models, else "models"."""
+    """What the settings need: "base" if every model has an endpoint, else "models"."""
     settings = read_dotenv(Path(os.environ.get("NURA_DOTENV") or ROOT / ".env")) | os.environ
 
     def is_set(name: str) -> bool:
@@ -62,7 +62,7 @@ def find_wanted_kind() -> str:
 
 
 def read_dotenv(path: Path) -> "dict[str, str]":
-    """The `NAME=value` lines of a file; of several for one name the first counts."""
+    """The `NAME=value` lines of a file; the first one for a name counts."""
     found: dict[str, str] = {}
     if path.is_file():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -74,7 +74,7 @@ def read_dotenv(path: Path) -> "dict[str, str]":
 
 
 def ensure(kind: str) -> None:
-    """Make `.venv` and install what `requirements/` asks for, unless that was done before."""
+    """Create `.venv` and install `requirements/`, unless that has been done."""
     if sys.version_info < LEAST:
         stop(f"Nura needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
     if is_current(kind):
@@ -90,7 +90,7 @@ def ensure(kind: str) -> None:
 
 
 def digest(kind: str) -> str:
-    """What the requirement files of a kind say now."""
+    """A digest of a kind's requirement files."""
     sha = hashlib.sha256()
     for name in FILES[kind]:
         sha.update((ROOT / "requirements" / name).read_bytes() + b"\0")
@@ -150,7 +150,7 @@ def recognition() -> None:
 
 
 def has_korean_font() -> bool:
-    """Whether fontconfig knows a font for Korean; yes where it cannot be asked."""
+    """Whether fontconfig knows a font for Korean; True if it cannot be asked."""
     listing = shutil.which("fc-list")
     if not listing:
         return Path("/usr/share/fonts/opentype/noto").is_dir()
@@ -159,7 +159,7 @@ def has_korean_font() -> bool:
 
 
 def apt(*packages: str) -> bool:
-    """Install Debian packages when we may; whether it worked."""
+    """Install Debian packages if permitted; whether it worked."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
     say(f"Installing {' '.join(packages)}")
@@ -184,13 +184,13 @@ def run(command: "list[str]") -> int:
 
 
 def say(sentence: str) -> None:
-    """Tell the person at the console."""
+    """Print a message for the user."""
     sys.stderr.write(f"nura: {sentence}\n")
     sys.stderr.flush()
 
 
 def stop(sentence: str) -> "NoReturn":
-    """Give up with a reason."""
+    """Exit with a reason."""
     say(sentence)
     sys.exit(1)
 

@@ -38,7 +38,7 @@ class _Deliveries(QoS):
     restore_at_shutdown = False
 
     def ack(self, delivery_tag: str) -> None:
-        """A message is done with, if its connection still stands."""
+        """Acknowledge a message if its connection is still open."""
         if self.channel.connection is not None:
             super().ack(delivery_tag)
 
@@ -55,7 +55,7 @@ def _keep_our_logging(**_: Any) -> None:
 
 @signals.before_task_publish.connect
 def _send_request_id(headers: dict[str, Any], **_: Any) -> None:
-    """The lines that a task logs carry the id of the request that asked for it."""
+    """A task's log lines carry the id of the request that caused it."""
     known = structlog.contextvars.get_contextvars()
     if "request_id" in known:
         headers["request_id"] = known["request_id"]

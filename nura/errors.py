@@ -1,4 +1,4 @@
-"""Every error becomes words here, once: problem+json (RFC 9457) for programs, a page for people."""
+"""The one place where errors become words: problem+json (RFC 9457) or a page."""
 
 import math
 import sys
@@ -28,9 +28,9 @@ from rag.errors import NuraError
 logger = structlog.get_logger()
 
 RETRY_AFTER_SECONDS = 5
-"""What a caller is told to wait when the database, Redis or a model is out of reach for now."""
+"""`Retry-After` when the database, Redis or a model cannot be reached."""
 WINDOW_SECONDS = 60
-"""The window of allauth's own limits on its pages, which do not tell when it began."""
+"""The window of allauth's own limits, whose beginning it does not expose."""
 
 CSRF_MARK = "CSRF Failed"  # how DRF's session authentication begins the detail of its refusal
 
@@ -80,12 +80,12 @@ EXPLANATIONS: Mapping[str, Explanation] = {
 }
 add_explanations(EXPLANATIONS)
 PAGES = {"csrf_failed": "403_csrf.html"}
-"""Templates of single codes; the others have one a status, or the general one."""
+"""Templates for single codes; others have one per status, or the general one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error as it leaves the house."""
+    """An error as it is sent to a client."""
 
     status: int
     code: str
@@ -108,7 +108,7 @@ class Problem:
         return body | {name: value for name, value in optional.items() if value}
 
     def response(self) -> HttpResponse:
-        """The answer for a program."""
+        """The response for a program."""
         return JsonResponse(
             self.body(),
             status=self.status,
@@ -118,7 +118,7 @@ class Problem:
         )
 
     def response_at(self, path: str) -> HttpResponse:
-        """The answer for a program that asked at this path: the gateway's expect OpenAI's shape."""
+        """The response for a program at this path; the gateway's clients expect OpenAI's shape."""
         if not is_gateway(path):
             return self.response()
         headers = dict(self.headers)
@@ -130,7 +130,7 @@ class Problem:
 
 
 def to_problem(error: BaseException) -> Problem:
-    """The one mapping from exceptions to problems. Unknown ones are logged, told by number only."""
+    """Map an exception to a problem. Unknown ones are logged and shown by number only."""
     for kinds, describe in _MAPPING:
         if isinstance(error, kinds):
             problem: Problem = describe(error)
@@ -163,7 +163,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # no
 
 
 def too_many_requests(request: HttpRequest, seconds: int = WINDOW_SECONDS) -> HttpResponse:
-    """Allauth's handler429; with the time to wait where it is known."""
+    """Allauth's handler429, with the time to wait if it is known."""
     return _answer(request, _throttled_for(seconds))
 
 
@@ -219,7 +219,7 @@ def _invalid(error: drf_errors.ValidationError) -> Problem:
 
 
 def _invalid_body(error: ninja_errors.ValidationError) -> Problem:
-    """The gateway's: its clients learn of the first field that is wrong."""
+    """For the gateway, whose clients are told the first invalid field."""
     param, told = find_wrong_field(error.errors)
     return Problem(400, "invalid", _("Please check: %(fields)s.") % {"fields": told}, param=param)
 

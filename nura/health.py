@@ -1,4 +1,4 @@
-"""Whether this node is alive, the product can serve, and the services that are not ours answer."""
+"""Whether this node is alive, the product can serve, and external services respond."""
 
 import functools
 from typing import Any, cast
@@ -24,14 +24,14 @@ HEARTBEAT_SECONDS = 15
 
 
 def heartbeat_key(worker: str) -> str:
-    """Redis key that a living worker keeps fresh."""
+    """Redis key that a living worker renews."""
     return f"nura:worker:{worker}"
 
 
 @require_safe
 @never_cache
 def healthz(_request: HttpRequest) -> HttpResponse:
-    """200 as long as this process answers."""
+    """200 while this process responds."""
     return HttpResponse("ok", content_type="text/plain")
 
 
@@ -57,7 +57,7 @@ def check_all() -> dict[str, bool]:
 
 
 def check_models() -> dict[str, bool]:
-    """Whether the process with the local models answers; nothing where none is needed."""
+    """Whether the models process responds; nothing if none is needed."""
     if not settings.RAG.needs_models_process:
         return {}
     return {MODELS: models.answers(settings.RAG.models_socket)}
@@ -75,7 +75,7 @@ def check_database() -> bool:
 
 
 def check_redis_and_workers() -> dict[str, bool]:
-    """Redis, and the workers that wrote their sign of life there within the last 15 seconds."""
+    """Redis, and the workers whose heartbeat is at most 15 seconds old."""
     try:
         keys = [heartbeat_key(name) for name in WORKERS]
         beats = cast("list[bytes | None]", client().mget(keys))
@@ -135,5 +135,5 @@ def require_redis(url: str) -> None:
 
 
 def _flatten(error: Exception) -> str:
-    """The library's own words on one line; neither library repeats a password."""
+    """The library's message on one line; neither library repeats a password."""
     return " ".join(str(error).split()) or type(error).__name__

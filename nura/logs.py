@@ -35,7 +35,7 @@ QUIET = (
 
 
 class Outage(logging.Filter):
-    """A database that is away is one line of each task, not a page every few seconds."""
+    """Logs a database outage as one line per task, not a traceback every few seconds."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let it through, without the traceback."""

@@ -1,4 +1,4 @@
-"""Prometheus metrics, for staff only: others learn not even that the page exists."""
+"""Prometheus metrics, for staff only; for others the page does not exist."""
 
 import os
 import time

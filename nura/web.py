@@ -19,15 +19,15 @@ MESSAGE_LIMIT = 1_500_000
 """Bytes of one WebSocket message. Far more than a question may have, so that the application can
 answer a too long one with a sentence instead of a closed socket."""
 SWITCH_SECONDS = 0.0005
-"""So long a page that is made in a thread computes on while words of an answer wait."""
+"""Switch interval: how long a thread rendering a page may delay an answer's words."""
 
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Address and headers of one request; those that open a WebSocket too."""
+"""Limit for the address and headers of one request, WebSockets included."""
 MAX_HEAD_SECONDS = 15.0
-"""A head is whole that long after the connection is open, or after the answer before it."""
+"""Seconds for a complete head, from the connection or the previous response on."""
 LINGER_SECONDS = 2.0
-"""So long what is still sent is thrown away, for the client to come to the answer."""
+"""Seconds to discard what is still being sent, so that the client reads the response."""
 OVERHEAD = len(b": \r\n")
 
 TOO_LARGE = (
@@ -42,7 +42,7 @@ class HeadTooLarge(Exception):
 
 
 class BoundedHeads(HttpToolsProtocol):
-    """One connection. A head that is too large is a 431, one that is too slow the end."""
+    """One connection. A head that is too large gets a 431; one that is too slow is closed."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -71,7 +71,7 @@ class BoundedHeads(HttpToolsProtocol):
             self._close_after(MAX_HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """Parse. What the parser keeps for itself counts as well: one endless header is kept."""
+        """Parse. What the parser buffers counts too: it buffers an endless header."""
         if self._refused:
             return
         self._pending_bytes += len(data)
@@ -111,7 +111,7 @@ class BoundedHeads(HttpToolsProtocol):
         super().on_body(body)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser gave up, or was stopped at."""
+        """Respond to a request the parser rejected or was stopped at."""
         if self._head_bytes > MAX_HEAD_BYTES:
             self._refuse()
         else:
@@ -176,7 +176,7 @@ def build_server_config() -> uvicorn.Config:
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve until asked to stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
     from django.conf import settings
 

@@ -21,7 +21,7 @@ class NuraError(Exception):
 
 
 class EngineUnavailable(NuraError):
-    """A library that a step of the engine can do without is not there."""
+    """An optional library is not installed."""
 
     code = "engine_unavailable"
 
@@ -41,7 +41,7 @@ class RetrievalFailed(NuraError):
 
 
 class LLMError(NuraError):
-    """Base of what a language-model endpoint can do to us."""
+    """Base of all errors of a language-model endpoint."""
 
     code = "llm_failed"
 
@@ -54,7 +54,7 @@ class LLMUnreachable(LLMError):
 
 
 class LLMUnavailable(LLMError):
-    """The endpoint did not answer the last calls and is left alone for `retry_after` seconds."""
+    """The endpoint failed repeatedly and is not asked again for `retry_after` seconds."""
 
     code = "llm_unavailable"
     retryable = True

@@ -47,7 +47,7 @@ def find_model(user: User, name: str) -> AskableModel:
 
 
 def describe_model(model: AskableModel) -> dict[str, Any]:
-    """A model as the list tells it."""
+    """A model as it is listed."""
     return _describe(model.id, model.name, model.created)
 
 

@@ -75,7 +75,7 @@ class CompletionRequest(BaseModel):
 
     @property
     def sampling(self) -> Sampling:
-        """What is wished of the answer."""
+        """The requested sampling."""
         limits = [one for one in (self.max_tokens, self.max_completion_tokens) if one]
         return Sampling(
             temperature=self.temperature,

@@ -56,7 +56,7 @@ TAKING_OVER_SECONDS = 3.0
 """How often one looks for messages whose reader died."""
 RETRY_SECONDS = 0.5
 UNCLAIMED = Run.LEASE * 0.4
-"""The workers are told again of a run that nobody took for so long."""
+"""Workers are reminded of a run that nobody took for so long."""
 REAPING_SECONDS = {"runs": 5.0, "summaries": 30.0, "ingests": 15.0}
 """How often one of all processes looks for what was lost."""
 

@@ -165,7 +165,7 @@ class RunWriter:
         return self.events[self.written :]
 
     def confirm(self, count: int) -> None:
-        """That many events stand in the log."""
+        """Note how many events the log has."""
         self.written = count
         self.prolonged = True
         if self._whole:
@@ -176,7 +176,7 @@ class RunWriter:
         return self.written == len(self.events) and not self._unsealed
 
     async def agree(self) -> None:
-        """Look what stands in the log: ours as far as it goes, or somebody else's."""
+        """Check whether the log holds our events, or another writer's."""
         stored = await self.stored()
         if stored == self.events[: len(stored)]:
             self.written, self.prolonged = len(stored), False
@@ -204,7 +204,7 @@ class RunWriter:
             self._flusher = None
 
     async def stored(self) -> list[RunEvent]:
-        """What stands in the log."""
+        """The events in the log."""
         rows = await connections.asynchronous().xrange(self.key)
         return [log.from_entry(*entry) for entry in rows]
 

@@ -257,7 +257,7 @@ def clean_name(text: str) -> str:
 
 
 def clean_number(text: str) -> str:
-    """A number as authorities give it: digits stand in it."""
+    """A notice number as authorities write it; contains digits."""
     text = clean_value(text)
     return text if len(text) <= 60 and any(character.isdigit() for character in text) else ""
 

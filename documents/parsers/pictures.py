@@ -193,7 +193,7 @@ def hash_bytes(*parts: bytes) -> str:
 
 
 def read_declared_size(data: bytes) -> tuple[int, int]:
-    """Width and height as an encoded picture declares them; 0 and 0 where it cannot be told."""
+    """Width and height declared in an encoded picture; 0 and 0 if unknown."""
     from PIL import Image
 
     try:

@@ -54,7 +54,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     """Closed sign-up by setting; too many wrong passwords are a 429, not a form."""
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """Whether strangers may make an account."""
+        """Whether anyone may create an account."""
         return settings.OPEN_SIGNUP
 
     def authenticate(self, request: HttpRequest, **credentials: Any) -> AbstractBaseUser | None:
@@ -69,7 +69,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return user
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """Count the try as a wrong one, as it is until the password was right."""
+        """Count the attempt as wrong until the password has proved right."""
         key = self._get_login_attempts_cache_key(request, **credentials)
         try:
             super().pre_authenticate(request, **credentials)
@@ -88,7 +88,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         return make_attempt_key(request, name)
 
     def clean_username(self, username: str, shallow: bool = False) -> str:
-        """The name in the one form under which it is stored: Hangul may come in parts."""
+        """The name in the form it is stored in, with composed Hangul."""
         cleaned: str = super().clean_username(User.normalize_username(username), shallow)
         return cleaned
 
@@ -101,7 +101,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
 
 class LoginForm(forms.LoginForm):  # type: ignore[misc]
-    """Says what may be typed, and lets password managers know."""
+    """Sign-in form with hints for users and password managers."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -119,9 +119,9 @@ LOGIN_FAILED, LOGIN_FLOOD, LOGIN_DONE = "login_failed", "login_flood", "login_do
 ALLAUTH_APP = "allauth.account"
 """Whose settings name the limits."""
 MAX_TURN_SECONDS = 10.0
-"""The longest that a turn may take; then the next one begins."""
+"""Longest an attempt may take before the next one begins."""
 MAX_TURN_WAIT_SECONDS = 2.0
-"""How long a try of a flooding address waits for its turn: it holds a thread that others need."""
+"""Longest an attempt of a flooding address waits; it holds a thread that others need."""
 
 
 def make_attempt_key(request: HttpRequest, name: str) -> str:
@@ -148,7 +148,7 @@ def is_flooding(request: HttpRequest) -> bool:
 
 
 def count_failures(request: HttpRequest, key: str) -> int:
-    """How often the name has lately failed from this address, the try under way included."""
+    """Recent failures of the name from this address, the current attempt included."""
     return max(len(history) for _rate, history in _list_counts(request, LOGIN_FAILED, key=key))
 
 

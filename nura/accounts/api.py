@@ -1,4 +1,4 @@
-"""REST: an API key for a password, and who one is."""
+"""REST: exchange a password for an API key; the signed-in user."""
 
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from rag.errors import NuraError
 
 
 class InvalidCredentials(NuraError):
-    """No such user, a wrong password, or a user who may not sign in: nobody can tell which."""
+    """Unknown user, wrong password or disabled user; indistinguishable from outside."""
 
     code = "invalid_credentials"
 

@@ -18,7 +18,7 @@ from documents.models import Document
 from documents.services import delete_document
 
 SHOWN_CHARACTERS = 8
-"""How much of a key stays readable, so that its owner can tell his keys apart."""
+"""Characters of a key that stay readable, so that its owner can tell keys apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class AccountUsage:
 
 
 def create_key(*, user: User, lifetime: timedelta | None = None) -> str:
-    """A new API key of the user: the only time that its text is known. Stored is its hash."""
+    """Create an API key. Only its hash is stored, so this is the only time it is readable."""
     _stored, key = AuthToken.objects.create(user, expiry=lifetime)
     return str(key)
 
@@ -51,7 +51,7 @@ def revoke_key(*, user: User, digest: str) -> bool:
 
 @transaction.atomic
 def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User:
-    """The user of that name, made or brought to this state."""
+    """Create the user of that name, or bring an existing one to this state."""
     user, _created = User.objects.select_for_update().get_or_create(
         username=User.normalize_username(name), defaults={"email": email}
     )
@@ -64,7 +64,7 @@ def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User
 
 @transaction.atomic
 def delete_user(*, user: User) -> None:
-    """Delete a user with all that is his: his files too, which a cascade of rows would leave."""
+    """Delete a user with everything, files included, which a database cascade would leave."""
     # An answer that ends holds its run, then its chat; a question its chat, then its documents.
     for model in (Run, Chat):
         list(model.objects.filter(owner=user).order_by("pk").select_for_update().values_list("pk"))
@@ -80,7 +80,7 @@ def count_usage(*, user: User) -> AccountUsage:
 
 
 def describe_account(*, user: User) -> dict[str, Any]:
-    """What `GET /me` answers."""
+    """The response of `GET /me`."""
     return {
         "id": user.pk,
         "username": user.username,
@@ -91,7 +91,7 @@ def describe_account(*, user: User) -> dict[str, Any]:
 
 
 def list_limits() -> dict[str, int | None]:
-    """The limits of every user; None where there is none."""
+    """The limits of every user; None means no limit."""
     return {
         "documents": settings.QUOTA_DOCUMENTS or None,
         "bytes": settings.QUOTA_MB * files.MEGABYTE or None,

@@ -65,5 +65,5 @@ def revoke(request: HttpRequest, digest: str) -> HttpResponse:
 
 
 def _user(request: HttpRequest) -> User:
-    """Whom `login_required` let through."""
+    """The user that `login_required` let through."""
     return cast("User", request.user)

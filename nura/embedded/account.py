@@ -62,7 +62,7 @@ def let_in(data_dir: Path, account: Account | None) -> None:
 
 
 def _owner(folder: Path) -> Account | None:
-    """By number: in a new container the name may be gone, and only `initdb` asks for a name."""
+    """By number: in a new container the name may be missing, and only `initdb` needs it."""
     if not folder.exists() or not folder.stat().st_uid:
         return None
     found = folder.stat()

@@ -22,10 +22,10 @@ WITHOUT_SERVICES = {
     ),
 }
 WITHOUT_DATABASE = WITHOUT_SERVICES - {"up"}
-"""`up` starts its own services; those that it does not start it needs like any other command."""
+"""`up` starts its own services, and needs the others like any command."""
 
 WITH_MODELS = {"ask", "evaluate", "reindex"}
-"""Commands that search or embed by themselves."""
+"""Commands that search or embed in their own process."""
 
 WITHOUT_MIGRATION = {"migrate", "doctor", "showmigrations", "sqlmigrate"}
 PATIENCE = 60.0

@@ -46,7 +46,7 @@ POOL = {
 
 
 def socket_dir(data_dir: Path) -> Path:
-    """The folder of all sockets: in the data folder, or a stand-in when its path is too long."""
+    """The folder for sockets: in the data folder, or elsewhere if its path is too long."""
     inside = data_dir / "run"
     if len(str(inside).encode()) <= SOCKET_PATH_LIMIT:
         return inside
@@ -65,7 +65,7 @@ def models_socket(data_dir: Path) -> str:
 
 
 def celery_url(redis_url: str) -> str:
-    """The same Redis as Celery spells it."""
+    """The same URL in Celery's spelling."""
     if not redis_url.startswith("unix://"):
         return redis_url
     path, _, query = redis_url.removeprefix("unix://").partition("?")

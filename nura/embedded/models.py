@@ -1,4 +1,4 @@
-"""The models process: how it is started, and asked how it is; see `nura/models_server.py`."""
+"""Starts the models process and asks for its state; see `nura/models_server.py`."""
 
 import http.client
 import json
@@ -49,7 +49,7 @@ def answers(path: str) -> bool:
 
 
 def read_health(path: str) -> Mapping[str, Any] | None:
-    """What it says of itself, `models` being the state of each by name; None: nobody answers."""
+    """Its status, with the state of each model in `models`; None if it does not respond."""
     if not os.path.exists(path):  # noqa: PTH110 - asked often, and never of a folder
         return None
     connection = _SocketConnection(path)

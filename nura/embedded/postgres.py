@@ -116,7 +116,7 @@ def _environment() -> dict[str, str]:
 
 
 def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, durable: bool) -> None:
-    """Run initdb aside and rename: a cluster that is there is whole."""
+    """Run initdb in another folder and rename it, so that an existing cluster is complete."""
     draft = folder.with_name("postgres.new")
     shutil.rmtree(draft, ignore_errors=True)
     give(draft, account)

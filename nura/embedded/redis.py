@@ -14,11 +14,11 @@ from nura.embedded.locations import redis_url, socket_dir
 
 SOCKET = "redis.sock"
 DATABASES = 64
-"""More than the 16 that are usual, so that every test process gets its own."""
+"""More than the usual 16, so that every test process gets its own."""
 
 
 def prepare(data_dir: Path) -> spawn.Launch:
-    """Clear what a crash left and say how to start it. The caller holds the lock of the folder."""
+    """Remove what a crash left; how to start Redis. The caller holds the folder's lock."""
     account = service_account(data_dir)
     folder = data_dir / "redis"
     sockets = socket_dir(data_dir)
@@ -47,7 +47,7 @@ def prepare(data_dir: Path) -> spawn.Launch:
 
 
 def wait_ready(data_dir: Path, alive: Callable[[], bool], timeout: float = 60.0) -> None:
-    """Wait until it answers (a long append-only file takes time to load). Raises `RuntimeError`."""
+    """Wait until it responds; a long append-only file takes time. Raises `RuntimeError`."""
     if not spawn.wait_until(lambda: not alive() or answers(data_dir), timeout) or not alive():
         raise RuntimeError("Redis did not start; its last lines above say why")
 

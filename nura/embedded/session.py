@@ -14,7 +14,7 @@ COMMAND = "a management command"
 
 
 class FolderBusyError(Exception):
-    """Another process holds the data folder; `holder` is what it wrote about itself (its URL)."""
+    """Another process holds the data folder; `holder` is what it wrote there (its URL)."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(f"This data folder is in use: {holder or 'another process'}")
@@ -38,7 +38,7 @@ def folder_lock(data_dir: Path, note: str) -> Iterator[None]:
 
 
 def holder(data_dir: Path) -> str:
-    """What the holder of the folder wrote about itself; empty when nobody holds it."""
+    """What the folder's holder wrote there (its URL); empty if nobody holds it."""
     try:
         with folder_lock(data_dir, ""):
             return ""

@@ -1,4 +1,4 @@
-"""Documents of our own writing for the first run; every organisation in them is invented."""
+"""Sample documents for the first run, written by us; all organisations are invented."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""For work on the code: error pages, static files straight from the folder."""
+"""Settings for development: error pages, static files straight from the folder."""
 
 from nura.settings.base import *  # noqa: F403
 

@@ -23,18 +23,18 @@ N = TypeVar("N", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A variable as the code reads it: its default and the values it takes, in words."""
+    """A variable as the code reads it: its default and valid values, in words."""
 
     default: str
     values: str
 
 
 DECLARED: dict[str, Declaration] = {}
-"""Every variable read so far, by name; of several reads the first counts."""
+"""Every variable read so far, by name; the first read counts."""
 
 
 def load_dotenv(path: Path) -> None:
-    """Take `NAME=value` lines of a file into the environment; what is there already holds."""
+    """Load `NAME=value` lines into the environment; existing variables win."""
     for name, value in read_dotenv(path).items():
         os.environ.setdefault(name, value)
 
@@ -133,7 +133,7 @@ def read_zone(name: str, default: str) -> str:
 
 
 def read_folder(name: str, default: Path) -> Path:
-    """An absolute path of a folder that can be written to, or be made. Makes nothing."""
+    """The absolute path of a folder that is writable or can be created. Creates nothing."""
     _declare(name, str(default), "folder")
     path = Path(_read(name) or default)
     try:

@@ -1,4 +1,4 @@
-"""What `make run` and every installation use."""
+"""Settings that `make run` and every installation use."""
 
 from nura.settings import env
 from nura.settings.base import *  # noqa: F403

@@ -1,1 +1,1 @@
-"""What our templates load."""
+"""Template tags."""

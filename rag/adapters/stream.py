@@ -35,7 +35,7 @@ class Decoder:
         self._document: bool | None = None
 
     def feed(self, part: bytes) -> list[bytes]:
-        """The events that these bytes complete. Raises `ValueError` where one is too large."""
+        """The events completed by these bytes. Raises `ValueError` if one is too large."""
         if self._document is None and (begun := part.lstrip()):
             self._document = begun.startswith(b"{")
         self._held.append(part)
@@ -99,7 +99,7 @@ CLOSING = "</think>"
 
 
 class ThinkingFilter:
-    """Tells thinking from answer in a text that comes in parts, tags cut anywhere."""
+    """Separates thinking from the answer in a streamed text, wherever its tags are cut."""
 
     def __init__(self) -> None:
         self._begun = False
@@ -178,9 +178,9 @@ class ReplyReader:
     thinking_tokens: int = 0
     """What may be thought beside the answer's own limit."""
     started: bool = False
-    """Something was shown: it must not come twice."""
+    """Something was shown, so a retry would repeat it."""
     thought: bool = False
-    """There was thinking in it, be it without an answer."""
+    """There was thinking, perhaps without an answer."""
     finish_reason: str = ""
     usage: Usage | None = None
     calls: tuple[ToolCall, ...] = ()
@@ -205,7 +205,7 @@ class ReplyReader:
 
     @property
     def patience(self) -> float:
-        """Seconds to wait for the next thing. Thinking counts as a sign of life."""
+        """Seconds to wait for the next event. Thinking counts as progress."""
         now = time.monotonic()
         if self._done:
             limit = DRAIN_SECONDS

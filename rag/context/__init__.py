@@ -1,1 +1,1 @@
-"""How much of what goes into a prompt."""
+"""What goes into a prompt, and how much of it."""

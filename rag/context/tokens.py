@@ -6,15 +6,15 @@ import threading
 from typing import Any, Protocol
 
 PER_MESSAGE = 4
-"""Tokens that a chat template puts around a message, about."""
+"""Tokens that a chat template adds to a message, roughly."""
 LEARNING = 0.2
-"""What the newest report weighs in the ratio of an estimate."""
+"""Weight of the newest report in the correction of the estimate."""
 LEAST, MOST = 0.5, 2.0
-"""Bounds of that ratio."""
+"""Bounds of that correction."""
 LONGEST_TOKEN = 16
 """Characters; longer ones are runs of blanks."""
 CUTS = 6
-"""Tries at a length in proportion, before a text is halved until it fits."""
+"""Attempts at a proportional cut before the text is halved until it fits."""
 
 _WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = (
     (re.compile(r"[가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿ]"), 0.82),
@@ -70,7 +70,7 @@ class TokenCounter(Protocol):
         ...
 
     def learn(self, counted: int, reported: int) -> None:
-        """A prompt that was counted here, and what the model's server says it had."""
+        """Learn from a prompt: our count, and the count that the server reported."""
         ...
 
 
@@ -81,16 +81,16 @@ class Exact:
         self.name = vocabulary
 
     def count(self, text: str) -> int:
-        """The tokens, markers of chat templates read as plain text."""
+        """The tokens; markers of chat templates count as plain text."""
         plain = text.encode("utf-8", "replace").decode("utf-8")  # half a pair has no encoding
         return len(_load(self.name).encode_ordinary(plain))
 
     def learn(self, counted: int, reported: int) -> None:
-        """There is nothing to learn: what a server counts beyond is its chat template."""
+        """Nothing to learn: what a server counts on top is its chat template."""
 
 
 class Estimate:
-    """Counts by classes of characters, corrected by what the server reports."""
+    """Estimates from classes of characters, corrected by the server's reports."""
 
     name = "estimate"
 
@@ -99,7 +99,7 @@ class Estimate:
         self._lock = threading.Lock()
 
     def count(self, text: str) -> int:
-        """About as many tokens."""
+        """Estimated number of tokens."""
         return round(_estimated(text) * self.ratio)
 
     def learn(self, counted: int, reported: int) -> None:
@@ -117,13 +117,13 @@ class Estimate:
 
 @functools.lru_cache(maxsize=32)
 def get_counter(model: str) -> TokenCounter:
-    """The counter of a model, one in a process, so that what it learns stays."""
+    """The counter of a model: one per process, so that it keeps what it learns."""
     vocabulary = find_vocabulary(model)
     return Exact(vocabulary) if vocabulary else Estimate()
 
 
 def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
-    """A beginning of the text that fits into `room` tokens, and fills them about."""
+    """The longest beginning of the text, roughly, that fits into `room` tokens."""
     room = max(0, room)
     text = text[: room * LONGEST_TOKEN]
     for _ in range(CUTS):
@@ -142,7 +142,7 @@ def _estimated(text: str) -> float:
 
 
 def find_vocabulary(model: str) -> str:
-    """The vocabulary of a model by its name, as "Qwen/Qwen2.5-7B"; empty: not known."""
+    """The vocabulary of a model such as "Qwen/Qwen2.5-7B"; empty if unknown."""
     name = model.casefold().rpartition("/")[2]
     for pattern, vocabulary in _KNOWN:
         if re.search(rf"(?<![a-z0-9])(?:{pattern})", name):

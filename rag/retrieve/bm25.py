@@ -1,4 +1,4 @@
-"""BM25 in figures: the formulas that every store follows."""
+"""The BM25 formulas that every store follows."""
 
 import math
 

@@ -1,1 +1,1 @@
-"""From a message in a conversation to a question."""
+"""Understanding a message in its conversation."""

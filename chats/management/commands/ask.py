@@ -82,7 +82,7 @@ class Command(BaseCommand):
     help = "Ask a question, or without one keep a session at a prompt."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Who asks what, and how the answer is told."""
+        """User, question and output format."""
         parser.add_argument("question", nargs="?")
         parser.add_argument(
             "--user", help="who asks; without it the only user, or an administrator"

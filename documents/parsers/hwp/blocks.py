@@ -94,7 +94,7 @@ class HwpTable:
 
 @dataclass(slots=True)
 class TextFrame:
-    """Text that stands beside the flow: a text box, the caption of a picture, a note."""
+    """Text outside the flow: a text box, a picture's caption, a note."""
 
     blocks: list[HwpParagraph]
 

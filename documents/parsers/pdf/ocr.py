@@ -41,7 +41,7 @@ _OPPOSITE = 2
 
 LANGUAGES = ("kor", "eng")
 ORIENTATION = "osd"
-"""Comes with every tesseract; tells how a page is turned."""
+"""Part of every tesseract; detects how a page is rotated."""
 _DPI = 220
 """The Korean model reads body text best at this size, and worse where letters are larger."""
 _POINTS = 72

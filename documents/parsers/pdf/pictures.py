@@ -194,5 +194,5 @@ def _whole(page: Any, number: int, images: Sequence[_Image], *, coded: bool) -> 
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    """Width and height that a JPEG declares in itself: the page may tell less."""
+    """Width and height declared in the JPEG itself; the page may claim less."""
     return read_declared_size(data) if data.startswith(_ENCODED) else (0, 0)

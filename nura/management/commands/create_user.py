@@ -10,7 +10,7 @@ NAME_CHARACTERS = 150
 
 
 class Command(BaseCommand):
-    """Makes a user, or brings an existing one to this password, and prints a new API key."""
+    """Creates a user, or changes an existing one's password, and prints a new API key."""
 
     help = (
         "Make a user (or set an existing one's password) and print a new API key, alone, on stdout."

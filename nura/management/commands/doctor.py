@@ -15,7 +15,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def handle(self, *_args: Any, **_options: Any) -> None:
-        """One line a finding."""
+        """One line per finding."""
         styles = {
             State.OK: self.style.SUCCESS,
             State.WARN: self.style.WARNING,

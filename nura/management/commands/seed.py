@@ -20,12 +20,12 @@ PASSWORD_BYTES = 12
 
 
 class Command(BaseCommand):
-    """Fills an empty database; does nothing where somebody has an account already."""
+    """Fills an empty database; does nothing if there is any account."""
 
     help = "On an empty database: make the user admin and upload the sample documents."
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """All or nothing: what was written but not committed is written anew by the next try."""
+        """All or nothing: an interrupted attempt is repeated from the start."""
         with transaction.atomic():
             if User.objects.exists():
                 self._say("There are users already: nothing to do.", options)
@@ -47,7 +47,7 @@ class Command(BaseCommand):
 
 
 def credentials_file() -> Path:
-    """Where the first administrator's sign-in is kept."""
+    """File with the first administrator's user name and password."""
     return Path(settings.DATA_DIR) / "admin-credentials"
 
 
@@ -60,7 +60,7 @@ def _make_admin() -> User:
 
 
 def _keep(path: Path, text: str) -> None:
-    """Write for the owner's eyes only, from the first byte on."""
+    """Write a file that only its owner can read, from the first byte on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
