@@ -298,6 +298,12 @@ FILES: Mapping[str, Explanation] = {
             "The file crashes its reader. Save it again in its original application or in another format, and upload that."
         ),
     ),
+    "not_confined": (
+        503,
+        _(
+            "This server cannot confine the programs that read files, so it reads none. Ask your administrator."
+        ),
+    ),
     "parse_failed": (
         422,
         _("The file could not be read. Save it again in its original application and upload that."),

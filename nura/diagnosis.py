@@ -20,8 +20,10 @@ from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
 from documents import spaces
+from documents.parsers.base import Confinement
 from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
+from documents.parsers.sandbox import jail
 from documents.reindex import renewal
 from nura import __version__
 from nura.embedded import models, session
@@ -75,6 +77,7 @@ def examine() -> Iterator[Finding]:
     yield from embedding_space()
     yield morphemes()
     yield from terms_of_documents()
+    yield sandbox()
     yield recognition()
     yield from pdf_reader()
 
@@ -266,6 +269,22 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         """Refuse."""
+
+
+def sandbox() -> Finding:
+    """How far the kernel confines the processes that read files."""
+    granted = jail.find_grants()
+    detail = ", ".join(
+        [
+            f"Landlock {granted.landlock}" if granted.landlock else "no Landlock",
+            "seccomp" if granted.seccomp else "no seccomp",
+        ]
+    )
+    if granted.holds:
+        return Finding("sandbox", State.OK, detail)
+    if settings.READING_LIMITS.confinement == Confinement.BEST:
+        return Finding("sandbox", State.WARN, f"{detail}: files are read all the same")
+    return Finding("sandbox", State.FAIL, f"{detail}: no file is read; see NURA_SANDBOX")
 
 
 def recognition() -> Finding:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typst
 
-from documents.parsers.sandbox.limits import die_with_parent
+from documents.parsers.sandbox.jail import die_with_parent
 
 HERE = Path(__file__).parent
 MEMORY = 4 << 30

@@ -12,6 +12,7 @@ import re
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -31,7 +32,7 @@ from documents.errors import FileTooLarge, NotRenderable, PageNotFound, StorageF
 from documents.files import to_storage_error
 from documents.models import Document, DocumentPicture, DocumentVersion
 from documents.parsers import formats
-from documents.parsers.base import Limits, ParserCrashed
+from documents.parsers.base import ParserCrashed
 from documents.parsers.sandbox.client import BrokenFrame, SandboxChild
 
 # Django allows 1,024 bytes for the headers of a part: too few for a name of 300 syllables.
@@ -246,7 +247,7 @@ async def _blocks_async(file: "File[Any] | IO[bytes]", size: int) -> AsyncIterat
         file.close()
 
 
-DRAWING_LIMITS = Limits(seconds=20.0)
+DRAWING_SECONDS = 20.0
 MIN_WIDTH_PIXELS, MAX_WIDTH_PIXELS = 200, 2_000
 """Pixels."""
 _SLOTS = threading.BoundedSemaphore(2)
@@ -287,7 +288,7 @@ def _draw_page(path: Path, number: int, width: int) -> bytes:
         "number": number,
         "width": width,
     }
-    child = SandboxChild(request, DRAWING_LIMITS)
+    child = SandboxChild(request, replace(settings.READING_LIMITS, seconds=DRAWING_SECONDS))
     try:
         image = next((value for kind, value in child.frames() if kind == "bytes"), None)
     except BrokenFrame as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -115,12 +116,18 @@ class ParserCrashed(ParseFailed):
     retryable = True
 
 
+class NotConfined(ParseFailed):
+    """The kernel cannot confine the process that would read, and the installation demands it."""
+
+    code = "not_confined"
+
+
 BY_CODE: dict[str, type[ParseFailed]] = {
     failure.code: failure
     for failure in (
         EmptyFile, UnsupportedType, TypeMismatch, Encrypted, UnsupportedVersion, Corrupt,
         ArchiveBomb, XmlUnsafe, TooLarge, TooManyPages, NoText, EncodingUnknown, OutOfMemory,
-        TimedOut, ParserCrashed, ReaderMissing,
+        TimedOut, ParserCrashed, ReaderMissing, NotConfined,
     )
 }  # fmt: skip
 """How an error comes back to life on the other side of the pipe."""
@@ -129,6 +136,15 @@ BY_CODE: dict[str, type[ParseFailed]] = {
 MEGABYTE = 1 << 20
 MAX_PICTURES = 5_000
 """Told of one document, kept or not."""
+
+
+class Confinement(StrEnum):
+    """What a child that reads does where the kernel cannot confine it."""
+
+    REQUIRED = "required"
+    """It refuses the file."""
+    BEST = "best"
+    """It takes what the kernel grants, and reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +165,7 @@ class Limits:
     recognised_pages: int = 200
     """Most pages of a document that text recognition (OCR) reads; 0 is none."""
     seconds_per_recognised_page: float = 60.0
+    confinement: Confinement = Confinement.REQUIRED
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from csp.constants import NONCE, NONE, SELF
 from django.utils.translation import gettext_lazy as _
 from kombu import Exchange, Queue
 
-from documents.parsers.base import Limits
+from documents.parsers.base import Confinement, Limits
 from documents.parsers.formats import PDF_READERS, PDFIUM
 from nura import logs
 from nura.embedded import locations
@@ -203,7 +203,12 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_PERMISSIONS = 0o600
 PICTURES = rag.build_picture_rules()
-READING_LIMITS = Limits(recognised_pages=env.read_integer("NURA_OCR_PAGES", 200, maximum=5000))
+READING_LIMITS = Limits(
+    recognised_pages=env.read_integer("NURA_OCR_PAGES", 200, maximum=5000),
+    confinement=Confinement(
+        env.read_choice("NURA_SANDBOX", Confinement.REQUIRED.value, tuple(Confinement))
+    ),
+)
 PDF_READER = env.read_choice("NURA_PDF_READER", PDFIUM, PDF_READERS)
 
 # Celery (read with the prefix CELERY_)

@@ -197,6 +197,12 @@ GROUPS = (
                 "(Debian: `tesseract-ocr tesseract-ocr-kor`). 0: none.",
             ),
             _S(
+                "NURA_SANDBOX",
+                "Whether files are read only where the kernel can confine the process that reads "
+                "them (Landlock and seccomp; `manage.py doctor` tells). `best` reads them anyway, "
+                "with what protection there is.",
+            ),
+            _S(
                 "NURA_PDF_READER",
                 "Library that reads the text of PDF files. `pymupdf` needs "
                 "`requirements/pymupdf.txt` and is licensed under the AGPL.",

@@ -44,7 +44,7 @@ from documents.parsers.base import (
     TooLarge,
     UnsupportedType,
 )
-from documents.parsers.sandbox.limits import enter_jail
+from documents.parsers.sandbox.jail import enter_jail
 from documents.parsers.text import is_readable
 from rag.pages import Page, Region
 
@@ -184,8 +184,13 @@ def answer_request(request: Request, parent: int) -> None:
     work = _draw_page if request["task"] == "draw" else _read_document
     # Loaded before the limits fall: compiled modules may still be written.
     parser = formats.make_parser(request["content_type"], request.get("pdf_reader", formats.PDFIUM))
-    enter_jail(limits, parent)
+    recognises = (
+        request["task"] == "read"
+        and context.content_type == formats.PDF
+        and limits.recognised_pages
+    )
     try:
+        enter_jail(limits, parent, Path(request["path"]), recognises=bool(recognises))
         work(request, context, parser, send)
     except ParseFailed as error:
         _send_error(send, error)

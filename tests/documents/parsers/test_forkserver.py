@@ -99,15 +99,21 @@ def test_one_server_forks_a_child_for_each_document(tmp_path: Path, monkeypatch)
 def test_a_child_has_nothing_of_its_server_and_of_other_children(
     tmp_path: Path, monkeypatch
 ) -> None:
-    code = "for name in os.listdir('/proc/self/fd'):\n    yield Page(int(name), 'x')"
+    code = """
+for number in range(64):
+    try:
+        os.fstat(number)
+    except OSError:
+        continue
+    yield Page(number, 'x')
+"""
     path = reader(code, tmp_path, monkeypatch)
     with client.read_document(path, formats.TEXT) as waiting:
         next(waiting)
         with client.read_document(path, formats.TEXT) as reading:
             descriptors = {page.number for page in reading}
 
-    # Standard ones, where its frames go, and the folder that is listed.
-    assert descriptors == {0, 1, 2, 3, 4}
+    assert descriptors == {0, 1, 2, 3}  # the standard ones, and where its frames go
 
 
 def test_a_server_that_was_killed_while_it_waited_is_replaced(text: Path) -> None:
