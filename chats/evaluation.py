@@ -61,11 +61,11 @@ _SECRET_VALUE = re.compile(r"://[^/\s]*@|\bsk-")
 
 
 class SettingRefused(ValueError):
-    """A setting cannot be compared; the text says why."""
+    """A setting cannot be compared; the message says why."""
 
 
 class DocumentUnknown(ValueError):
-    """A line names a document that its user has not, or has more than once."""
+    """A line names a document that its user does not have, or has more than once."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class AskableDocuments:
-    """What a user may ask about: the ids of his indexed documents by name and by id."""
+    """A user's indexed documents: their ids by name and by id."""
 
     ids: tuple[UUID, ...]
     by_name: Mapping[str, tuple[UUID, ...]]
@@ -156,7 +156,7 @@ def make_changed_configuration(changes: Sequence[str]) -> Configuration:
 
 
 def _show_change(change: tuple[str, str]) -> str:
-    """The setting for people and files: without its value where that is a secret."""
+    """The setting as shown to people, without its value if that is secret."""
     name, value = change
     is_secret = _SECRET_NAME.search(name) or _SECRET_VALUE.search(value)
     return f"{name}=…" if is_secret else f"{name}={value}"

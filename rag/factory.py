@@ -1,4 +1,4 @@
-"""One engine per process and configuration: the facade that the floors above use."""
+"""The engine's facade for the layers above: one per process and configuration."""
 
 import functools
 import math
@@ -166,7 +166,7 @@ class Engine:
     async def note_turn(
         self, turn: PastTurn, folding: Sequence[PastTurn], running: RunningSummary | None
     ) -> Noted:
-        """What is kept of a turn for later; see `rag.memory.summary`."""
+        """What later turns need of a turn; see `rag.memory.summary`."""
         return await summary.note_turn(
             turn,
             folding,
@@ -187,19 +187,19 @@ def get_engine(config: RagConfig) -> Engine:
 
 
 def get_embedding_model_name(config: RagConfig) -> str:
-    """The name of the embedding model, without making anything."""
+    """The name of the embedding model, without loading it."""
     if config.embedding_endpoint is not None:
         return config.embedding_endpoint.model
     return config.embedding_model or EMBEDDED_NAME
 
 
 def get_vision(config: RagConfig) -> Vision | None:
-    """Who reads pictures; None: nobody."""
+    """The vision model, if there is one."""
     return OpenAIVision(config.vision, config.vision_max_tokens) if config.vision else None
 
 
 def make_embedder(config: RagConfig) -> Embedder:
-    """An embedder that remembers nothing: it measures its width anew where nobody says it."""
+    """A fresh embedder, which measures its dimensions unless they are given."""
     name = get_embedding_model_name(config)
     known = find_declaration(name)
     languages = config.embedding_languages or known.languages
@@ -225,7 +225,7 @@ def _embedder(config: RagConfig) -> Embedder:
 
 
 def make_reranker(config: RagConfig) -> Reranker | None:
-    """Who orders the best passages; None: nobody."""
+    """The reranker, if there is one."""
     if not config.reranker_model:
         return None
     return EndpointReranker(config.reranker_endpoint or config.local_model(config.reranker_model))
@@ -233,7 +233,7 @@ def make_reranker(config: RagConfig) -> Reranker | None:
 
 @functools.cache
 def get_main_model(endpoint: Endpoint | None) -> LLM | None:
-    """Who answers; None: nobody."""
+    """The language model, if there is one."""
     return OpenAILLM(endpoint) if endpoint else None
 
 
@@ -249,7 +249,7 @@ def get_light_model(endpoint: Endpoint | None) -> Light | None:
 
 
 def make_verifier(config: RagConfig) -> Verifier | None:
-    """Who reads sentences against their passages; None: rules alone."""
+    """The verifier model; None: rules only."""
     if not config.verifier_model:
         return None
     return EndpointVerifier(config.local_model(config.verifier_model))

@@ -11,7 +11,7 @@ from rag.tokenize.text import estimate_dense_weight
 from rag.types import IndexedChunk, TextChunk
 
 TERMS_VERSION = 1
-"""Rises whenever the same text gets other terms or another emphasis than before."""
+"""Raise it whenever the same text gets other terms or weights."""
 
 WINDOW = 512
 """Chunks that are looked at together: terms come from one batch, vectors from texts of one length
@@ -22,10 +22,10 @@ SECTION_EMPHASIS = 1.0
 LEAD_EMPHASIS = 1.0
 """See docs/notes/retrieval-measurements.md, "Fields", for how these were found."""
 HEADER_EMPHASIS = 1.0
-"""A word of the header counts in each later part of its table as if it stood there once."""
+"""A header word counts once in each later part of its table."""
 
 LEAD_CHARACTERS = 150
-"""A passage says in its first words what it is about."""
+"""The first words of a passage say what it is about."""
 
 
 def index_chunks(
@@ -139,5 +139,5 @@ def embed_chunks(
 
 
 def to_embedded_text(title: str, chunk: TextChunk) -> str:
-    """What of a chunk is embedded: what is read of it, under the first line of the title."""
+    """The text of a chunk to embed, below the first line of the title."""
     return f"{title.partition(chr(10))[0]}\n{chunk.content}".lstrip()

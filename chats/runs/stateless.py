@@ -115,7 +115,7 @@ async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
 
 
 def _to_message(finished: Finished, language: str) -> dict[str, Any]:
-    """What a message of ours tells of an answer."""
+    """An answer's fields as our own messages have them."""
     sources = finished.sources
     with override(language):
         notices = [{"code": code, "detail": explain_notice(code)} for code in finished.notices]

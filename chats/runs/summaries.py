@@ -29,7 +29,7 @@ from rag.factory import get_engine
 from rag.memory.summary import Noted, list_turns_to_fold
 
 PATIENCE = timedelta(seconds=30)
-"""The workers are told again of a turn without its summary after so long."""
+"""Workers are reminded of a turn without its summary after so long."""
 MAX_TURNS_A_REAPING = 200
 """So an old installation is summarised little by little."""
 MAX_AT_ONCE = 4

@@ -25,16 +25,16 @@ from rag.types import Hit
 logger = structlog.get_logger()
 
 EMBEDDED_NAME = "all-MiniLM-L6-v2"
-"""The English embedder that comes with the product."""
+"""The bundled English embedding model."""
 ENGLISH = frozenset(("en",))
 BATCH = 64
 RETRIES = 2
 QUERY_RETRIES = 1
-"""Somebody waits for a question, so it is retried once only."""
+"""Retries for a question: only one, because somebody is waiting."""
 QUERY_SECONDS = 10.0
-"""For each try."""
+"""For each attempt."""
 RERANK_SECONDS = 60.0
-"""The same for rerankers and verifiers, which read some dozen passages on a processor."""
+"""The same for rerankers and verifiers, which read dozens of passages on a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def find_languages(model: str, told: frozenset[str] = frozenset()) -> frozenset[
 
 @functools.cache
 def _warn_of_unknown(model: str) -> None:
-    """Once a process: else a Korean model would be left out of Korean questions unnoticed."""
+    """Models already warned about, once per process: unknown languages count as English only."""
     logger.warning(
         "embedder_counts_as_english", model=model, reason="languages neither set nor known"
     )
@@ -127,7 +127,7 @@ class EndpointEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """Width of the vectors; asks the endpoint once where nobody said it."""
+        """Number of dimensions; asks the endpoint once if it is not configured."""
         if not self._dimensions:
             self._embed(["dimensions"])
         return self._dimensions
@@ -190,14 +190,14 @@ class EndpointEmbedder:
 
 
 def _to_floats(vector: str | Sequence[float]) -> list[float]:
-    """A vector as the wire has it: numbers, or 32-bit floats in base64, the lowest byte first."""
+    """A vector from a response: numbers, or little-endian 32-bit floats in base64."""
     if not isinstance(vector, str):
         return [float(value) for value in vector]
     return array("f", base64.b64decode(vector)).tolist()
 
 
 class EndpointReranker:
-    """A cross-encoder behind `/rerank`, in the shape that Jina, Cohere and vLLM share."""
+    """A cross-encoder behind `/rerank`, in the format of Jina, Cohere and vLLM."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.name = endpoint.model
@@ -308,7 +308,7 @@ def _new_client(endpoint: Endpoint) -> Any:
 
 
 def _socket_transport(path: str) -> dict[str, Any]:
-    """How a client reaches a Unix socket; proxies of the environment are not for it."""
+    """HTTP transport over a Unix socket, ignoring proxies of the environment."""
     import httpx2
 
     return {"transport": httpx2.HTTPTransport(uds=path), "trust_env": False}

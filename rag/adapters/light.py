@@ -1,4 +1,4 @@
-"""The light model: short questions with short answers, in time or not at all."""
+"""The light model: short questions with short answers, on time or not at all."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ MOST_TRIES = 20
 
 
 class BadReply(LLMError):
-    """The light model said something other than it was asked for."""
+    """The light model did not reply in the requested form."""
 
     code = "llm_bad_reply"
 

@@ -34,26 +34,26 @@ from rag.types import Evidence, HistoryMessage, Speaker
 logger = structlog.get_logger()
 
 QUERY_TOKENS = 200
-"""What the room of the conversation keeps free for any question: it must not change with it."""
+"""Tokens kept free for the question, so that the window does not depend on its length."""
 LEAST_TOKENS = 48
-"""Fewer tokens than that are not worth the beginning of a text."""
+"""With fewer tokens left, even the beginning of a text is not worth including."""
 OVERFLOW_STEP_TURNS = 3
 """By so many turns the window moves on where it outgrows its tokens: each move costs the server its
 cached prefix."""
 SUMMARY_SHARE = 0.5
-"""Of the older turns' room, what their summary may take from what was picked for the question."""
+"""Largest share of the older turns' room that their summary may take."""
 MAX_ROOM_TOKENS = 16_000
-"""More is not read with the same care, costs the reader's time, and is seldom filled."""
+"""Models read longer prompts less carefully and more slowly, and they are seldom filled."""
 MIN_ROOM_TOKENS = 1000
-"""Less holds no question with a passage; a model that has less is trimmed for when it refuses."""
+"""Less has no room for a question and a passage; smaller models are handled on refusal."""
 SLACK = 0.08
-"""Share of the length left free: tokens are counted by estimate, and chat templates add some."""
+"""Share of the length left free, as counts are estimates and chat templates add some."""
 ASK_SECONDS = 1.0
-"""What a question waits at most for a server to say how much it takes."""
+"""Longest wait for a server to report its context length."""
 ASK_AGAIN_SECONDS = 60.0
-"""After a server that did not answer, or has not loaded its model yet."""
+"""Wait before asking again a server that did not answer or is still loading its model."""
 _LENGTH_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window")
-"""What vLLM and SGLang; OpenRouter and Together; Mistral; Groq call it in `/v1/models`."""
+"""Its names in `/v1/models`: vLLM and SGLang; OpenRouter and Together; Mistral; Groq."""
 _LOCAL_SERVERS = {
     "library": ("/api/ps", "models", "context_length"),  # Ollama
     "organization_owner": ("/api/v0/models", "data", "loaded_context_length"),  # LM Studio
@@ -82,15 +82,15 @@ class Budget:
 
     @property
     def room(self) -> int:
-        """What the passages may take: what the other parts leave, and never below their share."""
+        """Tokens for the passages: what the other parts leave, at least their own share."""
         return max(self.documents, self.total - sum(self.used.values()))
 
     def with_used(self, **tokens: int) -> "Budget":
-        """The same with what these parts took."""
+        """The same budget with what these parts used."""
         return replace(self, used={**self.used, **tokens})
 
     def make_cost(self, language: str) -> Callable[[Evidence, Evidence | None], int]:
-        """What a passage takes of the room behind another, its document's line where it changes."""
+        """Tokens of a passage after another, with the document line if the document changes."""
 
         def cost(item: Evidence, before: Evidence | None) -> int:
             told = render_passage(item, language)
@@ -101,7 +101,7 @@ class Budget:
         return cost
 
     def describe(self, evidence_tokens: int, dropped: int) -> dict[str, object]:
-        """For traces: what each part could take and took, and how many passages did not fit."""
+        """For traces: planned and used tokens of each part, and passages left out."""
         used = {**self.used, "documents": evidence_tokens}
         planned = {
             "system": self.system,
@@ -122,7 +122,7 @@ class Budget:
 
 
 def make_budget(context: AnswerContext, rules: ContextRules, counter: TokenCounter) -> Budget:
-    """The budget before anything but instructions and question is known."""
+    """The budget when only instructions and question are known."""
     system = _size(render_system(context.language, context.fence), counter)
     query = _size(context.question, counter) + _size(context.standalone, counter)
     budget = split_tokens(rules, counter, system=system, query=max(QUERY_TOKENS, query))
@@ -163,7 +163,7 @@ def fit_conversation(context: AnswerContext, budget: Budget) -> tuple[AnswerCont
 
 
 def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, Budget]:
-    """The context with what fits of older turns, findings and the summary, and the budget."""
+    """The context with the older turns, findings and summary that fit, and its budget."""
     room, counter = budget.long_term, budget.counter
     summary_size = _size(context.summary, counter)
     kept_for_summary = min(summary_size, int(room * SUMMARY_SHARE))
@@ -194,7 +194,7 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
 
 
 def halve_context(context: AnswerContext, counter: TokenCounter) -> AnswerContext:
-    """The context with half of its passages, notes and messages: it was too long for the model."""
+    """The context with half of its passages, notes and messages, after the model refused it."""
     sizes = [counter.count(item.content) for item in context.evidence]
     left, kept = sum(sizes) // 2, 0
     while kept < len(sizes) and (kept == 0 or left >= sizes[kept]):
@@ -214,7 +214,7 @@ def halve_context(context: AnswerContext, counter: TokenCounter) -> AnswerContex
 
 
 def _in_turns(messages: Sequence[HistoryMessage]) -> list[tuple[HistoryMessage, ...]]:
-    """The messages by turn; each begins with the user."""
+    """The messages grouped by turn, each beginning with the user's."""
     turns: list[tuple[HistoryMessage, ...]] = []
     for message in messages:
         if message.role is Speaker.USER or not turns:
@@ -231,7 +231,7 @@ def _cut_message(message: HistoryMessage, room: int, counter: TokenCounter) -> H
 
 
 def _fit_turn(turn: PastTurn, room: int, counter: TokenCounter) -> PastTurn | None:
-    """The turn, with as much of its answer as fits; None where that is too little."""
+    """The turn with as much of its answer as fits; None if that is too little."""
     if _turn_size(turn, counter) <= room:
         return turn
     bare = _turn_size(replace(turn, assistant_text=""), counter)
@@ -267,11 +267,11 @@ async def resolve_context_tokens(config: RagConfig) -> int:
 
 
 _length_of: dict[Endpoint, tuple[int | None, float]] = {}
-"""What servers said, and the monotonic time from which on they are asked anew."""
+"""What servers reported, and the monotonic time after which to ask again."""
 
 
 async def find_context_length(endpoint: Endpoint) -> int | None:
-    """Tokens that prompt and reply may have together; None where nobody says."""
+    """Tokens for prompt and reply together; None if unknown."""
     length, ask_again = _length_of.get(endpoint, (None, 0.0))
     if ask_again <= time.monotonic():
         # whoever comes meanwhile does not wait
@@ -283,12 +283,12 @@ async def find_context_length(endpoint: Endpoint) -> int | None:
 
 
 def reset_context_lengths() -> None:
-    """Nothing is known of any server."""
+    """Forget what every server reported."""
     _length_of.clear()
 
 
 def find_known_context_length(model: str) -> int | None:
-    """What the table says of a model by its name."""
+    """The context length of a known hosted model."""
     name = model.casefold().rpartition("/")[2]
     return next((tokens for begins, tokens in _table() if name.startswith(begins)), None)
 
@@ -300,7 +300,7 @@ def _table() -> tuple[tuple[tuple[str, ...], int], ...]:
 
 
 async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
-    """What the server says, and whether it will say the same whenever it is asked."""
+    """What the server reports, and whether that can be relied on to stay the same."""
     get_client(endpoint)  # loading the library takes longer than the server may
     try:
         async with asyncio.timeout(ASK_SECONDS):
@@ -319,7 +319,7 @@ async def _ask_server(endpoint: Endpoint) -> tuple[int | None, bool]:
 
 
 async def _get(endpoint: Endpoint, path: str, key: str) -> Any:
-    """What stands under a key of a JSON object; a path without "/models" stands beside "/v1"."""
+    """A key of a JSON response; paths other than "/models" are outside "/v1"."""
     client = get_client(endpoint)
     if path != "/models":
         client = client.with_options(base_url=endpoint.base_url.rstrip("/").removesuffix("/v1"))
@@ -328,7 +328,7 @@ async def _get(endpoint: Endpoint, path: str, key: str) -> Any:
 
 
 def _find_model(found: Any, name: str) -> Mapping[str, Any]:
-    """The model with this name; Ollama leaves ":latest" away. The only one, whatever its name."""
+    """The model with this name, Ollama's ":latest" left out; or the only one there is."""
     if isinstance(found, dict):
         return found
     listed = [one for one in (found if isinstance(found, list) else ()) if isinstance(one, dict)]

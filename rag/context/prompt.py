@@ -19,7 +19,7 @@ from rag.types import Evidence, HistoryMessage, Passage, Speaker
 
 MAX_TITLE_CHARACTERS = 200
 MAX_TITLES = 8
-"""Documents of the last answer that are named."""
+"""Most documents of the last answer to name."""
 _MARKER = re.compile(r"\[(\d{1,9})\]")
 _WEEKDAYS = {"ko": "월화수목금토일", "en": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")}
 _KINDS = {
@@ -66,7 +66,7 @@ class AnswerContext:
 
 
 def build_messages(context: AnswerContext) -> tuple[HistoryMessage, ...]:
-    """The prompt: system, what was said before the window, the window, the question."""
+    """The prompt: instructions, earlier conversation, recent messages, question."""
     fence = _safe_fence(context)
     return (
         HistoryMessage(Speaker.SYSTEM, render_system(context.language, fence)),
@@ -77,12 +77,12 @@ def build_messages(context: AnswerContext) -> tuple[HistoryMessage, ...]:
 
 
 def render_system(language: str, fence: str) -> str:
-    """The instructions: the same for every question of an installation in one language."""
+    """The instructions; the same text for every question in one language."""
     return prompts.fill_prompt("system", language, fence=fence)
 
 
 def render_passages(evidence: Sequence[Evidence], language: str) -> str:
-    """The passages in their order, under a line for each document where it changes."""
+    """The passages in order, each document under a line of its own."""
     lines: list[str] = []
     before: Evidence | None = None
     for item in evidence:
@@ -94,12 +94,12 @@ def render_passages(evidence: Sequence[Evidence], language: str) -> str:
 
 
 def is_same_document(before: Evidence, item: Evidence) -> bool:
-    """Whether a passage stands under the line of the document of the one before it."""
+    """Whether a passage needs no new document line, being of the same document as the last."""
     return before.document_id == item.document_id and before.weak == item.weak
 
 
 def render_passage(item: Evidence, language: str) -> str:
-    """One passage under its number: section, page, and what it is."""
+    """One passage, headed by its number, section, page and kind."""
     passage = item.passage
     page = prompts.fill_prompt("page", language, page=str(passage.page)) if passage.page else ""
     kind = prompts.load_prompt(_KINDS[passage.kind], language) if passage.kind in _KINDS else ""
@@ -109,20 +109,20 @@ def render_passage(item: Evidence, language: str) -> str:
 
 
 def _read_text(item: Evidence) -> str:
-    """The passage with its sentences on one line each, below the header of its table."""
+    """The passage, one sentence per line, below its table header if it has one."""
     text = to_prompt_text(item.text, item.passage.kind)
     return f"{item.passage.header}\n{text}" if item.passage.header else text
 
 
 def render_document(passage: Passage) -> str:
-    """The line above the passages of a document: title, issuer, date."""
+    """The line above a document's passages: title, issuer, date."""
     name = passage.title or passage.document_name
     parts = (name, passage.issuer, passage.date)
     return "# " + neutralise_text(" · ".join(part[:MAX_TITLE_CHARACTERS] for part in parts if part))
 
 
 def _own_section(item: Evidence) -> str:
-    """The passage's section without what is read beside it: its document's title, its heading."""
+    """The passage's section without its document's title and its own heading."""
     passage = item.passage
     parts = [part.strip() for part in passage.section.split(" > ")]
     if parts[0] == passage.title.strip():
@@ -145,7 +145,7 @@ def count_characters(messages: Sequence[HistoryMessage], context: AnswerContext)
 
 
 def _render_earlier(context: AnswerContext, fence: str) -> tuple[HistoryMessage, ...]:
-    """What was said before the window, as a turn of its own: servers want roles in turns."""
+    """The earlier conversation as a turn of its own, because servers expect alternating roles."""
     language = context.language
     blocks = []
     if context.summary:
@@ -210,7 +210,7 @@ def _block(name: str, language: str, fence: str, content: str) -> str:
 
 
 def _safe_fence(context: AnswerContext) -> str:
-    """The installation's fence; another one where a text happens to hold it."""
+    """The installation's fence, or another one if a text contains it."""
     texts = (
         context.question,
         *context.said_before,

@@ -17,12 +17,12 @@ from rag.types import AnswerLabel
 # are looked for as a reader would: blanks, emphasis, tags, backslashes and hyphens do not count.
 
 Fact = tuple[str, ...]
-"""Alternatives, each as it is written in a document. A "|" stands between two cells of a table."""
+"""Alternatives as documents word them. A "|" separates two cells of a table."""
 
 MAX_CELL_GAP_CHARACTERS = 60
-"""Between two cells of a row: it may be told in words."""
+"""Allowed between two cells of a row, which may be put into words."""
 MIN_TELLING_CHARACTERS = 8
-"""Shorter alternatives ("17명") stand in many a text that is about something else."""
+"""Shorter alternatives ("17명") occur in many unrelated texts."""
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _IGNORED = r"\s*_~`\\\-\u00ad\u2010-\u2015\u2212"
@@ -41,7 +41,7 @@ def measure_fact_share(facts: Sequence[Fact], text: str, *, in_answer: bool) -> 
 
 
 def find_missing_facts(facts: Sequence[Fact], text: str, *, in_answer: bool) -> list[str]:
-    """The first alternative of every fact that does not stand in the text."""
+    """The first alternative of every fact missing from the text."""
     plain = _to_plain(text)
     return [fact[0] for fact in facts if not _has_fact(fact, plain, in_answer=in_answer)]
 
@@ -115,7 +115,7 @@ NOT_FOUND_LABELS = frozenset(
 
 
 class SetUnreadableError(ValueError):
-    """A line is not what it should be; the text says which and why."""
+    """A line is invalid; the message says which and why."""
 
 
 @dataclass(frozen=True, slots=True)

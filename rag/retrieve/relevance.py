@@ -18,9 +18,9 @@ LEXICAL_BIAS = 0.6
 SHARE = 6.4
 HELD_TERMS = 3.35
 ENOUGH_TERMS = 12
-"""From so many held terms on, more say nothing new."""
+"""Number of matching terms above which more add nothing."""
 FAINTEST = 0.02
-"""Shares well below that are as good as none."""
+"""Shares well below this count as none."""
 
 DENSE_BIAS = -6.1
 COVERAGE = 6.0
@@ -30,11 +30,11 @@ STATEMENT = -2.5
 TALKS_OF_SELF = -0.6
 
 CHOSEN = 0.6
-"""Added where the user chose the documents: the question is likely about them."""
+"""Added if the user chose the documents: the question is likely about them."""
 POINTED = 3.0
-"""Added where the question points at a document of an earlier answer: it is about that one."""
+"""Added if the question refers to a document of an earlier answer."""
 FEW = 1.5
-"""Added where there are so few documents that a chance match is rare; fades with their number."""
+"""Added if there are few documents, so that a chance match is rare; fades with their number."""
 FEW_DOCUMENTS = 3
 
 

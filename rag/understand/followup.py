@@ -24,16 +24,16 @@ from rag.understand.filters import find_names, to_name_key
 from rag.understand.kinds import Spoken, read_message
 
 TURNS = 4
-"""The last turns that count."""
+"""Number of last turns that count."""
 CHARACTERS = 1000
 """Of the beginning of a question and of an answer."""
 TITLES = 8
 """Of the documents of earlier answers."""
 MOST_SHARED, MOST_RUN, MOST_NEW = 3, 4, 5
 MOST_WORDS = 6
-"""Words that are carried over."""
+"""Most words carried over."""
 SIDE = 0.5
-"""What a word that names a side of something ("기한") says beside one that names the thing."""
+"""Weight of a word that names an aspect ("기한") against one that names the thing."""
 
 _SPACE = re.compile(r"\s")
 _IS = load_patterns("followup")
@@ -42,7 +42,7 @@ _NAMING = frozenset(("NNG", "NNP", "XR"))
 _SHOWN = _NAMING | {"NR", "SL", "SH"}
 _PARTS = _SHOWN | {"NNB", "SN", "XSN", "XPN"}
 _RELATIONAL = load_words("relational.ko") | surface.read_stems("relational.en")
-"""Nouns that name a side of something and need that something: "기한", "penalty"."""
+"""Nouns that name an aspect and need its subject: "기한", "penalty"."""
 _PLAIN = surface.read_stems("plain.en")
 
 
@@ -76,7 +76,7 @@ def find_naming_nouns(text: str) -> frozenset[str]:
 
 
 def find_signals(said: Spoken, conversation: Conversation, rules: MemoryRules) -> dict[str, float]:
-    """What the words of a question show in its conversation; 0 where there is nothing of a kind."""
+    """Signals in the words of a question within its conversation; 0 if absent."""
     turns = conversation.current[-TURNS:]
     texts = [text[:CHARACTERS] for turn in turns for text in (turn.user_text, turn.assistant_text)]
     known = frozenset[str]().union(*map(find_nouns, (*texts, *list_titles(conversation))))
@@ -96,12 +96,12 @@ def estimate_bond(said: Spoken, found: Mapping[str, float]) -> float:
 
 
 def list_cues(rules: MemoryRules) -> Sequence[str]:
-    """The follow-up words in force."""
+    """The configured follow-up words."""
     return rules.followup_words or load_phrases("followup_words")
 
 
 def is_continuation(said: Spoken, rules: MemoryRules) -> bool:
-    """True when it begins as the continuation of something."""
+    """Whether it begins as a continuation."""
     if _IS["connective"].match(said.text):
         return True
     start = len(said.text) - len(said.text.lstrip(" \"'([“‘"))
@@ -113,7 +113,7 @@ _POINTING = frozenset(("그", "이", "저", "해당", "그런", "이런", "위",
 
 
 def is_pointing_back(said: Spoken) -> bool:
-    """True when words point to something that was said: "그거", "위에서 말한", "the former"."""
+    """Whether words refer back: "그거", "위에서 말한", "the former"."""
     if not said.korean:
         return bool(_IS["points_english"].search(said.text))
     return bool(_IS["points_korean"].search(said.text)) or any(

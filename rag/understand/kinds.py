@@ -36,7 +36,7 @@ class Spoken:
 
     @property
     def korean(self) -> bool:
-        """True when there is Korean in it."""
+        """Whether it contains Korean."""
         return bool(surface.HANGUL.search(self.text))
 
     def places(self, word: str) -> Iterable[tuple[int, int]]:
@@ -78,7 +78,7 @@ def _shape(word: str) -> re.Pattern[str]:
 
 
 def decide_question_type(said: Spoken, rules: MemoryRules) -> QuestionType:
-    """The kind, whatever was said before."""
+    """The kind of the message, regardless of the conversation."""
     if is_smalltalk(said.text):
         return QuestionType.SMALLTALK
     if is_comparison(said, rules.compare_words):
@@ -177,7 +177,7 @@ def _last_morpheme(found: Sequence[Morpheme] | None) -> Morpheme | None:
 # The wish to forget what the conversation was about; a question about resetting is none
 
 RESET_CHARACTERS = 300
-"""Characters at the beginning in which the wish must stand."""
+"""Characters at the beginning that must contain the request."""
 
 _PARTICLE = "(?:은|는|이|가|을|를|도|의|로|으로|에서|부터|들|들을|들은|한|하고)?"
 

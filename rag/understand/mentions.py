@@ -24,9 +24,9 @@ _KOREAN = re.compile(rf"[가-힣{_CIRCLED}]")
 _LATIN = re.compile(r"[A-Za-z]{2}|[#\[]\s?\d")
 
 READ = 250
-"""Characters at either end of a message in which places are looked for."""
+"""Characters at either end of a message that are searched for references."""
 MOST = 12
-"""Places that are looked at in one message; more are no sentence."""
+"""Most references read in one message; more are no sentence."""
 BEFORE = 60
 """Characters before a place that may belong to it."""
 

@@ -41,7 +41,7 @@ SCHEMA: Mapping[str, object] = {
 _TYPES = {
     kind.value: kind for kind in (QuestionType.SINGLE, QuestionType.MULTI, QuestionType.COMPARE)
 }
-"""Small talk is the rules' matter: on a model's word no search is left out."""
+"""Small talk is left to the rules: a model must not be able to skip a search."""
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _MARKED = re.compile(r"(?<![^\W\d_])(?=[A-Za-z0-9._-]*[A-Z0-9])[A-Za-z0-9][A-Za-z0-9._-]+")
 _QUOTES = "\"'“”‘’「」`"
@@ -105,7 +105,7 @@ def _read_standalone(said: object, text: str, told: str) -> str:
 
 
 def _read_terms(said: object, known: str) -> tuple[str, ...]:
-    """The words that may be searched: short, and no number or name that nobody said."""
+    """The model's search terms that may be used: short, and without new numbers or names."""
     terms = said if isinstance(said, list) else []
     marks, names = _marks(known), find_names(known)
     kept: dict[str, None] = {}

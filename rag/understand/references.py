@@ -56,7 +56,7 @@ Session = Callable[[], tuple[DocRef, ...]]
 
 
 class Unclear(StrEnum):
-    """Why a reference must be asked back."""
+    """Why a reference needs a clarifying question."""
 
     NOTHING = "nothing"
     OUT_OF_RANGE = "out_of_range"
@@ -406,7 +406,7 @@ def _offered(conversation: Conversation) -> tuple[DocRef, ...]:
 
 
 def _asked(conversation: Conversation) -> list[str]:
-    """The messages that led to questions back, latest first; the last one is the question."""
+    """The messages that led to clarifying questions, latest first; the last is the question."""
     turns = itertools.takewhile(
         lambda turn: turn.mode == AnswerMode.CLARIFY, reversed(conversation.turns)
     )
@@ -424,7 +424,7 @@ def _find_picked(
 
 
 def _find_chosen(text: str, conversation: Conversation) -> Reference | None:
-    """The answer to a question back: what was asked first, of the documents now chosen."""
+    """The reply to a clarifying question: the first question, for the documents now chosen."""
     candidates = _offered(conversation)
     if not candidates or len(text.strip()) > LONGEST_CHOICE:
         return None

@@ -238,7 +238,7 @@ def _record(
 
 
 def _figures(found: Sequence[Measured], name: str) -> dict[str, Any]:
-    """What is told of all: by configuration, by kind, and the differences."""
+    """The summary: by configuration, by kind, and the differences."""
     kinds = list(dict.fromkeys(record["kind"] for record in found[0].records if record["kind"]))
     figures: dict[str, Any] = {
         "set": name,
@@ -265,7 +265,7 @@ def _figures(found: Sequence[Measured], name: str) -> dict[str, Any]:
 
 
 OF_A_KIND = ("evidence_all", "facts", "citations", "label", "false_abstention", "abstains")
-"""Measures that are told for each kind of question."""
+"""Measures shown for each kind of question."""
 
 LABEL_X, BAR_X, BAR_WIDTH, ROW_HEIGHT, PAD = 230, 240, 340, 34, 8
 """Of the charts, in units of their view box."""
