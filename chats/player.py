@@ -19,7 +19,7 @@ PLAYERS = (
 
 
 class CannotSpeak(Exception):
-    """Nothing was to_speech_text; the text says why, and what would help."""
+    """Nothing was spoken; the text says why, and what would help."""
 
 
 def say(text: str) -> str:

@@ -65,6 +65,12 @@ class PastTurn:
     view: View | None = None
     ts: datetime | None = None
 
+    @property
+    def messages(self) -> tuple[HistoryMessage, ...]:
+        """Its texts as messages, empty ones left out."""
+        said = ((Speaker.USER, self.user_text), (Speaker.ASSISTANT, self.assistant_text))
+        return tuple(HistoryMessage(role, text) for role, text in said if text)
+
 
 @dataclass(frozen=True, slots=True)
 class TurnLine:
@@ -148,16 +154,8 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[HistoryMessage, ...]:
-        """The turns since the last new start as messages, empty ones left out."""
-        return tuple(
-            HistoryMessage(role, text)
-            for turn in self.current
-            for role, text in (
-                (Speaker.USER, turn.user_text),
-                (Speaker.ASSISTANT, turn.assistant_text),
-            )
-            if text
-        )
+        """The turns since the last new start as messages."""
+        return tuple(message for turn in self.current for message in turn.messages)
 
 
 @dataclass(frozen=True, slots=True)

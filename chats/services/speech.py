@@ -21,15 +21,15 @@ from documents.parsers.markdown import let_stars_close_before_hangul
 from rag.errors import NuraError
 
 MAX_PIECE_CHARACTERS = 3000
-"""Characters to_speech_text at once: endpoints take about 4,000."""
+"""Characters spoken at once: endpoints take about 4,000."""
 MAX_SPEECH_CHARACTERS = 3 * MAX_PIECE_CHARACTERS
 """Characters of one sound: half an hour of speech."""
 SPEECH_SECONDS = 120.0
-"""From the question to the last byte of all split_text."""
+"""From the question to the last byte of all pieces."""
 MAX_SOUND_BYTES = 128 * 1024 * 1024
 WAV = "wav"
 SOUND_TYPES = {WAV: "audio/wav", "mp3": "audio/mpeg"}
-"""What can be asked for. Only WAV can be joined from split_text."""
+"""What can be asked for. Only WAV can be joined from pieces."""
 _PART = 64 * 1024
 _UNTOLD = {"", "application/octet-stream"}
 
@@ -41,7 +41,7 @@ class SpeechNotConfigured(NuraError):
 
 
 class NothingToSay(NuraError):
-    """A question, or an answer without a word that can be to_speech_text."""
+    """A question, or an answer without a word that can be spoken."""
 
     code = "nothing_to_say"
 
@@ -163,10 +163,10 @@ def _join_sounds(sounds: Sequence[Sound]) -> Sound:
                         kind = shape
                         whole.setparams((*shape, 0, "NONE", ""))
                     elif kind != shape:
-                        raise SpeechFailed("the split_text of speech differ in rate or width")
+                        raise SpeechFailed("the pieces of speech differ in rate or width")
                     whole.writeframes(part.readframes(part.getnframes()))
     except (wave.Error, EOFError) as error:
-        raise SpeechFailed(f"the split_text of speech cannot be joined: {error}") from error
+        raise SpeechFailed(f"the pieces of speech cannot be joined: {error}") from error
     return Sound(out.getvalue(), SOUND_TYPES[WAV])
 
 

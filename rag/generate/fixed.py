@@ -13,11 +13,11 @@ from rag.conversation import DocRef, Question, View
 from rag.generate import markdown
 from rag.ports import PassageStore
 from rag.replies import get_reply
+from rag.retrieve.evidence import to_evidence, to_sources
 from rag.types import AnswerLabel, AnswerMode, Excerpt, Passage, QuestionType, Source
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.references import LAST, Reference, Unclear
 
-PREVIEW_CHARACTERS = 200
 MAX_CANDIDATES = 20
 """Candidates that a question back lists; more would not be read."""
 PART_CHARACTERS = 3000
@@ -102,23 +102,14 @@ def _answer_with_document(
         others=others,
     )
     name = shown.ref.source or shown.ref.title
-    passage = Passage(-1, shown.ref.document_id, name, 0, shown.text, None, None, "")
-    source = Source(
-        slot=1,
-        document_id=passage.document_id,
-        document_name=name,
-        chunk_id=passage.chunk_id,
-        page=None,
-        similarity=1.0,
-        content_preview=shown.text[:PREVIEW_CHARACTERS],
-        section="",
-        cited=True,
-        boxes=(),
-        version=shown.ref.version,
-        text=shown.text,  # kept as shown, so that it can be shown again when the document is gone
+    # kept as shown, so that it can be shown again when the document is gone
+    passage = Passage(
+        -1, shown.ref.document_id, name, 0, shown.text, None, None, "", version=shown.ref.version
     )
+    (source,) = to_sources(to_evidence([passage], {passage.key: 1.0}), (), dense=False)
+    sources = (replace(source, cited=True),)
     return FixedAnswer(
-        shown.text, AnswerMode.DOCUMENT, AnswerLabel.DOCUMENTS, (source,), view=shown.view
+        shown.text, AnswerMode.DOCUMENT, AnswerLabel.DOCUMENTS, sources, view=shown.view
     )
 
 

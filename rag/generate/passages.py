@@ -21,6 +21,7 @@ from rag.lexicon import load_rules, load_words
 from rag.replies import get_reply
 from rag.tokenize import surface
 from rag.tokenize.korean import strip_particle
+from rag.tokenize.text import to_letters
 from rag.types import Evidence, QuestionType
 
 ROOM_CHARACTERS = 640
@@ -194,7 +195,7 @@ def read_question(question: str, titles: Iterable[str]) -> PassageQuery:
         words=_read_words(_without_titles(text, titles)) or _read_words(text),
         value=None if defined else value,
         unit=re.compile(rf"\d\s?{counted[1]}") if counted else None,
-        defined=reading.to_letters(defined),
+        defined=to_letters(defined),
         listed=bool(_PATTERNS["listed"].search(text)),
     )
 
@@ -441,7 +442,7 @@ class _Composer:
         if asked.value:
             worth *= 1.0 if asked.value.is_in(unit) else WITHOUT
         if asked.defined:
-            said = reading.to_letters(re.sub(r"\([^()]*\)", "", unit.text))
+            said = to_letters(re.sub(r"\([^()]*\)", "", unit.text))
             worth *= DEFINES if re.search(re.escape(asked.defined) + _DEFINES, said) else 1.0
         if asked.listed and stretch.under(at):
             worth *= LISTS

@@ -228,11 +228,6 @@ def read_units(text: str) -> list[Unit]:
     return reader.units
 
 
-def to_letters(text: str) -> str:
-    """Letters and digits alone, small."""
-    return re.sub(r"[\W_]+", "", text).casefold()
-
-
 def to_visible(text: str) -> str:
     """What a reader of the rendered Markdown sees, on one line; of a long text the beginning."""
     text = _TAG.sub(" ", _LINK.sub(r"\1", text[:MAX_UNIT_CHARACTERS]))

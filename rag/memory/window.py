@@ -67,13 +67,9 @@ def open_window(conversation: Conversation, *, pairs: int, forgets: bool = False
     between = [turn for turn in conversation.turns if through < turn.number < first]
     return Window(
         messages=tuple(
-            HistoryMessage(role, text[:MAX_MESSAGE_CHARACTERS])
+            HistoryMessage(one.role, one.content[:MAX_MESSAGE_CHARACTERS])
             for turn in turns
-            for role, text in (
-                (Speaker.USER, turn.user_text),
-                (Speaker.ASSISTANT, turn.assistant_text),
-            )
-            if text
+            for one in turn.messages
         ),
         first=first,
         folded=running.text if running and through >= begins else "",

@@ -93,6 +93,7 @@ LONGEST_TAIL = max(map(len, _TAIL_WORDS))
 _BEFORE_TAIL = re.compile(
     rf"(?<=[가-힣])\n(?=[{''.join(sorted({word[0] for word in _TAIL_WORDS}))}])"
 )
+_NO_LETTERS = re.compile(r"[\W_]+")
 _OPENING = "([{<\"'“‘「『"
 
 
@@ -121,6 +122,11 @@ def normalise_text(text: str) -> str:
     text = _PILE.sub(r"\1", _SPECIAL.sub(_in_form, text))
     text = _DASH.sub("-", _edited(text, _broken_words(text)))
     return _ENDLESS.sub(_spaced, text)
+
+
+def to_letters(text: str) -> str:
+    """Letters and digits alone, in small letters: as names are compared."""
+    return _NO_LETTERS.sub("", text).casefold()
 
 
 def find_words_across_lines(text: str) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from rag import tokenize
 from rag.lexicon import load_patterns, load_words
 from rag.ports import PassageStore
 from rag.tokenize.korean import PARTICLES
+from rag.tokenize.text import to_letters
 from rag.types import Named
 
 FIELDS = ("issuer", "project_name", "title")
@@ -45,7 +46,7 @@ _STOP = load_words("stop.en") | load_words("asking.en")
 
 def to_name_key(name: str) -> str:
     """A name without spaces, marks and case: "전자 조달 (2세대)" and "전자조달2세대" are one."""
-    return re.sub(r"[\W_]+", "", tokenize.normalise(name)).casefold()
+    return to_letters(tokenize.normalise(name))
 
 
 def list_names(field: str, value: str) -> dict[str, str]:

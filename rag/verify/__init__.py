@@ -11,7 +11,7 @@ import structlog
 from rag import tokenize
 from rag.errors import EngineUnavailable
 from rag.ports import Inference, Verifier
-from rag.tokenize.text import choose_reply_language
+from rag.tokenize.text import choose_reply_language, to_letters
 from rag.types import AnswerLabel, Checked, Citation, Evidence, Span, Verdict
 from rag.verify import claims, sentences
 from rag.verify.claims import Details, Statement, analyse_morphemes, read_details, read_statement
@@ -140,7 +140,7 @@ class _Unit:
 
 @dataclass(frozen=True, slots=True)
 class _Premise:
-    """A passage read; `bare` is its text as names are looked for (`claims.to_bare`)."""
+    """A passage read; `bare` is its text as names are looked for (`to_letters`)."""
 
     number: int
     language: str
@@ -222,7 +222,7 @@ def _read_premise(number: int, text: str, *, header: str = "", about: str = "") 
     return _Premise(
         number,
         choose_reply_language(whole),
-        claims.to_bare(f"{about} {whole}"),
+        to_letters(f"{about} {whole}"),
         frozenset[str]().union(*(unit.read.terms for unit in units)),
         tuple(units),
         to_known(figures),

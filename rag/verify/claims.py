@@ -12,6 +12,7 @@ from rag.errors import EngineUnavailable
 from rag.lexicon import load_phrases, load_words
 from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme, analyse_texts, strip_particle
+from rag.tokenize.text import to_letters
 from rag.verify.figures import Date, Figure, read_dates, read_figures
 from rag.verify.sentences import MARKER
 
@@ -34,7 +35,6 @@ _WEEKDAY = re.compile(
     rf"([{''.join(_DAYS)}])요일|(?<=[\d일.])\s?\(([{''.join(_DAYS)}])\)"
     rf"|\b({'|'.join(_ENGLISH_DAYS)})day"
 )
-_NO_WORD = re.compile(r"[\W_]+")
 _EDGES = re.compile(r"^[\W_]+|[\W_]+$")
 _ORGANISATION = re.compile(rf"[가-힣]{{2,12}}?(?:{'|'.join(load_words('organisations.ko'))})")
 _LATIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-.&+#'’][A-Za-z0-9]+)*")
@@ -152,11 +152,6 @@ def to_plain(text: str) -> str:
     return tokenize.normalise(_MARKUP.sub("", bare).replace("|", " ").strip())
 
 
-def to_bare(text: str) -> str:
-    """Letters and digits alone, in small letters, as names are looked for."""
-    return _NO_WORD.sub("", text).casefold()
-
-
 def read_weekdays(text: str) -> frozenset[int]:
     """The days of the week that a text names, Monday 0: 월요일, 3. 4.(월), Monday."""
     days = {name: day for names in (_DAYS, _ENGLISH_DAYS) for day, name in enumerate(names)}
@@ -175,8 +170,8 @@ def read_names(text: str, found: Sequence[Morpheme]) -> list[str]:
 
 
 def find_missing(names: Iterable[str], told: str) -> list[str]:
-    """The names that are not in `told` (as `to_bare` writes it)."""
-    return [name for name in names if to_bare(name).removesuffix("s") not in told]
+    """The names that are not in `told` (as `to_letters` writes it)."""
+    return [name for name in names if to_letters(name).removesuffix("s") not in told]
 
 
 def _capitalised(text: str) -> Iterator[str]:
@@ -272,7 +267,7 @@ def read_words(text: str, found: Sequence[Morpheme]) -> list[ClaimWord]:
     read: list[ClaimWord] = []
     for match in re.finditer(r"\S+", text):
         bare = _EDGES.sub("", match[0])
-        key = to_bare(strip_particle(bare) if surface.HANGUL.search(bare) else bare)
+        key = to_letters(strip_particle(bare) if surface.HANGUL.search(bare) else bare)
         if not key or len(read) == MOST_WORDS:
             continue
         place = range(match.start(), match.end())
