@@ -146,7 +146,7 @@ class BranchHistory:
         chosen = [self._ids[number] for number in sorted(set(numbers)) if number in self._ids]
         return released(self._whole, chosen)
 
-    def documents(self) -> tuple[DocRef, ...]:
+    def list_documents(self) -> tuple[DocRef, ...]:
         """The documents of all answers by first appearance."""
         return number_documents(released(self._references))
 

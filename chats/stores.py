@@ -17,37 +17,37 @@ class ReleasingStore:
     def __init__(self, store: PassageStore) -> None:
         self._store = store
 
-    def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
-        """As `PassageStore.similar`."""
-        return released(self._store.similar, vector, limit)
+    def find_similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
+        """As `PassageStore.find_similar`."""
+        return released(self._store.find_similar, vector, limit)
 
     def within(self, document_ids: Collection[UUID]) -> "ReleasingStore":
         """As `PassageStore.within`."""
         return ReleasingStore(self._store.within(document_ids))
 
-    def named(self, names: Sequence[str]) -> list[Named]:
-        """As `PassageStore.named`."""
-        return released(self._store.named, names)
+    def find_named(self, names: Sequence[str]) -> list[Named]:
+        """As `PassageStore.find_named`."""
+        return released(self._store.find_named, names)
 
-    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
-        """As `PassageStore.vectors`."""
-        return released(self._store.vectors, keys)
+    def read_vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
+        """As `PassageStore.read_vectors`."""
+        return released(self._store.read_vectors, keys)
 
-    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
-        """As `PassageStore.bm25`."""
-        return released(self._store.bm25, terms, limit)
+    def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
+        """As `PassageStore.find_by_terms`."""
+        return released(self._store.find_by_terms, terms, limit)
 
-    def opening(self, limit: int) -> list[Passage]:
-        """As `PassageStore.opening`."""
-        return released(self._store.opening, limit)
+    def read_openings(self, limit: int) -> list[Passage]:
+        """As `PassageStore.read_openings`."""
+        return released(self._store.read_openings, limit)
 
     def read_all(self, limit: int) -> list[Passage] | None:
         """As `PassageStore.read_all`."""
         return released(self._store.read_all, limit)
 
-    def at(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
-        """As `PassageStore.at`."""
-        return released(self._store.at, places)
+    def read_places(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
+        """As `PassageStore.read_places`."""
+        return released(self._store.read_places, places)
 
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
         """As `PassageStore.read`."""

@@ -225,7 +225,7 @@ class MemoryHistory:
         """The turns with these numbers, oldest first."""
         return [self._turns[number] for number in sorted(set(numbers)) if number in self._turns]
 
-    def documents(self) -> tuple[DocRef, ...]:
+    def list_documents(self) -> tuple[DocRef, ...]:
         """The documents of all answers by first appearance."""
         return number_documents(turn.doc_refs for _, turn in sorted(self._turns.items()))
 

@@ -640,7 +640,7 @@ def _read_passages(asked: Asked) -> tuple[Evidence, ...]:
         return to_evidence(kept, {passage.key: 1.0 for passage in kept})
     if found.whole:
         within = asked.store.within(found.named or found.plan.scope.document_ids)
-        whole = within.read_all(MAX_CHUNKS_OUTLINED) or within.opening(MAX_CHUNKS_OUTLINED)
+        whole = within.read_all(MAX_CHUNKS_OUTLINED) or within.read_openings(MAX_CHUNKS_OUTLINED)
         return to_evidence(whole, {passage.key: 1.0 for passage in whole})
     relevance = {hit.passage.key: hit.scores.get("relevance", 0.0) for hit in found.hits}
     return to_evidence([hit.passage for hit in found.hits[:PASSAGES_READ]], relevance)

@@ -187,22 +187,22 @@ class PassageStore(Protocol):
         """The same store over those of its documents that are named; never over others."""
         ...
 
-    def named(self, names: Sequence[str]) -> list[Named]:
+    def find_named(self, names: Sequence[str]) -> list[Named]:
         """The documents with one of these names, as `rag.understand.filters.to_name_key` has them.
 
         Names are issuers, project names and titles of documents.
         """
         ...
 
-    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
+    def read_vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
         """The stored unit vectors of these chunks, without those out of scope or not embedded."""
         ...
 
-    def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
+    def find_similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine; `score` and `scores["similarity"]` are the cosine."""
         ...
 
-    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
+    def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
         """Best chunks by BM25 over the query's terms (term -> weight, 1 for a term said once).
 
         Exact document frequencies within the scope.
@@ -215,7 +215,7 @@ class PassageStore(Protocol):
         """
         ...
 
-    def opening(self, limit: int) -> list[Passage]:
+    def read_openings(self, limit: int) -> list[Passage]:
         """The first chunks of the documents in scope, documents in the scope's order, turn by turn.
 
         For questions on whole documents.
@@ -226,7 +226,7 @@ class PassageStore(Protocol):
         """All chunks of the documents in scope, in reading order; None: more than `limit`."""
         ...
 
-    def at(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
+    def read_places(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
         """The chunks at these places, (document, index); those that are not in scope left out."""
         ...
 
@@ -246,6 +246,6 @@ class HistoryStore(Protocol):
         """The turns with these numbers, whole, oldest first; unknown numbers are left out."""
         ...
 
-    def documents(self) -> tuple[DocRef, ...]:
+    def list_documents(self) -> tuple[DocRef, ...]:
         """The documents of all answers by first appearance, `slot` counted over the session."""
         ...

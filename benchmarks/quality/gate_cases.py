@@ -84,10 +84,10 @@ class Index:
     def _row(self, text: str, group: int) -> Row:
         terms, languages = self.corpus.terms(text), self.corpus.embedder.languages
         weight = estimate_dense_weight(text, languages)
-        hits = self.store.bm25(terms, DEPTH)
+        hits = self.store.find_by_terms(terms, DEPTH)
         if weight:
             vector, unrelated = self.corpus.vector(text), self.corpus.unrelated
-            near = self.store.similar(vector, DEPTH)
+            near = self.store.find_similar(vector, DEPTH)
             hits += [add_closeness(hit, hit.score, unrelated) for hit in near]
         question = gate.Prior.from_text(
             text,

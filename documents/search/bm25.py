@@ -245,7 +245,7 @@ class _TermChunks:
 def find_best_chunks(
     search: SearchTransaction, terms: Mapping[str, float], limit: int
 ) -> list[Hit]:
-    """The best `limit` chunks; see `rag.ports.PassageStore.bm25`. `terms` are clean."""
+    """The best `limit` chunks; see `rag.ports.PassageStore.find_by_terms`. `terms` are clean."""
     walk = search.facts.chunks <= INDEX_COST + POSTING_COST * search.facts.everywhere
     weights, found = (_walk_marks if walk else _look_up_postings)(search, terms)
     query = to_sparsevec(zip(terms, weights.score, strict=True))

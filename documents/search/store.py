@@ -76,7 +76,7 @@ _VECTOR_HEADER = 4
 def find_nearest_chunks(
     search: SearchTransaction, space: SearchedSpace, vector: Sequence[float], limit: int
 ) -> list[Hit]:
-    """The nearest `limit` chunks; see `rag.ports.PassageStore.similar`."""
+    """The nearest `limit` chunks; see `rag.ports.PassageStore.find_similar`."""
     if search.facts.chunks > EXACT_CHUNKS:
         found = _by_graph(search, space, vector, limit)
         if len(found) == limit:
@@ -174,7 +174,7 @@ class ScopedStore:
         self._scope = SearchScope(document_ids)
         self._space = space
 
-    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
+    def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
         """Best chunks by BM25; a term weighs its IDF in the scope times its weight."""
         clean = dict(islice(bm25.clean_terms(terms).items(), MAX_QUERY_TERMS))
         if not self._scope.documents or not clean or limit < 1:
@@ -182,7 +182,7 @@ class ScopedStore:
         with database.open_search(self._scope) as search:
             return bm25.find_best_chunks(search, clean, limit)
 
-    def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
+    def find_similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine; none where the space has another width than the vector."""
         if not self._scope.documents or limit < 1:
             return []
@@ -192,7 +192,7 @@ class ScopedStore:
                 return []
             return find_nearest_chunks(search, space, vector, limit)
 
-    def opening(self, limit: int) -> list[Passage]:
+    def read_openings(self, limit: int) -> list[Passage]:
         """The first chunks of the documents, in the order they were named in, turn by turn."""
         first = SearchScope(self._scope.documents[: max(limit, 0)])
         if not first.documents:
@@ -211,7 +211,7 @@ class ScopedStore:
             rows = search.rows(ALL_CHUNKS)
         return [database.to_passage(row) for row in rows]
 
-    def at(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
+    def read_places(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
         """The chunks at these places; those out of scope are left out."""
         if not self._scope.documents or not places:
             return []
@@ -230,7 +230,7 @@ class ScopedStore:
         kept = [pk for pk in self._scope.documents if pk in wanted]
         return ScopedStore(kept, space=self._space)
 
-    def named(self, names: Sequence[str]) -> list[Named]:
+    def find_named(self, names: Sequence[str]) -> list[Named]:
         """Documents in scope that carry one of these names; see `documents.metadata`."""
         return (
             metadata.find_named_documents(self._scope.documents, names)
@@ -238,7 +238,7 @@ class ScopedStore:
             else []
         )
 
-    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
+    def read_vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
         """The stored vectors of these chunks in the space that is searched."""
         if not self._scope.documents or not keys:
             return {}

@@ -136,7 +136,7 @@ class Legs:
         if not terms:
             return ()
         asked = frozenset(terms.items())
-        return self.look_up(step, asked, lambda: self.store.bm25(terms, self.depth))
+        return self.look_up(step, asked, lambda: self.store.find_by_terms(terms, self.depth))
 
     @functools.cached_property
     def dense(self) -> Sequence[Hit]:
@@ -148,7 +148,7 @@ class Legs:
         if not self.weight:
             return ()
         asked = tuple(self.vector)
-        found = self.look_up("similar", asked, lambda: self.store.similar(asked, self.depth))
+        found = self.look_up("similar", asked, lambda: self.store.find_similar(asked, self.depth))
         return [add_closeness(hit, hit.score, self.unrelated) for hit in found]
 
     def look_up(
@@ -169,7 +169,7 @@ class Legs:
         """The vectors of passages by key, of those that have one; read once."""
         missing = [hit.passage.key for hit in hits if hit.passage.key not in self._vectors]
         if missing:
-            found = self.time_step("vectors", lambda: self.store.vectors(missing))
+            found = self.time_step("vectors", lambda: self.store.read_vectors(missing))
             self._vectors.update({key: found.get(key) for key in missing})
         return {key: vector for key, vector in self._vectors.items() if vector is not None}
 

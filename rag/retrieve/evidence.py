@@ -295,7 +295,7 @@ def _select_best(found: Retrieval, store: PassageStore, supply: _Supply) -> Sele
     if chosen and not dropped:  # little was found: what stands around the best may say more
         chosen, _ = supply.fill([*chosen, *_around(chosen[0], store)], supply.room)
     if not chosen and found.plan.scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
-        chosen, dropped = supply.fill(store.opening(top_k), supply.room)
+        chosen, dropped = supply.fill(store.read_openings(top_k), supply.room)
     # what goes on from a strong passage stands with it
     near = set(_places_beside([one for one in leading if one.key in supply.strong]))
     strong = {one.key for one in beside if (one.document_id, one.index) in near}
@@ -312,7 +312,7 @@ def _select_shares(
     for place, document in enumerate(documents):
         own = [hit.passage for hit in found.hits if hit.passage.document_id == document]
         inside = store.within([document])
-        leading = own[:top_k] or inside.opening(2)
+        leading = own[:top_k] or inside.read_openings(2)
         offered = [*leading, *_neighbours(leading, inside), *own[top_k:]]
         kept, lost = supply.fill(offered, left // (len(documents) - place))
         left -= _sum_costs([_bare(one) for one in kept], supply.cost)
@@ -329,7 +329,7 @@ def _read_through(
     everything: Sequence[Passage] | None, store: PassageStore, supply: _Supply
 ) -> Selection:
     """Whole documents that do not fit, in portions that do; their beginnings without them."""
-    passages = store.opening(MAX_OPENING_CHUNKS) if everything is None else everything
+    passages = store.read_openings(MAX_OPENING_CHUNKS) if everything is None else everything
     ordered = supply.order(passages)
     portions: list[list[Evidence]] = []
     used = 0
@@ -361,7 +361,9 @@ def _neighbours(passages: Sequence[Passage], store: PassageStore) -> list[Passag
     """The passages beside these, those of the first one first."""
     known = {(one.document_id, one.index) for one in passages}
     places = [place for place in _places_beside(passages) if place not in known]
-    found = {(one.document_id, one.index): one for one in store.at(places)} if places else {}
+    found = (
+        {(one.document_id, one.index): one for one in store.read_places(places)} if places else {}
+    )
     return [found[place] for place in places if place in found]
 
 
@@ -369,7 +371,7 @@ def _around(passage: Passage, store: PassageStore) -> list[Passage]:
     """The passages of its document around one, the nearest first."""
     first = max(0, passage.index - MAX_AROUND)
     places = range(first, passage.index + MAX_AROUND + 1)
-    found = store.at([(passage.document_id, place) for place in places])
+    found = store.read_places([(passage.document_id, place) for place in places])
     return sorted(found, key=lambda one: (abs(one.index - passage.index), one.index))
 
 

@@ -69,7 +69,7 @@ def select_scope(
 
 def open_documents(made: Plan, store: PassageStore, threshold: float) -> Retrieval:
     """A question on whole documents: the first passages of each answer it, in their own order."""
-    passages = store.opening(made.top_k)
+    passages = store.read_openings(made.top_k)
     hits = tuple(Hit(passage, 1.0, {"opening": 1.0, "relevance": 1.0}) for passage in passages)
     return Retrieval(made, hits, Gate(1.0 if hits else 0.0, threshold), whole=True)
 

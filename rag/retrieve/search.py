@@ -190,7 +190,7 @@ def add_unheard_documents(
         return list(hits)
     heard = {hit.passage.document_id for hit in hits}
     missing = [document for document in documents if document not in heard]
-    return [*hits, *(hit for one in missing for hit in store.within([one]).bm25(terms, 1))]
+    return [*hits, *(hit for one in missing for hit in store.within([one]).find_by_terms(terms, 1))]
 
 
 def spread_documents(hits: Sequence[Hit], limit: int) -> list[Hit]:

@@ -237,7 +237,9 @@ def _judge(
     scope, conversation = question.scope, question.conversation
     only = scope.reason is ScopeReason.CHAT and len(scope.document_ids) == 1
     named = scope.document_ids if only or scope.reason is ScopeReason.EXPLICIT else ()
-    reference = references.resolve_reference(question.text, conversation, history.documents, named)
+    reference = references.resolve_reference(
+        question.text, conversation, history.list_documents, named
+    )
     text = reference.rest if reference else question.text
     if question.topic in (Topic.WIDER, Topic.NEW):
         reference = None  # the user leaves the documents that the question names by their place

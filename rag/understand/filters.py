@@ -115,7 +115,7 @@ def find_filter(question: str, store: PassageStore) -> Filter | None:
     text = tokenize.normalise(question)
     spans = _spans(text)
     found: dict[str, list[Named]] = defaultdict(list)
-    for named in store.named(list(spans)) if spans else ():
+    for named in store.find_named(list(spans)) if spans else ():
         if is_distinct(named.field, named.value):
             found[named.name].append(named)
     kept = _longest(
@@ -261,5 +261,5 @@ def find_siblings(text: str, titles: Iterable[str], store: PassageStore) -> tupl
         for kind in sorted(kinds)
         if base
     ]
-    found = store.named(names) if names else []
+    found = store.find_named(names) if names else []
     return tuple(dict.fromkeys(one.document_id for one in found if one.field == "title"))

@@ -222,14 +222,14 @@ def test_a_history_opens_turns_by_number_and_knows_no_others(owner):
     say(owner, "다른 대화", make_document(owner))
     history = history_of(talk(owner, 3, document))
     assert [turn.number for turn in history.get_turns([3, 1, 99, 1])] == [1, 3]
-    assert [ref.document_id for ref in history.documents()] == [document.pk]
+    assert [ref.document_id for ref in history.list_documents()] == [document.pk]
 
 
 def test_documents_of_the_session_are_numbered_by_their_first_appearance(owner):
     one, two, three = (make_document(owner, name=f"{n}.md") for n in range(3))
     first = say(owner, "하나", two, one)
     second = say(owner, "둘", three, two, parent=first)
-    found = [(ref.slot, ref.document_id) for ref in history_of(second).documents()]
+    found = [(ref.slot, ref.document_id) for ref in history_of(second).list_documents()]
     assert found == [(1, two.pk), (2, one.pk), (3, three.pk)]
 
 

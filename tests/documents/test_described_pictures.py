@@ -76,7 +76,7 @@ def test_what_a_picture_says_is_found_where_it_stands(owner, sent, tiny_engine, 
     document = run(uploaded(owner, report(tmp_path, chart())))
     assert (document.status, document.warnings) == ("COMPLETED", [])
     assert of(vision.chats[0]).size == chart().size
-    (hit,) = ScopedStore([document.pk]).bm25({"제주": 1}, 3)
+    (hit,) = ScopedStore([document.pk]).find_by_terms({"제주": 1}, 3)
     assert (hit.passage.kind, hit.passage.page) == ("picture", 1)
     (box,) = hit.passage.boxes
     assert (box.x0, box.y0, box.x1, box.y1) == pytest.approx((0.1, 0.59375, 0.6, 0.875), abs=1e-4)
@@ -106,7 +106,7 @@ def test_a_picture_of_a_word_file_belongs_to_its_section(
         ["매출", "아래와 같다.", "첫 그림 제주", "둘째 그림 강원", "비용", "늘었다."]
     )
     assert text.index("아래와 같다.") < text.index("그림 제주") < text.index("비용")
-    (hit,) = ScopedStore([document.pk]).bm25({"제주": 1}, 3)
+    (hit,) = ScopedStore([document.pk]).find_by_terms({"제주": 1}, 3)
     assert hit.passage.section == "매출"
 
 

@@ -38,7 +38,7 @@ def taken_in(owner, path):
 def test_a_korean_pdf_is_found_with_its_page_and_boxes(owner, sent, tiny_engine, api):
     document = taken_in(owner, BAD / "pdf/ok-korean-control.pdf")
     assert document.status == "COMPLETED", document.error_code
-    (hit, *_) = ScopedStore([document.pk]).bm25(tokenize.count_terms("3분기 집행액"), 3)
+    (hit, *_) = ScopedStore([document.pk]).find_by_terms(tokenize.count_terms("3분기 집행액"), 3)
     assert "1,234,567,000원" in hit.passage.text
     assert hit.passage.page == 1
     assert all(0 <= box.x0 < box.x1 <= 1 for box in hit.passage.boxes)

@@ -90,7 +90,7 @@ def test_a_document_becomes_searchable(document, tiny_engine):
     assert document.chunk_count == Chunk.objects.filter(document=document).count() > 0
     assert ChunkEmbedding.objects.filter(document=document).count() == document.chunk_count
     assert document.claim is None
-    hits = ScopedStore([document.pk]).bm25({"출장비": 1}, 3)
+    hits = ScopedStore([document.pk]).find_by_terms({"출장비": 1}, 3)
     assert "하루 5만 원" in hits[0].passage.text
 
 
@@ -103,7 +103,7 @@ def test_the_real_parser_tokeniser_and_model_work_together(owner, sent):
     from rag.factory import get_engine
 
     vector = get_engine(settings.RAG).embedder.embed_query("How many days of leave are there?")
-    (hit,) = ScopedStore([document.pk]).similar(vector, 3)
+    (hit,) = ScopedStore([document.pk]).find_similar(vector, 3)
     assert hit.scores["similarity"] > 0.3
     assert spaces.get_active_space().dimensions == 384
 

@@ -35,7 +35,7 @@ def names_of(document):
 
 def found(name, *documents):
     store = ScopedStore([document.pk for document in documents])
-    return {named.document_id for named in store.named([to_name_key(name)])}
+    return {named.document_id for named in store.find_named([to_name_key(name)])}
 
 
 def test_an_ingested_document_is_found_by_what_its_text_says(owner, sent, tiny_engine):

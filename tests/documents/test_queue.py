@@ -44,7 +44,9 @@ def post(client, path):
 def found(owner):
     """Documents of which a search among all of the owner's has passages."""
     scope = Document.objects.visible_to(owner).searchable().values_list("pk", flat=True)
-    return {hit.passage.document_id for hit in ScopedStore(list(scope)).bm25({"출장비": 1}, 3)}
+    return {
+        hit.passage.document_id for hit in ScopedStore(list(scope)).find_by_terms({"출장비": 1}, 3)
+    }
 
 
 def test_one_file_of_another_user_comes_next_before_a_thousand(owner, stranger):

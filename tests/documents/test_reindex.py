@@ -52,7 +52,7 @@ def test_models_of_other_widths_follow_each_other(owner, settings, embedding_ser
         used = spaces.get_space_in_use()
         assert used.space.dimensions == width
         vector = get_engine(used.config).embedder.embed_query("연차 휴가 2조")
-        (hit, *_) = ScopedStore([document.pk], space=used.space).similar(vector, 3)
+        (hit, *_) = ScopedStore([document.pk], space=used.space).find_similar(vector, 3)
         assert hit.passage.document_id == document.pk
 
 
@@ -179,7 +179,7 @@ def test_rolling_back_takes_the_vectors_that_are_there(library, owner, embedding
     assert spaces.get_active_space().pk == old.pk
     count = late.chunks.count()
     assert f"{count} chunks uploaded since" in text
-    hits = ScopedStore([late.pk]).bm25({"경조": 1.0}, 3)
+    hits = ScopedStore([late.pk]).find_by_terms({"경조": 1.0}, 3)
     assert hits
     run = Reindexing.objects.get(open=True)
     assert (run.model, run.background) == ("words-16", True)
@@ -237,10 +237,10 @@ def test_what_the_old_model_embedded_right_before_the_swap_searches_the_old_spac
     used = spaces.get_space_in_use()
     store = ScopedStore([document.pk for document in library], space=used.space)
     vector = get_engine(used.config).embedder.embed_query("출장 여비 2조")
-    before = [hit.passage.key for hit in store.similar(vector, 5)]
+    before = [hit.passage.key for hit in store.find_similar(vector, 5)]
     embedding_server.widths["noise-16"] = 16
     reindex(model="noise-16", base_url=embedding_server.url, languages="*", force=True)
-    assert [hit.passage.key for hit in store.similar(vector, 5)] == before
+    assert [hit.passage.key for hit in store.find_similar(vector, 5)] == before
 
 
 def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_server, monkeypatch):
@@ -251,7 +251,7 @@ def test_search_goes_on_while_a_space_is_filled(library, settings, embedding_ser
         used = spaces.get_space_in_use()
         vector = get_engine(used.config).embedder.embed_query("출장 여비")
         store = ScopedStore([document.pk for document in library], space=used.space)
-        found.append((used.space.model, len(store.similar(vector, 3))))
+        found.append((used.space.model, len(store.find_similar(vector, 3))))
         return embed(titled, embedder)
 
     monkeypatch.setattr(renewal.indexing, "embed_chunks", searched)

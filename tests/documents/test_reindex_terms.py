@@ -52,7 +52,7 @@ def age(*documents):
 def found(document):
     (first, *_) = TOPICS
     asked = tokenize.weigh_query_terms(first)
-    return [hit.passage.document_id for hit in ScopedStore([document.pk]).bm25(asked, 3)]
+    return [hit.passage.document_id for hit in ScopedStore([document.pk]).find_by_terms(asked, 3)]
 
 
 def terms_finding():

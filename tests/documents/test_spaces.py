@@ -29,7 +29,7 @@ def test_the_first_upload_makes_the_space_of_the_model_that_the_settings_name(ow
 def test_a_question_before_the_first_upload_makes_no_space_and_finds_nothing(db):
     used = spaces.get_space_in_use()
     vector = get_engine(used.config).embedder.embed_query("연차")
-    assert ScopedStore([], space=used.space).similar(vector, 3) == []
+    assert ScopedStore([], space=used.space).find_similar(vector, 3) == []
     assert not EmbeddingSpace.objects.exists()
 
 
@@ -54,7 +54,7 @@ def test_with_vectors_another_model_in_the_settings_changes_nothing_and_is_told(
     used = spaces.get_space_in_use()
     assert (used.space.model, used.config.embedding_endpoint.model) == ("words-16", "words-16")
     vector = get_engine(used.config).embedder.embed_query("연차 휴가")
-    hits = ScopedStore([document.pk], space=used.space).similar(vector, 3)
+    hits = ScopedStore([document.pk], space=used.space).find_similar(vector, 3)
     assert len(hits) == 3
     assert "words-32" not in embedding_server.embedded
 

@@ -53,9 +53,9 @@ def test_a_passage_of_a_table_comes_with_its_kind_and_header(owner):
     store_rows([Page(1, chunk.text)], [IndexedChunk(chunk, {"책상": 1}, vector)], space)
 
     for found in (
-        [hit.passage for hit in store(document).bm25({"책상": 1}, 5)],
-        [hit.passage for hit in store(document).similar(vector, 5)],
-        store(document).opening(1),
+        [hit.passage for hit in store(document).find_by_terms({"책상": 1}, 5)],
+        [hit.passage for hit in store(document).find_similar(vector, 5)],
+        store(document).read_openings(1),
     ):
         assert [(one.kind, one.header) for one in found] == [(Kind.TABLE, header)]
         assert found[0].content == f"{header}\n{chunk.text}"
@@ -76,13 +76,13 @@ def test_bm25_ranks_as_rank_bm25_does_on_the_same_tokens(owner):
         oracle.idf = {word: compute_idf(held[word], 80) for word in query}
         scores = oracle.get_scores(list(query))
         best = sorted(scores, reverse=True)[:10]
-        hits = found.bm25(query, 10)
+        hits = found.find_by_terms(query, 10)
         assert [hit.score for hit in hits] == pytest.approx(best, rel=1e-3)
 
 
 def test_bm25_prefers_the_rare_term(owner):
     document = index(owner, ["연차 휴가", "연차 출장", "연차 수당"])
-    hits = store(document).bm25({"연차": 1, "출장": 1}, 5)
+    hits = store(document).find_by_terms({"연차": 1, "출장": 1}, 5)
     assert hits[0].passage.text == "연차 출장"
     assert hits[0].scores["coverage"] == pytest.approx(1.0)
     assert 0 < hits[1].scores["coverage"] < 1
@@ -90,14 +90,14 @@ def test_bm25_prefers_the_rare_term(owner):
 
 def test_terms_that_nobody_holds_lower_the_coverage(owner):
     document = index(owner, ["연차 휴가"])
-    (hit,) = store(document).bm25({"연차": 1, "우주선": 1}, 5)
+    (hit,) = store(document).find_by_terms({"연차": 1, "우주선": 1}, 5)
     assert 0.3 < hit.scores["coverage"] < 0.7
 
 
 def test_frequencies_are_those_of_the_scope(owner):
     one = index(owner, ["가 나", "가 다"])
     index(owner, ["나"] * 50)
-    (hit, *_) = store(one).bm25({"나": 1}, 5)
+    (hit, *_) = store(one).find_by_terms({"나": 1}, 5)
     assert hit.score == pytest.approx(
         0.6931 * compute_term_weight(1, 2, REFERENCE_LENGTH), rel=1e-3
     )
@@ -110,7 +110,7 @@ def test_frequencies_are_those_of_the_scope(owner):
 )  # fmt: skip
 def test_hostile_terms_are_literal(owner, term):
     document = index(owner, [[term, "보통"], ["x", "a", "b", "보통"]])
-    hits = store(document).bm25({term: 1}, 5)
+    hits = store(document).find_by_terms({term: 1}, 5)
     assert [hit.passage.index for hit in hits] == [0]
 
 
@@ -118,14 +118,14 @@ def test_terms_with_nul_or_of_great_length_do_no_harm(owner):
     long = "가" * 5000
     document = index(owner, [[long, "나\0나", "\0", ""], ["다"]])
     found = store(document)
-    assert [hit.passage.index for hit in found.bm25({long: 1}, 5)] == [0]
-    assert [hit.passage.index for hit in found.bm25({"나나": 1, "\0": 1}, 5)] == [0]
-    assert found.bm25({"\0": 3, "": 1}, 5) == []
+    assert [hit.passage.index for hit in found.find_by_terms({long: 1}, 5)] == [0]
+    assert [hit.passage.index for hit in found.find_by_terms({"나나": 1, "\0": 1}, 5)] == [0]
+    assert found.find_by_terms({"\0": 3, "": 1}, 5) == []
 
 
 def test_a_thousand_terms_are_bounded(owner):
     document = index(owner, ["말1 말2"])
-    assert store(document).bm25({f"말{n}": 1 for n in range(3000)}, 5)
+    assert store(document).find_by_terms({f"말{n}": 1 for n in range(3000)}, 5)
 
 
 def test_nothing_out_of_scope_is_found(owner, stranger):
@@ -133,30 +133,30 @@ def test_nothing_out_of_scope_is_found(owner, stranger):
     theirs = index(stranger, ["비밀 계획"])
     found = store(mine)
     vector = TinyEmbedder().embed_query("비밀 계획")
-    assert {h.passage.document_id for h in found.bm25({"비밀": 1}, 10)} == {mine.pk}
-    assert {h.passage.document_id for h in found.similar(vector, 10)} == {mine.pk}
+    assert {h.passage.document_id for h in found.find_by_terms({"비밀": 1}, 10)} == {mine.pk}
+    assert {h.passage.document_id for h in found.find_similar(vector, 10)} == {mine.pk}
     places = [(mine.pk, 0), (theirs.pk, 0)]
-    assert {p.document_id for p in found.at(places)} == {mine.pk}
-    assert {p.document_id for p in found.opening(10)} == {mine.pk}
-    assert theirs.pk not in {h.passage.document_id for h in found.similar(vector, 10)}
+    assert {p.document_id for p in found.read_places(places)} == {mine.pk}
+    assert {p.document_id for p in found.read_openings(10)} == {mine.pk}
+    assert theirs.pk not in {h.passage.document_id for h in found.find_similar(vector, 10)}
 
 
 def test_an_empty_scope_finds_nothing_without_a_query(django_assert_num_queries):
     with django_assert_num_queries(0):
         empty = ScopedStore([])
-        assert empty.bm25({"가": 1}, 5) == []
-        assert empty.similar([0.1], 5) == []
-        assert empty.opening(5) == []
+        assert empty.find_by_terms({"가": 1}, 5) == []
+        assert empty.find_similar([0.1], 5) == []
+        assert empty.read_openings(5) == []
 
 
 def test_a_made_up_document_finds_nothing(owner):
     index(owner, ["가"])
-    assert ScopedStore([uuid.uuid4()]).bm25({"가": 1}, 5) == []
+    assert ScopedStore([uuid.uuid4()]).find_by_terms({"가": 1}, 5) == []
 
 
 def test_similar_gives_the_cosine(owner):
     document = index(owner, ["연차 휴가 규정", "출장 여비", "사무실 청소"])
-    hits = store(document).similar(TinyEmbedder().embed_query("출장 여비"), 2)
+    hits = store(document).find_similar(TinyEmbedder().embed_query("출장 여비"), 2)
     assert hits[0].passage.text == "출장 여비"
     assert hits[0].scores["similarity"] == pytest.approx(1.0, abs=1e-3)
     assert hits[0].score >= hits[1].score
@@ -170,9 +170,9 @@ def test_the_graph_finds_what_the_exact_scan_finds(owner, monkeypatch):
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_sort = off")  # few rows: a sort would be cheaper
     for found in (store(wide, narrow), store(narrow)):
-        exact = [hit.passage.key for hit in found.similar(vector, 10)]
+        exact = [hit.passage.key for hit in found.find_similar(vector, 10)]
         monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
-        graph = [hit.passage.key for hit in found.similar(vector, 10)]
+        graph = [hit.passage.key for hit in found.find_similar(vector, 10)]
         monkeypatch.undo()
         assert len(set(exact) & set(graph)) >= 0.9 * len(exact)
         assert len(graph) == len(exact)
@@ -205,12 +205,12 @@ def test_iterative_scan_is_known_to_the_database():
 
 
 def test_a_vector_of_another_width_finds_nothing(owner):
-    assert store(index(owner, ["가"])).similar([0.5, 0.5], 5) == []
+    assert store(index(owner, ["가"])).find_similar([0.5, 0.5], 5) == []
 
 
 def test_a_passage_knows_its_place_in_document_and_page(owner):
     document = index(owner, ["가", "나", "다"])
-    (passage,) = store(document).at([(document.pk, 2), (document.pk, 9)])
+    (passage,) = store(document).read_places([(document.pk, 2), (document.pk, 9)])
     assert passage.text == "다"
     assert passage.boxes == (Box(1, 0.1, 0.2, 0.3, 0.4),)
     assert passage.chunk_id == f"{document.pk}_2"
@@ -234,9 +234,9 @@ def test_too_many_chunks_are_not_read_at_all(owner):
 
 def test_chunks_are_read_by_their_places_and_only_within_the_scope(owner):
     mine, other = index(owner, ["가", "나", "다"]), index(owner, ["라", "마"], name="둘.md")
-    found = store(mine).at([(mine.pk, 2), (other.pk, 0), (mine.pk, 9), (mine.pk, 0)])
+    found = store(mine).read_places([(mine.pk, 2), (other.pk, 0), (mine.pk, 9), (mine.pk, 0)])
     assert sorted((item.document_id, item.index) for item in found) == [(mine.pk, 0), (mine.pk, 2)]
-    assert store().at([(mine.pk, 0)]) == []
+    assert store().read_places([(mine.pk, 0)]) == []
 
 
 def test_a_passage_knows_its_place_and_what_its_document_says_of_itself(owner):
@@ -250,7 +250,7 @@ def test_a_passage_knows_its_place_and_what_its_document_says_of_itself(owner):
 
 def test_the_opening_takes_turns_between_documents(owner):
     one, two = index(owner, ["가1", "가2", "가3"]), index(owner, ["나1"])
-    texts = [passage.text for passage in store(two, one).opening(3)]
+    texts = [passage.text for passage in store(two, one).read_openings(3)]
     assert texts == ["나1", "가1", "가2"]
 
 
@@ -262,9 +262,9 @@ def test_an_error_in_the_database_is_a_failed_retrieval_and_the_connection_stays
     found = store(document)
     monkeypatch.setattr(database, "FACTS", "SELECT 1/0, %(documents)s::text")
     with pytest.raises(RetrievalFailed):
-        found.bm25({"가": 1}, 5)
+        found.find_by_terms({"가": 1}, 5)
     monkeypatch.undo()
-    assert found.bm25({"가": 1}, 5)
+    assert found.find_by_terms({"가": 1}, 5)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -274,7 +274,7 @@ def test_a_slow_search_ends_by_itself(owner, monkeypatch):
     monkeypatch.setattr(bm25, "WALK", "SELECT pg_sleep(5), %(documents)s::text, {marks}")
     monkeypatch.setattr(bm25, "MARKS", "%(places{number})s::text")
     with pytest.raises(RetrievalFailed):
-        found.bm25({"가": 1}, 5)
+        found.find_by_terms({"가": 1}, 5)
 
 
 def cut_connections():
@@ -297,8 +297,8 @@ def test_g86_a_search_whose_connection_is_cut_fails_and_the_next_one_works(owner
         cursor.execute("SELECT 1")
     cut_connections()
     with pytest.raises(RetrievalFailed):
-        found.bm25({"가": 1}, 5)
-    assert found.bm25({"가": 1}, 5)
+        found.find_by_terms({"가": 1}, 5)
+    assert found.find_by_terms({"가": 1}, 5)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -308,7 +308,7 @@ def test_g86_connections_that_were_cut_while_idle_are_not_handed_out(owner):
     found = store(index(owner, ["가"]))
     connection.close()  # back into the pool, as at the end of a request
     cut_connections()
-    assert found.bm25({"가": 1}, 5)
+    assert found.find_by_terms({"가": 1}, 5)
 
 
 def test_another_model_becomes_the_active_space(owner):

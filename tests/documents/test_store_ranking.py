@@ -58,7 +58,7 @@ def test_bm25_is_that_of_rank_bm25(owner, name, chunks, question, limit, cut):
     parts = [part for part in (chunks[:cut], chunks[cut:]) if part]
     scope = [index(owner, part) for part in parts]
     with way(name):
-        hits = store(*scope).bm25(question, limit)
+        hits = store(*scope).find_by_terms(question, limit)
     scores = oracle([*chain(*parts)], question)
     expected = sorted((score for score in scores.tolist() if score > 0), reverse=True)[:limit]
     assert [hit.score for hit in hits] == pytest.approx(expected, rel=1e-5)
@@ -76,5 +76,5 @@ def test_a_rollback_leaves_the_lexical_index_as_it_was(owner):
         index(owner, ["출장 여비"])
         document.chunks.all().delete()
         1 / 0  # noqa: B018
-    (hit,) = store(document).bm25({"연차": 1}, 5)
+    (hit,) = store(document).find_by_terms({"연차": 1}, 5)
     assert hit.scores["coverage"] == pytest.approx(1.0)

@@ -228,7 +228,7 @@ def test_passages_know_the_version_that_they_stand_in(document):
 
 
 def versions_found(document):
-    found = ScopedStore((document.pk,)).bm25({"휴가": 1.0}, 5)
+    found = ScopedStore((document.pk,)).find_by_terms({"휴가": 1.0}, 5)
     return {hit.passage.version for hit in found}
 
 

@@ -42,7 +42,7 @@ class MemoryStore:
                 self._vectors[key] = item.vector
         self._matrix = None
 
-    def similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
+    def find_similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
         """Nearest chunks by cosine."""
         keys, matrix = self._dense()
         if not len(keys):
@@ -54,7 +54,7 @@ class MemoryStore:
             for i in best
         ]
 
-    def bm25(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
+    def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
         """Best chunks by BM25 with exact statistics.
 
         A term counts as often as the question holds it.
@@ -94,7 +94,7 @@ class MemoryStore:
                 narrowed.add(document_id, name, chunks, metadata)
         return narrowed
 
-    def named(self, names: Sequence[str]) -> list[Named]:
+    def find_named(self, names: Sequence[str]) -> list[Named]:
         """Documents that carry one of these normalised names."""
         wanted = set(names)
         return [
@@ -105,7 +105,7 @@ class MemoryStore:
             if name in wanted
         ]
 
-    def vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
+    def read_vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
         """The vectors of these chunks."""
         return {key: self._vectors[key] for key in keys if key in self._vectors}
 
@@ -116,7 +116,7 @@ class MemoryStore:
         order = list(self._documents)
         return sorted(self._passages, key=lambda p: (order.index(p.document_id), p.index))
 
-    def at(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
+    def read_places(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
         """The chunks at these places."""
         wanted = set(places)
         return [one for one in self._passages if (one.document_id, one.index) in wanted]
@@ -131,7 +131,7 @@ class MemoryStore:
             whole += item.chunk.text[seen:] if item.chunk.end > len(whole) else ""
         return Excerpt(whole[start : start + length], start, len(whole))
 
-    def opening(self, limit: int) -> list[Passage]:
+    def read_openings(self, limit: int) -> list[Passage]:
         """The first chunks of every document, turn by turn."""
         order = list(dict.fromkeys(passage.document_id for passage in self._passages))
         found = sorted(self._passages, key=lambda p: (p.index, order.index(p.document_id)))

@@ -192,7 +192,7 @@ async def test_a_failing_store_leads_to_general_conversation():
     def broken(terms, limit):
         raise OSError("database is gone")
 
-    made.store.bm25 = broken
+    made.store.find_by_terms = broken
     end = finished(await made.ask("숙박비 상한은?"))
     assert (end.mode, end.trace["fallback"]) == (AnswerMode.GENERAL, {"code": "retrieval_failed"})
 
@@ -203,7 +203,7 @@ async def test_where_the_search_failed_the_model_is_not_told_that_nothing_was_fo
 
     llm = ScriptedLLM(Piece("네"))
     made = library(llm=llm)
-    made.store.bm25 = broken
+    made.store.find_by_terms = broken
     end = finished(await made.ask("숙박비 상한은?"))
     assert end.notices == ("retrieval_failed",)
     assert prompts.load_prompt("nothing_found", "ko") not in llm.last
@@ -253,14 +253,14 @@ async def test_closing_an_answer_closes_the_models_connection(llm_server):
 
 async def test_a_slow_search_does_not_block_the_event_loop():
     made = library()
-    fast, begun, may_end = made.store.bm25, threading.Event(), threading.Event()
+    fast, begun, may_end = made.store.find_by_terms, threading.Event(), threading.Event()
 
     def slow(terms, limit):
         begun.set()
         assert may_end.wait(10), "the loop stands still while the search goes on"
         return fast(terms, limit)
 
-    made.store.bm25 = slow
+    made.store.find_by_terms = slow
     task = asyncio.create_task(made.ask("숙박비 상한은?"))
     assert await asyncio.to_thread(begun.wait, 10)
     may_end.set()

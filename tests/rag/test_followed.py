@@ -208,7 +208,7 @@ def test_the_same_is_never_searched_nor_reranked_twice_for_a_question(monkeypatc
         made.add(f"{number}번 규정.md", text, metadata={"title": f"{number}번 규정"})
     made.add("여비 규정.md", TRAVEL, metadata={"title": "여비 규정"})
     found = []
-    lexical = MemoryStore.bm25
+    lexical = MemoryStore.find_by_terms
 
     def recorded(store, terms, limit):
         found.append(
@@ -216,7 +216,7 @@ def test_the_same_is_never_searched_nor_reranked_twice_for_a_question(monkeypatc
         )
         return lexical(store, terms, limit)
 
-    monkeypatch.setattr(MemoryStore, "bm25", recorded)
+    monkeypatch.setattr(MemoryStore, "find_by_terms", recorded)
     searched(made, "여비 규정에서 우주선 발사 일정은 누가 정하나요?")
     assert len(found) == len(set(found)) > 1
     assert len(reranker.asked) == len(set(reranker.asked)) <= 3

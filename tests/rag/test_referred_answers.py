@@ -19,7 +19,7 @@ class History:
     def __init__(self, refs) -> None:
         self.refs = refs
 
-    def documents(self):
+    def list_documents(self):
         return self.refs
 
     def list_turns(self, limit, before=None):

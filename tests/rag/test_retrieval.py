@@ -240,12 +240,12 @@ def test_the_memory_store_ranks_as_rank_bm25_does(documents, query):
     }
     expected = oracle.get_scores(query)
     counts = {word: query.count(word) for word in query}
-    found = {h.passage.key: h.score for h in store.bm25(counts, 100)}
+    found = {h.passage.key: h.score for h in store.find_by_terms(counts, 100)}
     assert all(found.get(i, 0.0) == pytest.approx(score) for i, score in enumerate(expected))
 
 
 def test_coverage_in_a_tiny_scope_is_near_the_share_of_terms():
     store = MemoryStore()
     store.add(uuid4(), "d", [IndexedChunk(chunk(0, "x"), {"a": 1, "b": 1}, None)])
-    (found,) = store.bm25({"a": 1, "b": 1, "c": 1}, 5)
+    (found,) = store.find_by_terms({"a": 1, "b": 1, "c": 1}, 5)
     assert found.scores["coverage"] == pytest.approx(2 / 3, abs=0.05)
