@@ -43,7 +43,7 @@ ADAPTERS = {
     "kiwipiepy": 1,
     "openai": 2,  # embeddings, and what all calls share
     "pypdfium2": 1,
-    "pdfplumber": 0,  # what the tests and benchmarks hold ours to
+    "pdfplumber": 1,
     "splintr": 1,
     "docx": 1,
     "pymupdf": 1,

@@ -69,7 +69,7 @@ PARSERS = {
     TEXT: "text:TextParser",
 }
 _PICTURES = ("PIL.ImageFilter", "PIL.ImageOps", "PIL.ImageStat")
-_PDF = ("pypdfium2", "pypdfium2.raw", *_PICTURES)
+_PDF = ("pypdfium2", "pypdfium2.raw", "pdfplumber.table", *_PICTURES)
 LIBRARIES = {
     PDFIUM: _PDF,
     PYMUPDF: _PDF,  # PyMuPDF itself starts threads, which a fork would lack

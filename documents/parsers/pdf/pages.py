@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import NamedTuple
 
+from documents.parsers.pdf.aligned import find_aligned_grids
 from documents.parsers.pdf.geometry import Rect
 from documents.parsers.pdf.grids import Grid
 from documents.parsers.pdf.layout import sort_reading_order
@@ -50,10 +51,11 @@ class PageDraft:
         return "\n".join(item.text for item in self.items) or self.plain
 
     def lay_out(self, glyphs: Glyphs, grids: Sequence[Grid], spacing: WordSpacing) -> "PageDraft":
-        """The page with these glyphs, and these grids as tables, as its items."""
+        """The page with these glyphs as its items; these grids, and what is aligned, are tables."""
         runs = list(split_runs(glyphs))
         spacing.add_lines(run.text for run in runs)
-        items = place_tables(runs, grids, glyphs.em, spacing)
+        aligned = find_aligned_grids(runs, grids, self.points / glyphs.em, self.points)
+        items = place_tables(runs, [*grids, *aligned], glyphs.em, spacing)
         if not _is_turned(items):
             items = sort_reading_order(items, glyphs.em)
         self.items = items
