@@ -5,10 +5,11 @@ Every step is timed and traced.
 
 import asyncio
 import functools
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import ParamSpec, TypeVar
 from uuid import UUID
 
 import structlog
@@ -83,6 +84,8 @@ from rag.understand.analysis import (
 from rag.verify import Grounds, summarise_verification, verify_answer
 
 logger = structlog.get_logger()
+P = ParamSpec("P")
+R = TypeVar("R")
 
 PASSAGES_READ = 10
 """Passages that are looked at where no model reads them."""
@@ -94,6 +97,8 @@ FIXED = "fixed"
 """What stands for a model's name where none is asked."""
 MAX_REVIEWED = 8
 """Passages that an answer keeps beside those that it cites."""
+MAX_CHECKED_AT_ONCE_CHARACTERS = 400
+"""Of an answer that rests on nothing: checking that takes less than a thread to do it in."""
 MAX_CHUNKS_OUTLINED = 400
 """Chunks of whole documents that are looked at where no model reads them."""
 
@@ -241,7 +246,8 @@ class Pipeline:
         trace.add(describe_analysis(question, analysis))
         trace.add({"models": {"embedder": self.searcher.embedder.name}})
         language = choose_reply_language(question.text)
-        given = await asyncio.to_thread(answer_fixed, question, analysis, store, language)
+        reads = analysis.reference is not None and analysis.reference.whole
+        given = await _run_apart(reads, answer_fixed, question, analysis, store, language)
         return Asked(question, store, history, trace, analysis, language), given
 
     async def _retrieve(self, asked: Asked) -> Asked:
@@ -466,7 +472,9 @@ class Pipeline:
             earlier=draft.context.said_before,
             verifier=self.verifier,
         )
-        written = await _check(draft, check, asked.trace)
+        grounded = bool(citable or draft.context.said_before or self.verifier)
+        dear = grounded or len(draft.text) > MAX_CHECKED_AT_ONCE_CHARACTERS
+        written = await _check(draft, check, asked.trace, dear=dear)
         if written and self.reviser and ANSWER_CUT not in draft.notices:
             for step, better in self.reviser.steps(written):
                 yield StepBegan(step, {"model": self.reviser.light.name})
@@ -588,11 +596,20 @@ def _count_turns(messages: Sequence[HistoryMessage]) -> int:
     return sum(message.role is Speaker.USER for message in messages)
 
 
-async def _check(draft: AnswerDraft, check: Check, trace: AnswerTrace) -> Written | None:
+async def _run_apart(dear: bool, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call in a thread what may take long; the rest here: a thread costs more than that."""
+    if dear:
+        return await asyncio.to_thread(function, *args, **kwargs)
+    return function(*args, **kwargs)
+
+
+async def _check(
+    draft: AnswerDraft, check: Check, trace: AnswerTrace, *, dear: bool
+) -> Written | None:
     """The answer with its check; None where that fails: the answer must not."""
     try:
         with trace.time_step("check"):
-            found = await asyncio.to_thread(check, draft.text, draft.citations)
+            found = await _run_apart(dear, check, draft.text, draft.citations)
     except Exception as error:
         logger.exception("answer_not_checked")
         trace.add({"grounding": {"failure": type(error).__name__}})

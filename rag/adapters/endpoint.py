@@ -12,7 +12,8 @@ import random
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -62,6 +63,26 @@ def get_client(endpoint: Endpoint) -> Any:
             )
             _clients[loop, endpoint] = client, loop.create_task(_keep_open(loop, endpoint, client))
         return _clients[loop, endpoint][0]
+
+
+@asynccontextmanager
+async def post_chat(
+    endpoint: Endpoint, request: Mapping[str, Any]
+) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The body of the answer to a chat request, as it comes.
+
+    Past the client's own method for chats, whose look through every message for files costs a
+    third of a short answer's call.
+    """
+    import openai
+
+    client = get_client(endpoint)
+    shape = openai.AsyncStream[object]
+    stream = await client.post(
+        "/chat/completions", cast_to=object, body=request, stream=True, stream_cls=shape
+    )
+    async with stream:
+        yield stream.response.aiter_bytes()
 
 
 async def _keep_open(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, client: Any) -> None:

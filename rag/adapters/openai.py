@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rag import prompts
-from rag.adapters.endpoint import choose_retry_pause, get_breaker, get_client, to_llm_error
+from rag.adapters.endpoint import choose_retry_pause, get_breaker, post_chat, to_llm_error
 from rag.adapters.stream import CHARACTERS_PER_TOKEN, ReplyReader, drop_thoughts
 from rag.config import Endpoint
 from rag.errors import LLMEmptyAnswer, LLMError, LLMRejected, LLMTimeout, LLMUnavailable
@@ -169,11 +169,7 @@ class _Call:
         async with AsyncExitStack() as connection:
             try:
                 async with asyncio.timeout(reader.patience):
-                    completions = get_client(self._endpoint).chat.completions
-                    response = await connection.enter_async_context(
-                        completions.with_streaming_response.create(**request)
-                    )
-                body = response.iter_bytes()
+                    body = await connection.enter_async_context(post_chat(self._endpoint, request))
                 while not reader.too_long and (part := await reader.next_part(body)) is not None:
                     for piece in reader.take(part):
                         yield piece
@@ -245,7 +241,7 @@ class Dialect:
         thinking_tokens: int,
         **more: Any,
     ) -> dict[str, Any]:
-        """The arguments of the client for a call."""
+        """The JSON of the request for a call."""
         limit = "max_completion_tokens" if "max_tokens" in self.refused else "max_tokens"
         request: dict[str, Any] = {
             "model": self.model,
@@ -263,7 +259,7 @@ class Dialect:
             name: value
             for name, value in request.items()
             if value is not None and name not in self.refused
-        } | ({} if "chat_template_kwargs" in self.refused else {"extra_body": template})
+        } | ({} if "chat_template_kwargs" in self.refused else template)
 
     def count_thinking_tokens(self, options: GenerationOptions) -> int:
         """What the limit of tokens is raised by, as thoughts count in it."""

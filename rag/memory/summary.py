@@ -80,8 +80,10 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
 
     `folding` are the whole turns that `to_fold` names; they are folded into `running`.
     """
-    line, model = await _ask_for_line(turn, light)
-    vector = await asyncio.to_thread(_embed, turn, embedder)
+    said = await _ask_for_line(turn, light)
+    (line, model), vector, terms = await asyncio.to_thread(
+        lambda: (_choose_line(said, light, turn), _embed(turn, embedder), count_turn_terms(turn))
+    )
     ordered = sorted(folding, key=lambda one: one.number)
     for start in range(0, len(ordered), MAX_FOLDED_AT_ONCE):
         batch = ordered[start : start + MAX_FOLDED_AT_ONCE]
@@ -89,7 +91,7 @@ async def note_turn(  # noqa: PLR0913 - the parts that a note is made with, by n
     return Noted(
         summary=line,
         model=model,
-        terms=await asyncio.to_thread(count_turn_terms, turn),
+        terms=terms,
         vector=vector,
         embedding=embedder.name if vector else "",
         running=running,
@@ -217,15 +219,20 @@ _FIXED = (
 _MARKER = re.compile(r"\s?\[\d{1,4}\]")
 
 
-async def _ask_for_line(turn: PastTurn, light: Light | None) -> tuple[str, str]:
+async def _ask_for_line(turn: PastTurn, light: Light | None) -> str:
+    """The turn's line in a model's words; empty where none is asked."""
+    if light is None:
+        return ""
+    asked = neutralise_text(_tell_turn(turn, "Q"))
+    system = prompts.load_prompt("note", choose_reply_language(turn.user_text))
+    return (await _ask(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
+
+
+def _choose_line(said: str, light: Light | None, turn: PastTurn) -> tuple[str, str]:
     """The turn's line, and who wrote it."""
-    if light is not None:
-        asked = neutralise_text(_tell_turn(turn, "Q"))
-        system = prompts.load_prompt("note", choose_reply_language(turn.user_text))
-        line = (await _ask(light, system, asked, LINE_TOKENS)).strip(_QUOTES)
-        if await asyncio.to_thread(is_usable_line, line, turn):
-            return line, light.name
-    return await asyncio.to_thread(write_line, turn), EXTRACTIVE
+    if light is not None and is_usable_line(said, turn):
+        return said, light.name
+    return write_line(turn), EXTRACTIVE
 
 
 def is_usable_line(line: str, turn: PastTurn) -> bool:

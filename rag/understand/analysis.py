@@ -127,16 +127,26 @@ async def analyse_question(
 
     Never raises for what the model does.
     """
-    judged = await asyncio.to_thread(_judge, question, history, config.memory, embedder)
+    if light is None:
+        return await asyncio.to_thread(analyse_by_rules, question, history, config, embedder)
+    conversation = question.conversation
+
+    def judge() -> tuple[QuestionAnalysis, bool]:
+        judged = _judge(question, history, config.memory, embedder)
+        unsure = _needs_model(judged, conversation)
+        return judged if unsure else _complete(judged, conversation), unsure
+
+    judged, unsure = await asyncio.to_thread(judge)
+    if not unsure:
+        return judged
     reading = None
-    if light is not None and _needs_model(judged, question.conversation):
-        try:
-            reading = await model.read_question(judged.text, question.conversation, light)
-            judged = _add_reading(judged, reading)
-        except LLMError as error:
-            logger.warning("question_not_read_by_model", code=error.code)
-            judged = replace(judged, failed=error.code)
-    return await asyncio.to_thread(_complete, judged, question.conversation, reading)
+    try:
+        reading = await model.read_question(judged.text, conversation, light)
+        judged = _add_reading(judged, reading)
+    except LLMError as error:
+        logger.warning("question_not_read_by_model", code=error.code)
+        judged = replace(judged, failed=error.code)
+    return await asyncio.to_thread(_complete, judged, conversation, reading)
 
 
 def analyse_by_rules(
