@@ -115,7 +115,8 @@ class Relay(LoopTask):
         """A stream that only ends our own waiting."""
         self._knocked = "0-0"
         self._knocking: asyncio.Task[None] | None = None
-        self._waits = False
+        self._waits = self._is_late = False
+        """Redis is being asked; somebody has come since who is not asked for."""
 
     def add(self, follower: Follower) -> None:
         """Read for it from now on."""
@@ -130,17 +131,21 @@ class Relay(LoopTask):
 
     def look_again(self) -> None:
         """Somebody wants more than Redis is asked for at the moment."""
-        if self._waits and (self._knocking is None or self._knocking.done()):
+        self._is_late = self._waits
+        if self._is_late and (self._knocking is None or self._knocking.done()):
             self._knocking = asyncio.create_task(self._knock(), context=Context())
 
     async def _knock(self) -> None:
-        try:
-            async with connections.asynchronous().pipeline(transaction=False) as pipe:
-                pipe.xadd(self._door, {"": ""}, maxlen=1, approximate=False)
-                pipe.expire(self._door, KNOCK_SECONDS)
-                await pipe.execute()
-        except (RedisError, OSError):
-            return  # the reading fails as well, and begins anew with all there are
+        """End the waiting; once more where somebody came to the next one meanwhile."""
+        while self._is_late:
+            self._is_late = False
+            try:
+                async with connections.asynchronous().pipeline(transaction=False) as pipe:
+                    pipe.xadd(self._door, {"": ""}, maxlen=1, approximate=False)
+                    pipe.expire(self._door, KNOCK_SECONDS)
+                    await pipe.execute()
+            except (RedisError, OSError):
+                return  # the reading fails as well, and begins anew with all there are
 
     async def work(self) -> None:
         """Ask once, and pause in proportion to what was asked."""
@@ -153,7 +158,7 @@ class Relay(LoopTask):
         wanted = self._wanted()
         asked: dict[Any, Any] = {key: f"{seq}-0" for key, seq in wanted.items()}
         asked[self._door] = self._knocked
-        self._waits = True
+        self._waits, self._is_late = True, False
         try:
             async with asyncio.timeout(BLOCK_SECONDS + HANGING_SECONDS):
                 answer = await connections.asynchronous().xread(

@@ -56,6 +56,36 @@ async def test_who_comes_while_all_is_quiet_is_served_at_once():
     waiting.cancel()
 
 
+async def test_who_comes_while_another_is_being_announced_is_served_at_once(monkeypatch):
+    client, confirmed = connections.asynchronous(), asyncio.Event()
+    pipeline = client.pipeline
+
+    def confirming_late(**options):
+        pipe = pipeline(**options)
+        execute = pipe.execute
+
+        async def execute_and_wait():
+            await execute()
+            await confirmed.wait()
+
+        pipe.execute = execute_and_wait
+        return pipe
+
+    monkeypatch.setattr(reader, "BLOCK_SECONDS", 60.0)
+    monkeypatch.setattr(client, "pipeline", confirming_late)
+    quiet, announced, late = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
+    waiting = asyncio.create_task(read(quiet))
+    await asyncio.sleep(0.1)  # by now Redis is asked to wait for the quiet one alone
+    await write(announced, deltas(1, 1) + end(2))
+    assert await read(announced) == [1, 2]
+    await asyncio.sleep(0.1)  # and again
+    await write(late, deltas(1, 1) + end(2))
+    reading = asyncio.create_task(read(late))
+    asyncio.get_running_loop().call_later(0.1, confirmed.set)
+    assert await reading == [1, 2]
+    waiting.cancel()
+
+
 async def test_what_a_slow_follower_does_not_take_waits_in_redis(monkeypatch):
     monkeypatch.setattr(reader, "HELD", 10)
     monkeypatch.setattr(reader, "AT_ONCE", 5)

@@ -80,6 +80,19 @@ async def test_a_question_streams_its_answer(web, token, answers_worker):
     assert {frame["v"] for frame in frames} == {1}
 
 
+async def test_each_question_is_logged_under_a_request_id_of_its_own(
+    web, token, answers_worker, caplog
+):
+    with caplog.at_level("INFO"):
+        async with socket(web, token) as ws:
+            for _ in range(2):
+                await say(ws, "send", content="안녕하세요")
+                await hear(ws, "run.completed")
+    lines = [one.msg for one in caplog.records if isinstance(one.msg, dict)]
+    ids = {line["request_id"] for line in lines if line["event"] == "run_ended"}
+    assert len(ids) == 2
+
+
 async def test_a_client_that_comes_back_gets_the_rest_and_nothing_twice(web, token, answers_worker):
     async with socket(web, token) as ws:
         await say(ws, "send", content="안녕하세요")
