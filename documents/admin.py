@@ -110,7 +110,7 @@ def _start_processing(document: Document) -> bool:
 
 SPACES_LIST = "admin:documents_embeddingspace_changelist"
 REFRESH_SECONDS = 2
-"""The page loads itself again so often while a change goes on."""
+"""Seconds between reloads of the page while a change is running."""
 
 
 @admin.register(EmbeddingSpace)
@@ -221,7 +221,7 @@ def may_change_spaces(request: HttpRequest) -> bool:
 
 
 def _refuse_change(request: HttpRequest) -> HttpResponse | None:
-    """What a request gets that may not change anything."""
+    """The response if the request cannot change anything, else None."""
     if not may_change_spaces(request):
         raise PermissionDenied
     return None if request.method == "POST" else HttpResponseNotAllowed(["POST"])

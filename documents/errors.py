@@ -87,7 +87,7 @@ class PictureNotFound(NuraError):
 
 
 class PicturesFailed(NuraError):
-    """All that the document says stands in pictures, and the vision model did not read them."""
+    """The document consists of pictures, and the vision model did not read them."""
 
     code = "pictures_failed"
     retryable = True
@@ -119,7 +119,7 @@ class DatabaseFailed(NuraError):
 
 
 class Internal(NuraError):
-    """A defect of ours; the log has it."""
+    """A bug in Nura; details are in the log."""
 
 
 class PageNotFound(NuraError):
@@ -136,7 +136,7 @@ class NotRenderable(NuraError):
 
 _EXPLANATIONS: dict[str, Explanation] = {}
 _VARIANTS = ("lock", "kind", "phase", "reason")
-"""Parameters whose value may name a sentence of its own: `encrypted.password`."""
+"""Parameters whose value may select another sentence: `encrypted.password`."""
 
 
 def add_explanations(table: Mapping[str, Explanation]) -> None:
@@ -448,7 +448,7 @@ WARNINGS = {
         "Characters that could not be read and were replaced: %(count)s."
     ),
 }
-"""What a document that serves lacks: told beside it, never as a response."""
+"""Warnings about a searchable document; shown with it, never as an error response."""
 
 
 def explain_warning(code: str, params: Mapping[str, Any] | None = None) -> str:

@@ -76,7 +76,7 @@ def measure_file(content: "File[Any]") -> FileMeasure:
 
 
 def examine_file(name: str, content: "File[Any]") -> IncomingFile:
-    """Measure the file and tell its kind by its content. Raises what is wrong with it."""
+    """Measure the file and detect its type from its content. Raises what is wrong with it."""
     counted = measure_file(content)
     original = metadata.to_original_name(name)
     kind = formats.detect_content_type(cast("BinaryIO", content), original)
@@ -188,7 +188,7 @@ KEPT_STATES = (VersionState.PENDING, VersionState.OLD)
 
 @dataclass(frozen=True, slots=True)
 class KeptFigures:
-    """What a user keeps. `bytes` holds all versions; `pages` counts 1 where a format has none."""
+    """What a user has stored. `bytes` includes all versions; files without pages count as one."""
 
     documents: int
     bytes: int

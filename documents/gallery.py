@@ -34,7 +34,7 @@ Part = TypeVar("Part", Heading, Line, Region)
 
 @dataclass(frozen=True, slots=True)
 class DescribedPicture:
-    """What a picture says, where it stands on the page, and where in the page's text if known."""
+    """A picture's description, its box on the page, and its offset in the text if known."""
 
     text: str
     box: Box | None = None
@@ -117,7 +117,7 @@ MAX_PICTURES_AT_ONCE = 4
 
 
 class PictureDescriber:
-    """An event loop in a thread of its own for one document; leaving the `with` ends all calls."""
+    """An event loop in its own thread for one document; leaving the `with` ends all calls."""
 
     def __init__(self, vision: Vision) -> None:
         self.model = vision.name

@@ -57,7 +57,7 @@ class Spool:
             self._file.write(data)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Start over."""
         with _storage_errors():
             self._file.seek(0)
             self._file.truncate()
@@ -212,7 +212,7 @@ class IndexDraft:
 
 @dataclass(frozen=True, slots=True)
 class IngestFindings:
-    """What an ingest found besides text. `seconds` tells when asked how long each stage took."""
+    """What an ingest found besides text. `seconds` returns the time of each stage."""
 
     metadata: dict[str, str] = field(default_factory=dict)
     warnings: Sequence[StoredWarning] = ()

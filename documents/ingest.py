@@ -39,7 +39,7 @@ from rag.types import IndexedChunk, TextChunk
 MAX_CHUNKS_A_BATCH = 64
 """Chunks that are analysed together: some tens of milliseconds."""
 MAX_BATCHES_AHEAD = 2
-"""Batches that may wait before whoever reads the pages has to."""
+"""Batches that may wait before reading pauses."""
 HEARTBEAT = Heartbeat(Document)
 PATIENCE = timedelta(seconds=30)
 """How long a document waits before a message is sent again."""
@@ -49,7 +49,7 @@ DEATHS = (ParserCrashed, OutOfMemory, TimedOut)
 """How a file, or a picture in it, ends its reader."""
 NO_PICTURES = PictureRules(most=0)
 PICTURED = frozenset((formats.PDF, formats.DOCX, formats.HWP, formats.HWPX))
-"""Formats whose readers look at pictures."""
+"""Formats whose readers extract pictures."""
 PICTURES_SKIPPED = "pictures_skipped"
 UNKNOWN_PAGES = 100
 """Progress within formats that do not say how many pages they have creeps towards that many."""
@@ -108,7 +108,7 @@ class ChunkAnalysis:
 
 
 def ingest_next_document() -> bool:
-    """Process the document whose turn it is; False when none waits."""
+    """Process the next document in turn; False if none is waiting."""
     _load_analyser()
     lease = queue.claim_next_document()
     if lease is None:
@@ -210,7 +210,7 @@ def _process_file(
 
 
 def _read_file(job: _IngestAttempt) -> index.IngestFindings:
-    """What stands in the file, read in a child process: pages and their terms go to disk."""
+    """Read the file in a child process; pages and their terms go to disk."""
     kept, progress = job.kept, job.progress
     progress.enter(Document.Stage.PARSING)
     with files.open_local_path(kept) as path:

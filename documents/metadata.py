@@ -44,7 +44,7 @@ def to_original_name(name: str) -> str:
 
 
 def get_extension(name: str) -> str:
-    """The extension in small letters with its dot, or nothing where it is no plain one."""
+    """The extension in lower case with its dot; empty if it is not a plain one."""
     suffix = PurePosixPath(name).suffix.lower()
     return suffix if re.fullmatch(r"\.[a-z0-9]{1,15}", suffix) else ""
 
@@ -151,7 +151,7 @@ NAMED_DOCUMENTS = """
 
 
 def rewrite_labels(document_id: UUID, file_name: str, metadata: Mapping[str, Any]) -> None:
-    """Put the labels of a document in place of its old ones. The caller holds the row."""
+    """Replace the labels of a document. The caller holds the row."""
     with transaction.atomic():
         DocumentLabel.objects.filter(document_id=document_id).delete()
         DocumentLabel.objects.bulk_create(
@@ -178,7 +178,7 @@ def find_named_documents(document_ids: Sequence[UUID], names: Sequence[str]) -> 
 
 
 def _list_name_texts(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each text that names the document; a list holds several."""
+    """The field and text of each value that names the document; a list gives several."""
     for field in FIELDS:
         value = metadata.get(field)
         for text in value if isinstance(value, list) else [value]:

@@ -41,7 +41,7 @@ def send(user_id: int, *payloads: Mapping[str, Any]) -> None:
 
 
 def notify_document_changed(document: Document) -> None:
-    """Show the owner's pages where the document stands now."""
+    """Notify the owner's open pages of the document's progress."""
     notify_documents_changed([document])
 
 
@@ -125,7 +125,7 @@ class IngestProgress:
         self.check()
 
     def check(self) -> None:
-        """Tell what is due. Raises `LeaseLostError` when the work is in vain."""
+        """Send a notice if one is due. Raises `LeaseLostError` if the lease is lost."""
         self._held.check()
         if not self._told and time.monotonic() - self._reported >= REPORT_SECONDS:
             self._report()

@@ -38,7 +38,7 @@ RETRY = timedelta(seconds=3)
 DELIVERY_SECONDS = 0.5
 """A message about a second attempt comes that much after the pause has ended."""
 MAX_MESSAGES = 50
-"""So that a long queue does not fill with second messages: each is for whose turn it is."""
+"""Limit of waiting messages; each serves whichever document is next."""
 MAX_PARAMETER_CHARACTERS = 500
 
 
@@ -68,7 +68,7 @@ def count_waiting_messages() -> int:
 
 
 def claim_next_document() -> Lease[Document] | None:
-    """Claim the document whose turn it is among owners; None when none waits."""
+    """Claim the next document, owners taking turns; None if none is waiting."""
     begun = {"stage": Document.Stage.PARSING, "progress": 0.0, "pages_done": 0}
     leases = claim_next_jobs(Document, limit=1, **begun)
     return leases[0] if leases else None
@@ -106,14 +106,14 @@ def to_waiting_values() -> dict[str, Any]:
 
 
 def to_released_values() -> dict[str, Any]:
-    """The values of a row that nobody holds and that waits for a worker."""
+    """Column values of a row waiting for a worker."""
     return {**RELEASED, "enqueued_at": Now(), **to_waiting_values()}
 
 
 def to_ended_values(
     status: str, code: str = "", parameters: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
-    """The values of a row that no worker holds any more."""
+    """Column values of a row no longer held by a worker."""
     return {
         **RELEASED,
         "status": status,
@@ -160,7 +160,7 @@ def estimate_document_seconds(document: Document) -> float | None:
 
 
 RECENT = timedelta(minutes=5)
-"""What was finished since then tells how quick the work is."""
+"""Period of finished work that the speed is measured from."""
 
 
 @dataclass(frozen=True, slots=True)

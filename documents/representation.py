@@ -29,7 +29,7 @@ def get_warning_code(warning: StoredWarning) -> str:
 
 
 def to_warning_json(warning: StoredWarning) -> dict[str, Any]:
-    """As outside programs see it; `count` is None where nobody counts."""
+    """As API clients see it; `count` is None if it was not counted."""
     count = None if isinstance(warning, str) else warning.get("count")
     return {
         "code": get_warning_code(warning),
@@ -45,7 +45,7 @@ def to_warning_sentence(warning: StoredWarning) -> str:
 
 
 CURRENT_VERSION = "current"
-"""The state of the file that a document stands for."""
+"""The state of a document's current file."""
 
 
 def to_document_json(document: Document) -> dict[str, Any]:

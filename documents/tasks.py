@@ -1,4 +1,4 @@
-"""Celery tasks of documents: each calls one service, within a time limit of its own."""
+"""Celery tasks of documents: each calls one service within its own time limit."""
 
 from celery import shared_task
 
@@ -18,7 +18,7 @@ BEAT_PATIENCE_SECONDS = 60.0
 
 @shared_task(soft_time_limit=INGEST_SOFT_LIMIT_SECONDS, time_limit=INGEST_HARD_LIMIT_SECONDS)
 def ingest_document(_sent_for: str) -> None:
-    """Process the document whose turn it is: a message only means that one waits."""
+    """Process the next document in turn; the message only says that one is waiting."""
     if ingest.ingest_next_document():
         ingest.announce_next_ingest()
     if is_due("documents", BEAT_PATIENCE_SECONDS):

@@ -167,7 +167,7 @@ def _store_beside(document: Document, facts: dict[str, Any]) -> str:
 
 
 def _replace_unserved(document: Document, facts: dict[str, Any]) -> str:
-    """Put the file in the place of one that never served, and whose name comes back."""
+    """Replace a file that was never searchable; the name of the old file."""
     files.check_quota(document.owner_id, documents=0, size=facts["size"] - document.size)
     Document.objects.filter(pk=document.pk).update(
         version=_next_number(document), received_at=timezone.now(), **facts

@@ -69,7 +69,7 @@ class DocumentShape(serializers.Serializer[Document]):
 
 
 class UnchangedShape(DocumentShape):
-    """The document that holds the bytes which were sent."""
+    """The existing document with the same bytes."""
 
     duplicate = serializers.BooleanField()
 
@@ -258,7 +258,7 @@ class PictureShape(serializers.ModelSerializer[DocumentPicture]):
     box = serializers.ListField(child=serializers.FloatField(), allow_null=True)
 
     class Meta:
-        """What is told of it."""
+        """The fields shown."""
 
         model = DocumentPicture
         fields = ("index", "page", "width", "height", "box", "rejected", "description", "model")

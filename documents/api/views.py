@@ -214,7 +214,7 @@ class DocumentViewSet(
 
 
 def _asker(request: Request) -> "User":
-    """Who asks; the permission classes let nobody else in."""
+    """The signed-in user; permission classes let nobody else in."""
     return cast("User", request.user)
 
 

@@ -1,1 +1,1 @@
-"""Readers of files: one a format, each run in a limited child process. They know no Django."""
+"""File readers, one per format, each run in a limited child process, without Django."""

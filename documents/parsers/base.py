@@ -86,7 +86,7 @@ class NoText(ParseFailed):
 
 
 class EncodingUnknown(ParseFailed):
-    """The encoding of a text cannot be told."""
+    """The encoding of a text cannot be determined."""
 
     code = "encoding"
 
@@ -135,7 +135,7 @@ BY_CODE: dict[str, type[ParseFailed]] = {
 
 MEGABYTE = 1 << 20
 MAX_PICTURES = 5_000
-"""Told of one document, kept or not."""
+"""Most pictures reported per document, kept or not."""
 
 
 class Confinement(StrEnum):
@@ -170,7 +170,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PictureRules:
-    """Which pictures of a document are kept. Figures of light are 0 (black) to 255 (white)."""
+    """Which pictures of a document are kept. Brightness runs from 0 (black) to 255 (white)."""
 
     most: int = 20
     """Kept of one document; 0: no picture is looked at."""
@@ -233,7 +233,7 @@ class ReadingContext:
         self._warned: set[str] = set()
 
     def announce_page_total(self, count: int) -> None:
-        """Say how many pages there are, as soon as it is known; too many end the reading."""
+        """Report the number of pages as soon as it is known; too many end the reading."""
         if count > self.limits.pages:
             raise TooManyPages(pages=count, limit=self.limits.pages)
         self._emit("page_total", count)

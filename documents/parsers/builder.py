@@ -43,7 +43,7 @@ class PageBuilder:
         self._add(clean_text(text).strip())
 
     def add_heading(self, level: int, title: str) -> None:
-        """Add a heading, as text of its own."""
+        """Add a heading as separate text."""
         title = " ".join(clean_text(title).split())
         if title:
             self.end_list()
@@ -66,7 +66,7 @@ class PageBuilder:
             self._add(dedent("\n".join(items)), Kind.LIST)
 
     def add_code(self, text: str) -> None:
-        """Add code between fences, its white space as it is."""
+        """Add code between fences with its white space unchanged."""
         text = clean_text(text).strip("\n")
         if text.strip():
             longest = max(map(len, _BACKTICKS.findall(text)), default=0)
@@ -100,7 +100,7 @@ class PageBuilder:
         return Page(None, text, headings, regions=regions, margins=tuple(margins))
 
     def _add(self, text: str, kind: Kind = Kind.TEXT, header: int = 0) -> None:
-        """A block as it will stand; `header` is how much of it are header rows."""
+        """Add a block as final text; `header` is the length of its header rows."""
         if not text:
             return
         self.end_list()
@@ -117,12 +117,12 @@ class PageBuilder:
 
 
 def _filled(row: Sequence[str]) -> bool:
-    """Whether any cell holds text."""
+    """Whether any cell contains text."""
     return any(cell.strip() for cell in row)
 
 
 def _without_empty_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The rows, all of one width; merged cells leave columns behind in which nothing stands."""
+    """The rows at equal width, without columns left empty by merged cells."""
     filled = sorted({at for row in rows for at, cell in enumerate(row) if cell.strip()})
     return [[row[at] if at < len(row) else "" for at in filled] for row in rows]
 

@@ -102,7 +102,7 @@ def _decode_source(data: bytes, context: ReadingContext) -> str:
 
 
 def _parse_tree(text: str) -> Any:
-    """The parsed page. Raises Corrupt where it is nested beyond what libxml2 takes."""
+    """The parsed page. Raises Corrupt if it is nested deeper than libxml2 accepts."""
     from lxml import etree, html
 
     parser = html.HTMLParser(
@@ -118,7 +118,7 @@ def _parse_tree(text: str) -> Any:
 
 
 def _find_main(body: Any) -> Any:
-    """The one element that the page calls its main part, where it holds text; else the body."""
+    """The page's single main element if it contains text; else the body."""
     found = [one for one in body.xpath(".//main | .//*[@role='main']") if is_shown(one)]
     return found[0] if len(found) == 1 and is_readable(found[0].text_content()) else body
 
@@ -165,7 +165,7 @@ class HtmlWriter:
         self._label = ""
 
     def add(self, element: Any) -> None:
-        """Add all that stands in an element."""
+        """Add the content of an element."""
         self._inside(element)
         self._end_line()
 
@@ -188,7 +188,7 @@ class HtmlWriter:
             self._inside(element)
 
     def _block(self, element: Any) -> None:
-        """A block, by its kind; one without a kind of its own is what stands in it."""
+        """Add a block by its kind; one without a kind adds its content."""
         tag = element.tag
         if tag in _HEADING_TAGS:
             title = " ".join(self._apart(element).split()).removesuffix(_PILCROW)
@@ -246,7 +246,7 @@ class HtmlWriter:
         self._builder.add_table(read_table_rows(element, self._apart), count_header_rows(element))
 
     def _apart(self, element: Any) -> str:
-        """The text of an element that stands in no block of this page."""
+        """The text of an element outside the page's blocks."""
         if not len(element):
             return " ".join((element.text or "").split())
         builder = PageBuilder(self._context)
@@ -289,7 +289,7 @@ def is_data_table(table: Any) -> bool:
 
 
 def read_table_rows(table: Any, text: Callable[[Any], str]) -> list[list[str]]:
-    """The texts of all cells, from left to right; "" where a cell goes on."""
+    """The texts of all cells from left to right; "" for the rest of a merged cell."""
     reaching: dict[int, int] = {}
     return [list(_read_row(row, reaching, text)) for row in table.iter("tr")]
 

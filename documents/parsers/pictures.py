@@ -69,7 +69,7 @@ class PictureSieve:
         return self._context.pictures_kept >= self._rules.most
 
     def add_file(self, name: str, read: Callable[[], bytes], at: int | None = None) -> None:
-        """An encoded picture, the part `name` of a package, which stands at `at` in the text."""
+        """Add an encoded picture, the part `name` of a package, at offset `at` of the text."""
         from PIL import Image
 
         if not self._rules.most:

@@ -154,13 +154,13 @@ class _Change:
         self.show()
 
     def move(self, done: int, made: int = 0) -> None:
-        """So many more are done, so many of them embedded."""
+        """Count chunks as done, and how many of them were embedded."""
         self.done += done
         self.made += made
         self.show()
 
     def show(self) -> None:
-        """Write it into the row, twice a second at most, and tell. Raises `LeaseLostError`."""
+        """Store the progress, at most twice a second, and report it. Raises `LeaseLostError`."""
         self.held.check()
         if time.monotonic() - self.reported >= REPORT_SECONDS:
             self.reported = time.monotonic()
@@ -305,7 +305,7 @@ def roll_back_change() -> renewal.SwapBack | None:
 
 
 def continue_change(reindexing_id: int) -> None:
-    """One slice of the change; nothing where it ended or somebody else has it."""
+    """Do one slice of the change; nothing if it ended or another worker has it."""
     lease = claim_change(reindexing_id)
     if lease is None:
         return

@@ -87,7 +87,7 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _to_questions(row: dict[str, Any]) -> Iterable[ReindexQuestion]:
-    """One question for each owner who holds an answer."""
+    """One question per owner who has an answer."""
     chunks = Chunk.objects.filter(document__in=Document.objects.searchable())
     if document := row.get("document"):
         chunks = chunks.filter(**_to_document_filter(str(document)))

@@ -1,4 +1,4 @@
-"""Settings that hold everywhere. What a deployment decides comes from the environment or `.env`."""
+"""Settings for every installation. Deployments override them in the environment or `.env`."""
 
 from functools import partial
 from pathlib import Path

@@ -37,7 +37,7 @@ class SettingDescription:
 
 @dataclass(frozen=True, slots=True)
 class SettingGroup:
-    """Variables that are set together."""
+    """A section of related settings."""
 
     title: str
     settings: tuple[SettingDescription, ...]

@@ -1,4 +1,4 @@
-"""Sends documents to the vision model whose pictures it has not read."""
+"""Has the vision model describe pictures it has not described yet."""
 
 from typing import Any
 from uuid import UUID

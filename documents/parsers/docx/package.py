@@ -254,7 +254,7 @@ class _Level:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """One list (`w:num`): whose counters it shares, its levels, and where it starts anew."""
+    """One list (`w:num`): whose counters it shares, its levels, and where it restarts."""
 
     counters: str
     levels: dict[int, _Level]
@@ -354,5 +354,5 @@ def _read_level(element: Any) -> tuple[int, _Level]:
 
 
 def _to_whole(value: str) -> int:
-    """A number of the file; 0 where it is none, or beyond reason."""
+    """A number from the file; 0 if it is invalid or absurd."""
     return int(value) if value.isdecimal() and len(value) < 10 else 0

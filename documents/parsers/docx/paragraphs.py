@@ -127,7 +127,7 @@ def _is_hidden(run: Any) -> bool:
 
 
 def _to_sign(element: Any) -> str:
-    """A character by its number in a font of signs; those stand in a private area from F000."""
+    """A character by its number in a symbol font, whose private area starts at F000."""
     code = get_attribute(element, "char")
     value = int(code, 16) if re.fullmatch(r"[0-9A-Fa-f]{2,4}", code) else 0
     if 0x100 <= value < 0xE000:
@@ -137,7 +137,7 @@ def _to_sign(element: Any) -> str:
 
 
 def to_latex(element: Any) -> str:
-    """What stands below an element, in order."""
+    """The content below an element, in order."""
     return "".join(_iterate_math(element)).strip()
 
 
@@ -153,7 +153,7 @@ def _iterate_math(element: Any) -> Iterator[str]:
 
 
 def _read_part(element: Any, name: str) -> str:
-    """What stands in one part of a form; "" where the part is missing."""
+    """The content of one part of an equation's form; "" if the part is missing."""
     part = element.find(f"{{*}}{name}")
     return "" if part is None else to_latex(part)
 
@@ -164,7 +164,7 @@ def _get_property(element: Any, name: str) -> str:
 
 
 def _group_base(text: str) -> str:
-    """A base on which an exponent may stand: x, 10, (a+b), {a+b}."""
+    """A base that can have an exponent: x, 10, (a+b), {a+b}."""
     bracketed = text.startswith("(") and text.find(")") == len(text) - 1
     return text if text.isalnum() or bracketed else f"{{{text}}}"
 
@@ -195,7 +195,7 @@ def _write_large_operator(element: Any) -> str:
 
 
 def _write_delimited(element: Any) -> str:
-    """Brackets, whose absence is said by an empty value."""
+    """Brackets; an empty value means none."""
     signs = []
     for name, usual in zip(("begChr", "endChr"), _BRACKETS, strict=True):
         sign = element.find(f"{{*}}dPr/{{*}}{name}")

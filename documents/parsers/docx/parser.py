@@ -58,7 +58,7 @@ class WordReferences:
     related: Callable[[str], Any | None] = lambda _: None
     warn: Callable[[str], None] = lambda _: None
     picture: Callable[[str, int], None] = lambda _id, _at: None
-    """Takes a picture by its id and where it stands in the text."""
+    """Receives a picture by its id and its offset in the text."""
 
 
 class BodyWriter:
@@ -150,7 +150,7 @@ class BodyWriter:
         return self._label(paragraph)[0] + text if text else ""
 
     def _label(self, paragraph: Any) -> tuple[str, int]:
-        """What numbering puts before a paragraph, and how deep in its list it stands."""
+        """A paragraph's list number and its depth in the list."""
         style = _get_style_id(paragraph)
         own = paragraph.find("{*}pPr/{*}numPr")
         number = get_attribute(own.find("{*}numId")) if own is not None else ""
@@ -239,7 +239,7 @@ def _read_blocks(root: Any, beside: WordReferences, context: ReadingContext) -> 
 
 
 def read_table_rows(table: Any, read: ReadLine) -> list[list[str]]:
-    """The texts of all cells, from left to right; "" where a merged cell goes on."""
+    """The texts of all cells from left to right; "" for the rest of a merged cell."""
     return [list(_read_row(row, read)) for row in _iterate_rows(table)]
 
 

@@ -198,7 +198,7 @@ def _read_forms(record: HwpRecord, place: int, count: int) -> tuple[list[tuple[s
 
 
 def _read_part_name(record: HwpRecord) -> str:
-    """The name of a picture's stream within BinData; empty for one that lies elsewhere."""
+    """The name of a picture's stream within BinData; empty if it is not embedded."""
     if record.u16(0) & 15 != 1:
         return ""
     return f"BIN{record.u16(2):04X}.{record.text(4)}"
@@ -249,7 +249,7 @@ class HwpSection:
         return head
 
     def _control(self, record: HwpRecord | None, parts: list[str], paragraph: HwpParagraph) -> None:
-        """What a control stands for: into the line, or anchored to the paragraph."""
+        """Add a control's content to the line, or anchor it to the paragraph."""
         if record is None:
             return
         match record.data[:4][::-1]:
@@ -298,7 +298,7 @@ class HwpSection:
             paragraph.anchored.append(PictureAnchor(self._info.parts[key]))
 
     def _lists(self, record: HwpRecord) -> Iterator[tuple[HwpRecord, list[HwpParagraph]]]:
-        """Each list of a record with its paragraphs, which stand behind it and not in it."""
+        """Each list of a record with its paragraphs, which follow it in the file."""
         return (
             (head, list(map(self._paragraph, members))) for head, members in _group_lists(record)
         )
@@ -344,7 +344,7 @@ def _read_outline(stream: Sequence[HwpRecord]) -> int:
 
 
 def _iterate_pieces(data: bytes) -> Iterator[str | None]:
-    """Runs of text; None where a control with a record of its own stands."""
+    """Runs of text; None in place of a control with its own record."""
     place, start, end = 0, 0, len(data) // 2 * 2
     while place < end:
         code = data[place] | data[place + 1] << 8
@@ -365,7 +365,7 @@ def _to_text(code: int) -> str | None:
 
 
 def _format_auto_number(record: HwpRecord) -> str:
-    """A counted number as it is shown; pages have none in a text without pages."""
+    """An automatic number as displayed; page numbers are empty in a text without pages."""
     flags = record.u32(4)
     if flags & 15 == _PAGE_NUMBER:
         return ""

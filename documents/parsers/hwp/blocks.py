@@ -38,7 +38,7 @@ _SYMBOLS = """
     GAMMA=Γ DELTA=Δ THETA=Θ LAMBDA=Λ XI=Ξ PI=Π SIGMA=Σ PHI=Φ PSI=Ψ OMEGA=Ω
 """
 _SYMBOL_WORDS = dict(pair.split("=") for pair in _SYMBOLS.split())
-"""Words of the script and the characters that they stand for; Greek capitals in capitals."""
+"""Words of the equation script and their characters; Greek capitals in capitals."""
 _DROPPED = re.compile(r"\b(?:left|right|rm|it|bold|roman|lsub|lsup)\b", re.IGNORECASE)
 _MATRIX = re.compile(r"\b[bdp]?matrix\b|\bcases\b|\bpile\b|\blpile\b|\brpile\b", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z]+")
@@ -47,7 +47,7 @@ _MAX_DEPTH = 40
 
 
 class HeadKind(StrEnum):
-    """What stands before a paragraph."""
+    """The number before a paragraph."""
 
     OUTLINE = "outline"
     NUMBER = "number"
@@ -144,7 +144,7 @@ class ParagraphNumberer:
         self._counts: dict[tuple[HeadKind, int], dict[int, int]] = defaultdict(dict)
 
     def next_mark(self, head: ParagraphHead) -> str:
-        """What stands before the paragraph; it counts. Empty for a level without a number."""
+        """Advance the counters and return the paragraph's number; empty for unnumbered levels."""
         if head.kind is HeadKind.BULLET:
             return BULLET
         levels = self._numberings.get(head.list_id, ())
@@ -212,7 +212,7 @@ class HwpWriter:
             self.margins.append(text)
 
     def _table(self, table: HwpTable) -> None:
-        """A grid as Markdown; a frame of one row or column as what stands in it."""
+        """A grid as Markdown; a frame of one row or column as its content."""
         self.write(table.caption)
         rows = 1 + max((cell.row for cell in table.cells), default=-1)
         columns = 1 + max((cell.column for cell in table.cells), default=-1)
@@ -234,7 +234,7 @@ class HwpWriter:
         return grid
 
     def _texts(self, paragraphs: Iterable[HwpParagraph]) -> Iterator[str]:
-        """The text of a cell or margin, with what stands in it."""
+        """The text of a cell or margin, nested content included."""
         for paragraph in paragraphs:
             text = paragraph.text.strip()
             if text:
@@ -260,7 +260,7 @@ class HwpWriter:
 def _format_place(
     place: str, own: int, levels: Sequence[NumberingLevel], counts: Mapping[int, int]
 ) -> str:
-    """One number of a mark; `^n` and `^N` stand for all levels down to this one."""
+    """One number of a mark; `^n` and `^N` mean all levels down to this one."""
     if not place.isdigit():
         numbers = (_format_level(level, levels, counts) for level in range(own + 1))
         return ".".join(numbers) + ("." if place == "N" else "")

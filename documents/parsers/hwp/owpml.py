@@ -48,7 +48,7 @@ def find_children(element: Any, wanted: str) -> Iterator[Any]:
 
 
 def read_integer(element: Any, attribute: str, default: int = 0) -> int:
-    """An attribute as a whole number of modest size; the default where it is none."""
+    """An attribute as a whole number of modest size, else the default."""
     text = element.get(attribute, "")
     return int(text) if text.lstrip("-").isdecimal() and len(text) < 11 else default
 
@@ -167,7 +167,7 @@ class HwpxSection:
         return head
 
     def _add(self, element: Any, parts: list[str], paragraph: HwpParagraph) -> None:
-        """What stands in a run beside its text: into the line, or anchored to the paragraph."""
+        """Add a run's content other than text to the line, or anchor it to the paragraph."""
         kind = local_name(element)
         if kind == "tbl":
             paragraph.anchored.append(self._table(element))
@@ -272,7 +272,7 @@ def _add_text(element: Any, parts: list[str], *, deleted: bool) -> bool:
 
 
 def _format_auto_number(element: Any) -> str:
-    """A counted number as it is shown."""
+    """An automatic number as displayed."""
     style = next(find_children(element, "autoNumFormat"), None)
     value = read_integer(element, "num")
     if style is None:

@@ -38,7 +38,7 @@ class PageFrame:
         return self.width if self.turns % 2 else self.height
 
     def shown(self, left: float, bottom: float, right: float, top: float) -> Rect:
-        """Where a box of page space stands; not yet clipped to the page."""
+        """A box of page space in view coordinates, not yet clipped to the page."""
         u0, u1 = (left - self.left) / self.width, (right - self.left) / self.width
         v0, v1 = (bottom - self.bottom) / self.height, (top - self.bottom) / self.height
         if self.turns == 0:
@@ -51,7 +51,7 @@ class PageFrame:
 
 
 def bounding_box(boxes: Iterable[Rect]) -> Rect:
-    """The smallest box that holds them all; at least one."""
+    """The smallest box around them all; at least one."""
     x0, y0, x1, y1 = zip(*boxes, strict=True)
     return Rect(min(x0), min(y0), max(x1), max(y1))
 

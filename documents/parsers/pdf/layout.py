@@ -18,7 +18,7 @@ from documents.parsers.pdf.text import TextRun
 _MOST_BLOCKS = 200
 """Sorting takes time with the cube of the blocks."""
 _TOUCH = 0.003
-"""Share of the page by which boxes may overlap and still lie apart."""
+"""Share of the page by which separate boxes may overlap."""
 _STRIPES = 100
 """Upright stripes of a page in which the lowest line so far is known."""
 _INDENT = 3.0
@@ -37,7 +37,7 @@ class Placed(Protocol):
 
     @property
     def box(self) -> Rect:
-        """Where it stands."""
+        """Its position."""
         ...
 
     @property
@@ -104,7 +104,7 @@ def _blocks(lines: Sequence[T], em: float) -> list[_Block[T]]:
 
 
 def _goes_on(block: _Block[Any], line: Placed, em: float) -> bool:
-    """Whether a line stands right below the last one of a block."""
+    """Whether a line is right below the last one of a block."""
     last = block.lines[-1]
     low, high = sorted((last.height, line.height))
     gap = line.box.y0 - last.box.y1
@@ -131,7 +131,7 @@ def _sorted(blocks: list[_Block[T]]) -> list[_Block[T]]:
 
 
 class _Columns:
-    """The columns of a page, if some stand side by side."""
+    """The columns of a page, if it has any side by side."""
 
     def __init__(self, blocks: Sequence[_Block[Any]]) -> None:
         wide = [block.box for block in blocks if block.is_column]
@@ -204,7 +204,7 @@ class _Gap(NamedTuple):
 
 
 def unweave_columns(rows: Sequence[TextRow]) -> list[TextRow]:
-    """Rows that lie across a gutter, column by column; others as they come."""
+    """Rows that cross a gutter, column by column; others in order."""
     gutter = _gutter(rows)
     if gutter is None:
         return list(rows)
@@ -240,7 +240,7 @@ def _gutter(rows: Sequence[TextRow]) -> float | None:
 
 
 def _most_shared(gaps: Sequence[_Gap]) -> float:
-    """The middle of where most gaps lie one below the other."""
+    """The centre of the place where most gaps line up."""
     ends = sorted([(gap.start, 1) for gap in gaps] + [(gap.end, -1) for gap in gaps])
     counts = accumulate(step for _, step in ends)
     places = zip(counts, pairwise([x for x, _ in ends]), strict=False)
@@ -258,7 +258,7 @@ def _find_gaps(row: TextRow) -> list[_Gap]:
 
 
 def _split_at(row: TextRow, gutter: float) -> tuple[list[TextRun], list[TextRun]] | None:
-    """The runs on both sides of a gutter; None where one lies across."""
+    """The runs on both sides of a gutter; None if one crosses it."""
     if row.down or any(run.box.x0 < gutter < run.box.x1 for run in row.runs):
         return None
     return (

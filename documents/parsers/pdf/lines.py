@@ -27,7 +27,7 @@ WEIGHTS = Path(__file__).with_name("spacing.json")
 LEAST_ODDS = 1.0
 """Logarithm of the odds from which a word is taken to go on."""
 _LEAST_ODDS_OF_CELL = 3.0
-"""The same in a cell, whose lines may be items of a list."""
+"""The same within a cell, whose lines may be list items."""
 _LEAST_LINE_ENDS = 6
 """Line ends of a document before they say how it breaks its lines."""
 _LEAST_SHARE = 0.5
@@ -41,7 +41,7 @@ _START = re.compile("[가-힣]+")
 
 
 class WordSpacing:
-    """What one document shows of how it writes words, as far as it is read."""
+    """What one document has shown so far about its word spacing."""
 
     def __init__(self) -> None:
         self._together: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class WordSpacing:
         return self.measure_odds(line, following) >= least
 
     def measure_odds(self, line: str, following: str) -> float:
-        """Logarithm of the odds that the word goes on; both sides are Hangul."""
+        """Log odds that the word continues; both sides are Hangul."""
         weights = load_weights()
         pair = line[-1] + following[0]
         known = sum(weights.get(feature, 0.0) for feature in features_of(line, following))
@@ -167,7 +167,7 @@ class TextRow:
 
 
 def group_rows(runs: Iterable[TextRun], em: float) -> list[TextRow]:
-    """Neighbours in PDFium's order that stand on one line, as rows."""
+    """Neighbours in PDFium's order on the same line, as rows."""
     found: list[TextRow] = []
     for run in runs:
         if found and _continues(found[-1], run, em):
@@ -183,7 +183,7 @@ def group_rows(runs: Iterable[TextRun], em: float) -> list[TextRow]:
 
 
 def _is_space_between(run: TextRun, following: TextRun, em: float) -> bool:
-    """Whether a space stands between two runs of a row."""
+    """Whether there is a space between two runs of a row."""
     if run.spaced or following.led:
         return True
     one, other = run.box, following.box
@@ -266,7 +266,7 @@ class Wrapping:
         self._compounds = set(_COMPOUND.findall(words))
 
     def seam(self, row: TextRow, below: TextRow) -> Seam:
-        """How a line goes on in the next."""
+        """How a line continues in the next."""
         if row.runs[-1].text.endswith(HYPHEN):
             return _hyphenated(row.text, below.text, self._compounds)
         if self._is_wrapped(row, below) and self._spacing.goes_on(
@@ -317,7 +317,7 @@ def _hangul(character: str) -> bool:
 
 
 class TextWriter:
-    """Text that grows, with the lines that its characters stand on."""
+    """Growing text with the lines of its characters."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -330,7 +330,7 @@ class TextWriter:
         return "".join(self._parts)
 
     def write(self, text: str) -> None:
-        """Text that stands nowhere."""
+        """Text without a position."""
         self._parts.append(text)
         self.length += len(text)
 
@@ -345,7 +345,7 @@ class TextWriter:
     def write_rows(
         self, rows: Sequence[TextRow], wrapping: Wrapping, line_end: str = "\n"
     ) -> list[int]:
-        """Rows with a line end between them, or none where a word goes on; where each begins."""
+        """Rows joined by line ends, or by nothing if a word continues, and their offsets."""
         starts = []
         for index, row in enumerate(rows):
             below = rows[index + 1 : index + 2]

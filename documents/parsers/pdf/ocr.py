@@ -32,7 +32,7 @@ _WORD_LEVEL = "5"
 _LEAST_CONFIDENCE = 30.0
 """Of 100; words below are specks and pictures more often than words."""
 _SPACE = 0.25
-"""Em between two boxes from which a space stands there: it cuts Hangul words into syllables."""
+"""Gap in em that counts as a space: tesseract cuts Hangul words into syllables."""
 _BY_CENTRES = 0.4
 """How much the distance of two syllables is that of their centres rather than their edges."""
 _OPPOSITE = 2
@@ -48,7 +48,7 @@ _POINTS = 72
 _MOST_PIXELS = 12_000_000
 """Of a drawn page; a larger one is drawn smaller."""
 _UNSURE = 80.0
-"""Of 100: pages below may stand on their head. Pages that are read well have 85 and more."""
+"""Confidence (of 100) below which a page may be upside down. Good pages reach 85."""
 _NOISE = 65.0
 """Pages below are in other scripts, or no text."""
 _COLUMNS, _ONE_BLOCK = "3", "6"
@@ -73,7 +73,7 @@ _ROTATE = re.compile(r"^Rotate: (90|180|270)$", re.MULTILINE)
 
 
 class RecognisedWord(NamedTuple):
-    """A word, or a syllable of one, in fractions of the picture; `line` tells its line apart."""
+    """A word or part of one, in fractions of the picture; `line` identifies its line."""
 
     line: tuple[str, ...]
     text: str
@@ -172,7 +172,7 @@ class Recogniser:
 
     def __init__(self, context: ReadingContext) -> None:
         self.at_once = min(len(os.sched_getaffinity(0)), _MOST_AT_ONCE)
-        """So many pages are recognised at the same time."""
+        """Pages recognised at the same time."""
         self._context = context
         self._left = context.limits.recognised_pages
         self._program: str | None = None
@@ -180,7 +180,7 @@ class Recogniser:
         self._threads = ThreadPoolExecutor(self.at_once, thread_name_prefix="recognition")
 
     def begin(self, page: Any) -> "Recognition | None":
-        """Begin with an open page, which may be closed then; None where it is not to be read."""
+        """Start on an open page, which may be closed afterwards; None if it is not to be read."""
         if not self._is_there():
             self._context.warn("scanned_pages")
             return None
@@ -234,7 +234,7 @@ class Recognition:
         return build_rows(result.words, aspect, result.drawn.turns)
 
     def _best(self, drawn: _Drawn) -> _Result:
-        """The page as it is, or turned where that is how it reads. Raises as `_ask`."""
+        """The page as it is, or rotated if it reads better that way. Raises as `_ask`."""
         self._until = time.monotonic() + self._seconds
         result = self._read(drawn, _COLUMNS)
         if result.words and (result.confidence < _UNSURE or not result.is_level):
@@ -293,7 +293,7 @@ def _exchanged(process: "subprocess.Popen[bytes]", drawn: _Drawn) -> bytes:
 
 
 def _draw(page: Any) -> _Drawn | None:
-    """The page as shown; None where it is all of one grey."""
+    """The page as displayed; None if it is a single shade of grey."""
     width, height = page.get_size()
     dpi = min(_DPI, _POINTS * sqrt(_MOST_PIXELS / max(width * height, 1)))
     image = page.render(scale=dpi / _POINTS, grayscale=True).to_pil().convert("L")
@@ -350,7 +350,7 @@ def _row(line: Sequence[RecognisedWord], number: int, aspect: float, turns: int)
 
 
 def _turned(run: TextRun, turns: int, aspect: float) -> TextRow:
-    """A line of a turned picture where it stands on the page."""
+    """A line of a rotated picture in page coordinates."""
     if turns == 0:
         return TextRow([run], run.box, run.height, aspect)
     if turns == _OPPOSITE:

@@ -118,7 +118,7 @@ class _Reading:
         return len(ahead) > _AHEAD or recognised > self._recogniser.at_once
 
     def _begin(self, index: int, *, alone: bool) -> _Begun:
-        """One page. Pictures are looked at in the order of pages: at once where it is `alone`."""
+        """One page. Pictures are examined in page order; immediately if it is `alone`."""
         try:
             with (
                 pdfium.open_page(self._document, index) as page,
@@ -170,7 +170,7 @@ class _Reading:
         return PageDraft(index + 1, [*rows], points, bookmarks, is_recognised=True)
 
     def _written(self, page: Any, textpage: Any, index: int, text: str) -> PageDraft:
-        """The page of its own text, which was the last that was taken."""
+        """The page from its own text, the last that was extracted."""
         bookmarks = self._outline.get(index, [])
         if is_coded(text):
             self._context.no_text = "unreadable"

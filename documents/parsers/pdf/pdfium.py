@@ -235,7 +235,7 @@ def read_image_size(item: Any) -> tuple[int, int]:
 
 
 def read_image_data(item: Any) -> bytes:
-    """The stream of an image object as it stands in the file."""
+    """The raw stream of an image object."""
     import pypdfium2.raw as pdfium
 
     count = pdfium.FPDFImageObj_GetImageDataRaw(item, None, 0)

@@ -25,7 +25,7 @@ _DEEPEST = 8
 _FIGURELESS = 0.5
 """Share of a page without text that pictures must cover for the page to be one picture."""
 _BACKGROUND = 0.8
-"""Share of a page that pictures cover behind the page's text: a scan whose text is known."""
+"""Share of the page covered by pictures behind text that marks a scan with known text."""
 _SPANNING = 0.9
 _ENCODED = (b"\xff\xd8", b"\x00\x00\x00\x0cjP", b"\xff\x4f\xff\x51")
 """How JPEG and JPEG 2000 begin."""

@@ -1,4 +1,4 @@
-"""Ruled tables of a page as Markdown: the text of each cell, where it stands, and the header."""
+"""Ruled tables of a page as Markdown, with the position of each cell and the header rows."""
 
 from bisect import bisect
 from collections import defaultdict
@@ -49,7 +49,7 @@ class _Sheet:
         }
 
     def cells(self, run: TextRun) -> list[tuple[GridCell | None, int]]:
-        """The cells in which the middles of a run's characters stand, and how many in a row."""
+        """The cells that contain the centres of a run's characters, and how many in a row."""
         box, columns = run.box, self._x
         row = bisect(self._y, (box.y0 + box.y1) / 2) - 1
         first, last = bisect(columns, box.x0) - 1, bisect(columns, box.x1) - 1
@@ -86,7 +86,7 @@ class _Sheet:
         return first + rows if first + rows < self.grid.rows else first + 1
 
     def _is_header_part(self, cell: GridCell) -> bool:
-        """Whether a cell names what stands below it, or is one of two that make one name."""
+        """Whether a cell is a heading for those below it, or half of one."""
         below = [
             "".join(run.text for run in self._cells.get((cell.row + 1, column), ()))
             for column in range(cell.column, cell.column + cell.column_span)
@@ -175,7 +175,7 @@ def _touch(area: Rect, box: Rect) -> bool:
 
 
 def _cut(run: TextRun, sheet: _Sheet) -> Iterator[tuple[GridCell | None, TextRun]]:
-    """Parts of a run by the cell in which their characters stand."""
+    """Parts of a run by the cell of their characters."""
     start = 0
     for cell, length in sheet.cells(run):
         part = run.part(start, start + length)

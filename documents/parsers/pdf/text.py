@@ -282,7 +282,7 @@ def _pieces(marks: list[Mark], em: float) -> Iterator[list[Mark]]:
 
 
 def _jumps(last: Sides, box: Sides, em: float) -> bool:
-    """Whether text goes on elsewhere: on another height, back to the left, or across a gap."""
+    """Whether text continues elsewhere: at another height, back to the left, or across a gap."""
     left, top, right, bottom = last
     x0, y0, x1, y1 = box
     return (

@@ -472,7 +472,7 @@ def from_page_value(value: Any) -> Page:
 
 
 def _from_line_values(lines: Iterable[Sequence[Any]], edges: str, length: int) -> Iterator[Line]:
-    """Lines whose offsets lie inside the text and whose edges fit them; all places are finite."""
+    """Lines with offsets inside the text, matching edges and finite positions."""
     places = array("d", b64decode(edges, validate=True))
     whole, at, heights = tuple(places), 0, 0.0
     for start, end, y0, y1 in lines:
@@ -523,7 +523,7 @@ def _from_box_value(box: Sequence[Any]) -> tuple[float, float, float, float]:
 
 
 def _to_error(value: Any) -> ParseFailed:
-    """The child's error as an exception of ours."""
+    """The child's error as one of our exceptions."""
     try:
         code, params = value
         return BY_CODE[code](**{str(key): str(text) for key, text in params.items()})

@@ -107,7 +107,7 @@ def die_with_parent() -> None:
 
 @cache
 def find_tesseract() -> Path | None:
-    """The program itself, behind links; None where it is not installed."""
+    """The program's real path, links resolved; None if it is not installed."""
     path = shutil.which("tesseract")
     return Path(path).resolve() if path else None
 

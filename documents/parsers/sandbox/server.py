@@ -51,7 +51,7 @@ from rag.pages import Page, Region
 MAX_REQUEST_BYTES = 64 * 1024
 REQUEST_DESCRIPTORS = 3
 IDLE_SECONDS = 600.0
-"""A server that nobody needs for so long gives its memory back."""
+"""Idle seconds after which a server ends, to free its memory."""
 FRAME_HEADER = struct.Struct(">IB")
 JSON_BODY, BYTES_BODY = ord("J"), ord("B")
 _FIRST_OTHER = 3
@@ -77,7 +77,7 @@ class _LivingChild:
 
 
 class ForkServer:
-    """Serves until the other side has left, or a child has crashed, or nobody asks for long."""
+    """Serves until the other side leaves, a child crashes, or it has been idle for long."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -146,13 +146,13 @@ class ForkServer:
         child.line.close()
 
     def _retire(self) -> None:
-        """Let nobody ask any more, so that another server is started; who has asked is served."""
+        """Accept no more requests, so that another server starts; finish those already made."""
         with contextlib.suppress(OSError):  # there is nobody
             self._requests.shutdown(socket.SHUT_RD)
 
 
 def _say(line: socket.socket, *numbers: int) -> None:
-    """One message of numbers; nobody need be there to hear it."""
+    """Send one message of numbers, whether or not anyone receives it."""
     with contextlib.suppress(OSError):
         line.send(" ".join(map(str, numbers)).encode())
 
