@@ -135,7 +135,7 @@ def _bytes(client: Any) -> Read:
         body: AsyncIterator[bytes] = stream.response.aiter_bytes()
         said = 0
         while (part := await reply.next_part(body)) is not None:
-            said += sum(len(piece.text) for piece in reply.take(part))
+            said += sum(len(piece.text) for piece in reply.read_part(part))
         await stream.response.aclose()
         return said // len(WORD)
 
@@ -254,7 +254,7 @@ def _reading_alone() -> float:
     )
     begun = time.process_time()
     for _ in range(rounds):
-        for _piece in reply.take(packet):
+        for _piece in reply.read_part(packet):
             pass
     return round((time.process_time() - begun) / rounds * 1e6, 1)
 

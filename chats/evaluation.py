@@ -48,7 +48,7 @@ from rag.evaluation.recording import Recorder
 from rag.events import Delta, Event, Finished, Replaced, SourcesFound
 from rag.factory import Engine, get_light_model, get_main_model
 from rag.memory.summary import list_turns_to_fold
-from rag.pipeline import FIXED, OFFLINE
+from rag.pipeline import FIXED_MODEL, OFFLINE_MODEL
 from rag.types import QuestionType, Scope, ScopeReason
 
 logger = structlog.get_logger()
@@ -332,7 +332,7 @@ class _Made:
             content=self.text,
             mode=str(finished.mode) if finished else "",
             label=(finished.label or "") if finished else "",
-            model=None if writer in {OFFLINE, FIXED} else writer,
+            model=None if writer in {OFFLINE_MODEL, FIXED_MODEL} else writer,
             sources=(finished.sources or ()) if finished else (),
             evidence=self.found.sources if self.found else (),
             checks=finished.checks if finished else (),

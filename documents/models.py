@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy as _
 from pgvector.django import HalfVectorField, SparseVectorField
 
 from jobs.lease import Job, OwnedJob
-from rag.understand.filters import ALTERNATIVES, to_name_key
+from rag.understand.filters import BETWEEN_NAMES, to_name_key
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -280,7 +280,7 @@ class DocumentLabel(models.Model):
 
 def to_label_filter(field: str, value: str) -> models.Q:
     """Documents that bear one of the names; `value` holds several as a filter writes them."""
-    names = [to_name_key(name) for name in value.split(ALTERNATIVES)]
+    names = [to_name_key(name) for name in value.split(BETWEEN_NAMES)]
     rows = DocumentLabel.objects.filter(field=field, name__in=names)
     return models.Q(pk__in=rows.values("document_id"))
 

@@ -28,7 +28,7 @@ from documents.reindex import renewal
 from nura import __version__
 from nura.embedded import models, session
 from nura.health import WORKERS, check_redis_and_workers, client
-from rag.adapters.sentence_transformers import embedded_model_folder
+from rag.adapters.sentence_transformers import find_embedded_model
 from rag.config import Endpoint
 from rag.errors import EngineUnavailable
 from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
@@ -191,7 +191,7 @@ def embedder() -> Finding:
     if config.embedding_model:
         return Finding("embedder", State.OK, f"{config.embedding_model} on this machine")
     try:
-        found = _sha256(embedded_model_folder() / "model.safetensors")
+        found = _sha256(find_embedded_model() / "model.safetensors")
     except (OSError, EngineUnavailable) as error:
         return Finding("embedder", State.FAIL, f"the embedded model is missing: {error}")
     if found != MODEL_SHA256:

@@ -22,7 +22,7 @@ from rag.types import TextChunk
 # parts or not at all.
 
 
-SHORT = 5
+SHORT_DIVISOR = 5
 """Below a fifth of the chunk size a lead-in is short, and a section cannot stand alone."""
 _ANNOUNCES = re.compile(
     r"[:：]\W*$|다음(?:과|의|\s각\s?[호목])|아래(?:와|의)|\bas follows\b|\bfollowing\b",
@@ -36,7 +36,7 @@ _ITEM = re.compile(
     r"[(\[]?(?:\d{1,3}(?:의\d+)?|[가-하a-zA-Z])\\?[.)\]](?=\s)|제\d+[조항호]|[①-⑳㉠-㉭ⓐ-ⓩ])"
 )
 
-EXCESS = 1.5
+MAX_CODE_FACTOR = 1.5
 """So many times the chunk size may a piece of code take rather than be cut."""
 
 _SHORTENED = "".join(rf"(?<!\b{re.escape(word)}.)" for word in ABBREVIATIONS)
@@ -84,7 +84,7 @@ class PageBlocks:
             for place in (block.lead, block.start, *block.levels[0], block.end)
         )
 
-    def find_around(self, place: int) -> Block | None:
+    def find_block_around(self, place: int) -> Block | None:
         """The block that a cut at this place would part, or part from its lead-in."""
         at = bisect_right(self._leads, place) - 1
         block = self._blocks[at] if at >= 0 else None
@@ -110,7 +110,7 @@ class PageBlocks:
 
     def get_header(self, place: int) -> str:
         """The header rows of the table that goes on at this place."""
-        block = self.find_around(place)
+        block = self.find_block_around(place)
         return block.header if block and place >= block.header_end else ""
 
 
@@ -129,7 +129,7 @@ def _read(text: str, regions: Sequence[Region], size: int) -> Iterator[Block]:
             header = text[start : region.header_end].rstrip() if region.header_end < end else ""
             yield Block(
                 region.kind,
-                _lead(text, behind, start, region.kind, size // SHORT),
+                _lead(text, behind, start, region.kind, size // SHORT_DIVISOR),
                 start,
                 end,
                 header if len(header) <= size // 2 else "",  # else it leaves the rows no room
@@ -227,7 +227,7 @@ class Cuts:
         It takes in `covered`, the first character that no chunk holds yet.
         """
         lowest, highest = max(start + room // 2, covered + 1), start + room
-        block = self._blocks.find_around(highest)
+        block = self._blocks.find_block_around(highest)
         if block:
             stop = self._beside(block, start, lowest, covered) or self._within(
                 block, lowest, highest
@@ -239,7 +239,7 @@ class Cuts:
             free = [
                 place
                 for place in find_breaks(kind, self._text, lowest, highest)
-                if self._blocks.find_around(place) in {None, block}
+                if self._blocks.find_block_around(place) in {None, block}
             ]
             if found := free + borders:
                 return max(found)
@@ -248,14 +248,14 @@ class Cuts:
 
     def _beside(self, block: Block, start: int, lowest: int, covered: int) -> int | None:
         """Where to end so that the block stays whole: before it or, with code, behind it."""
-        room = int(self._size * EXCESS) if block.kind is Kind.CODE else self._size
+        room = int(self._size * MAX_CODE_FACTOR) if block.kind is Kind.CODE else self._size
         if block.end - block.lead > room:
             return None
         if block.lead >= lowest:
             return block.lead
         if block.kind is Kind.CODE and block.end - start <= room:
             return block.end
-        worth = block.lead - start >= self._size // SHORT and block.lead > covered
+        worth = block.lead - start >= self._size // SHORT_DIVISOR and block.lead > covered
         return block.lead if worth else None
 
     def _within(self, block: Block, lowest: int, highest: int) -> int | None:
@@ -270,7 +270,7 @@ class Cuts:
 
         `covered` is where its own text begins.
         """
-        floor = self._blocks.find_floor(covered, int(self._size * EXCESS))
+        floor = self._blocks.find_floor(covered, int(self._size * MAX_CODE_FACTOR))
         lowest = max(stop - self._overlap, start + 1, floor)
         if lowest >= stop:
             return stop
@@ -345,7 +345,7 @@ class Splitter:
     def __init__(self, *, size: int, overlap: int) -> None:
         self._size = size
         self._overlap = max(0, min(overlap, size // 2))
-        self._outline = Outline(size // SHORT)
+        self._outline = Outline(size // SHORT_DIVISOR)
         self._count = 0
         self.start = 0
         """Where the next page begins in the whole text."""

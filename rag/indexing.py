@@ -6,17 +6,17 @@ from itertools import islice
 
 from rag import tokenize
 from rag.ports import Embedder
-from rag.retrieve.candidates import LEAST_KNOWN
+from rag.retrieve.candidates import MIN_KNOWN_SHARE
 from rag.tokenize.text import estimate_dense_weight
 from rag.types import IndexedChunk, TextChunk
 
 TERMS_VERSION = 1
 """Raise it whenever the same text gets other terms or weights."""
 
-WINDOW = 512
+WINDOW_CHUNKS = 512
 """Chunks that are looked at together: terms come from one batch, vectors from texts of one length
 in a row, because a model computes every text of a batch as long as the longest."""
-BATCH = 32
+BATCH_CHUNKS = 32
 TITLE_EMPHASIS = 4.0
 SECTION_EMPHASIS = 1.0
 LEAD_EMPHASIS = 1.0
@@ -24,7 +24,7 @@ LEAD_EMPHASIS = 1.0
 HEADER_EMPHASIS = 1.0
 """A header word counts once in each later part of its table."""
 
-LEAD_CHARACTERS = 150
+MAX_LEAD_CHARACTERS = 150
 """The first words of a passage say what it is about."""
 
 
@@ -57,13 +57,13 @@ def complete_chunks(
     titled = _title_emphasis(title)
     coming = iter(analysed)
     done = 0
-    while window := list(islice(coming, WINDOW)):
+    while window := list(islice(coming, WINDOW_CHUNKS)):
         found: list[tuple[float, ...] | None] = [None] * len(window)
         longest_first = sorted(
             range(len(window)), key=lambda place: -len(window[place].chunk.content)
         )
-        for start in range(0, len(window), BATCH):
-            batch = longest_first[start : start + BATCH]
+        for start in range(0, len(window), BATCH_CHUNKS):
+            batch = longest_first[start : start + BATCH_CHUNKS]
             made = embed_chunks([(title, window[place].chunk) for place in batch], embedder)
             for place, vector in zip(batch, made, strict=True):
                 found[place] = vector
@@ -97,9 +97,11 @@ class ChunkAnalyser:
         those of its first words.
         """
         coming = iter(chunks)
-        while window := list(islice(coming, WINDOW)):
+        while window := list(islice(coming, WINDOW_CHUNKS)):
             self._learn({text for chunk in window for text in (chunk.section, chunk.header)})
-            read = tokenize.count_terms_and_leads([chunk.text for chunk in window], LEAD_CHARACTERS)
+            read = tokenize.count_terms_and_leads(
+                [chunk.text for chunk in window], MAX_LEAD_CHARACTERS
+            )
             for chunk, (counts, lead) in zip(window, read, strict=True):
                 emphasis = _sums(
                     dict.fromkeys(self._known[chunk.section], SECTION_EMPHASIS),
@@ -131,7 +133,7 @@ def embed_chunks(
     known = [
         i
         for i, (_title, chunk) in enumerate(titled)
-        if estimate_dense_weight(chunk.text, embedder.languages) >= LEAST_KNOWN
+        if estimate_dense_weight(chunk.text, embedder.languages) >= MIN_KNOWN_SHARE
     ]
     rows = embedder.embed_passages([to_embedded_text(*titled[i]) for i in known])
     found = {i: tuple(row) for i, row in zip(known, rows, strict=True)}

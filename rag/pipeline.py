@@ -87,13 +87,13 @@ logger = structlog.get_logger()
 P = ParamSpec("P")
 R = TypeVar("R")
 
-PASSAGES_READ = 10
+MAX_READ_PASSAGES = 10
 """Passages that are looked at where no model reads them."""
-SUPPLY = 40
+MAX_SUPPLY_PASSAGES = 40
 """Passages that a search brings for a prompt."""
-OFFLINE = "passages"
+OFFLINE_MODEL = "passages"
 """What stands for a model's name where none is configured."""
-FIXED = "fixed"
+FIXED_MODEL = "fixed"
 """What stands for a model's name where none is asked."""
 MAX_REVIEWED = 8
 """Passages that an answer keeps beside those that it cites."""
@@ -275,7 +275,7 @@ class Pipeline:
 
     def _search(self, asked: Asked) -> Retrieval:
         within = narrow_store(asked.store, asked.question, asked.analysis.scope)
-        return self.searcher.search(asked.analysis, within, depth=SUPPLY)
+        return self.searcher.search(asked.analysis, within, depth=MAX_SUPPLY_PASSAGES)
 
     async def _write(self, writer: Writer, asked: Asked) -> AsyncGenerator[Event, None]:
         """The answer of the language model."""
@@ -401,7 +401,7 @@ class Pipeline:
         if asked.found is None:
             return Selection()
         cost = budget.make_cost(asked.language)
-        if kept := restore_passages(asked.gone, PASSAGES_READ):
+        if kept := restore_passages(asked.gone, MAX_READ_PASSAGES):
             return select_given(kept, room=budget.room, cost=cost)
         try:
             return await asyncio.to_thread(
@@ -531,8 +531,8 @@ class Pipeline:
         sources = self._sources(asked, answer.evidence)
         if sources:
             yield SourcesFound(sources, asked.method)
-        trace.add({"prompt": {"model": OFFLINE}})
-        detail = {"model": OFFLINE, "passages": len(answer.cited)}
+        trace.add({"prompt": {"model": OFFLINE_MODEL}})
+        detail = {"model": OFFLINE_MODEL, "passages": len(answer.cited)}
         yield StepBegan("generate", detail, trace.snapshot())
         trace.note_time_since_start("first_delta")
         yield Delta(answer.text)
@@ -553,9 +553,9 @@ def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:
     """The events of an answer that is whole already."""
     if given.sources:
         yield SourcesFound(given.sources, given.mode.value)
-    yield StepBegan("generate", {"model": FIXED, "passages": 0}, asked.trace.snapshot())
+    yield StepBegan("generate", {"model": FIXED_MODEL, "passages": 0}, asked.trace.snapshot())
     yield Delta(given.text)
-    asked.trace.add({"prompt": {"model": FIXED}})
+    asked.trace.add({"prompt": {"model": FIXED_MODEL}})
     finished = _finish(asked, mode=given.mode, label=given.label, sources=given.sources)
     yield replace(finished, candidates=given.candidates, view=given.view)
 
@@ -653,14 +653,14 @@ def _read_passages(asked: Asked) -> tuple[Evidence, ...]:
     found = asked.found
     if found is None:
         return ()
-    if kept := restore_passages(asked.gone, PASSAGES_READ):
+    if kept := restore_passages(asked.gone, MAX_READ_PASSAGES):
         return to_evidence(kept, {passage.key: 1.0 for passage in kept})
     if found.whole:
         within = asked.store.within(found.named or found.plan.scope.document_ids)
         whole = within.read_all(MAX_CHUNKS_OUTLINED) or within.read_openings(MAX_CHUNKS_OUTLINED)
         return to_evidence(whole, {passage.key: 1.0 for passage in whole})
     relevance = {hit.passage.key: hit.scores.get("relevance", 0.0) for hit in found.hits}
-    return to_evidence([hit.passage for hit in found.hits[:PASSAGES_READ]], relevance)
+    return to_evidence([hit.passage for hit in found.hits[:MAX_READ_PASSAGES]], relevance)
 
 
 def _named_titles(asked: Asked, evidence: Sequence[Evidence]) -> tuple[str, ...]:

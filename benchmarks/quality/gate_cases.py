@@ -9,7 +9,7 @@ from benchmarks.quality.sets import QuestionSet, Unit
 from rag import indexing, tokenize
 from rag.ports import Embedder
 from rag.retrieve import relevance as gate
-from rag.retrieve.candidates import DEPTH, add_closeness
+from rag.retrieve.candidates import MAX_LEG_CANDIDATES, add_closeness
 from rag.tokenize.text import estimate_dense_weight
 from rag.types import IndexedChunk, Scope, ScopeReason, TextChunk
 from tests.rag.memory_store import MemoryStore
@@ -84,10 +84,10 @@ class Index:
     def _row(self, text: str, group: int) -> Row:
         terms, languages = self.corpus.terms(text), self.corpus.embedder.languages
         weight = estimate_dense_weight(text, languages)
-        hits = self.store.find_by_terms(terms, DEPTH)
+        hits = self.store.find_by_terms(terms, MAX_LEG_CANDIDATES)
         if weight:
             vector, unrelated = self.corpus.vector(text), self.corpus.unrelated
-            near = self.store.find_similar(vector, DEPTH)
+            near = self.store.find_similar(vector, MAX_LEG_CANDIDATES)
             hits += [add_closeness(hit, hit.score, unrelated) for hit in near]
         question = gate.Prior.from_text(
             text,

@@ -16,7 +16,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from benchmarks.quality import sets
 from rag.conversation import Conversation, DocRef, PastTurn, View
-from rag.understand.references import LAST, Reference, resolve_reference
+from rag.understand.references import LAST_PART, Reference, resolve_reference
 
 SET = Path(__file__).resolve().parents[2] / "tests" / "data" / "slots.jsonl"
 ALARMS = ("korquad1_dev", "ko_strategyqa", "kr_law", "ko_docs", "xquad_en", "clapnq_dev")
@@ -142,7 +142,7 @@ def _cases(dialogue: dict[str, Any]) -> Iterator[Case]:
             titles=tuple(case.get("titles", ())),
             unclear=case.get("unclear", ""),
             whole=case.get("whole", False),
-            part=LAST if part == "last" else part,
+            part=LAST_PART if part == "last" else part,
             rest=case.get("rest", ""),
         )
 

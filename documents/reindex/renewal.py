@@ -22,7 +22,7 @@ from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace, Re
 from documents.search import bm25
 from rag import indexing
 from rag.ports import Embedder
-from rag.retrieve.candidates import LEAST_KNOWN
+from rag.retrieve.candidates import MIN_KNOWN_SHARE
 from rag.tokenize.text import estimate_dense_weight
 from rag.types import TextChunk
 
@@ -74,7 +74,7 @@ def count_lacking(space: EmbeddingSpace, languages: AbstractSet[str], since: dat
         texts = Chunk.objects.filter(pk__in=_find_missing(space, keys)).values_list(
             "text", flat=True
         )
-        found += sum(estimate_dense_weight(text, languages) >= LEAST_KNOWN for text in texts)
+        found += sum(estimate_dense_weight(text, languages) >= MIN_KNOWN_SHARE for text in texts)
     return found
 
 

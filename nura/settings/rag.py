@@ -126,7 +126,7 @@ def _llm() -> Endpoint | None:
 def _light_llm() -> Endpoint | None:
     """Takes the main model's address and key where it has none of its own, never its timeouts."""
     model = env.read_text("NURA_LIGHT_LLM_MODEL")
-    seconds = env.read_decimal("NURA_LIGHT_LLM_TOTAL_TIMEOUT", light.SECONDS, minimum=0.1)
+    seconds = env.read_decimal("NURA_LIGHT_LLM_TOTAL_TIMEOUT", light.LIGHT_SECONDS, minimum=0.1)
     endpoint = Endpoint(
         base_url=env.read_url("NURA_LIGHT_LLM_BASE_URL", HTTP)
         or env.read_url("NURA_LLM_BASE_URL", HTTP)

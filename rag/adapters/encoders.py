@@ -27,7 +27,7 @@ logger = structlog.get_logger()
 EMBEDDED_NAME = "all-MiniLM-L6-v2"
 """The bundled English embedding model."""
 ENGLISH = frozenset(("en",))
-BATCH = 64
+BATCH_TEXTS = 64
 RETRIES = 2
 QUERY_RETRIES = 1
 """Retries for a question: only one, because somebody is waiting."""
@@ -135,7 +135,9 @@ class EndpointEmbedder:
     def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
         """One unit vector per text, asked for in batches. Raises `EmbedderFailed`."""
         prefixed = [self._declared.passage_prefix + text for text in texts]
-        batches = [prefixed[start : start + BATCH] for start in range(0, len(prefixed), BATCH)]
+        batches = [
+            prefixed[start : start + BATCH_TEXTS] for start in range(0, len(prefixed), BATCH_TEXTS)
+        ]
         return [vector for batch in batches for vector in self._embed(batch)]
 
     def embed_query(self, text: str) -> list[float]:

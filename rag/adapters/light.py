@@ -21,10 +21,10 @@ from rag.errors import (
 from rag.ports import LLM, GenerationOptions
 from rag.types import HistoryMessage, Speaker
 
-SECONDS = 8.0
-COSTLY = (LLMInterrupted, LLMRateLimited, LLMServerError, LLMTimeout, LLMUnreachable)
+LIGHT_SECONDS = 8.0
+COSTLY_ERRORS = (LLMInterrupted, LLMRateLimited, LLMServerError, LLMTimeout, LLMUnreachable)
 """Failures that may have taken long. The next one would be paid by the same answer."""
-MOST_TRIES = 20
+MAX_JSON_TRIES = 20
 """Places in a reply at which JSON may begin; a reply with more is no answer."""
 
 
@@ -43,8 +43,8 @@ class Light:
     """
 
     llm: LLM
-    seconds: float = SECONDS
-    breaker: Breaker = field(default_factory=lambda: Breaker(1, COSTLY), compare=False)
+    seconds: float = LIGHT_SECONDS
+    breaker: Breaker = field(default_factory=lambda: Breaker(1, COSTLY_ERRORS), compare=False)
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ def parse_json(said: str, begins: str = "{") -> object:
         return decoder.decode(said)
     except (ValueError, RecursionError):
         pass
-    for found in islice(re.finditer(re.escape(begins), said), MOST_TRIES):
+    for found in islice(re.finditer(re.escape(begins), said), MAX_JSON_TRIES):
         try:
             return decoder.raw_decode(said, found.start())[0]
         except (ValueError, RecursionError):

@@ -171,7 +171,7 @@ class _Call:
                 async with asyncio.timeout(reader.patience):
                     body = await connection.enter_async_context(post_chat(self._endpoint, request))
                 while not reader.too_long and (part := await reader.next_part(body)) is not None:
-                    for piece in reader.take(part):
+                    for piece in reader.read_part(part):
                         yield piece
                 for piece in reader.close():
                     yield piece

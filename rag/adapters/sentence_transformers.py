@@ -66,7 +66,7 @@ def load_cross_encoder(model: str) -> None:
     _load_cross_encoder(model)
 
 
-def embedded_model_folder() -> Path:
+def find_embedded_model() -> Path:
     """The folder of the model that comes as a wheel.
 
     Raises `ModelNotLoaded` where it is not installed.
@@ -86,7 +86,7 @@ def _load_embedder(model: str) -> Any:
     bfloat16 only where the processor multiplies it itself; elsewhere it is slower than float32.
     """
     embedded = model == EMBEDDED_NAME
-    path = str(embedded_model_folder()) if embedded else model
+    path = str(find_embedded_model()) if embedded else model
     try:
         import torch
         from sentence_transformers import SentenceTransformer

@@ -60,7 +60,7 @@ def parse_chunk(data: bytes) -> Mapping[str, Any]:
     """A chunk's JSON object. Raises `ValueError`.
 
     Half a surrogate pair and broken UTF-8 are no reason to lose an answer: the slower way reads
-    them, the first as they are (`Mended` joins them), the second as U+FFFD.
+    them, the first as they are (`TextMender` joins them), the second as U+FFFD.
     """
     try:
         value = jiter.from_json(data)
@@ -74,13 +74,13 @@ def parse_chunk(data: bytes) -> Mapping[str, Any]:
     return value
 
 
-class Mended:
+class TextMender:
     """Text without what cannot be stored: halves of pairs are joined or replaced, NULs left out."""
 
     def __init__(self) -> None:
         self._half = ""
 
-    def add(self, more: object) -> str:
+    def mend(self, more: object) -> str:
         """The next part; half a pair at its end waits for the other half. No text adds nothing."""
         if not more or not isinstance(more, str):
             return ""
@@ -193,8 +193,8 @@ class ReplyReader:
     _begun: float = field(default_factory=time.monotonic)
     _decoder: Decoder = field(default_factory=Decoder)
     _thinking: ThinkingFilter = field(default_factory=ThinkingFilter)
-    _thought: Mended = field(default_factory=Mended)
-    _said: Mended = field(default_factory=Mended)
+    _thought: TextMender = field(default_factory=TextMender)
+    _said: TextMender = field(default_factory=TextMender)
 
     @property
     def phase(self) -> str:
@@ -234,7 +234,7 @@ class ReplyReader:
                 return None
             raise
 
-    def take(self, part: bytes) -> Iterator[Piece]:
+    def read_part(self, part: bytes) -> Iterator[Piece]:
         """What these bytes say, in as few pieces as possible."""
         return self._read_events(self._decoder.feed(part))
 
@@ -295,8 +295,8 @@ class ReplyReader:
 
     def _add(self, delta: Mapping[str, Any]) -> tuple[str, str]:
         self._alive = self._alive or any(delta[name] for name in delta if name != "role")
-        thought = self._thought.add(delta.get("reasoning_content") or delta.get("reasoning"))
-        said = self._said.add(delta.get("content"))
+        thought = self._thought.mend(delta.get("reasoning_content") or delta.get("reasoning"))
+        said = self._said.mend(delta.get("content"))
         self._characters += len(thought) + len(said)
         if said:
             more, said = self._thinking.feed(said)

@@ -26,7 +26,7 @@ from rag.context.prompt import (
     render_passage,
     render_system,
 )
-from rag.context.tokens import PER_MESSAGE, TokenCounter, cut_to_tokens
+from rag.context.tokens import MESSAGE_TOKENS, TokenCounter, cut_to_tokens
 from rag.conversation import PastTurn
 from rag.ports import GenerationOptions
 from rag.types import Evidence, HistoryMessage, Speaker
@@ -35,7 +35,7 @@ logger = structlog.get_logger()
 
 QUERY_TOKENS = 200
 """Tokens kept free for the question, so that the window does not depend on its length."""
-LEAST_TOKENS = 48
+MIN_TEXT_TOKENS = 48
 """With fewer tokens left, even the beginning of a text is not worth including."""
 OVERFLOW_STEP_TURNS = 3
 """By so many turns the window moves on where it outgrows its tokens: each move costs the server its
@@ -46,7 +46,7 @@ MAX_ROOM_TOKENS = 16_000
 """Models read longer prompts less carefully and more slowly, and they are seldom filled."""
 MIN_ROOM_TOKENS = 1000
 """Less has no room for a question and a passage; smaller models are handled on refusal."""
-SLACK = 0.08
+FREE_SHARE = 0.08
 """Share of the length left free, as counts are estimates and chat templates add some."""
 ASK_SECONDS = 1.0
 """Longest wait for a server to report its context length."""
@@ -184,8 +184,8 @@ def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, 
         used += _turn_size(fitted, counter)
     summary = context.summary
     if summary_size > room - used:
-        left = room - used - PER_MESSAGE
-        summary = cut_to_tokens(summary, left, counter) if left >= LEAST_TOKENS else ""
+        left = room - used - MESSAGE_TOKENS
+        summary = cut_to_tokens(summary, left, counter) if left >= MIN_TEXT_TOKENS else ""
     used += _size(summary, counter)
     fitted_context = replace(
         context, findings=tuple(findings), recalled=tuple(recalled), summary=summary
@@ -226,7 +226,7 @@ def _in_turns(messages: Sequence[HistoryMessage]) -> list[tuple[HistoryMessage, 
 
 def _cut_message(message: HistoryMessage, room: int, counter: TokenCounter) -> HistoryMessage:
     return replace(
-        message, content=cut_to_tokens(message.content, max(room - PER_MESSAGE, 0), counter)
+        message, content=cut_to_tokens(message.content, max(room - MESSAGE_TOKENS, 0), counter)
     )
 
 
@@ -235,7 +235,7 @@ def _fit_turn(turn: PastTurn, room: int, counter: TokenCounter) -> PastTurn | No
     if _turn_size(turn, counter) <= room:
         return turn
     bare = _turn_size(replace(turn, assistant_text=""), counter)
-    if room - bare < LEAST_TOKENS:
+    if room - bare < MIN_TEXT_TOKENS:
         return None
     return replace(turn, assistant_text=cut_to_tokens(turn.assistant_text, room - bare, counter))
 
@@ -245,7 +245,7 @@ def _turn_size(turn: PastTurn, counter: TokenCounter) -> int:
 
 
 def _size(text: str, counter: TokenCounter) -> int:
-    return counter.count(text) + PER_MESSAGE if text else 0
+    return counter.count(text) + MESSAGE_TOKENS if text else 0
 
 
 async def resolve_context_tokens(config: RagConfig) -> int:
@@ -263,7 +263,7 @@ async def resolve_context_tokens(config: RagConfig) -> int:
         return USUAL_TOKENS
     options = GenerationOptions(max_tokens=config.max_tokens, thinking=config.thinking)
     reply = options.max_tokens + get_dialect(config.llm).count_thinking_tokens(options)
-    return max(MIN_ROOM_TOKENS, min(MAX_ROOM_TOKENS, int(length * (1 - SLACK)) - reply))
+    return max(MIN_ROOM_TOKENS, min(MAX_ROOM_TOKENS, int(length * (1 - FREE_SHARE)) - reply))
 
 
 _length_of: dict[Endpoint, tuple[int | None, float]] = {}

@@ -5,15 +5,15 @@ import re
 import threading
 from typing import Any, Protocol
 
-PER_MESSAGE = 4
+MESSAGE_TOKENS = 4
 """Tokens that a chat template adds to a message, roughly."""
-LEARNING = 0.2
+LEARNING_RATE = 0.2
 """Weight of the newest report in the correction of the estimate."""
-LEAST, MOST = 0.5, 2.0
+MIN_RATIO, MAX_RATIO = 0.5, 2.0
 """Bounds of that correction."""
-LONGEST_TOKEN = 16
+MAX_TOKEN_CHARACTERS = 16
 """Characters; longer ones are runs of blanks."""
-CUTS = 6
+MAX_CUTS = 6
 """Attempts at a proportional cut before the text is halved until it fits."""
 
 _WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = (
@@ -110,9 +110,9 @@ class Estimate:
         if counted <= 0:
             return
         with self._lock:
-            seen = min(MOST, self.ratio * reported / counted)
-            if seen >= LEAST:
-                self.ratio += LEARNING * (seen - self.ratio)
+            seen = min(MAX_RATIO, self.ratio * reported / counted)
+            if seen >= MIN_RATIO:
+                self.ratio += LEARNING_RATE * (seen - self.ratio)
 
 
 @functools.lru_cache(maxsize=32)
@@ -125,8 +125,8 @@ def get_counter(model: str) -> TokenCounter:
 def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
     """The longest beginning of the text, roughly, that fits into `room` tokens."""
     room = max(0, room)
-    text = text[: room * LONGEST_TOKEN]
-    for _ in range(CUTS):
+    text = text[: room * MAX_TOKEN_CHARACTERS]
+    for _ in range(MAX_CUTS):
         size = counter.count(text)
         if size <= room:
             return text

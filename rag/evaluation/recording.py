@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from rag.context.tokens import PER_MESSAGE, get_counter
+from rag.context.tokens import MESSAGE_TOKENS, get_counter
 from rag.ports import LLM, Choice, GenerationOptions, Piece, Tool, ToolCaller, Usage
 from rag.types import HistoryMessage
 
@@ -37,7 +37,7 @@ class Recorder:
 
     def begin(self, model: str, messages: Sequence[HistoryMessage]) -> int:
         """The place of a call that begins now: it counts even if it fails."""
-        counted = sum(get_counter(model).count(one.content) + PER_MESSAGE for one in messages)
+        counted = sum(get_counter(model).count(one.content) + MESSAGE_TOKENS for one in messages)
         usage = Usage(counted, 0, estimated=True)
         self.calls.append(Call(model, tuple(messages), "", usage, 0.0))
         return len(self.calls) - 1

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from rag.types import Citation, Evidence
 
-LONGEST_CODE = 400
+MAX_CODE_CHARACTERS = 400
 """Characters within which code between backticks must end; else its first one stands for itself."""
-LONGEST_RANGE = 50
+MAX_RANGE_PASSAGES = 50
 """Passages that "[1-9]" may stand for."""
 
 _GAP = r"[ \t\u200b-\u200d\u2060\ufeff]{0,3}"
@@ -45,7 +45,7 @@ _BLANKS = re.compile(r"[ \t]+(?=[ \t]{40})")
 _TICKS = re.compile(r"`+")
 _FENCE = re.compile(r"( {0,3})(`{3,40}(?=[^`\n]*\n)|~{3,40}(?=[^~\n]*\n))[^\n]*\n")
 _FENCE_BEGUN = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|`{3,40}[^`\n]{0,200}|~{3,40}[^~\n]{0,200})\Z")
-_REMEMBERED = 80
+_MAX_BEFORE_CHARACTERS = 80
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class CitationFilter:
         self._held = text[position:]
 
     def _note(self, out: str) -> None:
-        self._before = (self._before + out)[-_REMEMBERED:]
+        self._before = (self._before + out)[-_MAX_BEFORE_CHARACTERS:]
         self._length += len(out)
 
     def _take(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
@@ -151,13 +151,13 @@ class CitationFilter:
     def _code(self, text: str, position: int, *, final: bool) -> tuple[int, str] | None:
         """Code up to as many backticks as it began with; without them they stand for themselves."""
         ticks = _TICKS.match(text, position)
-        opened = min(ticks.end() if ticks else position + 1, position + LONGEST_CODE)
-        if opened == position + LONGEST_CODE:
+        opened = min(ticks.end() if ticks else position + 1, position + MAX_CODE_CHARACTERS)
+        if opened == position + MAX_CODE_CHARACTERS:
             return opened, text[position:opened]
         if opened == len(text) and not final:
             return None
         line = text.find("\n", opened)
-        limit = min(opened + LONGEST_CODE, line if line >= 0 else len(text))
+        limit = min(opened + MAX_CODE_CHARACTERS, line if line >= 0 else len(text))
         for match in _TICKS.finditer(text, opened, limit):
             if match.end() == len(text) and not final:
                 return None
@@ -199,7 +199,7 @@ def _numbers(text: str) -> Iterator[int]:
     """The numbers of a marker, ranges written out."""
     for match in _PART.finditer(text):
         first, last = int(match[1]), int(match[2] or match[1])
-        if first <= last <= first + LONGEST_RANGE:
+        if first <= last <= first + MAX_RANGE_PASSAGES:
             yield from range(first, last + 1)
         else:
             yield from (first, last)

@@ -16,12 +16,12 @@ from rag.replies import get_reply
 from rag.retrieve.evidence import to_evidence, to_sources
 from rag.types import AnswerLabel, AnswerMode, Excerpt, Passage, QuestionType, Source
 from rag.understand.analysis import QuestionAnalysis
-from rag.understand.references import LAST, Reference, Unclear
+from rag.understand.references import LAST_PART, Reference, Unclear
 
 MAX_CANDIDATES = 20
 """Candidates that a question back lists; more would not be read."""
 PART_CHARACTERS = 3000
-LOOK_CHARACTERS = 600
+MAX_LOOK_CHARACTERS = 600
 """Characters beyond `PART_CHARACTERS` in which a part may look for its end."""
 MAX_OTHERS = 5
 """Further documents that are named where several were asked for."""
@@ -146,7 +146,9 @@ def show_document(  # noqa: PLR0913 - one request, by name
     pieces = [
         f"**『{_title(ref)}』 (v{ref.version}) {found.number}/{found.parts}**",
         get_reply(note, language, **versions) if note else "",
-        get_reply("whole_beyond", language, part=str(part)) if found.parts < part < LAST else "",
+        get_reply("whole_beyond", language, part=str(part))
+        if found.parts < part < LAST_PART
+        else "",
         (
             markdown.tame_markdown
             if ref.source.casefold().endswith(MARKDOWN)
@@ -190,14 +192,14 @@ def _cut_part(read: Callable[[int, int], Excerpt | None], part: int) -> _Part | 
     after n * `PART_CHARACTERS`, so that parts do not depend on which one was read before.
     """
     number = max(1, part)
-    found = read((number - 1) * PART_CHARACTERS, PART_CHARACTERS + LOOK_CHARACTERS)
+    found = read((number - 1) * PART_CHARACTERS, PART_CHARACTERS + MAX_LOOK_CHARACTERS)
     if found is None:
         return None
-    parts = 1 + max(0, found.total - LOOK_CHARACTERS - 1) // PART_CHARACTERS
+    parts = 1 + max(0, found.total - MAX_LOOK_CHARACTERS - 1) // PART_CHARACTERS
     if number > parts:
         return _cut_part(read, parts)
     text = found.text
-    first = _edge(text[:LOOK_CHARACTERS]) if number > 1 else 0
+    first = _edge(text[:MAX_LOOK_CHARACTERS]) if number > 1 else 0
     last = len(text)
     if number < parts:
         last = PART_CHARACTERS + _edge(text[PART_CHARACTERS:])

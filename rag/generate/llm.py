@@ -20,7 +20,7 @@ from rag.adapters.light import Light
 from rag.config import StyleRules
 from rag.context.budget import halve_context
 from rag.context.prompt import AnswerContext, build_messages, render_passages
-from rag.context.tokens import PER_MESSAGE, TokenCounter, get_counter
+from rag.context.tokens import MESSAGE_TOKENS, TokenCounter, get_counter
 from rag.conversation import Sampling
 from rag.errors import ContextOverflow, LLMError
 from rag.generate.citations import CitationFilter, to_numbered
@@ -86,7 +86,7 @@ class Writer:
     async def _stream_once(
         self, messages: Sequence[HistoryMessage], sampling: Sampling
     ) -> AsyncGenerator[Piece, None]:
-        counted = sum(self.counter.count(one.content) + PER_MESSAGE for one in messages)
+        counted = sum(self.counter.count(one.content) + MESSAGE_TOKENS for one in messages)
         said: list[str] = []
         reported: Usage | None = None
         async with aclosing(

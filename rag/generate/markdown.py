@@ -16,8 +16,8 @@ _ALIVE = re.compile(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)|~(?=~)|<(?=[A-Za-z/!?])|&(?=#?
 _BEGINS = re.compile(r"^(\d{1,9}(?=[.)]))?([-+=:>#|]+|[.)])(?=\s|$|[-=:>#|])")
 """What begins a list, a heading or a row."""
 _FIXED = "\u00a0"
-_DEEPEST = 16
-LONGEST_TITLE = 120
+_MAX_INDENT = 16
+MAX_TITLE_CHARACTERS = 120
 
 
 def escape_lines(text: str) -> str:
@@ -59,7 +59,9 @@ def _tamed(line: str) -> str:
 def to_title(said: str) -> str:
     """A title on one line, cut to 120 characters."""
     one = " ".join(neutralise_text(said).split())
-    return escape_lines(one if len(one) <= LONGEST_TITLE else f"{one[: LONGEST_TITLE - 1]}…")
+    return escape_lines(
+        one if len(one) <= MAX_TITLE_CHARACTERS else f"{one[: MAX_TITLE_CHARACTERS - 1]}…"
+    )
 
 
 def _escape(line: str) -> str:
@@ -70,7 +72,7 @@ def _escape(line: str) -> str:
     )
     indent = _INDENT.match(marked)
     body = marked[indent.end() :] if indent else marked
-    depth = min(_DEEPEST, len(indent[0].expandtabs(4))) if indent else 0
+    depth = min(_MAX_INDENT, len(indent[0].expandtabs(4))) if indent else 0
     if _LIST.match(body):
         numbered = _NUMBER_END.match(body)
         body = f"{numbered[1]}\\{body[numbered.end(1) :]}" if numbered else f"\\{body}"

@@ -28,7 +28,7 @@ MIN_QUOTED_SHARE = 0.5
 text counts as half."""
 MIN_SHARE_OF_BEST_QUOTE = 0.8
 """Further sentences are quoted that score at least this share of the best one."""
-OWN = 1.3
+OWN_WORDS_WORTH = 1.3
 """What the user's own words are worth beside an answer's: the question is mostly after them."""
 _MARKER = re.compile(r"(?<!\\)\[(\d{1,4})\]")
 _READY = {
@@ -190,7 +190,7 @@ def quote_turns(question: str, turns: Sequence[PastTurn]) -> list[Quote]:
 
 def _quote_turn(turn: PastTurn, wanted: Mapping[str, float]) -> Iterator[Quote]:
     """The sentences of a turn that hold some of the terms and more, questions left out."""
-    for text, worth in ((turn.user_text, OWN), (strip_own_sentences(turn), 1.0)):
+    for text, worth in ((turn.user_text, OWN_WORDS_WORTH), (strip_own_sentences(turn), 1.0)):
         parts = split_sentences(neutralise_text(text[:MAX_TURN_CHARACTERS]))
         held = [set(terms) for terms in tokenize.count_terms_of_all(parts)]
         around = set[str]().union(*held)

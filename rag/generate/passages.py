@@ -27,7 +27,7 @@ from rag.types import Evidence, QuestionType
 ROOM_CHARACTERS = 640
 """Of an answer, beside the value that stands first."""
 MAX_PASSAGES = 3
-LEAST_ROOM_CHARACTERS = 120
+MIN_ROOM_CHARACTERS = 120
 MAX_BLOCK_CHARACTERS = 420
 """Of one passage, unless it is a list or a table."""
 MAX_SHOWN_CHARACTERS = 400
@@ -36,19 +36,19 @@ MAX_VALUE_CHARACTERS = 60
 MAX_ROWS, MAX_LISTED_ROWS = 6, 12
 MIN_OUTLINED_CHARACTERS, MAX_OUTLINED_CHARACTERS = 12, 160
 """Of a sentence in the outline of a document."""
-FOUND = 0.4
+MIN_FOUND_SHARE = 0.4
 """Share of the question's weight that the document of the decisive unit must hold."""
-FURTHER = 0.7
+MIN_SHARE_OF_BEST = 0.7
 """A further passage is shown that scores at least this share of the first one."""
-SECTION, DOCUMENT = 0.5, 0.2
+SECTION_SHARE, DOCUMENT_SHARE = 0.5, 0.2
 """What a word counts that only stands near a unit in its section, or in its document."""
-TITLED, NAMES, LOOSE = 0.2, 2.0, 0.5
+TITLE_WEIGHT, NAME_WEIGHT, LOOSE_WEIGHT = 0.2, 2.0, 0.5
 """What words of a document's name weigh; names, for which nothing else may stand; and verbs, words
 of one syllable and words for the kind of an answer: documents say them otherwise."""
-WITHOUT, DEFINES, LISTS = 0.18, 2.2, 1.2
+WITHOUT_VALUE_WORTH, DEFINITION_WORTH, LIST_WORTH = 0.18, 2.2, 1.2
 """What a unit is worth without the value asked for, and with a definition or a list where one is
 asked for."""
-TELLING = 1.4
+FIGURES_WORTH = 1.4
 """What a sentence with figures is worth more in an outline."""
 
 _RULES = load_rules("passages")
@@ -264,11 +264,11 @@ def _to_word(said: str, tag: str) -> QuestionWord:
     # "3월" stands not in "13월", "12" not in "120"
     pattern = re.compile(rf"{_APART}(?:{'|'.join(forms)}){_APART}") if forms else None
     if tag == "VV":
-        return QuestionWord(said, pattern, said, LOOSE)
+        return QuestionWord(said, pattern, said, LOOSE_WEIGHT)
     term = min(tokenize.count_terms(said), default="") if not forms or len(said) == 1 else ""
     loose = said in _LOOSE or (hangul and len(said) == 1)
     name = tag == "NNP" or (not hangul and said[0].isupper())
-    return QuestionWord(said, pattern, term, LOOSE if loose else 1.0, name)
+    return QuestionWord(said, pattern, term, LOOSE_WEIGHT if loose else 1.0, name)
 
 
 def _key(text: str) -> str:
@@ -364,12 +364,12 @@ class _Composer:
         page, best, above = self.page, self.ranked[0], ""
         for found in self.ranked:
             blocks = len(page.spans) and sum(map(len, page.spans.values()))
-            if found.score < FURTHER * best.score or blocks == MAX_PASSAGES:
+            if found.score < MIN_SHARE_OF_BEST * best.score or blocks == MAX_PASSAGES:
                 break
             if (found.of, found.at) in page.shown:
                 continue
             left = room - sum(len(part) + 2 for part in page.parts)
-            if blocks and left < LEAST_ROOM_CHARACTERS:
+            if blocks and left < MIN_ROOM_CHARACTERS:
                 page.has_more = True
                 break
             stretch = self.stretches[found.of]
@@ -410,10 +410,10 @@ class _Composer:
         weights = []
         for at, word in asked:
             holding = sum(at in found for found in held)
-            weight = word.weight * (NAMES if word.name else 1.0)
+            weight = word.weight * (NAME_WEIGHT if word.name else 1.0)
             if holding or word.weight == 1:
                 weight *= 1 + math.log((len(held) + 1) / (holding + 1))
-            weights.append(weight * (TITLED if at in titled and tells else 1.0))
+            weights.append(weight * (TITLE_WEIGHT if at in titled and tells else 1.0))
         return weights
 
     def _rank(self) -> list[_FoundUnit]:
@@ -428,8 +428,8 @@ class _Composer:
                 unit, held = one.units[at], documents[one.slot]
                 told = self.own[of][at] | self._find(*one.above(unit))
                 section = told.union(*(self.own[of][place] for place in one.beside(at)))
-                total = self._weight(told) + SECTION * self._weight(section - told)
-                total += DOCUMENT * self._weight(held - section)
+                total = self._weight(told) + SECTION_SHARE * self._weight(section - told)
+                total += DOCUMENT_SHARE * self._weight(held - section)
                 score = round(total * self._worth(one, at), 9)
                 if score:
                     found.append(_FoundUnit(of, at, score, held | told))
@@ -440,12 +440,14 @@ class _Composer:
         asked, unit = self.asked, stretch.units[at]
         worth = 0.6 + 0.4 * stretch.bearer(unit).relevance
         if asked.value:
-            worth *= 1.0 if asked.value.is_in(unit) else WITHOUT
+            worth *= 1.0 if asked.value.is_in(unit) else WITHOUT_VALUE_WORTH
         if asked.defined:
             said = to_letters(re.sub(r"\([^()]*\)", "", unit.text))
-            worth *= DEFINES if re.search(re.escape(asked.defined) + _DEFINES, said) else 1.0
+            worth *= (
+                DEFINITION_WORTH if re.search(re.escape(asked.defined) + _DEFINES, said) else 1.0
+            )
         if asked.listed and stretch.under(at):
-            worth *= LISTS
+            worth *= LIST_WORTH
         return worth
 
     def _is_answer(self, best: _FoundUnit) -> bool:
@@ -460,7 +462,7 @@ class _Composer:
             if not any(asked.value.is_in(stretch.units[at]) for at in places):
                 return False
         total = math.fsum(self.weights)
-        return total > 0 and self._weight(best.held) >= FOUND * total
+        return total > 0 and self._weight(best.held) >= MIN_FOUND_SHARE * total
 
     def _tell_lack(self, named: Sequence[str]) -> str:
         """The sentence that says what was not found, and where."""
@@ -521,7 +523,8 @@ class _Composer:
         self.page.shown.add((found.of, found.at))
         if not unit.columns or sum(map(len, unit.columns)) > room:
             return f"**{markdown.escape_line(self._cut(unit.text))}** [{stretch.slot}]"
-        block, least = set(stretch.block(found.at)), 0.0 if listed else FURTHER * found.score
+        block = set(stretch.block(found.at))
+        least = 0.0 if listed else MIN_SHARE_OF_BEST * found.score
         own = [one for one in self.ranked if one.of == found.of and one.at in block]
         told = self.own[found.of]
         names = {at for at, word in enumerate(self.asked.words) if word.name}
@@ -686,7 +689,7 @@ def _choose_telling(stretches: Sequence[Stretch], room: int) -> list[tuple[int, 
     def worth(place: tuple[int, int]) -> float:
         told = math.fsum(math.log1p(counts[term]) for term in terms[place] if counts[term] > 1)
         told /= math.sqrt(len(units[place].text)) + 4
-        told *= TELLING if re.search(r"\d", units[place].text) else 1.0
+        told *= FIGURES_WORTH if re.search(r"\d", units[place].text) else 1.0
         return round(told, 9)
 
     chosen: list[tuple[int, int]] = []

@@ -13,9 +13,9 @@ from rag.lexicon import load_rules
 from rag.tokenize.text import find_code, split_sentences
 from rag.types import Evidence
 
-FULL_LINE = 0.6
+MIN_FULL_SHARE = 0.6
 """A line at least so full, against the widest, was broken by the margin: the next continues it."""
-NARROW_CHARACTERS = 32
+MIN_WIDE_CHARACTERS = 32
 """Characters below which nothing can be told from a line's width."""
 MAX_TEXT_CHARACTERS, MAX_UNIT_CHARACTERS = 60_000, 3_000
 """Of one stretch, and of one of its sentences, headings and cells: more is not read."""
@@ -23,7 +23,7 @@ MAX_BRACKET_CHARACTERS = 600
 """What stands in longer brackets is cut into sentences."""
 MAX_CELLS = 64
 """Of a row."""
-REACH = 8
+MAX_UNITS_BESIDE = 8
 """Units before and after one that stand near it."""
 MAX_DEPTH = 4
 """Of items under items."""
@@ -148,7 +148,9 @@ class Stretch:
 
     def beside(self, at: int) -> Iterator[int]:
         """The places of the units of the same section that stand near."""
-        for place in range(max(0, at - REACH), min(len(self.units), at + REACH + 1)):
+        for place in range(
+            max(0, at - MAX_UNITS_BESIDE), min(len(self.units), at + MAX_UNITS_BESIDE + 1)
+        ):
             if self.units[place].heading == self.units[at].heading:
                 yield place
 
@@ -310,7 +312,7 @@ def _is_heading(found: re.Match[str], following: _Line) -> bool:
     after = _NUMBERED.match(following.raw)
     if after:
         return after["number"].startswith(f"{found['number']}.")
-    is_sentence = not following.kind and len(following.said) >= NARROW_CHARACTERS
+    is_sentence = not following.kind and len(following.said) >= MIN_WIDE_CHARACTERS
     return "." in found["number"] or following.kind == "row" or is_sentence
 
 
@@ -425,7 +427,7 @@ def _paragraphs(run: Sequence[_Line]) -> Iterator[list[_Line]]:
 
 def _continues(line: _Line, full: int) -> bool:
     """Whether a line goes on in the following one; `full` is how wide the text is."""
-    wide = full >= NARROW_CHARACTERS and len(line.raw.strip()) >= full * FULL_LINE
+    wide = full >= MIN_WIDE_CHARACTERS and len(line.raw.strip()) >= full * MIN_FULL_SHARE
     return wide and not _ENDED.search(line.said)
 
 

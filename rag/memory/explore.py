@@ -246,7 +246,7 @@ class Explorer:
 
     def search_turns(self, query: Query) -> str:
         """The turns that bear on a query, a line each."""
-        lines = self.history.list_turns(recall.MAX_LINES)
+        lines = self.history.list_turns(recall.MAX_SEARCHED_TURNS)
         lines = [line for line in lines if line.number >= self.since]
         self.found = recall.search_turns(query, lines, self.searcher.embedder)[:MAX_FOUND_TURNS]
         return "\n".join(recall.render_turn_line(one.line) for one in self.found)

@@ -22,13 +22,13 @@ from rag.lexicon import load_patterns
 from rag.memory.summary import to_one_line
 from rag.ports import Embedder, HistoryStore, PassageStore, ToolCaller
 from rag.retrieve import bm25
-from rag.retrieve.candidates import LEAST_KNOWN
+from rag.retrieve.candidates import MIN_KNOWN_SHARE
 from rag.retrieve.search import Searcher
 from rag.tokenize.text import choose_reply_language, estimate_dense_weight, neutralise_text
 
 MAX_READ_CHARACTERS = 500
 """Of a question: what it asks for stands near an end of it."""
-MAX_LINES = 1000
+MAX_SEARCHED_TURNS = 1000
 """Turns that are searched, the newest ones."""
 MAX_LISTED_CHARACTERS = 200
 """Of a turn as a model sees it in a list."""
@@ -122,7 +122,7 @@ class LookBack:
             return await explorer.explore()
         if before <= since:
             return LookedBack()
-        lines = await asyncio.to_thread(history.list_turns, MAX_LINES, before)
+        lines = await asyncio.to_thread(history.list_turns, MAX_SEARCHED_TURNS, before)
         older = [line for line in lines if line.number >= since]
         light = self.light if may_ask else None
         return await self._select(question, older, history, documents, light)
@@ -185,23 +185,23 @@ def render_turn_line(line: TurnLine) -> str:
 # How well turns bear on a question. CPU work without waiting: to be called in a thread.
 
 MAX_QUERY_CHARACTERS = 2000
-COSINE = 1.5
+COSINE_WEIGHT = 1.5
 """What the cosine weighs beside BM25."""
 MAX_CHOSEN = 3
 MAX_CANDIDATES = 50
 """Turns that are compared with each other."""
-SHARED = 1.0
+SHARED_DOCUMENTS_WEIGHT = 1.0
 """What documents weigh that the question's search found and the turn showed."""
-SPREAD = 0.5
+SPREAD_SHARE = 0.5
 """Share of a turn's score that it has from turns like it: a thread is found as one."""
-SHARPNESS = 2
+LIKENESS_EXPONENT = 2
 """Exponent of the likeness of turns: weak likeness is chance."""
-STEPS = 8
+SPREAD_STEPS = 8
 MIN_SHARE_OF_BEST_TURN = 0.7
 """A further turn is chosen when it scores at least this share of the best one."""
-COVERED = 0.2
+MIN_COVERED_SHARE = 0.2
 """Share of the question's weight that the best turn must hold, or ..."""
-NEAR = 0.15
+MIN_COSINE = 0.15
 """... the cosine it must have; else the question is on something else."""
 
 
@@ -246,13 +246,13 @@ def search_turns(
         for term, weight in wanted.items()
         if weight >= 1
     }
-    enough = COVERED * sum(weights.values())
+    enough = MIN_COVERED_SHARE * sum(weights.values())
     found = []
     for at, (one, other) in enumerate(zip(_to_shares(lexical), _to_shares(cosines), strict=True)):
         held = sum(weights[term] for term in weights.keys() & terms[at])
-        bears = 0 < enough <= held or cosines[at] >= NEAR
+        bears = 0 < enough <= held or cosines[at] >= MIN_COSINE
         if one or other:
-            found.append(FoundTurn(lines[at], one + COSINE * other, bears))
+            found.append(FoundTurn(lines[at], one + COSINE_WEIGHT * other, bears))
     return sorted(found, key=lambda one: (-one.score, -one.line.number))
 
 
@@ -271,7 +271,12 @@ def choose_turns(
     found = search_turns(question, lines, embedder)[:MAX_CANDIDATES]
     near = [one.line for one in found]
     shared = _to_shares([len({*documents} & {*line.document_ids}) for line in near])
-    own = _to_shares([one.score + SHARED * also for one, also in zip(found, shared, strict=True)])
+    own = _to_shares(
+        [
+            one.score + SHARED_DOCUMENTS_WEIGHT * also
+            for one, also in zip(found, shared, strict=True)
+        ]
+    )
     scores = _spread(own, near)
     order = sorted(range(len(near)), key=lambda at: -scores[at])
     candidates = [near[at] for at in order]
@@ -295,7 +300,7 @@ def _terms_of(lines: Sequence[TurnLine]) -> list[Mapping[str, int]]:
 
 def _embed_query(query: str, embedder: Embedder | None) -> Sequence[float]:
     """The vector of a query; empty where no embedder knows its language, or it fails."""
-    if embedder is None or estimate_dense_weight(query, embedder.languages) < LEAST_KNOWN:
+    if embedder is None or estimate_dense_weight(query, embedder.languages) < MIN_KNOWN_SHARE:
         return ()
     try:
         return embedder.embed_query(query[:MAX_QUERY_CHARACTERS])
@@ -320,9 +325,12 @@ def _spread(own: Sequence[float], lines: Sequence[TurnLine]) -> Sequence[float]:
     """Scores that walk along the likeness of the turns' vectors, as in personalised PageRank."""
     ways = [[0.0] * len(lines) for _ in lines]
     for a, b in itertools.combinations(range(len(lines)), 2):
-        ways[a][b] = ways[b][a] = _cosine(lines[a].vector, lines[b].vector) ** SHARPNESS
+        ways[a][b] = ways[b][a] = _cosine(lines[a].vector, lines[b].vector) ** LIKENESS_EXPONENT
     scores = own
-    for _ in range(STEPS):
+    for _ in range(SPREAD_STEPS):
         near = [sum(map(operator.mul, row, scores)) / (sum(row) or 1.0) for row in ways]
-        scores = [(1 - SPREAD) * one + SPREAD * other for one, other in zip(own, near, strict=True)]
+        scores = [
+            (1 - SPREAD_SHARE) * one + SPREAD_SHARE * other
+            for one, other in zip(own, near, strict=True)
+        ]
     return scores

@@ -21,7 +21,7 @@ from rag.lexicon import load_patterns, load_phrases, load_words
 from rag.memory.window import EXTRACTIVE, MAX_LINE_CHARACTERS, SLIDE_TURNS, find_window_start
 from rag.ports import Embedder
 from rag.replies import get_reply
-from rag.retrieve.candidates import LEAST_KNOWN
+from rag.retrieve.candidates import MIN_KNOWN_SHARE
 from rag.tokenize.text import (
     choose_reply_language,
     estimate_dense_weight,
@@ -123,7 +123,7 @@ def count_turn_terms(turn: PastTurn) -> dict[str, int]:
 def _embed(turn: PastTurn, embedder: Embedder) -> tuple[float, ...] | None:
     answer = strip_own_sentences(turn)[:MAX_EMBEDDED_CHARACTERS]
     text = f"{turn.user_text[:MAX_QUESTION_CHARACTERS]}\n{answer}".strip()
-    if estimate_dense_weight(text, embedder.languages) < LEAST_KNOWN:
+    if estimate_dense_weight(text, embedder.languages) < MIN_KNOWN_SHARE:
         return None
     try:
         return tuple(embedder.embed_passages([text])[0])

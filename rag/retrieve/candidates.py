@@ -26,16 +26,16 @@ from rag.types import Hit, Plan, ScopeReason, StrategyName
 
 logger = structlog.get_logger()
 
-LEAST_KNOWN = 0.3
+MIN_KNOWN_SHARE = 0.3
 """Passages that the embedder knows less than this are noise to it and get no vector."""
-DEPTH = 30
+MAX_LEG_CANDIDATES = 30
 """Candidates that each leg brings to fusion."""
-INSIDE = 0.3
+INSIDE_SHARE = 0.3
 """What terms of the conversation keep of their weight within the documents that it is about.
 
 All of their passages are about what was said before; the question must tell them apart.
 """
-JUDGES = 10
+MAX_JUDGES = 10
 """Lexical candidates whose vectors tell whether the embedder knows what the documents say."""
 RANK_CONSTANT = 2
 """Far below the usual 60.
@@ -47,11 +47,11 @@ MMR_SHARE = 0.2
 
 Together they weigh as the dense leg should.
 """
-SENTENCE = 0.4
+SENTENCE_WEIGHT = 0.4
 """What the best sentence's share weighs beside the passage's own, where closeness has no say."""
-CLOSENESS = 1.5
+CLOSENESS_WEIGHT = 1.5
 """What closeness weighs where the embedder knows all languages in play."""
-SENTENCES_DEPTH = 12
+MAX_SENTENCE_PASSAGES = 12
 """Passages whose sentences are looked at; those behind them keep their places."""
 POOL_FACTOR = 5
 """Passages that a model reads for each one that is wanted."""
@@ -99,7 +99,7 @@ class Legs:
     store: PassageStore
     embedder: QuestionEmbedder
     unrelated: float = 0.0
-    depth: int = DEPTH
+    depth: int = MAX_LEG_CANDIDATES
     lookups: dict[Hashable, Sequence[Hit]] = field(default_factory=dict)
     timings_ms: dict[str, float] = field(default_factory=dict)
     _vectors: dict[int, Sequence[float] | None] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Legs:
             "tokenize", lambda: tokenize.weigh_query_terms(self.made.standalone_query)
         )
         inside = self.made.scope.reason in (ScopeReason.FOLLOWUP, ScopeReason.SLOT)
-        share = INSIDE if inside else 1.0
+        share = INSIDE_SHARE if inside else 1.0
         told = self.made.context.items()
         return {**said, **{term: w if w >= 1 else w * share for term, w in told}}
 
@@ -181,7 +181,7 @@ class Legs:
         in a language that the embedder knows: an English question to Korean documents must not be
         led to the few English passages.
         """
-        best = [hit.passage.key for hit in self.lexical[:JUDGES]]
+        best = [hit.passage.key for hit in self.lexical[:MAX_JUDGES]]
         if not self.dense or not best:
             return self.weight if self.dense else 0.0
         vectors = self.vectors(self.lexical)
@@ -333,14 +333,14 @@ def rescore_candidates(legs: Legs, *, bm25_weight: float) -> list[Hit]:
     )
 
     def score(hit: Hit) -> float:
-        close = say * CLOSENESS * hit.scores.get("closeness", floor)
+        close = say * CLOSENESS_WEIGHT * hit.scores.get("closeness", floor)
         return bm25_weight * hit.scores.get("share", 0.0) + close
 
     scored = _best_first(replace(hit, score=score(hit)) for hit in known)
     if say == 1:
         return scored
-    weight = bm25_weight * SENTENCE * (1 - say)
-    shares = score_sentences(legs.terms, scored, SENTENCES_DEPTH)
+    weight = bm25_weight * SENTENCE_WEIGHT * (1 - say)
+    shares = score_sentences(legs.terms, scored, MAX_SENTENCE_PASSAGES)
     looked_at = (
         replace(hit, score=hit.score + weight * share, scores={**hit.scores, "sentence": share})
         for hit, share in zip(scored, shares, strict=False)

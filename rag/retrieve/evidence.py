@@ -14,7 +14,7 @@ from uuid import UUID
 
 from rag.conversation import DocRef
 from rag.ports import PassageStore
-from rag.retrieve.scope import MOST_HEARD
+from rag.retrieve.scope import MAX_HEARD_DOCUMENTS
 from rag.types import Evidence, Hit, Passage, QuestionType, Retrieval, ScopeReason, Source
 
 PREVIEW_CHARACTERS = 200
@@ -128,7 +128,7 @@ def select_evidence(found: Retrieval, store: PassageStore, *, room: int, cost: C
         return _read_through(everything or store.read_all(MAX_CHUNKS_READ), store, supply)
     heard = plan.scope.document_ids if plan.scope.reason is not ScopeReason.ALL else ()
     documents = found.named or heard
-    if plan.needs_multi_doc and 1 < len(documents) <= MOST_HEARD:
+    if plan.needs_multi_doc and 1 < len(documents) <= MAX_HEARD_DOCUMENTS:
         return _select_shares(documents, found, store, supply)
     return _select_best(found, store, supply)
 

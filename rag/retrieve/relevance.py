@@ -15,25 +15,25 @@ from rag.types import Hit, Scope, ScopeReason
 from rag.understand import kinds
 
 LEXICAL_BIAS = 0.6
-SHARE = 6.4
-HELD_TERMS = 3.35
-ENOUGH_TERMS = 12
+SHARE_WEIGHT = 6.4
+HELD_TERMS_WEIGHT = 3.35
+MAX_HELD_TERMS = 12
 """Number of matching terms above which more add nothing."""
-FAINTEST = 0.02
+FAINTEST_SHARE = 0.02
 """Shares well below this count as none."""
 
 DENSE_BIAS = -6.1
-COVERAGE = 6.0
-CLOSENESS = 10.8
+COVERAGE_WEIGHT = 6.0
+CLOSENESS_WEIGHT = 10.8
 
-STATEMENT = -2.5
-TALKS_OF_SELF = -0.6
+STATEMENT_LOGIT = -2.5
+SPEAKERS_LOGIT = -0.6
 
-CHOSEN = 0.6
+CHOSEN_LOGIT = 0.6
 """Added if the user chose the documents: the question is likely about them."""
-POINTED = 3.0
+POINTED_LOGIT = 3.0
 """Added if the question refers to a document of an earlier answer."""
-FEW = 1.5
+FEW_LOGIT = 1.5
 """Added if there are few documents, so that a chance match is rare; fades with their number."""
 FEW_DOCUMENTS = 3
 
@@ -79,9 +79,9 @@ class Prior:
     @property
     def logit(self) -> float:
         """What the form of the message and the choice of documents say."""
-        form = (0.0 if self.seeks else STATEMENT) + TALKS_OF_SELF * self.is_about_speakers
-        likely = POINTED if self.pointed else CHOSEN if self.chosen else 0.0
-        return form + max(likely, FEW * self.few)
+        form = (0.0 if self.seeks else STATEMENT_LOGIT) + SPEAKERS_LOGIT * self.is_about_speakers
+        likely = POINTED_LOGIT if self.pointed else CHOSEN_LOGIT if self.chosen else 0.0
+        return form + max(likely, FEW_LOGIT * self.few)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ def estimate_probability(prior: Prior, signals: Signals) -> float:
     if not signals.share and not signals.coverage and signals.closeness <= 0:
         return 0.0
     weight, lexical = prior.dense_weight, _lexical(prior, signals)
-    close = CLOSENESS * max(0.0, signals.closeness)
-    dense = DENSE_BIAS + COVERAGE * signals.coverage + close
+    close = CLOSENESS_WEIGHT * max(0.0, signals.closeness)
+    dense = DENSE_BIAS + COVERAGE_WEIGHT * signals.coverage + close
     logit = (1 - weight) * lexical + weight * max(lexical, dense)
     return 1 / (1 + math.exp(-(logit + prior.logit)))
 
@@ -135,5 +135,9 @@ def _lexical(prior: Prior, signals: Signals) -> float:
     share = prior.few * signals.coverage + (1 - prior.few) * undiluted
     share = prior.told + (1 - prior.told) * share
     coverage = prior.told + (1 - prior.told) * signals.coverage
-    held = min(coverage * prior.terms, ENOUGH_TERMS)
-    return LEXICAL_BIAS + SHARE * math.log(FAINTEST + share) + HELD_TERMS * math.log1p(held)
+    held = min(coverage * prior.terms, MAX_HELD_TERMS)
+    return (
+        LEXICAL_BIAS
+        + SHARE_WEIGHT * math.log(FAINTEST_SHARE + share)
+        + HELD_TERMS_WEIGHT * math.log1p(held)
+    )

@@ -13,23 +13,23 @@ from rag.understand.analysis import QuestionAnalysis
 from rag.understand.filters import Filter
 from rag.understand.kinds import is_whole_question, load_comparing_terms
 
-MOST_HEARD = 8
+MAX_HEARD_DOCUMENTS = 8
 """In scopes of more documents nobody expects each of them to be heard."""
-NAMED_SURE = 0.8
+SURE_NAMED_SCORE = 0.8
 """From that score of the gate on, nobody looks outside of the documents named."""
-OWN_NAME, ISSUER = 0.6, 0.2
+OWN_NAME_MARGIN, ISSUER_MARGIN = 0.6, 0.2
 """How much more the gate must give to the rest of the question outside of a filter."""
-FOLLOWED_SURE = 0.97
+SURE_FOLLOWED_SCORE = 0.97
 """From that score of the gate on, nobody looks outside: among few documents it is easily high."""
-FAINT = 0.15
+FAINT_SCORE = 0.15
 """The score of the gate below which nothing is found outside."""
-TIMES = 30
+MIN_ODDS_RATIO = 30
 """How many times the odds of inside those of outside must be, where its own words are asked."""
-CERTAIN = 0.98
+CERTAIN_FOLLOWUP = 0.98
 """From that certainty of a follow-up on, what it says by itself is not looked at."""
-TELLING = 2
+MIN_TELLING_TERMS = 2
 """Terms from which on a question says something by itself."""
-OPEN = 0.75
+MAX_OPEN_CERTAINTY = 0.75
 """Up to that certainty a question that seems to stand alone may still be a follow-up."""
 PROBE_DEPTH = 30
 """Passages of all documents, of which none is of a remembered one where outside is stronger."""
@@ -133,11 +133,11 @@ def _choose_answer(
     places: _Places, found: Filter, rest: str, inside: Retrieval
 ) -> tuple[Retrieval, bool]:
     """What the documents named hold, or what all of them do; and whether it is the former."""
-    if inside.gate.score >= NAMED_SURE:
+    if inside.gate.score >= SURE_NAMED_SCORE:
         return inside, True
     margin = 0.0
     if inside.hits:  # a document named by its own name is rarely not meant
-        margin = OWN_NAME if found.certain else ISSUER if _answers(inside) else 0.0
+        margin = OWN_NAME_MARGIN if found.certain else ISSUER_MARGIN if _answers(inside) else 0.0
     beyond = places.anywhere(standalone_query=rest, reranked=False)
     if _answers(beyond) and beyond.gate.score > inside.gate.score + margin:
         return places.anywhere(), False
@@ -179,7 +179,7 @@ def search_followed(
             remembered = tuple(key for key in family if key in allowed) or remembered
         return _search_following(_remembered_places(made, store, remembered, search), analysis)
     whole = search(made, store)
-    undecided = analysis.by == "rules" and analysis.certainty <= OPEN
+    undecided = analysis.by == "rules" and analysis.certainty <= MAX_OPEN_CERTAINTY
     told = analysis.follows or not undecided or analysis.topic is not Topic.AUTO
     if told or not whole.hits or _leads(whole, remembered):
         return whole
@@ -200,7 +200,7 @@ def _search_following(places: _Places, analysis: QuestionAnalysis) -> Retrieval:
     if (other := _find_elsewhere(places, analysis)) is not None:
         return replace(other, widened=True)
     inside = places.inside()
-    sure = inside.gate.threshold if analysis.certainty >= CERTAIN else FOLLOWED_SURE
+    sure = inside.gate.threshold if analysis.certainty >= CERTAIN_FOLLOWUP else SURE_FOLLOWED_SCORE
     if inside.hits and inside.gate.score >= sure:
         return inside
     probe = places.anywhere(top_k=PROBE_DEPTH, needs_multi_doc=False, reranked=False)
@@ -221,8 +221,9 @@ def _remembered_places(
 def _find_elsewhere(places: _Places, analysis: QuestionAnalysis) -> Retrieval | None:
     """What is found outside by the question's own words, where they say nothing inside."""
     own = analysis.text
-    tells = len(tokenize.find_subject_terms(own)) >= TELLING and followup.find_naming_nouns(own)
-    if analysis.certainty >= CERTAIN or not tells:
+    terms = tokenize.find_subject_terms(own)
+    tells = len(terms) >= MIN_TELLING_TERMS and followup.find_naming_nouns(own)
+    if analysis.certainty >= CERTAIN_FOLLOWUP or not tells:
         return None
     alone: dict[str, Any] = {
         "standalone_query": own,
@@ -234,9 +235,9 @@ def _find_elsewhere(places: _Places, analysis: QuestionAnalysis) -> Retrieval | 
     if inside.gate.relevant:
         return None
     whole = places.anywhere(**alone)
-    likelier = _odds(whole.gate.score) >= TIMES * _odds(inside.gate.score)
+    likelier = _odds(whole.gate.score) >= MIN_ODDS_RATIO * _odds(inside.gate.score)
     remembered = places.narrow.scope.document_ids
-    better = likelier and whole.gate.score >= FAINT and _leads(whole, remembered)
+    better = likelier and whole.gate.score >= FAINT_SCORE and _leads(whole, remembered)
     return replace(whole, plan=replace(whole.plan, follows=True)) if better else None
 
 

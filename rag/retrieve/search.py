@@ -11,8 +11,8 @@ from rag.config import RagConfig
 from rag.ports import Embedder, PassageStore, Reranker
 from rag.retrieve import relevance, scope
 from rag.retrieve.candidates import (
-    DEPTH,
-    LEAST_KNOWN,
+    MAX_LEG_CANDIDATES,
+    MIN_KNOWN_SHARE,
     Legs,
     QuestionEmbedder,
     order_candidates,
@@ -23,7 +23,7 @@ from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, StrategyName
 from rag.understand.analysis import QuestionAnalysis
 from rag.understand.kinds import is_whole_question
 
-OWN_FIRST = 2
+MIN_OWN_PASSAGES = 2
 """So many passages that the question's own words find come before any that other words found."""
 _WIDER = {QuestionType.MULTI: 1.5, QuestionType.COMPARE: 2.0}
 
@@ -82,7 +82,7 @@ class Searcher:
 
     def knows_language(self, query: str) -> bool:
         """True when the embedder knows the language well enough for its cosine to be shown."""
-        return estimate_dense_weight(query, self.embedder.languages) >= LEAST_KNOWN
+        return estimate_dense_weight(query, self.embedder.languages) >= MIN_KNOWN_SHARE
 
     def search(
         self,
@@ -151,7 +151,7 @@ class _Asking:
             store,
             self.embedder,
             unrelated,
-            max(DEPTH, wanted),
+            max(MAX_LEG_CANDIDATES, wanted),
             self._lookups,
             self.timings_ms,
         )
@@ -186,7 +186,7 @@ def add_unheard_documents(
 
     A document that holds no word of the question adds nothing.
     """
-    if len(documents) > scope.MOST_HEARD:
+    if len(documents) > scope.MAX_HEARD_DOCUMENTS:
         return list(hits)
     heard = {hit.passage.document_id for hit in hits}
     missing = [document for document in documents if document not in heard]
@@ -217,8 +217,8 @@ def _with_reworded(hits: Sequence[Hit], reworded: Sequence[Hit]) -> Sequence[Hit
     if not reworded:
         return hits
     known = {hit.passage.key: hit for hit in hits}
-    ordered = {hit.passage.key: hit for hit in hits[:OWN_FIRST]}
-    for own, other in itertools.zip_longest(hits[OWN_FIRST:], reworded):
+    ordered = {hit.passage.key: hit for hit in hits[:MIN_OWN_PASSAGES]}
+    for own, other in itertools.zip_longest(hits[MIN_OWN_PASSAGES:], reworded):
         for hit in (other, own):
             if hit is not None:
                 ordered.setdefault(hit.passage.key, known.get(hit.passage.key, hit))

@@ -21,9 +21,9 @@ ASKING_WEIGHT = 0.35
 """What a word that mostly only asks ("방법", "explain") weighs: sometimes it is the subject."""
 LATIN_WEIGHT = 1.5
 """What a Latin word in a Korean question weighs: mostly a name or a term of the field."""
-REMEMBERED = 1 << 15
+MAX_REMEMBERED_WORDS = 1 << 15
 """Words whose terms are kept: most words of a text stood in those before."""
-REMEMBERED_LENGTH = 32
+MAX_REMEMBERED_CHARACTERS = 32
 
 _SPACE = re.compile(r"\s")
 _WORD = re.compile(r"\S+")
@@ -129,8 +129,8 @@ def _reader_with(analyser: Any) -> Callable[[str], _WordTerms]:
         written = surface.read_surface(word)
         return _WordTerms(tuple(_words_of(word, found)), written.bigrams + written.others)
 
-    remembered = functools.lru_cache(maxsize=REMEMBERED)(read)
-    return lambda word: remembered(word) if len(word) <= REMEMBERED_LENGTH else read(word)
+    remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_WORDS)(read)
+    return lambda word: remembered(word) if len(word) <= MAX_REMEMBERED_CHARACTERS else read(word)
 
 
 def _reader(text: str) -> Callable[[str], _WordTerms]:
@@ -226,7 +226,7 @@ def _content(found: Iterable[Morpheme]) -> list[str]:
 
 def _term(form: str) -> list[str]:
     """Words without Hangul are read by their letters (`rag.tokenize.surface`)."""
-    return [] if form.isascii() else [form.lower()[: surface.MAX_TERM]]
+    return [] if form.isascii() else [form.lower()[: surface.MAX_TERM_CHARACTERS]]
 
 
 def _whole(compound: Sequence[str]) -> list[str]:

@@ -22,11 +22,11 @@ TAGS = frozenset(
     )
 )
 """The Sejong tags as Kiwi writes them."""
-REMEMBERED = 64
+MAX_REMEMBERED_TEXTS = 64
 """A search asks several times for the morphemes of its question."""
 
 PARTICLES = load_words("particles.ko")
-LONGEST_PARTICLE = max(map(len, PARTICLES))
+MAX_PARTICLE_CHARACTERS = max(map(len, PARTICLES))
 _AFTER_VOWEL = frozenset("가는를와로랑라야여나란며예")
 _AFTER_CONSONANT = frozenset("은을과으아")
 """First syllables of the particles that have one form after a vowel and one after a consonant."""
@@ -121,7 +121,7 @@ def analyse_question(text: str) -> Sequence[Morpheme]:
     return _remembered(get_analyser(), text)
 
 
-@functools.lru_cache(maxsize=REMEMBERED)
+@functools.lru_cache(maxsize=MAX_REMEMBERED_TEXTS)
 def _remembered(kiwi: Any, text: str) -> tuple[Morpheme, ...]:
     return tuple(_morphemes(text, kiwi.tokenize(text, z_coda=False)))
 
@@ -190,7 +190,7 @@ def strip_particle(word: str) -> str:
 
     A particle must fit what it follows: "국가" and "사과" keep their last syllables.
     """
-    for length in range(min(LONGEST_PARTICLE, len(word) - 1), 0, -1):
+    for length in range(min(MAX_PARTICLE_CHARACTERS, len(word) - 1), 0, -1):
         particle = word[-length:]
         if particle in PARTICLES and fits_particle(word[-length - 1], particle):
             return word[:-length]

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from rag.lexicon import load_words
 from rag.tokenize.korean import PARTICLES, strip_particle
 
-MAX_TERM = 64
+MAX_TERM_CHARACTERS = 64
 """Longer terms (URLs, keys, one-word pages) are cut, so that no term fills an index entry."""
-LONGEST_MIXED = 24
+MAX_MIXED_CHARACTERS = 24
 """In characters; what is longer ("A사/B사/C사...") is a list and no word."""
-REMEMBERED = 1 << 14
-REMEMBERED_LENGTH = 32
+MAX_REMEMBERED_WORDS = 1 << 14
+MAX_REMEMBERED_CHARACTERS = 32
 
 HANGUL = re.compile("[가-힣]+")
 _BESIDES = re.compile("[^\\W_가-힣]")
@@ -42,17 +42,17 @@ class Surface(NamedTuple):
 
 def read_surface(word: str) -> Surface:
     """The terms of a word between white space."""
-    return _remembered(word) if len(word) <= REMEMBERED_LENGTH else _read(word)
+    return _remembered(word) if len(word) <= MAX_REMEMBERED_CHARACTERS else _read(word)
 
 
 def _read(word: str) -> Surface:
     if not _BESIDES.search(word):
         return Surface(tuple(_bigrams(word)), ())
     others = (*_foreign(word), *_numbers(word), *_ideographs(word), *_mixed(word))
-    return Surface(tuple(_bigrams(word)), tuple(term[:MAX_TERM] for term in others))
+    return Surface(tuple(_bigrams(word)), tuple(term[:MAX_TERM_CHARACTERS] for term in others))
 
 
-_remembered = functools.lru_cache(maxsize=REMEMBERED)(_read)
+_remembered = functools.lru_cache(maxsize=MAX_REMEMBERED_WORDS)(_read)
 """Words come back often."""
 
 
@@ -139,7 +139,7 @@ def _numbers(word: str) -> Iterator[str]:
 def _ideographs(word: str) -> Iterator[str]:
     for run in _IDEOGRAPHS.findall(word):
         yield from split_pairs(run)
-        if 2 < len(run) <= LONGEST_MIXED:
+        if 2 < len(run) <= MAX_MIXED_CHARACTERS:
             yield run
 
 
@@ -149,7 +149,7 @@ def _mixed(word: str) -> Iterator[str]:
         return
     for match in _MIXED.findall(word):
         whole = _COMMA.sub("", _without_particle(match))
-        if len(whole) <= LONGEST_MIXED and HANGUL.search(whole) and _FOREIGN.search(whole):
+        if len(whole) <= MAX_MIXED_CHARACTERS and HANGUL.search(whole) and _FOREIGN.search(whole):
             yield whole.lower()
 
 

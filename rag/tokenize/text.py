@@ -15,22 +15,22 @@ from rag.lexicon import load_words
 from rag.pages import Kind
 from rag.tokenize.korean import fits_particle
 
-LONGEST_WORD = 256
+MAX_WORD_CHARACTERS = 256
 """Characters without a space in between: what is longer costs the analyser too much."""
-LONGEST_PILE = 32
+MAX_PILE_SIGNS = 32
 """Signs in a row: composing marks takes the square of their number, and leaders tell nothing."""
-REMEMBERED_CLUSTERS = 1 << 12
-LONGEST_REMEMBERED = 16
+MAX_REMEMBERED_CLUSTERS = 1 << 12
+MAX_REMEMBERED_CHARACTERS = 16
 
-WRAPPED_CHARACTERS = 15
+MIN_WRAPPED_CHARACTERS = 15
 """Characters below which a line may be a label or a cell rather than a wrapped line."""
-WRAPPED_COLUMNS = 32
+MIN_WRAPPED_COLUMNS = 32
 """The same where nothing else tells that a line goes on; a Hangul syllable takes two columns."""
-FULL = 0.75
+MIN_FULL_SHARE = 0.75
 """A line at least so full, against the others around it, was broken by the margin."""
-WIDEST = 0.8
+WIDEST_QUANTILE = 0.8
 """The share of lines that are no wider than the text: a few may stick out."""
-CODE_INDENT = 4
+MIN_CODE_INDENT = 4
 
 _INVISIBLE = (
     "\u00ad\u034f\u061c\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
@@ -77,8 +77,8 @@ _SHOWN = str.maketrans(
 """What only looks different: "10²" must not become "102" where somebody reads it."""
 
 _LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|\u00ad(?=[ \t]*[\r\n])")
-_PILE = re.compile(rf"([^\w\s]{{{LONGEST_PILE}}})[^\w\s]+")
-_ENDLESS = re.compile(rf"\b\w{{{LONGEST_WORD + 1},}}")
+_PILE = re.compile(rf"([^\w\s]{{{MAX_PILE_SIGNS}}})[^\w\s]+")
+_ENDLESS = re.compile(rf"\b\w{{{MAX_WORD_CHARACTERS + 1},}}")
 _DASH = re.compile(r"\u2013(?<=\w\u2013)(?=\w)")
 """Without blanks: a hyphen that a word processor made longer ("3–5", "AES–256")."""
 _COMPOUND = re.compile(r"[^\W\d_]+-[^\W\d_]+")
@@ -89,7 +89,7 @@ _SYLLABLES = re.compile(r"[가-힣]+\.?")
 _NEAR = 64
 """Characters on either side of a line's end that can belong to the word there."""
 _TAIL_WORDS = load_words("tails.ko")
-LONGEST_TAIL = max(map(len, _TAIL_WORDS))
+MAX_TAIL_CHARACTERS = max(map(len, _TAIL_WORDS))
 _BEFORE_TAIL = re.compile(
     rf"(?<=[가-힣])\n(?=[{''.join(sorted({word[0] for word in _TAIL_WORDS}))}])"
 )
@@ -137,8 +137,8 @@ def find_words_across_lines(text: str) -> Iterator[tuple[str, str]]:
     """
     for found in _BROKEN.finditer(text):
         at = found.start()
-        line = text.rfind("\n", max(0, at - WRAPPED_CHARACTERS), at)
-        if line >= 0 or at < WRAPPED_CHARACTERS:
+        line = text.rfind("\n", max(0, at - MIN_WRAPPED_CHARACTERS), at)
+        if line >= 0 or at < MIN_WRAPPED_CHARACTERS:
             continue
         before = text[max(0, at - _NEAR) : at].rsplit(maxsplit=1)[-1]
         after = text[at + 1 : at + _NEAR].split(None, 1)[0]
@@ -176,7 +176,7 @@ def _shortened(pile: re.Match[str]) -> str:
 
 
 def _in_form(run: re.Match[str]) -> str:
-    return _fold(run[0]) if len(run[0]) <= LONGEST_REMEMBERED else _folded(run[0])
+    return _fold(run[0]) if len(run[0]) <= MAX_REMEMBERED_CHARACTERS else _folded(run[0])
 
 
 def _folded(run: str) -> str:
@@ -189,7 +189,7 @@ def _folded(run: str) -> str:
         run = text
 
 
-_fold = functools.lru_cache(maxsize=REMEMBERED_CLUSTERS)(_folded)
+_fold = functools.lru_cache(maxsize=MAX_REMEMBERED_CLUSTERS)(_folded)
 
 
 def _syllable(letters: re.Match[str]) -> str:
@@ -201,7 +201,9 @@ def _syllable(letters: re.Match[str]) -> str:
 
 def _spaced(endless: re.Match[str]) -> str:
     word = endless[0]
-    return " ".join(word[at : at + LONGEST_WORD] for at in range(0, len(word), LONGEST_WORD))
+    return " ".join(
+        word[at : at + MAX_WORD_CHARACTERS] for at in range(0, len(word), MAX_WORD_CHARACTERS)
+    )
 
 
 # --- words broken at the end of a line ----------------------------------------------------------
@@ -233,7 +235,7 @@ def _with_tails(text: str) -> Iterator[Edit]:
     joined: dict[int, str] = {}
     for found in reversed([*_BEFORE_TAIL.finditer(text)]):  # a tail may itself be broken
         at = found.start()
-        syllables = _SYLLABLES.match(text, at + 1, at + LONGEST_TAIL + 2)
+        syllables = _SYLLABLES.match(text, at + 1, at + MAX_TAIL_CHARACTERS + 2)
         word = syllables[0] + joined.get(syllables.end(), "") if syllables else ""
         if (word in _TAIL_WORDS or word.rstrip(".") in _TAIL_WORDS) and fits_particle(
             text[at - 1], word
@@ -281,7 +283,7 @@ _YEAR = re.compile(r"\b(?:19|20)\d\d\.$")
 _MONTH = re.compile(r"\d{1,2}\.")
 _DATE = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}\b")
 _OF_PROSE = re.compile("[a-z\u00df-\u00ff\u0400-\u04ff\u3040-\u30ff\u3400-\u9fff가-힣]")
-PROSE = 0.5
+MIN_PROSE_SHARE = 0.5
 """The share of small letters and syllables from which a line is prose, and no row of figures."""
 _CODE_ENDS = frozenset("{}=<>\\|*#")
 _NO_SPACE_BEFORE = frozenset(".,;:!?)]}」』》〉”’。、，")
@@ -328,7 +330,7 @@ def _paragraphs(text: str) -> Iterator[list[Line]]:
 
 def _is_code(line: str) -> bool:
     """Indented with nothing above that it could be the rest of."""
-    return line[0] in " \t" and len(line.expandtabs(4)) - len(line.lstrip()) >= CODE_INDENT
+    return line[0] in " \t" and len(line.expandtabs(4)) - len(line.lstrip()) >= MIN_CODE_INDENT
 
 
 def _columns(line: str) -> int:
@@ -338,16 +340,16 @@ def _columns(line: str) -> int:
 
 def _columns_of(paragraph: Sequence[Line]) -> int:
     """How wide the text is; 0 where no line is wide enough to go on."""
-    if max(len(line) for _start, line in paragraph) < WRAPPED_CHARACTERS:
+    if max(len(line) for _start, line in paragraph) < MIN_WRAPPED_CHARACTERS:
         return 0
     widths = sorted(_columns(line.strip()) for _start, line in paragraph)
-    return widths[round(WIDEST * (len(widths) - 1))] if len(widths) > 4 else widths[-1]
+    return widths[round(WIDEST_QUANTILE * (len(widths) - 1))] if len(widths) > 4 else widths[-1]
 
 
 def _goes_on(line: str, below: str, full: int) -> bool:
     """Whether the margin broke the line, and its sentence goes on in the one below."""
     columns = _columns(line)
-    if columns < WRAPPED_COLUMNS or columns < full * FULL:
+    if columns < MIN_WRAPPED_COLUMNS or columns < full * MIN_FULL_SHARE:
         return False
     if line[-1] in _CODE_ENDS or _LEADERS.search(line):
         return False
@@ -355,7 +357,7 @@ def _goes_on(line: str, below: str, full: int) -> bool:
         return bool(_YEAR.search(line) and _MONTH.match(below))
     if _BEGINS.match(below) or _DATE.match(below):
         return False
-    return len(_OF_PROSE.findall(line)) >= PROSE * len("".join(line.split()))
+    return len(_OF_PROSE.findall(line)) >= MIN_PROSE_SHARE * len("".join(line.split()))
 
 
 def _between(last: str, first: str) -> str:
@@ -453,7 +455,7 @@ _LATIN = re.compile("[A-Za-zÀ-ɏ]")
 _OTHER = re.compile("[\u0370-\u10ff\u1200-\u1fff\u3040-\u30ff\u3400-\u9fff]")
 LETTERS_PER_SYLLABLE = 2.5
 """A Hangul syllable says about as much as this many Latin letters."""
-ALL = "*"
+ALL_LANGUAGES = "*"
 
 
 def measure_scripts(text: str) -> dict[str, float]:
@@ -482,7 +484,7 @@ def estimate_dense_weight(text: str, languages: AbstractSet[str]) -> float:
     Korean sentence with one English word as noise, and noise costs more than it brings
     (docs/notes/retrieval.md).
     """
-    if ALL in languages:
+    if ALL_LANGUAGES in languages:
         return 1.0
     known = sum(share for name, share in measure_scripts(text).items() if name in languages)
     return max(0.0, 2 * known - 1)

@@ -19,7 +19,7 @@ from rag.conversation import Conversation, Memory, Question
 from rag.errors import LLMError
 from rag.lexicon import load_phrases
 from rag.ports import Embedder, HistoryStore, PassageStore
-from rag.retrieve.candidates import LEAST_KNOWN
+from rag.retrieve.candidates import MIN_KNOWN_SHARE
 from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme
 from rag.tokenize.text import estimate_dense_weight
@@ -33,7 +33,7 @@ from rag.understand.references import Reference
 
 logger = structlog.get_logger()
 
-SURE = 0.85
+SURE_CERTAINTY = 0.85
 """From that certainty on the rules' word on a question's bond to the conversation stands.
 
 They are right there in .99 of the Korean and .95 of the English turns of our own dialogues, below
@@ -45,21 +45,21 @@ READ_WEIGHT = 0.8
 """What a lexical term weighs that the model's standalone question adds to the question's own."""
 READ_TERM_WEIGHT = 0.5
 """What a lexical term weighs that the model names as another word for what is asked."""
-READ_LIKENESS = 0.5
+MIN_READ_LIKENESS = 0.5
 """What the model's question weighs at least where it is embedded beside the question itself."""
-SHORT = 30
+MAX_SHORT_CHARACTERS = 30
 """Characters below which mode "simple" takes every question for a follow-up."""
-CHARACTERS = 2000
+MAX_MESSAGE_CHARACTERS = 2000
 """Of a message that are read; longer ones are pasted texts and lack nothing."""
-ANSWER_CHARACTERS = 300
+MAX_ANSWER_CHARACTERS = 300
 """Of the last answer's beginning, where it says what it is about."""
-LEAST, REFERS, FEW = 0.05, 0.2, 0.4
+MIN_SHARE, POINTING_SHARE, SINGLE_WORD_SHARE = 0.05, 0.2, 0.4
 """What the conversation weighs beside any follow-up, one that points back, one of a single word."""
-ELDER = 0.5
+ELDER_TURN_SHARE = 0.5
 """What a turn weighs beside the one after it."""
-ENOUGH = 3
+MIN_OWN_WORDS = 3
 """Words of its own with which a question needs no others, if it does not point back."""
-MOST_TERMS = 12
+MAX_CARRIED_TERMS = 12
 """Lexical terms that are carried over: each costs the search some time."""
 
 
@@ -304,11 +304,11 @@ def _follows_simply(
     Likeness is the cosine of both, where the embedder knows the language of both.
     """
     texts = (said.raw, conversation.memory.last_question)
-    if len(said.raw.strip()) < SHORT or said.holds(followup.list_cues(rules)):
+    if len(said.raw.strip()) < MAX_SHORT_CHARACTERS or said.holds_any(followup.list_cues(rules)):
         return True
     if embedder is None or not texts[1].strip():
         return False
-    if min(estimate_dense_weight(text, embedder.languages) for text in texts) < LEAST_KNOWN:
+    if min(estimate_dense_weight(text, embedder.languages) for text in texts) < MIN_KNOWN_SHARE:
         return False
     one, two = map(embedder.embed_query, texts)
     return sum(a * b for a, b in zip(one, two, strict=True)) >= rules.similarity_threshold
@@ -324,7 +324,7 @@ def _complete(
     completed = complete_question(judged, conversation)
     if completed.follows and reading and reading.standalone:
         completed = _add_standalone(completed, reading.standalone, conversation)
-    text, scope = completed.text[:CHARACTERS], completed.scope
+    text, scope = completed.text[:MAX_MESSAGE_CHARACTERS], completed.scope
     throughout = scope.reason is not ScopeReason.ALL and kinds.is_asking_throughout(text)
     return replace(
         completed,
@@ -337,17 +337,19 @@ def complete_question(analysis: QuestionAnalysis, conversation: Conversation) ->
     """The question with what it lacks from the conversation; as it is, unless it follows."""
     text = analysis.text
     plain = replace(analysis, standalone=text)
-    alone = not analysis.follows or analysis.is_complete or len(text) > CHARACTERS
+    alone = not analysis.follows or analysis.is_complete or len(text) > MAX_MESSAGE_CHARACTERS
     turns = () if alone else followup.read_turns(conversation)
     if not turns:
         return plain
     own = followup.read_words(text, conversation)
     said = [question for _, question in turns]
     carried = followup.carry_words(own, said)
-    lacks = own.refers or len(own.words) < ENOUGH
-    share = min(1.0, LEAST + REFERS * own.refers + FEW / max(1.0, own.weight))
+    lacks = own.refers or len(own.words) < MIN_OWN_WORDS
+    share = min(
+        1.0, MIN_SHARE + POINTING_SHARE * own.refers + SINGLE_WORD_SHARE / max(1.0, own.weight)
+    )
     last = turns[-1][0]
-    before = (text[:ANSWER_CHARACTERS] for text in (last.user_text, last.assistant_text))
+    before = (text[:MAX_ANSWER_CHARACTERS] for text in (last.user_text, last.assistant_text))
     return replace(
         plain,
         standalone=followup.complete_text(text, carried) if lacks else text,
@@ -374,10 +376,10 @@ def _context(
         found = tokenize.weigh_query_terms(turn.rest)
         total = sum(found.values()) or 1.0
         for term, weight in found.items():
-            weights[term] = weights.get(term, 0.0) + mass * ELDER**age * weight / total
+            weights[term] = weights.get(term, 0.0) + mass * ELDER_TURN_SHARE**age * weight / total
     shown = {term for word in carried if not word.document for term in word.terms}
     best = sorted(weights, key=lambda term: (term not in shown, -weights[term], term))
-    kept = [term for term in best if term not in asked][:MOST_TERMS]
+    kept = [term for term in best if term not in asked][:MAX_CARRIED_TERMS]
     needed = shown if not own.words else ()
     return {term: 1.0 if term in needed else min(0.99, weights[term]) for term in kept}
 
@@ -500,7 +502,7 @@ def _read_telling(text: str, found: Sequence[Morpheme]) -> WordReadings:
 def _needs_model(ruled: QuestionAnalysis, conversation: Conversation) -> bool:
     """Whether the rules leave something open that a model could know better."""
     small = ruled.question_type in {QuestionType.RESET, QuestionType.SMALLTALK}
-    settled = small or ruled.forgets or ruled.is_complete or ruled.certainty >= SURE
+    settled = small or ruled.forgets or ruled.is_complete or ruled.certainty >= SURE_CERTAINTY
     return bool(conversation.total) and not settled
 
 
@@ -512,7 +514,7 @@ def _add_reading(judged: QuestionAnalysis, reading: Reading) -> QuestionAnalysis
     terms = [
         term for said in reading.search_terms for term in sorted(tokenize.find_subject_terms(said))
     ]
-    new = [term for term in terms if term not in asked][:MOST_TERMS]
+    new = [term for term in terms if term not in asked][:MAX_CARRIED_TERMS]
     read = replace(
         judged,
         question_type=kind,
@@ -531,7 +533,7 @@ def _add_standalone(
     asked = tokenize.weigh_query_terms(completed.text)
     said = followup.read_words(standalone, conversation)
     added = [term for word in said.words if not word.document for term in word.terms]
-    new = [term for term in dict.fromkeys(added) if term not in asked][:MOST_TERMS]
+    new = [term for term in dict.fromkeys(added) if term not in asked][:MAX_CARRIED_TERMS]
     return replace(
         completed,
         standalone=standalone,
@@ -539,5 +541,5 @@ def _add_standalone(
         context={**completed.context, **dict.fromkeys(new, READ_WEIGHT), **asked},
         own_words=completed.text,
         background=standalone,
-        background_weight=max(READ_LIKENESS, completed.background_weight),
+        background_weight=max(MIN_READ_LIKENESS, completed.background_weight),
     )

@@ -21,20 +21,20 @@ from rag.types import Named
 
 FIELDS = ("issuer", "project_name", "title")
 """Metadata that names a document, in the order in which a filter is told."""
-ALTERNATIVES = " | "
+BETWEEN_NAMES = " | "
 """Between several names of one field in `Filter.values`."""
-LONGEST = 200
+MAX_NAME_CHARACTERS = 200
 """Characters of a name; longer ones name nothing that a question could hold."""
-MOST_PIECES = 80
-LONGEST_NAME = 24
+MAX_PIECES = 80
+MAX_NAME_PIECES = 24
 """In pieces: runs of one script; "제2차 기본 계획" has five."""
-LEAST_FIRST_WORD = 2
+MIN_FIRST_WORD_LETTERS = 2
 """Letters that the first word of a law has, by which it is called: 효행법, of "효행 장려 및 …"."""
 
 _IS = load_patterns("names")
 _PIECE = re.compile(r"[가-힣]+|\d+|[^\W\d_가-힣]+")
 _ENDINGS = PARTICLES | load_words("name_endings.ko")
-LONGEST_ENDING = max(map(len, _ENDINGS))
+MAX_ENDING_CHARACTERS = max(map(len, _ENDINGS))
 _KINDS = tuple(load_words("document_kinds.ko"))
 _NO_KINDS = load_words("no_document_kinds.ko")
 _NO_LAWS = load_words("no_law_names.ko")
@@ -61,7 +61,7 @@ def list_names(field: str, value: str) -> dict[str, str]:
     if field == "title" and (law := _IS["long_law"].match(to_name_key(value))):
         found.setdefault(f"{law[1]}{law[2] or ''}법{law[3]}", shown[0])
         first = value.split(maxsplit=1)[0].removesuffix("의")
-        if len(first) >= LEAST_FIRST_WORD:
+        if len(first) >= MIN_FIRST_WORD_LETTERS:
             found.setdefault(f"{to_name_key(first)}법{law[3]}", shown[0])
     if field == "issuer":
         for name in shown:
@@ -71,7 +71,7 @@ def list_names(field: str, value: str) -> dict[str, str]:
     return {
         name: text
         for name, text in found.items()
-        if 0 < len(name) <= LONGEST and len(text) <= LONGEST
+        if 0 < len(name) <= MAX_NAME_CHARACTERS and len(text) <= MAX_NAME_CHARACTERS
     }
 
 
@@ -172,14 +172,14 @@ def _is_kind(value: str) -> bool:
 
 def _spans(text: str) -> dict[str, list[_Span]]:
     """Every name that could stand in the text, normalised, and where."""
-    pieces = list(_PIECE.finditer(text))[:MOST_PIECES]
+    pieces = list(_PIECE.finditer(text))[:MAX_PIECES]
     ends = [list(_ends(*pair)) for pair in zip_longest(pieces, pieces[1:])]
     found: dict[str, list[_Span]] = defaultdict(list)
     for first, piece in enumerate(pieces):
         if first and pieces[first - 1].end() == piece.start():
             continue  # a name begins with a word
         before = ""
-        for last in range(first, min(first + LONGEST_NAME, len(pieces))):
+        for last in range(first, min(first + MAX_NAME_PIECES, len(pieces))):
             for name, end, cut in ends[last]:
                 if len(before) + len(name) > 1:
                     found[before + name].append(_Span(piece.start(), end, cut))
@@ -197,7 +197,7 @@ def _ends(piece: re.Match[str], after: re.Match[str] | None) -> Iterable[tuple[s
             yield text[:-1], end - 1, end - 1
         return
     yield text, end, end
-    for length in range(1, min(LONGEST_ENDING, len(text) - 1) + 1):
+    for length in range(1, min(MAX_ENDING_CHARACTERS, len(text) - 1) + 1):
         if text[-length:] in _ENDINGS:
             yield text[:-length], end - length, end
 
@@ -237,14 +237,14 @@ def _values(groups: Iterable[Sequence[Named]]) -> dict[str, str]:
     for group in groups:
         best = min(group, key=lambda named: (FIELDS.index(named.field), named.value))
         values[best.field].append(best.value)
-    return {field: ALTERNATIVES.join(names) for field, names in values.items() if names}
+    return {field: BETWEEN_NAMES.join(names) for field, names in values.items() if names}
 
 
 # Documents of one family: "시행령에서는?" after a law means the decree that belongs to it
 
 _WHOLE = ("모법", "본법")
 """Words for the law itself that a decree belongs to."""
-FAMILY_CHARACTERS = 200
+MAX_FAMILY_CHARACTERS = 200
 """Characters of a question in which its kind is looked for."""
 
 
@@ -253,7 +253,7 @@ def find_siblings(text: str, titles: Iterable[str], store: PassageStore) -> tupl
 
     Empty where no kind is said, or the store has no such document.
     """
-    kinds = {match[1] for match in _IS["family"].finditer(text[:FAMILY_CHARACTERS])}
+    kinds = {match[1] for match in _IS["family"].finditer(text[:MAX_FAMILY_CHARACTERS])}
     bases = {_IS["member"].sub("", title) for title in titles}
     names = [
         to_name_key(base if kind in _WHOLE else base + kind)

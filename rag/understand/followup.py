@@ -23,16 +23,16 @@ from rag.understand import filters, kinds
 from rag.understand.filters import find_names, to_name_key
 from rag.understand.kinds import Spoken, read_message
 
-TURNS = 4
+MAX_TURNS = 4
 """Number of last turns that count."""
-CHARACTERS = 1000
+MAX_TEXT_CHARACTERS = 1000
 """Of the beginning of a question and of an answer."""
-TITLES = 8
+MAX_TITLES = 8
 """Of the documents of earlier answers."""
-MOST_SHARED, MOST_RUN, MOST_NEW = 3, 4, 5
-MOST_WORDS = 6
+MAX_SHARED_NOUNS, MAX_RUN_NOUNS, MAX_NEW_NOUNS = 3, 4, 5
+MAX_CARRIED_WORDS = 6
 """Most words carried over."""
-SIDE = 0.5
+SIDE_WEIGHT = 0.5
 """Weight of a word that names an aspect ("기한") against one that names the thing."""
 
 _SPACE = re.compile(r"\s")
@@ -49,8 +49,8 @@ _PLAIN = surface.read_stems("plain.en")
 def list_titles(conversation: Conversation) -> tuple[str, ...]:
     """The names of the documents that the conversation is about."""
     remembered = [item.title for item in conversation.memory.documents]
-    shown = [ref.title for turn in conversation.current[-TURNS:] for ref in turn.doc_refs]
-    return tuple(name for name in dict.fromkeys((*remembered, *shown)) if name.strip())[:TITLES]
+    shown = [ref.title for turn in conversation.current[-MAX_TURNS:] for ref in turn.doc_refs]
+    return tuple(name for name in dict.fromkeys((*remembered, *shown)) if name.strip())[:MAX_TITLES]
 
 
 @functools.lru_cache(maxsize=256)
@@ -77,8 +77,12 @@ def find_naming_nouns(text: str) -> frozenset[str]:
 
 def find_signals(said: Spoken, conversation: Conversation, rules: MemoryRules) -> dict[str, float]:
     """Signals in the words of a question within its conversation; 0 if absent."""
-    turns = conversation.current[-TURNS:]
-    texts = [text[:CHARACTERS] for turn in turns for text in (turn.user_text, turn.assistant_text)]
+    turns = conversation.current[-MAX_TURNS:]
+    texts = [
+        text[:MAX_TEXT_CHARACTERS]
+        for turn in turns
+        for text in (turn.user_text, turn.assistant_text)
+    ]
     known = frozenset[str]().union(*map(find_nouns, (*texts, *list_titles(conversation))))
     return {
         "bias": 1.0,
@@ -105,7 +109,7 @@ def is_continuation(said: Spoken, rules: MemoryRules) -> bool:
     if _IS["connective"].match(said.text):
         return True
     start = len(said.text) - len(said.text.lstrip(" \"'([“‘"))
-    return any(place[0] == start for word in list_cues(rules) for place in said.places(word))
+    return any(place[0] == start for word in list_cues(rules) for place in said.find_places(word))
 
 
 _PRONOUNS = load_words("pronouns.ko")
@@ -140,9 +144,9 @@ def _korean_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
         "new_none": float(count == 0),
         "new_one": float(count == 1),
         "new_two": float(count == 2),
-        "new_more": float(max(0, min(count, MOST_NEW) - 2)),
-        "shared": float(min(len(nouns & known), MOST_SHARED)),
-        "run": float(max(0, min(_longest_run(found), MOST_RUN) - 1)),
+        "new_more": float(max(0, min(count, MAX_NEW_NOUNS) - 2)),
+        "shared": float(min(len(nouns & known), MAX_SHARED_NOUNS)),
+        "run": float(max(0, min(_longest_run(found), MAX_RUN_NOUNS) - 1)),
         "condition": float(any(item.tag == "EC" and item.form.endswith("면") for item in found)),
         "proper": float(bool(proper - known)),
         "also": float(any(item.tag == "JX" and item.form in ("도", "까지도") for item in found)),
@@ -180,7 +184,7 @@ def _english_signals(said: Spoken, known: frozenset[str]) -> dict[str, float]:
         "length": math.log1p(len(said.text)),
         "nouns": math.log1p(len(terms)),
         "new": math.log1p(len(own - known)),
-        "shared": float(min(len(own & known), MOST_SHARED)),
+        "shared": float(min(len(own & known), MAX_SHARED_NOUNS)),
         "proper": float(bool(names - known)),
         "self": float(bool(_IS["speaks_of_self"].search(said.text))),
         "fragment": float(len(said.text.split()) <= 4 or not _IS["verb"].search(said.text)),
@@ -238,10 +242,10 @@ def read_turns(conversation: Conversation) -> tuple[tuple[PastTurn, Said], ...]:
     Small talk and what people merely tell ("담당자는 김지훈이야") are no topics.
     """
     found: list[tuple[PastTurn, Said]] = []
-    for turn in reversed(conversation.current[-TURNS:]):
+    for turn in reversed(conversation.current[-MAX_TURNS:]):
         if turn.question_type == QuestionType.RESET:
             break
-        text = turn.user_text[:CHARACTERS].strip()
+        text = turn.user_text[:MAX_TEXT_CHARACTERS].strip()
         if not text or kinds.is_smalltalk(text) or kinds.is_statement(text):
             continue
         said = read_words(text, conversation)
@@ -273,7 +277,7 @@ def carry_words(own: Said, turns: Sequence[Said]) -> list[Word]:
         document |= any(word.document for word in new)
         article |= any(word.article for word in new)
         found = new + found
-    best = sorted(range(len(found)), key=lambda at: (not found[at].name, at))[:MOST_WORDS]
+    best = sorted(range(len(found)), key=lambda at: (not found[at].name, at))[:MAX_CARRIED_WORDS]
     return [found[at] for at in sorted(best)]
 
 
@@ -302,7 +306,7 @@ def _read(text: str, names: tuple[str, ...]) -> Said:
         terms = frozenset(tokenize.find_subject_terms(shown)) if shown else frozenset()
         document = bool(terms) and (named or re.sub("[ㆍ·]+", "", shown) in laws)
         if terms:
-            weight = SIDE if terms <= _RELATIONAL and not named else 1.0
+            weight = SIDE_WEIGHT if terms <= _RELATIONAL and not named else 1.0
             article = bool(_IS["article"].match(shown))
             words.setdefault(shown, Word(shown, terms, weight, document, article))
         if not document:

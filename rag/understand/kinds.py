@@ -17,9 +17,9 @@ from rag.tokenize.korean import Morpheme, strip_particle
 from rag.types import QuestionType, Scope, ScopeReason
 
 _IS = load_patterns("kinds")
-LOOKED_AT = 2000
+MAX_MESSAGE_CHARACTERS = 2000
 """Characters of a message that its words are looked for in."""
-LONGEST_THANKS = 60
+MAX_THANKS_CHARACTERS = 60
 """Characters of a message that only greets, thanks or agrees."""
 
 
@@ -39,15 +39,15 @@ class Spoken:
         """Whether it contains Korean."""
         return bool(surface.HANGUL.search(self.text))
 
-    def places(self, word: str) -> Iterable[tuple[int, int]]:
+    def find_places(self, word: str) -> Iterable[tuple[int, int]]:
         """Where the word or phrase stands by itself, or as a whole part of a compound."""
         for match in _shape(word).finditer(self.text):
             if self._stands(*match.span()):
                 yield match.span()
 
-    def holds(self, words: Iterable[str]) -> bool:
+    def holds_any(self, words: Iterable[str]) -> bool:
         """True when one of the words stands in the message."""
-        return any(True for word in words for _ in self.places(word))
+        return any(True for word in words for _ in self.find_places(word))
 
     def _stands(self, start: int, end: int) -> bool:
         if not surface.HANGUL.search(self.text[start:end]):
@@ -64,7 +64,7 @@ class Spoken:
 
 def read_message(text: str) -> Spoken:
     """The message as it is read: folded, composed, its beginning only."""
-    clean = tokenize.normalise(text[:LOOKED_AT])
+    clean = tokenize.normalise(text[:MAX_MESSAGE_CHARACTERS])
     return Spoken(clean, clean.lower(), tokenize.analyse_morphemes(clean))
 
 
@@ -93,7 +93,7 @@ def is_smalltalk(text: str) -> bool:
     said = text.strip()
     if _IS["greeting"].fullmatch(said):
         return True
-    short = len(said) <= LONGEST_THANKS and not said.endswith("?")
+    short = len(said) <= MAX_THANKS_CHARACTERS and not said.endswith("?")
     return short and bool(_IS["thanks"].fullmatch(said))
 
 
@@ -115,7 +115,7 @@ def _means(said: Spoken, words: Sequence[str]) -> bool:
     return any(
         not any(begins < end and start < ends for begins, ends in other)
         for word in words
-        for start, end in said.places(word)
+        for start, end in said.find_places(word)
     )
 
 
@@ -176,7 +176,7 @@ def _last_morpheme(found: Sequence[Morpheme] | None) -> Morpheme | None:
 
 # The wish to forget what the conversation was about; a question about resetting is none
 
-RESET_CHARACTERS = 300
+MAX_RESET_CHARACTERS = 300
 """Characters at the beginning that must contain the request."""
 
 _PARTICLE = "(?:은|는|이|가|을|를|도|의|로|으로|에서|부터|들|들을|들은|한|하고)?"
@@ -192,7 +192,7 @@ def find_reset(text: str, words: Sequence[str] = ()) -> str | None:
     at = 0
     while not (found := wish.match(said, at)):
         before = _IS["before_reset"].match(said, at)
-        if before is None or before.end() > RESET_CHARACTERS:
+        if before is None or before.end() > MAX_RESET_CHARACTERS:
             return None
         at = before.end()
     at = found.end()
@@ -232,7 +232,7 @@ def is_whole_question(text: str, scope: Scope, names: Collection[str] = ()) -> b
     """
     if not scope.document_ids:
         return False
-    text = text[:LOOKED_AT]
+    text = text[:MAX_MESSAGE_CHARACTERS]
     terms = tokenize.find_subject_terms(_IS["length"].sub(" ", text))
     if scope.reason is ScopeReason.SLOT:
         known = _NAMING_NOTHING | _PLACE | load_comparing_terms()

@@ -23,11 +23,11 @@ _TENS = ("스물", "열", "십")
 _KOREAN = re.compile(rf"[가-힣{_CIRCLED}]")
 _LATIN = re.compile(r"[A-Za-z]{2}|[#\[]\s?\d")
 
-READ = 250
+MAX_END_CHARACTERS = 250
 """Characters at either end of a message that are searched for references."""
-MOST = 12
+MAX_PLACES = 12
 """Most references read in one message; more are no sentence."""
-BEFORE = 60
+MAX_LEAD_CHARACTERS = 60
 """Characters before a place that may belong to it."""
 
 Span = tuple[int, int]
@@ -61,11 +61,11 @@ class Mention:
 
 def find_mention(text: str) -> Mention | None:
     """The documents that a text names by place at its ends; None where it names none."""
-    if len(text) <= 2 * READ:
+    if len(text) <= 2 * MAX_END_CHARACTERS:
         return _find(text)
-    if head := _find(text[:READ]):
+    if head := _find(text[:MAX_END_CHARACTERS]):
         return head
-    tail, shift = _find(text[-READ:]), len(text) - READ
+    tail, shift = _find(text[-MAX_END_CHARACTERS:]), len(text) - MAX_END_CHARACTERS
     return tail and replace(
         tail, spans=tuple((start + shift, end + shift) for start, end in tail.spans)
     )
@@ -164,8 +164,8 @@ def _chosen(found: Sequence[Mention], unsure: Sequence[Mention]) -> Mention | No
 
 
 def _items(text: str, *shapes: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """The first `MOST` matches of each pattern in the order of the text, none within another."""
-    found = [match for shape in shapes for match in islice(shape.finditer(text), MOST)]
+    """The first `MAX_PLACES` matches of each pattern in text order, none within another."""
+    found = [match for shape in shapes for match in islice(shape.finditer(text), MAX_PLACES)]
     end = -1
     for match in sorted(found, key=lambda match: (match.start(), -match.end())):
         if match.start() >= end:
@@ -250,7 +250,7 @@ def _korean_mention(
     if (said["end"] or said["head"]) and not (noun or kind or said["form"]):
         return None
     places = _group_places(text, group)
-    before = text[max(0, start - BEFORE) : start]
+    before = text[max(0, start - MAX_LEAD_CHARACTERS) : start]
     if _KO["not_these"].match(text, end):
         rest = text.find("나머지", end)
         span = (start, _cut(text, rest + len("나머지")))
@@ -342,7 +342,7 @@ def _english_mention(
     shown = _EN["shown_after"].match(text, end)
     session = _outside(session, (start, end))
     users = _EN["users"].match(text, end) or (_EN["of"].match(text, end) and not session)
-    before = text[max(0, start - BEFORE) : start]
+    before = text[max(0, start - MAX_LEAD_CHARACTERS) : start]
     if (users and not shown) or _EN["not_these"].search(before):
         return None
     lead = _EN["before"].search(before)

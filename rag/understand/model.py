@@ -15,14 +15,14 @@ from rag.tokenize.text import choose_reply_language, neutralise_text
 from rag.types import QuestionType
 from rag.understand.filters import find_names
 
-TURNS = 3
-CHARACTERS = 300
+MAX_TURNS = 3
+MAX_MESSAGE_CHARACTERS = 300
 """Of each message of the conversation."""
-QUESTION_CHARACTERS = 1000
+MAX_QUESTION_CHARACTERS = 1000
 """Of the message itself; longer ones lack nothing that would fit on a line."""
 MAX_TOKENS = 260
-STANDALONE_CHARACTERS = 400
-TERM_CHARACTERS = 40
+MAX_STANDALONE_CHARACTERS = 400
+MAX_TERM_CHARACTERS = 40
 MAX_TERMS = 8
 
 SCHEMA: Mapping[str, object] = {
@@ -74,7 +74,7 @@ async def read_question(text: str, conversation: Conversation, light: Light) -> 
         "analyse_question",
         language,
         conversation=told,
-        message=_tamed(text, QUESTION_CHARACTERS),
+        message=_tamed(text, MAX_QUESTION_CHARACTERS),
     )
     said = await light.ask_json(
         prompts.load_prompt("analyse", language), shown, max_tokens=MAX_TOKENS, schema=SCHEMA
@@ -89,16 +89,18 @@ async def read_question(text: str, conversation: Conversation, light: Light) -> 
         question_type=_TYPES[kind],
         follows=(follows or bool(said.get("references"))) and conversation.total > 0,
         standalone=_read_standalone(said.get("standalone"), text, told),
-        search_terms=_read_terms(said.get("search_terms"), f"{text[:QUESTION_CHARACTERS]}\n{told}"),
+        search_terms=_read_terms(
+            said.get("search_terms"), f"{text[:MAX_QUESTION_CHARACTERS]}\n{told}"
+        ),
     )
 
 
 def _read_standalone(said: object, text: str, told: str) -> str:
     """The question in a reply; empty for what is none, or another one."""
-    if not isinstance(said, str) or "\n" in said.strip() or len(text) > QUESTION_CHARACTERS:
+    if not isinstance(said, str) or "\n" in said.strip() or len(text) > MAX_QUESTION_CHARACTERS:
         return ""
     question = " ".join(said.strip().strip(_QUOTES).split())
-    if not question or len(question) > STANDALONE_CHARACTERS:
+    if not question or len(question) > MAX_STANDALONE_CHARACTERS:
         return ""
     kept = _marks(text) <= _marks(question) and find_names(text) <= find_names(question)
     return question if kept and _numbers(question) <= _numbers(f"{text}\n{told}") else ""
@@ -110,7 +112,7 @@ def _read_terms(said: object, known: str) -> tuple[str, ...]:
     marks, names = _marks(known), find_names(known)
     kept: dict[str, None] = {}
     for term in terms[: 2 * MAX_TERMS]:
-        if not isinstance(term, str) or not 0 < len(term.strip()) <= TERM_CHARACTERS:
+        if not isinstance(term, str) or not 0 < len(term.strip()) <= MAX_TERM_CHARACTERS:
             continue
         if _marks(term) <= marks and find_names(term) <= names:
             kept[term.strip()] = None
@@ -136,8 +138,8 @@ def _numbers(text: str) -> set[str]:
 def _tell_turns(conversation: Conversation) -> str:
     """The last turns, shortened."""
     return "\n".join(
-        f"- {message.role.value}: {_tamed(message.content, CHARACTERS)}"
-        for message in conversation.messages[-2 * TURNS :]
+        f"- {message.role.value}: {_tamed(message.content, MAX_MESSAGE_CHARACTERS)}"
+        for message in conversation.messages[-2 * MAX_TURNS :]
     )
 
 

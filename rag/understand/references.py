@@ -18,7 +18,7 @@ from rag.lexicon import load_patterns
 from rag.types import AnswerMode, QuestionType
 from rag.understand.filters import to_name_key
 from rag.understand.mentions import (
-    READ,
+    MAX_END_CHARACTERS,
     Mention,
     find_mention,
     read_places,
@@ -35,18 +35,18 @@ _CIRCLED = _ANY.pieces["circled"]
 _LETTER = re.compile(r"[^\W_]")
 _ITEM = re.compile(rf"(?m)^[ \t]*(?:[*_]{{2}})?(?:(\d{{1,2}})(?=[.)]|번)|([{_CIRCLED}]))")
 
-LAST = 1_000_000
+LAST_PART = 1_000_000
 """A part beyond every end: the last one."""
-FAR = 20
+MAX_BARE_PLACE = 20
 """A bare number above it is no place in an answer's list of documents."""
-LONGEST_WISH = 400
+MAX_WISH_CHARACTERS = 400
 """Characters; a longer message holds more than a wish."""
-LONGEST_TURNING = 60
-LONGEST_CHOICE = 120
+MAX_TURNING_CHARACTERS = 60
+MAX_CHOICE_CHARACTERS = 120
 """Characters of a choice; a longer message is a question of its own."""
-LONGEST_ANSWER = 20_000
+MAX_ANSWER_CHARACTERS = 20_000
 """Characters of an answer in which numbered lines are looked for."""
-TURNS_BACK = 4
+MAX_TURNS_BACK = 4
 """Turns in which the question is looked for that "2번은?" repeats."""
 
 _LAWS = ("법", "법률", "law", "act", "statute")
@@ -125,7 +125,7 @@ def _rest(text: str, mention: Mention | None, conversation: Conversation) -> str
         return replace_with_pronoun(text, mention.spans)
     if rest.strip("?!. ") or not _ANY["same_of"].search(text):
         return rest
-    for turn in reversed(conversation.turns[-TURNS_BACK:]):
+    for turn in reversed(conversation.turns[-MAX_TURNS_BACK:]):
         asked = unicodedata.normalize("NFC", turn.user_text)
         earlier = find_mention(asked)
         before = remove_spans(asked, earlier.spans) if earlier else asked
@@ -168,7 +168,7 @@ def _resolve_places(mention: Mention, pool: Sequence[DocRef], rest: str) -> Refe
     known = tuple(ref for ref in found if ref is not None)
     if not known or len(known) < len(found):
         bare = not (mention.noun or mention.session or mention.back)
-        if bare and max(mention.places) > max(FAR, len(pool)):
+        if bare and max(mention.places) > max(MAX_BARE_PLACE, len(pool)):
             return None
         return _ask_back(Unclear.OUT_OF_RANGE, pool, rest)
     return Reference(known, rest, whole_session=mention.session)
@@ -222,7 +222,7 @@ def _resolve_that(
 def _find_titled(text: str, conversation: Conversation) -> Reference | None:
     """A whole document by its title, where it was shown: "공탁법 전문 보여줘"."""
     spoken_of = (_KO["wish_all"], _EN["wish_all"], _ANY["wish_document"])
-    if conversation.shown is None or len(text) > READ:
+    if conversation.shown is None or len(text) > MAX_END_CHARACTERS:
         return None
     if not any(pattern.search(text) for pattern in spoken_of):
         return None
@@ -309,7 +309,7 @@ def _means_document(mention: Mention, conversation: Conversation) -> bool | None
 
 def _numbered_lines(turn: PastTurn | None) -> set[int]:
     """The numbers of the lines that an answer counts itself."""
-    found = _ITEM.finditer(turn.assistant_text[:LONGEST_ANSWER]) if turn else ()
+    found = _ITEM.finditer(turn.assistant_text[:MAX_ANSWER_CHARACTERS]) if turn else ()
     return {int(line[1]) if line[1] else _CIRCLED.index(line[2]) + 1 for line in found}
 
 
@@ -318,7 +318,7 @@ def _numbered_lines(turn: PastTurn | None) -> set[int]:
 
 def _add_wish(made: Reference, text: str) -> Reference:
     """With what is wanted: the document itself, a part of it, or an answer from it."""
-    if len(made.rest) > LONGEST_WISH:
+    if len(made.rest) > MAX_WISH_CHARACTERS:
         return made
     asked = _find_part(made.rest)
     if asked and (not asked[1] or _asks_to_show(asked[1])):
@@ -345,19 +345,19 @@ def _asks_for_present(text: str) -> bool:
 
 
 def _find_part(rest: str) -> tuple[int, str] | None:
-    """The part asked for, from 1 (`LAST` for the last), and the rest without it."""
+    """The part asked for, from 1 (`LAST_PART` for the last), and the rest without it."""
     found = _ANY["wish_part"].search(rest)
     if found is None:
         return None
     part = (*read_places(found[0]), 1)[0]
     left = f"{rest[: found.start()]} {rest[found.end() :]}".strip()
-    return LAST if part < 0 else part, left
+    return LAST_PART if part < 0 else part, left
 
 
 def _turn_page(text: str, at: int) -> int | None:
     """The part that "다음", "back" or "3쪽" turns to from part `at`; else None."""
     text = _ANY["wish_polite"].sub("", text.strip())
-    if len(text) > LONGEST_TURNING:
+    if len(text) > MAX_TURNING_CHARACTERS:
         return None
     for name, part in (("wish_next", at + 1), ("wish_back", max(1, at - 1)), ("wish_again", 1)):
         if _ANY[name].fullmatch(text):
@@ -381,7 +381,7 @@ def _find_turned(text: str, conversation: Conversation, session: Session) -> Ref
     shown = (*(ref for turn in turns for ref in turn.doc_refs), *session(), *own)
     ref = next((ref for ref in shown if ref.document_id == view.document_id), None)
     present = anew or _reads_present(conversation, view.document_id)
-    part = view.parts if part == LAST else part or 1
+    part = view.parts if part == LAST_PART else part or 1
     return Reference((ref,), text, whole=True, part=part, present=present) if ref else None
 
 
@@ -426,7 +426,7 @@ def _find_picked(
 def _find_chosen(text: str, conversation: Conversation) -> Reference | None:
     """The reply to a clarifying question: the first question, for the documents now chosen."""
     candidates = _offered(conversation)
-    if not candidates or len(text.strip()) > LONGEST_CHOICE:
+    if not candidates or len(text.strip()) > MAX_CHOICE_CHARACTERS:
         return None
     asked = _asked(conversation)[-1]
     rest = _rest(asked, find_mention(asked), conversation)

@@ -15,36 +15,44 @@ from rag.tokenize.text import choose_reply_language, to_letters
 from rag.types import AnswerLabel, Checked, Citation, Evidence, Span, Verdict
 from rag.verify import claims, sentences
 from rag.verify.claims import Details, Statement, analyse_morphemes, read_details, read_statement
-from rag.verify.figures import Date, Figure, Known, find_bounds, is_opposed, is_told, to_known
+from rag.verify.figures import (
+    Date,
+    Figure,
+    Known,
+    find_bounds,
+    is_bound_opposed,
+    is_date_told,
+    to_known,
+)
 from rag.verify.sentences import Form, Sentence, to_span
 
 logger = structlog.get_logger()
 
-LONGEST_ANSWER, LONGEST_EVIDENCE = 20_000, 60_000
+MAX_ANSWER_CHARACTERS, MAX_EVIDENCE_CHARACTERS = 20_000, 60_000
 """Characters of an answer, and of all passages together, that are looked at."""
-MOST_SENTENCES, MOST_UNITS = 300, 3000
+MAX_SENTENCES, MAX_UNITS = 300, 3000
 """Sentences of an answer that are checked, and units of a passage that they are checked against."""
-MOST_FIGURES = 40
+MAX_FIGURES = 40
 """Figures and dates of a sentence that are looked at."""
-MOST_TOLD = 20
+MAX_TOLD_SENTENCES = 20
 """Doubted sentences that a trace names."""
-FEWEST = 2
+MIN_CLAIM_WORDS = 2
 """Words that a sentence without markers, figures and names must have to claim something."""
 MIN_TERMS_SHARE = 0.4
 """Share of a sentence's terms that must stand in its passages."""
-BETTER_ELSEWHERE = 0.2
+MIN_GAIN_ELSEWHERE = 0.2
 """How much more of it a unit of a passage may hold that it does not cite."""
-BEARS = 0.25
+MIN_BEARING_SHARE = 0.25
 """Share of a sentence's terms that a stretch must hold to bear it, if both are of one language."""
-PART, MOST_OF_REST = 0.1, 0.5
+MIN_LACKING_SHARE, MIN_REST_SHARE = 0.1, 0.5
 """Where the best unit lacks this share of a sentence, the one that holds most of it counts, too."""
-EARLIER = 0.5
+MIN_EARLIER_SHARE = 0.5
 """Share of an answer's claims that must stand in earlier turns for it to rest on them."""
-MOST_PREMISES = 8
+MAX_PREMISES = 8
 """Passages that a model reads a sentence against."""
-LIKELY = 0.5
+MIN_LIKELIHOOD = 0.5
 """Probability from which on a model's reading counts."""
-REMEMBERED_PASSAGES = 128
+MAX_REMEMBERED_PASSAGES = 128
 """An answer is checked anew for each sentence that is rewritten, and questions follow each other on
 the same passages; most of a check is reading these."""
 _BEFORE_STOP = re.compile(r" (?=[.,!?])")
@@ -100,7 +108,7 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     on them, and `grounds` are completed by that and by what the answer says itself. `verifier`
     reads the sentences instead of the rules, which stay for where it fails.
     """
-    found = sentences.tie_citations(sentences.split_answer(text[:LONGEST_ANSWER]), citations)
+    found = sentences.tie_citations(sentences.split_answer(text[:MAX_ANSWER_CHARACTERS]), citations)
     said = _read_claims(found)
     held = list(_hold_all(said, _read_evidence(evidence)))
     slots = {item.number: item.slot for item in evidence}
@@ -120,7 +128,7 @@ def summarise_verification(verification: Verification) -> dict[str, object]:
     counts = {verdict.value: sum(item.verdict is verdict for item in checks) for verdict in Verdict}
     doubted = [
         {"start": item.start, "end": item.end, "slots": [*item.slots], "reasons": [*item.reasons]}
-        for item in verification.doubted[:MOST_TOLD]
+        for item in verification.doubted[:MAX_TOLD_SENTENCES]
     ]
     return {**counts, "doubted": doubted, "label": verification.label.value}
 
@@ -187,8 +195,8 @@ class _Held:
 
 
 def _read_evidence(evidence: Sequence[Evidence]) -> list[_Premise]:
-    """All passages, as far as `LONGEST_EVIDENCE` reaches."""
-    left, found = LONGEST_EVIDENCE, []
+    """All passages, as far as `MAX_EVIDENCE_CHARACTERS` reaches."""
+    left, found = MAX_EVIDENCE_CHARACTERS, []
     for item in evidence:
         about = f"{item.passage.document_name} {item.passage.section}"
         header, text = item.passage.header[:left], item.text[:left]
@@ -197,7 +205,7 @@ def _read_evidence(evidence: Sequence[Evidence]) -> list[_Premise]:
     return found
 
 
-@functools.lru_cache(maxsize=REMEMBERED_PASSAGES)
+@functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
 def _read_premise(number: int, text: str, *, header: str = "", about: str = "") -> _Premise:
     """A text cut into units. `header` is read before it, `about` says what document it is of."""
     about = tokenize.normalise(about)
@@ -212,7 +220,7 @@ def _read_premise(number: int, text: str, *, header: str = "", about: str = "") 
             above = claims.read_terms(f"{about} {said}")
         read = read_statement(said, about=above)
         units.append(_Unit(one.start * place, one.end * place, read))
-        if len(units) == MOST_UNITS:
+        if len(units) == MAX_UNITS:
             break
     all_read = [read_statement(about), *(unit.read for unit in units)]
     dates = frozenset(date for read in all_read for date in read.dates)
@@ -234,7 +242,7 @@ def _read_premise(number: int, text: str, *, header: str = "", about: str = "") 
 
 def _read_claims(split: Sequence[Sentence]) -> list[_Held]:
     """The sentences that may claim something, read, beside no passages yet."""
-    telling = [one for one in split if not sentences.is_without_claim(one)][:MOST_SENTENCES]
+    telling = [one for one in split if not sentences.is_without_claim(one)][:MAX_SENTENCES]
     texts = [claims.to_plain(one.text) for one in telling]
     return [
         _Held(sentence, read_statement(text, found), read_details(text, found))
@@ -257,7 +265,7 @@ def _has_claim(held: _Held) -> bool:
     """Whether there is enough in a sentence to be checked."""
     if held.read.figures or held.read.dates or held.names:
         return True
-    fewest = 1 if held.sentence.numbers else FEWEST
+    fewest = 1 if held.sentence.numbers else MIN_CLAIM_WORDS
     return not held.foreign and len(held.details.words) >= fewest and bool(held.read.terms)
 
 
@@ -268,9 +276,9 @@ def _find_bearing(terms: frozenset[str], units: Iterable[_Unit]) -> list[_Unit]:
         return []
     best = max(known, key=lambda unit: len(terms & unit.read.terms))
     left = terms - best.read.terms
-    if len(left) >= PART * len(terms):
+    if len(left) >= MIN_LACKING_SHARE * len(terms):
         other = max(known, key=lambda unit: len(left & unit.read.terms))
-        if len(left & other.read.terms) >= MOST_OF_REST * len(left):
+        if len(left & other.read.terms) >= MIN_REST_SHARE * len(left):
             return [best, other]
     return [best]
 
@@ -292,8 +300,8 @@ def _compare(held: _Held, near: Sequence[_Unit], details: Sequence[Details]) -> 
     """Why the passages do not bear out a sentence, each kind of reason perhaps several times."""
     if not held.foreign and _is_too_little(held):
         yield "overlap"
-    for date in held.read.dates[:MOST_FIGURES]:
-        if not any(is_told(date, one.dates, one.numbers) for one in held.premises):
+    for date in held.read.dates[:MAX_FIGURES]:
+        if not any(is_date_told(date, one.dates, one.numbers) for one in held.premises):
             yield "date"
     yield from _compare_figures(held, near)
     bare = " ".join(one.bare for one in held.premises)
@@ -301,19 +309,19 @@ def _compare(held: _Held, near: Sequence[_Unit], details: Sequence[Details]) -> 
         yield "date"
     if claims.find_missing(held.names, bare):
         yield "name"
-    if claims.is_turned(held.details.signs, claims.join_signs(one.signs for one in details)):
+    if claims.is_sign_turned(held.details.signs, claims.join_signs(one.signs for one in details)):
         yield "negation"
-    if details and claims.is_swapped(held.details.words, details[0].words):
+    if details and claims.is_name_swapped(held.details.words, details[0].words):
         yield "name"
 
 
 def _compare_figures(held: _Held, near: Sequence[_Unit]) -> Iterator[str]:
     beside = to_known(other for unit in near for other in unit.read.figures)
-    for figure in held.read.figures[:MOST_FIGURES]:
+    for figure in held.read.figures[:MAX_FIGURES]:
         told = set[str]().union(*(find_bounds(figure, one.figures) for one in held.premises))
         if not told:
             yield "number"
-        elif is_opposed(figure, find_bounds(figure, beside) or told):
+        elif is_bound_opposed(figure, find_bounds(figure, beside) or told):
             yield "negation"
 
 
@@ -325,7 +333,7 @@ def _is_too_little(held: _Held) -> bool:
     there = frozenset[str]().union(*(terms & one.terms for one in held.premises))
     best = max((one.share(terms) for one in held.premises), default=0.0)
     elsewhere = max((one.share(terms) for one in held.others), default=0.0)
-    return len(there) < MIN_TERMS_SHARE * len(terms) or elsewhere - best > BETTER_ELSEWHERE
+    return len(there) < MIN_TERMS_SHARE * len(terms) or elsewhere - best > MIN_GAIN_ELSEWHERE
 
 
 def _infer_reasons(
@@ -338,7 +346,7 @@ def _infer_reasons(
     texts = {item.number: item.content for item in evidence}
     pairs: list[tuple[Sentence, str, str]] = []
     for item in held:
-        numbers = [one.number for one in item.premises][:MOST_PREMISES]
+        numbers = [one.number for one in item.premises][:MAX_PREMISES]
         premises = [texts[number] for number in numbers]
         if 1 < len(premises) <= len(item.sentence.numbers):
             premises.append("\n".join(premises))
@@ -357,16 +365,16 @@ def _infer_reasons(
 
 def _conclude(several: Sequence[Inference]) -> Iterator[str]:
     """The reason that inferences of one sentence give, if none of them bears it out."""
-    if any(one.entailment >= LIKELY for one in several):
+    if any(one.entailment >= MIN_LIKELIHOOD for one in several):
         return
-    yield "negation" if any(one.contradiction >= LIKELY for one in several) else "overlap"
+    yield "negation" if any(one.contradiction >= MIN_LIKELIHOOD for one in several) else "overlap"
 
 
 def _rests_on(said: Sequence[_Held], earlier: Sequence[str]) -> bool:
     """Whether most of what an answer claims stands in earlier turns."""
     premises = [_read_premise(number, text) for number, text in enumerate(earlier, 1)]
     reasons = _find_reasons(list(_hold_all(said, premises))).values()
-    return sum(not one for one in reasons) > EARLIER * len(reasons)
+    return sum(not one for one in reasons) > MIN_EARLIER_SHARE * len(reasons)
 
 
 def _to_checked(
@@ -388,7 +396,7 @@ def _find_spans(
         terms = item.read.terms
         for premise in item.premises if terms and item.sentence.numbers else ():
             share = premise.share(terms)
-            if share and (item.foreign or share >= BEARS):
+            if share and (item.foreign or share >= MIN_BEARING_SHARE):
                 found = _find_bearing(terms, premise.units)
                 places.setdefault(premise.number, set()).update(
                     (unit.start, unit.end) for unit in found if unit.end

@@ -16,13 +16,13 @@ from rag.tokenize.text import to_letters
 from rag.verify.figures import Date, Figure, read_dates, read_figures
 from rag.verify.sentences import MARKER
 
-LONGEST = 1000
+MAX_SENTENCE_CHARACTERS = 1000
 """Characters of a sentence that are looked at."""
-MOST_WORDS = 120
+MAX_WORDS = 120
 """Words of a sentence that are compared in their order."""
-LIKE = 0.6
+MIN_LIKE_SHARE = 0.6
 """Share of a sentence's words that must stand in the same order in the evidence."""
-LONGEST_NAME, LONGEST_THERE = 5, 8
+MAX_NAME_WORDS, MAX_THERE_WORDS = 5, 8
 """Words that a name may have, and that may stand for it in the evidence."""
 _REACH = 4
 """Words behind an English "not" in which the denied one stands."""
@@ -137,7 +137,7 @@ def read_details(text: str, found: Sequence[Morpheme] | None) -> Details:
 
 def analyse_morphemes(texts: Sequence[str]) -> Sequence[Sequence[Morpheme] | None]:
     """The morphemes of every Korean text's beginning; None where the analyser is not there."""
-    texts = [text[:LONGEST] for text in texts]
+    texts = [text[:MAX_SENTENCE_CHARACTERS] for text in texts]
     korean = [text for text in texts if surface.HANGUL.search(text)]
     try:
         found = iter(list(analyse_texts(korean)) if korean else ())
@@ -148,7 +148,7 @@ def analyse_morphemes(texts: Sequence[str]) -> Sequence[Sequence[Morpheme] | Non
 
 def to_plain(text: str) -> str:
     """The beginning of a sentence without markers and Markdown, normalised."""
-    bare = _LINK.sub(r"\1", MARKER.sub(" ", text[:LONGEST]))
+    bare = _LINK.sub(r"\1", MARKER.sub(" ", text[:MAX_SENTENCE_CHARACTERS]))
     return tokenize.normalise(_MARKUP.sub("", bare).replace("|", " ").strip())
 
 
@@ -203,7 +203,7 @@ def join_signs(several: Iterable[Signs]) -> Signs:
     return together
 
 
-def is_turned(mine: Signs, its: Signs) -> bool:
+def is_sign_turned(mine: Signs, its: Signs) -> bool:
     """Whether something has a sign in mine which it has not in the other."""
     return any(found - its.get(word, found) for word, found in mine.items())
 
@@ -268,7 +268,7 @@ def read_words(text: str, found: Sequence[Morpheme]) -> list[ClaimWord]:
     for match in re.finditer(r"\S+", text):
         bare = _EDGES.sub("", match[0])
         key = to_letters(strip_particle(bare) if surface.HANGUL.search(bare) else bare)
-        if not key or len(read) == MOST_WORDS:
+        if not key or len(read) == MAX_WORDS:
             continue
         place = range(match.start(), match.end())
         noun = acting.isdisjoint(place) and not nouns.isdisjoint(place)
@@ -277,18 +277,18 @@ def read_words(text: str, found: Sequence[Morpheme]) -> list[ClaimWord]:
     return read
 
 
-def is_swapped(mine: Sequence[ClaimWord], its: Sequence[ClaimWord]) -> bool:
+def is_name_swapped(mine: Sequence[ClaimWord], its: Sequence[ClaimWord]) -> bool:
     """Whether one place of a sentence names something else than the evidence does there."""
     own, other = [word.key for word in mine], [word.key for word in its]
     blocks = SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
-    if sum(block.size for block in blocks) < LIKE * len(own):
+    if sum(block.size for block in blocks) < MIN_LIKE_SHARE * len(own):
         return False
     said, told = "".join(own), "".join(other)
     here = there = 0
     for a, b, size in blocks:
         left, right = mine[here:a], its[there:b]
         here, there = a + size, b + size
-        if not size or len(left) > LONGEST_NAME or len(right) > LONGEST_THERE:
+        if not size or len(left) > MAX_NAME_WORDS or len(right) > MAX_THERE_WORDS:
             continue
         strange = any(not _has(told, one) for one in _names_of(left))
         if strange and any(not _has(said, one) for one in _names_of(right)):

@@ -65,7 +65,7 @@ def _to_date(parts: dict[str, str | None]) -> Date:
     return Date(year, month, int(parts.get("day") or 0))
 
 
-def is_told(date: Date, told: Collection[Date], numbers: Collection[float]) -> bool:
+def is_date_told(date: Date, told: Collection[Date], numbers: Collection[float]) -> bool:
     """Whether a date agrees with this one, and every part of it is a number told somewhere."""
     return all(part in numbers for part in date if part) and any(
         all(mine == its for mine, its in zip(date, other, strict=True) if mine and its)
@@ -156,7 +156,7 @@ def find_bounds(figure: Figure, known: Known) -> set[str]:
     }
 
 
-def is_opposed(figure: Figure, bounds: AbstractSet[str]) -> bool:
+def is_bound_opposed(figure: Figure, bounds: AbstractSet[str]) -> bool:
     """Whether all these bounds are the other way: 30일 이상 is not 30일 이하."""
     return bool(bounds) and bounds <= _OPPOSED.get(figure.bound, frozenset())
 

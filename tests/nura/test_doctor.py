@@ -124,7 +124,7 @@ def test_the_embedded_model_is_the_official_one(settings):
 def test_another_model_file_is_a_failure(settings, monkeypatch, tmp_path):
     settings.RAG = replace(settings.RAG, embedding_model="", embedding_endpoint=None)
     (tmp_path / "model.safetensors").write_bytes(b"else")
-    monkeypatch.setattr(diagnosis, "embedded_model_folder", lambda: tmp_path)
+    monkeypatch.setattr(diagnosis, "find_embedded_model", lambda: tmp_path)
     assert diagnosis.embedder().state is State.FAIL
 
 

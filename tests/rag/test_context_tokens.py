@@ -8,8 +8,8 @@ import time
 import pytest
 
 from rag.context.tokens import (
-    LEAST,
-    MOST,
+    MAX_RATIO,
+    MIN_RATIO,
     Estimate,
     Exact,
     cut_to_tokens,
@@ -127,10 +127,10 @@ def test_reports_beyond_belief_move_it_no_further_than_its_bounds():
     estimate = Estimate()
     for _ in range(100):
         estimate.learn(100, 100_000)
-    assert estimate.ratio == pytest.approx(MOST)
+    assert estimate.ratio == pytest.approx(MAX_RATIO)
     for _ in range(100):
         estimate.learn(200, 100)
-    assert LEAST <= estimate.ratio < 1
+    assert MIN_RATIO <= estimate.ratio < 1
 
 
 @pytest.mark.parametrize(("counted", "reported"), [(1000, 0), (1000, 3), (0, 500), (-1, 5)])
@@ -172,7 +172,7 @@ def test_many_threads_may_count_and_teach_at_once():
     for thread in threads:
         thread.join()
     assert len(set(counts)) == 1
-    assert 1 < estimate.ratio <= MOST
+    assert 1 < estimate.ratio <= MAX_RATIO
 
 
 @pytest.mark.parametrize("found", [Exact("o200k_base"), Estimate()], ids=lambda one: one.name)

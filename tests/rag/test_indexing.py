@@ -93,7 +93,7 @@ def test_the_header_is_embedded_with_its_row_below_the_title() -> None:
     )
 
 
-@pytest.mark.parametrize("count", [1, 40, indexing.WINDOW + 40])
+@pytest.mark.parametrize("count", [1, 40, indexing.WINDOW_CHUNKS + 40])
 def test_chunks_come_in_order_whatever_their_length(count: int) -> None:
     texts = ["word " * (1 + n * 7 % 11) + str(n) for n in range(count)]
     embedder = LetterEmbedder()
@@ -121,15 +121,17 @@ def test_no_more_chunks_are_taken_than_a_window_before_the_first_is_given() -> N
     taken: list[int] = []
 
     def coming() -> Iterator[TextChunk]:
-        for n in range(3 * indexing.WINDOW):
+        for n in range(3 * indexing.WINDOW_CHUNKS):
             taken.append(n)
             yield chunk(n, "word")
 
     next(
-        indexing.index_chunks(coming(), "t", LetterEmbedder(), lambda *_: None, 3 * indexing.WINDOW)
+        indexing.index_chunks(
+            coming(), "t", LetterEmbedder(), lambda *_: None, 3 * indexing.WINDOW_CHUNKS
+        )
     )
 
-    assert len(taken) <= indexing.WINDOW + 1
+    assert len(taken) <= indexing.WINDOW_CHUNKS + 1
 
 
 def test_the_terms_of_the_first_words_come_from_the_same_reading_as_the_text() -> None:

@@ -3,7 +3,7 @@ from uuid import uuid4
 import pytest
 
 from rag.retrieve.candidates import (
-    SENTENCES_DEPTH,
+    MAX_SENTENCE_PASSAGES,
     Legs,
     QuestionEmbedder,
     rescore_candidates,
@@ -114,4 +114,4 @@ def test_passages_behind_the_first_keep_their_order():
     store = library(*((f"연차 {'말 ' * n}", None) for n in range(1, 20)))
     legs = Legs(asked("연차"), store, QuestionEmbedder(NumberEmbedder("en")))
     found = rescore_candidates(legs, bm25_weight=1.0)
-    assert texts(found)[SENTENCES_DEPTH:] == texts(legs.lexical)[SENTENCES_DEPTH:]
+    assert texts(found)[MAX_SENTENCE_PASSAGES:] == texts(legs.lexical)[MAX_SENTENCE_PASSAGES:]

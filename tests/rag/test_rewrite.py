@@ -158,8 +158,8 @@ def test_hostile_questions_and_conversations_are_bounded(text):
     for question, said in ((text, "공탁법의 이의신청은?"), ("그 기한은?", text)):
         found = standalone(question, talk((said, ""), (said, text)))
         assert found.standalone.endswith(question) or len(found.standalone) < 5000
-        assert len(found.context) <= analysis.MOST_TERMS
-        assert len(found.background) <= 2 * analysis.ANSWER_CHARACTERS + 1
+        assert len(found.context) <= analysis.MAX_CARRIED_TERMS
+        assert len(found.background) <= 2 * analysis.MAX_ANSWER_CHARACTERS + 1
 
 
 def test_titles_are_no_patterns():

@@ -20,7 +20,7 @@ from chats import evaluation
 from chats.evaluation import AskableDocuments, Configuration
 from chats.management.commands.ask import find_user
 from rag.adapters.endpoint import Breaker
-from rag.adapters.light import COSTLY, Light
+from rag.adapters.light import COSTLY_ERRORS, Light
 from rag.errors import LLMError
 from rag.evaluation import measures
 from rag.evaluation.measures import MEASURES, AnsweredTurn, Measure, judge_turn
@@ -180,7 +180,7 @@ def _judge(configuration: Configuration) -> Light:
     model = get_main_model(configuration.rag.llm) or (light.llm if light else None)
     if model is None:
         raise CommandError("--judge needs a language model: NURA_LLM_BASE_URL, NURA_LLM_MODEL")
-    return Light(model, JUDGE_SECONDS, Breaker(PATIENT_FAILURES, COSTLY))
+    return Light(model, JUDGE_SECONDS, Breaker(PATIENT_FAILURES, COSTLY_ERRORS))
 
 
 async def _take(
