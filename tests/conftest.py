@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 from django.test import TransactionTestCase
+from xdist.scheduler import LoadScopeScheduling
 
 from nura.embedded import session
 from tests import emptying
@@ -24,6 +25,22 @@ LIGHT = ("tests/rag/", "tests/documents/parsers/", "tests/e2e/")
 
 WHOLE = "whole"
 """The marker of what only `--whole` runs: corpora of which each run takes a sample anyway."""
+
+WITH_MODEL = tuple(
+    f"tests/e2e/test_{name}"
+    for name in (
+        *("branches", "composer", "grounding", "injection", "notices", "read_aloud", "reasoning"),
+        *("streaming", "undrawn", "looks.py::test_an_answer_with_wide_things_fits_a_phone"),
+    )
+)
+"""Browser tests of the product that has a language model."""
+WITH_OWN_PRODUCT = (
+    "tests/nura/test_up.py",
+    "tests/product/test_streams_limits.py",
+    "tests/product/test_reindex.py",
+)
+SHARED = BROWSER_AND_MODEL, BROWSER, PRODUCT = "browser and model", "browser", "product"
+"""Groups of tests that share a running product."""
 
 _services = contextlib.ExitStack()
 _started = []
@@ -59,36 +76,52 @@ def pytest_collection_finish(session):
         _start()
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Under `--dist loadgroup` tests that share a running product stay in one process.
-
-    Those go first: they wait a lot, while tests of other processes compute.
-    """
+    """Leave out what only `--whole` runs, and order the rest, after pytest-django's own order."""
     if not config.option.whole:
         left_out = [item for item in items if item.get_closest_marker(WHOLE)]
         items[:] = [item for item in items if not item.get_closest_marker(WHOLE)]
         config.hook.pytest_deselected(items=left_out)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=_turn)
+    result = yield
+    items.sort(key=lambda item: _turn(item.nodeid))
+    return result
 
 
-def _group(item):
-    if item.nodeid.startswith("tests/e2e/"):
-        return "browser, model" if "product_with_model" in item.fixturenames else "browser"
-    if item.nodeid.startswith("tests/product/") and "product" in item.fixturenames:
-        return "product"
-    return item.nodeid.partition("::")[0]
+class SharedProducts(LoadScopeScheduling):
+    """Gives the tests of one group to one process.
+
+    xdist's own groups go by a suffix to the names of tests, which pytest 9 no longer lets it write.
+    """
+
+    def _split_scope(self, nodeid):
+        return _group(nodeid)
 
 
-def _turn(item):
-    """When it comes: first what shares a product for longest, last what needs none."""
-    shared = ["browser, model", "browser", "product"]
-    group = _group(item)
-    if group in shared:
-        return shared.index(group)
-    return len(shared) + (item.get_closest_marker("product") is None)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """For `--dist loadgroup`."""
+    return SharedProducts(config, log) if config.option.dist == "loadgroup" else None
+
+
+def _group(nodeid):
+    """What shares a running product stays in one process, else what stands in one file."""
+    file = nodeid.partition("::")[0]
+    if nodeid.startswith("tests/e2e/"):
+        return BROWSER_AND_MODEL if nodeid.startswith(WITH_MODEL) else BROWSER
+    if nodeid.startswith("tests/product/") and file not in WITH_OWN_PRODUCT:
+        return PRODUCT
+    return file
+
+
+def _turn(nodeid):
+    """When it comes: what takes longest early, and never only what waits or only what computes."""
+    group = _group(nodeid)
+    if group in SHARED:
+        return SHARED.index(group)
+    if group.startswith("tests/documents/"):
+        return len(SHARED)
+    return len(SHARED) + (1 if group in WITH_OWN_PRODUCT else 2)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,7 +19,7 @@ class Person:
     def __init__(self, product: Product, name: str) -> None:
         self.product = product
         self.name = name
-        self.key = product.create_user(name, PASSWORD)
+        self.key = product.add_user(name, PASSWORD)
         self._browser = HTTPCookieProcessor()
         self._opener = build_opener(self._browser)
         self._sign_in()

@@ -110,7 +110,7 @@ def test_dark_follows_the_system_and_can_be_chosen(windows, reader):
 @pytest.fixture(scope="module")
 def chief(product):
     """Somebody who may administrate."""
-    product.create_user("chief", "correct-horse-9", staff=True)
+    product.add_user("chief", "correct-horse-9", staff=True)
     return Person(product, "chief")
 
 

@@ -224,7 +224,7 @@ def test_after_a_reload_the_button_stops_the_answer_for_all_tabs(talk, talker, l
 
 
 def test_f84_a_sign_out_while_an_answer_streams_keeps_the_draft(windows, product_with_model, llm):
-    product_with_model.create_user("leaver")
+    product_with_model.add_user("leaver")
     session = Browser(product_with_model.url)
     page = windows(product=product_with_model)
     sign_in(page, session)

@@ -20,7 +20,7 @@ NOBODY = 65534
 @pytest.fixture(scope="module")
 def product(tmp_path_factory):
     # A folder that only root may enter, when we are root: the services must come to terms with it.
-    with Product(tmp_path_factory.mktemp("product") / "var") as running:
+    with Product(tmp_path_factory.mktemp("product") / "var", prepared=False) as running:
         yield running
 
 
@@ -145,7 +145,7 @@ def test_it_runs_as_an_ordinary_user(open_folder):
     folder = open_folder / "var"
     folder.mkdir()
     os.chown(folder, NOBODY, NOBODY)
-    with Product(folder, python=python) as product:
+    with Product(folder, python=python, prepared=False) as product:
         assert {process.uids().real for process in product.processes()} == {NOBODY}
         assert product.create_user("ordinary")
 

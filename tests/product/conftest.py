@@ -34,7 +34,7 @@ def product(model, tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def token(product):
-    return product.create_user("asker")
+    return product.add_user("asker")
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ SETTLED = """
 
 @pytest.fixture
 def second(product):
-    return Client(product.url, product.create_user("second"))
+    return Client(product.url, product.add_user("second"))
 
 
 def small(number):

@@ -29,7 +29,7 @@ def running(models, tmp_path):
         "NURA_EMBEDDING_LANGUAGES": "*",
     }
     with Product(tmp_path / "var", **environment) as product:
-        yield product, Client(product.url, product.create_user("asker"))
+        yield product, Client(product.url, product.add_user("asker"))
 
 
 def add(client, name, topics):

@@ -171,7 +171,7 @@ def test_f82_one_client_id_is_one_run_however_often_and_wherever_it_is_sent(
 
 def test_f84_a_sign_out_ends_the_socket_but_not_the_answer(product, client, model):
     browser = Browser(product.url)
-    product.create_user("visitor")
+    product.add_user("visitor")
     browser.sign_in("visitor")
     with Socket(product.url, cookie=browser.cookie) as socket:
         run_id = begun(socket)

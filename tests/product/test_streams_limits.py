@@ -52,7 +52,7 @@ def strict(far, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def asker(strict):
-    return Client(strict.url, strict.create_user("asker"))
+    return Client(strict.url, strict.add_user("asker"))
 
 
 @pytest.fixture(scope="module")
