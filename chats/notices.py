@@ -1,13 +1,15 @@
 """Tells a user's open pages that a chat has changed."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from uuid import UUID
 
 import structlog
 
 from chats.calls import released
 from chats.models import Chat
-from chats.serializers import ChatSerializer
+from chats.serializers import to_chat_json
 from documents import notices
 
 logger = structlog.get_logger()
@@ -18,20 +20,32 @@ _post = ThreadPoolExecutor(1, thread_name_prefix="notices")
 
 def chat_changed(chat_id: UUID) -> None:
     """Send the chat as it will be in a moment, with `deleted` when it is gone for its owner."""
-    _post.submit(_tell, chat_id)
+    _post.submit(_log_failure, released, _load_and_send, chat_id)
 
 
-def _tell(chat_id: UUID) -> None:
+def answer_began(chat: Chat) -> None:
+    """Send a chat in which an answer has just begun; one without documents as it is at hand."""
+    if getattr(chat, "has_documents", True):
+        chat_changed(chat.pk)
+        return
+    data = to_chat_json(chat, links=()) | {"answering": True}
+    _post.submit(_log_failure, _send, chat, data)
+
+
+def _log_failure(send: Callable[..., None], *arguments: Any) -> None:
     try:
-        released(_send, chat_id)
+        send(*arguments)
     except Exception:  # in a thread of its own nobody else would say so
-        logger.exception("chat_notice_lost", chat_id=str(chat_id))
+        logger.exception("chat_notice_lost")
 
 
-def _send(chat_id: UUID) -> None:
+def _load_and_send(chat_id: UUID) -> None:
     rows = Chat.objects.with_answering().prefetch_related("document_links")
     chat = rows.filter(pk=chat_id).first()
-    if chat is None:
-        return
-    data = {**ChatSerializer(chat).data, "deleted": chat.deleted_at is not None}
+    if chat is not None:
+        _send(chat, to_chat_json(chat))
+
+
+def _send(chat: Chat, data: dict[str, Any]) -> None:
+    data["deleted"] = chat.deleted_at is not None
     notices.send(chat.owner_id, {"type": "chat", "data": data})

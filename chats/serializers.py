@@ -3,17 +3,19 @@
 Requests are validated here and handed on as plain values.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
+from django.utils.timezone import localtime
 from django.utils.translation import override
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from chats.errors import explain_notice
-from chats.models import Category, Chat, Message, Run, Turn
+from chats.models import Category, Chat, ChatDocument, Feedback, Message, Run, Turn
 from chats.runs import log
 from chats.services import speech
 from documents.api.serializers import ChunkBoxShape
@@ -141,44 +143,47 @@ class CategorySerializer(serializers.ModelSerializer[Category]):
         fields = ("id", "name")
 
 
-class ChatSerializer(serializers.ModelSerializer[Chat]):
-    """A chat. `history_pairs` is the number in force."""
+def to_time_json(moment: datetime) -> str:
+    """A moment as the contract writes it, in the installation's time zone."""
+    return localtime(moment).isoformat().replace("+00:00", "Z")
 
+
+def to_chat_json(chat: Chat, links: Collection[ChatDocument] | None = None) -> dict[str, Any]:
+    """A chat as the contract shows it. Its links are given, or should be at hand."""
+    links = chat.document_links.all() if links is None else links
+    links = sorted(links, key=lambda link: link.pk)
+    pairs = settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs
+    return {
+        "id": str(chat.pk),
+        "title": chat.title,
+        "category_id": chat.category_id and str(chat.category_id),
+        "history_pairs": pairs,
+        "document_ids": [str(link.document_id) for link in links if link.document_id],
+        "documents_gone": sum(link.document_id is None for link in links),
+        "answering": getattr(chat, "answering", False),
+        "created_at": to_time_json(chat.created_at),
+        "updated_at": to_time_json(chat.updated_at),
+    }
+
+
+class ChatSerializer(serializers.Serializer[Any]):
+    """A chat. `history_pairs` is the number in force; `answering`: an answer is being written."""
+
+    id = serializers.UUIDField(read_only=True)
+    title = serializers.CharField(read_only=True)
     category_id = serializers.UUIDField(read_only=True, allow_null=True)
-    history_pairs = serializers.SerializerMethodField()
-    document_ids = serializers.SerializerMethodField()
-    documents_gone = serializers.SerializerMethodField()
-    answering = serializers.BooleanField(read_only=True, default=False)
+    history_pairs = serializers.IntegerField(read_only=True)
+    document_ids = serializers.ListField(child=serializers.UUIDField(), read_only=True)
+    documents_gone = serializers.IntegerField(
+        read_only=True, help_text="How many of the chat's documents have been deleted since"
+    )
+    answering = serializers.BooleanField(read_only=True)
+    created_at = serializers.DateTimeField(read_only=True)
+    updated_at = serializers.DateTimeField(read_only=True)
 
-    class Meta:
-        """Fields of the contract; `answering` tells a list that an answer is being written."""
-
-        model = Chat
-        fields = (
-            "id",
-            "title",
-            "category_id",
-            "history_pairs",
-            "document_ids",
-            "documents_gone",
-            "answering",
-            "created_at",
-            "updated_at",
-        )
-
-    def get_history_pairs(self, chat: Chat) -> int:
-        """The chat's own number, else everybody's."""
-        return settings.RAG.history_pairs if chat.history_pairs is None else chat.history_pairs
-
-    @extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
-    def get_document_ids(self, chat: Chat) -> list[str]:
-        """Ids of the chat's documents, in the order in which they were linked."""
-        links = sorted(chat.document_links.all(), key=lambda link: link.pk)
-        return [str(link.document_id) for link in links if link.document_id]
-
-    def get_documents_gone(self, chat: Chat) -> int:
-        """How many of the chat's documents have been deleted since."""
-        return sum(link.document_id is None for link in chat.document_links.all())
+    def to_representation(self, chat: Chat) -> dict[str, Any]:
+        """As `to_chat_json`."""
+        return to_chat_json(chat)
 
 
 class AnswerErrorSerializer(serializers.Serializer[Any]):
@@ -291,112 +296,116 @@ class FeedbackSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(allow_blank=True)
 
 
-class MessageSerializer(serializers.ModelSerializer[Message]):
+class MessageSerializer(serializers.Serializer[Any]):
     """A message. `run_id` is there while an answer is being written."""
 
+    id = serializers.UUIDField(read_only=True)
     chat_id = serializers.UUIDField(read_only=True)
-    parent_id = serializers.UUIDField(read_only=True, allow_null=True)
-    mode = serializers.SerializerMethodField()
-    label = serializers.SerializerMethodField()  # type: ignore[assignment] # of the contract
-    error = serializers.SerializerMethodField()
-    run_id = serializers.SerializerMethodField()
-    document_ids = serializers.SerializerMethodField()
-    feedback = serializers.SerializerMethodField()
+    role = serializers.ChoiceField(choices=Message.Role.choices, read_only=True)
+    content = serializers.CharField(read_only=True)
+    status = serializers.ChoiceField(choices=Message.Status.choices, read_only=True)
+    mode = serializers.ChoiceField(choices=Message.Mode.choices, read_only=True, allow_null=True)
+    label = serializers.ChoiceField(  # type: ignore[assignment] # of the contract
+        choices=Message.Label.choices, read_only=True, allow_null=True
+    )
     sources = SourceSerializer(many=True, read_only=True, allow_null=True)
+    error = AnswerErrorSerializer(read_only=True, allow_null=True)
+    parent_id = serializers.UUIDField(read_only=True, allow_null=True)
+    question_type = serializers.CharField(read_only=True)
     scope = ScopeSerializer(read_only=True, allow_null=True)
     candidates = CandidateSerializer(many=True, read_only=True, allow_null=True)
     view = DocumentViewSerializer(read_only=True, allow_null=True)
+    usage = serializers.JSONField(read_only=True, allow_null=True)
+    reasoning = serializers.CharField(read_only=True)
     grounding = CheckedSentenceSerializer(many=True, read_only=True, allow_null=True)
-    notices = serializers.SerializerMethodField()
+    notices = AnswerErrorSerializer(many=True, read_only=True)
+    document_ids = serializers.ListField(child=serializers.UUIDField(), read_only=True)
+    feedback = FeedbackSerializer(read_only=True, allow_null=True)
+    run_id = serializers.UUIDField(read_only=True, allow_null=True)
+    created_at = serializers.DateTimeField(read_only=True)
 
-    class Meta:
-        """Fields of the contract."""
+    def to_representation(self, message: Message) -> dict[str, Any]:
+        """As `to_message_json`."""
+        return to_message_json(message)
 
-        model = Message
-        fields = (
-            "id",
-            "chat_id",
-            "role",
-            "content",
-            "status",
-            "mode",
-            "label",
-            "sources",
-            "error",
-            "parent_id",
-            "question_type",
-            "scope",
-            "candidates",
-            "view",
-            "usage",
-            "reasoning",
-            "grounding",
-            "notices",
-            "document_ids",
-            "feedback",
-            "run_id",
-            "created_at",
-        )
 
-    @extend_schema_field(serializers.ChoiceField(choices=Message.Mode.choices, allow_null=True))
-    def get_mode(self, message: Message) -> str | None:
-        """How the answer came about; null for a user's message and before the end."""
-        return message.mode or None
+SCOPE_DEFAULTS: Mapping[str, Any] = {
+    "document_ids": [],
+    "reason": "",
+    "topic": Topic.AUTO,
+    "follows": False,
+    "widened": False,
+    "standalone_query": "",
+    "filters": {},
+    "dropped_filters": {},
+}
 
-    @extend_schema_field(serializers.ChoiceField(choices=Message.Label.choices, allow_null=True))
-    def get_label(self, message: Message) -> str | None:
-        """What the answer rests on; null where that is not known."""
-        return message.label or None
 
-    @extend_schema_field(AnswerErrorSerializer(allow_null=True))
-    def get_error(self, message: Message) -> dict[str, str] | None:
-        """Code and sentence, or null."""
-        if not message.error_code:
-            return None
-        detail = explain_code(message.error_code, message.error_params)
-        return {"code": message.error_code, "detail": detail}
+def to_message_json(
+    message: Message, document_ids: Collection[UUID] | None = None
+) -> dict[str, Any]:
+    """A message as the contract shows it, in the language in force.
 
-    @extend_schema_field(AnswerErrorSerializer(many=True))
-    def get_notices(self, message: Message) -> list[dict[str, str]]:
-        """What the reader should know of the answer, code and sentence each."""
-        return [{"code": code, "detail": explain_notice(code)} for code in message.notices]
-
-    @extend_schema_field(serializers.UUIDField(allow_null=True))
-    def get_run_id(self, message: Message) -> str | None:
-        """The run that is writing the answer."""
-        if message.status != Message.Status.STREAMING:
-            return None
-        return str(message.run.pk)
-
-    @extend_schema_field(FeedbackSerializer(allow_null=True))
-    def get_feedback(self, message: Message) -> dict[str, Any] | None:
-        """What the owner of the chat said of the answer."""
-        if message.role == Message.Role.USER:
-            return None
+    A question's links and the feedback to an answer should be at hand, of one that is being written
+    its run. Of a message that has just been stored nothing is looked up: `document_ids` are those
+    that it names. Each answer is told by this a few times, so it goes without a serializer.
+    """
+    is_question = message.role == Message.Role.USER
+    is_streaming = message.status == Message.Status.STREAMING
+    scope, code = message.scope, message.error_code
+    given: Feedback | None = None
+    if document_ids is None and is_question:
+        links = message.document_links.all()
+        document_ids = [link.document_id for link in links if link.document_id]
+    elif document_ids is None:
         given = next(iter(message.feedback.all()), None)
-        return None if given is None else {"value": given.value, "reason": given.reason}
+    return {
+        "id": str(message.pk),
+        "chat_id": str(message.chat_id),
+        "role": message.role,
+        "content": message.content,
+        "status": message.status,
+        "mode": message.mode or None,
+        "label": message.label or None,
+        "sources": _represent(SourceSerializer, message.sources),
+        "error": {"code": code, "detail": explain_code(code, message.error_params)}
+        if code
+        else None,
+        "parent_id": message.parent_id and str(message.parent_id),
+        "question_type": message.question_type,
+        "scope": scope and {key: scope.get(key, SCOPE_DEFAULTS[key]) for key in SCOPE_DEFAULTS},
+        "candidates": _represent(CandidateSerializer, message.candidates),
+        "view": message.view and DocumentViewSerializer(message.view).data,
+        "usage": message.usage,
+        "reasoning": message.reasoning,
+        "grounding": _represent(CheckedSentenceSerializer, message.grounding),
+        "notices": [{"code": one, "detail": explain_notice(one)} for one in message.notices],
+        "document_ids": [str(one) for one in document_ids or ()],
+        "feedback": given and {"value": given.value, "reason": given.reason},
+        "run_id": str(message.run.pk) if is_streaming else None,
+        "created_at": to_time_json(message.created_at),
+    }
 
-    @extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
-    def get_document_ids(self, message: Message) -> list[str]:
-        """Documents that the user named for this message."""
-        if message.role == Message.Role.ASSISTANT:
-            return []
-        return [str(link.document_id) for link in message.document_links.all() if link.document_id]
+
+def _represent(shape: type[serializers.Serializer[Any]], rows: Any) -> Any:
+    """Rows as they are stored, which may be of another version; most messages have none."""
+    return shape(rows, many=True).data if rows else rows
 
 
-def started_data(run: Run) -> dict[str, Any]:
-    """Data of `run.started`."""
+def started_data(run: Run, document_ids: Collection[UUID] | None = None) -> dict[str, Any]:
+    """Data of `run.started`; `document_ids` are named by a question that was stored just now."""
+    question = run.message.parent
     with override(run.language):
         return {
-            "user_message": MessageSerializer(run.message.parent).data,
-            "assistant_message": MessageSerializer(run.message).data,
+            "user_message": question and to_message_json(question, document_ids),
+            "assistant_message": to_message_json(run.message, None if document_ids is None else ()),
         }
 
 
 def terminal_event(run: Run) -> tuple[str, dict[str, Any]]:
     """Type and data of the last event of a run that has ended."""
     with override(run.language):
-        message = MessageSerializer(run.message).data
+        message = to_message_json(run.message)
     if run.message.status == Message.Status.COMPLETED:
         return log.COMPLETED, {"message": message}
     if run.message.status == Message.Status.STOPPED:

@@ -14,7 +14,7 @@ from django.db import models, transaction
 from django.db.models import F, Func, Value
 from django.utils.translation import get_language
 
-from chats.errors import OneAnswerOnly
+from chats.errors import NotFound, OneAnswerOnly
 from chats.gateway import catalogue
 from chats.gateway.catalogue import AskableModel
 from chats.gateway.schemas import (
@@ -28,8 +28,8 @@ from chats.models import Chat, Message
 from chats.models.chat import make_title
 from chats.runs import dispatch, reader
 from chats.runs.log import RunEvent
-from chats.services.chats import count_question, find_documents
-from chats.services.turns import OpenedTurn, clean, open_answer, store_question
+from chats.services.chats import count_question, find_documents, touch_chat
+from chats.services.turns import OpenedTurn, clean, new_question, open_answer
 from documents.models import Document
 from rag.conversation import Sampling
 from rag.types import ScopeReason, Speaker
@@ -147,59 +147,63 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     The question that stands there already gets another answer. Raises `NotFound`, `EmptyMessage`.
     """
     text = clean(content)
-    chat = find_or_create_chat(user=user, key=key, title=make_title(text))
-    chat = Chat.objects.select_for_update().get(pk=chat.pk)
-    chat.save(update_fields=("updated_at",))
     documents = find_documents(owner=user, document_ids=document_ids)
-    parent = _parent(chat, place)
-    question = _asked_before(chat, parent, text, documents) or store_question(
-        chat=chat, parent=parent, content=text, documents=documents
+    chat, is_new = find_or_create_chat(user=user, key=key, title=make_title(text))
+    parent_id = None if is_new else _find_parent(chat, place)
+    asked = None if is_new else _find_asked_before(chat, parent_id, text, documents)
+    return open_answer(
+        chat=chat,
+        question=asked or new_question(chat, parent_id, text),
+        documents=None if asked else documents,
+        language=language,
+        sampling=sampling,
     )
-    answer, run = open_answer(
-        chat=chat, user_message=question, language=language, sampling=sampling
-    )
-    return OpenedTurn(run, question, answer, created=True)
 
 
-def find_or_create_chat(*, user: User, key: str, title: str) -> Chat:
-    """The user's chat with this id, else the one that a program calls so; made where none is.
+def find_or_create_chat(*, user: User, key: str, title: str) -> tuple[Chat, bool]:
+    """The user's chat with this id, else the one that a program calls so, held; True: made now.
 
     A deleted chat keeps its rows and gives its name away.
     """
-    if own := _own(user, key):
-        return own
-    named = Chat.objects.filter(owner=user, external_id=key)
-    named.exclude(deleted_at=None).update(external_id="")
-    chat, _created = Chat.objects.get_or_create(
+    own_id = _to_uuid(key)
+    if chat := touch_chat(user, own_id, external_id=key):
+        return chat, False
+    Chat.objects.filter(owner=user, external_id=key).exclude(deleted_at=None).update(external_id="")
+    made, is_new = Chat.objects.get_or_create(
         owner=user, external_id=key, defaults={"title": title}
     )
-    return chat
+    if is_new:
+        made.has_documents = False
+        return made, True
+    chat = touch_chat(user, made.pk)  # somebody else made it meanwhile
+    if chat is None:
+        raise NotFound
+    return chat, False
 
 
-def _own(user: User, key: str) -> Chat | None:
+def _to_uuid(text: str) -> UUID | None:
     try:
-        pk = UUID(key)
+        return UUID(text)
     except ValueError:
         return None
-    return Chat.objects.owned_by(user).filter(pk=pk).first()
 
 
-def _parent(chat: Chat, place: Place) -> Message | None:
+def _find_parent(chat: Chat, place: Place) -> UUID | None:
     """The message that the question follows; None at the beginning of a chat."""
-    messages = Message.objects.filter(chat=chat).order_by("-created_at", "-id")
     if place.answer is None and place.whole:
         return None
-    return _answered(messages, place) or messages.first()
+    messages = Message.objects.filter(chat=chat).order_by("-created_at", "-id")
+    return _find_answer(messages, place) or messages.values_list("pk", flat=True).first()
 
 
-def _answered(messages: models.QuerySet[Message], place: Place) -> Message | None:
+def _find_answer(messages: models.QuerySet[Message], place: Place) -> UUID | None:
     """The newest answer with the text that was sent, to the same question where there is one."""
     if place.answer is None:
         return None
     answers = messages.filter(role=Message.Role.ASSISTANT).annotate(
         bare=_bare("content"), asked=_bare("parent__content")
     )
-    same = answers.filter(bare=place.answer.strip())
+    same = answers.filter(bare=place.answer.strip()).values_list("pk", flat=True)
     asked = unicodedata.normalize("NFC", place.question).strip()
     return same.filter(asked=asked).first() or same.first()
 
@@ -209,12 +213,12 @@ def _bare(field: str) -> Func:
     return Func(F(field), blanks, function="BTRIM", output_field=models.TextField())
 
 
-def _asked_before(
-    chat: Chat, parent: Message | None, text: str, documents: list[Document]
+def _find_asked_before(
+    chat: Chat, parent_id: UUID | None, text: str, documents: list[Document]
 ) -> Message | None:
     """The same question at the same place about the same documents."""
     same = Message.objects.filter(
-        chat=chat, parent=parent, role=Message.Role.USER, content=text
+        chat=chat, parent_id=parent_id, role=Message.Role.USER, content=text
     ).order_by("-created_at", "-id")
     wanted = {document.pk for document in documents}
     for question in same.prefetch_related("document_links"):

@@ -92,6 +92,9 @@ class Chat(models.Model):
     Turns asked up to `memory_cleared_at` stay in the store; no document of theirs is remembered.
     """
 
+    has_documents: bool
+    """Of a chat that is asked a question (see `touch_chat`): whether it is about some."""
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.CASCADE, related_name="chats", verbose_name=_("owner")

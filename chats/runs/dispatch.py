@@ -7,7 +7,7 @@ run, which is deleted once it was read. A worker that dies or never comes is not
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,7 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from chats.errors import Unavailable
 from chats.models import Run
-from chats.notices import chat_changed
+from chats.notices import answer_began
 from chats.runs import log, reader
 from chats.runs.log import RunEvent
 from chats.serializers import started_data
@@ -47,12 +47,13 @@ class WorkerError(NuraError):
         self.code = code  # type: ignore[misc] # of the instance: the worker chose it
 
 
-def dispatch_run(run: Run) -> None:
+def dispatch_run(run: Run, document_ids: Collection[UUID] | None = None) -> None:
     """Begin the log of a run whose messages are at hand, and wake a worker.
 
+    `document_ids` are named by its question, if that was stored just now.
     A Redis that is away is no error: the reaper tells the workers later.
     """
-    started = RunEvent(1, log.STARTED, started_data(run))
+    started = RunEvent(1, log.STARTED, started_data(run, document_ids))
     try:
         log.append_events(run.pk, [started])
     except ResponseError:
@@ -60,7 +61,7 @@ def dispatch_run(run: Run) -> None:
     except RedisError as error:
         logger.warning("run_log_not_begun", run_id=str(run.pk), error=str(error)[:200])
     STREAM.send({"kind": RUN, "id": str(run.pk), "started": started.encoded})
-    chat_changed(run.message.chat_id)
+    answer_began(run.message.chat)
 
 
 def dispatch_run_again(run_id: UUID) -> None:

@@ -5,11 +5,11 @@ What was there stays.
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.utils import timezone
 
-from chats.errors import StillAnswering, WrongRole
-from chats.models import Chat, Message, MessageDocument
-from chats.services.turns import OpenedTurn, open_answer, store_question
+from chats.errors import NotFound, StillAnswering, WrongRole
+from chats.models import Chat, Message
+from chats.services.chats import touch_chat
+from chats.services.turns import OpenedTurn, new_question, open_answer
 from documents.models import Document
 from rag.types import Topic
 
@@ -24,13 +24,10 @@ def regenerate_answer(*, message: Message, language: str, topic: str = Topic.AUT
     """
     if message.role != Message.Role.ASSISTANT or message.parent is None:
         raise WrongRole
-    chat = _locked(message)
+    chat = _hold_chat(message)
     if message.status == Message.Status.STREAMING:
         raise StillAnswering
-    answer, run = open_answer(
-        chat=chat, user_message=message.parent, language=language, topic=topic
-    )
-    return OpenedTurn(run, message.parent, answer, created=True)
+    return open_answer(chat=chat, question=message.parent, language=language, topic=topic)
 
 
 @transaction.atomic
@@ -41,21 +38,16 @@ def edit_question(*, user: User, message: Message, content: str, language: str) 
     """
     if message.role != Message.Role.USER:
         raise WrongRole
-    chat = _locked(message)
-    question = store_question(
-        chat=chat,
-        parent=message.parent,
-        content=content,
-        documents=list(Document.objects.visible_to(user).filter(message_links__message=message)),
-    )
-    if message.document_links.filter(document=None).exists():  # what was named stays named
-        MessageDocument.objects.create(message=question, document=None)
-    answer, run = open_answer(chat=chat, user_message=question, language=language)
-    return OpenedTurn(run, question, answer, created=True)
+    chat = _hold_chat(message)
+    visible = set(Document.objects.visible_to(user).filter(message_links__message=message))
+    links = message.document_links.select_related("document")
+    named = [link.document for link in links if link.document in visible | {None}]
+    question = new_question(chat, message.parent_id, content)
+    return open_answer(chat=chat, question=question, documents=named, language=language)
 
 
-def _locked(message: Message) -> Chat:
-    chat = Chat.objects.select_for_update().get(pk=message.chat_id)
-    chat.updated_at = timezone.now()
-    chat.save(update_fields=("updated_at",))
+def _hold_chat(message: Message) -> Chat:
+    chat = touch_chat(message.chat.owner, message.chat_id)
+    if chat is None:
+        raise NotFound
     return chat

@@ -7,14 +7,40 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import transaction
-from django.db.models import F
+from django.db import connection, transaction
 from django.utils import timezone
 
 from chats.errors import NotFound, QuotaMessages
 from chats.models import Category, Chat, ChatDocument, DailyMessages
 from chats.notices import chat_changed
 from documents.models import Document
+
+TOUCH = """
+    UPDATE chats_chat SET updated_at = %s
+     WHERE owner_id = %s AND deleted_at IS NULL AND (id = %s OR external_id = %s)
+    RETURNING *, EXISTS (
+        SELECT FROM chats_chatdocument WHERE chat_id = chats_chat.id
+    ) AS has_documents
+"""
+COUNT = """
+    INSERT INTO chats_dailymessages AS today (owner_id, day, count) VALUES (%s, %s, 1)
+    ON CONFLICT (owner_id, day) DO UPDATE SET count = today.count + 1 WHERE today.count < %s
+"""
+UNLIMITED = 2**31 - 1
+
+
+def touch_chat(user: User, chat_id: UUID | None = None, external_id: str = "") -> Chat | None:
+    """Move the user's chat up in the list and hold its row; None where there is none.
+
+    It is found by its own id, else by what a program calls it, and `has_documents` says whether it
+    is about some. The caller's transaction holds the row. One statement.
+    """
+    given = [timezone.now(), user.pk, chat_id, external_id or None]
+    found = list(Chat.objects.raw(TOUCH, given))
+    chat = next((one for one in found if one.pk == chat_id), found[0] if found else None)
+    if chat is not None:
+        chat.owner = user
+    return chat
 
 
 @transaction.atomic
@@ -27,13 +53,24 @@ def create_chat(
     history_pairs: int | None = None,
 ) -> Chat:
     """A new chat about these documents: all of it or nothing. Raises `NotFound`."""
-    chat = Chat.objects.create(
-        owner=owner,
-        title=title,
-        category=find_category(owner=owner, category_id=category_id),
-        history_pairs=history_pairs,
-    )
-    link_documents(chat=chat, documents=find_documents(owner=owner, document_ids=document_ids))
+    documents = find_documents(owner=owner, document_ids=document_ids)
+    category = find_category(owner=owner, category_id=category_id)
+    return add_chat(owner, title, documents, category, history_pairs)
+
+
+def add_chat(
+    owner: User,
+    title: str,
+    documents: Collection[Document] = (),
+    category: Category | None = None,
+    history_pairs: int | None = None,
+) -> Chat:
+    """The same within the caller's transaction, of what was looked up before."""
+    chat = Chat(owner=owner, title=title, category=category, history_pairs=history_pairs)
+    chat.has_documents = bool(documents)
+    chat.save(force_insert=True)
+    if documents:
+        link_documents(chat=chat, documents=documents)
     return chat
 
 
@@ -111,12 +148,10 @@ def count_question(owner_id: int) -> None:
     """
     most = settings.QUOTA_MESSAGES_PER_DAY
     day = timezone.localdate()
-    new = DailyMessages(owner_id=owner_id, day=day)
-    DailyMessages.objects.bulk_create([new], ignore_conflicts=True)
-    today = DailyMessages.objects.filter(owner_id=owner_id, day=day)
-    allowed = today.filter(count__lt=most) if most else today
-    if not allowed.update(count=F("count") + 1):
-        raise QuotaMessages(limit=most, retry_after=_seconds_left(day))
+    with connection.cursor() as cursor:
+        cursor.execute(COUNT, [owner_id, day, most or UNLIMITED])
+        if not cursor.rowcount:
+            raise QuotaMessages(limit=most, retry_after=_seconds_left(day))
 
 
 def count_questions_today(owner_id: int) -> int:

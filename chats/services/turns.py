@@ -22,11 +22,18 @@ from chats.models.chat import make_title
 from chats.notices import chat_changed
 from chats.runs.dispatch import dispatch_run, dispatch_summary
 from chats.services import turn_store
-from chats.services.chats import count_question, create_chat, find_category, find_documents
+from chats.services.chats import (
+    add_chat,
+    count_question,
+    find_category,
+    find_documents,
+    touch_chat,
+)
 from chats.services.turn_store import Outcome
 from documents.models import Document
 from jobs.lease import RELEASED, Lease
 from rag.conversation import Sampling
+from rag.errors import NuraError
 from rag.events import read_filters
 from rag.retrieve.scope import select_scope
 from rag.types import Scope, Topic
@@ -68,31 +75,28 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     `EmptyMessage`, `QuotaMessages`.
     """
     text = clean(content)
-    if client_id and (known := _known(user, client_id)):
-        return known
     try:
         with transaction.atomic():
             documents = find_documents(owner=user, document_ids=document_ids)
-            chat = _chat(user, chat_id, text, documents, category_id)
-            parent = _parent(chat, parent_id) if chat_id or parent_id else None
-            question = store_question(chat=chat, parent=parent, content=text, documents=documents)
-            answer, run = open_answer(
+            chat = _find_or_add_chat(user, chat_id, text, documents, category_id)
+            parent = _find_parent(chat, parent_id) if chat_id or parent_id else None
+            return open_answer(
                 chat=chat,
-                user_message=question,
+                question=new_question(chat, parent, text),
+                documents=documents,
                 client_id=client_id,
                 language=language,
                 topic=topic,
                 sampling=sampling,
             )
-            return OpenedTurn(run, question, answer, created=True)
-    except IntegrityError:
-        known = _known(user, client_id) if client_id else None  # a race of two equal sends
+    except (IntegrityError, NuraError):  # sent before; what was so then may be refused now
+        known = _find_opened(user, client_id) if client_id else None
         if known is None:
             raise
         return known
 
 
-def _known(user: User, client_id: str) -> OpenedTurn | None:
+def _find_opened(user: User, client_id: str) -> OpenedTurn | None:
     run = (
         Run.objects.filter(owner=user, client_id=client_id)
         .select_related("message__parent", "message__chat")
@@ -105,30 +109,28 @@ def _known(user: User, client_id: str) -> OpenedTurn | None:
     return OpenedTurn(run, run.message.parent, run.message, created=False)
 
 
-def _chat(
+def _find_or_add_chat(
     user: User,
     chat_id: UUID | None,
     text: str,
     documents: list[Document],
     category_id: UUID | None,
 ) -> Chat:
+    category = find_category(owner=user, category_id=category_id)
     if chat_id is None:
-        ids = [document.pk for document in documents]
-        return create_chat(
-            owner=user, title=make_title(text), document_ids=ids, category_id=category_id
-        )
-    chat = Chat.objects.owned_by(user).select_for_update().filter(pk=chat_id).first()
+        return add_chat(user, make_title(text), documents, category)
+    chat = touch_chat(user, chat_id)
     if chat is None:
         raise NotFound
-    if category_id is not None:
-        chat.category = find_category(owner=user, category_id=category_id)
-    chat.save(update_fields=("category", "updated_at"))
+    if category is not None:
+        chat.category = category
+        chat.save(update_fields=("category",))
     return chat
 
 
-def _parent(chat: Chat, parent_id: UUID | None) -> Message | None:
+def _find_parent(chat: Chat, parent_id: UUID | None) -> UUID | None:
     """The message of the chat that a question follows: as named, else the newest."""
-    messages = Message.objects.filter(chat=chat)
+    messages = Message.objects.filter(chat=chat).values_list("pk", flat=True)
     if parent_id is None:
         return messages.order_by("-created_at", "-id").first()
     parent = messages.filter(pk=parent_id).first()
@@ -137,42 +139,43 @@ def _parent(chat: Chat, parent_id: UUID | None) -> Message | None:
     return parent
 
 
-def store_question(
-    *, chat: Chat, parent: Message | None, content: str, documents: list[Document]
-) -> Message:
-    """A user's message with the documents it names. Raises `EmptyMessage`."""
-    question = Message.objects.create(
+def new_question(chat: Chat, parent_id: UUID | None, content: str) -> Message:
+    """A user's message, which `open_answer` stores. Raises `EmptyMessage`."""
+    return Message(
         chat=chat,
-        parent=parent,
+        parent_id=parent_id,
         role=Message.Role.USER,
         content=clean(content),
         created_at=timezone.now(),
     )
-    links = [MessageDocument(message=question, document=document) for document in documents]
-    MessageDocument.objects.bulk_create(links)
-    return question
 
 
 def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by name
     *,
     chat: Chat,
-    user_message: Message,
+    question: Message,
     language: str,
+    documents: Collection[Document | None] | None = None,
     client_id: str = "",
     topic: str = Topic.AUTO,
     sampling: Sampling = NO_WISHES,
-) -> tuple[Message, Run]:
-    """An empty answer to `user_message` with its run, dispatched on commit.
+) -> OpenedTurn:
+    """An empty answer to `question` with its run, dispatched on commit.
 
-    Raises `QuotaMessages`.
+    `documents` are those that a new question names (None: one that is gone); it is stored with
+    them. Without `documents` the question is one that is stored. Raises `QuotaMessages`.
     """
+    is_new = documents is not None
+    if documents is None:
+        links = question.document_links.select_related("document")
+        documents = [link.document for link in links]
     count_question(chat.owner_id)
-    scope = find_scope(chat=chat, user_message=user_message)
+    scope = find_scope(chat=chat, named=documents)
     wished = {} if topic == Topic.AUTO else {"topic": str(topic)}
     now = timezone.now()
-    assistant_message = Message.objects.create(
+    answer = Message(
         chat=chat,
-        parent=user_message,
+        parent=question,
         role=Message.Role.ASSISTANT,
         status=Message.Status.STREAMING,
         scope={
@@ -181,18 +184,23 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
             **wished,
         },
         # the answer sorts behind its question however coarse the clock is
-        created_at=max(now, user_message.created_at + timedelta(microseconds=1)),
+        created_at=max(now, question.created_at + timedelta(microseconds=1)),
     )
+    Message.objects.bulk_create([question, answer] if is_new else [answer])
+    if is_new and documents:
+        named = [MessageDocument(message=question, document=document) for document in documents]
+        MessageDocument.objects.bulk_create(named)
     run = Run.objects.create(
         owner_id=chat.owner_id,
-        message=assistant_message,
+        message=answer,
         client_id=client_id,
         language=language,
         enqueued_at=now,
         sampling={} if sampling == NO_WISHES else asdict(sampling),
     )
-    transaction.on_commit(lambda: dispatch_run(run))
-    return assistant_message, run
+    ids = [document.pk for document in documents if document is not None]
+    transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
+    return OpenedTurn(run, question, answer, created=True)
 
 
 def clean(content: str) -> str:
@@ -206,21 +214,21 @@ def clean(content: str) -> str:
     return text
 
 
-def find_scope(*, chat: Chat, user_message: Message) -> Scope:
-    """The documents of a question: named by its message, else the chat's, else all of the owner's.
+def find_scope(*, chat: Chat, named: Collection[Document | None]) -> Scope:
+    """The documents of a question: those that it names, else the chat's, else all of the owner's.
 
     Those that an index serves.
     """
-    if user_message.document_links.exists():
-        named = Document.objects.filter(message_links__message=user_message)
-        return select_scope(_searchable(named, chat), (), ())
-    if chat.document_links.exists():
+    if named:
+        ids = [document.pk for document in named if document is not None]
+        return select_scope(_list_searchable(Document.objects.filter(pk__in=ids), chat), (), ())
+    if chat.has_documents:
         linked = Document.objects.filter(chat_links__chat=chat)
-        return select_scope(None, _searchable(linked, chat), (), chat_named=True)
-    return select_scope(None, (), _searchable(Document.objects.all(), chat))
+        return select_scope(None, _list_searchable(linked, chat), (), chat_named=True)
+    return select_scope(None, (), _list_searchable(Document.objects.all(), chat))
 
 
-def _searchable(documents: Any, chat: Chat) -> list[UUID]:
+def _list_searchable(documents: Any, chat: Chat) -> list[UUID]:
     rows = documents.visible_to(chat.owner).searchable().order_by("created_at", "id")
     return list(rows.values_list("pk", flat=True))
 

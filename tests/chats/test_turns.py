@@ -173,3 +173,10 @@ def test_an_answer_made_anew_reads_no_more_than_its_question_named(owner):
     edited = edit_question(user=owner, message=question, content="다른 말", language="ko")
     for one in (anew, edited):
         assert one.assistant_message.scope == {"document_ids": [], "reason": "explicit"}
+
+
+def test_opening_a_turn_asks_the_database_little(owner, django_assert_max_num_queries):
+    """BEGIN and COMMIT, the chat, its last message, the count, the scope, and what is stored."""
+    chat_id = open_turn(user=owner, content="하나").user_message.chat_id
+    with django_assert_max_num_queries(8):
+        open_turn(user=owner, content="둘", chat_id=chat_id, client_id="c-2")
