@@ -179,234 +179,201 @@ class _Known(dict[str, Any]):
         return "?"
 
 
+def _under(status: int, sentences: Mapping[str, "str | Promise"]) -> dict[str, Explanation]:
+    """Codes that share an HTTP status."""
+    return {code: (status, sentence) for code, sentence in sentences.items()}
+
+
 FILES: Mapping[str, Explanation] = {
-    "empty_file": (422, _("The file is empty. Check it on your computer and upload it again.")),
-    "unsupported_type": (
+    **_under(
+        422,
+        {
+            "empty_file": _("The file is empty. Check it on your computer and upload it again."),
+            "encrypted": _("The file is locked. Remove the lock and upload it again."),
+            "encrypted.password": _(
+                "The file is protected by a password. Save a copy without the password and upload that."
+            ),
+            "encrypted.distribution": _(
+                "This is a Hangul distribution document, whose text is locked. Ask its author for an ordinary copy and upload that."
+            ),
+            "encrypted.drm": _(
+                "The file is protected by DRM. Save a copy without the protection and upload that."
+            ),
+            "encrypted.certificate": _(
+                "The file is encrypted for the holder of a certificate. Save a copy without encryption and upload that."
+            ),
+            "unsupported_version": _(
+                "This version of the format cannot be read (%(found)s). Save the file in a current version and upload that."
+            ),
+            "corrupt": _(
+                "The file is damaged and cannot be read. Open it in its original application, save it again and upload the new file."
+            ),
+            "archive_bomb": _(
+                "The file unpacks to far more than allowed. Save it again without embedded content and upload that."
+            ),
+            "xml_unsafe": _(
+                "The file refers to external content, which is not allowed. Save it again in its original application and upload that."
+            ),
+            "too_large": _(
+                "The file contains more text than allowed. Split it and upload the parts one by one."
+            ),
+            "too_many_pages": _(
+                "The file has more pages than allowed (%(limit)s). Split it and upload the parts one by one."
+            ),
+            "no_text": _(
+                "There is no readable text in the file. Upload a version that contains text."
+            ),
+            "no_text.scan": _(
+                "The pages are scans, and text recognition (OCR) is not installed on this server. Run it on the file and upload the result, or tell your administrator."
+            ),
+            "no_text.unrecognised": _(
+                "Text recognition (OCR) found no text on the scanned pages. Scan them again with more contrast and upload that."
+            ),
+            "no_text.unreadable": _(
+                "The text of this file cannot be decoded because of its fonts. Export it again with embedded fonts and upload that."
+            ),
+            "encoding": _(
+                "The text encoding cannot be determined. Save the file as UTF-8 and upload it again."
+            ),
+            "reader_missing": _(
+                "%(name)s, needed to read this kind of file, is not installed. Tell your administrator."
+            ),
+            "memory": _(
+                "Reading the file took more memory than allowed. Split or simplify it and upload it again."
+            ),
+            "timeout": _(
+                "Reading the file took too long. Split or simplify it and upload it again."
+            ),
+            "parser_crashed": _(
+                "The file crashes its reader. Save it again in its original application or in another format, and upload that."
+            ),
+            "parse_failed": _(
+                "The file could not be read. Save it again in its original application and upload that."
+            ),
+        },
+    ),
+    **_under(
         415,
-        _(
-            "This kind of file cannot be read. Upload a PDF, DOCX, HWP, HWPX, HTML, Markdown or text "
-            "file."
-        ),
+        {
+            "unsupported_type": _(
+                "This kind of file cannot be read. Upload a PDF, DOCX, HWP, HWPX, HTML, Markdown or text file."
+            ),
+            "type_mismatch": _(
+                "The file's content does not match its name. Save it in the right format and upload that."
+            ),
+        },
     ),
-    "type_mismatch": (
-        415,
-        _(
-            "The file's content does not match its name. Save it in the right format and upload that."
-        ),
-    ),
-    "encrypted": (422, _("The file is locked. Remove the lock and upload it again.")),
-    "encrypted.password": (
-        422,
-        _("The file is protected by a password. Save a copy without the password and upload that."),
-    ),
-    "encrypted.distribution": (
-        422,
-        _(
-            "This is a Hangul distribution document, whose text is locked. Ask its author for an "
-            "ordinary copy and upload that."
-        ),
-    ),
-    "encrypted.drm": (
-        422,
-        _("The file is protected by DRM. Save a copy without the protection and upload that."),
-    ),
-    "encrypted.certificate": (
-        422,
-        _(
-            "The file is encrypted for the holder of a certificate. Save a copy without encryption and "
-            "upload that."
-        ),
-    ),
-    "unsupported_version": (
-        422,
-        _(
-            "This version of the format cannot be read (%(found)s). Save the file in a current version "
-            "and upload that."
-        ),
-    ),
-    "corrupt": (
-        422,
-        _(
-            "The file is damaged and cannot be read. Open it in its original application, save it again and upload the new file."
-        ),
-    ),
-    "archive_bomb": (
-        422,
-        _(
-            "The file unpacks to far more than allowed. Save it again without embedded content and upload that."
-        ),
-    ),
-    "xml_unsafe": (
-        422,
-        _(
-            "The file refers to external content, which is not allowed. Save it again in its original application and upload that."
-        ),
-    ),
-    "too_large": (
-        422,
-        _("The file contains more text than allowed. Split it and upload the parts one by one."),
-    ),
-    "too_many_pages": (
-        422,
-        _(
-            "The file has more pages than allowed (%(limit)s). Split it and upload the parts one by one."
-        ),
-    ),
-    "no_text": (
-        422,
-        _("There is no readable text in the file. Upload a version that contains text."),
-    ),
-    "no_text.scan": (
-        422,
-        _(
-            "The pages are scans, and text recognition (OCR) is not installed on this server. Run it on the file and upload the result, or tell your administrator."
-        ),
-    ),
-    "no_text.unrecognised": (
-        422,
-        _(
-            "Text recognition (OCR) found no text on the scanned pages. Scan them again with more contrast and upload that."
-        ),
-    ),
-    "no_text.unreadable": (
-        422,
-        _(
-            "The text of this file cannot be decoded because of its fonts. Export it again with embedded fonts and upload that."
-        ),
-    ),
-    "encoding": (
-        422,
-        _("The text encoding cannot be determined. Save the file as UTF-8 and upload it again."),
-    ),
-    "reader_missing": (
-        422,
-        _("%(name)s, needed to read this kind of file, is not installed. Tell your administrator."),
-    ),
-    "memory": (
-        422,
-        _(
-            "Reading the file took more memory than allowed. Split or simplify it and upload it again."
-        ),
-    ),
-    "timeout": (
-        422,
-        _("Reading the file took too long. Split or simplify it and upload it again."),
-    ),
-    "parser_crashed": (
-        422,
-        _(
-            "The file crashes its reader. Save it again in its original application or in another format, and upload that."
-        ),
-    ),
-    "not_confined": (
+    **_under(
         503,
-        _(
-            "This server cannot confine the programs that read files, so it reads none. Ask your administrator."
-        ),
+        {
+            "not_confined": _(
+                "This server cannot confine the programs that read files, so it reads none. Ask your administrator."
+            ),
+        },
     ),
-    "parse_failed": (
-        422,
-        _("The file could not be read. Save it again in its original application and upload that."),
-    ),
-    "file_too_large": (
+    **_under(
         413,
-        _(
-            "The file is larger than %(limit_mb)s MB. Make it smaller or split it, and upload it again."
-        ),
+        {
+            "file_too_large": _(
+                "The file is larger than %(limit_mb)s MB. Make it smaller or split it, and upload it again."
+            ),
+        },
     ),
 }
 DOCUMENTS: Mapping[str, Explanation] = {
-    "document_busy": (
+    **_under(
         409,
-        _("The document is being processed. Wait until it is finished, or cancel it."),
+        {
+            "document_busy": _(
+                "The document is being processed. Wait until it is finished, or cancel it."
+            ),
+            "document_not_processing": _(
+                "The document is not being processed, so there was nothing to stop. Reload the list."
+            ),
+        },
     ),
-    "document_not_processing": (
-        409,
-        _("The document is not being processed, so there was nothing to stop. Reload the list."),
-    ),
-    "invalid_metadata": (
+    **_under(
         400,
-        _(
-            "The metadata must be a JSON object of at most %(limit_kb)s kB. Correct it and send it "
-            "again."
-        ),
+        {
+            "invalid_metadata": _(
+                "The metadata must be a JSON object of at most %(limit_kb)s kB. Correct it and send it again."
+            ),
+        },
     ),
-    "quota_documents": (
+    **_under(
         403,
-        _(
-            "You have %(used)s of %(limit)s documents allowed. Delete some you no longer need and upload this one again."
-        ),
+        {
+            "quota_documents": _(
+                "You have %(used)s of %(limit)s documents allowed. Delete some you no longer need and upload this one again."
+            ),
+            "quota_bytes": _(
+                "Your files use %(used_mb)s of %(limit_mb)s MB, earlier versions included; this one needs %(need_mb)s MB. Delete some you no longer need and upload this one again."
+            ),
+            "quota_pages": _(
+                "The document has %(pages)s pages, and you already use %(used)s of %(limit)s. Delete some documents you no longer need and process this one again."
+            ),
+        },
     ),
-    "quota_bytes": (
-        403,
-        _(
-            "Your files use %(used_mb)s of %(limit_mb)s MB, earlier versions included; this one needs %(need_mb)s MB. Delete some you no longer need and upload this one again."
-        ),
+    **_under(
+        507,
+        {
+            "storage_full": _("There is no space left for files. Tell your administrator."),
+        },
     ),
-    "quota_pages": (
-        403,
-        _(
-            "The document has %(pages)s pages, and you already use %(used)s of %(limit)s. Delete some documents you no longer need and process this one again."
-        ),
-    ),
-    "storage_full": (507, _("There is no space left for files. Tell your administrator.")),
-    "storage_failed": (
+    **_under(
         503,
-        _(
-            "The file could not be stored or read back. Try again; if it keeps happening, tell your administrator."
-        ),
+        {
+            "storage_failed": _(
+                "The file could not be stored or read back. Try again; if it keeps happening, tell your administrator."
+            ),
+            "embedder_failed": _(
+                "The embedding model did not respond. Process the document again later; if it keeps happening, tell your administrator."
+            ),
+            "pictures_failed": _(
+                "The pages are images, and the vision model did not respond. Process the document again later; if it keeps happening, tell your administrator."
+            ),
+            "retrieval_failed": _("The search did not respond. Try again in a moment."),
+            "engine_unavailable": _(
+                "Part of the search engine is not installed. Tell your administrator."
+            ),
+        },
     ),
-    "version_not_found": (
+    **_under(
         404,
-        _("The document has no such version. Choose another one from its list."),
+        {
+            "version_not_found": _(
+                "The document has no such version. Choose another one from its list."
+            ),
+            "page_not_found": _("The document has no such page. Choose another one."),
+            "picture_not_found": _(
+                "The document has no such picture, or it was not kept. Choose another one."
+            ),
+        },
     ),
-    "page_not_found": (404, _("The document has no such page. Choose another one.")),
-    "picture_not_found": (
-        404,
-        _("The document has no such picture, or it was not kept. Choose another one."),
-    ),
-    "not_renderable": (
+    **_under(
         415,
-        _("Only pages of PDF files can be shown as images. Download the file to see it."),
+        {
+            "not_renderable": _(
+                "Only pages of PDF files can be shown as images. Download the file to see it."
+            ),
+        },
     ),
-    "worker_lost": (
+    **_under(
         500,
-        _(
-            "Processing failed more than once. Process the document again; if it keeps failing, save the file again and upload that."
-        ),
-    ),
-    "cancelled": (
-        500,
-        _("The processing was cancelled. Process the document again when you need it."),
-    ),
-    "database_failed": (
-        500,
-        _(
-            "The database could not be reached while the document was being processed. Process it again."
-        ),
-    ),
-    "embedder_failed": (
-        503,
-        _(
-            "The embedding model did not respond. Process the document again later; if it keeps happening, tell your administrator."
-        ),
-    ),
-    "pictures_failed": (
-        503,
-        _(
-            "The pages are images, and the vision model did not respond. Process the document again later; if it keeps happening, tell your administrator."
-        ),
-    ),
-    "retrieval_failed": (503, _("The search did not respond. Try again in a moment.")),
-    "engine_unavailable": (
-        503,
-        _("Part of the search engine is not installed. Tell your administrator."),
-    ),
-    "internal": (
-        500,
-        _(
-            "Something went wrong on our side. Try again; if it keeps happening, tell your administrator."
-        ),
+        {
+            "worker_lost": _(
+                "Processing failed more than once. Process the document again; if it keeps failing, save the file again and upload that."
+            ),
+            "cancelled": _(
+                "The processing was cancelled. Process the document again when you need it."
+            ),
+            "database_failed": _(
+                "The database could not be reached while the document was being processed. Process it again."
+            ),
+            "internal": _(
+                "Something went wrong on our side. Try again; if it keeps happening, tell your administrator."
+            ),
+        },
     ),
 }
 add_explanations(FILES)

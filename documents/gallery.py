@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeVar
 
 import structlog
@@ -131,12 +130,7 @@ class PictureDescriber:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join()
 
@@ -222,12 +216,7 @@ class Gallery:
             self._open.enter_context(self._describer)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         self._open.close()
         if error is not None or not self._written:
             _remove_files([str(row.file) for row in self._rows if row.file])

@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
-from types import TracebackType
 from typing import Self
 
 import structlog
@@ -86,12 +85,7 @@ class ChunkAnalysis:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._thread.shutdown(cancel_futures=True)
 
     def _begin(self) -> None:

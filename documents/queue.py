@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 QUEUE = "documents"
 INGEST = "documents.tasks.ingest_document"
 REINDEX = "documents.tasks.reindex"
-WARM = "documents.tasks.warm"
 
 MAX_FILE_ATTEMPTS = 2
 RETRY = timedelta(seconds=3)
@@ -55,11 +54,6 @@ def enqueue_ingest(document_id: UUID, *, delay_seconds: float = 0.0) -> None:
 def enqueue_reindex(reindexing_id: int, *, delay_seconds: float = 0.0) -> None:
     """Send a change of the embedding model now, or later."""
     _send(REINDEX, "reindex", reindexing_id, delay_seconds)
-
-
-def enqueue_warming(space_id: int) -> None:
-    """Let a worker that answers load the model of a space before it is needed."""
-    _send(WARM, "warm", space_id, 0.0)
 
 
 def count_waiting_messages() -> int:

@@ -10,7 +10,6 @@ INGEST_SOFT_LIMIT_SECONDS = 3600
 INGEST_HARD_LIMIT_SECONDS = 3660
 REINDEX_LIMIT_SECONDS = 6 * 3600
 """A slice fills for seconds; the index that is built at the end takes as long as it takes."""
-WARM_LIMIT_SECONDS = 600
 REAP_LIMIT_SECONDS = 300
 BEAT_PATIENCE_SECONDS = 60.0
 """Where beat sent no reaper for so long, the workers do its work."""
@@ -29,12 +28,6 @@ def ingest_document(_sent_for: str) -> None:
 def reindex(reindexing_id: int) -> None:
     """Go on with a change of the embedding model."""
     change.continue_change(reindexing_id)
-
-
-@shared_task(time_limit=WARM_LIMIT_SECONDS)
-def warm(space_id: int) -> None:
-    """Load the model of a space."""
-    change.warm_space(space_id)
 
 
 @shared_task(time_limit=REAP_LIMIT_SECONDS)

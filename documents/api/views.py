@@ -7,7 +7,6 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import (
     OpenApiParameter,
@@ -15,14 +14,13 @@ from drf_spectacular.utils import (
     extend_schema,
     extend_schema_view,
 )
-from rest_framework import generics, mixins, serializers, status, viewsets
+from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
 from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser, MultiPartParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from documents import metadata, queue, services
 from documents import versions as document_versions
@@ -45,7 +43,7 @@ from documents.api.serializers import (
 )
 from documents.api.transfers import LimitedUpload, get_sent_name, is_file_method, takes_file
 from documents.errors import PictureNotFound
-from documents.models import Document, DocumentPicture, DocumentVersion
+from documents.models import Document, DocumentVersion
 from documents.representation import inspect_document
 
 if TYPE_CHECKING:
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
 
 
 ACCEPTED = OpenApiResponse(DocumentShape, description="Accepted")
+COUNTED = OpenApiResponse(CountShape, description="Accepted")
 UNCHANGED = OpenApiResponse(UnchangedShape, description="The same bytes were there already")
 BY_METADATA = OpenApiParameter(
     "metadata.issuer",
@@ -202,6 +201,74 @@ class DocumentViewSet(
         """Show a page as a picture."""
         return transfers.respond_with_page(request._request, self._version(request), number)  # noqa: SLF001
 
+    @extend_schema(responses=InspectionShape)
+    @action(detail=True, filter_backends=[])
+    def inspection(self, request: Request, pk: UUID) -> Response:
+        """Show counts, lengths, pages without text, pictures and times."""
+        return Response(inspect_document(self.get_object()))
+
+    @extend_schema(responses=PictureShape(many=True))
+    @action(detail=True, filter_backends=[])
+    def pictures(self, request: Request, pk: UUID) -> Response:
+        """List all pictures in their order, the rejected too."""
+        rows = self.get_object().pictures.order_by("index")
+        page: Any = self.paginate_queryset(rows)  # type: ignore[arg-type] # not documents
+        return self.get_paginated_response(PictureShape(page, many=True).data)
+
+    @extend_schema(
+        responses={
+            (200, "image/png"): OpenApiTypes.BINARY,
+            (200, "image/jpeg"): OpenApiTypes.BINARY,
+        }
+    )
+    @action(detail=True, url_path="pictures/<int:index>.png", content_negotiation_class=AnyAccept)
+    def picture(self, request: Request, pk: UUID, index: int) -> HttpResponseBase:
+        """Show one kept picture, as PNG or JPEG."""
+        kept = self.get_object().pictures.filter(index=index, rejected="").first()
+        if kept is None:
+            raise PictureNotFound(picture=index)
+        return transfers.respond_with_picture(request._request, kept)  # noqa: SLF001
+
+    @extend_schema(responses=QueueShape)
+    @action(detail=False, filter_backends=[], pagination_class=None)
+    def queue(self, request: Request) -> Response:
+        """Count what waits, works and is paused, and estimate the rest."""
+        return Response(asdict(queue.get_queue_status(owner=_asker(request))))
+
+    @extend_schema(request=None, responses={202: ACCEPTED})
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, pk: UUID) -> Response:
+        """Put a document off that waits or is at work."""
+        document = self.get_object()
+        services.pause_document(document=document)
+        return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses={202: ACCEPTED})
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: UUID) -> Response:
+        """Go on with a paused document."""
+        document = self.get_object()
+        services.resume_document(document=document)
+        return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
+
+    @extend_schema(request=None, responses={202: COUNTED})
+    @action(detail=False, methods=["post"], url_path="pause")
+    def pause_all(self, request: Request) -> Response:
+        """Put off all documents that wait or are at work."""
+        return _to_count_response(services.pause_documents(owner=_asker(request)))
+
+    @extend_schema(request=None, responses={202: COUNTED})
+    @action(detail=False, methods=["post"], url_path="resume")
+    def resume_all(self, request: Request) -> Response:
+        """Go on with all documents that are paused."""
+        return _to_count_response(services.resume_documents(owner=_asker(request)))
+
+    @extend_schema(request=None, responses={202: COUNTED})
+    @action(detail=False, methods=["post"], url_path="cancel")
+    def cancel_all(self, request: Request) -> Response:
+        """Stop the processing of all documents that have not ended."""
+        return _to_count_response(services.cancel_documents(owner=_asker(request)))
+
     def _version(self, request: Request) -> Document | DocumentVersion:
         """The version that is asked for, of a document that the user may read."""
         document = self.get_object()
@@ -228,118 +295,6 @@ def _validate_query(shape: type[serializers.Serializer[Any]], request: Request) 
     query = shape(data=request.query_params)
     query.is_valid(raise_exception=True)
     return dict(query.validated_data)
-
-
-class InspectionView(APIView):
-    """What was read and indexed of one document."""
-
-    @extend_schema(responses=InspectionShape)
-    def get(self, request: Request, document_id: UUID) -> Response:
-        """Show counts, lengths, pages without text, pictures and times."""
-        documents = Document.objects.visible_to(request.user)  # type: ignore[arg-type]
-        document = get_object_or_404(documents, pk=document_id)
-        return Response(inspect_document(document))
-
-
-@extend_schema_view(get=extend_schema(responses=PictureShape(many=True)))
-class PicturesView(generics.ListAPIView[DocumentPicture]):
-    """All pictures of one document, in their order, the rejected too."""
-
-    serializer_class = PictureShape
-    queryset = DocumentPicture.objects.none()
-
-    def get_queryset(self) -> QuerySet[DocumentPicture]:
-        """Those of a document that the user may read."""
-        return _get_visible(self.request, self.kwargs["document_id"]).pictures.order_by("index")
-
-
-class PictureView(APIView):
-    """One kept picture."""
-
-    content_negotiation_class = AnyAccept
-
-    @extend_schema(
-        responses={
-            (200, "image/png"): OpenApiTypes.BINARY,
-            (200, "image/jpeg"): OpenApiTypes.BINARY,
-        }
-    )
-    def get(self, request: Request, document_id: UUID, index: int) -> HttpResponseBase:
-        """Show it, as PNG or JPEG."""
-        kept = _get_visible(request, document_id).pictures.filter(index=index, rejected="").first()
-        if kept is None:
-            raise PictureNotFound(picture=index)
-        return transfers.respond_with_picture(request._request, kept)  # noqa: SLF001
-
-
-def _get_visible(request: Request, document_id: UUID) -> Document:
-    documents = Document.objects.visible_to(cast("User", request.user))
-    return get_object_or_404(documents, pk=document_id)
-
-
-COUNTED = OpenApiResponse(CountShape, description="Accepted")
-
-
-class QueueView(APIView):
-    """How far the user's documents are."""
-
-    @extend_schema(responses=QueueShape)
-    def get(self, request: Request) -> Response:
-        """Count what waits, works and is paused, and estimate the rest."""
-        return Response(asdict(queue.get_queue_status(owner=_asker(request))))
-
-
-class PauseAllView(APIView):
-    """All documents that wait or are at work."""
-
-    @extend_schema(request=None, responses={202: COUNTED})
-    def post(self, request: Request) -> Response:
-        """Put them off."""
-        return _to_count_response(services.pause_documents(owner=_asker(request)))
-
-
-class ResumeAllView(APIView):
-    """All documents that are paused."""
-
-    @extend_schema(request=None, responses={202: COUNTED})
-    def post(self, request: Request) -> Response:
-        """Go on with them."""
-        return _to_count_response(services.resume_documents(owner=_asker(request)))
-
-
-class CancelAllView(APIView):
-    """All documents that have not ended."""
-
-    @extend_schema(request=None, responses={202: COUNTED})
-    def post(self, request: Request) -> Response:
-        """Stop their processing."""
-        return _to_count_response(services.cancel_documents(owner=_asker(request)))
-
-
-class PauseView(APIView):
-    """One document that waits or is at work."""
-
-    @extend_schema(request=None, responses={202: ACCEPTED})
-    def post(self, request: Request, document_id: UUID) -> Response:
-        """Put it off."""
-        document = _get_owned(request, document_id)
-        services.pause_document(document=document)
-        return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
-
-
-class ResumeView(APIView):
-    """One document that is paused."""
-
-    @extend_schema(request=None, responses={202: ACCEPTED})
-    def post(self, request: Request, document_id: UUID) -> Response:
-        """Go on with it."""
-        document = _get_owned(request, document_id)
-        services.resume_document(document=document)
-        return Response(DocumentShape(document).data, status=status.HTTP_202_ACCEPTED)
-
-
-def _get_owned(request: Request, document_id: UUID) -> Document:
-    return get_object_or_404(Document.objects.owned_by(_asker(request)), pk=document_id)
 
 
 def _to_count_response(count: int) -> Response:

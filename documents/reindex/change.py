@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from documents import queue, spaces
@@ -32,7 +33,7 @@ from jobs.lease import (
 )
 from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag.errors import EmbedderFailed, NuraError
-from rag.factory import get_embedding_model_name, get_engine, make_embedder
+from rag.factory import get_embedding_model_name, make_embedder
 from rag.ports import Embedder
 
 CHANGES_LOCK = 0x6E757262
@@ -188,7 +189,6 @@ def carry_out_change(
         work.fill()
         work.enter(ReindexState.INDEXING)
         spaces.build_index(work.space)
-        queue.enqueue_warming(work.space.pk)
         report = _compare(work, options)
         if report and report.falls and not options.force:
             end_change(lease, ReindexState.REFUSED, report=report.as_json())
@@ -325,22 +325,11 @@ def continue_change(reindexing_id: int) -> None:
         logger.info("reindex_ended", reindexing=reindexing_id, outcome=state.value)
 
 
-def warm_space(pk: int) -> None:
-    """Load the model of the space, so that the first question after the swap does not wait."""
-    space = EmbeddingSpace.objects.filter(pk=pk).first()
-    if space is None:
-        return
-    config = spaces.to_config(space)
-    connection.close()
-    try:
-        get_engine(config).warm()
-    except EmbedderFailed:
-        logger.warning("space_not_warmed", space=pk, exc_info=True)
-
-
 def reap_changes() -> None:
     """Hand on what lost its worker or its message; a command that died is repeated by a person."""
     reap_lost_jobs(Reindexing, announce=_announce_change, give_up=_give_up_change)
+    used_up = Reindexing.objects.filter(attempts__gte=Reindexing.MAX_ATTEMPTS, claim=None)
+    _fail_changes(used_up.filter(open=True, background=True))
     announce_unclaimed_jobs(Reindexing, announce=_announce_change, patience=PATIENCE)
     spaces.measure_missing_unrelated()
 
@@ -351,7 +340,11 @@ def _announce_change(reindexing_id: int) -> None:
 
 
 def _give_up_change(lease: Lease[Reindexing]) -> None:
-    lease.rows().update(open=False, state=ReindexState.FAILED, updated_at=Now(), **RELEASED)
+    _fail_changes(lease.rows())
+
+
+def _fail_changes(rows: QuerySet[Reindexing]) -> None:
+    rows.update(open=False, state=ReindexState.FAILED, updated_at=Now(), **RELEASED)
 
 
 def _handle_failure(lease: Lease[Reindexing], code: str) -> None:

@@ -195,6 +195,14 @@ def test_a_change_that_kills_its_worker_again_and_again_ends(sent):
     assert (run.open, run.state) == (False, "failed")
 
 
+def test_a_change_that_nobody_holds_ends_when_its_attempts_are_used_up(sent):
+    run = change.start_change(change.get_configured_wish())
+    Reindexing.objects.update(attempts=Reindexing.MAX_ATTEMPTS)
+    change.reap_changes()
+    run.refresh_from_db()
+    assert (run.open, run.state) == (False, "failed")
+
+
 def test_a_model_that_does_not_answer_is_tried_again_and_then_given_up(
     sent, embedding_server, page
 ):

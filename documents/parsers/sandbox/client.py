@@ -9,7 +9,6 @@ what it sends is checked.
 
 import contextlib
 import json
-import logging
 import math
 import os
 import selectors
@@ -24,8 +23,9 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
+
+import structlog
 
 from documents.parsers.base import (
     ALL_PICTURES,
@@ -47,7 +47,7 @@ from documents.parsers.formats import PDFIUM
 from documents.parsers.sandbox.server import BYTES_BODY, FRAME_HEADER
 from rag.pages import Box, Heading, Kind, Line, Page, Region
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = (sys.executable, "-m", "documents.parsers.sandbox.server")
@@ -288,7 +288,10 @@ class SandboxChild:
             word in self._stderr for word in _MEMORY_WORDS
         )
         logger.warning(
-            "parser child ended with %s, peak %d bytes: %r", code, self.peak_bytes, self._stderr
+            "parser_child_died",
+            code=code,
+            peak_bytes=self.peak_bytes,
+            stderr=self._stderr.decode("utf-8", "replace"),
         )
         if -code in _CRASHES and is_hungry:
             return OutOfMemory(limit=self.limits.memory)
@@ -387,12 +390,7 @@ class DocumentReading:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
