@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 from knox.models import AuthToken
@@ -17,6 +17,8 @@ from documents import files
 from documents.models import Document
 from documents.services import delete_document
 
+MAX_DELETING_TRIES = 3
+"""What a user begins in the moment of his deletion stands in its way once, and not again."""
 SHOWN_CHARACTERS = 8
 """Characters of a key that stay readable, so that its owner can tell keys apart."""
 
@@ -62,15 +64,27 @@ def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User
     return user
 
 
-@transaction.atomic
 def delete_user(*, user: User) -> None:
     """Delete a user with everything, files included, which a database cascade would leave."""
+    for tries_left in reversed(range(MAX_DELETING_TRIES)):
+        try:
+            with transaction.atomic():
+                _delete_user(user)
+                connection.check_constraints()
+        except (IntegrityError, OperationalError):
+            if not tries_left:
+                raise
+        else:
+            return
+
+
+def _delete_user(user: User) -> None:
     # An answer that ends holds its run, then its chat; a question its chat, then its documents.
     for model in (Run, Chat):
         list(model.objects.filter(owner=user).order_by("pk").select_for_update().values_list("pk"))
     for document in Document.objects.owned_by(user):
         delete_document(document=document)
-    user.delete()
+    User.objects.filter(pk=user.pk).delete()
 
 
 def count_usage(*, user: User) -> AccountUsage:

@@ -1,10 +1,12 @@
 """A user who is deleted while something of his is under way: that ends first, and nothing fails."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models.signals import pre_delete
 
 from chats.calls import released
 from chats.models import Chat, Run
@@ -48,6 +50,27 @@ def test_a_question_that_is_being_stored_is_stored_first(minsu, stranger, chat):
     assert not Chat.objects.exists()
     assert list(Document.objects.all()) == [other]
     assert list(User.objects.all()) == [stranger]
+
+
+def test_a_chat_that_begins_while_the_rest_is_being_deleted_goes_with_it(minsu):
+    """The rows to delete are known by then, and its owner is still there."""
+    create_chat(owner=minsu, title="t")
+    with ThreadPoolExecutor(1) as pool:
+        begin = partial(pool.submit, released, open_turn, user=minsu, content="질문")
+        begun = []
+
+        def begin_once(**_):
+            if not begun:
+                begun.append(begin().result(20))
+
+        pre_delete.connect(begin_once, sender=User)
+        try:
+            delete_user(user=minsu)
+        finally:
+            pre_delete.disconnect(begin_once, sender=User)
+    assert begun
+    assert not User.objects.exists()
+    assert not Chat.objects.exists()
 
 
 def test_an_answer_that_is_being_stored_is_stored_first(minsu, chat):
