@@ -101,7 +101,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The documents last used, best first, and the last turn."""
+    """The documents used last, best first, and the last turn."""
 
     documents: tuple[Remembered, ...] = ()
     last_question: str = ""
@@ -144,12 +144,12 @@ class Conversation:
 
     @property
     def current(self) -> tuple[PastTurn, ...]:
-        """Those of `turns` that were said since the last new start."""
+        """The `turns` since the last fresh start."""
         return tuple(turn for turn in self.turns if turn.number >= self.begins_at)
 
     @property
     def last(self) -> PastTurn | None:
-        """The turn before the question, where nothing began anew since."""
+        """The previous turn, unless there was a fresh start since."""
         return next(reversed(self.current), None)
 
     @property
@@ -172,7 +172,7 @@ class Sampling:
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> Self:
-        """From its fields as JSON keeps them; those that are missing are as configured."""
+        """From JSON; missing fields are as configured."""
         return cls(**{**stored, "stop": tuple(stored.get("stop", ()))})
 
 
@@ -188,12 +188,12 @@ class Question:
     conversation: Conversation = field(default_factory=Conversation)
     topic: Topic = Topic.AUTO
     history_pairs: int | None = None
-    """Pairs of the history that may be read; None: as configured."""
+    """Question-and-answer pairs to read; None: as configured."""
     sampling: Sampling = field(default_factory=Sampling)
 
 
 def to_conversation(messages: Sequence[HistoryMessage]) -> Conversation:
-    """A conversation told by its messages alone: it remembers no documents."""
+    """A conversation given as messages only, without remembered documents."""
     pairs: list[tuple[str, str]] = []
     for message in messages:
         if message.role is Speaker.USER:

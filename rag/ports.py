@@ -1,4 +1,4 @@
-"""Ports of the engine, and what goes through them: texts and calls of models, passages, turns."""
+"""The engine's ports: models, passage store and history, with the types they exchange."""
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from rag.types import Excerpt, HistoryMessage, Hit, Named, Passage
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the model's server counted them, or as we estimated them."""
+    """Tokens as counted by the model's server, or our estimate."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -42,7 +42,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """What the model wants called. `error` says why its arguments could not be read."""
+    """A call the model asks for. `error` says why its arguments could not be read."""
 
     name: str
     arguments: Mapping[str, object] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A model's reply: text, calls in its order, or both; `cut` where the token limit ended it."""
+    """A model's reply: text, tool calls, or both. `cut`: the token limit ended it."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -74,7 +74,7 @@ class GenerationOptions:
     thinking: bool = False
 
     def with_sampling(self, sampling: Sampling) -> "GenerationOptions":
-        """These options with a caller's wishes; the limit can only be lowered."""
+        """These options with a caller's sampling; the token limit can only be lowered."""
         given = sampling.temperature
         return replace(
             self,
@@ -105,16 +105,16 @@ class ToolCaller(Protocol):
     """A chat model that can call tools. Raises `rag.errors.LLMError` and nothing else."""
 
     async def choose(self, turns: Sequence[HistoryMessage], tools: Sequence[Tool]) -> Choice:
-        """The model's reply to `turns`; `LLMRejected` from a server that knows no tools."""
+        """The reply to `turns`. Raises `LLMRejected` if the server does not support tools."""
         ...
 
 
 class Vision(Protocol):
-    """A model that reads pictures. Raises `rag.errors.LLMError` and nothing else."""
+    """A model that describes pictures. Raises `rag.errors.LLMError` and nothing else."""
 
     @property
     def name(self) -> str:
-        """Model name; a description is kept with it."""
+        """Model name, stored with each description."""
         ...
 
     async def describe(self, picture: bytes, content_type: str, language: str) -> str:
@@ -133,12 +133,12 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Model name; with `dimensions` it identifies the embedding space."""
+        """Model name; together with `dimensions` it identifies the embedding space."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """Width of every vector."""
+        """Number of dimensions of every vector."""
         ...
 
     @property
@@ -156,7 +156,7 @@ class Embedder(Protocol):
 
 
 class Reranker(Protocol):
-    """Orders passages by a closer reading of question and text."""
+    """Reorders passages by reading question and passage together."""
 
     def rerank(self, query: str, hits: Sequence[Hit], top_k: int) -> list[Hit]:
         """The best `top_k` of `hits`, best first."""
@@ -165,7 +165,7 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """How likely a text entails a sentence, says nothing of it, or contradicts it; 0..1 each."""
+    """How likely a text entails a sentence, is neutral to it, or contradicts it; each 0..1."""
 
     entailment: float
     neutral: float
@@ -173,18 +173,18 @@ class Inference:
 
 
 class Verifier(Protocol):
-    """Reads whether texts bear out sentences. Raises `rag.errors.EngineUnavailable`. Sync."""
+    """Checks whether texts support sentences. Raises `rag.errors.EngineUnavailable`. Sync."""
 
     def infer(self, pairs: Sequence[tuple[str, str]]) -> list[Inference]:
-        """One inference a pair of a text and a sentence, in order."""
+        """One inference per (text, sentence) pair, in order."""
         ...
 
 
 class PassageStore(Protocol):
-    """Search within documents fixed at construction; nothing in a question can widen them. Sync."""
+    """Searches the documents fixed at construction; no question can widen them. Sync."""
 
     def within(self, document_ids: Collection[UUID]) -> "PassageStore":
-        """The same store over those of its documents that are named; never over others."""
+        """The same store, limited to the given documents; never wider than before."""
         ...
 
     def find_named(self, names: Sequence[str]) -> list[Named]:
@@ -195,11 +195,11 @@ class PassageStore(Protocol):
         ...
 
     def read_vectors(self, keys: Sequence[int]) -> dict[int, Sequence[float]]:
-        """The stored unit vectors of these chunks, without those out of scope or not embedded."""
+        """The unit vectors of these chunks, except those out of scope or not embedded."""
         ...
 
     def find_similar(self, vector: Sequence[float], limit: int) -> list[Hit]:
-        """Nearest chunks by cosine; `score` and `scores["similarity"]` are the cosine."""
+        """The nearest chunks; `score` and `scores["similarity"]` are the cosine."""
         ...
 
     def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
@@ -223,15 +223,15 @@ class PassageStore(Protocol):
         ...
 
     def read_all(self, limit: int) -> list[Passage] | None:
-        """All chunks of the documents in scope, in reading order; None: more than `limit`."""
+        """All chunks in scope in reading order; None if there are more than `limit`."""
         ...
 
     def read_places(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
-        """The chunks at these places, (document, index); those that are not in scope left out."""
+        """The chunks at these (document, index) pairs, except those out of scope."""
         ...
 
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
-        """A stretch of a document's text, counted as its chunks' offsets; None: not in scope."""
+        """Part of a document's text by the offsets of its chunks; None if out of scope."""
         ...
 
 
@@ -239,13 +239,13 @@ class HistoryStore(Protocol):
     """The turns of one branch of one chat, fixed at construction. Sync."""
 
     def list_turns(self, limit: int, before: int | None = None) -> list[TurnLine]:
-        """The newest turns, newest first; those before number `before` where it is given."""
+        """The newest turns, newest first; with `before`, those with a lower number."""
         ...
 
     def get_turns(self, numbers: Collection[int]) -> list[PastTurn]:
-        """The turns with these numbers, whole, oldest first; unknown numbers are left out."""
+        """The full turns with these numbers, oldest first; unknown numbers are skipped."""
         ...
 
     def list_documents(self) -> tuple[DocRef, ...]:
-        """The documents of all answers by first appearance, `slot` counted over the session."""
+        """The documents of all answers by first appearance; `slot` counts over the session."""
         ...

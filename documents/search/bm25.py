@@ -45,7 +45,7 @@ MAX_CHUNK_TERMS = 16_000
 REMEMBERED_PLACES = 1 << 14
 """Places: terms come back often."""
 _ONCE = (1, 0.0)
-"""Count and emphasis of what stands once and no more."""
+"""Count and emphasis of terms that occur exactly once."""
 
 
 Count = TypeVar("Count", int, float)
@@ -65,7 +65,7 @@ def clean_terms(terms: Mapping[str, Count]) -> dict[str, Count]:
 
 @functools.lru_cache(maxsize=REMEMBERED_PLACES)
 def hash_term(term: str) -> int:
-    """Where a term stands in the hashed space, from 1: the same on every machine."""
+    """A term's position in the hashed space, from 1; the same on every machine."""
     digest = hashlib.blake2b(term.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % LEXICAL_DIMENSIONS + 1
 
@@ -160,7 +160,7 @@ INDEX_COST = 1500
 FIRST = 4
 """In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
 EMPHASISED = compute_term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
-"""What a term weighs at least that stands in the title, the section or the first words."""
+"""Smallest emphasis of a term in the title, the section or the first words."""
 TOGETHER = 5
 PATTERNS = BASE**TOGETHER
 """Marks are looked up in tables, so many at a time."""

@@ -225,7 +225,7 @@ class ScopedStore:
         return [database.to_passage(row) for row in rows]
 
     def within(self, document_ids: Collection[UUID]) -> "ScopedStore":
-        """The same store over those of its documents that are named; never over others."""
+        """The same store, limited to the given documents; never wider than before."""
         wanted = set(document_ids)
         kept = [pk for pk in self._scope.documents if pk in wanted]
         return ScopedStore(kept, space=self._space)

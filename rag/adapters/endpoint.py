@@ -37,7 +37,7 @@ _clients_lock = threading.Lock()
 
 
 def load_client_library() -> None:
-    """Load the library now, which takes a second or two: no first question should wait for it."""
+    """Import the library now: it takes a second or two that no first question should wait."""
     import openai  # noqa: F401
 
 
@@ -96,9 +96,9 @@ async def _keep_open(loop: asyncio.AbstractEventLoop, endpoint: Endpoint, client
 
 
 FAILURES_MAX = 5
-"""In a row, after which nothing is asked any more."""
+"""Failures in a row after which the endpoint is left alone."""
 REST_SECONDS = 5.0
-"""From a failure to the next try."""
+"""Seconds from a failure to the next attempt."""
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Breaker:
 
     @property
     def is_shut(self) -> bool:
-        """Whether calls are refused, but for the tries."""
+        """Whether calls are refused, apart from occasional attempts."""
         return self._failures >= self.limit or (self.server is not None and self.server.is_shut)
 
     def enter(self) -> None:
@@ -166,14 +166,14 @@ _breakers: dict[tuple[str, ...], Breaker] = {}
 
 
 def get_breaker(endpoint: Endpoint) -> Breaker:
-    """The breaker of an endpoint, one in a process."""
+    """The circuit breaker of an endpoint; one per process."""
     place = endpoint.socket or endpoint.base_url.rstrip("/")
     server = _breakers.setdefault((place,), Breaker())
     return _breakers.setdefault((place, endpoint.model), Breaker(server=server))
 
 
 def reset_breakers() -> None:
-    """All endpoints count as healthy again."""
+    """Treat all endpoints as healthy again."""
     _breakers.clear()
 
 
@@ -262,11 +262,11 @@ def _redact(text: str, key: str) -> str:
 
 RETRIES_MAX = 2
 FIRST_PAUSE_SECONDS = 0.5
-"""After the first failure of a server that works; twice as long after the next."""
+"""Seconds after the first failure of a running server; doubled each time."""
 QUICK_PAUSE_SECONDS = 0.1
-"""The same where nobody listens: a server that starts does so in a moment or not for long."""
+"""The same if nothing listens there: a starting server is up soon, or not for a while."""
 MAX_WAIT_SECONDS = 10.0
-"""A server that asks for a longer pause than this is not waited for."""
+"""Longest pause a server may ask for before we give up."""
 
 
 def choose_retry_pause(error: LLMError, tries: int) -> float | None:

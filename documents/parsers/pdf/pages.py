@@ -100,7 +100,7 @@ class PageDraft:
 
 
 def _table(writer: TextWriter, table: RuledTable) -> Region:
-    """A table as a paragraph of its own."""
+    """Add a table as a separate paragraph."""
     start = writer.write_paragraph(table.text, table.lines)
     return Region(start, writer.length, Kind.TABLE, start + table.header_end)
 
