@@ -19,8 +19,8 @@ import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
 
-from chats import records
 from chats.calls import in_database
+from chats.history import to_references
 from chats.models import Feedback, Message
 from chats.runs import log
 from chats.serializers import to_sources_json
@@ -250,7 +250,7 @@ class _Talk:
     def _remember(self, text: str, made: "_Made") -> None:
         outcome = made.outcome()
         stored = turn_store.references(outcome)
-        refs = records.references(stored)
+        refs = to_references(stored)
         turn = PastTurn(
             number=len(self.turns) + 1,
             user_text=text,
@@ -258,7 +258,7 @@ class _Talk:
             question_type=outcome.question_type,
             mode=outcome.mode,
             doc_refs=refs,
-            candidates=records.references(outcome.candidates),
+            candidates=to_references(outcome.candidates),
             view=made.finished.view if made.finished else None,
         )
         self.turns = (*self.turns, turn)

@@ -1,7 +1,7 @@
 """A branch of a chat as the engine knows it: its turns, and the conversation up to a message."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Self
 from uuid import UUID
@@ -10,7 +10,6 @@ from django.conf import settings
 from django.db import connection
 from django.db.models.functions import Left
 
-from chats import records
 from chats.calls import released
 from chats.models import Chat, Message
 from chats.models import Turn as Row
@@ -23,12 +22,58 @@ from rag.conversation import (
     Memory,
     PastTurn,
     Remembered,
+    RunningSummary,
     TurnLine,
+    View,
     number_documents,
     to_conversation,
 )
 from rag.types import HistoryMessage, QuestionType, Speaker
 from rag.understand.kinds import find_reset
+
+_REFERENCE_FIELDS = {field.name for field in fields(DocRef)}
+_REFERENCE_LISTS = ("chunk_ids", "passages")
+
+
+def to_past_turn(row: Row) -> PastTurn:
+    """A whole turn."""
+    return PastTurn(
+        number=row.number,
+        user_text=row.user_text,
+        assistant_text=row.assistant_text,
+        question_type=row.question_type,
+        mode=row.mode,
+        summary=row.summary,
+        doc_refs=to_references(row.doc_refs),
+        candidates=to_references(row.candidates),
+        view=_to_view(row.view),
+        ts=row.ts,
+    )
+
+
+def to_references(stored: list[dict[str, Any]]) -> tuple[DocRef, ...]:
+    """The documents as an answer showed them, by slot; fields of other versions are left out."""
+    return tuple(_to_reference(one) for one in stored)
+
+
+def to_running_summary(row: Row | None) -> RunningSummary | None:
+    """The running summary that a turn carries."""
+    if row is None or row.running_through is None:
+        return None
+    return RunningSummary(row.running_summary, row.running_through, row.running_model)
+
+
+def _to_reference(stored: Mapping[str, Any]) -> DocRef:
+    known = {name: value for name, value in stored.items() if name in _REFERENCE_FIELDS}
+    lists = {name: tuple(known.get(name, ())) for name in _REFERENCE_LISTS}
+    return DocRef(**known | lists | {"document_id": UUID(stored["document_id"])})
+
+
+def _to_view(stored: Mapping[str, Any] | None) -> View | None:
+    if stored is None:
+        return None
+    return View(UUID(stored["document_id"]), stored["part"], stored["parts"])
+
 
 BRANCH_QUERY = """
     WITH RECURSIVE up AS (
@@ -170,11 +215,11 @@ class BranchHistory:
 
     def _whole(self, ids: Sequence[UUID]) -> list[PastTurn]:
         rows = Row.objects.told().filter(pk__in=ids).order_by("number")
-        return [records.turn(row) for row in rows]
+        return [to_past_turn(row) for row in rows]
 
     def _references(self) -> list[tuple[DocRef, ...]]:
         rows = Row.objects.filter(pk__in=self._answered).order_by("number")
-        return [records.references(refs) for refs in rows.values_list("doc_refs", flat=True)]
+        return [to_references(refs) for refs in rows.values_list("doc_refs", flat=True)]
 
 
 MAX_EARLIER_TURNS = 10
@@ -191,11 +236,11 @@ def load_conversation(branch: Branch, *, pairs: int) -> Conversation:
     can_read = find_readable_documents(branch)
     shown = rows.get(here.shown_id) if here.shown_id else None
     return Conversation(
-        turns=tuple(records.turn(rows[pk]) for pk in last),
+        turns=tuple(to_past_turn(rows[pk]) for pk in last),
         total=len(branch.steps),
         memory=read_memory(here, can_read),
-        shown=records.turn(shown) if shown and not is_forgotten(here) else None,
-        summary=records.running(rows.get(branch.summarised) if branch.summarised else None),
+        shown=to_past_turn(shown) if shown and not is_forgotten(here) else None,
+        summary=to_running_summary(rows.get(branch.summarised) if branch.summarised else None),
         readable=can_read,
         begins_at=branch.begins_at,
     )

@@ -31,7 +31,7 @@ from chats.serializers import (
     SpeechRequest,
     WholeSourceSerializer,
 )
-from chats.services import branches, speech, turn_store, turns
+from chats.services import speech, turn_store, turns
 
 TURN = inline_serializer(
     "OpenedTurn",
@@ -82,7 +82,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         message = self.get_object()
         serializer = RegenerateRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
-        turn = branches.regenerate_answer(
+        turn = turns.regenerate_answer(
             message=message,
             language=get_language() or "ko",
             topic=serializer.validated_data["topic"],
@@ -96,7 +96,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         message = self.get_object()
         serializer = EditRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
-        turn = branches.edit_question(
+        turn = turns.edit_question(
             user=get_user(request),
             message=message,
             content=serializer.validated_data["content"],

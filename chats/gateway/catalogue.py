@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -22,22 +23,28 @@ MAX_CATEGORY_DOCUMENTS = 1_000
 """Documents of one category that are read, the newest."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AskableModel:
-    """What a question may be asked of; `scope` holds what can be searched now."""
+    """What a question may be asked of: `documents` that can be searched, and why these."""
 
     id: str
     name: str
     created: datetime
-    scope: Scope
+    documents: QuerySet[Document]
+    reason: ScopeReason
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The documents that can be searched now; looked up when first asked for."""
+        rows = self.documents.order_by("created_at", "id")
+        return Scope(tuple(rows.values_list("pk", flat=True)), self.reason)
 
 
 def find_model(user: User, name: str) -> AskableModel:
     """The user's model of that name. Raises `ModelNotFound`."""
     if name == EVERYTHING:
-        return AskableModel(
-            name, "Nura", user.date_joined, _to_scope(_list_searchable(user), ScopeReason.ALL)
-        )
+        everything = _list_searchable(user)
+        return AskableModel(name, "Nura", user.date_joined, everything, ScopeReason.ALL)
     if (key := _read_key(name)) is None:
         raise ModelNotFound
     model = _find_document(user, key) or _find_category(user, key)
@@ -96,11 +103,12 @@ def _list_searchable(user: User) -> QuerySet[Document]:
 
 
 def _find_document(user: User, key: UUID) -> AskableModel | None:
-    document = _list_searchable(user).filter(pk=key).first()
+    rows = _list_searchable(user).filter(pk=key)
+    document = rows.first()
     if document is None:
         return None
-    scope = Scope((document.pk,), ScopeReason.EXPLICIT)
-    return AskableModel(f"{PREFIX}{key}", document.name, document.created_at, scope)
+    name, created = document.name, document.created_at
+    return AskableModel(f"{PREFIX}{key}", name, created, rows, ScopeReason.EXPLICIT)
 
 
 def _find_category(user: User, key: UUID) -> AskableModel | None:
@@ -110,9 +118,9 @@ def _find_category(user: User, key: UUID) -> AskableModel | None:
         return None
     newest = _list_documents(user, category).order_by("-created_at", "id")[:MAX_CATEGORY_DOCUMENTS]
     rows = Document.objects.filter(pk__in=newest.values("pk"))
-    scope = _to_scope(rows, ScopeReason.EXPLICIT)
-    model = AskableModel(f"{PREFIX}{key}", category.name, user.date_joined, scope)
-    return model if scope.document_ids else None
+    name, created = category.name, user.date_joined
+    model = AskableModel(f"{PREFIX}{key}", name, created, rows, ScopeReason.EXPLICIT)
+    return model if model.scope.document_ids else None
 
 
 def _list_documents(user: User, category: Category) -> QuerySet[Document]:
@@ -120,7 +128,3 @@ def _list_documents(user: User, category: Category) -> QuerySet[Document]:
     return _list_searchable(user).filter(
         pk__in=ChatDocument.objects.filter(chat__in=chats).values("document")
     )
-
-
-def _to_scope(rows: QuerySet[Document], reason: ScopeReason) -> Scope:
-    return Scope(tuple(rows.order_by("created_at", "id").values_list("pk", flat=True)), reason)

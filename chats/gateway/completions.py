@@ -77,7 +77,7 @@ def begin(user: User, headers: Mapping[str, str], body: CompletionRequest) -> Op
 def _in_chat(
     user: User, model: AskableModel, said: AskedQuestion, body: CompletionRequest, key: ChatKey
 ) -> Opened:
-    named = model.scope.reason is ScopeReason.EXPLICIT
+    named = model.reason is ScopeReason.EXPLICIT
     turn = ask_in_chat(
         user=user,
         key=key.value,
@@ -98,7 +98,7 @@ def _unstored(
         "question": said.question,
         "history": [{"role": one.role, "content": one.content} for one in said.history],
         "document_ids": [str(pk) for pk in model.scope.document_ids],
-        "reason": model.scope.reason,
+        "reason": model.reason,
         "sampling": asdict(body.sampling),
     }
     with transaction.atomic():  # a question that no worker can be given is not counted

@@ -14,9 +14,8 @@ from weakref import WeakKeyDictionary
 
 from django.utils import timezone
 
-from chats import records
 from chats.calls import in_database
-from chats.history import Branch
+from chats.history import Branch, to_past_turn, to_running_summary
 from chats.models import Turn as Row
 from chats.runs.dispatch import dispatch_summary
 from documents import spaces
@@ -66,7 +65,7 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
         raise ValueError("a turn that nobody holds")
     lease = Lease(Row, row.pk, row.claim)
     # before the first turn nothing was said that would have to be folded
-    known = _TurnToSummarise(records.turn(row), (), None, config) if row.number == 1 else None
+    known = _TurnToSummarise(to_past_turn(row), (), None, config) if row.number == 1 else None
     with HEARTBEAT.hold(lease):
         async with _turns_at_once():
             await _summarise(lease, known)
@@ -107,7 +106,7 @@ def _load_turn(turn_id: UUID) -> _TurnToSummarise:
     row = rows.select_related("message__chat").get(pk=turn_id)
     branch = Branch.to_message(row.message)
     summarised = rows.filter(pk__in=filter(None, [branch.summarised])).first()
-    running = records.running(summarised)
+    running = to_running_summary(summarised)
     config = spaces.get_space_in_use().config
     pairs = row.message.chat.history_pairs
     wanted = list_turns_to_fold(
@@ -118,7 +117,7 @@ def _load_turn(turn_id: UUID) -> _TurnToSummarise:
     )
     folded = [step.turn_id for step in branch.steps if step.number in wanted]
     folding = rows.filter(pk__in=folded).order_by("number")
-    return _TurnToSummarise(records.turn(row), tuple(map(records.turn, folding)), running, config)
+    return _TurnToSummarise(to_past_turn(row), tuple(map(to_past_turn, folding)), running, config)
 
 
 def _store_summary(lease: Lease[Row], noted: Noted, before: RunningSummary | None) -> None:

@@ -1,6 +1,7 @@
 """Turns: a question and its answer, opened in one transaction and closed in another.
 
-What lies between is a run.
+What lies between is a run. Another answer to a question, or another question in its place, is a
+branch: what was there stays.
 """
 
 import unicodedata
@@ -16,7 +17,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from chats.errors import EmptyMessage, NotFound
+from chats.errors import EmptyMessage, NotFound, StillAnswering, WrongRole
 from chats.models import Chat, Message, MessageDocument, Run, Trace, Turn
 from chats.models.chat import make_title
 from chats.notices import chat_changed
@@ -201,6 +202,45 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     ids = [document.pk for document in documents if document is not None]
     transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
     return OpenedTurn(run, question, answer, created=True)
+
+
+@transaction.atomic
+def regenerate_answer(*, message: Message, language: str, topic: str = Topic.AUTO) -> OpenedTurn:
+    """Answer the question of an assistant's message once more, over the documents as they are now.
+
+    `topic` is what the user says of its bond to the conversation.
+
+    Raises `WrongRole`, `StillAnswering`.
+    """
+    if message.role != Message.Role.ASSISTANT or message.parent is None:
+        raise WrongRole
+    chat = _hold_chat(message)
+    if message.status == Message.Status.STREAMING:
+        raise StillAnswering
+    return open_answer(chat=chat, question=message.parent, language=language, topic=topic)
+
+
+@transaction.atomic
+def edit_question(*, user: User, message: Message, content: str, language: str) -> OpenedTurn:
+    """Ask again, with other words, where a user's message stands; its named documents stay named.
+
+    Raises `WrongRole`, `EmptyMessage`.
+    """
+    if message.role != Message.Role.USER:
+        raise WrongRole
+    chat = _hold_chat(message)
+    visible = set(Document.objects.visible_to(user).filter(message_links__message=message))
+    links = message.document_links.select_related("document")
+    named = [link.document for link in links if link.document in visible | {None}]
+    question = new_question(chat, message.parent_id, content)
+    return open_answer(chat=chat, question=question, documents=named, language=language)
+
+
+def _hold_chat(message: Message) -> Chat:
+    chat = touch_chat(message.chat.owner, message.chat_id)
+    if chat is None:
+        raise NotFound
+    return chat
 
 
 def clean(content: str) -> str:

@@ -12,9 +12,8 @@ from rest_framework.test import APIClient
 from chats import socket
 from chats.errors import EmptyMessage, QuotaMessages
 from chats.models import Chat, DailyMessages, Message
-from chats.services.branches import edit_question, regenerate_answer
 from chats.services.chats import count_question, count_questions_today, delete_chat
-from chats.services.turns import open_turn
+from chats.services.turns import edit_question, open_turn, regenerate_answer
 
 pytestmark = pytest.mark.django_db
 

@@ -7,12 +7,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from chats import records
+from chats.history import to_past_turn
 from chats.models import Message, Run, Turn
 from chats.runs import answering, log
 from chats.runs.worker import reap_runs
-from chats.services.branches import edit_question
-from chats.services.turns import open_turn
+from chats.services.turns import edit_question, open_turn
 from documents.models import Document, DocumentVersion
 from jobs.lease import Lease, claim_job
 from rag.conversation import DocRef, View
@@ -86,7 +85,7 @@ def test_a_document_is_kept_as_it_was_shown(owner):
     ]
     texts = {two[0]["chunk_id"]: "가" * 900, two[1]["chunk_id"]: "나" * 900}
     turn = say(owner, "질문", sources=two, mode="documents", passages=texts, method="rrf")
-    (ref,) = records.turn(turn).doc_refs
+    (ref,) = to_past_turn(turn).doc_refs
     assert ref == DocRef(
         slot=1,
         document_id=document.pk,
@@ -118,7 +117,7 @@ def test_a_version_that_was_replaced_while_its_answer_was_written_stays_the_sour
     )
     Document.objects.filter(pk=document.pk).update(version=2)
     turn = say(owner, "질문", sources=[found], mode="documents")
-    (ref,) = records.turn(turn).doc_refs
+    (ref,) = to_past_turn(turn).doc_refs
     assert (ref.version, ref.checksum) == (1, "1" * 64)
     (shown,) = api.get(f"/api/v1/messages/{turn.message_id}").json()["sources"]
     assert shown["version"] == 1
@@ -213,7 +212,7 @@ def test_a_question_back_and_a_stretch_of_a_document_are_kept(owner):
     }
     view = {"document_id": gone(), "part": 2, "parts": 7}
     turn = say(owner, "그 문서", mode="clarify", candidates=[ref], view=view)
-    kept = records.turn(turn)
+    kept = to_past_turn(turn)
     assert kept.candidates[0] == DocRef(
         2, uuid.UUID(ref["document_id"]), "규정", "규정.md", passages=("x",)
     )
@@ -265,7 +264,7 @@ def test_candidates_and_view_reach_the_store_from_the_engine(owner, play):
         ),
     )
     message = run_to_its_end(open_turn(user=owner, content="그 문서"))
-    assert records.turn(Turn.objects.get()).candidates == (ref,)
+    assert to_past_turn(Turn.objects.get()).candidates == (ref,)
     assert message.view == {"document_id": str(view.document_id), "part": 1, "parts": 3}
     assert message.mode == "clarify"
 

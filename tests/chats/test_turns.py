@@ -9,9 +9,8 @@ from django.db import connection
 from chats.errors import EmptyMessage, NotFound
 from chats.models import Category, Chat, Message, MessageDocument, Run
 from chats.services import chats as chat_services
-from chats.services.branches import edit_question, regenerate_answer
 from chats.services.turn_store import Outcome
-from chats.services.turns import close_turn, open_turn
+from chats.services.turns import close_turn, edit_question, open_turn, regenerate_answer
 from jobs.lease import claim_job
 from tests.chats.conftest import make_document
 

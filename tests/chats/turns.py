@@ -4,7 +4,7 @@ import uuid
 
 from chats.history import Branch, load_conversation
 from chats.models import Message, Run, Turn
-from chats.services import branches
+from chats.services import turns
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn, open_turn
 from jobs.lease import claim_job
@@ -67,7 +67,7 @@ def say(owner, asked, *documents, chat_id=None, parent=None, topic="auto", **fie
 
 def again(turn, *documents, topic="auto", **fields):
     """Another answer to the same question."""
-    opened = branches.regenerate_answer(message=turn.message, language="ko", topic=topic)
+    opened = turns.regenerate_answer(message=turn.message, language="ko", topic=topic)
     return end(opened, *documents, **fields)
 
 
