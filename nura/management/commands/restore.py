@@ -1,0 +1,29 @@
+"""`manage.py restore DIR [--backup NAME] [--passphrase-file FILE]`."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from nura.backup import service
+from nura.backup.vault import BackupError
+from nura.management.commands.backup import add_vault_arguments, open_vault
+
+
+class Command(BaseCommand):
+    """Brings a backup back onto an empty installation of the same version or a newer one."""
+
+    help = "Restore a backup onto an empty installation."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Which of the backups."""
+        add_vault_arguments(parser)
+        parser.add_argument("--backup", default="", help="name of the backup; else the newest")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Tell what came back."""
+        vault = open_vault(options)
+        try:
+            name, manifest = service.restore(vault, self.stderr.write, options["backup"])
+        except (BackupError, OSError) as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"Restored {name} of {manifest.created}: {len(manifest.files)} files")

@@ -1,0 +1,42 @@
+"""`manage.py verify [DIR [--backup NAME] [--passphrase-file FILE]]`."""
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from nura.backup import service
+from nura.backup.integrity import find_damage
+from nura.backup.vault import BackupError
+from nura.management.commands.backup import open_vault
+
+
+class Command(BaseCommand):
+    """Compares rows, files, checksums, vectors and turns, or reads a whole backup."""
+
+    help = "Check this installation, or a backup, for what is missing or damaged."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Nothing: the installation. A folder: a backup in it."""
+        parser.add_argument("folder", type=Path, nargs="?")
+        parser.add_argument("--backup", default="", help="name of the backup; else the newest")
+        parser.add_argument("--passphrase-file", type=Path)
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """One line a finding; status 1 where there is any."""
+        if options["folder"]:
+            vault = open_vault(options)
+            try:
+                name, manifest, damaged = service.check_backup(vault, options["backup"])
+            except (BackupError, OSError) as error:
+                raise CommandError(str(error)) from error
+            found, what = [f"damaged: {one}" for one in damaged], f"backup {name}"
+            counted = f"{len(manifest.files)} files"
+        else:
+            checked = find_damage()
+            found, what, counted = checked.damage, "the installation", checked.describe_counts()
+        for line in found:
+            self.stdout.write(line)
+        if found:
+            raise CommandError(f"{len(found)} findings in {what} ({counted})")
+        self.stdout.write(f"Nothing is wrong with {what}: {counted}")

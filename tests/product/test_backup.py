@@ -1,0 +1,204 @@
+"""A backup of a running product, killed, damaged, and brought back to another data folder."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nura.backup.vault import Vault
+from tests.product.client import Client
+from tests.support import Product, wait_until
+
+pytestmark = [pytest.mark.product, pytest.mark.timeout(600), pytest.mark.xdist_group("backup")]
+
+PASSPHRASE = "바다 위의 긴 다리\n"
+LAW = (
+    "# 통합돌봄 조례\n\n제1조 해솔시는 통합돌봄 담당자를 세 명 둔다.\n\n제2조 예산은 2억 원이다.\n"
+)
+QUESTION = "통합돌봄 담당자는 몇 명인가요?"
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """A product with documents and an answer, running; its owner's client; and the answer."""
+    with Product(tmp_path_factory.mktemp("busy") / "var") as product:
+        client = Client(product.url, product.create_user("owner"))
+        client.upload("조례.md", LAW.encode())
+        for number in range(40):
+            client.upload(f"회의록-{number}.txt", f"{number}차 회의록. 참석자 {number}명.".encode())
+        wait_until(
+            lambda: not client.call("GET", "/documents?status=PROCESSING")[1]["count"],
+            120,
+            step=0.2,
+        )
+        turn = client.ask(QUESTION)
+        wait_until(lambda: client.message(turn)["status"] == "COMPLETED", 60, step=0.1)
+        yield product, client, client.message(turn)
+
+
+@pytest.fixture(scope="module")
+def passphrase(tmp_path_factory):
+    path = tmp_path_factory.mktemp("passphrase") / "passphrase"
+    path.write_text(PASSPHRASE, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def kept(busy, passphrase, tmp_path_factory):
+    """A folder with one encrypted backup, taken while files were being read."""
+    product, client, _ = busy
+    for number in range(5):
+        client.upload(
+            f"나중-{number}.txt", f"{number}번 공고의 마감은 5월 {number + 1}일이다.".encode()
+        )
+    folder = tmp_path_factory.mktemp("kept") / "backups"
+    product.manage("backup", str(folder), "--passphrase-file", passphrase)
+    return folder
+
+
+def stored_files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def run(product: Product, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return product.manage(*arguments, check=False)
+
+
+def test_what_was_restored_gives_the_same_answers_and_files(busy, kept, passphrase, tmp_path):
+    _, client, answer = busy
+    restored = Product(tmp_path / "var")
+    restored.manage("restore", str(kept), "--passphrase-file", passphrase)
+    assert "Nothing is wrong" in restored.manage("verify").stdout
+    with restored:
+        again = Client(restored.url, client.token)
+        assert again.call("GET", f"/messages/{answer['id']}")[1] == answer
+        wait_until(
+            lambda: not again.call("GET", "/documents?status=PROCESSING")[1]["count"], 120, step=0.2
+        )
+        names = {one["name"] for one in again.call("GET", "/documents?page_size=100")[1]["results"]}
+        assert {"조례.md", "회의록-39.txt", "나중-4.txt"} <= names
+        turn = again.ask(QUESTION)
+        wait_until(lambda: again.message(turn)["status"] == "COMPLETED", 60, step=0.1)
+        sources = [source["chunk_id"] for source in again.message(turn)["sources"]]
+        assert sources == [source["chunk_id"] for source in answer["sources"]]
+
+    refused = run(restored, "restore", str(kept), "--passphrase-file", passphrase)
+    assert refused.returncode == 1
+    assert "not empty" in refused.stderr
+
+
+def test_a_backup_tells_nothing_without_its_passphrase(busy, kept, tmp_path):
+    for path in stored_files(kept):
+        assert "해솔시".encode() not in path.read_bytes()
+        assert b"original-" not in path.read_bytes()
+        assert path.stat().st_mode & 0o077 == 0
+    product, _, _ = busy
+    wrong = tmp_path / "wrong"
+    wrong.write_text("다른 말\n", encoding="utf-8")
+    for options, reason in (([], "encrypted"), (["--passphrase-file", str(wrong)], "wrong")):
+        refused = run(product, "restore", str(kept), *options)
+        assert refused.returncode == 1
+        assert reason in refused.stderr
+
+
+def test_the_second_backup_adds_what_is_new_and_old_ones_go(busy, passphrase, tmp_path):
+    product, client, _ = busy
+    folder = tmp_path / "backups"
+    product.manage("backup", str(folder))
+    before = stored_files(folder / "files")
+    document = client.upload("새로.txt", "새로 올린 공고입니다.".encode())
+    product.manage("backup", str(folder), "--keep", "1")
+    assert len(stored_files(folder / "files") - before) == 1
+    assert len(list((folder / "backups").iterdir())) == 1
+    assert client.call("DELETE", f"/documents/{document['id']}")[0] == 204
+    product.manage("backup", str(folder), "--keep", "1")
+    assert stored_files(folder / "files") == before
+    assert run(product, "backup", str(folder), "--passphrase-file", passphrase).returncode == 1
+
+
+@pytest.mark.parametrize("of", ["files", "backups"])
+def test_a_flipped_bit_is_found_before_anything_is_restored(busy, kept, passphrase, tmp_path, of):
+    product, _, _ = busy
+    folder = tmp_path / "backups"
+    shutil.copytree(kept, folder)
+    wanted = "*/database.dump" if of == "backups" else "*/*"
+    path = max((folder / of).glob(wanted), key=lambda one: one.stat().st_size)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    found = run(product, "verify", str(folder), "--passphrase-file", passphrase)
+    assert found.returncode == 1
+    assert "damaged" in found.stdout
+    refused = run(product, "restore", str(folder), "--passphrase-file", passphrase)
+    assert refused.returncode == 1
+    assert "Damaged" in refused.stderr
+
+
+def test_a_backup_of_a_newer_version_is_refused(busy, tmp_path):
+    product, _, _ = busy
+    folder = tmp_path / "backups"
+    product.manage("backup", str(folder))
+    (path,) = folder.glob("backups/*/manifest")
+    vault = Vault(folder)
+    manifest = json.loads(vault.read_note(path))
+    manifest["migrations"].append(["documents", "9999_later"])
+    vault.write_note(path, json.dumps(manifest).encode())
+    refused = run(product, "restore", str(folder))
+    assert refused.returncode == 1
+    assert "newer than this one" in refused.stderr
+
+
+def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
+    product, client, _ = busy
+    folder = tmp_path / "backups"
+    product.manage("backup", str(folder))
+    first = sorted((folder / "backups").iterdir())
+    client.upload("큰.txt", ("가나다라마바사 " * 200_000).encode())
+    with started(product, "backup", str(folder)) as process:
+        wait_until(lambda: list(folder.glob("*.part")) or new_dump(folder, first), 60, step=0.001)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert "Nothing is wrong" in product.manage("verify", str(folder)).stdout
+    product.manage("backup", str(folder))
+    assert not list(folder.glob("*.part"))
+    assert len(list((folder / "backups").glob("*/manifest"))) == len(
+        list((folder / "backups").iterdir())
+    )
+
+
+def test_a_restore_that_was_killed_can_be_run_again_and_damage_is_named(kept, passphrase, tmp_path):
+    restored = Product(tmp_path / "var")
+    arguments = ("restore", str(kept), "--passphrase-file", passphrase)
+    with started(restored, *arguments) as process:
+        wait_until(lambda: list((tmp_path / "var" / "files").rglob("*.md")), 60, step=0.001)
+        os.killpg(process.pid, signal.SIGKILL)
+    restored.manage(*arguments)
+    assert "Nothing is wrong" in restored.manage("verify").stdout
+
+    files = sorted((tmp_path / "var" / "files").rglob("*.txt"))
+    files[0].unlink()
+    files[1].write_text("다른 글")
+    (files[2].parent / "stray.txt").write_text("x")
+    found = run(restored, "verify")
+    assert found.returncode == 1
+    assert f"missing file: documents/{files[0].parent.name}/{files[0].name}" in found.stdout
+    assert f"not what was uploaded: documents/{files[1].parent.name}" in found.stdout
+    assert "that nothing names" in found.stdout
+    assert "stray.txt" in found.stdout
+
+
+def started(product: Product, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        product._manage(*arguments),
+        env=product.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def new_dump(folder: Path, first: list[Path]) -> bool:
+    return len(sorted((folder / "backups").iterdir())) > len(first)
