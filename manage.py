@@ -22,7 +22,16 @@ def main():
 
     try:
         with services_for(sys.argv[1:]):
-            execute_from_command_line(sys.argv)
+            if sys.argv[1:2] == ["up"]:  # needs settings, none of the applications
+                from django.conf import settings
+                from django.utils.log import configure_logging
+
+                from nura.management.commands.up import Command
+
+                configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)
+                Command().run_from_argv(sys.argv)
+            else:
+                execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
         sys.exit(f"Configuration: {error}")
 

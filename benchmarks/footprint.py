@@ -8,7 +8,7 @@ import psutil
 from benchmarks import report
 from nura.samples import FOLDER
 from tests.e2e.people import Person
-from tests.support import Product, wait_until
+from tests.support import Product, name_part, wait_until
 
 STARTS = 3
 AIM = {"boot_s": 15.0, "idle_pss_mb": 2560}
@@ -60,19 +60,11 @@ def _memory(product: Product) -> dict[str, float]:
     for process in product.processes():
         try:
             size = process.memory_full_info().pss / 2**20
-            name = _name(process)
+            name = name_part(process)
         except psutil.Error:
             continue
         sizes[name] = sizes.get(name, 0.0) + size
     return {name: round(size, 1) for name, size in sorted(sizes.items())}
-
-
-def _name(process: psutil.Process) -> str:
-    line = " ".join(process.cmdline())
-    for word in ("postgres", "redis"):
-        if word in line:
-            return word
-    return process.environ().get("NURA_PROCESS", "up")
 
 
 def _report(

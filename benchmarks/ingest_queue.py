@@ -16,7 +16,7 @@ import psutil
 
 from benchmarks import report
 from tests.product.client import Client
-from tests.support import WORDS, Product, wait_until
+from tests.support import PARTS, Product, wait_until
 
 FILES = 1_000
 UPLOADERS = 4
@@ -115,8 +115,8 @@ def _percentiles(values: list[float]) -> dict[str, float]:
 
 def _cpu(product: Product) -> dict[str, float]:
     """Seconds of CPU that each process of the product took, with all its children."""
-    spent = dict.fromkeys((*WORDS, "rest"), 0.0)
-    named = {product.process_of(name).pid: name for name in WORDS}
+    spent = dict.fromkeys((*PARTS, "rest"), 0.0)
+    named = {product.process_of(name).pid: name for name in PARTS}
     for process in product.processes():
         try:
             times = process.cpu_times()

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db import connection
 from redis.exceptions import RedisError
 
+from nura.embedded import models
 from nura.health import HEARTBEAT_SECONDS, client, heartbeat_key
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,8 @@ def warm_engine() -> None:
     try:
         used = spaces.get_space_in_use()
         connection.close()
+        if settings.RAG.needs_models_process:
+            models.wait_ready(settings.RAG.models_socket, alive=lambda: True)
         get_engine(used.config).warm()
     except Exception:  # the worker serves without: the first question then meets the same error
         logger.exception("The engine could not be warmed")

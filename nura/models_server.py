@@ -19,9 +19,6 @@ Errors are OpenAI's `{"error": {"message", "type", "code"}}` with 400, 404 (no s
 import argparse
 import asyncio
 import base64
-import contextlib
-import ctypes
-import gc
 import json
 import logging.config
 import os
@@ -40,6 +37,7 @@ from typing import Any
 from aiohttp import web
 
 from nura import logs
+from nura.embedded import spawn
 from rag.adapters import sentence_transformers as models
 from rag.errors import EngineUnavailable
 
@@ -230,7 +228,7 @@ class Batcher:
             raise
         self.loaded[task.name, model] = "ready"
         logger.info("%s is loaded", model)
-        _give_memory_back()
+        spawn.give_memory_back()
 
 
 def _settle(asked: WaitingRequest, outcome: list[Any] | Exception) -> None:
@@ -240,13 +238,6 @@ def _settle(asked: WaitingRequest, outcome: list[Any] | Exception) -> None:
         asked.done.set_exception(outcome)
     else:
         asked.done.set_result(outcome)
-
-
-def _give_memory_back() -> None:
-    """What loading a model needed besides; the C library would keep it."""
-    gc.collect()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 class BadRequest(Exception):

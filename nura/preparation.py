@@ -1,64 +1,63 @@
-"""What must be done before the first request: migrate, collect static files, seed the first run."""
+"""What must be done before the first request: migrate, collect static files, seed the first run.
+
+Under `up` it is a process of its own, whose memory and connections end with it.
+"""
 
 import contextlib
 import hashlib
-import logging
+import json
+import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import structlog
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.checks import Tags, run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
-from django.db import connection, connections
+from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from documents import spaces
 from nura.health import WORKERS, client, heartbeat_key
+from nura.parts import OUTCOME_FD
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 MIGRATION_LOCK = 0x4E757261
 """Number of the advisory lock: of nodes that start together one migrates, the others wait."""
 
 
+def main() -> None:
+    """Prepare, and write the outcome as JSON to the descriptor that the environment names.
+
+    `seeded` is whether this was the first run, `is_model_local` whether stored vectors are of a
+    model of this machine, whatever the settings name: before `manage.py reindex` has changed over
+    to an endpoint the old model goes on to serve.
+    """
+    try:
+        seeded = prepare(seed="--no-seed" not in sys.argv)
+        local = spaces.get_space_in_use().config.embedding_endpoint is None
+    except Exception:
+        logger.exception("preparation_failed")
+        sys.exit(1)
+    with os.fdopen(int(os.environ[OUTCOME_FD]), "w", encoding="ascii") as outcome:
+        json.dump({"seeded": seeded, "is_model_local": local}, outcome)
+
+
 def prepare(*, seed: bool) -> bool:
-    """Bring database and static files up to date; True when this first run was seeded.
-
-    Opens connections of its own and closes them: the caller lives long.
-    """
-    try:
-        migrate()
-        collect_static()
-        forget_old_workers()
-        tell_of_another_model()
-        first = seed and not get_user_model().objects.filter(is_superuser=True).exists()
-        if first:
-            call_command("seed", verbosity=0)
-        return first
-    finally:
-        close_connections()
-
-
-def close_connections() -> None:
-    """Those of this thread, and the pool's."""
-    connections.close_all()
-    close_pool = getattr(connection, "close_pool", None)
-    if close_pool:
-        close_pool()
-
-
-def is_model_local() -> bool:
-    """Whether stored vectors are of a model of this machine, whatever the settings name.
-
-    Before `manage.py reindex` has changed over to an endpoint the old model goes on to serve.
-    """
-    try:
-        return spaces.get_space_in_use().config.embedding_endpoint is None
-    finally:
-        close_connections()
+    """Bring database and static files up to date; True when this first run was seeded."""
+    migrate()
+    collect_static()
+    forget_old_workers()
+    tell_of_another_model()
+    first = seed and not get_user_model().objects.filter(is_superuser=True).exists()
+    if first:
+        call_command("seed", verbosity=0)
+    return first
 
 
 def migrate() -> None:
@@ -69,7 +68,7 @@ def migrate() -> None:
         executor = MigrationExecutor(connection)
         missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
         if missing:
-            logger.info("Preparing the database: %d migrations", len(missing))
+            logger.info("database_migrates", migrations=len(missing))
             call_command("migrate", interactive=False, verbosity=0)
 
 
@@ -104,7 +103,7 @@ def tell_of_another_model() -> None:
     """Say when the settings name another embedding model than the stored vectors are of."""
     spaces.note_model_address()
     if reason := spaces.describe_pending_reindex():
-        logger.warning("Re-embedding is needed: %s", reason)
+        logger.warning("reindex_needed", reason=reason)
 
 
 @contextlib.contextmanager
@@ -115,3 +114,10 @@ def _one_node_at_a_time() -> Iterator[None]:
             yield
         finally:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [MIGRATION_LOCK])
+
+
+if __name__ == "__main__":
+    import django
+
+    django.setup()
+    main()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import psutil
 
 from nura.embedded import spawn
+from nura.forkserver import ForkedProcess, ForkServer
 
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 10.0
@@ -63,13 +64,14 @@ class Voice:
 class Child:
     """One running part, restarted for as long as nobody stops it."""
 
-    def __init__(self, part: Part, voice: Voice) -> None:
+    def __init__(self, part: Part, voice: Voice, fork_server: ForkServer | None = None) -> None:
         self.part = part
         self.ready = asyncio.Event()
+        self._fork_server = fork_server
         self._voice = voice
         self._stopping = asyncio.Event()
         self._launch: spawn.Launch | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | ForkedProcess | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -104,7 +106,7 @@ class Child:
         delay = FIRST_DELAY
         while not self._stopping.is_set():
             started = time.monotonic()
-            reason = await self._run()
+            reason = await self.run_once()
             self.ready.clear()
             if self._stopping.is_set():
                 return
@@ -115,18 +117,21 @@ class Child:
                 await asyncio.wait_for(self._stopping.wait(), delay)
             delay = min(delay * 2, LONGEST_DELAY)
 
-    async def _run(self) -> str:
+    async def run_once(self) -> str:
+        """Let it live one life; how that ended, in words."""
+        starting = asyncio.ensure_future(self._begin())
+        await first_of(asyncio.shield(starting), self._stopping.wait())
+        if not starting.done():  # a fork server may be long in coming
+            starting.cancel()
+            await asyncio.wait([starting])
         try:
-            self._launch = await asyncio.to_thread(self.part.prepare)
-            if self._stopping.is_set():
-                return "was stopped"
-            self._process = await asyncio.create_subprocess_exec(
-                *self._launch.command,
-                stdout=asyncio.subprocess.PIPE,
-                **spawn.options(self._launch),
-            )
+            self._process = starting.result()
+        except asyncio.CancelledError:
+            return "was stopped"
         except (OSError, RuntimeError) as error:
             return f"could not start: {error}"
+        if self._stopping.is_set():
+            self.kill()
         family = self._process.pid
         reader = asyncio.create_task(self._relay(self._process))
         readiness = asyncio.create_task(self._await_ready())
@@ -135,6 +140,14 @@ class Child:
         readiness.cancel()
         reader.cancel() if reader.done() else await _finish(reader)
         return describe(code)
+
+    async def _begin(self) -> "asyncio.subprocess.Process | ForkedProcess":
+        self._launch = await asyncio.to_thread(self.part.prepare)
+        if self._launch.entry and self._fork_server:
+            return await self._fork_server.fork(self._launch)
+        return await asyncio.create_subprocess_exec(
+            *self._launch.command, stdout=asyncio.subprocess.PIPE, **spawn.options(self._launch)
+        )
 
     async def _await_ready(self) -> None:
         if self.part.wait_ready:
@@ -146,7 +159,7 @@ class Child:
                 return
         self.ready.set()
 
-    async def _relay(self, process: asyncio.subprocess.Process) -> None:
+    async def _relay(self, process: "asyncio.subprocess.Process | ForkedProcess") -> None:
         assert process.stdout is not None  # noqa: S101 - asked for at the start
         rest = b""
         while chunk := await process.stdout.read(65536):

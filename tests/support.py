@@ -169,8 +169,7 @@ class Product:
         assert self.process is not None
         for process in psutil.Process(self.process.pid).children():
             with contextlib.suppress(psutil.Error):
-                words = " ".join(process.cmdline())
-                if WORDS[name] in words:
+                if name_part(process) == name:
                     return process
         raise AssertionError(f"{name} does not run\n{self.log}")
 
@@ -280,13 +279,16 @@ def copy_prepared_folder(data_dir: Path) -> None:
     subprocess.run(["cp", "-a", f"{prepared}/.", data_dir], check=True)
 
 
-WORDS = {
-    "postgres": "/postgres -D",
-    "redis": "redis-server",
-    "models": "nura.models_server",
-    "web": "nura.web",
-    "answers": "nura.answers",
-    "documents": "documents@%h",
-    "beat": "nura beat",
-}
-"""What stands in the command line of each."""
+PARTS = ("postgres", "redis", "models", "web", "answers", "documents", "beat")
+"""What `up` starts, but for the fork server."""
+
+
+def name_part(process: psutil.Process) -> str:
+    """Which part of the product this process is, or was forked by; "up" is all the rest."""
+    forked = process.name().removeprefix("nura-")
+    if forked != process.name():
+        return forked
+    line = " ".join(process.cmdline())
+    words = {"postgres": "postgres", "redis": "redis-server", "models": "nura.models_server"}
+    words["forkserver"] = "nura.forkserver"
+    return next((name for name, word in words.items() if word in line), "up")

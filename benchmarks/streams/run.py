@@ -21,7 +21,7 @@ from benchmarks import report
 from benchmarks.streams import heard
 from benchmarks.streams.heard import Told
 from tests.e2e.people import Person
-from tests.support import Product, wait_until
+from tests.support import Product, name_part, wait_until
 
 STREAMS = (50, 200, 500)
 TOKENS_PER_SECOND = 30
@@ -188,9 +188,7 @@ def processes_of(product: Product) -> dict[str, list[psutil.Process]]:
     """The product's processes by what they do."""
     found: dict[str, list[psutil.Process]] = {}
     for process in product.processes():
-        line = " ".join(process.cmdline())
-        known = [name for name in ("postgres", "redis") if name in line]
-        name = known[0] if known else process.environ().get("NURA_PROCESS", "up")
+        name = name_part(process)
         found.setdefault(name.rstrip("0123456789"), []).append(process)
     return found
 

@@ -7,6 +7,7 @@ be closed to the user it runs as: a checkout under /root works without opening /
 import contextlib
 import ctypes
 import functools
+import gc
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ HERE = "/proc/self/cwd" if sys.platform == "linux" else "."
 """The folder a process started in, as an absolute path that needs no permission on its parents."""
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _tick = threading.Event()
 
@@ -41,6 +44,8 @@ class Launch:
     death_signal: signal.Signals = signal.SIGKILL
     environment: Mapping[str, str] | None = None
     descriptors: tuple[int, ...] = ()
+    entry: str = ""
+    """`module:function` that does the same in a process which has loaded our code already."""
 
 
 def start(launch: Launch, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
@@ -74,6 +79,25 @@ def die_with(parent: int, number: signal.Signals) -> None:
         _libc.prctl(PR_SET_PDEATHSIG, int(number))
     if os.getppid() != parent:  # it died before the line above
         os._exit(1)
+
+
+def adopt_orphans(*, adopt: bool) -> None:
+    """Whether processes below this one that lose their parent become children of this one."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_CHILD_SUBREAPER, int(adopt))
+
+
+def name_process(name: str) -> None:
+    """What `ps -e` and `top` call this process: the first 15 characters."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_NAME, name.encode())
+
+
+def give_memory_back() -> None:
+    """What was needed only while something was loaded; the C library would keep it."""
+    gc.collect()
+    if _libc is not None:
+        _libc.malloc_trim(0)
 
 
 def stop(process: subprocess.Popen[bytes], launch: Launch, patience: float = 20.0) -> None:

@@ -6,6 +6,7 @@ The one place that loads kiwipiepy.
 import functools
 import re
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,12 +92,12 @@ def use_dictionary(path: str) -> None:
 
 
 def analyse_texts(texts: Sequence[str]) -> Iterator[list[Morpheme]]:
-    """The morphemes of every text, in order; one batch, analysed on all cores. Thread-safe.
+    """The morphemes of every text, in order. Thread-safe.
 
     Raises `EngineUnavailable` when kiwipiepy or its model is not installed.
     """
-    found = get_analyser().tokenize(list(texts), z_coda=False)
-    return (_morphemes(text, tokens) for text, tokens in zip(texts, found, strict=True))
+    kiwi = get_analyser()
+    return (_morphemes(text, kiwi.tokenize(text, z_coda=False)) for text in texts)
 
 
 def get_analyser() -> Any:
@@ -145,7 +146,13 @@ def _load(entries: Sequence[DictionaryEntry]) -> Any:
     try:
         from kiwipiepy import Kiwi
 
-        kiwi = Kiwi()
+        with warnings.catch_warnings():
+            # "behavior of `num_workers=0` is changed": to what is wanted, no threads of its own,
+            # which a fork of this process would be without.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            # The dictionary of names of several words would take 165 MB and two thirds of the
+            # time; words are analysed one by one, so it changes hardly a term.
+            kiwi = Kiwi(num_workers=0, load_multi_dict=False)
     except (ImportError, OSError, RuntimeError) as error:
         raise EngineUnavailable("kiwipiepy cannot be loaded") from error
     for entry in entries:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support import ROOT, Product, wait_until
+from tests.support import ROOT, Product, name_part, wait_until
 
 pytestmark = [pytest.mark.product, pytest.mark.timeout(300)]
 
@@ -59,7 +59,8 @@ def test_a_killed_pool_process_leaves_the_documents_worker_alive(product):
 
 
 @pytest.mark.parametrize(
-    "name", ["web", "answers", "documents", "models", "beat", "redis", "postgres"]
+    "name",
+    ["forkserver", "web", "answers", "documents", "models", "beat", "redis", "postgres"],
 )
 def test_a_killed_child_is_reported_and_restarted(product, name):
     victim = product.process_of(name)
@@ -67,6 +68,24 @@ def test_a_killed_child_is_reported_and_restarted(product, name):
     wait_until(lambda: f"{name} was ended by SIGKILL" in product.log)
     wait_until(lambda: _successor(product, name, victim.pid), 30)
     wait_until(lambda: product.status("/readyz") == 200, 30)
+
+
+def test_processes_outlive_their_fork_server(product):
+    names = ("web", "answers", "documents", "beat")
+    before = {name: product.process_of(name).pid for name in names}
+    product.process_of("forkserver").kill()
+    wait_until(lambda: product.log.count("forkserver was ended by SIGKILL") > 1)
+    assert {name: product.process_of(name).pid for name in names} == before
+    assert product.status("/readyz") == 200
+
+
+def test_processes_share_what_they_load(product):
+    memory = [
+        process.memory_full_info()
+        for process in product.processes()
+        if name_part(process) in {"forkserver", "web", "answers", "documents", "beat"}
+    ]
+    assert sum(one.pss for one in memory) < 0.5 * sum(one.rss for one in memory)
 
 
 def test_doctor_is_content_with_a_running_product(product):

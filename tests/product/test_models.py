@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from nura.embedded import models
-from tests.support import wait_until
+from tests.support import name_part, wait_until
 
 pytestmark = [pytest.mark.product, pytest.mark.timeout(600)]
 
@@ -60,5 +60,5 @@ def test_after_uploads_and_questions_it_alone_holds_torch(product, client):
         except (OSError, psutil.Error):
             continue
         if any(library in maps for library in LIBRARIES):
-            holders.add(process.environ().get("NURA_PROCESS", "up"))
+            holders.add(name_part(process))
     assert holders == {"models"}

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from nura import parts
 from nura.embedded import session
-from nura.preparation import is_model_local, prepare
+from nura.forkserver import ForkServer
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
 from nura.web import open_listener
 
@@ -29,6 +30,8 @@ IMPATIENT_AFTER = 0.7
 PORT_TRIES = 10
 PATIENCE = 15.0
 """Seconds between two lines about what a slow start waits for."""
+
+MAX_OUTCOME_BYTES = 4096
 
 logger = structlog.get_logger()
 
@@ -85,9 +88,13 @@ class Product:
     def __init__(self, listener: socket.socket, *, seed: bool) -> None:
         self._seed = seed
         self._voice = Voice(as_json=settings.LOG_FORMAT == "json")
+        self._forks = ForkServer() if ForkServer.is_possible() else None
+        self._fork_servers = self._children(
+            [parts.fork_server(self._forks.descriptor)] if self._forks else []
+        )
         self._services = self._children(parts.services())
         self._models = self._children([parts.models_process()])
-        self._webs = self._children(parts.webs(listener))
+        self._webs = self._children(parts.webs(listener.fileno()))
         self._workers = self._children(parts.workers())
         self._beat = self._children([parts.beat()])
 
@@ -107,6 +114,7 @@ class Product:
             self._workers,
             self._beat,
             self._models,
+            self._fork_servers,
             self._services[::-1][:1],
             self._services[:1],
         ]
@@ -115,9 +123,11 @@ class Product:
         return 1 if failed else 0
 
     async def _start(self, started: float) -> None:
+        for child in self._fork_servers:
+            child.start()
         await start_all(self._services)
-        first = await asyncio.to_thread(prepare, seed=self._seed)
-        if settings.RAG.needs_models_process or await asyncio.to_thread(is_model_local):
+        outcome = await self._prepare()
+        if settings.RAG.needs_models_process or outcome["is_model_local"]:
             self._models[0].start()
         for child in [*self._webs, *self._workers, *self._beat]:
             child.start()
@@ -127,7 +137,22 @@ class Product:
                 self._voice.say("up", f"Not ready yet, waiting for: {', '.join(missing)}")
                 reminder += PATIENCE
             await asyncio.sleep(0.1)
-        self._announce(time.monotonic() - started, first=first)
+        self._announce(time.monotonic() - started, first=outcome["seeded"])
+
+    async def _prepare(self) -> dict[str, bool]:
+        """What came of the preparation. Raises `RuntimeError`; its lines say more."""
+        reading, writing = os.pipe()
+        try:
+            [child] = self._children([parts.preparation(writing, seed=self._seed)])
+            reason = await child.run_once()
+            os.set_blocking(reading, False)
+            with contextlib.suppress(BlockingIOError):  # nothing was written
+                outcome: dict[str, bool] = json.loads(os.read(reading, MAX_OUTCOME_BYTES))
+                return outcome
+        finally:
+            os.close(reading)
+            os.close(writing)
+        raise RuntimeError(f"the preparation {reason}; its last lines say why")
 
     def _announce(self, seconds: float, *, first: bool) -> None:
         self._voice.say("up", f"Ready after {seconds:.1f} s: {url(settings.HOST, settings.PORT)}")
@@ -142,7 +167,7 @@ class Product:
             )
 
     def _children(self, some: list[Part]) -> list[Child]:
-        return [Child(part, self._voice) for part in some]
+        return [Child(part, self._voice, self._forks) for part in some]
 
     def _listen_for_the_end(self) -> asyncio.Event:
         ending = asyncio.Event()
