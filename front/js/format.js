@@ -26,6 +26,12 @@ export function formatPercent(fraction) {
   return `${Math.round(Math.min(Math.max(fraction, 0), 1) * 100)}%`;
 }
 
+/** A score of any scale: of small ones three digits behind the point, of large ones none. */
+export function formatScore(value) {
+  const digits = value < 10 ? 3 : value < 100 ? 1 : 0;
+  return value.toLocaleString(locale, { maximumFractionDigits: digits });
+}
+
 const clock = new Intl.DateTimeFormat(locale, { hour: "numeric", minute: "2-digit" });
 const dayAndClock = new Intl.DateTimeFormat(locale, {
   year: "numeric",

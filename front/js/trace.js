@@ -4,7 +4,7 @@ import { describeFallback } from "./answer.js";
 import { describeScope } from "./answer_scope.js";
 import { getJson } from "./api.js";
 import { createIcon, el, scrollWithin } from "./dom.js";
-import { formatPages } from "./format.js";
+import { formatPages, formatScore } from "./format.js";
 import { countVerdicts, describeReasons, listCheckedSentences } from "./grounding.js";
 import { hasString, locale, t, tn } from "./strings.js";
 
@@ -115,10 +115,6 @@ function createCandidatesPart(found) {
     el("ol", { class: "trace-candidates" }, found.slice(0, MAX_CANDIDATES).map(item)),
     rest > 0 ? el("p", { class: "trace-rest", text: tn("names.rest", rest) }) : null,
   );
-}
-
-function formatScore(value) {
-  return value.toLocaleString(locale, { maximumFractionDigits: value < 10 ? 2 : 0 });
 }
 
 /** What of the conversation was read. */

@@ -2,6 +2,7 @@
 
 import { postJson } from "./api.js";
 import { byId, createIcon, el } from "./dom.js";
+import { formatScore } from "./format.js";
 import { hasString, t } from "./strings.js";
 
 const SCORES = ["relevance", "similarity", "bm25", "share", "coverage", "rerank"];
@@ -63,10 +64,6 @@ function createHit(hit, at, query) {
     el("p", { class: "trial-text" }, markWords(hit.text, query)),
     el("p", { class: "trial-scores" }, [...named].map(score)),
   );
-}
-
-function formatScore(value) {
-  return value >= 100 ? value.toFixed(0) : value.toFixed(value >= 10 ? 1 : 3);
 }
 
 const HANGUL = /^\p{N}*\p{Script=Hangul}+$/u; // "77의", too

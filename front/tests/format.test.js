@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatFileSize, formatPages, formatPercent, formatTimeLeft } from "../js/format.js";
+import { formatFileSize, formatPages, formatPercent, formatScore, formatTimeLeft } from "../js/format.js";
 
 test("sizes have a unit, and one decimal below ten", () => {
   assert.deepEqual([0, 999, 1000, 1536, 20_000_000].map(formatFileSize), ["0 B", "999 B", "1.0 KB", "1.5 KB", "19 MB"]);
+});
+
+test("scores of every scale have about three digits", () => {
+  assert.deepEqual([0, 0.12345, 9.8765, 45.678, 1234.5].map(formatScore), ["0", "0.123", "9.877", "45.7", "1,235"]);
 });
 
 test("shares are whole percents between none and all", () => {
