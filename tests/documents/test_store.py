@@ -11,6 +11,7 @@ from documents.models import Document, EmbeddingSpace
 from documents.search import bm25, database
 from documents.search import store as searching
 from documents.search.store import ScopedStore
+from nura.embedded import locations
 from rag.errors import RetrievalFailed
 from rag.pages import Box, Kind, Page
 from rag.retrieve.bm25 import K1, REFERENCE_LENGTH, B, compute_idf, compute_term_weight
@@ -302,7 +303,8 @@ def test_g86_a_search_whose_connection_is_cut_fails_and_the_next_one_works(owner
 
 
 @pytest.mark.django_db(transaction=True)
-def test_g86_connections_that_were_cut_while_idle_are_not_handed_out(owner):
+def test_g86_connections_that_were_cut_while_idle_are_not_handed_out(owner, monkeypatch):
+    monkeypatch.setattr(locations, "PROVEN_SECONDS", 0.0)  # idle for longer than that
     connection.close()
     connection.close_pool()  # the pool waits longer for each broken one: only ours counts here
     found = store(index(owner, ["가"]))
