@@ -1,20 +1,22 @@
 """The socket `/ws/chat/`: authenticates, relays runs and notices, decides nothing.
 
-An ASGI application of its own: what a framework does around each frame costs more than the frame.
-Frames of the client are handled one after the other; runs are relayed by tasks of their own, since
-"stop" must be read meanwhile. What a user's pages are told reaches a process once (`chats.notices`
-and `documents.notices` send it) and is the same text for all pages.
+Channels hands over the client's frames one after the other; runs are relayed by tasks of their own,
+since "stop" must be read meanwhile. There is no channel layer: it would encode and decode each
+notice once a page. What a user's pages are told reaches a process once (`chats.notices` and
+`documents.notices` send it) and is the same text for all pages.
 """
 
 import asyncio
 import json
 import time
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
+from channels.consumer import AsyncConsumer
+from channels.exceptions import StopConsumer
 from django.contrib.auth.models import User
 from django.utils import translation
 from rest_framework import serializers
@@ -149,16 +151,13 @@ class FrameLimit:
         return self._left >= 0.0
 
 
-class ChatSocket:
+class ChatSocket(AsyncConsumer):  # type: ignore[misc]
     """One open page or program."""
 
     user: User
     language: str
 
-    def __init__(self, scope: Message, receive: Any, send: Any) -> None:
-        self._scope = scope
-        self._receive: Callable[[], Awaitable[Message]] = receive
-        self._send: Callable[[Message], Awaitable[None]] = send
+    def __init__(self) -> None:
         self._limit = FrameLimit()
         self._relays: dict[UUID, asyncio.Task[None]] = {}
         self._notices: deque[str] = deque(maxlen=MAX_WAITING_NOTICES)
@@ -170,31 +169,40 @@ class ChatSocket:
             "stop": self._answer_stop,
         }
 
-    async def serve(self) -> None:
-        """Let in who has a session (from our own pages) or a token, and answer what they send."""
-        await self._receive()  # that somebody wants to connect
-        credential = access.read_credential(self._scope)
-        (user,) = await in_database(access.find_users, [credential])
-        offered = self._scope.get("subprotocols") or ()
-        chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
-        await self._send({"type": "websocket.accept", "subprotocol": chosen})
-        if user is None:
-            await self._close(CLOSE_UNAUTHENTICATED)
-            return
-        self.user = user
-        self.language = access.read_language(self._scope)
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        """Serve until the other end has gone, or the server ends."""
         try:
-            await NoticeListener.of_running_loop().add(self)
-            access.watch_credential(credential, self._end)
-            while (message := await self._receive())["type"] == "websocket.receive":
-                if not self._limit.allows_frame():
-                    await self._refuse("too_many_frames", None)
-                    await self._close(CLOSE_TOO_MANY)
-                    return
-                await self._hear(message.get("text"))
+            await super().__call__(scope, receive, send)
         finally:
             access.forget_credential(self._end)
             self._tell_nothing_more()
+
+    async def websocket_connect(self, _message: Message) -> None:
+        """Let in who has a session (from our own pages) or a token."""
+        credential = access.read_credential(self.scope)
+        (user,) = await in_database(access.find_users, [credential])
+        offered = self.scope.get("subprotocols") or ()
+        chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
+        await self.send({"type": "websocket.accept", "subprotocol": chosen})
+        if user is None:
+            await self._close(CLOSE_UNAUTHENTICATED)
+            raise StopConsumer
+        self.user = user
+        self.language = access.read_language(self.scope)
+        await NoticeListener.of_running_loop().add(self)
+        access.watch_credential(credential, self._end)
+
+    async def websocket_receive(self, message: Message) -> None:
+        """Answer a frame."""
+        if not self._limit.allows_frame():
+            await self._refuse("too_many_frames", None)
+            await self._close(CLOSE_TOO_MANY)
+            raise StopConsumer
+        await self._hear(message.get("text"))
+
+    async def websocket_disconnect(self, _message: Message) -> None:
+        """The other end has gone."""
+        raise StopConsumer
 
     def tell(self, frame: str) -> None:
         """Send a frame soon, in its turn; a page that takes nothing keeps nobody waiting."""
@@ -247,6 +255,8 @@ class ChatSocket:
             del self._relays[run_id]
 
     def _tell_nothing_more(self) -> None:
+        if not hasattr(self, "user"):
+            return
         NoticeListener.of_running_loop().remove(self)
         for task in (*self._relays.values(), *filter(None, [self._telling])):
             task.cancel()
@@ -268,11 +278,11 @@ class ChatSocket:
 
     async def _send_text(self, frame: str) -> None:
         with suppress(OSError):  # the other end has gone; `serve` is told so too
-            await self._send({"type": "websocket.send", "text": frame})
+            await self.send({"type": "websocket.send", "text": frame})
 
     async def _close(self, code: int) -> None:
         with suppress(OSError):
-            await self._send({"type": "websocket.close", "code": code})
+            await self.send({"type": "websocket.close", "code": code})
 
 
 def _parse_frame(text: str | None) -> Fields | None:
@@ -281,8 +291,3 @@ def _parse_frame(text: str | None) -> Fields | None:
     except (ValueError, RecursionError):
         return None
     return frame if isinstance(frame, dict) and isinstance(frame.get("type"), str) else None
-
-
-async def serve_chat_socket(scope: Message, receive: Any, send: Any) -> None:
-    """The ASGI application of one WebSocket."""
-    await ChatSocket(scope, receive, send).serve()

@@ -1,4 +1,4 @@
-"""The ASGI application: HTTP by Django, `/ws/chat/` by `chats.socket`.
+"""The ASGI application: HTTP by Django, `/ws/chat/` by Channels.
 
 Who may connect is the consumer's matter. The bodies of requests are bounded before Django sees
 them: it would spool any amount to disk first.
@@ -25,7 +25,10 @@ for receiver in (close_old_connections, reset_queries):
     # would take a thread to see that.
     request_started.disconnect(receiver)
 
-from chats.socket import serve_chat_socket  # noqa: E402 - needs loaded apps
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs loaded apps
+from django.urls import path, re_path  # noqa: E402
+
+from chats.socket import ChatSocket  # noqa: E402
 from documents.api.transfers import is_upload  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
@@ -35,7 +38,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
 
-SOCKET_PATH = "/ws/chat/"
 SENDING = frozenset({"POST", "PUT", "PATCH"})
 """Methods that may bring a file ..."""
 FILES_PREFIX = "/api/"
@@ -111,18 +113,20 @@ async def _refuse(error: RequestDataTooBig, path: str, send: Send) -> None:
     await send({"type": "http.response.body", "body": response.content})
 
 
-answer_http = BodyLimit(django_application)
-answer_socket = CountedSockets(serve_chat_socket)
+async def _refuse_socket(_scope: Message, receive: Receive, send: Send) -> None:
+    """Nobody answers at this address: closed before it was accepted, it is a 403."""
+    await receive()
+    await send({"type": "websocket.close"})
 
 
-async def application(scope: Message, receive: Receive, send: Send) -> None:
-    """One request, or one WebSocket as long as it is open."""
-    if scope["type"] == "http":
-        await answer_http(scope, receive, send)
-    elif scope["type"] == "websocket" and scope["path"] == SOCKET_PATH:
-        await answer_socket(scope, receive, send)
-    elif scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.close"})  # before it was accepted: a 403
-    else:
-        raise ValueError(f"nothing here answers {scope['type']}")
+application = ProtocolTypeRouter(
+    {
+        "http": BodyLimit(django_application),
+        "websocket": URLRouter(
+            [
+                path("ws/chat/", CountedSockets(ChatSocket.as_asgi())),  # type: ignore[arg-type]
+                re_path("", _refuse_socket),  # type: ignore[arg-type]
+            ]
+        ),
+    }
+)
