@@ -18,10 +18,10 @@ def main():
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    from nura.embedded.command import services_for
+    from nura.embedded.session import start_services_for
 
     try:
-        with services_for(sys.argv[1:]):
+        with start_services_for(sys.argv[1:]):
             if sys.argv[1:2] == ["up"]:  # needs settings, none of the applications
                 from django.conf import settings
                 from django.utils.log import configure_logging

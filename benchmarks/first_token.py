@@ -36,7 +36,7 @@ def main() -> None:
             "NURA_LLM_MAX_TOKENS": "1000",
         }
         with Product(**endpoint) as product, tempfile.TemporaryDirectory() as folder:
-            wait_until(lambda: "The engine is warm" in product.log, 120, step=0.5)
+            wait_until(lambda: "engine_warm" in product.log, 120, step=0.5)
             person = Person(product, "bench")
             cases = {"general": _asked(product, person, port, [GENERAL] * QUESTIONS)}
             questions, chunks = _documents(person, Path(folder))

@@ -21,7 +21,7 @@ QUESTIONS = ("헤파 필터는 언제 교체하나요?", "How often is the gatew
 def main() -> None:
     with Product(seed=True) as product:
         boots = [_boot(product) for _ in range(STARTS)]
-        wait_until(lambda: "The engine is warm" in product.log.rsplit("Ready after", 1)[-1], 120)
+        wait_until(lambda: "engine_warm" in product.log.rsplit("Ready after", 1)[-1], 120)
         idle = _settled(product)
         person = Person(product, "bench")
         for question in QUESTIONS:

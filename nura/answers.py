@@ -4,7 +4,6 @@ At SIGTERM what is under way has `NURA_SHUTDOWN_SECONDS` to end.
 """
 
 import asyncio
-import logging
 import os
 import signal
 import socket
@@ -12,6 +11,7 @@ import threading
 from contextlib import suppress
 
 import django
+import structlog
 import uvloop
 from django.conf import settings
 from django.db import connection
@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from nura.embedded import models
 from nura.health import HEARTBEAT_SECONDS, client, heartbeat_key
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 NAME = "answers"
 SIGNS_A_LIFE = 5
@@ -61,7 +61,7 @@ def _leave_sign(name: str) -> None:
     try:
         client().set(heartbeat_key(NAME), name, ex=HEARTBEAT_SECONDS)
     except RedisError as error:
-        logger.warning("No sign of life could be left in Redis: %s", type(error).__name__)
+        logger.warning("redis_unreachable", error=type(error).__name__)
 
 
 def warm_engine() -> None:
@@ -76,9 +76,9 @@ def warm_engine() -> None:
             models.wait_ready(settings.RAG.models_socket, alive=lambda: True)
         get_engine(used.config).warm()
     except Exception:  # the worker serves without: the first question then meets the same error
-        logger.exception("The engine could not be warmed")
+        logger.exception("engine_not_warm")
     else:
-        logger.info("The engine is warm")
+        logger.info("engine_warm")
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
 """The Celery app. It carries documents and housekeeping; answers have processes of their own."""
 
-import logging
 import os
 import signal
 import warnings
@@ -45,7 +44,7 @@ class _Deliveries(QoS):
 
 Channel.QoS = _Deliveries
 
-logger = logging.getLogger(__name__)
+logger = structlog.get_logger()
 
 
 @signals.setup_logging.connect
@@ -93,7 +92,7 @@ def _leaving(sender: str, **_: Any) -> None:
     try:
         _redis().delete(heartbeat_key(_worker(sender)))
     except RedisError:
-        logger.info("Redis is gone; the sign of life will run out by itself")
+        logger.info("redis_unreachable", note="the sign of life will run out by itself")
 
 
 def _sign_of_life(hostname: str) -> None:
@@ -102,7 +101,7 @@ def _sign_of_life(hostname: str) -> None:
     try:
         _redis().set(heartbeat_key(_worker(hostname)), hostname, ex=HEARTBEAT_SECONDS)
     except RedisError as error:
-        logger.warning("No sign of life could be left in Redis: %s", type(error).__name__)
+        logger.warning("redis_unreachable", error=type(error).__name__)
 
 
 def _worker(hostname: str) -> str:

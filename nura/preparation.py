@@ -23,7 +23,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from documents import spaces
 from nura.health import WORKERS, client, heartbeat_key
-from nura.parts import OUTCOME_FD
+from nura.management.commands.up import OUTCOME_FD
 
 logger = structlog.get_logger()
 

@@ -146,7 +146,9 @@ class Child:
         if self._launch.entry and self._fork_server:
             return await self._fork_server.fork(self._launch)
         return await asyncio.create_subprocess_exec(
-            *self._launch.command, stdout=asyncio.subprocess.PIPE, **spawn.options(self._launch)
+            *self._launch.command,
+            stdout=asyncio.subprocess.PIPE,
+            **spawn.build_options(self._launch),
         )
 
     async def _await_ready(self) -> None:

@@ -52,9 +52,9 @@ def _start():
     if _started:
         return
     _started.append(True)
-    _services.enter_context(session.folder_lock(settings.DATA_DIR, "a test run"))
-    _services.enter_context(session.running(settings.DATA_DIR, durable=False))
-    _services.enter_context(session.running_models(settings.DATA_DIR, settings.RAG.models_socket))
+    _services.enter_context(session.lock_folder(settings.DATA_DIR, "a test run"))
+    _services.enter_context(session.run_services(settings.DATA_DIR, durable=False))
+    _services.enter_context(session.run_models(settings.DATA_DIR, settings.RAG.models_socket))
     settings.STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns about a missing one
 
 

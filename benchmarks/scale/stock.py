@@ -59,7 +59,7 @@ def postgres(folder: Path) -> Iterator[None]:
     from nura.embedded import session
 
     django.setup()
-    with session.folder_lock(folder, "a benchmark"), session.running(folder, with_redis=False):
+    with session.lock_folder(folder, "a benchmark"), session.run_services(folder, with_redis=False):
         yield
 
 

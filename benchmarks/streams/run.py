@@ -109,7 +109,7 @@ def measure(
         }
         with Product(**endpoint) as product:
             kept = Path(folder) / "heard"
-            wait_until(lambda: "The engine is warm" in product.log, 120, step=0.5)
+            wait_until(lambda: "engine_warm" in product.log, 120, step=0.5)
             bystander = Bystander(product, Person(product, "bystander"))
             with _readers(product, streams, kept) as readers:
                 _flowing(model_port, streams)

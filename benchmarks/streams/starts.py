@@ -87,7 +87,7 @@ def measure(start: Start, way: str) -> dict[str, Any]:
     with model(start.rate, start.tokens) as (_, port), tempfile.TemporaryDirectory() as folder:
         endpoint = {"NURA_LLM_BASE_URL": f"http://127.0.0.1:{port}/v1", "NURA_LLM_MODEL": "bench"}
         with Product(**endpoint) as product:
-            wait_until(lambda: "The engine is warm" in product.log, 120, step=0.5)
+            wait_until(lambda: "engine_warm" in product.log, 120, step=0.5)
             keys = create_readers(product, start.people)
             asked = [keys[number % len(keys)] for number in range(start.questions)]
             out = Path(folder) / "heard"

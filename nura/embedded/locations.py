@@ -45,7 +45,7 @@ POOL = {
 }
 
 
-def socket_dir(data_dir: Path) -> Path:
+def find_socket_dir(data_dir: Path) -> Path:
     """The folder for sockets: in the data folder, or elsewhere if its path is too long."""
     inside = data_dir / "run"
     if len(str(inside).encode()) <= SOCKET_PATH_LIMIT:
@@ -54,17 +54,17 @@ def socket_dir(data_dir: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"nura-{digest}"
 
 
-def redis_url(data_dir: Path) -> str:
+def build_redis_url(data_dir: Path) -> str:
     """URL of the embedded Redis."""
-    return f"unix://{socket_dir(data_dir) / 'redis.sock'}?db=0"
+    return f"unix://{find_socket_dir(data_dir) / 'redis.sock'}?db=0"
 
 
-def models_socket(data_dir: Path) -> str:
+def build_models_socket(data_dir: Path) -> str:
     """Path of the models process's socket."""
-    return str(socket_dir(data_dir) / "models.sock")
+    return str(find_socket_dir(data_dir) / "models.sock")
 
 
-def celery_url(redis_url: str) -> str:
+def to_celery_url(redis_url: str) -> str:
     """The same URL in Celery's spelling."""
     if not redis_url.startswith("unix://"):
         return redis_url
@@ -73,12 +73,12 @@ def celery_url(redis_url: str) -> str:
     return f"redis+socket://{path}?virtual_host={database}"
 
 
-def database(data_dir: Path, url: str) -> dict[str, Any]:
+def build_database_settings(data_dir: Path, url: str) -> dict[str, Any]:
     """Django's settings of the database: `url`, or the embedded Postgres when it is empty."""
     parts = urlsplit(url)
     options: dict[str, Any] = dict(parse_qsl(parts.query)) | {"pool": dict(POOL)}
     if not url:
-        where = {"NAME": "nura", "USER": "nura", "HOST": str(socket_dir(data_dir)), "PORT": ""}
+        where = {"NAME": "nura", "USER": "nura", "HOST": str(find_socket_dir(data_dir)), "PORT": ""}
     else:
         where = {
             "NAME": unquote(parts.path.lstrip("/")),

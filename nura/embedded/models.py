@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nura.embedded import spawn
-from nura.embedded.account import give, let_in, service_account
+from nura.embedded.programs import find_service_account, give_folder, open_data_folder
 
 HEALTH_SECONDS = 2.0
 ENVIRONMENT = {
@@ -25,10 +25,10 @@ def prepare(data_dir: Path, path: str, environment: Mapping[str, str]) -> spawn.
 
     Nobody else may listen on this socket: it is taken from whoever does.
     """
-    account = service_account(data_dir)
+    account = find_service_account(data_dir)
     if Path(path).is_relative_to(data_dir):
-        let_in(data_dir, account)
-    give(Path(path).parent, account)
+        open_data_folder(data_dir, account)
+    give_folder(Path(path).parent, account)
     return spawn.Launch(
         name="models",
         command=(sys.executable, "-m", "nura.models_server", "--socket", path),

@@ -11,8 +11,8 @@ import psycopg
 from psycopg import sql
 
 from nura.embedded import programs, spawn
-from nura.embedded.account import Account, give, let_in, service_account
-from nura.embedded.locations import socket_dir
+from nura.embedded.locations import find_socket_dir
+from nura.embedded.programs import Account, find_service_account, give_folder, open_data_folder
 
 SOCKET = ".s.PGSQL.5432"
 STATUS_LINE = 7  # of postmaster.pid
@@ -46,14 +46,14 @@ def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
 
     The caller holds the lock of the data folder.
     """
-    account = service_account(data_dir)
-    programs_dir = programs.postgres(account)
+    account = find_service_account(data_dir)
+    programs_dir = programs.find_postgres(account)
     folder = data_dir / "postgres"
-    let_in(data_dir, account)
+    open_data_folder(data_dir, account)
     if not folder.exists():
         _make_cluster(programs_dir, folder, account, durable)
-    sockets = socket_dir(data_dir)
-    give(sockets, account)
+    sockets = find_socket_dir(data_dir)
+    give_folder(sockets, account)
     launch = spawn.Launch(
         name="postgres",
         command=_command(programs_dir, _seen_from(folder, sockets), durable),
@@ -85,7 +85,11 @@ def wait_ready(data_dir: Path, alive: Callable[[], bool], timeout: float = 60.0)
 def connect(data_dir: Path, name: str = "nura") -> psycopg.Connection[tuple[object, ...]]:
     """A connection outside Django. Raises `psycopg.OperationalError`."""
     return psycopg.connect(
-        host=str(socket_dir(data_dir)), dbname=name, user="nura", connect_timeout=5, autocommit=True
+        host=str(find_socket_dir(data_dir)),
+        dbname=name,
+        user="nura",
+        connect_timeout=5,
+        autocommit=True,
     )
 
 
@@ -125,14 +129,14 @@ def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, dur
     """Run initdb in another folder and rename it, so that an existing cluster is complete."""
     draft = folder.with_name("postgres.new")
     shutil.rmtree(draft, ignore_errors=True)
-    give(draft, account)
+    give_folder(draft, account)
     command = [
         *(str(programs_dir / "initdb"), "-D", spawn.HERE, "--username=nura", "--auth=trust"),
         *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
         *(() if durable else ("--no-sync",)),
     ]
     launch = spawn.Launch("initdb", command, draft, account, environment=_environment())
-    process = spawn.start(launch, subprocess.PIPE)
+    process = spawn.start_program(launch, subprocess.PIPE)
     output, _ = process.communicate(timeout=120)
     if process.returncode:
         raise RuntimeError(f"initdb failed: {output.decode(errors='replace').strip()}")

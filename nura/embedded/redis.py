@@ -9,8 +9,8 @@ from redis.exceptions import BusyLoadingError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from nura.embedded import programs, spawn
-from nura.embedded.account import give, let_in, service_account
-from nura.embedded.locations import redis_url, socket_dir
+from nura.embedded.locations import build_redis_url, find_socket_dir
+from nura.embedded.programs import find_service_account, give_folder, open_data_folder
 
 SOCKET = "redis.sock"
 DATABASES = 64
@@ -19,12 +19,12 @@ DATABASES = 64
 
 def prepare(data_dir: Path) -> spawn.Launch:
     """Remove what a crash left; how to start Redis. The caller holds the folder's lock."""
-    account = service_account(data_dir)
+    account = find_service_account(data_dir)
     folder = data_dir / "redis"
-    sockets = socket_dir(data_dir)
-    let_in(data_dir, account)
+    sockets = find_socket_dir(data_dir)
+    open_data_folder(data_dir, account)
     for place in (folder, sockets):
-        give(place, account)
+        give_folder(place, account)
     where = "../run" if sockets == data_dir / "run" else str(sockets)
     settings = {
         "port": "0",
@@ -39,7 +39,7 @@ def prepare(data_dir: Path) -> spawn.Launch:
     }
     options = [part for name, value in settings.items() for part in (f"--{name}", value)]
     options += ["--client-output-buffer-limit", "pubsub", "64mb", "32mb", "60"]
-    command = [str(programs.redis(account)), *options]
+    command = [str(programs.find_redis(account)), *options]
     launch = spawn.Launch("redis", command, folder, account, death_signal=signal.SIGTERM)
     spawn.clear_leftovers(launch, "redis-server")
     (sockets / SOCKET).unlink(missing_ok=True)
@@ -54,7 +54,7 @@ def wait_ready(data_dir: Path, alive: Callable[[], bool], timeout: float = 60.0)
 
 def answers(data_dir: Path) -> bool:
     """Whether it takes commands now."""
-    client = Redis.from_url(redis_url(data_dir))
+    client = Redis.from_url(build_redis_url(data_dir))
     try:
         return bool(client.ping())
     except (RedisConnectionError, BusyLoadingError):

@@ -1,16 +1,42 @@
-"""Runs the embedded services for the length of one command, or of one test session."""
+"""The embedded services for the length of one management command, or of one test session.
+
+The lock of the data folder says who runs them.
+"""
 
 import contextlib
 import fcntl
 import functools
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nura.embedded import models, postgres, redis, spawn
+from nura.embedded.locations import find_socket_dir
 
 COMMAND = "a management command"
+
+WITHOUT_SERVICES = {
+    *("up", "help", "version", "check", "compilemessages", "makemessages", "collectstatic"),
+    *(
+        "findstatic",
+        "diffsettings",
+        "settings_reference",
+        "makemigrations",
+        "spectacular",
+        "test",
+        "startapp",
+        "--version",
+    ),
+}
+WITHOUT_DATABASE = WITHOUT_SERVICES - {"up"}
+"""`up` starts its own services, and needs the others like any command."""
+
+WITH_MODELS = {"ask", "evaluate", "reindex"}
+"""Commands that search or embed in their own process."""
+
+WITHOUT_MIGRATION = {"migrate", "doctor", "showmigrations", "sqlmigrate"}
+PATIENCE_SECONDS = 60.0
 
 
 class FolderBusyError(Exception):
@@ -22,7 +48,7 @@ class FolderBusyError(Exception):
 
 
 @contextlib.contextmanager
-def folder_lock(data_dir: Path, note: str) -> Iterator[None]:
+def lock_folder(data_dir: Path, note: str) -> Iterator[None]:
     """Hold the data folder alone until the end of this process. Raises `FolderBusyError`."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "lock").open("a+", encoding="utf-8") as file:
@@ -37,16 +63,16 @@ def folder_lock(data_dir: Path, note: str) -> Iterator[None]:
         yield
 
 
-def holder(data_dir: Path) -> str:
+def read_holder(data_dir: Path) -> str:
     """What the folder's holder wrote there (its URL); empty if nobody holds it."""
     try:
-        with folder_lock(data_dir, ""):
+        with lock_folder(data_dir, ""):
             return ""
     except FolderBusyError as busy:
         return busy.holder
 
 
-def hold(
+def hold_folder(
     stack: contextlib.ExitStack, data_dir: Path, note: str, patience: float = 30.0
 ) -> str | None:
     """Get the lock for the life of `stack`, after a management command's end if need be.
@@ -57,7 +83,7 @@ def hold(
 
     def settled() -> bool:
         try:
-            stack.enter_context(folder_lock(data_dir, note))
+            stack.enter_context(lock_folder(data_dir, note))
         except FolderBusyError as busy:
             holders.append(busy.holder)
             return busy.holder not in {COMMAND, ""}
@@ -69,7 +95,7 @@ def hold(
 
 
 @contextlib.contextmanager
-def running(
+def run_services(
     data_dir: Path, *, with_postgres: bool = True, with_redis: bool = True, durable: bool = True
 ) -> Iterator[None]:
     """Start the services, and stop them afterwards. The caller holds the lock of the folder."""
@@ -77,31 +103,123 @@ def running(
         log = stack.enter_context((data_dir / "services.log").open("ab"))
         if with_postgres:
             launch = postgres.prepare(data_dir, durable)
-            process = spawn.start(launch, log)
-            stack.callback(spawn.stop, process, launch)
+            process = spawn.start_program(launch, log)
+            stack.callback(spawn.stop_program, process, launch)
             postgres.wait_ready(data_dir, functools.partial(_lives, process))
         if with_redis:
             launch = redis.prepare(data_dir)
-            process = spawn.start(launch, log)
-            stack.callback(spawn.stop, process, launch)
+            process = spawn.start_program(launch, log)
+            stack.callback(spawn.stop_program, process, launch)
             redis.wait_ready(data_dir, functools.partial(_lives, process))
         yield
 
 
 @contextlib.contextmanager
-def running_models(data_dir: Path, path: str) -> Iterator[None]:
+def run_models(data_dir: Path, path: str) -> Iterator[None]:
     """Start the models process on the socket at `path`, and stop it afterwards."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "services.log").open("ab") as log:
         launch = models.prepare(data_dir, path, {**os.environ, "NURA_PROCESS": "models"})
-        process = spawn.start(launch, log)
+        process = spawn.start_program(launch, log)
         try:
             models.wait_ready(path, functools.partial(_lives, process))
             yield
         finally:
-            spawn.stop(process, launch)
+            spawn.stop_program(process, launch)
             Path(path).unlink(missing_ok=True)
 
 
 def _lives(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() is None
+
+
+@contextlib.contextmanager
+def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
+    """Run a command, `arguments` being what follows `manage.py`, with database and Redis at hand.
+
+    When `up` holds the data folder its services are used; another command's end is waited for.
+    """
+    from django.conf import settings
+
+    from nura import health
+
+    if (
+        arguments
+        and arguments[0] not in WITHOUT_DATABASE | {"doctor"}
+        and not _asks_help(arguments)
+    ):
+        health.require_services()
+    if not arguments or arguments[0] in WITHOUT_SERVICES or _asks_help(arguments):
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        if settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS:
+            stack.enter_context(_services(settings.DATA_DIR))
+            if arguments[0] not in WITHOUT_MIGRATION:
+                _migrate()
+        if arguments[0] in WITH_MODELS and not models.answers(settings.RAG.models_socket):
+            stack.enter_context(_own_models())
+        yield
+
+
+@contextlib.contextmanager
+def _own_models() -> Iterator[None]:
+    """A models process for this command alone, on a socket of its own.
+
+    A command may need a local model though the settings name an endpoint: `reindex` compares with
+    the model that served before.
+    """
+    from django.conf import settings
+
+    path = str(find_socket_dir(settings.DATA_DIR) / f"models-{os.getpid()}.sock")
+    os.environ["NURA_MODELS_SOCKET"] = path
+    settings.RAG = settings.BUILD_RAG()
+    with run_models(settings.DATA_DIR, path):
+        yield
+
+
+@contextlib.contextmanager
+def _services(data_dir: Path) -> Iterator[None]:
+    from django.conf import settings
+
+    with contextlib.ExitStack() as stack:
+        holder = hold_folder(stack, data_dir, COMMAND, PATIENCE_SECONDS)
+        if holder is not None:
+            _wait_for_product(data_dir, holder)
+        else:
+            stack.enter_context(
+                run_services(
+                    data_dir,
+                    with_postgres=settings.EMBEDDED_POSTGRES,
+                    with_redis=settings.EMBEDDED_REDIS,
+                )
+            )
+        yield
+
+
+def _wait_for_product(data_dir: Path, holder: str) -> None:
+    if holder == COMMAND or not spawn.wait_until(
+        functools.partial(_product_answers, data_dir), PATIENCE_SECONDS, step=0.1
+    ):
+        raise FolderBusyError(holder)
+
+
+def _product_answers(data_dir: Path) -> bool:
+    from django.conf import settings
+
+    return (not settings.EMBEDDED_POSTGRES or postgres.answers(data_dir)) and (
+        not settings.EMBEDDED_REDIS or redis.answers(data_dir)
+    )
+
+
+def _migrate() -> None:
+    import django
+
+    django.setup()
+    from nura.preparation import migrate
+
+    migrate()
+
+
+def _asks_help(arguments: Sequence[str]) -> bool:
+    return "--help" in arguments or "-h" in arguments

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import psutil
 
-from nura.embedded.account import Account
+from nura.embedded.programs import Account
 
 HERE = "/proc/self/cwd" if sys.platform == "linux" else "."
 """The folder a process started in, as an absolute path that needs no permission on its parents."""
@@ -48,12 +48,12 @@ class Launch:
     """`module:function` that does the same in a process which has loaded our code already."""
 
 
-def start(launch: Launch, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
+def start_program(launch: Launch, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
     """Start the program; it gets its death signal when this process dies."""
-    return subprocess.Popen(launch.command, stdout=output, **options(launch))
+    return subprocess.Popen(launch.command, stdout=output, **build_options(launch))
 
 
-def options(launch: Launch) -> dict[str, Any]:
+def build_options(launch: Launch) -> dict[str, Any]:
     """How to start it, for `subprocess` and `asyncio` alike: in its own group, our end its end.
 
     Start from the main thread: the death signal comes when the *thread* that started it ends.
@@ -100,7 +100,7 @@ def give_memory_back() -> None:
         _libc.malloc_trim(0)
 
 
-def stop(process: subprocess.Popen[bytes], launch: Launch, patience: float = 20.0) -> None:
+def stop_program(process: subprocess.Popen[bytes], launch: Launch, patience: float = 20.0) -> None:
     """Ask the program to end; after `patience` seconds end it and its group by force."""
     if process.poll() is not None:
         return

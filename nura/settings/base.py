@@ -2,19 +2,34 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import django_stubs_ext
 from csp.constants import NONCE, NONE, SELF
+from django.templatetags.static import static
+from django.urls import reverse_lazy
+from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 from kombu import Exchange, Queue
 
 from documents.parsers.base import Confinement, Limits
 from documents.parsers.formats import PDF_READERS, PDFIUM
-from nura import logs
+from nura import __version__, logs
 from nura.embedded import locations
-from nura.settings import env, rag, reference, unfold
+from nura.settings import env, rag, reference
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes be written with their types
+
+
+def _link_list(title: Any, icon: str, model: str) -> dict[str, Any]:
+    """An entry of the administration's sidebar."""
+    return {
+        "title": title,
+        "icon": icon,
+        "link": reverse_lazy(f"admin:{model}_changelist"),
+        "permission": lambda request: request.user.has_perm(f"{model.replace('_', '.view_', 1)}"),
+    }
+
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 env.load_dotenv(Path(env.read_text("NURA_DOTENV", str(BASE_DIR / ".env"))))
@@ -24,7 +39,8 @@ DATA_DIR = env.read_folder("NURA_DATA_DIR", BASE_DIR / "var")
 HOST = env.read_text("NURA_HOST", "127.0.0.1")
 PORT = env.read_integer("NURA_PORT", 8000, minimum=1, maximum=65535)
 DATABASE_URL = env.read_url("DATABASE_URL", ("postgres", "postgresql"))
-REDIS_URL = env.read_url("REDIS_URL", ("redis", "rediss", "unix")) or locations.redis_url(DATA_DIR)
+REDIS_URL = env.read_url("REDIS_URL", ("redis", "rediss", "unix"))
+REDIS_URL = REDIS_URL or locations.build_redis_url(DATA_DIR)
 EMBEDDED_POSTGRES = not DATABASE_URL
 EMBEDDED_REDIS = not env.read_text("REDIS_URL")
 
@@ -102,7 +118,7 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": locations.database(DATA_DIR, DATABASE_URL)}
+DATABASES = {"default": locations.build_database_settings(DATA_DIR, DATABASE_URL)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {
@@ -174,7 +190,57 @@ SPECTACULAR_SETTINGS = {
 }
 
 # Administration
-UNFOLD = unfold.UNFOLD
+UNFOLD: dict[str, Any] = {
+    "SITE_TITLE": _("Nura administration"),
+    "SITE_HEADER": "Nura",
+    "SITE_SUBHEADER": format_lazy("{} · {}", _("Administration"), __version__),
+    "SITE_URL": "/",
+    "SITE_ICON": lambda _request: static("nura/img/mark.svg"),
+    "SHOW_LANGUAGES": True,
+    "SHOW_BACK_BUTTON": True,
+    "BORDER_RADIUS": "8px",
+    "COLORS": {
+        "primary": {
+            "50": "#eff8f5",
+            "100": "#d8efe8",
+            "200": "#b3dfd3",
+            "300": "#84c9b7",
+            "400": "#4fae97",
+            "500": "#2b917b",
+            "600": "#0b6b5d",
+            "700": "#0a5a4e",
+            "800": "#0b483f",
+            "900": "#0b3c35",
+            "950": "#042420",
+        }
+    },
+    "SIDEBAR": {
+        "show_search": False,
+        "show_all_applications": False,
+        "navigation": [
+            {
+                "title": _("People"),
+                "items": [_link_list(_("Users"), "group", "auth_user")],
+            },
+            {
+                "title": _("Conversations"),
+                "items": [
+                    _link_list(_("Chats"), "forum", "chats_chat"),
+                    _link_list(_("Messages"), "chat_bubble", "chats_message"),
+                    _link_list(_("Runs"), "bolt", "chats_run"),
+                    _link_list(_("Categories"), "label", "chats_category"),
+                ],
+            },
+            {
+                "title": _("Documents"),
+                "items": [
+                    _link_list(_("Documents"), "description", "documents_document"),
+                    _link_list(_("Embedding spaces"), "scatter_plot", "documents_embeddingspace"),
+                ],
+            },
+        ],
+    },
+}
 
 # Language and time
 LANGUAGE_CODE = env.read_choice("NURA_LANGUAGE", "ko", ("ko", "en"))
@@ -213,7 +279,7 @@ PDF_READER = env.read_choice("NURA_PDF_READER", PDFIUM, PDF_READERS)
 
 # Celery (read with the prefix CELERY_)
 BROKERS = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps", "pyamqp")
-CELERY_BROKER_URL = env.read_url("CELERY_BROKER_URL", BROKERS) or locations.celery_url(REDIS_URL)
+CELERY_BROKER_URL = env.read_url("CELERY_BROKER_URL", BROKERS) or locations.to_celery_url(REDIS_URL)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
@@ -275,7 +341,7 @@ TTS_VOICE = env.read_text("NURA_TTS_VOICE", "alloy")
 TTS_API_KEY = env.read_text("NURA_TTS_API_KEY")
 
 # Memory of conversations
-MODELS_SOCKET = locations.models_socket(DATA_DIR)
+MODELS_SOCKET = locations.build_models_socket(DATA_DIR)
 RAG = rag.build_rag_config(SECRET_KEY, MODELS_SOCKET)
 BUILD_RAG = partial(
     rag.build_rag_config, SECRET_KEY, MODELS_SOCKET

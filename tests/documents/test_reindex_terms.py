@@ -11,7 +11,7 @@ from documents import ingest, services
 from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, DocumentLabel
 from documents.reindex import renewal
 from documents.search.store import ScopedStore
-from nura import diagnosis
+from nura.management.commands import doctor
 from rag import tokenize
 from rag.indexing import TERMS_VERSION
 from tests.documents.changing import TOPICS, reindex
@@ -56,13 +56,13 @@ def found(document):
 
 
 def terms_finding():
-    return next(diagnosis.terms_of_documents())
+    return next(doctor.check_terms())
 
 
 def test_an_ingest_writes_the_present_terms(library):
     assert {document.terms_version for document in Document.objects.all()} == {TERMS_VERSION}
     assert not renewal.list_outdated_documents().exists()
-    assert terms_finding().state is diagnosis.State.OK
+    assert terms_finding().state is doctor.State.OK
 
 
 def test_old_terms_become_those_of_an_ingest_and_nothing_is_embedded(library, embedding_server):
@@ -78,7 +78,7 @@ def test_old_terms_become_those_of_an_ingest_and_nothing_is_embedded(library, em
     assert found(library[0])
     assert "3 documents brought over" in text
     assert f"terms {len(rows[0])}/{len(rows[0])}" in text
-    assert terms_finding().state is diagnosis.State.OK
+    assert terms_finding().state is doctor.State.OK
 
 
 def test_only_what_is_old_is_touched(library):

@@ -4,8 +4,9 @@ from django.db import transaction
 from documents import ingest, spaces
 from documents.models import Document, EmbeddingSpace
 from documents.search.store import ScopedStore
-from nura import diagnosis, preparation
-from nura.diagnosis import State
+from nura import preparation
+from nura.management.commands import doctor
+from nura.management.commands.doctor import State
 from rag.factory import get_engine
 from tests.documents.changing import add, configure, text_of
 from tests.documents.conftest import upload
@@ -61,9 +62,9 @@ def test_with_vectors_another_model_in_the_settings_changes_nothing_and_is_told(
 
 def test_the_doctor_and_the_start_name_the_command(owner, settings, embedding_server, caplog):
     add(owner, "규정.md")
-    assert [finding.state for finding in diagnosis.embedding_space()] == [State.OK]
+    assert [finding.state for finding in doctor.check_embedding_space()] == [State.OK]
     configure(settings, embedding_server, "words-32")
-    (finding,) = diagnosis.embedding_space()
+    (finding,) = doctor.check_embedding_space()
     assert finding.state is State.WARN
     assert "manage.py reindex" in finding.detail
     preparation.tell_of_another_model()

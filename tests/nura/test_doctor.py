@@ -7,8 +7,9 @@ import pytest
 from django.core.management import call_command
 from redis import Redis
 
-from nura import __version__, diagnosis, health
-from nura.diagnosis import State
+from nura import __version__, health
+from nura.management.commands import doctor
+from nura.management.commands.doctor import State
 from rag.config import Endpoint
 from tests.servers.wire import LOOK
 
@@ -42,12 +43,12 @@ def endpoint():
 
 
 def test_no_model_is_no_fault():
-    assert diagnosis.llm("LLM", None).state is State.OK
+    assert doctor.check_llm("LLM", None).state is State.OK
 
 
 def test_a_reachable_model_is_fine(endpoint):
     server, answers = endpoint
-    assert diagnosis.llm("LLM", server).state is State.OK
+    assert doctor.check_llm("LLM", server).state is State.OK
     assert answers["path"] == "/v1/models"
     assert answers["authorization"] == f"Bearer {KEY}"
 
@@ -56,7 +57,7 @@ def test_a_reachable_model_is_fine(endpoint):
 def test_what_a_model_server_answers_is_judged(endpoint, status, state):
     server, answers = endpoint
     answers["status"] = status
-    finding = diagnosis.llm("LLM", server)
+    finding = doctor.check_llm("LLM", server)
     assert finding.state == state
     assert KEY not in finding.detail
 
@@ -65,19 +66,19 @@ def test_what_a_model_server_answers_is_judged(endpoint, status, state):
 def test_a_model_on_the_list_is_fine(endpoint, model):
     server, answers = endpoint
     answers["body"] = {"data": [{"id": "other"}, {"id": model}]}
-    assert diagnosis.llm("LLM", server).state is State.OK
+    assert doctor.check_llm("LLM", server).state is State.OK
 
 
 def test_a_model_that_is_not_on_the_list_is_a_warning_that_names_others(endpoint):
     server, answers = endpoint
     answers["body"] = {"data": [{"id": "qwen3:8b"}]}
-    finding = diagnosis.llm("LLM", server)
+    finding = doctor.check_llm("LLM", server)
     assert finding.state is State.WARN
     assert "qwen3:8b" in finding.detail
 
 
 def test_the_report_begins_with_the_version():
-    first = next(diagnosis.examine())
+    first = next(doctor.examine_all())
     assert (first.name, first.detail) == ("Nura", __version__)
 
 
@@ -86,7 +87,7 @@ def test_a_vision_model_is_examined_where_one_is_set(settings, endpoint):
     server, answers = endpoint
     answers["status"] = 401
     settings.RAG = replace(settings.RAG, vision=server)
-    found = {finding.name: finding.state for finding in diagnosis.examine()}
+    found = {finding.name: finding.state for finding in doctor.examine_all()}
     assert found["vision model"] is State.WARN
 
 
@@ -94,23 +95,23 @@ def test_a_vision_model_is_examined_where_one_is_set(settings, endpoint):
 def test_a_list_of_another_shape_is_no_fault(endpoint, body):
     server, answers = endpoint
     answers["body"] = body
-    assert diagnosis.llm("LLM", server).state is State.OK
+    assert doctor.check_llm("LLM", server).state is State.OK
 
 
 def test_a_dead_light_model_does_not_keep_the_product_from_serving():
-    finding = diagnosis.spare_llm("light LLM", Endpoint("http://127.0.0.1:9/v1", "m"))
+    finding = doctor.check_optional_llm("light LLM", Endpoint("http://127.0.0.1:9/v1", "m"))
     assert finding.state is State.WARN
 
 
 def test_a_redirect_does_not_take_the_key_elsewhere(endpoint):
     server, answers = endpoint
     answers |= {"status": 302, "location": "/elsewhere"}
-    assert diagnosis.llm("LLM", server).state is State.WARN
+    assert doctor.check_llm("LLM", server).state is State.WARN
     assert answers["path"] == "/v1/models"
 
 
 def test_a_dead_model_server_is_a_failure_without_its_secrets():
-    finding = diagnosis.llm("LLM", Endpoint("http://me:hunter2@127.0.0.1:9/v1", "m", KEY))
+    finding = doctor.check_llm("LLM", Endpoint("http://me:hunter2@127.0.0.1:9/v1", "m", KEY))
     assert finding.state is State.FAIL
     assert "hunter2" not in finding.detail
     assert KEY not in finding.detail
@@ -118,24 +119,24 @@ def test_a_dead_model_server_is_a_failure_without_its_secrets():
 
 def test_the_embedded_model_is_the_official_one(settings):
     settings.RAG = replace(settings.RAG, embedding_model="", embedding_endpoint=None)
-    assert diagnosis.embedder().state is State.OK
+    assert doctor.check_embedder().state is State.OK
 
 
 def test_another_model_file_is_a_failure(settings, monkeypatch, tmp_path):
     settings.RAG = replace(settings.RAG, embedding_model="", embedding_endpoint=None)
     (tmp_path / "model.safetensors").write_bytes(b"else")
-    monkeypatch.setattr(diagnosis, "find_embedded_model", lambda: tmp_path)
-    assert diagnosis.embedder().state is State.FAIL
+    monkeypatch.setattr(doctor, "find_embedded_model", lambda: tmp_path)
+    assert doctor.check_embedder().state is State.FAIL
 
 
 def test_a_data_folder_that_is_not_there_is_a_failure(settings, tmp_path):
     settings.DATA_DIR = tmp_path / "absent"
-    assert diagnosis.data_folder().state is State.FAIL
+    assert doctor.check_data_folder().state is State.FAIL
 
 
 @pytest.mark.django_db
 def test_the_database_is_there_with_pgvector():
-    findings = {finding.name: finding for finding in diagnosis.database()}
+    findings = {finding.name: finding for finding in doctor.check_database()}
     assert findings["database"].state is State.OK
     assert findings["pgvector"].state is State.OK
     assert "migrations" not in findings
@@ -145,7 +146,7 @@ def test_redis_that_may_forget_is_warned_about():
     client = health.client()
     client.config_set("maxmemory-policy", "allkeys-lru")
     try:
-        states = [finding.state for finding in diagnosis.redis()]
+        states = [finding.state for finding in doctor.check_redis()]
     finally:
         client.config_set("maxmemory-policy", "noeviction")
     assert states == [State.OK, State.WARN, State.OK]
@@ -154,7 +155,7 @@ def test_redis_that_may_forget_is_warned_about():
 @pytest.mark.django_db
 def test_it_exits_1_when_redis_is_gone(monkeypatch, capsys):
     nowhere = Redis.from_url("unix:///nowhere/redis.sock")
-    monkeypatch.setattr(diagnosis, "client", lambda: nowhere)
+    monkeypatch.setattr(doctor, "client", lambda: nowhere)
     with pytest.raises(SystemExit) as ended:
         call_command("doctor")
     assert ended.value.code == 1

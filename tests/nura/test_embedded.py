@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from redis import Redis
 
-from nura.embedded import account, locations, postgres, redis, session, spawn
+from nura.embedded import locations, postgres, programs, redis, session, spawn
 
 
 @contextlib.contextmanager
 def services(folder):
-    with session.folder_lock(folder, "a test"), session.running(folder, durable=False):
+    with session.lock_folder(folder, "a test"), session.run_services(folder, durable=False):
         yield
 
 
@@ -21,11 +21,11 @@ def test_data_survives_a_restart(tmp_path):
     with services(tmp_path):
         with postgres.connect(tmp_path) as connection:
             connection.execute("CREATE TABLE kept AS SELECT '남는다'::text AS word")
-        Redis.from_url(locations.redis_url(tmp_path)).set("kept", "1")
+        Redis.from_url(locations.build_redis_url(tmp_path)).set("kept", "1")
     with services(tmp_path):
         with postgres.connect(tmp_path) as connection:
             assert connection.execute("SELECT word FROM kept").fetchone() == ("남는다",)
-        assert Redis.from_url(locations.redis_url(tmp_path)).get("kept") == b"1"
+        assert Redis.from_url(locations.build_redis_url(tmp_path)).get("kept") == b"1"
 
 
 def test_the_database_sorts_and_cases_unicode(tmp_path):
@@ -36,9 +36,9 @@ def test_the_database_sorts_and_cases_unicode(tmp_path):
 
 
 def test_a_killed_postgres_starts_again_over_its_stale_files(tmp_path):
-    with session.folder_lock(tmp_path, "a test"):
+    with session.lock_folder(tmp_path, "a test"):
         launch = postgres.prepare(tmp_path)
-        process = spawn.start(launch, subprocess.DEVNULL)
+        process = spawn.start_program(launch, subprocess.DEVNULL)
         postgres.wait_ready(tmp_path, lambda: process.poll() is None)
         with postgres.connect(tmp_path) as connection:
             connection.execute("CREATE TABLE kept (id int)")
@@ -73,8 +73,8 @@ def test_a_path_too_long_for_a_socket_gets_a_stand_in(tmp_path):
     with services(folder):
         assert postgres.answers(folder)
         assert redis.answers(folder)
-    assert locations.socket_dir(folder).parent != folder
-    stand_in = locations.socket_dir(folder)
+    assert locations.find_socket_dir(folder).parent != folder
+    stand_in = locations.find_socket_dir(folder)
     assert stand_in.stat().st_mode & 0o077 == 0
     shutil.rmtree(stand_in)
 
@@ -88,18 +88,18 @@ def test_a_link_in_place_of_the_socket_folder_is_refused(tmp_path):
 
 
 def test_only_one_process_holds_a_folder(tmp_path):
-    with session.folder_lock(tmp_path, "http://127.0.0.1:1"):
-        assert session.holder(tmp_path) == "http://127.0.0.1:1"
-        with pytest.raises(session.FolderBusyError), session.folder_lock(tmp_path, "me"):
+    with session.lock_folder(tmp_path, "http://127.0.0.1:1"):
+        assert session.read_holder(tmp_path) == "http://127.0.0.1:1"
+        with pytest.raises(session.FolderBusyError), session.lock_folder(tmp_path, "me"):
             pass
-    assert session.holder(tmp_path) == ""
+    assert session.read_holder(tmp_path) == ""
 
 
 def test_a_lock_is_not_inherited_by_what_is_started(tmp_path):
-    with session.folder_lock(tmp_path, "first"):
+    with session.lock_folder(tmp_path, "first"):
         sleeper = subprocess.Popen(["sleep", "60"])
     try:
-        assert session.holder(tmp_path) == ""
+        assert session.read_holder(tmp_path) == ""
     finally:
         sleeper.kill()
         sleeper.wait()
@@ -121,7 +121,7 @@ def test_root_runs_the_services_as_a_user_without_privileges(tmp_path):
         owner = (tmp_path / "postgres").stat().st_uid
         assert owner != 0
         assert tmp_path.parent.stat().st_mode & 0o077 == 0
-        assert account.service_account(tmp_path).uid == owner
+        assert programs.find_service_account(tmp_path).uid == owner
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root steps down")
@@ -133,13 +133,13 @@ def test_data_of_a_user_whose_name_is_gone_is_served_as_that_user(tmp_path):
             os.chown(path, 54321, 54321)
     with services(tmp_path):
         assert postgres.answers(tmp_path)
-        assert account.service_account(tmp_path).uid == 54321
+        assert programs.find_service_account(tmp_path).uid == 54321
 
 
 def test_a_stop_is_forced_when_the_program_does_not_listen(tmp_path):
     command = ("sh", "-c", "trap '' TERM; echo on; while :; do sleep 1; done")
     launch = spawn.Launch("deaf", command, tmp_path)
-    process = spawn.start(launch, subprocess.PIPE)
+    process = spawn.start_program(launch, subprocess.PIPE)
     assert process.stdout.readline() == b"on\n"
-    spawn.stop(process, launch, patience=0.2)
+    spawn.stop_program(process, launch, patience=0.2)
     assert process.returncode == -signal.SIGKILL

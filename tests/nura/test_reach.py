@@ -12,7 +12,7 @@ NOBODY = "127.0.0.1:1"
 def test_an_unreachable_database_is_named_and_its_password_is_not(tmp_path):
     url = f"postgresql://me:hunter2@{NOBODY}/nura"
     with pytest.raises(ImproperlyConfigured, match="DATABASE_URL") as caught:
-        health.require_database(locations.database(tmp_path, url))
+        health.require_database(locations.build_database_settings(tmp_path, url))
     assert "hunter2" not in str(caught.value)
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from nura import diagnosis
-from nura.diagnosis import State
+from nura.management.commands import doctor
+from nura.management.commands.doctor import State
 from nura.settings import rag
 
 
@@ -59,7 +59,7 @@ def test_a_missing_file_stops_the_start_and_is_named(monkeypatch):
 def test_the_doctor_counts_the_words(named, settings):
     path = named("세출예산서\tNNP\t0\n전자 조달\tNNG\n".encode())
     settings.RAG = replace(settings.RAG, user_dictionary=str(path))
-    finding = diagnosis.morphemes()
+    finding = doctor.check_morphemes()
     assert finding.state is State.OK
     assert "2 words" in finding.detail
 
@@ -67,6 +67,6 @@ def test_the_doctor_counts_the_words(named, settings):
 def test_the_doctor_names_the_wrong_line(named, settings):
     path = named(b"word\n")
     settings.RAG = replace(settings.RAG, user_dictionary=str(path))
-    finding = diagnosis.morphemes()
+    finding = doctor.check_morphemes()
     assert finding.state is State.FAIL
     assert f"{path}, line 1" in finding.detail

@@ -16,8 +16,8 @@ def running_models(**parts):
     """A configuration whose local models are served."""
     with tempfile.TemporaryDirectory(prefix="nura-models-") as name:
         folder = Path(name)
-        config = RagConfig(models_socket=locations.models_socket(folder), **parts)
-        with session.running_models(folder, config.models_socket):
+        config = RagConfig(models_socket=locations.build_models_socket(folder), **parts)
+        with session.run_models(folder, config.models_socket):
             yield config
 
 

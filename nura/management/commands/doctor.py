@@ -1,11 +1,65 @@
-"""`manage.py doctor`: what is configured, reachable, missing."""
+"""`manage.py doctor`: what is configured, reachable and missing. It prints no secret."""
 
+import hashlib
+import importlib.util
+import json
+import shutil
 import sys
-from typing import Any
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.core.management.base import BaseCommand
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from redis.exceptions import RedisError
 
-from nura.diagnosis import State, examine
+from documents import spaces
+from documents.parsers.base import Confinement
+from documents.parsers.formats import PYMUPDF
+from documents.parsers.pdf import ocr
+from documents.parsers.sandbox import jail
+from documents.reindex import renewal
+from nura import __version__
+from nura.embedded import models, session
+from nura.health import WORKERS, check_redis_and_workers, client
+from rag.adapters.sentence_transformers import find_embedded_model
+from rag.config import Endpoint
+from rag.errors import EngineUnavailable
+from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
+
+MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""Of the official all-MiniLM-L6-v2 `model.safetensors`."""
+
+LLM_SECONDS = 3.0
+LONGEST_LIST = 2**20
+FEW = 5
+LITTLE_DISK = 1024**3
+NO_DISK = 100 * 1024**2
+
+
+class State(StrEnum):
+    """`fail`: the product cannot serve."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report."""
+
+    name: str
+    state: State
+    detail: str
 
 
 class Command(BaseCommand):
@@ -22,9 +76,292 @@ class Command(BaseCommand):
             State.FAIL: self.style.ERROR,
         }
         failed = False
-        for finding in examine():
+        for finding in examine_all():
             failed = failed or finding.state is State.FAIL
             mark = styles[finding.state](f"{finding.state:<4}")
             self.stdout.write(f"{mark}  {finding.name:<16}  {finding.detail}")
         if failed:
             sys.exit(1)
+
+
+def examine_all() -> Iterator[Finding]:
+    """All findings, quick ones first."""
+    yield Finding("Nura", State.OK, __version__)
+    yield check_data_folder()
+    yield from check_database()
+    yield from check_redis()
+    yield from check_workers()
+    yield check_llm("LLM", settings.RAG.llm)
+    if settings.RAG.light_llm:
+        yield check_optional_llm("light LLM", settings.RAG.light_llm)
+    if settings.RAG.vision:
+        yield check_optional_llm("vision model", settings.RAG.vision)
+    yield check_embedder()
+    yield from check_models_process()
+    yield from check_embedding_space()
+    yield check_morphemes()
+    yield from check_terms()
+    yield sandbox()
+    yield check_text_recognition()
+    yield from check_pdf_reader()
+
+
+def check_data_folder() -> Finding:
+    """Writable, and with room."""
+    folder = settings.DATA_DIR
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Finding("data folder", State.FAIL, f"{folder} is not writable: {error.strerror}")
+    state = State.FAIL if free < NO_DISK else State.WARN if free < LITTLE_DISK else State.OK
+    return Finding("data folder", state, f"{folder}, {free / 1024**3:.1f} GB free")
+
+
+def check_database() -> Iterator[Finding]:
+    """Reachable, with pgvector, migrated."""
+    kind = "embedded" if settings.EMBEDDED_POSTGRES else "DATABASE_URL"
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT current_setting('server_version')")
+            version = cursor.fetchone()[0]
+            cursor.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+            extension = cursor.fetchone()
+        executor = MigrationExecutor(connection)
+        missing = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    except DatabaseError as error:
+        yield Finding("database", State.FAIL, f"{kind}: not reachable ({type(error).__name__})")
+        return
+    yield Finding("database", State.OK, f"{kind}: Postgres {version}")
+    if extension:
+        yield Finding("pgvector", State.OK, extension[0])
+    else:
+        state = State.WARN if missing else State.FAIL  # the first migration makes it
+        yield Finding("pgvector", state, "the extension is not there: CREATE EXTENSION vector")
+    if missing:
+        yield Finding("migrations", State.WARN, f"{missing} not applied yet; `up` applies them")
+
+
+def check_redis() -> Iterator[Finding]:
+    """Reachable, never forgetting, written to disk."""
+    kind = "embedded" if settings.EMBEDDED_REDIS else "REDIS_URL"
+    try:
+        version = cast("dict[str, Any]", client().info("server"))["redis_version"]
+    except RedisError as error:
+        yield Finding("redis", State.FAIL, f"{kind}: not reachable ({type(error).__name__})")
+        return
+    yield Finding("redis", State.OK, f"{kind}: Redis {version}")
+    for name, wanted in (("maxmemory-policy", "noeviction"), ("appendonly", "yes")):
+        yield _check_redis_setting(name, wanted)
+
+
+def _check_redis_setting(name: str, wanted: str) -> Finding:
+    try:
+        found = cast("dict[str, str]", client().config_get(name)).get(name, "unknown")
+    except RedisError:
+        return Finding("redis", State.WARN, f"{name} may not be read; it should be {wanted}")
+    state = State.OK if found == wanted else State.WARN
+    return Finding(
+        "redis", state, f"{name} {found}" + ("" if found == wanted else f", not {wanted}")
+    )
+
+
+def check_workers() -> Iterator[Finding]:
+    """Their signs of life. A product that is not running is no fault."""
+    alive = check_redis_and_workers()
+    stopped = settings.EMBEDDED_REDIS and session.read_holder(settings.DATA_DIR) in {
+        "",
+        session.COMMAND,
+    }
+    for name in WORKERS:
+        if alive[name]:
+            yield Finding(f"{name} worker", State.OK, "alive")
+        elif stopped:
+            yield Finding(f"{name} worker", State.WARN, "the product is not running: make run")
+        else:
+            yield Finding(f"{name} worker", State.FAIL, "no sign of life")
+
+
+def check_llm(name: str, endpoint: Endpoint | None) -> Finding:
+    """Whether the endpoint has the model; none configured: found passages."""
+    if endpoint is None:
+        detail = (
+            "none configured: answers are extracts of the documents; NURA_LLM_BASE_URL names one"
+        )
+        return Finding(name, State.OK, detail)
+    where = f"{endpoint.model} at {_hide_secrets(endpoint.base_url)}"
+    status, models = _list_models(endpoint)
+    if status == 200 and models and not {endpoint.model, f"{endpoint.model}:latest"} & set(models):
+        known = ", ".join(models[:FEW])
+        return Finding(name, State.WARN, f"{where}: its list has no such model, but {known}")
+    if status == 200:
+        return Finding(name, State.OK, where)
+    if status in {401, 403}:
+        return Finding(name, State.FAIL, f"{where}: the key is refused (HTTP {status})")
+    if status:
+        return Finding(name, State.WARN, f"{where}: HTTP {status} for its list of models")
+    return Finding(name, State.FAIL, f"{where}: not reachable within {LLM_SECONDS:g} s")
+
+
+def check_optional_llm(name: str, endpoint: Endpoint) -> Finding:
+    """As `llm`, for a model without which the product serves: it only warns."""
+    found = check_llm(name, endpoint)
+    return replace(found, state=State.WARN) if found.state is State.FAIL else found
+
+
+def check_embedder() -> Finding:
+    """Which one, and whether the embedded model's file is the official one."""
+    config = settings.RAG
+    if config.embedding_endpoint:
+        where = _hide_secrets(config.embedding_endpoint.base_url)
+        return Finding("embedder", State.OK, f"{config.embedding_endpoint.model} at {where}")
+    if config.embedding_model:
+        return Finding("embedder", State.OK, f"{config.embedding_model} on this machine")
+    try:
+        found = _hash_file(find_embedded_model() / "model.safetensors")
+    except (OSError, EngineUnavailable) as error:
+        return Finding("embedder", State.FAIL, f"the embedded model is missing: {error}")
+    if found != MODEL_SHA256:
+        return Finding("embedder", State.FAIL, "model.safetensors is not the official file")
+    return Finding("embedder", State.OK, "all-MiniLM-L6-v2 (English), checksum right")
+
+
+def check_models_process() -> Iterator[Finding]:
+    """Whether the process with the local models serves, and what it has loaded."""
+    if not settings.RAG.needs_models_process:
+        return
+    missing = [
+        name
+        for name in ("torch", "sentence_transformers")
+        if importlib.util.find_spec(name) is None
+    ]
+    if missing:
+        detail = f"not installed: {', '.join(missing)}; pip install -r requirements/models.txt"
+        yield Finding("models", State.FAIL, detail)
+        return
+    health = models.read_health(settings.RAG.models_socket)
+    if health is None:
+        detail = "the process is not running; words alone are searched, and uploads wait"
+        yield Finding("models", State.WARN, detail)
+        return
+    states = [f"{name} {state}" for name, state in health["models"].items()] or ["none loaded yet"]
+    failed = set(health["models"].values()) - {"ready", "loading"}
+    yield Finding("models", State.WARN if failed else State.OK, ", ".join(states))
+
+
+def check_embedding_space() -> Iterator[Finding]:
+    """Whose vectors are searched, and whether the settings want others."""
+    try:
+        space, pending = spaces.get_active_space(), spaces.describe_pending_reindex()
+    except DatabaseError:  # told already, or not migrated yet
+        return
+    if pending:
+        yield Finding("embedding space", State.WARN, pending)
+    elif space:
+        yield Finding("embedding space", State.OK, f"{space}, {', '.join(space.languages)}")
+
+
+def check_terms() -> Iterator[Finding]:
+    """Whether documents have terms that an earlier version made."""
+    try:
+        count = renewal.list_outdated_documents().count()
+    except DatabaseError:  # told already, or not migrated yet
+        return
+    if count:
+        detail = (
+            f"{count} documents have the terms of an earlier version: manage.py reindex --terms"
+        )
+        yield Finding("terms", State.WARN, detail)
+    else:
+        yield Finding("terms", State.OK, "all documents have the present ones")
+
+
+def check_morphemes() -> Finding:
+    """The analyser of Korean, its model and the user dictionary."""
+    missing = [
+        name for name in ("kiwipiepy", "kiwipiepy_model") if not importlib.util.find_spec(name)
+    ]
+    if missing:
+        return Finding("Kiwi", State.FAIL, f"not installed: {', '.join(missing)}")
+    path = settings.RAG.user_dictionary
+    try:
+        own = f", {len(read_dictionary(path))} words of {path}" if path else ""
+    except DictionaryUnreadable as error:
+        return Finding("Kiwi", State.FAIL, f"the user dictionary: {error}")
+    return Finding("Kiwi", State.OK, f"installed with its model{own}")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The key goes to the server that was named and to no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Refuse."""
+
+
+def sandbox() -> Finding:
+    """How far the kernel confines the processes that read files."""
+    granted = jail.find_grants()
+    detail = ", ".join(
+        [
+            f"Landlock {granted.landlock}" if granted.landlock else "no Landlock",
+            "seccomp" if granted.seccomp else "no seccomp",
+        ]
+    )
+    if granted.holds:
+        return Finding("sandbox", State.OK, detail)
+    if settings.READING_LIMITS.confinement == Confinement.BEST:
+        return Finding("sandbox", State.WARN, f"{detail}: files are read all the same")
+    return Finding("sandbox", State.FAIL, f"{detail}: no file is read; see NURA_SANDBOX")
+
+
+def check_text_recognition() -> Finding:
+    """Whether scanned pages can be read."""
+    if not settings.READING_LIMITS.recognised_pages:
+        return Finding("OCR", State.OK, "NURA_OCR_PAGES is 0: scanned pages are left out")
+    if found := ocr.find_program():
+        return Finding("OCR", State.OK, f"{found} with {' and '.join(ocr.LANGUAGES)}")
+    missing = "no tesseract with Korean: scanned pages are left out"
+    return Finding("OCR", State.WARN, f"{missing}; apt install tesseract-ocr tesseract-ocr-kor")
+
+
+def check_pdf_reader() -> Iterator[Finding]:
+    """Whether the reader that was chosen instead of PDFium is installed."""
+    if settings.PDF_READER == PYMUPDF:
+        there = importlib.util.find_spec("pymupdf")
+        detail = (
+            "PyMuPDF" if there else "PyMuPDF is missing: pip install -r requirements/pymupdf.txt"
+        )
+        yield Finding("PDF reader", State.OK if there else State.FAIL, detail)
+
+
+def _list_models(endpoint: Endpoint) -> tuple[int, list[str]]:
+    """The status (0: nobody answers) and the models that the endpoint lists, if it does."""
+    request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
+        f"{endpoint.base_url.rstrip('/')}/models",
+        headers={"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {},
+    )
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=LLM_SECONDS) as answer:
+            return int(answer.status), _read_names(answer.read(LONGEST_LIST))
+    except urllib.error.HTTPError as error:
+        return error.code, []
+    except (OSError, ValueError):
+        return 0, []
+
+
+def _read_names(body: bytes) -> list[str]:
+    try:
+        return [str(model["id"]) for model in json.loads(body)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
+def _hide_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,8 @@
-"""`manage.py up`: the whole product on one machine."""
+"""`manage.py up`: the whole product on one machine, and how each of its processes is started.
+
+Those that run our own code are forked where there is a fork server (see `nura.forkserver`); the
+command of each does the same.
+"""
 
 import argparse
 import asyncio
@@ -11,17 +15,39 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import structlog
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from nura import parts
-from nura.embedded import session
+from nura import forkserver
+from nura.embedded import models, postgres, redis, session, spawn
 from nura.forkserver import ForkServer
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
-from nura.web import open_listener
+from nura.web import SOCKET_FD, open_listener
+
+OUTCOME_FD = "NURA_OUTCOME_FD"
+"""Number of the descriptor that `nura.preparation` writes to."""
+
+PYTHON = (sys.executable, "-m")
+CELERY_ENTRY = "celery.__main__:main"
+CELERY = (*PYTHON, "celery", "--quiet", "-A", "nura")
+WORKER = (*CELERY, "worker", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
+TASKS_PER_CHILD = 200
+"""A documents process is replaced now and then: libraries that parse files leak."""
+
+WORKER_PATIENCE = 8.0
+"""Seconds for running tasks at a stop. What is cut off is taken up again by its lease."""
+WEB_PATIENCE = 6.0
+MODELS_PATIENCE = 8.0
+FORK_SERVER_PATIENCE = 2.0
+SETTLING_SECONDS = 6.0
+"""So long an answers worker has besides to settle what becomes of runs that it cuts off."""
 
 IMPATIENT_AFTER = 0.7
 """Seconds. One Ctrl-C may arrive twice, from the terminal and from `make`; a later one is meant."""
@@ -60,7 +86,7 @@ class Command(BaseCommand):
 
     def _hold_folder(self, stack: contextlib.ExitStack) -> None:
         here = url(settings.HOST, settings.PORT)
-        busy = session.hold(stack, settings.DATA_DIR, here)
+        busy = session.hold_folder(stack, settings.DATA_DIR, here)
         if busy == session.COMMAND:
             raise CommandError(f"{settings.DATA_DIR} is in use by a management command. Try again.")
         if busy is not None:
@@ -90,13 +116,13 @@ class Product:
         self._voice = Voice(as_json=settings.LOG_FORMAT == "json")
         self._forks = ForkServer() if ForkServer.is_possible() else None
         self._fork_servers = self._children(
-            [parts.fork_server(self._forks.descriptor)] if self._forks else []
+            [describe_fork_server(self._forks.descriptor)] if self._forks else []
         )
-        self._services = self._children(parts.services())
-        self._models = self._children([parts.models_process()])
-        self._webs = self._children(parts.webs(listener.fileno()))
-        self._workers = self._children(parts.workers())
-        self._beat = self._children([parts.beat()])
+        self._services = self._children(list_services())
+        self._models = self._children([describe_models_process()])
+        self._webs = self._children(list_webs(listener.fileno()))
+        self._workers = self._children(list_workers())
+        self._beat = self._children([describe_beat()])
 
     async def run(self) -> int:
         """Start, wait for the end, stop; the exit status."""
@@ -143,7 +169,7 @@ class Product:
         """What came of the preparation. Raises `RuntimeError`; its lines say more."""
         reading, writing = os.pipe()
         try:
-            [child] = self._children([parts.preparation(writing, seed=self._seed)])
+            [child] = self._children([describe_preparation(writing, seed=self._seed)])
             reason = await child.run_once()
             os.set_blocking(reading, False)
             with contextlib.suppress(BlockingIOError):  # nothing was written
@@ -192,6 +218,123 @@ class Product:
             await asyncio.wait([work])
             if work.exception() is None:
                 await asyncio.Event().wait()
+
+
+def list_services() -> list[Part]:
+    """Postgres and Redis, as far as they are ours; first to start, last to stop."""
+    data_dir = settings.DATA_DIR
+    parts = []
+    if settings.EMBEDDED_POSTGRES:
+        ready = partial(postgres.wait_ready, data_dir)
+        parts.append(Part("postgres", partial(postgres.prepare, data_dir), ready))
+    if settings.EMBEDDED_REDIS:
+        ready = partial(redis.wait_ready, data_dir)
+        parts.append(Part("redis", partial(redis.prepare, data_dir), ready))
+    return parts
+
+
+def describe_fork_server(descriptor: int) -> Part:
+    """The fork server, which reads requests from this descriptor."""
+    given = {forkserver.SOCKET_FD: descriptor}
+    launch = _launch("forkserver", (*PYTHON, "nura.forkserver"), given=given)
+    return Part("forkserver", lambda: launch, patience=FORK_SERVER_PATIENCE)
+
+
+def describe_preparation(outcome: int, *, seed: bool) -> Part:
+    """What is done before the first request; it writes what came of it to this descriptor."""
+    command = (*PYTHON, "nura.preparation", *(() if seed else ("--no-seed",)))
+    launch = _launch("prepare", command, "nura.preparation:main", {OUTCOME_FD: outcome})
+    return Part("prepare", lambda: launch)
+
+
+def describe_models_process() -> Part:
+    """The local models, for all others."""
+    path = settings.RAG.models_socket
+    return Part(
+        "models",
+        partial(models.prepare, settings.DATA_DIR, path, _environment("models")),
+        partial(models.wait_ready, path),
+        patience=MODELS_PATIENCE,
+    )
+
+
+def list_webs(listener: int) -> list[Part]:
+    """The web processes; they share one listening socket, which outlives each of them."""
+    command = (*PYTHON, "nura.web")
+    launches = [
+        _launch(name, command, "nura.web:main", {SOCKET_FD: listener})
+        for name in _names("web", settings.WEB_WORKERS)
+    ]
+    return [Part(one.name, partial(_as_it_is, one), patience=WEB_PATIENCE) for one in launches]
+
+
+def list_workers() -> list[Part]:
+    """The two kinds of workers."""
+    answers = [
+        _launch(name, (*PYTHON, "nura.answers"), "nura.answers:main")
+        for name in _names("answers", settings.ANSWER_WORKERS)
+    ]
+    command = (
+        *(*WORKER, "-n", "documents@%h", "-Q", "documents", "--pool", "prefork"),
+        *("--concurrency", str(settings.DOCUMENT_WORKERS)),
+        *("--max-tasks-per-child", str(TASKS_PER_CHILD)),
+    )
+    documents = _launch("documents", command, CELERY_ENTRY)
+    patience = settings.SHUTDOWN_SECONDS + SETTLING_SECONDS
+    return [
+        *(Part(one.name, partial(_as_it_is, one), patience=patience) for one in answers),
+        Part("documents", lambda: documents, patience=WORKER_PATIENCE),
+    ]
+
+
+def describe_beat() -> Part:
+    """The clock of the sweepers."""
+    schedule = settings.CELERY_BEAT_SCHEDULE_FILENAME
+    command = (*CELERY, "beat", "--pidfile=", "--schedule", schedule)
+    launch = _launch("beat", command, CELERY_ENTRY)
+    return Part("beat", lambda: launch, patience=WORKER_PATIENCE)
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [kind] if count == 1 else [f"{kind}{number}" for number in range(1, count + 1)]
+
+
+def _as_it_is(launch: spawn.Launch) -> spawn.Launch:
+    return launch
+
+
+def _launch(
+    name: str,
+    command: tuple[str, ...],
+    entry: str = "",
+    given: Mapping[str, int] = MappingProxyType({}),
+) -> spawn.Launch:
+    """A process of our own code; `given` are descriptors, by the variable that tells each."""
+    return spawn.Launch(
+        name=name,
+        command=command,
+        folder=settings.BASE_DIR,
+        environment=_environment(name) | {key: str(number) for key, number in given.items()},
+        descriptors=tuple(given.values()),
+        entry=entry,
+    )
+
+
+def _environment(name: str) -> dict[str, str]:
+    own: Mapping[str, str] = {
+        "NURA_PROCESS": name,
+        "NURA_DATA_DIR": str(settings.DATA_DIR),
+        **models.ENVIRONMENT,
+        "OPENBLAS_NUM_THREADS": "1",  # numpy would start threads, which a fork does not take along
+    }
+    colour = {"NURA_LOG_COLOUR": "1"} if sys.stdout.isatty() else {}
+    return {**os.environ, **own, **colour, **_metrics(settings.DATA_DIR)}
+
+
+def _metrics(data_dir: Path) -> dict[str, str]:
+    if settings.WEB_WORKERS == 1:
+        return {}
+    return {"PROMETHEUS_MULTIPROC_DIR": str(data_dir / "metrics")}
 
 
 def url(host: str, port: int) -> str:
