@@ -32,7 +32,7 @@ PROCESSES ?= 4
 ALONE := --last-failed --last-failed-no-failures none
 
 test: setup-dev
-	@make --no-print-directory check & checks=$$!; \
+	@$(MAKE) --no-print-directory check & checks=$$!; \
 	$(BIN)/pytest $(WHOLE) -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder \
 		|| $(BIN)/pytest $(WHOLE) $(ALONE); tests=$$?; \
 	wait $$checks || { echo "!!! CHECKS FAILED (above)" >&2; exit 1; }; exit $$tests

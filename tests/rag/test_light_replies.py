@@ -24,7 +24,7 @@ def light(server) -> Light:
 
 
 async def read(model, schema=SCHEMA):
-    return await model.read("s", "u", max_tokens=10, schema=schema)
+    return await model.ask_json("s", "u", max_tokens=10, schema=schema)
 
 
 def formats(server):

@@ -6,6 +6,7 @@ import pytest
 
 from rag.generate import reading
 from rag.generate.reading import UnitKind
+from rag.tokenize.text import to_letters
 from tests.rag.passages import evidence
 
 LAW = """##### 제7조 (등록의 말소)
@@ -114,7 +115,7 @@ def test_what_a_law_says_of_its_changes_is_left_out():
 
 def test_every_unit_stands_where_it_says():
     for unit in quotable(LAW):
-        assert reading.to_letters(unit.text) in reading.to_letters(LAW[unit.start : unit.end])
+        assert to_letters(unit.text) in to_letters(LAW[unit.start : unit.end])
 
 
 def test_a_line_that_the_margin_broke_is_joined_with_the_next():
