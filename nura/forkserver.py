@@ -72,7 +72,7 @@ class ForkedProcess:
         self._ended.set()
 
 
-class ForkServer:
+class PartForker:
     """What `up` knows of its fork server. Requests wait where it is still loading, or restarts."""
 
     def __init__(self) -> None:

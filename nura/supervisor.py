@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import psutil
 
 from nura.embedded import spawn
-from nura.forkserver import ForkedProcess, ForkServer
+from nura.forkserver import ForkedProcess, PartForker
 
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 10.0
@@ -64,7 +64,7 @@ class Voice:
 class Child:
     """One running part, restarted for as long as nobody stops it."""
 
-    def __init__(self, part: Part, voice: Voice, fork_server: ForkServer | None = None) -> None:
+    def __init__(self, part: Part, voice: Voice, fork_server: PartForker | None = None) -> None:
         self.part = part
         self.ready = asyncio.Event()
         self._fork_server = fork_server

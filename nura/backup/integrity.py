@@ -17,7 +17,7 @@ FOLDER = "documents"
 
 
 @dataclass(slots=True)
-class Checked:
+class Inspection:
     """What was looked at, and what is wrong, a line each."""
 
     files: int = 0
@@ -40,16 +40,16 @@ class Checked:
             self.damage.append(f"{what}: {len(names) - MAX_NAMED} more")
 
 
-def find_damage() -> Checked:
+def inspect_installation() -> Inspection:
     """Look at everything; what is still being processed is left out."""
-    checked = Checked()
-    _check_files(checked)
-    _check_index(checked)
-    _check_turns(checked)
-    return checked
+    inspection = Inspection()
+    _check_files(inspection)
+    _check_index(inspection)
+    _check_turns(inspection)
+    return inspection
 
 
-def _check_files(checked: Checked) -> None:
+def _check_files(inspection: Inspection) -> None:
     """Every file that a row names is there and is what the row says; no other file is."""
     wanted = list_stored_files()
     missing, damaged = [], []
@@ -61,11 +61,11 @@ def _check_files(checked: Checked) -> None:
             continue
         if sha256 and found != sha256:
             damaged.append(name)
-    checked.files = len(wanted)
-    checked.note("missing file", missing)
-    checked.note("file that is not what was uploaded", damaged)
+    inspection.files = len(wanted)
+    inspection.note("missing file", missing)
+    inspection.note("file that is not what was uploaded", damaged)
     named_since = list_stored_files()  # uploads go on
-    checked.note(
+    inspection.note(
         "file that nothing names", sorted(_list_files(FOLDER) - set(wanted) - set(named_since))
     )
 
@@ -87,15 +87,15 @@ def _list_files(folder: str) -> set[str]:
     return found.union(*(_list_files(f"{folder}/{name}") for name in folders))
 
 
-def _check_index(checked: Checked) -> None:
+def _check_index(inspection: Inspection) -> None:
     """A document that is searched has as many passages as it says, with terms and vectors."""
     documents = Document.objects.filter(status=Document.Status.COMPLETED)
-    checked.documents, checked.chunks = documents.count(), Chunk.objects.count()
+    inspection.documents, inspection.chunks = documents.count(), Chunk.objects.count()
     wrong = documents.annotate(found=Count("chunks")).exclude(found=F("chunk_count"))
-    checked.note("document with other passages than it says", [str(one.pk) for one in wrong])
+    inspection.note("document with other passages than it says", [str(one.pk) for one in wrong])
     of_searched = Chunk.objects.filter(document__status=Document.Status.COMPLETED)
     bare = of_searched.filter(~Exists(ChunkTerms.objects.filter(chunk=OuterRef("pk"))))
-    checked.note("passage without terms", [str(pk) for pk in bare.values_list("pk", flat=True)])
+    inspection.note("passage without terms", [str(pk) for pk in bare.values_list("pk", flat=True)])
     space = EmbeddingSpace.objects.filter(active=True).first()
     if space is None:
         return
@@ -106,21 +106,21 @@ def _check_index(checked: Checked) -> None:
             "chunks", filter=Q(Exists(vectors.filter(chunk=OuterRef("chunks")))), distinct=True
         ),
     ).filter(embedded__gt=0, embedded__lt=F("passages"))
-    checked.note("document with vectors for some passages only", [str(one.pk) for one in partly])
+    inspection.note("document with vectors for some passages only", [str(one.pk) for one in partly])
 
 
-def _check_turns(checked: Checked) -> None:
+def _check_turns(inspection: Inspection) -> None:
     """Slots count from 1; every answer that has ended has its turn."""
     wrong = []
     turns = Turn.objects.values_list("pk", "doc_refs", "document_ids")
     for pk, references, documents in turns.iterator(chunk_size=500):
-        checked.turns += 1
+        inspection.turns += 1
         slots = [reference.get("slot") for reference in references]
         named = [reference.get("document_id") for reference in references]
         if slots != list(range(1, len(slots) + 1)) or named != list(map(str, documents)):
             wrong.append(str(pk))
-    checked.note("turn whose documents are out of order", wrong)
+    inspection.note("turn whose documents are out of order", wrong)
     ended = Message.objects.filter(role=Message.Role.ASSISTANT, turn=None).exclude(
         status=Message.Status.STREAMING
     )
-    checked.note("answer without its turn", [str(one.pk) for one in ended.only("pk")])
+    inspection.note("answer without its turn", [str(one.pk) for one in ended.only("pk")])

@@ -27,7 +27,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from nura import forkserver
 from nura.embedded import models, postgres, redis, session, spawn
-from nura.forkserver import ForkServer
+from nura.forkserver import PartForker
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
 from nura.web import SOCKET_FD, open_listener
 
@@ -114,7 +114,7 @@ class Product:
     def __init__(self, listener: socket.socket, *, seed: bool) -> None:
         self._seed = seed
         self._voice = Voice(as_json=settings.LOG_FORMAT == "json")
-        self._forks = ForkServer() if ForkServer.is_possible() else None
+        self._forks = PartForker() if PartForker.is_possible() else None
         self._fork_servers = self._children(
             [describe_fork_server(self._forks.descriptor)] if self._forks else []
         )

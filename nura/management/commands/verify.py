@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from nura.backup import service
-from nura.backup.integrity import find_damage
+from nura.backup.integrity import inspect_installation
 from nura.backup.vault import BackupError
 from nura.management.commands.backup import open_vault
 
@@ -33,8 +33,12 @@ class Command(BaseCommand):
             found, what = [f"damaged: {one}" for one in damaged], f"backup {name}"
             counted = f"{len(manifest.files)} files"
         else:
-            checked = find_damage()
-            found, what, counted = checked.damage, "the installation", checked.describe_counts()
+            inspection = inspect_installation()
+            found, what, counted = (
+                inspection.damage,
+                "the installation",
+                inspection.describe_counts(),
+            )
         for line in found:
             self.stdout.write(line)
         if found:
