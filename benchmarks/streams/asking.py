@@ -22,7 +22,7 @@ from benchmarks.streams.readers import Reader
 
 QUESTION = "안녕하세요"
 OPENED_AT_ONCE = 20
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 DONE = b"data: [DONE]"
 ENDING = re.compile(rb'"type": ?"(%b)"' % b"|".join(re.escape(name.encode()) for name in LAST))
 DEFLATE_TAIL = b"\0\0\xff\xff"

@@ -34,6 +34,8 @@ from tests.e2e.people import Person
 from tests.support import Product, wait_until
 
 WAYS = ("v1", "v1 stored", "socket")
+WARM_UP = 8
+"""Questions before any is measured."""
 SETTLE_SECONDS = 3.0
 """After the last event of an answer its turn is still closed and noted."""
 
@@ -91,7 +93,7 @@ def measure(start: Start, way: str) -> dict[str, Any]:
             keys = create_readers(product, start.people)
             asked = [keys[number % len(keys)] for number in range(start.questions)]
             out = Path(folder) / "heard"
-            _play({"way": way, "keys": keys[:1] * 8, "seconds": -1}, product, out)  # warm
+            _play({"way": way, "keys": keys[:1] * WARM_UP, "seconds": 0}, product, out)
             processes = processes_of(product)
             bystander = (
                 Bystander(product, Person(product, "bystander")) if start.bystander else None

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import select
 import socket
 import subprocess
@@ -159,12 +160,16 @@ def test_a_head_that_drips_is_waited_for_only_so_long(hasty, web):
 
 
 def ask(one):
-    """One request on a connection that stays open; its status line."""
+    """One request on a connection that stays open; its status line once its body has come."""
     one.sendall(LINE + b"\r\n")
     came = b""
     while b"\r\n\r\n" not in came:
         came += one.recv(65536)
-    return came.partition(b"\r\n")[0]
+    head, _, body = came.partition(b"\r\n\r\n")
+    length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+    while len(body) < length:
+        body += one.recv(65536)
+    return head.partition(b"\r\n")[0]
 
 
 def test_a_client_that_keeps_its_connection_is_left_alone(hasty, web):
