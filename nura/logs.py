@@ -13,7 +13,7 @@ from django.db.utils import OperationalError
 Event = MutableMapping[str, Any]
 
 SECRET_NAME = re.compile(
-    r"password|secret|token|api_?key|authorization|cookie|credential", re.IGNORECASE
+    r"password|secret|token(?!s)|api_?key|authorization|cookie|credential", re.IGNORECASE
 )
 SECRET_VALUE = re.compile(
     r"(?i)\b(bearer|token)\s+[\w.~+/=-]{8,}"  # a header

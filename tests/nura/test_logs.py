@@ -62,9 +62,11 @@ def test_secrets_are_blanked_by_their_form(written, text):
 
 def test_secrets_are_blanked_by_their_name():
     event = {"event": "x", "api_key": "1", "password": "2", "Cookie": "3", "user_id": "4"}
+    event |= {"token": "5", "prompt_tokens": 6}
     hidden = logs.hide_secrets(None, "info", event)
     assert [hidden[name] for name in ("api_key", "password", "Cookie")] == [logs.HIDDEN] * 3
-    assert hidden["user_id"] == "4"
+    assert (hidden["user_id"], hidden["token"]) == ("4", logs.HIDDEN)
+    assert hidden["prompt_tokens"] == 6, "a count is no secret"
 
 
 def test_an_exception_is_indented_and_shows_no_values_of_variables(written):
