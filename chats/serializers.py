@@ -65,9 +65,16 @@ class RegenerateRequest(serializers.Serializer[Any]):
 
 
 class EditRequest(serializers.Serializer[Any]):
-    """Other words for a question."""
+    """Other words for a question; `save_only` keeps them in its place and asks nothing."""
 
     content = serializers.CharField(max_length=MAX_CONTENT_CHARACTERS, allow_blank=True)
+    save_only = serializers.BooleanField(required=False, default=False)
+
+
+class ForkRequest(serializers.Serializer[Any]):
+    """The last message of the branch that is copied."""
+
+    message_id = serializers.UUIDField()
 
 
 class ChatRequest(serializers.Serializer[Any]):

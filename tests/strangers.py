@@ -49,6 +49,7 @@ FIELDS = {
     "document_ids": "document",
     "category_id": "category",
     "parent_id": "answer",
+    "message_id": "answer",
     "model": "model",
 }
 """What these fields of a body name."""
@@ -157,6 +158,11 @@ def _value(shape: dict[str, Any]) -> Any:
     return kinds.get(shape.get("type", ""), f"휴가 {SECRET}"[:2])
 
 
+def _needed_ids(operation: Operation, things: dict[str, Any]) -> dict[str, Any]:
+    needed = (operation.body or {}).get("required", ())
+    return {field: str(things[FIELDS[field]]) for field in operation.id_fields if field in needed}
+
+
 def with_id(operation: Operation, field: str, value: Any) -> dict[str, Any]:
     """The example with one field that names an object."""
     assert operation.body is not None
@@ -252,8 +258,8 @@ def client_of(user: User | None) -> APIClient:
 
 
 def call(client: APIClient, operation: Operation, things: dict[str, Any], body: Any = None) -> Any:
-    """The response; the example is the body unless one is given."""
-    data = example(operation) if body is None else body
+    """The response; the example with the ids that it needs is the body unless one is given."""
+    data = {**example(operation), **_needed_ids(operation, things)} if body is None else body
     send = getattr(client, operation.method)
     if operation.method in {"get", "delete"}:
         return send(operation.url(things))

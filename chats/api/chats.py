@@ -26,8 +26,10 @@ from chats.serializers import (
     CategorySerializer,
     ChatRequest,
     ChatSerializer,
+    ForkRequest,
     MessageSerializer,
 )
+from chats.services import branches
 from chats.services import chats as services
 from chats.services.export import export_json, export_markdown, export_pdf, make_file_name
 
@@ -81,6 +83,18 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
         rows = rows.select_related("run").prefetch_related("document_links", "feedback")
         page: Any = self.paginate_queryset(rows)  # type: ignore[arg-type] # messages, not chats
         return self.get_paginated_response(MessageSerializer(page, many=True).data)
+
+    @extend_schema(request=ForkRequest, responses={201: ChatSerializer})
+    @action(detail=True, methods=["post"], filter_backends=[])
+    def fork(self, request: Request, pk: UUID) -> Response:
+        """A new chat with a copy of the branch up to a message."""
+        chat = self.get_object()
+        message_id = _valid(ForkRequest, request)["message_id"]
+        fork = branches.fork_chat(user=get_user(request), chat=chat, message_id=message_id)
+        return Response(
+            ChatSerializer(self.get_queryset().get(pk=fork.pk)).data,
+            status=status.HTTP_201_CREATED,
+        )
 
 
 class CategoryViewSet(

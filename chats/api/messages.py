@@ -31,7 +31,7 @@ from chats.serializers import (
     SpeechRequest,
     WholeSourceSerializer,
 )
-from chats.services import speech, turn_store, turns
+from chats.services import branches, speech, turn_store, turns
 
 TURN = inline_serializer(
     "OpenedTurn",
@@ -89,13 +89,21 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         )
         return self._answered(request, turn)
 
-    @extend_schema(request=EditRequest, responses={201: TURN, 202: TURN}, parameters=[WAIT])
+    @extend_schema(
+        request=EditRequest,
+        responses={200: MessageSerializer, 201: TURN, 202: TURN},
+        parameters=[WAIT],
+    )
     @action(detail=True, methods=["post"])
     def edit(self, request: Request, pk: UUID) -> Response:
-        """Other words for a question, answered as a new branch."""
+        """Other words for a question, answered as a new branch, or only stored in its place."""
         message = self.get_object()
         serializer = EditRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
+        if serializer.validated_data["save_only"]:
+            content = serializer.validated_data["content"]
+            branches.rewrite_question(message=message, content=content)
+            return Response(MessageSerializer(self.get_queryset().get(pk=pk)).data)
         turn = turns.edit_question(
             user=get_user(request),
             message=message,
@@ -103,6 +111,12 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             language=get_language() or "ko",
         )
         return self._answered(request, turn)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        """Delete a question with its answers, or an answer with the question only it answers."""
+        branches.delete_message(message=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses={200: OpenApiTypes.OBJECT})
     @action(detail=True)

@@ -147,6 +147,12 @@ def join_reasoning(events: Sequence[RunEvent]) -> str:
     return "".join(event.data["text"] for event in events if event.type == REASONING)
 
 
+def delete_logs(run_ids: Sequence[UUID]) -> int:
+    """Delete the logs of runs that have ended, with their stop flags; how many keys there were."""
+    keys = [name(run_id) for run_id in run_ids for name in (log_key, stop_flag_key)]
+    return int(connections.sync().delete(*keys)) if keys else 0
+
+
 def load_events(run_id: UUID) -> list[RunEvent]:
     """All events written so far."""
     return [from_entry(*entry) for entry in connections.sync().xrange(log_key(run_id))]

@@ -13,6 +13,7 @@ from chats.models import Message, Turn
 from documents import metadata, versions
 from documents.errors import VersionNotFound
 from documents.models import Document
+from jobs.lease import RELEASED
 from rag.types import Topic
 
 MAX_SNIPPET_CHARACTERS = 200
@@ -242,6 +243,63 @@ def _slip_in(turn: Turn) -> None:
         _follow(later)
         later.save(update_fields=("parent", "number", "remembered", "shown"))
         done[later.pk] = later
+
+
+def take_out(turn: Turn) -> None:
+    """Let the turns after this one follow the one before it, as if it had never been.
+
+    The caller holds the chat's row and deletes the turn.
+    """
+    below = _load_below(turn)
+    _forget_folded(turn, below)
+    done: dict[UUID | None, Turn | None] = {turn.pk: turn.parent}
+    for later in below:
+        before = later.parent
+        if before is None or later.remembered == before.remembered:
+            later.remembered = []  # what it took over is taken over anew
+        later.parent = done[later.parent_id]
+        _follow(later)
+        later.save(update_fields=("parent", "number", "remembered", "shown"))
+        done[later.pk] = later
+
+
+def reword(turn: Turn, text: str) -> None:
+    """Keep other words for the question of a turn; its summary is to be written anew.
+
+    The caller holds the chat's row.
+    """
+    _forget_folded(turn, [turn, *_load_below(turn)])
+    Turn.objects.filter(pk=turn.pk).update(user_text=text, **to_unsummarised())
+
+
+def to_unsummarised() -> dict[str, Any]:
+    """Values of a turn whose summary is to be written, as if it had just been stored."""
+    return {
+        "summary": "",
+        "summary_model": "",
+        "summarised_at": None,
+        "terms": {},
+        "vector": None,
+        "embedding": "",
+        "enqueued_at": timezone.now(),
+        "attempts": 0,
+        **RELEASED,
+    }
+
+
+def _load_below(turn: Turn) -> list[Turn]:
+    """The turns that follow, by number, each with the one before it."""
+    rows = Turn.objects.told().select_related("chat", "parent__chat")
+    below = rows.in_bulk(_ids(BELOW, turn.message_id))
+    return sorted(below.values(), key=lambda one: one.number)
+
+
+def _forget_folded(turn: Turn, carriers: Sequence[Turn]) -> None:
+    """Forget running summaries that tell of the turn; the next one folds what is left anew."""
+    keys = [one.pk for one in carriers]
+    Turn.objects.filter(pk__in=keys, running_through__gte=turn.number).update(
+        running_summary="", running_through=None, running_model=""
+    )
 
 
 def _ids(query: str, message_id: UUID | None) -> list[UUID]:

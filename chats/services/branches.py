@@ -1,0 +1,177 @@
+"""What is done to a branch of a chat without asking anything: taken out of, copied, reworded."""
+
+import uuid
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Model
+from django.utils.translation import gettext as _
+
+from chats.errors import NotFound, StillAnswering, WrongRole
+from chats.history import Branch
+from chats.models import Chat, ChatDocument, Message, MessageDocument, Run, Trace, Turn
+from chats.notices import chat_changed
+from chats.runs import log
+from chats.runs.dispatch import dispatch_summary
+from chats.services import turn_store
+from chats.services.turns import clean
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+TITLE_CHARACTERS = 200
+Row = TypeVar("Row", bound=Model)
+
+UP = """
+    WITH RECURSIVE up AS (
+        SELECT id, parent_id, 0 AS steps FROM chats_message WHERE id = %s
+        UNION ALL
+        SELECT m.id, m.parent_id, up.steps + 1 FROM chats_message m JOIN up ON m.id = up.parent_id
+    )
+    SELECT m.* FROM chats_message m JOIN up ON up.id = m.id ORDER BY up.steps DESC
+"""
+
+
+@transaction.atomic
+def delete_message(*, message: Message) -> None:
+    """Delete a question with all its answers, or an answer with the question that only it answers.
+
+    What follows in the branch moves up to what went before, so that the rest of the conversation
+    stays, and what is remembered of it is as if the pair had never been said.
+
+    Raises `StillAnswering`.
+    """
+    held = _hold_chat(message.chat_id)
+    given = Message.objects.filter(pk=message.pk).first()
+    if given is None:
+        raise NotFound
+    if given.role == Message.Role.USER or given.parent_id is None:
+        gone = [*Message.objects.filter(parent=given, role=Message.Role.ASSISTANT), given]
+        above = given.parent_id
+    else:
+        others = Message.objects.filter(parent_id=given.parent_id).exclude(pk=given.pk)
+        question = Message.objects.get(pk=given.parent_id)
+        gone, above = [given], question.parent_id
+        if not others.exists():
+            gone.append(question)
+    _refuse_unfinished(gone)
+    runs = list(Run.objects.filter(message__in=gone).values_list("pk", flat=True))
+    for turn in Turn.objects.told().select_related("chat").filter(message__in=gone):
+        turn_store.take_out(turn)
+    keys = [one.pk for one in gone]
+    Message.objects.filter(parent__in=keys).exclude(pk__in=keys).update(parent=above)
+    Message.objects.filter(pk__in=keys).delete()
+    transaction.on_commit(partial(log.delete_logs, runs), robust=True)
+    transaction.on_commit(partial(chat_changed, held.pk))
+
+
+@transaction.atomic
+def rewrite_question(*, message: Message, content: str) -> Message:
+    """Keep other words for a question in its place and ask nothing: its answers stay as they are.
+
+    Raises `WrongRole`, `EmptyMessage`, `StillAnswering`.
+    """
+    if message.role != Message.Role.USER:
+        raise WrongRole
+    text = clean(content)
+    held = _hold_chat(message.chat_id)
+    answers = list(Message.objects.filter(parent=message))
+    _refuse_unfinished(answers)
+    Message.objects.filter(pk=message.pk).update(content=text)
+    for turn in Turn.objects.told().select_related("chat").filter(message__in=answers):
+        turn_store.reword(turn, text)
+        transaction.on_commit(partial(dispatch_summary, turn.pk))
+    transaction.on_commit(partial(chat_changed, held.pk))
+    message.content = text
+    return message
+
+
+@transaction.atomic
+def fork_chat(*, user: "User", chat: Chat, message_id: UUID) -> Chat:
+    """A new chat with a copy of the branch up to a message; of a question, up to its newest answer.
+
+    The copy shares nothing with the original; verdicts and runs are not copied.
+
+    Raises `NotFound`, `StillAnswering`.
+    """
+    held = _hold_chat(chat.pk)
+    last = Message.objects.filter(pk=message_id, chat=held).first()
+    if last is None:
+        raise NotFound
+    if last.role == Message.Role.USER:
+        answers = Message.objects.filter(parent=last, role=Message.Role.ASSISTANT)
+        last = answers.order_by("-created_at", "-id").first() or last
+    branch = list(Message.objects.raw(UP, [last.pk]))
+    _refuse_unfinished(branch)
+    title = _("Branch · %(title)s") % {"title": held.title}
+    fork = Chat(
+        owner=user,
+        title=title[:TITLE_CHARACTERS],
+        category_id=held.category_id,
+        history_pairs=held.history_pairs,
+        memory_cleared_at=held.memory_cleared_at,
+    )
+    last.chat = held
+    turn_ids = Branch.to_message(last).turn_ids
+    fork.save(force_insert=True)
+    new = {one.pk: uuid.uuid4() for one in branch}
+    _copy(ChatDocument.objects.filter(chat=held), chat=fork)
+    keys = list(new)
+    named = list(MessageDocument.objects.filter(message__in=keys))
+    traces = list(Trace.objects.filter(message__in=keys))
+    for one in branch:
+        one.pk, one.parent_id, one.chat = new[one.pk], _follow(one.parent_id, new), fork
+    Message.objects.bulk_create(branch)
+    for link in named:
+        link.message_id = new[link.message_id]
+    for trace in traces:
+        trace.message_id = new[trace.message_id]
+    _copy(named)
+    _copy(traces)
+    _copy_turns(turn_ids, fork, new)
+    return fork
+
+
+def _copy_turns(turn_ids: Collection[UUID], fork: Chat, messages: dict[UUID, UUID]) -> None:
+    turns = list(Turn.objects.filter(pk__in=turn_ids).order_by("number"))
+    new = {one.pk: uuid.uuid4() for one in turns}
+    for turn in turns:
+        turn.pk, turn.chat = new[turn.pk], fork
+        turn.message_id = messages[turn.message_id]
+        turn.parent_id, turn.shown_id = _follow(turn.parent_id, new), _follow(turn.shown_id, new)
+        turn.claim, turn.lease_until = None, None
+        if turn.summarised_at is None:
+            transaction.on_commit(partial(dispatch_summary, turn.pk))
+    Turn.objects.bulk_create(turns)
+
+
+def _follow(key: UUID | None, new: dict[UUID, UUID]) -> UUID | None:
+    return new.get(key) if key else None
+
+
+def _copy(rows: Iterable[Row], **changes: object) -> None:
+    """Store rows once more, under keys of their own."""
+    copies = list(rows)
+    for row in copies:
+        row.pk = None
+        row._state.adding = True  # noqa: SLF001 - Django's own way to copy a row
+        for name, value in changes.items():
+            setattr(row, name, value)
+    if copies:
+        type(copies[0])._default_manager.bulk_create(copies)  # noqa: SLF001 - the documented one
+
+
+def _hold_chat(chat_id: UUID) -> Chat:
+    """The chat with its row held: its turns are written one by one. Raises `NotFound`."""
+    held = Chat.objects.select_for_update().filter(pk=chat_id, deleted_at=None).first()
+    if held is None:
+        raise NotFound
+    return held
+
+
+def _refuse_unfinished(messages: Iterable[Message]) -> None:
+    if any(one.status == Message.Status.STREAMING for one in messages):
+        raise StillAnswering
