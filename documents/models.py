@@ -20,6 +20,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from pgvector.django import HalfVectorField, SparseVectorField
 
+import documents.audit  # noqa: F401 - brings its table
 from jobs.lease import Job, OwnedJob
 from rag.understand.filters import BETWEEN_NAMES, to_name_key
 

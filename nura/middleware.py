@@ -5,10 +5,12 @@ look at headers and cookies work in the event loop here, and go to a thread wher
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
+from allauth.core.internal import httpkit
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from csp.constants import SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from csp.middleware import CSPMiddleware
@@ -16,6 +18,7 @@ from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.middleware.clickjacking import XFrameOptionsMiddleware
@@ -29,6 +32,8 @@ from django.utils.decorators import sync_and_async_middleware
 from django.utils.translation.trans_real import parse_accept_lang_header
 from structlog.contextvars import bound_contextvars
 from whitenoise.middleware import WhiteNoiseMiddleware
+
+from documents import audit
 
 GetResponse = Callable[[HttpRequest], Any]
 """The next layer: gives a response, or an awaitable of one under ASGI."""
@@ -142,23 +147,38 @@ _SAFE_ID = re.compile(r"[\w.-]{8,64}", re.ASCII)
 def request_id(get_response: GetResponse) -> GetResponse:
     """Middleware: every log line of a request, in whichever process, carries its id.
 
-    A proxy in front may choose it (`X-Request-ID`); the response tells it.
+    The audit log gets it too, with the address. A proxy in front may choose it (`X-Request-ID`);
+    the response tells it.
     """
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
             name = _choose_request_id(request)
-            with bound_contextvars(request_id=name):
+            with _known_origin(request, name):
                 return _tell_request_id(await get_response(request), name)
 
         return answer_async
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         name = _choose_request_id(request)
-        with bound_contextvars(request_id=name):
+        with _known_origin(request, name):
             return _tell_request_id(get_response(request), name)
 
     return answer
+
+
+@contextmanager
+def _known_origin(request: HttpRequest, name: str) -> Iterator[None]:
+    with bound_contextvars(request_id=name), audit.from_origin(find_address(request), name):
+        yield
+
+
+def find_address(request: HttpRequest) -> str:
+    """Where a request comes from, behind the proxies that are trusted; empty if nobody says."""
+    try:
+        return httpkit.get_client_ip(request) or ""
+    except ImproperlyConfigured:  # it came past the proxies
+        return httpkit.clean_client_ip(request.META.get("REMOTE_ADDR", "")) or ""
 
 
 def _choose_request_id(request: HttpRequest) -> str:

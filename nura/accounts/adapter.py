@@ -22,6 +22,7 @@ import time
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from typing import Any
 
 from allauth.account import forms
@@ -33,11 +34,13 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, User
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models import Q
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from redis.exceptions import LockError
 
+from documents.audit import Action, record_event
 from jobs import connections
 from nura.errors import RETRY_AFTER_SECONDS, too_many_requests
 from rag.errors import NuraError
@@ -74,6 +77,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         try:
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
+            self._record_lock(key, credentials)
             raise make_refusal(request, LOGIN_FAILED, key=key) from error
         if count_failures(request, key) > 1 and is_flooding(request):
             self._rollback_login_failed_rl_usage()
@@ -81,7 +85,34 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
         """Count a wrong password against its address too."""
+        account = find_account(credentials)
+        record_event(Action.SIGN_IN_FAILED, subject=account, details={"known": account is not None})
         count_attempt(request, LOGIN_FLOOD)
+
+    def _record_lock(self, key: str, credentials: dict[str, Any]) -> None:
+        """Write down that a name is locked, once as long as it is."""
+        if cache.add(f"nura:audited-lock:{sha256(key.encode()).hexdigest()}", 1, LOCK_SECONDS):
+            account = find_account(credentials)
+            known = {"known": account is not None}
+            record_event(Action.SIGN_IN_LOCKED, subject=account, details=known)
+
+    def login(self, request: HttpRequest, user: AbstractBaseUser) -> None:
+        """Begin the session of a user, all steps done."""
+        super().login(request, user)
+        record_event(Action.SIGN_IN, actor=user, subject=user)
+
+    def logout(self, request: HttpRequest) -> None:
+        """End the session."""
+        if request.user.is_authenticated:
+            record_event(Action.SIGN_OUT, actor=request.user, subject=request.user)
+        super().logout(request)
+
+    @transaction.atomic
+    def set_password(self, user: AbstractBaseUser, password: str) -> None:
+        """Change a password, for its owner or by the link of a mail."""
+        super().set_password(user, password)
+        actor = self.request.user if self.request.user.is_authenticated else None
+        record_event(Action.PASSWORD_CHANGED, actor=actor, subject=user)
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         name = credentials.get("email", credentials.get("username", ""))
@@ -118,10 +149,19 @@ class LoginForm(forms.LoginForm):  # type: ignore[misc]
 LOGIN_FAILED, LOGIN_FLOOD, LOGIN_DONE = "login_failed", "login_flood", "login_done"
 ALLAUTH_APP = "allauth.account"
 """Whose settings name the limits."""
+LOCK_SECONDS = 300
+"""A lock is written down once within this time."""
 MAX_TURN_SECONDS = 10.0
 """Longest an attempt may take before the next one begins."""
 MAX_TURN_WAIT_SECONDS = 2.0
 """Longest an attempt of a flooding address waits; it holds a thread that others need."""
+
+
+def find_account(credentials: dict[str, Any]) -> User | None:
+    """Whose name or address was typed. What nobody has may be a password in the wrong field."""
+    name = credentials.get("email", credentials.get("username", ""))
+    named = Q(username=User.normalize_username(name)) | Q(email__iexact=name)
+    return User.objects.filter(named).order_by("pk").first() if name else None
 
 
 def make_attempt_key(request: HttpRequest, name: str) -> str:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -14,6 +14,7 @@ from knox.models import AuthToken
 from chats.models import Chat, Run
 from chats.services.chats import count_questions_today
 from documents import files
+from documents.audit import Action, record_event
 from documents.models import Document
 from documents.services import delete_document
 
@@ -33,9 +34,17 @@ class AccountUsage:
     messages_today: int
 
 
+@transaction.atomic
 def create_key(*, user: User, lifetime: timedelta | None = None) -> str:
     """Create an API key. Only its hash is stored, so this is the only time it is readable."""
-    _stored, key = AuthToken.objects.create(user, expiry=lifetime)
+    stored, key = AuthToken.objects.create(user, expiry=lifetime)
+    record_event(
+        Action.KEY_CREATED,
+        actor=user,
+        subject=user,
+        target=f"key:{stored.token_key}",
+        details={"expires_at": stored.expiry},
+    )
     return str(key)
 
 
@@ -45,22 +54,44 @@ def list_keys(*, user: User) -> QuerySet[Any]:
     return alive.order_by("-created", "digest")
 
 
+@transaction.atomic
 def revoke_key(*, user: User, digest: str) -> bool:
     """Delete one key of the user; False when the user has no such key."""
-    deleted, _by_model = AuthToken.objects.filter(user=user, digest=digest).delete()
-    return bool(deleted)
+    key = AuthToken.objects.select_for_update().filter(user=user, digest=digest).first()
+    if key is None:
+        return False
+    key.delete()
+    record_event(Action.KEY_REVOKED, actor=user, subject=user, target=f"key:{key.token_key}")
+    return True
+
+
+@transaction.atomic
+def revoke_keys(*, user: User, actor: AbstractBaseUser | AnonymousUser) -> int:
+    """Delete all keys of a user; how many."""
+    count: int = AuthToken.objects.filter(user=user).delete()[0]
+    if count:
+        record_event(
+            Action.KEY_REVOKED,
+            actor=actor,
+            subject=user,
+            target="key:all",
+            details={"count": count},
+        )
+    return count
 
 
 @transaction.atomic
 def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User:
     """Create the user of that name, or bring an existing one to this state."""
-    user, _created = User.objects.select_for_update().get_or_create(
+    user, created = User.objects.select_for_update().get_or_create(
         username=User.normalize_username(name), defaults={"email": email}
     )
     user.set_password(password)
     user.is_active = True
     user.is_staff = user.is_superuser = staff or user.is_staff
     user.save()
+    done = Action.ACCOUNT_CREATED if created else Action.PASSWORD_CHANGED
+    record_event(done, subject=user, details={"by": "command", "is_staff": user.is_staff})
     return user
 
 

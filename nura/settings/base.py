@@ -220,7 +220,10 @@ UNFOLD: dict[str, Any] = {
         "navigation": [
             {
                 "title": _("People"),
-                "items": [_link_list(_("Users"), "group", "auth_user")],
+                "items": [
+                    _link_list(_("Users"), "group", "auth_user"),
+                    _link_list(_("Audit log"), "policy", "documents_auditevent"),
+                ],
             },
             {
                 "title": _("Conversations"),

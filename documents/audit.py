@@ -1,0 +1,157 @@
+"""The audit log: who did what to whose things, when, and from where.
+
+It says that something happened, never what was read, written or typed: no text of a conversation or
+a document, no password, no key. A row is written in the transaction of what it tells about, so
+that neither is without the other. A trigger refuses to change or delete rows; names stand in them
+as they were, since an account may be gone by the time somebody reads on.
+
+It stands on this floor because conversations, documents and accounts all write it.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+
+NAME_CHARACTERS = 254
+TARGET_CHARACTERS = 200
+
+
+class Action(models.TextChoices):
+    """What is written down. The values are public: exports and alarms go by them."""
+
+    SIGN_IN = "sign_in", _("Signed in")
+    SIGN_IN_FAILED = "sign_in_failed", _("Sign-in failed")
+    SIGN_IN_LOCKED = "sign_in_locked", _("Sign-in refused after too many attempts")
+    SIGN_OUT = "sign_out", _("Signed out")
+    SESSION_ENDED = "session_ended", _("Session ended")
+    PASSWORD_CHANGED = "password_changed", _("New password set")
+    KEY_CREATED = "key_created", _("API key created")
+    KEY_REVOKED = "key_revoked", _("API key revoked")
+    ACCOUNT_CREATED = "account_created", _("Account created")
+    ACCOUNT_CHANGED = "account_changed", _("Account changed")
+    ACCOUNT_DEACTIVATED = "account_deactivated", _("Account deactivated")
+    ACCOUNT_DELETED = "account_deleted", _("Account deleted")
+    RIGHTS_CHANGED = "rights_changed", _("Rights changed")
+    SECOND_STEP_CHANGED = "second_step_changed", _("Two-step sign-in changed")
+    INVITATION_CHANGED = "invitation_changed", _("Invitation changed")
+    SETTING_CHANGED = "setting_changed", _("Setting changed")
+    DATA_VIEWED = "data_viewed", _("Data of another person viewed")
+    DATA_RESTORED = "data_restored", _("Data restored")
+    DATA_DELETED = "data_deleted", _("Data deleted")
+    DATA_PURGED = "data_purged", _("Data purged")
+    DATA_EXPORTED = "data_exported", _("Data exported")
+    LOG_TRIMMED = "log_trimmed", _("Old audit entries removed")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request comes from; both are empty for a command."""
+
+    address: str = ""
+    request_id: str = ""
+
+
+_origin: ContextVar[Origin] = ContextVar("audit_origin", default=Origin())  # noqa: B039 - frozen
+
+
+@contextmanager
+def from_origin(address: str, request_id: str) -> Iterator[None]:
+    """Within the block, what is recorded comes from there."""
+    token = _origin.set(Origin(address, request_id))
+    try:
+        yield
+    finally:
+        _origin.reset(token)
+
+
+class AuditEvent(models.Model):
+    """One line of the log.
+
+    `actor` did it (null: the system, or somebody who is not signed in), to something of `subject`
+    (null: nobody's). Both are an id without a foreign key, with the name at that time. `target` is
+    what it was done to, as `{kind}:{id}`.
+    """
+
+    at = models.DateTimeField(_("time"), default=timezone.now, db_index=True)
+    action = models.CharField(_("action"), max_length=40, db_index=True)
+    actor_id = models.BigIntegerField(null=True, blank=True, db_index=True)
+    actor_name = models.CharField(_("by"), max_length=NAME_CHARACTERS, blank=True, default="")
+    subject_id = models.BigIntegerField(null=True, blank=True, db_index=True)
+    subject_name = models.CharField(_("whose"), max_length=NAME_CHARACTERS, blank=True, default="")
+    target = models.CharField(_("object"), max_length=TARGET_CHARACTERS, blank=True, default="")
+    details = models.JSONField(_("details"), default=dict, encoder=DjangoJSONEncoder)
+    address = models.GenericIPAddressField(_("address"), null=True, blank=True)
+    request_id = models.CharField(_("request"), max_length=64, blank=True, default="")
+
+    class Meta:
+        """Newest first."""
+
+        verbose_name = _("audit entry")
+        verbose_name_plural = _("audit log")
+        ordering = ("-pk",)
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.action} {self.target}"
+
+
+def record_event(
+    action: Action,
+    *,
+    actor: "AbstractBaseUser | AnonymousUser | None" = None,
+    subject: "AbstractBaseUser | None" = None,
+    target: models.Model | str = "",
+    details: Mapping[str, Any] | None = None,
+) -> AuditEvent:
+    """Write one line, in the transaction that is open.
+
+    `target` is a row, or `{kind}:{id}`. `details` go into JSON as they are: ids, counts, names of
+    fields, never contents.
+    """
+    origin = _origin.get()
+    return AuditEvent.objects.create(
+        action=action.value,
+        actor_id=actor.pk if actor is not None else None,
+        actor_name=_name_of(actor)[:NAME_CHARACTERS],
+        subject_id=subject.pk if subject is not None else None,
+        subject_name=_name_of(subject)[:NAME_CHARACTERS],
+        target=(target if isinstance(target, str) else describe_target(target))[:TARGET_CHARACTERS],
+        details=dict(details or {}),
+        address=origin.address or None,
+        request_id=origin.request_id,
+    )
+
+
+def describe_target(row: models.Model) -> str:
+    """How the log names a row: `{kind}:{id}`."""
+    return f"{row._meta.model_name}:{row.pk}"  # noqa: SLF001 - public in all but its name
+
+
+def _name_of(user: "AbstractBaseUser | AnonymousUser | None") -> str:
+    return user.get_username() if user is not None else ""
+
+
+def to_line(event: AuditEvent) -> dict[str, Any]:
+    """A row as an object of the JSON Lines export."""
+    return {
+        "id": event.pk,
+        "at": event.at.isoformat(),
+        "action": event.action,
+        "actor_id": event.actor_id,
+        "actor": event.actor_name,
+        "subject_id": event.subject_id,
+        "subject": event.subject_name,
+        "target": event.target,
+        "details": event.details,
+        "address": event.address,
+        "request_id": event.request_id,
+    }
