@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from django.utils.translation import gettext_lazy as _
 
 from documents.errors import Explanation, add_explanations, explain_code
+from jobs.limiter import Verdict
 from rag.errors import NuraError
 
 
@@ -42,6 +43,21 @@ class QuotaMessages(NuraError):
     """The user has asked as much today as he may; `retry_after` seconds are left of the day."""
 
     code = "quota_messages"
+
+
+class RateLimited(NuraError):
+    """Too much was asked for in too short a time; `retry_after` seconds are to be waited."""
+
+    code = "rate_limited"
+    headers: Mapping[str, str] = {}
+    """How much there is of what, and what is left; for the response."""
+
+    @classmethod
+    def by(cls, verdict: Verdict) -> "RateLimited":
+        """For what the limiter refused."""
+        error = cls(retry_after=verdict.retry_after)
+        error.headers = verdict.headers
+        return error
 
 
 class ExportTooLarge(NuraError):
@@ -133,6 +149,10 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     "wrong_role": (
         400,
         _("Only answers can be regenerated, and only questions can be edited."),
+    ),
+    "rate_limited": (
+        429,
+        _("That was a lot at once. Please try again in %(retry_after)s seconds."),
     ),
     "still_answering": (
         409,

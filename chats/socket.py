@@ -24,14 +24,14 @@ from structlog.contextvars import bound_contextvars
 
 from chats import access
 from chats.calls import in_database
-from chats.errors import InvalidFrame, NotFound
+from chats.errors import InvalidFrame, NotFound, RateLimited
 from chats.models import Run
 from chats.runs import log, reader
 from chats.serializers import SendRequest, envelope
 from chats.services import turns
 from documents import notices
 from documents.errors import explain_code
-from jobs import connections
+from jobs import connections, limiter
 from jobs.background import LoopTask
 from rag.errors import NuraError
 
@@ -181,6 +181,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         """Let in who has a session (from our own pages) or a token."""
         credential = access.read_credential(self.scope)
         (user,) = await in_database(access.find_users, [credential])
+        self._key = credential.token
         offered = self.scope.get("subprotocols") or ()
         chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
         await self.send({"type": "websocket.accept", "subprotocol": chosen})
@@ -230,6 +231,9 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         await self._send_text(log.to_json(envelope("pong", {})))
 
     async def _answer_send(self, frame: Fields) -> None:
+        verdict = await limiter.take_by_rule("ask", f"user:{self.user.pk}", key=self._key)
+        if verdict is not None and not verdict.allowed:
+            raise RateLimited.by(verdict)
         run_id, chat_id = await in_database(open_turn, self.user, frame, self.language)
         self._relay(run_id, chat_id, 0)
 
@@ -274,6 +278,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         if frame is not None:
             data |= {"in_reply_to": frame.get("type"), "client_id": frame.get("client_id")}
             data |= {"errors": (params or {}).get("errors"), "run_id": frame.get("run_id")}
+            data |= {"retry_after": (params or {}).get("retry_after")}
         await self._send_text(log.to_json(envelope("error", data)))
 
     async def _send_text(self, frame: str) -> None:

@@ -40,6 +40,7 @@ from rag.errors import NuraError
 
 logger = structlog.get_logger()
 
+MEGABYTE = 1024 * 1024
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
@@ -115,6 +116,25 @@ def to_storage_error(error: OSError) -> NuraError:
     return StorageFull() if error.errno in NO_ROOM else StorageFailed(str(error))
 
 
+def check_free_disk(size: int) -> None:
+    """Whether a file of so many bytes may come: the reserve of free disk must stay.
+
+    It is first written to the folder for temporary files, then to that of the originals. Raises
+    `StorageFull`.
+    """
+    reserve = settings.DISK_RESERVE_MB * MEGABYTE
+    if not reserve:
+        return
+    for folder in {tempfile.gettempdir(), str(settings.DATA_DIR)}:
+        try:
+            free = shutil.disk_usage(folder).free
+        except OSError as error:
+            raise to_storage_error(error) from error
+        if free - size < reserve:
+            logger.warning("disk_nearly_full", folder=folder, free_mb=free // MEGABYTE)
+            raise StorageFull
+
+
 def remove_file(name: str) -> None:
     """Delete one file; a failure is only logged, as nothing refers to the file any more."""
     try:
@@ -181,7 +201,6 @@ def _find_path(kept: Document | DocumentVersion) -> Iterator[Path]:
             yield Path(copy.name)
 
 
-MEGABYTE = 1024 * 1024
 KEPT_STATES = (VersionState.PENDING, VersionState.OLD)
 """Versions whose files are kept."""
 

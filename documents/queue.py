@@ -63,7 +63,7 @@ def count_waiting_messages() -> int:
 
 def claim_next_document() -> Lease[Document] | None:
     """Claim the next document, owners taking turns; None if none is waiting."""
-    begun = {"stage": Document.Stage.PARSING, "progress": 0.0, "pages_done": 0}
+    begun: dict[str, Any] = {"stage": Document.Stage.PARSING, "progress": 0.0, "pages_done": 0}
     leases = claim_next_jobs(Document, limit=1, **begun)
     return leases[0] if leases else None
 

@@ -138,15 +138,16 @@ def claim_job(
 
 
 def claim_next_jobs(
-    model: type[OwnedJobT], *, limit: int = 1, **values: Any
+    model: type[OwnedJobT], *, limit: int = 1, limit_of_one: int = 0, **values: Any
 ) -> list[Lease[OwnedJobT]]:
     """Take the jobs whose turn it is, at most `limit`; empty when none waits.
 
     Owners take turns: who has the fewest jobs at work comes first, then who was served longest
-    ago; of an owner's jobs the oldest. So a thousand jobs of one keep nobody waiting. `values` are
-    plain values to write with the claim.
+    ago; of an owner's jobs the oldest. So a thousand jobs of one keep nobody waiting. No owner has
+    more than `limit_of_one` at work by this, however much room there is; 0 is no limit. `values`
+    are plain values to write with the claim.
     """
-    query, parameters = _claim_statement(model, limit, values)
+    query, parameters = _claim_statement(model, limit, limit_of_one, values)
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
         return [Lease(model, key, token) for key, token in cursor.fetchall()]
@@ -216,7 +217,7 @@ TAKE = """
     picked AS MATERIALIZED (
         SELECT {table}.{key} AS key
           FROM {table} JOIN turns ON turns.key = {table}.{key}
-         WHERE {waits}
+         WHERE {waits}{bound}
          ORDER BY turns.turn, turns.served NULLS FIRST, turns.since
          LIMIT {limit} FOR UPDATE OF {table} SKIP LOCKED
     )
@@ -229,7 +230,7 @@ TAKE = """
 
 
 def _claim_statement(
-    model: type[OwnedJobT], limit: int, values: Mapping[str, Any]
+    model: type[OwnedJobT], limit: int, limit_of_one: int, values: Mapping[str, Any]
 ) -> tuple[str, Any]:
     """The SQL of `claim_next_jobs` with its named parameters."""
     quote, meta = connection.ops.quote_name, model._meta  # noqa: SLF001 - public in all but its name
@@ -249,6 +250,7 @@ def _claim_statement(
         owner=quote(owner.column),
         open=is_open,
         waits=f"{is_open} AND {table}.attempts < %(most)s AND {free}",
+        bound=f" AND turns.turn <= {int(limit_of_one)}" if limit_of_one else "",
         limit=int(limit),
         reach=int(limit) + SKIPPED_LOCKS,
         lease="%(lease)s",

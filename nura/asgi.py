@@ -1,6 +1,7 @@
 """The ASGI application: HTTP by Django, `/ws/chat/` by Channels.
 
-Who may connect is the consumer's matter. The bodies of requests are bounded before Django sees
+Who may connect is the consumer's matter; how much one account or address may ask for is decided at
+the door (`nura.limits`). The bodies of requests are bounded before Django sees
 them: it would spool any amount to disk first.
 """
 
@@ -31,6 +32,7 @@ from django.urls import path, re_path  # noqa: E402
 from chats.socket import ChatSocket  # noqa: E402
 from documents.api.transfers import is_upload  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
+from nura.limits import Gate, drain  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
 
 Message = MutableMapping[str, Any]
@@ -44,8 +46,6 @@ FILES_PREFIX = "/api/"
 """... below this path; for other requests no route is looked up."""
 MAX_OVERHEAD_BYTES = 1024 * 1024
 """Bytes a multipart body may have beyond its file."""
-MAX_DRAIN_BYTES = 32 * 1024 * 1024
-"""Bytes read and thrown away of a body that grew too large."""
 
 
 class BodyLimit:
@@ -79,7 +79,7 @@ class BodyLimit:
         except RequestDataTooBig as error:
             if started:
                 raise
-            await _drain(receive)
+            await drain(receive)
             await _refuse(error, scope["path"], send)
 
 
@@ -93,16 +93,6 @@ def _limit(scope: Message) -> int:
 def _declared(scope: Message) -> int:
     value = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
     return int(value) if value.isdigit() and len(value) < 19 else 0
-
-
-async def _drain(receive: Receive) -> None:
-    """Let a client finish sending, because it reads the response only then."""
-    left = MAX_DRAIN_BYTES
-    while left > 0:
-        message = await receive()
-        left -= len(message.get("body", b""))
-        if not message.get("more_body"):
-            return
 
 
 async def _refuse(error: RequestDataTooBig, path: str, send: Send) -> None:
@@ -119,14 +109,16 @@ async def _refuse_socket(_scope: Message, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.close"})
 
 
-application = ProtocolTypeRouter(
-    {
-        "http": BodyLimit(django_application),
-        "websocket": URLRouter(
-            [
-                path("ws/chat/", CountedSockets(ChatSocket.as_asgi())),  # type: ignore[arg-type]
-                re_path("", _refuse_socket),  # type: ignore[arg-type]
-            ]
-        ),
-    }
+application = Gate(
+    ProtocolTypeRouter(
+        {
+            "http": BodyLimit(django_application),
+            "websocket": URLRouter(
+                [
+                    path("ws/chat/", CountedSockets(ChatSocket.as_asgi())),  # type: ignore[arg-type]
+                    re_path("", _refuse_socket),  # type: ignore[arg-type]
+                ]
+            ),
+        }
+    )
 )

@@ -203,6 +203,7 @@ def _nura(error: NuraError) -> Problem:
     status = find_status(error.code)
     wait = error.params.get("retry_after") or (RETRY_AFTER_SECONDS if status == 503 else 0)
     headers = {"Retry-After": str(wait)} if wait else {}
+    headers |= getattr(error, "headers", {})
     if status == 401:
         headers["WWW-Authenticate"] = "Token"
     param = error.params.get("param")

@@ -5,7 +5,9 @@ answers workers do so at their start. The only process that loads torch. It know
 the database: whoever may open the socket may ask.
 
 - `POST /v1/embeddings`: OpenAI's shape, `encoding_format` float or base64. Texts of `input_type`
-  "query" go before those of "passage", which is what texts are that say nothing.
+  "query" go before those of "passage", which is what texts are that say nothing. Those of
+  "outsider", which programs have embedded for themselves, take turns with passages, and those of
+  one `user` with those of another.
 - `POST /v1/rerank`: `{model, query, documents, top_n?}` gives `{results: [{index,
   relevance_score}]}`, best first, as with Jina, Cohere and vLLM.
 - `POST /v1/predict`: `{model, inputs: [[text, sentence]]}` gives `[[{label, score}]]`, as with
@@ -62,6 +64,15 @@ class Urgency(IntEnum):
     QUESTION = 0
     ANSWER = 1
     PASSAGE = 2
+    OUTSIDER = 3
+
+
+URGENCIES = {
+    "query": Urgency.QUESTION,
+    "passage": Urgency.PASSAGE,
+    "outsider": Urgency.OUTSIDER,
+}
+"""By `input_type`."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,7 @@ class WaitingRequest:
     task: Task
     model: str
     texts: Sequence[Any]
+    owner: str
     done: "asyncio.Future[list[Any]]"
     results: list[Any] = field(default_factory=list)
     taken: int = 0
@@ -112,6 +124,8 @@ class Batcher:
             urgency: deque() for urgency in Urgency
         }
         self._sizes: dict[tuple[str, str], int] = {}
+        self._last = Urgency.PASSAGE
+        """Which of the two lanes that take turns had the last batch."""
         self._something = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="models")
 
@@ -126,16 +140,18 @@ class Batcher:
         )
 
     async def ask(
-        self, task: Task, model: str, texts: Sequence[Any], urgency: Urgency
+        self, task: Task, model: str, texts: Sequence[Any], urgency: Urgency, owner: str = ""
     ) -> list[Any]:
         """One result a text, in order.
 
         Raises `Overloaded`, `ModelNotLoaded`, `EngineUnavailable`. Whoever stops waiting takes
         back what was not begun.
         """
-        if self.waiting and self.waiting + len(texts) > MAX_TEXTS_WAITING:
+        limit = MAX_TEXTS_WAITING if urgency < Urgency.OUTSIDER else MAX_TEXTS_WAITING // 2
+        if self.waiting and self.waiting + len(texts) > limit:
             raise Overloaded
-        asked = WaitingRequest(task, model, texts, asyncio.get_running_loop().create_future())
+        done = asyncio.get_running_loop().create_future()
+        asked = WaitingRequest(task, model, texts, owner, done)
         self._waiting[urgency].append(asked)
         self._something.set()
         return await asked.done
@@ -171,11 +187,14 @@ class Batcher:
 
     def _next_batch(self) -> list[tuple[WaitingRequest, Sequence[Any]]]:
         """Requests with those of their texts that are next: of the first in line and its kind."""
-        for queue in self._waiting.values():
+        for urgency in self._order():
+            queue = self._waiting[urgency]
             for asked in [one for one in queue if one.done.done()]:  # nobody waits any more
                 queue.remove(asked)
             if not queue:
                 continue
+            if urgency >= Urgency.PASSAGE:
+                self._last = urgency
             kind = queue[0].kind
             room = (
                 MAX_TEXTS_A_BATCH if queue is self._waiting[Urgency.QUESTION] else self._size(kind)
@@ -190,8 +209,17 @@ class Batcher:
                     queue.remove(asked)
                 if not room:
                     break
+            if urgency is Urgency.OUTSIDER:
+                _put_last(queue, batch[-1][0].owner)
             return batch
         return []
+
+    def _order(self) -> list[Urgency]:
+        """What comes first; passages and texts of outsiders take turns."""
+        order = list(Urgency)
+        if self._last is Urgency.PASSAGE:
+            order[-2:] = [Urgency.OUTSIDER, Urgency.PASSAGE]
+        return order
 
     def _size(self, kind: tuple[str, str]) -> int:
         return self._sizes.setdefault(kind, MAX_TEXTS_A_BATCH // 4)
@@ -229,6 +257,14 @@ class Batcher:
         self.loaded[task.name, model] = "ready"
         logger.info("%s is loaded", model)
         spawn.give_memory_back()
+
+
+def _put_last(queue: deque[WaitingRequest], owner: str) -> None:
+    """Let the other owners go before this one, each in the order in which they came."""
+    served = [asked for asked in queue if asked.owner == owner]
+    others = [asked for asked in queue if asked.owner != owner]
+    queue.clear()
+    queue.extend(others + served)
 
 
 def _settle(asked: WaitingRequest, outcome: list[Any] | Exception) -> None:
@@ -278,10 +314,12 @@ async def embed(request: web.Request) -> web.Response:
     texts = _texts([given] if isinstance(given, str) else given, "input")
     model, encoding = _model(body), body.get("encoding_format", "float")
     kind = body.get("input_type", "passage")
-    if encoding not in {"float", "base64"} or kind not in {"query", "passage"}:
-        raise BadRequest("encoding_format is float or base64, input_type query or passage")
-    urgency = Urgency.QUESTION if kind == "query" else Urgency.PASSAGE
-    vectors = await request.app[BATCHER].ask(EMBED, model, texts, urgency)
+    if encoding not in {"float", "base64"} or kind not in URGENCIES:
+        raise BadRequest(
+            "encoding_format is float or base64, input_type query, passage or outsider"
+        )
+    owner = str(body.get("user", ""))
+    vectors = await request.app[BATCHER].ask(EMBED, model, texts, URGENCIES[kind], owner)
     data = [
         {
             "object": "embedding",

@@ -146,8 +146,12 @@ class Embedder(Protocol):
         """Languages the model knows: "ko", "en", ...; "*" means all."""
         ...
 
-    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector per text, in order."""
+    def embed_passages(self, texts: Sequence[str], *, outsider: str = "") -> list[list[float]]:
+        """One vector per text, in order.
+
+        `outsider` says that they are no passages of ours, and whose they are instead: a model that
+        does more than one thing at a time shares itself out between such owners.
+        """
         ...
 
     def embed_query(self, text: str) -> list[float]:

@@ -62,11 +62,22 @@ for line in sys.stdin:
 """Both are run by `manage.py shell`."""
 
 
+NO_LIMITS = {
+    f"NURA_LIMIT_{name}": "0"
+    for name in (
+        *("QUESTIONS", "SEARCHES", "UPLOADS", "EXPORTS", "EMBEDDING_TOKENS", "VISITORS"),
+        *("SOCKETS", "AT_ONCE", "ANSWERS"),
+    )
+}
+"""One account of a test or benchmark stands for many people."""
+
+
 class Product:
     """The whole product on a free port with its own data folder, as `manage.py up` runs it.
 
     Unless it is to be no `prepared` one, a new folder is a copy of one with a migrated database and
     collected static files, made once a test run: both take it nine seconds of the processor.
+    Nobody's requests are limited unless it is to be `limited`.
     """
 
     def __init__(
@@ -76,6 +87,7 @@ class Product:
         seed: bool = False,
         prepared: bool = True,
         python: tuple[str, ...] = (sys.executable,),
+        limited: bool = False,
         **environment: str,
     ) -> None:
         self._python = python
@@ -87,7 +99,7 @@ class Product:
         self.process: subprocess.Popen[bytes] | None = None
         self._adding: subprocess.Popen[str] | None = None
         self._options = [] if seed else ["--no-seed"]
-        self._environment = environment
+        self._environment = environment if limited else NO_LIMITS | environment
         self._log = Path(tempfile.gettempdir()) / f"nura-product-{uuid4().hex[:12]}.log"
 
     def __enter__(self) -> Self:

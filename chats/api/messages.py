@@ -32,6 +32,7 @@ from chats.serializers import (
     WholeSourceSerializer,
 )
 from chats.services import branches, speech, turn_store, turns
+from jobs.fairness import leave_place
 
 TURN = inline_serializer(
     "OpenedTurn",
@@ -155,6 +156,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         complete = False
         if waits:
             connection.close()  # an answer may take minutes: hold no connection meanwhile
+            leave_place()
             complete = async_to_sync(reader.wait_for_end)(turn.run.pk)
         code = status.HTTP_201_CREATED if complete else status.HTTP_202_ACCEPTED
         return Response(self._turn(turn), status=code)

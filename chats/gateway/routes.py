@@ -12,10 +12,13 @@ from rest_framework.exceptions import MethodNotAllowed
 
 from chats.access import Credential
 from chats.calls import in_database
+from chats.errors import RateLimited
 from chats.gateway import catalogue, completions, streaming, vectors
 from chats.gateway.completions import Opened
 from chats.gateway.schemas import CompletionRequest, EmbeddingsRequest, Failed, Reply
 from chats.runs import dispatch, log
+from jobs import limiter
+from jobs.fairness import leave_place
 
 router = Router()
 METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -45,6 +48,7 @@ async def chat_completions(request: HttpRequest, body: CompletionRequest) -> Htt
     except asyncio.CancelledError:  # hung up while the question is being stored
         opening.add_done_callback(_stop_opened)
         raise
+    leave_place()
     credential = _credential(request)
     return await (
         _streamed(opened, credential, body) if body.stream else _whole(opened, credential)
@@ -55,12 +59,22 @@ async def chat_completions(request: HttpRequest, body: CompletionRequest) -> Htt
 async def embeddings(request: HttpRequest, body: EmbeddingsRequest) -> HttpResponseBase:
     """The vectors of texts."""
     texts = vectors.texts_of(body)
+    owner = f"user:{_asker(request).pk}"
     name = await in_database(vectors.checked_model, body.model)
+    tokens = await asyncio.to_thread(vectors.count_tokens, name, texts)
+    verdict = await limiter.take_by_rule(
+        "embedding-tokens", owner, key=_key(request).digest, cost=tokens
+    )
+    if verdict is not None and not verdict.allowed:
+        raise RateLimited.by(verdict)
     run_id = await asyncio.to_thread(dispatch.send_request, "embed", {"texts": texts})
     event = await streaming.last_event(Opened(run_id, name), _credential(request))
     if event.type == log.ERROR:
         return _failed(Failed.of(event.data))
-    return _json(vectors.shown(body, name, event.data))
+    response = _json(vectors.shown(body, name, event.data))
+    for header, value in (verdict.headers if verdict else {}).items():
+        response[header] = value
+    return response
 
 
 async def refused(request: HttpRequest) -> HttpResponseBase:

@@ -4,7 +4,9 @@ import asyncio
 import base64
 from array import array
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from chats.calls import in_database
 from chats.errors import ModelNotFound, TooLong, WrongDimensions, WrongInput
@@ -12,22 +14,40 @@ from chats.gateway.catalogue import EVERYTHING
 from chats.gateway.schemas import EmbeddingsRequest, drop_unstorable
 from chats.serializers import MAX_CONTENT_CHARACTERS
 from documents import spaces
+from jobs.fairness import FairPlaces, get_owner
 from rag.context.tokens import get_counter
 from rag.factory import get_embedding_model_name, get_engine
 
 TEXTS = 256
+PLACES, PLACES_OF_ONE = 4, 2
+"""Requests that one answers process embeds at once, and those of one owner among them."""
+
+_threads = ThreadPoolExecutor(PLACES, thread_name_prefix="embedding")
+_places: WeakKeyDictionary[asyncio.AbstractEventLoop, FairPlaces] = WeakKeyDictionary()
 
 
 async def work(request: dict[str, Any], _say: Callable[[str, Any], None]) -> dict[str, Any]:
     """The worker's side: one vector a text, and the tokens read. Raises `EmbedderFailed`."""
     used = await in_database(spaces.get_space_in_use)
     embedder = get_engine(used.config).embedder
-    return await asyncio.to_thread(_embedded, embedder, request["texts"])
+    owner = get_owner()
+    async with _places_of_loop().hold(owner):
+        # threads of their own: those of the loop are for questions and searches
+        return await asyncio.get_running_loop().run_in_executor(
+            _threads, _embedded, embedder, request["texts"], owner
+        )
 
 
-def _embedded(embedder: Any, texts: Sequence[str]) -> dict[str, Any]:
+def _places_of_loop() -> FairPlaces:
+    loop = asyncio.get_running_loop()
+    if loop not in _places:
+        _places[loop] = FairPlaces(PLACES, PLACES_OF_ONE)
+    return _places[loop]
+
+
+def _embedded(embedder: Any, texts: Sequence[str], owner: str) -> dict[str, Any]:
     count = get_counter(embedder.name).count
-    vectors = embedder.embed_passages(texts)
+    vectors = embedder.embed_passages(texts, outsider=owner or EVERYTHING)
     return {"vectors": vectors, "tokens": sum(count(text) for text in texts)}
 
 
@@ -42,6 +62,12 @@ def texts_of(body: EmbeddingsRequest) -> list[str]:
     if any(len(text) > MAX_CONTENT_CHARACTERS for text in texts):
         raise TooLong(param="input")
     return texts
+
+
+def count_tokens(name: str, texts: Sequence[str]) -> int:
+    """The tokens of texts as the model of that name reads them; each text is one at the least."""
+    count = get_counter(name).count
+    return sum(max(1, count(text)) for text in texts)
 
 
 def checked_model(name: str) -> str:

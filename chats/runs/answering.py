@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
+from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import transaction
 from django.db.models.functions import Now
@@ -81,8 +82,9 @@ def claim_run(run_id: UUID) -> list[ClaimedRun]:
 
 
 def claim_waiting_runs(limit: int) -> list[ClaimedRun]:
-    """Take the runs whose turn it is, at most `limit`."""
-    return load_claimed_runs(claim_next_jobs(Run, limit=limit))
+    """Take the runs whose turn it is, at most `limit`; of one owner as many as he may have."""
+    limit_of_one = settings.LIMITS["answers"]
+    return load_claimed_runs(claim_next_jobs(Run, limit=limit, limit_of_one=limit_of_one))
 
 
 def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:

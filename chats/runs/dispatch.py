@@ -23,6 +23,7 @@ from chats.runs.log import RunEvent
 from chats.serializers import started_data
 from documents.errors import explain_code
 from jobs import connections
+from jobs.fairness import get_owner
 from jobs.queue import WorkStream
 from rag.errors import NuraError
 
@@ -60,7 +61,8 @@ def dispatch_run(run: Run, document_ids: Collection[UUID] | None = None) -> None
         pass  # the log has begun: this run is dispatched again
     except RedisError as error:
         logger.warning("run_log_not_begun", run_id=str(run.pk), error=str(error)[:200])
-    STREAM.send({"kind": RUN, "id": str(run.pk), "started": started.encoded})
+    told = {"kind": RUN, "id": str(run.pk), "owner": str(run.owner_id)}
+    STREAM.send({**told, "started": started.encoded})
     answer_began(run.message.chat)
 
 
@@ -75,9 +77,13 @@ def dispatch_summary(turn_id: UUID) -> None:
 
 
 def send_request(kind: str, request: Mapping[str, Any]) -> UUID:
-    """Hand a request to a worker; the id of its log. Raises `Unavailable`."""
+    """Hand a request to a worker; the id of its log. Raises `Unavailable`.
+
+    It is work for the same owner there as here (`jobs.fairness`).
+    """
     request_id = uuid4()
-    body = {**request, "kind": kind, "language": get_language() or "ko"}
+    told = {"kind": kind, "language": get_language() or "ko", "owner": get_owner()}
+    body = {**request, **told}
     if not STREAM.send({"kind": REQUEST, "id": str(request_id), "body": log.to_json(body)}):
         raise Unavailable
     return request_id
@@ -146,6 +152,6 @@ async def _forget(request_id: UUID) -> None:
 
 
 def read_body(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The request of a message, with its `kind` and `language`."""
+    """The request of a message, with its `kind`, `language` and `owner`."""
     body: dict[str, Any] = json.loads(fields["body"])
     return body

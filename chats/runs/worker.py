@@ -9,12 +9,13 @@ vain is found in Postgres, as soon as Redis is back and every few seconds beside
 import asyncio
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
 import structlog
+from django.conf import settings
 from django.db import Error as DatabaseError
 from redis.exceptions import RedisError
 from structlog.contextvars import bound_contextvars
@@ -34,6 +35,7 @@ from chats.runs.dispatch import (
 )
 from documents.tasks import sweep_ingests
 from jobs.background import stop_loop_tasks
+from jobs.fairness import NOBODY, FairThreads, working_for
 from jobs.queue import WorkMessage
 from jobs.reaper import announce_unclaimed_jobs, is_due, reap_lost_jobs
 
@@ -44,6 +46,8 @@ MAX_THREADS = 8
 
 Each of them that computes takes its turn between two steps of the loop, where tokens wait.
 """
+MAX_THREADS_OF_ONE = 3
+"""Of them for one owner, who may have asked hundreds of questions: the others find some free."""
 SWITCH_SECONDS = 0.0005
 """So long a thread computes on while the loop wants its turn; Python's own 5 ms are far too long
 for that, as the loop gives its turn away with every word that it sends.
@@ -68,6 +72,10 @@ class AnswersWorker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving = asyncio.Event()
         self._room = asyncio.Event()
+        self._running: Counter[int] = Counter()
+        """Runs at work by their owner."""
+        self._some_wait = False
+        """Runs were announced and not taken: their owner has enough at work."""
         self._patience = 0.0
         self.on_leave: Callable[[], object] | None = None
         """Called as soon as nothing more is begun."""
@@ -76,7 +84,7 @@ class AnswersWorker:
         """Work until `leave`, then let what is under way finish, and cut off what does not."""
         sys.setswitchinterval(SWITCH_SECONDS)
         loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="blocking"))
+        loop.set_default_executor(FairThreads(MAX_THREADS, MAX_THREADS_OF_ONE))
         services = [asyncio.create_task(self._receive()), asyncio.create_task(self._reap())]
         await self._leaving.wait()
         ends_at = time.monotonic() + self._patience
@@ -133,22 +141,43 @@ class AnswersWorker:
     async def _take(self, messages: Sequence[WorkMessage], *, is_crowded: bool) -> None:
         runs = [UUID(one.fields["id"]) for one in messages if one.fields["kind"] == RUN]
         if runs:
+            is_crowded = is_crowded or any(map(self._has_enough, messages))
             claimed = await in_database(claim_announced_runs, runs, is_crowded=is_crowded)
+            self._some_wait = self._some_wait or len(claimed) < len(runs)
             self._answer_all(claimed, {one.fields["id"]: one for one in messages})
         for message in messages:
             self._begin_other(message)
+
+    def _has_enough(self, message: WorkMessage) -> bool:
+        """Whether its owner has as many answers at work here as he may have."""
+        limit = settings.LIMITS["answers"]
+        owner = message.fields.get("owner", "")  # not in those of the version before
+        return bool(limit and owner and self._running[int(owner)] >= limit)
+
+    async def _take_waiting(self) -> None:
+        """Go on with runs that waited for others of their owner."""
+        self._some_wait = False
+        room = min(MAX_AT_ONCE - len(self._tasks), MAX_MESSAGES_A_READING)
+        try:
+            claimed = await in_database(answering.claim_waiting_runs, max(1, room))
+        except DatabaseError as error:  # they are announced again
+            logger.warning("waiting_runs_not_taken", error=str(error)[:200])
+            return
+        self._some_wait = bool(claimed)
+        self._answer_all(claimed)
 
     def _begin_other(self, message: WorkMessage) -> None:
         key = UUID(message.fields["id"])
         match message.fields["kind"]:
             case kind if kind == SUMMARY:
-                self._begin(summaries.summarise_turn(key), message)
+                self._begin(summaries.summarise_turn(key), NOBODY, message)
             case kind if kind == REQUEST:
                 age = time.time() - int(message.entry_id.partition("-")[0]) / 1000
                 if age > QUEUE_SECONDS:
                     logger.warning("request_too_late", run_id=str(key))
                 else:
-                    self._begin(stateless.answer_request(key, read_body(message.fields)), message)
+                    body = read_body(message.fields)
+                    self._begin(stateless.answer_request(key, body), body["owner"], message)
 
     async def _claim_all_waiting(self) -> None:
         """Take what waits without a message."""
@@ -166,12 +195,30 @@ class AnswersWorker:
         for claimed in runs:
             message = (announced or {}).get(str(claimed.run.pk))
             started = message.fields.get("started", "") if message else ""
-            self._begin(answering.answer_claimed_run(claimed, started), message)
+            work = self._answer(claimed, started)
+            self._begin(work, f"user:{claimed.run.owner_id}", message)
 
-    def _begin(self, work: Coroutine[Any, Any, None], message: WorkMessage | None = None) -> None:
-        """Begin a task that logs under the id of the request behind its message."""
+    async def _answer(self, claimed: ClaimedRun, started: str) -> None:
+        owner_id = claimed.run.owner_id
+        self._running[owner_id] += 1
+        try:
+            await answering.answer_claimed_run(claimed, started)
+        finally:
+            self._running[owner_id] -= 1
+            if not self._running[owner_id]:
+                del self._running[owner_id]
+            if self._some_wait and not self._leaving.is_set():
+                self._begin(self._take_waiting(), NOBODY)
+
+    def _begin(
+        self,
+        work: Coroutine[Any, Any, None],
+        owner: str,
+        message: WorkMessage | None = None,
+    ) -> None:
+        """Begin an owner's task, which logs under the id of the request behind its message."""
         asked = message.fields.get("request_id") if message else None
-        with bound_contextvars(**({"request_id": asked} if asked else {})):
+        with bound_contextvars(**({"request_id": asked} if asked else {})), working_for(owner):
             task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._end)

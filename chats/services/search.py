@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
+from django.db import connection
 
 from chats.errors import NotFound
 from chats.history import (
@@ -47,6 +48,8 @@ def search(  # noqa: PLR0913 - the parts of the public request
     """
     chat = _chat(user, chat_id)
     scope = _described(_scope(user, chat, document_ids), filters)
+    if not connection.in_atomic_block:
+        connection.close()  # a search may wait for its turn: hold no connection meanwhile
     return ask_worker(
         "search",
         {

@@ -268,6 +268,18 @@ QUOTA_DOCUMENTS = env.read_integer("NURA_QUOTA_DOCUMENTS", 0)  # of one user eac
 QUOTA_MB = env.read_integer("NURA_QUOTA_MB", 0)
 QUOTA_PAGES = env.read_integer("NURA_QUOTA_PAGES", 0)
 QUOTA_MESSAGES_PER_DAY = env.read_integer("NURA_QUOTA_MESSAGES_PER_DAY", 0)
+LIMITS = {  # of one account a minute unless it says otherwise; 0 is no limit (nura.limits)
+    "ask": env.read_integer("NURA_LIMIT_QUESTIONS", 160),
+    "search": env.read_integer("NURA_LIMIT_SEARCHES", 160),
+    "upload": env.read_integer("NURA_LIMIT_UPLOADS", 160),
+    "export": env.read_integer("NURA_LIMIT_EXPORTS", 60),
+    "embedding-tokens": env.read_integer("NURA_LIMIT_EMBEDDING_TOKENS", 100_000),
+    "visitor": env.read_integer("NURA_LIMIT_VISITORS", 600),
+    "sockets": env.read_integer("NURA_LIMIT_SOCKETS", 200),
+    "at_once": env.read_integer("NURA_LIMIT_AT_ONCE", 8),
+    "answers": env.read_integer("NURA_LIMIT_ANSWERS", 40),
+}
+DISK_RESERVE_MB = env.read_integer("NURA_DISK_RESERVE_MB", 500)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_PERMISSIONS = 0o600

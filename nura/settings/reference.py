@@ -330,6 +330,44 @@ GROUPS = (
         ),
     ),
     SettingGroup(
+        "Limits",
+        (
+            _S("NURA_LIMIT_QUESTIONS", "Questions of one account a minute."),
+            _S("NURA_LIMIT_SEARCHES", "Searches of one account a minute."),
+            _S("NURA_LIMIT_UPLOADS", "Uploaded files of one account a minute."),
+            _S(
+                "NURA_LIMIT_EXPORTS",
+                "Chats that one account exports, and answers it has read aloud, a minute.",
+            ),
+            _S(
+                "NURA_LIMIT_EMBEDDING_TOKENS",
+                "Tokens a minute that one account has embedded through `/v1/embeddings`.",
+            ),
+            _S(
+                "NURA_LIMIT_VISITORS",
+                "Requests a minute of one address without a session or a key that holds.",
+            ),
+            _S("NURA_LIMIT_SOCKETS", "Open WebSockets of one account in each web process."),
+            _S(
+                "NURA_LIMIT_AT_ONCE",
+                "Requests of one account that each web process works on at once, in each part of "
+                "the product; more of them wait.",
+            ),
+            _S(
+                "NURA_LIMIT_ANSWERS",
+                "Answers of one account that are written at once; more questions wait.",
+            ),
+            _S(
+                "NURA_DISK_RESERVE_MB",
+                "Megabytes of disk that must stay free; uploads that would take them are refused.",
+            ),
+        ),
+        "What one account, or one address before sign-in, may ask for, so that nobody keeps others "
+        "waiting. A minute's worth may come all at once; after that, requests get a 429 that says "
+        "when to try again. An API key has three quarters of its account's share. 0: no limit. "
+        "See the [administrator's guide](administrator.md#limits).",
+    ),
+    SettingGroup(
         "Users",
         (
             _S("NURA_LANGUAGE", "Language for people who have not chosen one."),

@@ -44,3 +44,5 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES["staticfiles"] = {  # noqa: F405
     "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
 }
+
+LIMITS = dict.fromkeys(LIMITS, 0)  # noqa: F405 - tests of limits set their own

@@ -33,6 +33,8 @@ QUERY_RETRIES = 1
 """Retries for a question: only one, because somebody is waiting."""
 QUERY_SECONDS = 10.0
 """For each attempt."""
+OUTSIDER = "outsider"
+"""`input_type` of texts that programs have embedded for themselves."""
 RERANK_SECONDS = 60.0
 """The same for rerankers and verifiers, which read dozens of passages on a CPU."""
 
@@ -132,13 +134,16 @@ class EndpointEmbedder:
             self._embed(["dimensions"])
         return self._dimensions
 
-    def embed_passages(self, texts: Sequence[str]) -> list[list[float]]:
+    def embed_passages(self, texts: Sequence[str], *, outsider: str = "") -> list[list[float]]:
         """One unit vector per text, asked for in batches. Raises `EmbedderFailed`."""
+        # the models process has a lane for each kind; other servers need not know the word
+        is_told = bool(outsider and self._endpoint.socket)
+        more = {"extra_body": {"input_type": OUTSIDER, "user": outsider}} if is_told else {}
         prefixed = [self._declared.passage_prefix + text for text in texts]
         batches = [
             prefixed[start : start + BATCH_TEXTS] for start in range(0, len(prefixed), BATCH_TEXTS)
         ]
-        return [vector for batch in batches for vector in self._embed(batch)]
+        return [vector for batch in batches for vector in self._embed(batch, more)]
 
     def embed_query(self, text: str) -> list[float]:
         """The unit vector of a question; fails at once while the endpoint is left alone.

@@ -24,7 +24,7 @@ class TinyEmbedder:
     dimensions = 16
     languages = frozenset({"*"})
 
-    def embed_passages(self, texts):
+    def embed_passages(self, texts, outsider=""):
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text):

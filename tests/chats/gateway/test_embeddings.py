@@ -82,7 +82,7 @@ def test_another_format_is_refused(client):
 
 
 def test_a_model_that_fails_is_an_error(client, embedder, answers_worker, monkeypatch):
-    def fail(_texts):
+    def fail(_texts, **_told):
         raise EmbedderFailed
 
     monkeypatch.setattr(embedder, "embed_passages", fail)

@@ -1,0 +1,240 @@
+"""How often somebody may do something: token buckets in Redis, shared by all processes.
+
+    verdict = await take([Bucket("ask", f"ask:user:{user.pk}", amount=160, seconds=60)])
+    if verdict and not verdict.allowed: ...      # `verdict.wait` seconds
+
+A bucket is one number, the moment at which it will be full again (the "theoretical arrival time"
+of GCRA, ITU-T I.371): all buckets of one request are looked at and filled by one script, so that no
+two processes give out the same token. A Redis that is away limits nobody: that is logged once.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import structlog
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from jobs import connections
+
+logger = structlog.get_logger()
+
+KEY_SHARE = 0.75
+"""Of what an account may do, one of its keys may do so much: the rest is its owner's."""
+PATIENCE_SECONDS = 1.0
+"""A Redis that takes longer is not waited for ..."""
+AWAY_SECONDS = 2.0
+"""... and not asked again before."""
+MAX_REMEMBERED = 10_000
+"""Refusals that a process remembers, so that it need not ask again before they end."""
+
+SCRIPT = """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + clock[2] / 1000
+local cost = tonumber(ARGV[1])
+local full, refused = {}, 0
+for i, key in ipairs(KEYS) do
+    local amount, window = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1])
+    full[i] = math.max(tonumber(redis.call('GET', key) or 0), now)
+    local wait = full[i] + math.min(cost, amount) * window / amount - now - window
+    if wait > 0 then refused = 1 end
+end
+local told = {refused}
+for i, key in ipairs(KEYS) do
+    local amount, window = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1])
+    local wait = full[i] + math.min(cost, amount) * window / amount - now - window
+    if refused == 0 then
+        full[i] = full[i] + cost * window / amount
+        local kept = math.ceil(full[i] - now) + 1000
+        redis.call('SET', key, string.format('%.3f', full[i]), 'PX', kept)
+    end
+    table.insert(told, string.format('%.0f', math.max(wait, 0)))
+    table.insert(told, string.format('%.0f', full[i] - now))
+end
+return told
+"""
+"""Takes `ARGV[1]` tokens out of every bucket, or of none; amount and milliseconds of each follow.
+
+Answers whether it was refused, then for each bucket the milliseconds to wait and those until it is
+full. A cost above what a bucket can hold is let in when it is full, and paid off afterwards.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """`amount` tokens in `seconds`, all of them at once if need be. `key` says whose they are."""
+
+    name: str
+    key: str
+    amount: int
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of the bucket that allows least: what is left in it, and what there is to wait for.
+
+    `wait` seconds are left until the same would be allowed, 0 where it was; after `refill` seconds
+    the bucket is full.
+    """
+
+    bucket: Bucket
+    allowed: bool
+    left: int
+    wait: float
+    refill: float
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """As draft-ietf-httpapi-ratelimit-headers-10 has them; `Retry-After` with a refusal."""
+        bucket = self.bucket
+        told = {
+            "RateLimit-Policy": f'"{bucket.name}";q={bucket.amount};w={math.ceil(bucket.seconds)}',
+            "RateLimit": f'"{bucket.name}";r={self.left};t={math.ceil(self.refill)}',
+        }
+        return told if self.allowed else told | {"Retry-After": str(self.retry_after)}
+
+    @property
+    def retry_after(self) -> int:
+        """Whole seconds to wait; at least one."""
+        return max(1, math.ceil(self.wait))
+
+
+class _Memory:
+    """What this process knows without asking: until when a bucket is empty, and Redis away."""
+
+    def __init__(self) -> None:
+        self.refusals: dict[str, tuple[float, Verdict]] = {}
+        self.away_until = 0.0
+        self.is_away = False
+
+    def find(self, buckets: Sequence[Bucket]) -> Verdict | None:
+        now = time.monotonic()
+        for bucket in buckets:
+            if (known := self.refusals.get(bucket.key)) is None:
+                continue
+            until, verdict = known
+            if verdict.bucket == bucket and now < until:
+                passed = verdict.wait - (until - now)
+                refill = max(0.0, verdict.refill - passed)
+                return Verdict(bucket, allowed=False, left=0, wait=until - now, refill=refill)
+            del self.refusals[bucket.key]
+        return None
+
+    def keep(self, verdict: Verdict) -> None:
+        if len(self.refusals) >= MAX_REMEMBERED:
+            self.refusals.clear()
+        self.refusals[verdict.bucket.key] = time.monotonic() + verdict.wait, verdict
+
+
+_memory = _Memory()
+
+
+async def take_by_rule(rule: str, whose: str, *, key: str = "", cost: int = 1) -> Verdict | None:
+    """Take what a rule of `settings.LIMITS` gives somebody a minute, and a key of his in it."""
+    amount = settings.LIMITS[rule]
+    buckets = [Bucket(rule, f"{rule}:{whose}", amount)]
+    if key and amount:
+        share = max(1, int(amount * KEY_SHARE))
+        buckets.append(Bucket(f"{rule}-key", f"{rule}:key:{key[:32]}", share))
+    return await take(buckets, cost)
+
+
+async def take(buckets: Sequence[Bucket], cost: int = 1) -> Verdict | None:
+    """Take `cost` tokens out of each bucket, or of none where one has too few.
+
+    Buckets of amount 0 are no limit. None where there is none, and while Redis is away.
+    """
+    limited = [bucket for bucket in buckets if bucket.amount]
+    if not limited or time.monotonic() < _memory.away_until:
+        return None
+    if cost == 1 and (known := _memory.find(limited)):
+        return known
+    try:
+        told = await _Counter.of_running_loop().ask(limited, cost)
+    except (RedisError, OSError) as error:  # a time-out is an OSError too
+        _memory.away_until = time.monotonic() + AWAY_SECONDS
+        if not _memory.is_away:  # once an outage
+            logger.warning("limits_not_kept", error=f"{type(error).__name__}: {error}"[:200])
+        _memory.is_away = True
+        return None
+    _memory.is_away = False
+    verdict = _read(limited, told)
+    if not verdict.allowed and cost == 1:
+        _memory.keep(verdict)
+    return verdict
+
+
+def forget_refusals() -> None:
+    """Ask Redis about every bucket again, and about Redis."""
+    _memory.refusals.clear()
+    _memory.away_until = 0.0
+
+
+class _Counter:
+    """Asks Redis for all who ask on one event loop, those who come meanwhile together.
+
+    A flood of requests so takes one connection, and the time-out is that of Redis alone.
+    """
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[Sequence[Any], asyncio.Future[list[Any]]]] = []
+        self._asking: asyncio.Task[None] | None = None
+
+    @classmethod
+    def of_running_loop(cls) -> "_Counter":
+        """That of the running loop, made at its first request."""
+        loop = asyncio.get_running_loop()
+        if loop not in _counters:
+            _counters[loop] = cls()
+        return _counters[loop]
+
+    async def ask(self, buckets: Sequence[Bucket], cost: int) -> list[Any]:
+        """The script's answer. Raises `RedisError`, `OSError`."""
+        limits = [part for one in buckets for part in (one.amount, int(one.seconds * 1000))]
+        keys = [f"nura:limit:{bucket.key}" for bucket in buckets]
+        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._asked.append(((len(keys), *keys, cost, *limits), answer))
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask_all(), context=Context())
+        return await answer
+
+    async def _ask_all(self) -> None:
+        while asked := self._asked:
+            self._asked = []
+            try:
+                async with (
+                    asyncio.timeout(PATIENCE_SECONDS),
+                    connections.asynchronous().pipeline(transaction=False) as pipe,
+                ):
+                    for arguments, _answer in asked:
+                        pipe.eval(SCRIPT, *arguments)
+                    told = await pipe.execute()
+            except (RedisError, OSError) as error:
+                for _arguments, answer in asked:
+                    if not answer.done():
+                        answer.set_exception(error)
+                continue
+            for (_arguments, answer), one in zip(asked, told, strict=True):
+                if not answer.done():
+                    answer.set_result(one)
+
+
+_counters: WeakKeyDictionary[asyncio.AbstractEventLoop, _Counter] = WeakKeyDictionary()
+
+
+def _read(buckets: Sequence[Bucket], told: Sequence[Any]) -> Verdict:
+    allowed = not int(told[0])
+    verdicts = []
+    for bucket, wait, refill in zip(buckets, told[1::2], told[2::2], strict=True):
+        full = float(refill) / 1000
+        share = 1 - full / bucket.seconds
+        left = max(0, math.floor(bucket.amount * share + 1e-3))
+        verdicts.append(Verdict(bucket, allowed, left, float(wait) / 1000, full))
+    return max(verdicts, key=lambda one: (one.wait, -one.left))

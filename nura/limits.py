@@ -1,0 +1,373 @@
+"""The door of the web process: how much one account, one key and one address may ask for.
+
+An ASGI application around the whole product. It comes before Django, before any body is read and
+before any thread is taken, so that whoever asks too much costs little:
+
+- Questions, searches, uploads, exports and sockets have a rate (`settings.LIMITS`, `jobs.limiter`);
+  who is not signed in has one by address. A refusal is a 429 that says after how many seconds, and
+  the next one to the same caller comes later than the one before.
+- Of one account only a few requests are at work in each part of the product. The others wait here,
+  in the event loop, where they hold neither a thread nor a connection to the database.
+- An upload for which there is no room on the disk is refused before its body comes.
+"""
+
+import asyncio
+import re
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import IPv6Address, ip_address
+from typing import Any
+
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.http import HttpResponse
+from django.template.loader import render_to_string
+from django.utils import translation
+from knox.crypto import hash_token
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
+
+from chats import access
+from chats.access import Credential
+from chats.calls import in_database
+from chats.errors import RateLimited
+from documents.api.transfers import is_upload
+from documents.files import check_free_disk
+from jobs import fairness, limiter
+from jobs.fairness import FairPlaces, TooManyWait
+from jobs.limiter import Verdict
+from nura.errors import to_problem
+from nura.middleware import choose_language_by_header, is_api
+from rag.errors import NuraError
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[..., Awaitable[None]]
+
+OPEN_PATHS = ("/static/", "/healthz", "/readyz", "/favicon.ico", "/manifest")
+"""Served to everybody, from memory or for monitors: no limit."""
+SENDING = frozenset({"POST", "PUT", "PATCH"})
+FILES_PREFIX = "/api/"
+
+ASK, SEARCH, UPLOAD, EXPORT, EMBED, REST = "ask", "search", "upload", "export", "embed", "rest"
+"""Parts of the product. The first four have a rate of requests; texts to embed have one by their
+tokens, which the view knows."""
+RATED = frozenset({ASK, SEARCH, UPLOAD, EXPORT})
+
+REMEMBERED_SECONDS = 15.0
+"""So long the account behind a credential is remembered here; access itself is checked anew."""
+MAX_REMEMBERED = 10_000
+MAX_WAITING = 200
+"""Requests of one account that wait for a place in one part."""
+CROWDED_SECONDS = 5
+"""`Retry-After` where as many wait, or as many sockets are open."""
+PACE_SECONDS = 0.05
+"""Between two refusals to one caller ..."""
+MAX_PACE_SECONDS = 2.0
+"""... of whom none waits longer for it."""
+MAX_DRAIN_BYTES = 32 * 1024 * 1024
+"""Bytes read and thrown away of a body that is not wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: an account, by a key or a session, or an address."""
+
+    address: str
+    account: int | None = None
+    key: str = ""
+
+    @property
+    def name(self) -> str:
+        """As limits and turns are counted by."""
+        return f"address:{self.address}" if self.account is None else f"user:{self.account}"
+
+
+class Gate:
+    """Lets requests and sockets through to the application, one process's worth of it."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self._accounts: dict[Credential, tuple[float, int]] = {}
+        self._places: dict[tuple[str, int], FairPlaces] = {}
+        self._sockets: defaultdict[int, int] = defaultdict(int)
+        self._refused_until: dict[str, float] = {}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """One request or socket."""
+        if scope["type"] not in {"http", "websocket"} or scope["path"].startswith(OPEN_PATHS):
+            await self._application(scope, receive, send)
+            return
+        refuse = partial(self._refuse, scope, receive, send)
+        try:
+            caller = await self._identify(scope)
+        except DatabaseError as error:
+            await refuse(error)
+            return
+        with fairness.working_for(caller.name):
+            try:
+                if scope["type"] == "websocket":
+                    await self._let_socket_in(caller, scope, receive, send)
+                else:
+                    await self._let_request_in(caller, scope, receive, send)
+            except _Refused as refused:
+                await refuse(refused.error, caller)
+
+    # Who it is
+
+    async def _identify(self, scope: Message) -> Caller:
+        address = read_address(scope)
+        credential = read_credential(scope)
+        if credential == Credential():
+            return Caller(address)
+        known = self._accounts.get(credential)
+        if known is not None and time.monotonic() < known[0]:
+            return Caller(address, known[1], credential.token)
+        with fairness.working_for(f"address:{address}"):
+            (user,) = await in_database(access.find_users, [credential])
+        if user is None:
+            self._accounts.pop(credential, None)
+            return Caller(address)
+        if len(self._accounts) >= MAX_REMEMBERED:
+            self._accounts.clear()
+        self._accounts[credential] = time.monotonic() + REMEMBERED_SECONDS, user.pk
+        return Caller(address, user.pk, credential.token)
+
+    # What it may
+
+    async def _let_request_in(
+        self, caller: Caller, scope: Message, receive: Receive, send: Send
+    ) -> None:
+        part = find_part(scope["method"], scope["path"])
+        verdict = await self._take(caller, part)
+        if part == UPLOAD:
+            _check_upload(caller, scope)
+        async with self._hold_place(caller, part) as leave:
+
+            async def noted(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    leave()  # what is left is sending, which holds nothing
+                    if verdict is not None:
+                        message = {**message, "headers": _with_limits(message, verdict)}
+                await send(message)
+
+            await self._application(scope, receive, noted)
+
+    async def _let_socket_in(
+        self, caller: Caller, scope: Message, receive: Receive, send: Send
+    ) -> None:
+        account = caller.account
+        if account is None:
+            await self._take(caller, REST)
+            await self._application(scope, receive, send)
+            return
+        if settings.LIMITS["sockets"] and self._sockets[account] >= settings.LIMITS["sockets"]:
+            raise _Refused(RateLimited(retry_after=CROWDED_SECONDS))
+        self._sockets[account] += 1
+        try:
+            await self._application(scope, receive, send)
+        finally:
+            self._sockets[account] -= 1
+            if not self._sockets[account]:
+                del self._sockets[account]
+
+    async def _take(self, caller: Caller, part: str) -> Verdict | None:
+        """Count the request. Raises `_Refused`."""
+        if caller.account is None:
+            rule, whose = "visitor", caller.name
+        elif part in RATED:
+            rule, whose = part, caller.name
+        else:
+            return None
+        verdict = await limiter.take_by_rule(rule, whose, key=caller.key)
+        if verdict is not None and not verdict.allowed:
+            raise _Refused(RateLimited.by(verdict))
+        return verdict
+
+    @asynccontextmanager
+    async def _hold_place(self, caller: Caller, part: str) -> AsyncIterator[Callable[[], None]]:
+        """A place at work in a part, until it is left. Raises `_Refused`."""
+        at_once = settings.LIMITS["at_once"]
+        if caller.account is None or not at_once:
+            yield lambda: None
+            return
+        places = self._places.get((part, at_once))
+        if places is None:
+            places = FairPlaces(MAX_REMEMBERED, at_once, MAX_WAITING)
+            self._places[part, at_once] = places
+        try:
+            await places.take(caller.name)
+        except TooManyWait:
+            raise _Refused(RateLimited(retry_after=CROWDED_SECONDS)) from None
+        with fairness.holding_place(partial(places.leave, caller.name)) as leave:
+            yield leave
+
+    # How it is told
+
+    async def _refuse(
+        self,
+        scope: Message,
+        receive: Receive,
+        send: Send,
+        error: Exception,
+        caller: Caller | None = None,
+    ) -> None:
+        if caller is not None:
+            await asyncio.sleep(self._pace(caller))
+        if scope["type"] == "websocket":
+            await _refuse_socket(scope, receive, send, error)
+            return
+        await drain(receive)
+        response = await _to_response(scope, error)
+        headers = [(k.encode(), v.encode()) for k, v in response.items()]
+        headers.append((b"connection", b"close"))
+        start = {"type": "http.response.start", "status": response.status_code, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": response.content})
+
+    def _pace(self, caller: Caller) -> float:
+        """Seconds to keep this refusal back, so that they come one after the other."""
+        now = time.monotonic()
+        if len(self._refused_until) > MAX_REMEMBERED:
+            self._refused_until.clear()
+        due = max(now, self._refused_until.get(caller.name, 0.0))
+        self._refused_until[caller.name] = min(due + PACE_SECONDS, now + MAX_PACE_SECONDS)
+        return due - now
+
+
+class _Refused(Exception):
+    """The caller is told this instead of an answer."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+_ROUTES = (
+    (SENDING, re.compile(r"/api/v1/messages(/[^/]+/(regenerate|edit))?"), ASK),
+    (SENDING, re.compile(r"/v1/chat/completions"), ASK),
+    (SENDING, re.compile(r"/v1/embeddings"), EMBED),
+    (SENDING, re.compile(r"/api/v1/search"), SEARCH),
+    (SENDING, re.compile(r"/api/v1/(messages/[^/]+/speech|me/export)"), EXPORT),
+    (frozenset({"GET"}), re.compile(r"/api/v1/chats/[^/]+/export"), EXPORT),
+)
+
+
+def find_part(method: str, path: str) -> str:
+    """The part of the product that a request is for."""
+    for methods, route, part in _ROUTES:
+        if method in methods and route.fullmatch(path):
+            return part
+    is_file = method in SENDING and path.startswith(FILES_PREFIX) and is_upload(method, path)
+    return UPLOAD if is_file else REST
+
+
+def _check_upload(caller: Caller, scope: Message) -> None:
+    """Refuse a file before it comes: of a stranger, and where the disk has no room for it."""
+    if caller.account is None:
+        tried = _read_header(scope, b"authorization") or _read_header(scope, b"x-api-key")
+        raise _Refused(AuthenticationFailed() if tried else NotAuthenticated())
+    declared = _read_header(scope, b"content-length")
+    size = int(declared) if declared.isdigit() and len(declared) < 19 else 0
+    try:
+        check_free_disk(size)
+    except NuraError as error:
+        raise _Refused(error) from error
+
+
+def read_credential(scope: Message) -> Credential:
+    """The key or the session that a request or a socket shows; whether it holds is not asked."""
+    if scope["type"] == "websocket":
+        return access.read_credential(scope)
+    key = _read_header(scope, b"x-api-key").strip()
+    if not key:
+        scheme, _, rest = _read_header(scope, b"authorization").partition(" ")
+        key = rest.strip() if scheme.lower() in {"token", "bearer"} else ""
+    if key:
+        return Credential(token=hash_token(key)) if key.isascii() else Credential()
+    return Credential(session=_read_cookie(scope, settings.SESSION_COOKIE_NAME))
+
+
+def read_address(scope: Message) -> str:
+    """The address of whoever is connected, or what the trusted proxies say of it.
+
+    Of IPv6 the first 64 bits: a household has as many addresses as it likes.
+    """
+    client = scope.get("client")
+    address = str(client[0]) if client else ""
+    if settings.TRUSTED_PROXIES:
+        told = [part.strip() for part in _read_header(scope, b"x-forwarded-for").split(",")]
+        address = told[-settings.TRUSTED_PROXIES :][0] or address
+    try:
+        known = ip_address(address)
+    except ValueError:
+        return address[:64]
+    if isinstance(known, IPv6Address):
+        if known.ipv4_mapped:
+            return str(known.ipv4_mapped)
+        return f"{known.exploded[:19]}::/64"
+    return str(known)
+
+
+async def drain(receive: Receive) -> None:
+    """Let a client finish sending, because it reads the response only then."""
+    left = MAX_DRAIN_BYTES
+    while left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if not message.get("more_body"):
+            return
+
+
+async def _refuse_socket(scope: Message, receive: Receive, send: Send, error: Exception) -> None:
+    await receive()
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close"})
+        return
+    response = await _to_response(scope, error)
+    headers = [(k.encode(), v.encode()) for k, v in response.items()]
+    start = {"type": "websocket.http.response.start", "status": response.status_code}
+    await send({**start, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": response.content})
+
+
+async def _to_response(scope: Message, error: Exception) -> HttpResponse:
+    if is_api(scope["path"]):
+        accepted = _read_header(scope, b"accept-language")
+        with translation.override(choose_language_by_header(accepted)):
+            return to_problem(error).response_at(scope["path"])
+    language = _read_cookie(scope, settings.LANGUAGE_COOKIE_NAME)
+    known = language if language in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE
+    return await asyncio.to_thread(_to_page, error, known)
+
+
+def _to_page(error: Exception, language: str) -> HttpResponse:
+    with translation.override(language):
+        problem = to_problem(error)
+        page = render_to_string("errors/error.html", problem.body())
+    return HttpResponse(page, status=problem.status, headers=dict(problem.headers))
+
+
+def _with_limits(message: Message, verdict: Verdict) -> Sequence[tuple[bytes, bytes]]:
+    told = [(k.lower().encode(), v.encode()) for k, v in verdict.headers.items()]
+    return [*message["headers"], *told]
+
+
+def _read_header(scope: Message, name: bytes) -> str:
+    return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), "")
+
+
+def _read_cookie(scope: Message, name: str) -> str:
+    sent = _read_header(scope, b"cookie")
+    if name not in sent:
+        return ""
+    try:
+        found = SimpleCookie(sent).get(name)
+    except CookieError:
+        return ""
+    return found.value if found else ""
