@@ -466,6 +466,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         logs.build_logging_config(wire, os.environ.get("NURA_LOG_LEVEL", "INFO"))
     )
     logs.configure_structlog()
+    # Read when torch is first imported. Its threads otherwise spin while they wait for each other,
+    # and take the processor from whom they wait for when others want it, too.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     web.run_app(
         new_application(),
         sock=bind_socket(given.socket),

@@ -136,7 +136,7 @@ def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
     return text
 
 
-@functools.lru_cache(maxsize=256)  # passages and messages come again with the next question
+@functools.lru_cache(maxsize=1024)  # passages and messages come again with the next question
 def _estimated(text: str) -> float:
     return sum(weight * len(pattern.findall(text)) for pattern, weight in _WEIGHTS)
 
