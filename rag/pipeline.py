@@ -57,6 +57,7 @@ from rag.retrieve.evidence import (
     to_sources,
 )
 from rag.retrieve.search import Searcher
+from rag.safety import write_emergency_note
 from rag.tokenize.text import choose_reply_language
 from rag.types import (
     AnswerLabel,
@@ -199,7 +200,25 @@ class Pipeline:
     async def answer(
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> AsyncGenerator[Event, None]:
-        """The events of an answer. Raises `LLMError` only, before or after deltas."""
+        """The events of an answer. Raises `LLMError` only, before or after deltas.
+
+        Where somebody needs help now, that is said before anything is looked for.
+        """
+        note = write_emergency_note(question.text)
+        if not note:
+            async with aclosing(self._answer(question, store, history)) as events:
+                async for event in events:
+                    yield event
+            return
+        opening = f"{note}\n\n"
+        yield Delta(opening)
+        async with aclosing(self._answer(question, store, history)) as events:
+            async for event in events:
+                yield _put_behind(event, opening)
+
+    async def _answer(
+        self, question: Question, store: PassageStore, history: HistoryStore
+    ) -> AsyncGenerator[Event, None]:
         asked, given = await self._understand(question, store, history)
         if given is not None:
             for event in _tell_fixed(given, asked):
@@ -547,6 +566,21 @@ class Pipeline:
     def _sources(self, asked: Asked, evidence: Sequence[Evidence]) -> tuple[Source, ...]:
         hits = asked.found.hits if asked.found else ()
         return to_sources(evidence, hits, dense=self.searcher.knows_language(asked.question.text))
+
+
+def _put_behind(event: Event, opening: str) -> Event:
+    """The event of an answer that stands behind an opening."""
+    match event:
+        case Replaced():
+            return replace(event, text=opening + event.text)
+        case Finished():
+            moved = [
+                replace(one, start=one.start + len(opening), end=one.end + len(opening))
+                for one in event.checks
+            ]
+            return replace(event, checks=tuple(moved))
+        case _:
+            return event
 
 
 def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:

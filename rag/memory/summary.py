@@ -211,6 +211,7 @@ MAX_LINE_SOURCE_CHARACTERS = 4000
 FIGURE_WEIGHT = 1.5
 """What an amount, date or code in a sentence counts beside a term of the question."""
 _FIXED = (
+    *("emergency_body", "emergency_self_harm"),
     *("passages_more", "passages_nothing", "notice_gone", "notice_widened", "reset"),
     *("plain_bye", "plain_greeting", "plain_help", "plain_help_delete", "plain_help_files"),
     *("plain_help_model", "plain_help_privacy", "plain_help_upload"),

@@ -5,6 +5,7 @@ import pytest
 from rag.lexicon import load_patterns
 
 FILES = (
+    "emergency",
     "followup",
     "kinds",
     "names",
