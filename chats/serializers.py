@@ -25,6 +25,9 @@ from rag.types import Source, StrategyName, Topic, Verdict
 
 MAX_CONTENT_CHARACTERS = 20_000
 MAX_DOCUMENTS = 1_000
+MAX_CHATS = 1_000
+MAX_FIND_CHARACTERS = 100
+"""Nobody types a longer search, and it costs."""
 
 
 class DocumentIdsField(serializers.ListField):
@@ -78,7 +81,7 @@ class ForkRequest(serializers.Serializer[Any]):
 
 
 class ChatRequest(serializers.Serializer[Any]):
-    """A new chat, or changes to one."""
+    """A new chat."""
 
     title = serializers.CharField(max_length=200, required=False)
     category_id = serializers.UUIDField(required=False, allow_null=True)
@@ -86,6 +89,91 @@ class ChatRequest(serializers.Serializer[Any]):
         min_value=0, max_value=100, required=False, allow_null=True
     )
     document_ids = DocumentIdsField(required=False)
+
+
+class ChatChange(ChatRequest):
+    """Changes to a chat."""
+
+    pinned = serializers.BooleanField(required=False)
+    archived = serializers.BooleanField(required=False)
+    unread = serializers.BooleanField(required=False)
+
+
+class ChatsRequest(serializers.Serializer[Any]):
+    """Changes to several chats, or their deletion: all or none."""
+
+    chat_ids = serializers.ListField(
+        child=serializers.UUIDField(), default=list, max_length=MAX_CHATS
+    )
+    category_id = serializers.UUIDField(required=False, allow_null=True)
+    pinned = serializers.BooleanField(required=False)
+    archived = serializers.BooleanField(required=False)
+    unread = serializers.BooleanField(required=False)
+    deleted = serializers.BooleanField(required=False, default=False)
+
+
+class ChatListQuery(serializers.Serializer[Any]):
+    """What narrows the list of chats."""
+
+    q = serializers.CharField(required=False, allow_blank=True, default="", max_length=1000)
+    archived = serializers.BooleanField(required=False, allow_null=True, default=None)
+    category_id = serializers.UUIDField(required=False, allow_null=True, default=None)
+
+
+class FindQuery(serializers.Serializer[Any]):
+    """What is looked for in all that a user has."""
+
+    q = serializers.CharField(default="", allow_blank=True, max_length=MAX_FIND_CHARACTERS)
+
+
+class FoundExcerpt(serializers.Serializer[Any]):
+    """A stretch of text; `marks` are the start and end of each hit in it, in code points."""
+
+    excerpt = serializers.CharField()
+    marks = serializers.ListField(
+        child=serializers.ListField(child=serializers.IntegerField(), min_length=2, max_length=2)
+    )
+
+
+class FoundChat(FoundExcerpt):
+    """A chat by its title."""
+
+    chat_id = serializers.UUIDField()
+
+
+class FoundMessage(FoundExcerpt):
+    """A message by what it says."""
+
+    chat_id = serializers.UUIDField()
+    message_id = serializers.UUIDField()
+    chat_title = serializers.CharField()
+    role = serializers.ChoiceField(choices=Message.Role.choices)
+    created_at = serializers.DateTimeField()
+
+
+class FoundDocument(FoundExcerpt):
+    """A document by its name."""
+
+    document_id = serializers.UUIDField()
+
+
+class FoundPassage(FoundExcerpt):
+    """A passage of a document by its text."""
+
+    document_id = serializers.UUIDField()
+    document_name = serializers.CharField()
+    chunk_id = serializers.CharField()
+    page = serializers.IntegerField(allow_null=True)
+    section = serializers.CharField()
+
+
+class FindResult(serializers.Serializer[Any]):
+    """What was found, each kind with its best first."""
+
+    chats = FoundChat(many=True)
+    messages = FoundMessage(many=True)
+    documents = FoundDocument(many=True)
+    passages = FoundPassage(many=True)
 
 
 class CategoryRequest(serializers.Serializer[Any]):
@@ -168,6 +256,9 @@ def to_chat_json(chat: Chat, links: Collection[ChatDocument] | None = None) -> d
         "document_ids": [str(link.document_id) for link in links if link.document_id],
         "documents_gone": sum(link.document_id is None for link in links),
         "answering": getattr(chat, "answering", False),
+        "pinned": chat.pinned,
+        "archived": chat.archived,
+        "unread": chat.unread,
         "created_at": to_time_json(chat.created_at),
         "updated_at": to_time_json(chat.updated_at),
     }
@@ -185,6 +276,11 @@ class ChatSerializer(serializers.Serializer[Any]):
         read_only=True, help_text="How many of the chat's documents have been deleted since"
     )
     answering = serializers.BooleanField(read_only=True)
+    pinned = serializers.BooleanField(read_only=True)
+    archived = serializers.BooleanField(read_only=True)
+    unread = serializers.BooleanField(
+        read_only=True, help_text="An answer ended since the chat was last seen"
+    )
     created_at = serializers.DateTimeField(read_only=True)
     updated_at = serializers.DateTimeField(read_only=True)
 

@@ -6,18 +6,27 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
+from chats.errors import NotFound
 from chats.models import Chat
 from chats.serializers import MAX_CONTENT_CHARACTERS
-from chats.services.chat_page import MAX_EXAMPLES, Sidebar, suggest_questions
+from chats.services.chat_page import (
+    ARCHIVED,
+    MAX_EXAMPLES,
+    Sidebar,
+    SidebarPart,
+    suggest_questions,
+)
 from documents.models import Document
 
 SELECTED_DOCUMENTS = 50
+FOLDERS_COOKIE = "folders"
+"""Short ids of the folders that are open in the sidebar; front/js/sidebar.js writes it."""
 
 
 @require_GET
@@ -26,13 +35,14 @@ SELECTED_DOCUMENTS = 50
 def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse:
     """A chat, or the first screen of a new one."""
     user = cast("User", request.user)
-    chat = chat_id and get_object_or_404(Chat.objects.visible_to(user), pk=chat_id)
+    own = Chat.objects.visible_to(user)
+    chat = get_object_or_404(own, pk=chat_id) if chat_id else None
     documents = Document.objects.visible_to(user)
     searchable = documents.searchable()
     has_model = settings.RAG.llm is not None
     context = {
         "chat": chat,
-        "sidebar": Sidebar.of(user),
+        "sidebar": Sidebar.of(user, opened=_list_opened(request), current=chat),
         "processing": 0 if chat else documents.processing().count(),
         "has_model": has_model,
         "examples": []
@@ -55,14 +65,36 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
 @never_cache
 @login_required
 def sidebar_panel(request: HttpRequest) -> HttpResponse:
-    """The chats of the sidebar, searched or continued."""
+    """The chats of the sidebar, or a page of those at one of its places."""
     user = cast("User", request.user)
-    query, page = request.GET.get("q", ""), request.GET.get("page", "1")
-    context = {
-        "sidebar": Sidebar.of(user, query=query, page=page),
-        "current": request.GET.get("current", ""),
-    }
+    part = request.GET.get("part", "")
+    context: dict[str, Any] = {"current": request.GET.get("current", "")}
+    if part:
+        try:
+            context["part"] = SidebarPart.of(user, part, request.GET.get("page", "1"))
+        except NotFound as error:
+            raise Http404 from error
+        return render(request, "panels/sidebar_part.html", context)
+    is_archive = request.GET.get("view") == ARCHIVED
+    context["sidebar"] = (
+        Sidebar.of_archive(user)
+        if is_archive
+        else Sidebar.of(user, opened=_list_opened(request), current=_find_chat(user, request))
+    )
     return render(request, "panels/sidebar_chats.html", context)
+
+
+def _list_opened(request: HttpRequest) -> str:
+    return request.COOKIES.get(FOLDERS_COOKIE, "")
+
+
+def _find_chat(user: User, request: HttpRequest) -> Chat | None:
+    """The chat that the page shows, if it shows one."""
+    try:
+        chat_id = UUID(request.GET.get("current", ""))
+    except ValueError:
+        return None
+    return Chat.objects.visible_to(user).filter(pk=chat_id).first()
 
 
 def _administration(user: User) -> str:
@@ -76,6 +108,7 @@ def _chat_data(chat: Chat) -> dict[str, Any]:
     return {
         "id": str(chat.pk),
         "title": chat.title,
+        "unread": chat.unread,
         "documents": [_document_data(link.document) for link in links if link.document],
         "documents_gone": sum(link.document_id is None for link in links),
     }

@@ -1,6 +1,8 @@
 """The pages of documents: the list as it was asked for, and what is known of one document."""
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from itertools import islice
 from typing import Any, cast
 from uuid import UUID
@@ -9,10 +11,11 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.paginator import Page, Paginator
-from django.db.models import QuerySet
+from django.db.models import Case, Min, Q, QuerySet, Value, When
 from django.db.models.fields.json import KeyTextTransform
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
@@ -22,9 +25,15 @@ from documents.errors import explain_code
 from documents.models import Chunk, Document, DocumentQuerySet, DocumentVersion
 from documents.parsers import formats
 from documents.representation import inspect_document
+from documents.search.text import cut_excerpt, find_passages, list_marked_words
 from rag.pages import Kind
+from rag.types import Passage
 
 MAX_QUERY_CHARACTERS = 100
+MAX_PASSAGES_SEEN = 60
+"""Passages whose documents a search in texts lists."""
+PERIODS = {"1": _("Last 24 hours"), "7": _("Last 7 days"), "30": _("Last 30 days")}
+"""Days back to which uploads are listed."""
 MAX_VALUES_OFFERED = 200
 """Issuers and projects to choose from; who has more of them searches by name."""
 FILTER_FIELDS = {"issuer": _("All issuers"), "project_name": _("All projects")}
@@ -37,32 +46,69 @@ ORDERS = {
 }
 
 
-def get_name_query(asked: Mapping[str, str]) -> str:
-    """The part of a name that is looked for."""
+def get_query(asked: Mapping[str, str]) -> str:
+    """What is looked for in names and texts."""
     return asked.get("q", "").replace("\x00", "").strip()[:MAX_QUERY_CHARACTERS]
 
 
-def filter_documents(documents: DocumentQuerySet, asked: Mapping[str, str]) -> QuerySet[Document]:
-    """The documents that the parameters of the address ask for; odd ones narrow nothing."""
-    status = asked.get("status", "")
-    rows = documents.narrowed(
-        status if status in Document.Status.values else "", get_name_query(asked)
-    )
+def filter_documents(
+    documents: DocumentQuerySet, asked: Mapping[str, str], said: Mapping[UUID, Passage]
+) -> QuerySet[Document]:
+    """The documents that the parameters of the address ask for; odd ones narrow nothing.
+
+    `said` are the best passages on what is looked for, by their documents.
+    """
+    status, kind, days = (asked.get(name, "") for name in ("status", "type", "since"))
+    rows = documents.narrowed(status if status in Document.Status.values else "")
+    if kind:
+        rows = rows.filter(content_type=kind)
+    if days in PERIODS:
+        rows = rows.filter(created_at__gte=timezone.now() - timedelta(days=int(days)))
     for field, value in _list_chosen(asked).items():
         rows = rows.filter(metadata__contains={field: value})
     _label, order = ORDERS.get(asked.get("sort", ""), ORDERS[""])
+    if query := get_query(asked):
+        named = Q(name__icontains=unicodedata.normalize("NFC", query))
+        rows = rows.filter(named | Q(pk__in=said))
+        if not asked.get("sort"):
+            ranks = [When(pk=pk, then=Value(rank)) for rank, pk in enumerate(said)]
+            best = Case(When(named, then=Value(-1)), *ranks, default=Value(len(ranks)))
+            return rows.annotate(rank=best).order_by("rank", *order)
     return rows.order_by(*order)
 
 
+def find_said(documents: DocumentQuerySet, asked: Mapping[str, str]) -> dict[UUID, Passage]:
+    """The best passage of each document on what is looked for, the best document first."""
+    if not (query := get_query(asked)):
+        return {}
+    ids = documents.searchable().values_list("pk", flat=True)
+    found: dict[UUID, Passage] = {}
+    for passage in find_passages(ids, query, MAX_PASSAGES_SEEN):
+        found.setdefault(passage.document_id, passage)
+    return found
+
+
 def list_controls(documents: DocumentQuerySet, asked: Mapping[str, str]) -> dict[str, Any]:
-    """What the form above the list offers, and what is chosen in it."""
+    """What the form above the list offers, and what is chosen in it.
+
+    Only what tells the documents at hand apart is offered.
+    """
     chosen = _list_chosen(asked)
     offered = (
         (name, label, _list_values(documents, name)) for name, label in FILTER_FIELDS.items()
     )
+    kinds = documents.order_by("content_type").values_list("content_type", flat=True).distinct()
+    oldest = documents.aggregate(at=Min("created_at"))["at"]
+    age = timezone.now() - oldest if oldest else timedelta()
     return {
-        "query": get_name_query(asked),
+        "query": get_query(asked),
         "status": asked.get("status", ""),
+        "kind": asked.get("type", ""),
+        "kinds": [(kind, FORMAT_NAMES.get(kind, kind)) for kind in kinds],
+        "since": asked.get("since", ""),
+        "periods": [
+            (days, label) for days, label in PERIODS.items() if age > timedelta(days=int(days))
+        ],
         "statuses": Document.Status.choices,
         "order": asked.get("sort", ""),
         "orders": [(value, label) for value, (label, _order) in ORDERS.items()],
@@ -76,7 +122,8 @@ def list_controls(documents: DocumentQuerySet, asked: Mapping[str, str]) -> dict
 
 def is_narrowed(asked: Mapping[str, str]) -> bool:
     """Whether an empty list means that nothing matches."""
-    return bool(get_name_query(asked) or asked.get("status") or _list_chosen(asked))
+    given = (asked.get(name) for name in ("status", "type", "since"))
+    return bool(get_query(asked) or any(given) or _list_chosen(asked))
 
 
 def _list_chosen(asked: Mapping[str, str]) -> dict[str, str]:
@@ -269,6 +316,8 @@ def to_ranges_text(numbers: Sequence[int]) -> str:
 
 
 PAGE_SIZE = 20
+VIEW_COOKIE = "documents"
+"""Whether documents are shown as cards; front/js/documents.js writes it."""
 CHUNKS_SHOWN = 10
 
 
@@ -279,11 +328,15 @@ def document_list(request: HttpRequest) -> HttpResponse:
     """The table of documents; only the table when htmx asks."""
     own = Document.objects.visible_to(cast("User", request.user))
     asked = request.GET.dict()
-    documents = Paginator(filter_documents(own, asked), PAGE_SIZE).get_page(asked.get("page"))
+    said = find_said(own, asked)
+    rows = filter_documents(own, asked, said)
+    documents = Paginator(rows, PAGE_SIZE).get_page(asked.get("page"))
     context = {
         "area": "documents",
         "documents": documents,
-        "rows": [_row(one) for one in documents],
+        "rows": [_row(one) | _found(said.get(one.pk), get_query(asked)) for one in documents],
+        "query": get_query(asked),
+        "cards": request.COOKIES.get(VIEW_COOKIE) == "cards",
         "narrowed": is_narrowed(asked),
         "page": {"upload_limit_mb": settings.MAX_UPLOAD_MB},
     }
@@ -299,7 +352,7 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     """What is known of one document, and the chunks made of it; these alone when htmx asks."""
     user = cast("User", request.user)
     document = get_object_or_404(Document.objects.visible_to(user), pk=document_id)
-    chunks = _chunks(document, request.GET.get("page"))
+    chunks = _chunks(document, request.GET.get("page") or _find_page_of(request.GET.get("chunk")))
     context: dict[str, Any] = {"area": "documents", "document": document, "chunks": chunks}
     context["has_pages"] = document.content_type == formats.PDF
     if request.headers.get("HX-Request") == "true":
@@ -323,6 +376,14 @@ def _row(document: Document) -> dict[str, Any]:
     }
 
 
+def _found(passage: Passage | None, query: str) -> dict[str, Any]:
+    """Where the text of a document holds what is looked for."""
+    if passage is None:
+        return {}
+    excerpt = cut_excerpt(passage.text, list_marked_words(query))
+    return {"passage": passage, "excerpt": excerpt.split()}
+
+
 def _page(document: Document) -> dict[str, Any]:
     """What the scripts of the page need to know."""
     return {
@@ -335,6 +396,11 @@ def _page(document: Document) -> dict[str, Any]:
         "metadata": document.metadata,
         "metadata_names": {key: str(name) for key, name in FACT_NAMES.items()},
     }
+
+
+def _find_page_of(index: str | None) -> str:
+    """The page of chunks that holds the one with this index; the first for no index."""
+    return str(int(index) // CHUNKS_SHOWN + 1) if index and index.isdecimal() else "1"
 
 
 def _chunks(document: Document, page: str | None) -> "Page[Chunk]":

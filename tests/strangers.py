@@ -46,6 +46,7 @@ SPECIAL = {"messages/edit": "question"}
 """Routes whose `{id}` names something else of that kind."""
 FIELDS = {
     "chat_id": "chat",
+    "chat_ids": "chat",
     "document_ids": "document",
     "category_id": "category",
     "parent_id": "answer",

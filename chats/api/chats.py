@@ -24,8 +24,11 @@ from chats.models import Category, Chat, Message, Turn
 from chats.serializers import (
     CategoryRequest,
     CategorySerializer,
+    ChatChange,
+    ChatListQuery,
     ChatRequest,
     ChatSerializer,
+    ChatsRequest,
     ForkRequest,
     MessageSerializer,
 )
@@ -33,12 +36,8 @@ from chats.services import branches
 from chats.services import chats as services
 from chats.services.export import export_json, export_markdown, export_pdf, make_file_name
 
-QUERY_CHARACTERS = 200
 
-
-@extend_schema_view(
-    list=extend_schema(parameters=[OpenApiParameter("q", str, description="Titles and messages")])
-)
+@extend_schema_view(list=extend_schema(parameters=[ChatListQuery]))
 class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[Chat]):
     """The user's chats, the one spoken in last first."""
 
@@ -47,11 +46,12 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Chat]:
-        """Own chats; `q` narrows them."""
+        """Own chats, a list of them narrowed."""
         rows = Chat.objects.visible_to(get_user(self.request))
-        text = self.request.query_params.get("q", "").strip()[:QUERY_CHARACTERS]
-        if text and self.action == "list":
-            rows = rows.matching(text)
+        if self.action == "list":
+            query = ChatListQuery(data=self.request.query_params)
+            query.is_valid(raise_exception=True)
+            rows = rows.narrowed(**query.validated_data)
         return rows.with_answering().prefetch_related("document_links")
 
     @extend_schema(request=ChatRequest, responses={201: ChatSerializer})
@@ -62,17 +62,29 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
         chat = services.create_chat(owner=get_user(request), title=title, **fields)
         return Response(ChatSerializer(chat).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(request=ChatRequest, responses=ChatSerializer)
+    @extend_schema(request=ChatChange, responses=ChatSerializer)
     def partial_update(self, request: Request, pk: UUID) -> Response:
-        """Rename a chat, or change its category, history or documents."""
+        """Rename a chat, or change its category, history, documents or place in the sidebar."""
         chat = self.get_object()
-        chat = services.update_chat(chat=chat, changes=_valid(ChatRequest, request))
+        chat = services.update_chat(chat=chat, changes=_valid(ChatChange, request))
         return Response(ChatSerializer(self.get_queryset().get(pk=chat.pk)).data)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
         """Delete a chat (it can be restored by the administrator)."""
         services.delete_chat(chat=self.get_object())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(request=ChatsRequest, responses={204: None})
+    @action(detail=False, methods=["post"])
+    def bulk(self, request: Request) -> Response:
+        """Change or delete several chats: all of them or, where one is not there, none."""
+        changes = _valid(ChatsRequest, request)
+        chosen = {"owner": get_user(request), "chat_ids": changes.pop("chat_ids")}
+        if changes.pop("deleted"):
+            services.delete_chats(**chosen)
+        else:
+            services.change_chats(**chosen, changes=changes)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses=MessageSerializer(many=True))

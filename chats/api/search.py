@@ -1,4 +1,4 @@
-"""Search without a conversation turn: what a question would find, and why."""
+"""Search without a conversation turn: what a question would find and why, and where words stand."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -6,8 +6,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chats.access import get_user
-from chats.serializers import SearchRequest, SearchResultSerializer
+from chats.serializers import FindQuery, FindResult, SearchRequest, SearchResultSerializer
 from chats.services import search
+from chats.services.find import find_everything
 
 
 class SearchView(APIView):
@@ -20,3 +21,15 @@ class SearchView(APIView):
         serializer.is_valid(raise_exception=True)
         found = search.search(user=get_user(request), **dict(serializer.validated_data))
         return Response(found)
+
+
+class FindView(APIView):
+    """`GET /find`: reads only."""
+
+    @extend_schema(parameters=[FindQuery], responses=FindResult)
+    def get(self, request: Request) -> Response:
+        """Where words stand: titles and messages of chats, names and texts of documents."""
+        asked = FindQuery(data=request.query_params)
+        asked.is_valid(raise_exception=True)
+        query = asked.validated_data["q"]
+        return Response(find_everything(user=get_user(request), query=query))

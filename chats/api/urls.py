@@ -6,7 +6,7 @@ from rest_framework.routers import SimpleRouter
 from chats.api.chats import CategoryViewSet, ChatViewSet, ExportView
 from chats.api.messages import MessageViewSet, SpeechView
 from chats.api.runs import RunEventsView, RunStopView
-from chats.api.search import SearchView
+from chats.api.search import FindView, SearchView
 from chats.api.turns import MemoryView, TurnDocumentsView, TurnsView, TurnView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
@@ -28,5 +28,6 @@ urlpatterns = [
     path("messages/<uuid:message_id>/speech", SpeechView.as_view(), name="message-speech"),
     path("runs/<uuid:run_id>/events", RunEventsView.as_view(), name="run-events"),
     path("runs/<uuid:run_id>/stop", RunStopView.as_view(), name="run-stop"),
+    path("find", FindView.as_view(), name="find"),
     path("search", SearchView.as_view(), name="search"),
 ]

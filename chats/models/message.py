@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from chats.models.chat import Chat
+from chats.models.chat import Chat, to_text_filter
 from documents.models import Document
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ class MessageQuerySet(models.QuerySet["Message"]):
     def owned_by(self, user: "User") -> Self:
         """What this user may act on."""
         return self.visible_to(user)
+
+    def saying(self, text: str) -> Self:
+        """Messages that hold `text`."""
+        return self.filter(to_text_filter("content", text))
 
 
 class Message(models.Model):

@@ -1,21 +1,23 @@
 """What the page shows beside a thread: the list of chats, and first questions on an empty page."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-from django.core.paginator import Page, Paginator
-from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
+from django.core.paginator import Paginator
+from django.db.models import Count, QuerySet
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from chats.models import Chat, Message
+from chats.errors import NotFound
+from chats.models import Category, Chat
+from chats.services.chats import find_category
 from documents import metadata
 from documents.models import Chunk, Document
 
@@ -24,67 +26,121 @@ if TYPE_CHECKING:
 
 
 PAGE_SIZE = 40
-EXCERPT_BEFORE = 24
-EXCERPT_LENGTH = 90
-SEARCH_CHARACTERS = 100
-"""A longer search is cut: nobody types it, and it costs."""
-
-
-@dataclass(frozen=True)
-class SidebarEntry:
-    """A line of the list."""
-
-    id: UUID
-    title: str
-    answering: bool
-    excerpt: str
+PINNED, RECENT, ARCHIVED = "pinned", "recent", "archived"
+"""Places of the sidebar; folders are the others, by their ids."""
+SHORT_ID_CHARACTERS = 8
+"""What a folder is called in the cookie that says which are open."""
 
 
 @dataclass(frozen=True)
 class SidebarGroup:
-    """Lines of one period under its heading."""
+    """Chats of one period under its heading; without one where periods do not matter."""
 
     heading: str | Promise
-    entries: list[SidebarEntry] = field(default_factory=list)
+    chats: list[Chat] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SidebarPart:
+    """A page of the chats at one place of the sidebar, and which page comes next.
+
+    `name` is "pinned", "recent", "archived" or the id of a folder.
+    """
+
+    name: str
+    groups: list[SidebarGroup]
+    next_page: int | None
+
+    @classmethod
+    def of(cls, user: "User", name: str, page: str | int = 1) -> Self:
+        """The newest first. Raises `NotFound` for a place that is not there for the user."""
+        found = Paginator(_list_chats(user, name), PAGE_SIZE).get_page(page)
+        following = found.next_page_number() if found.has_next() else None
+        groups = (
+            _group_by_day(found) if name in {RECENT, ARCHIVED} else [SidebarGroup("", [*found])]
+        )
+        return cls(name, groups, following)
+
+
+@dataclass(frozen=True)
+class SidebarFolder:
+    """A category with the number of its chats; `part` has the first of them where it is open."""
+
+    category: Category
+    count: int
+    part: SidebarPart | None
 
 
 @dataclass(frozen=True)
 class Sidebar:
-    """What the panel shows: the groups of one page, and where the next one starts."""
+    """What the panel shows: pinned chats, folders, and the rest by day; or the archive alone."""
 
-    groups: list[SidebarGroup]
-    query: str
-    next_page: int | None
+    parts: list[SidebarPart]
+    folders: list[SidebarFolder] = field(default_factory=list)
+    is_archive: bool = False
+    has_archived: bool = False
 
     @classmethod
-    def of(cls, user: "User", *, query: str = "", page: str | int = 1) -> Self:
-        """The user's chats, newest first."""
-        query = query.replace("\x00", "").strip()[:SEARCH_CHARACTERS]
-        found = Paginator(_chats(user, query), PAGE_SIZE).get_page(page)
-        following = found.next_page_number() if found.has_next() else None
-        return cls(_groups(found, query), query, following)
+    def of(cls, user: "User", *, opened: str = "", current: Chat | None = None) -> Self:
+        """The user's chats. `opened` are the short ids of folders, with dots in between.
+
+        The folder of the `current` chat is open, too.
+        """
+        names = {*opened.split("."), _to_short_id(current.category_id if current else None)}
+        shown = Chat.objects.visible_to(user).filter(archived=False, pinned=False)
+        counts = dict(shown.values_list("category").annotate(Count("pk")).order_by())
+        folders = [
+            SidebarFolder(category, counts.get(category.pk, 0), cls._open(user, category, names))
+            for category in Category.objects.owned_by(user)
+        ]
+        parts = [SidebarPart.of(user, PINNED), SidebarPart.of(user, RECENT)]
+        archived = Chat.objects.visible_to(user).filter(archived=True).exists()
+        return cls(parts, folders, has_archived=archived)
+
+    @staticmethod
+    def _open(user: "User", category: Category, names: Collection[str]) -> SidebarPart | None:
+        is_open = _to_short_id(category.pk) in names
+        return SidebarPart.of(user, str(category.pk)) if is_open else None
+
+    @classmethod
+    def of_archive(cls, user: "User") -> Self:
+        """The user's archived chats."""
+        return cls([SidebarPart.of(user, ARCHIVED)], is_archive=True)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not self.folders and not any(group.chats for p in self.parts for group in p.groups)
 
 
-def _chats(user: "User", query: str) -> QuerySet[Chat]:
-    chats = Chat.objects.visible_to(user)
-    if query:
-        chats = chats.matching(query)
-    messages = Message.objects.filter(chat=OuterRef("pk"))
-    hits = messages.filter(content__icontains=query).values("content")[:1]
-    return chats.annotate(
-        is_answering=Exists(messages.filter(status=Message.Status.STREAMING)),
-        hit=Subquery(hits) if query else F("title"),
-    ).order_by("-updated_at", "id")
+def _to_short_id(category_id: UUID | None) -> str:
+    return str(category_id)[:SHORT_ID_CHARACTERS] if category_id else "-"
 
 
-def _groups(chats: "Page[Chat]", query: str) -> list[SidebarGroup]:
+def _list_chats(user: "User", name: str) -> QuerySet[Chat]:
+    chats = Chat.objects.visible_to(user).with_answering().order_by("-updated_at", "id")
+    if name == ARCHIVED:
+        return chats.filter(archived=True)
+    chats = chats.filter(archived=False, pinned=name == PINNED)
+    if name == PINNED:
+        return chats
+    if name == RECENT:
+        return chats.filter(category=None)
+    try:
+        category_id = UUID(name)
+    except ValueError as error:
+        raise NotFound from error
+    return chats.filter(category=find_category(owner=user, category_id=category_id))
+
+
+def _group_by_day(chats: Iterable[Chat]) -> list[SidebarGroup]:
     today = timezone.localdate()
     groups: list[SidebarGroup] = []
     for chat in chats:
         heading = choose_heading(timezone.localdate(chat.updated_at), today)
         if not groups or groups[-1].heading != heading:
             groups.append(SidebarGroup(heading))
-        groups[-1].entries.append(_entry(chat, query))
+        groups[-1].chats.append(chat)
     return groups
 
 
@@ -97,20 +153,6 @@ def choose_heading(day: date, today: date) -> str | Promise:
     if day > today - timedelta(days=7):
         return gettext_lazy("Last 7 days")
     return gettext_lazy("Earlier")
-
-
-def _entry(chat: Chat, query: str) -> SidebarEntry:
-    text = getattr(chat, "hit", None) or ""
-    shown = cut_excerpt(text, query) if query and query.lower() not in chat.title.lower() else ""
-    return SidebarEntry(chat.pk, chat.title, bool(getattr(chat, "is_answering", False)), shown)
-
-
-def cut_excerpt(text: str, query: str) -> str:
-    """A stretch of `text` around the first place of `query`."""
-    flat = " ".join(text.split())
-    start = max(flat.lower().find(query.lower()) - EXCERPT_BEFORE, 0)
-    cut = flat[start : start + EXCERPT_LENGTH]
-    return ("…" if start else "") + cut + ("…" if start + EXCERPT_LENGTH < len(flat) else "")
 
 
 MAX_EXAMPLES = 4

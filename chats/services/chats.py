@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection
 from datetime import date, datetime, time, timedelta
+from functools import partial
 from uuid import UUID
 
 from django.conf import settings
@@ -12,11 +13,12 @@ from django.utils import timezone
 
 from chats.errors import NotFound, QuotaMessages
 from chats.models import Category, Chat, ChatDocument, DailyMessages
+from chats.models.chat import ChatQuerySet
 from chats.notices import chat_changed
 from documents.models import Document
 
 TOUCH = """
-    UPDATE chats_chat SET updated_at = %s
+    UPDATE chats_chat SET updated_at = %s, archived = FALSE
      WHERE owner_id = %s AND deleted_at IS NULL AND (id = %s OR external_id = %s)
     RETURNING *, EXISTS (
         SELECT FROM chats_chatdocument WHERE chat_id = chats_chat.id
@@ -27,6 +29,8 @@ COUNT = """
     ON CONFLICT (owner_id, day) DO UPDATE SET count = today.count + 1 WHERE today.count < %s
 """
 UNLIMITED = 2**31 - 1
+PLAIN_FIELDS = ("title", "history_pairs", "pinned", "archived", "unread")
+"""What of a chat is changed as it is given."""
 
 
 def touch_chat(user: User, chat_id: UUID | None = None, external_id: str = "") -> Chat | None:
@@ -76,14 +80,14 @@ def add_chat(
 
 @transaction.atomic
 def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
-    """Apply those of title, history_pairs, category_id and document_ids that are there.
+    """Apply those of the names of `ChatChange` that are there.
 
     Changes of one chat are made one after the other. Raises `NotFound`.
     """
     held = Chat.objects.select_for_update().filter(pk=chat.pk, deleted_at=None).first()
     if held is None:
         raise NotFound
-    fields: list[str] = [name for name in ("title", "history_pairs") if name in changes]
+    fields: list[str] = [name for name in PLAIN_FIELDS if name in changes]
     for name in fields:
         setattr(held, name, changes[name])
     if "category_id" in changes:
@@ -99,6 +103,36 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
     held.save(update_fields=fields)
     transaction.on_commit(lambda: chat_changed(held.pk))
     return held
+
+
+@transaction.atomic
+def change_chats(*, owner: User, chat_ids: Collection[UUID], changes: dict[str, object]) -> int:
+    """Apply those of pinned, archived, unread and category_id that are there; how many chats.
+
+    All of them or none. Raises `NotFound` where one is not the owner's.
+    """
+    values = dict(changes)
+    if "category_id" in values:
+        category_id: UUID | None = values.pop("category_id")  # type: ignore[assignment]
+        values["category"] = find_category(owner=owner, category_id=category_id)
+    return _find_chats(owner, chat_ids).update(**values) if values else 0
+
+
+@transaction.atomic
+def delete_chats(*, owner: User, chat_ids: Collection[UUID]) -> int:
+    """Hide the chats from their owner, all or none; how many. Raises `NotFound`."""
+    return _find_chats(owner, chat_ids).update(deleted_at=timezone.now())
+
+
+def _find_chats(owner: User, chat_ids: Collection[UUID]) -> ChatQuerySet:
+    """The owner's chats with these ids, held; their pages hear of it on commit."""
+    wanted = set(chat_ids)
+    held = Chat.objects.visible_to(owner).filter(pk__in=wanted).select_for_update().order_by("pk")
+    if len(held) != len(wanted):
+        raise NotFound
+    for chat_id in wanted:
+        transaction.on_commit(partial(chat_changed, chat_id))
+    return Chat.objects.filter(pk__in=wanted)
 
 
 def delete_chat(*, chat: Chat) -> None:

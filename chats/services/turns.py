@@ -292,7 +292,8 @@ def close_turn(
     held = run or Run.objects.select_related("message__parent").get(pk=lease.job_id)
     answer = held.message
     chat_id = answer.chat_id
-    Chat.objects.filter(pk=chat_id).update(updated_at=timezone.now())  # and holds its row
+    now = timezone.now()
+    Chat.objects.filter(pk=chat_id).update(updated_at=now, unread=True)  # and holds its row
     scope = answer.scope
     ended: dict[str, Any] = {
         "status": outcome.status,

@@ -5,11 +5,12 @@ import { getJson } from "./api.js";
 import { Composer } from "./composer.js";
 import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
+import { readSearchedWords, showFound } from "./found.js";
 import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
 import { Runs } from "./runs.js";
 import { Scope, TopicMemory } from "./scope.js";
-import { refreshChats, setAltArrowAction, setEscapeAction } from "./shell.js";
+import { markSeen, refreshChats, setAltArrowAction, setEscapeAction } from "./shell.js";
 import { Socket } from "./socket.js";
 import { stopReading } from "./speech.js";
 import { t } from "./strings.js";
@@ -153,6 +154,7 @@ runs.addEventListener("notice", ({ detail: frame }) => {
   if (frame.type === "chat") {
     refreshChats();
     if (frame.data.id === chatId) {
+      if (frame.data.unread) markSeen(chatId);
       if (frame.data.title) showTitle(frame.data.title);
       if (!runs.outbox.size) thread.catchUp();
       if (!thread.runId) memory.refresh(chatId);
@@ -234,6 +236,9 @@ byId("thread").addEventListener("click", (event) => {
 memory.refresh(chatId);
 coverMemory();
 if (chatId) {
-  thread.load(chatId).catch((error) => showToast(error.message, { kind: "toast-error", stay: 60000 }));
+  if (page.chat.unread) markSeen(chatId);
+  const asked = new URLSearchParams(location.search).get("message");
+  const loaded = asked ? thread.load(chatId, asked).then((view) => view && showFound(view.root, readSearchedWords())) : thread.load(chatId);
+  loaded.catch((error) => showToast(error.message, { kind: "toast-error", stay: 60000 }));
 }
 if (matchMedia("(pointer: fine)").matches) composer.input.focus();

@@ -13,6 +13,7 @@ import { locale, t, tn } from "./strings.js";
 import { Uploads } from "./uploads.js";
 
 const MAX_CALLS = 4;
+const MAX_NAMED_FILES = 8; // lines of the question before they are deleted
 const MAX_ASKED_DOCUMENTS = 50; // documents that an address may name
 
 /** Events: `done` once an action has ended. */
@@ -50,13 +51,11 @@ export class BulkActions extends EventTarget {
     else this.chosen.delete(row.dataset.documentId);
   }
 
-  /** The table was drawn anew: the same documents are chosen in it. */
+  /** The table was drawn anew: of the chosen documents those that are in it stay so, and no others. */
   restore() {
-    for (const box of this.boxes) {
-      const row = box.closest("[data-document-id]");
-      box.checked = this.chosen.has(row.dataset.documentId);
-      if (box.checked) this.chosen.set(row.dataset.documentId, row);
-    }
+    const before = this.chosen;
+    this.chosen = new Map();
+    for (const box of this.boxes) this.put(box, before.has(box.closest("[data-document-id]").dataset.documentId));
     this.show();
   }
 
@@ -89,7 +88,7 @@ export class BulkActions extends EventTarget {
 
   async run(action) {
     const ids = this.fit(action);
-    if (action === "delete" && !(await this.isSure(ids.length))) return;
+    if (action === "delete" && !(await this.isSure(ids))) return;
     const refused = [];
     const rest = [...ids];
     const work = async () => {
@@ -104,8 +103,13 @@ export class BulkActions extends EventTarget {
     this.dispatchEvent(new Event("done"));
   }
 
-  isSure(count) {
-    return askConfirmation({ title: tn("bulk.delete_sure", count), text: t("delete_document_text"), yes: t("delete") });
+  /** Ask, naming the files. */
+  isSure(ids) {
+    const names = ids.map((id) => this.chosen.get(id).dataset.name);
+    const shown = names.length > MAX_NAMED_FILES ? names.slice(0, MAX_NAMED_FILES - 1) : names;
+    const more = names.length - shown.length;
+    const list = more ? [...shown, tn("bulk.more_files", more)] : shown;
+    return askConfirmation({ title: tn("bulk.delete_sure", ids.length), list, text: t("delete_document_text"), yes: t("delete") });
   }
 }
 

@@ -34,9 +34,15 @@ export function showToast(text, { action, kind = "", stay = action ? 7000 : TOAS
   return close;
 }
 
-/** A question before something that cannot be taken back. */
-export function askConfirmation({ title, text, yes }) {
+/**
+ * A question before something that cannot be taken back. `list` names what it is about.
+ *
+ * @param {{title: string, text: string, yes: string, list?: string[]}} question
+ */
+export function askConfirmation({ title, text, yes, list = [] }) {
   const dialog = byId("confirm");
+  byId("confirm-list").replaceChildren(...list.map((line) => el("li", { text: line })));
+  byId("confirm-list").hidden = !list.length;
   byId("confirm-title").textContent = title;
   byId("confirm-text").textContent = text;
   byId("confirm-yes").textContent = yes;

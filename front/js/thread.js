@@ -59,15 +59,20 @@ export class Thread extends EventTarget {
 
   // Loading
 
-  async load(chatId) {
+  /** Show the chat's end, or the message `asked` on its branch; the view of that, null where it is not there. */
+  async load(chatId, asked = "") {
     this.chatId = chatId;
     this.backlog = new MessagePages(chatId);
     await this.backlog.open();
     do await this.takeEarlier();
-    while (this.backlog.hasMore && this.lacksMore());
+    while (this.backlog.hasMore && (this.lacksMore() || (asked && !this.tree.has(asked))));
+    const found = asked && this.tree.has(asked);
+    if (found) this.leaf = this.tree.newest(asked);
     this.show();
     this.offerEarlier();
-    this.scrolling.toEnd();
+    if (!found) this.scrolling.toEnd();
+    else this.scrolling.stick = false;
+    return found ? this.views.get(asked) : null;
   }
 
   /** Take in the next older messages; the branch shown stays the one of the newest of all. */

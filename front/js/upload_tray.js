@@ -36,7 +36,7 @@ export class UploadTray {
     const failed = items.filter((item) => item.state === "failed");
     if (!failed.length) this.onlyFailed = false;
     const shown = this.onlyFailed ? failed : items;
-    const grown = shown.length > (this.shown ?? 0);
+    const before = this.shown ?? 0;
     this.shown = shown.length;
     this.root.hidden = !shown.length;
     this.drawHead(items, failed);
@@ -44,7 +44,13 @@ export class UploadTray {
     const drawn = shown.slice(first, last);
     for (const item of this.rows.keys()) if (!drawn.includes(item)) this.rows.delete(item);
     placeChildren(this.root, drawn.map((item, at) => this.row(item, first + at, shown.length)));
-    if (grown && shown.length <= LONG_LIST) this.root.scrollTop = this.root.scrollHeight;
+    if (shown.length > before && shown.length <= LONG_LIST) this.bringUp(before);
+  }
+
+  /** Rows were added from this one on: it comes to the top, as far as there is enough below it. */
+  bringUp(at) {
+    const row = this.root.children[at];
+    this.root.scrollTop += row.getBoundingClientRect().top - this.root.getBoundingClientRect().top;
   }
 
   /** First row to draw and the one after the last; what is above and below takes its room as padding. */

@@ -1,5 +1,6 @@
 import re
 import uuid
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
@@ -8,9 +9,13 @@ from django.db.models import Value
 from django.utils import timezone
 from django.utils.translation import override
 
-from documents import errors
+from documents import errors, spaces
 from documents.models import Chunk, Document, DocumentPicture, DocumentVersion
 from documents.views import draw_bars, list_facts, to_ranges_text
+from rag import tokenize
+from rag.pages import Page
+from rag.types import IndexedChunk, TextChunk
+from tests.documents.conftest import store_rows
 
 HTMX = {"HX-Request": "true"}
 
@@ -39,6 +44,15 @@ def make_chunk(document, index=0, text="제1조 목적", **fields):
         lexemes=SearchVector(Value("")),
         **fields,
     )
+
+
+def store_text(text):
+    """The document that is being processed gets this text."""
+    chunk = IndexedChunk(
+        TextChunk(0, text, 0, len(text), None, None, ""), tokenize.count_terms(text), None
+    )
+    space, _ = spaces.get_space_for_writing()
+    store_rows([Page(None, text)], [chunk], space)
 
 
 def names_in(answer):
@@ -260,3 +274,41 @@ def test_the_highest_bar_fills_the_drawing_and_the_lowest_can_be_seen():
 def test_pages_are_named_in_runs():
     assert to_ranges_text([]) == ""
     assert to_ranges_text([3, 7, 8, 9, 12]) == "3, 7–9, 12"
+
+
+def test_a_document_is_found_by_its_text_and_says_where(visitor, owner):
+    document = make_document(owner, "여비.md", status="PROCESSING")
+    store_text("숙박비는 하루 칠만 원을 넘지 못한다.")
+    make_document(owner, "다른.md")
+    text = visitor.get("/documents", {"q": "숙박비"}).content.decode()
+    assert f"/documents/{document.pk}?chunk=0&amp;q=" in text
+    assert "<mark>숙박비</mark>" in text
+    assert "다른.md" not in text
+
+
+def test_a_text_of_somebody_else_finds_nothing(stranger, owner):
+    document = make_document(owner, "남몰래.md", status="PROCESSING")
+    store_text("숙박비는 하루 칠만 원을 넘지 못한다.")
+    assert "숙박비는" not in stranger.get("/documents", {"q": "숙박비"}).content.decode()
+    assert str(document.pk) not in stranger.get("/documents", {"q": "숙박비"}).content.decode()
+
+
+def test_documents_are_narrowed_by_type_and_age(visitor, owner):
+    make_document(owner, "안내.md", content_type="text/markdown")
+    make_document(owner, "공고.pdf")
+    Document.objects.filter(name="공고.pdf").update(created_at=timezone.now() - timedelta(days=20))
+    by_type = visitor.get("/documents", {"type": "application/pdf"}).content.decode()
+    assert "공고.pdf" in by_type
+    assert "안내.md" not in by_type
+    by_age = visitor.get("/documents", {"since": "7"}).content.decode()
+    assert "안내.md" in by_age
+    assert "공고.pdf" not in by_age
+
+
+def test_only_filters_that_tell_documents_apart_are_offered(visitor, owner):
+    make_document(owner, "안내.md", content_type="text/markdown")
+    text = visitor.get("/documents").content.decode()
+    assert 'name="type"' not in text
+    assert 'name="since"' not in text
+    make_document(owner, "공고.pdf")
+    assert 'name="type"' in visitor.get("/documents").content.decode()

@@ -1,6 +1,7 @@
-"""The list of chats: renamed, deleted with a way back, searched."""
+"""The chats of the sidebar: renamed, deleted with a way back, pinned, in folders, archived."""
 
 from urllib.parse import urlencode
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import expect
@@ -18,13 +19,27 @@ def chat(page, reader):
     return made
 
 
+@pytest.fixture
+def folder(reader):
+    """A folder with a name of its own."""
+    return reader.api("categories", {"name": f"폴더 {uuid4().hex[:6]}"})
+
+
 def row(page, chat):
     return page.locator(f'.side-chat[data-chat-id="{chat}"]')
 
 
-def choose(page, chat, action):
+def place(page, name):
+    return page.locator(f'#chat-list [data-drop="{name}"]')
+
+
+def open_menu(page, chat):
     row(page, chat).hover()
     row(page, chat).locator("[data-chat-menu]").click()
+
+
+def choose(page, chat, action):
+    open_menu(page, chat)
     page.locator(f"#chat-menu [data-action={action}]").click()
 
 
@@ -69,25 +84,15 @@ def test_a_deleted_chat_is_gone_when_the_page_is_left(page, reader, chat):
     expect(row(page, chat)).to_have_count(0)
 
 
-def test_a_search_finds_chats_by_what_was_said_in_them(page, reader, chat):
-    other = reader.api("messages", {"content": "전혀 다른 질문"})["chat_id"]
-    reader.api(f"chats/{chat}", {"title": "제목에는 없음"}, "PATCH")
-    page.reload()
-    page.keyboard.press("Control+k")
-    expect(page.locator("#chat-search")).to_be_focused()
-    page.keyboard.type("자작나무 숲")
-    expect(row(page, other)).to_have_count(0)
-    expect(row(page, chat)).to_contain_text("자작나무 숲")
-    page.locator("#chat-search").fill("아무 데도 없는 말")
-    expect(page.locator(".side-chat")).to_have_count(0)
-    expect(page.locator(".side-empty")).to_be_visible()
-    page.locator("#chat-search").fill("")
-    expect(row(page, other)).to_be_visible()
-
-
-def test_a_chat_begun_elsewhere_appears_by_itself(page, reader, chat):
+def test_a_chat_begun_elsewhere_appears_by_itself_and_is_unread(page, reader, chat):
     other = reader.api("messages", {"content": "다른 기기에서 시작한 대화"})["chat_id"]
+    expect(row(page, other).locator(".dot-unread")).to_be_visible()
+    row(page, other).locator(".side-link").click()
+    page.wait_for_url(f"**/c/{other}")
+    wait_until(lambda: not reader.api(f"chats/{other}")["unread"])
+    page.goto("/")
     expect(row(page, other)).to_be_visible()
+    expect(row(page, other).locator(".dot-unread")).to_have_count(0)
 
 
 def test_a_new_chat_begins_on_an_empty_page(page, chat):
@@ -95,3 +100,107 @@ def test_a_new_chat_begins_on_an_empty_page(page, chat):
     page.wait_for_url("**/")
     expect(page.locator(".msg")).to_have_count(0)
     expect(page.locator("#composer-input")).to_be_focused()
+
+
+def test_a_chat_is_pinned_and_unpinned(page, reader, chat):
+    choose(page, chat, "pin")
+    expect(place(page, "pinned").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
+    assert reader.api(f"chats/{chat}")["pinned"]
+    choose(page, chat, "unpin")
+    expect(place(page, "recent").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
+
+
+def test_a_chat_is_dragged_into_a_folder_and_out_of_it(page, reader, chat, folder):
+    page.reload()
+    target = place(page, folder["id"])
+    row(page, chat).drag_to(target)
+    wait_until(lambda: reader.api(f"chats/{chat}")["category_id"] == folder["id"])
+    expect(target.locator(".side-count")).to_have_text("1")
+    expect(target.locator(f'[data-chat-id="{chat}"]')).to_be_visible()  # that of the open chat
+    row(page, chat).drag_to(place(page, "recent"), target_position={"x": 20, "y": 8})
+    wait_until(lambda: reader.api(f"chats/{chat}")["category_id"] is None)
+
+
+def test_a_chat_is_moved_into_a_new_folder_with_keys_alone(page, reader, chat):
+    name = f"새 폴더 {uuid4().hex[:6]}"
+    row(page, chat).locator("[data-chat-menu]").focus()
+    page.keyboard.press("Enter")
+    for _ in range(2):
+        page.keyboard.press("ArrowDown")
+    expect(page.locator("#chat-menu [data-action=move]")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#move-dialog")).to_be_visible()
+    page.locator("#move-new").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.type(name)
+    page.keyboard.press("Enter")
+    expect(page.locator("#folder-dialog")).to_be_hidden()
+    wait_until(lambda: reader.api(f"chats/{chat}")["category_id"])
+    moved = page.locator(".side-folder").filter(has_text=name)
+    expect(moved.locator(f'[data-chat-id="{chat}"]')).to_be_visible()
+
+
+def test_two_folders_of_one_name_are_refused_in_words(page, folder):
+    page.locator("[data-new-folder]").click()
+    page.locator("#folder-name").fill(folder["name"])
+    page.locator("#folder-name").press("Enter")
+    expect(page.locator("#folder-trouble")).to_be_visible()
+    expect(page.locator("#folder-dialog")).to_be_visible()
+
+
+def test_a_folder_stays_open_and_its_deletion_leaves_its_chats(page, reader, chat, folder):
+    reader.api(f"chats/{chat}", {"category_id": folder["id"]}, "PATCH")
+    page.goto("/")
+    target = place(page, folder["id"])
+    target.locator("summary").click()
+    expect(row(page, chat)).to_be_visible()
+    page.reload()
+    expect(row(page, chat)).to_be_visible()
+    target.locator("summary").hover()
+    target.locator("[data-folder-menu]").click()
+    page.locator("#folder-menu [data-action=delete]").click()
+    expect(page.locator("#confirm")).to_contain_text(folder["name"])
+    page.locator("#confirm-yes").click()
+    expect(target).to_have_count(0)
+    expect(place(page, "recent").locator(f'[data-chat-id="{chat}"]')).to_be_visible()
+
+
+def test_an_archived_chat_is_found_in_the_archive_and_comes_back(page, reader, chat):
+    choose(page, chat, "archive")
+    expect(row(page, chat)).to_have_count(0)
+    page.locator(".side-archive").click()
+    expect(row(page, chat)).to_be_visible()
+    choose(page, chat, "restore")
+    expect(row(page, chat)).to_have_count(0)
+    page.locator(".side-back").click()
+    expect(row(page, chat)).to_be_visible()
+    assert not reader.api(f"chats/{chat}")["archived"]
+
+
+def test_several_chats_are_deleted_at_once_and_brought_back(page, reader, chat):
+    other = reader.api("messages", {"content": "둘째 대화"})["chat_id"]
+    expect(row(page, other)).to_be_visible()
+    choose(page, chat, "choose")
+    row(page, other).locator(".side-link").click()
+    expect(page.locator("#side-bulk-words")).to_have_text("2개 선택됨")
+    page.locator("[data-side-bulk=delete]").click()
+    expect(row(page, chat)).to_be_hidden()
+    expect(row(page, other)).to_be_hidden()
+    page.locator(".toast-action").click()
+    expect(row(page, chat)).to_be_visible()
+    expect(row(page, other)).to_be_visible()
+    assert reader.api(f"chats/{other}")["id"] == other
+
+
+def test_on_a_phone_a_finger_reaches_the_menu_of_a_chat(windows, reader):
+    made = reader.api("messages", {"content": QUESTION})["chat_id"]
+    page = windows(reader, viewport={"width": 375, "height": 740}, has_touch=True, is_mobile=True)
+    page.goto("/")
+    page.locator(".main [data-side-toggle]").tap()
+    button = row(page, made).locator("[data-chat-menu]")
+    box = button.bounding_box()
+    assert min(box["width"], box["height"]) >= 44
+    button.tap()
+    page.locator("#chat-menu [data-action=pin]").tap()
+    expect(place(page, "pinned").locator(f'[data-chat-id="{made}"]')).to_be_visible()
+    reader.api(f"chats/{made}", {"pinned": False}, "PATCH")

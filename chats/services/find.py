@@ -1,0 +1,87 @@
+"""Looking through all that a user has: titles and messages of chats, names and texts of documents.
+
+This is what Ctrl+K opens. It finds words where they stand and asks no model.
+"""
+
+import unicodedata
+from dataclasses import asdict
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from chats.models import Chat, Message
+from chats.models.chat import to_text_filter
+from chats.serializers import to_time_json
+from documents.models import Document
+from documents.search import text
+from documents.search.text import MarkedExcerpt, cut_excerpt
+
+MAX_CHATS, MAX_MESSAGES, MAX_DOCUMENTS, MAX_PASSAGES = 6, 8, 6, 6
+
+
+def find_everything(*, user: User, query: str) -> dict[str, list[dict[str, Any]]]:
+    """Chats, messages, documents and passages of the user that hold all words of the query."""
+    query = unicodedata.normalize("NFC", query)
+    words = text.split_words(query)
+    documents = Document.objects.visible_to(user)
+    return {
+        "chats": [
+            {"chat_id": str(chat.pk), **_mark_whole(chat.title, words)}
+            for chat in _holding(Chat.objects.visible_to(user), "title", words)[:MAX_CHATS]
+        ],
+        "messages": _find_messages(user, words),
+        "documents": [
+            {"document_id": str(document.pk), **_mark_whole(document.name, words)}
+            for document in _holding(documents, "name", words)[:MAX_DOCUMENTS]
+        ],
+        "passages": _find_passages(documents, query),
+    }
+
+
+def _holding(rows: Any, field: str, words: list[str]) -> Any:
+    """Rows whose field holds each of the words; none without a word."""
+    for word in words:
+        rows = rows.filter(to_text_filter(field, word))
+    return rows if words else rows.none()
+
+
+def _find_messages(user: User, words: list[str]) -> list[dict[str, Any]]:
+    """Newest first; of what only Markdown's own signs hold, nothing."""
+    rows = _holding(Message.objects.visible_to(user), "content", words)
+    rows = rows.order_by("-created_at", "id").select_related("chat")
+    found: list[dict[str, Any]] = []
+    for message in rows.only("content", "role", "created_at", "chat__title")[: 2 * MAX_MESSAGES]:
+        excerpt = cut_excerpt(message.content, words)
+        if excerpt.marks and len(found) < MAX_MESSAGES:
+            found.append(
+                {
+                    "chat_id": str(message.chat_id),
+                    "message_id": str(message.pk),
+                    "chat_title": message.chat.title,
+                    "role": message.role,
+                    "created_at": to_time_json(message.created_at),
+                    **asdict(excerpt),
+                }
+            )
+    return found
+
+
+def _find_passages(documents: Any, query: str) -> list[dict[str, Any]]:
+    ids = documents.searchable().values_list("pk", flat=True)
+    marked = text.list_marked_words(query)
+    return [
+        {
+            "document_id": str(passage.document_id),
+            "document_name": passage.document_name,
+            "chunk_id": passage.chunk_id,
+            "page": passage.page,
+            "section": passage.section,
+            **asdict(cut_excerpt(passage.text, marked)),
+        }
+        for passage in text.find_passages(ids, query, MAX_PASSAGES)
+    ]
+
+
+def _mark_whole(name: str, words: list[str]) -> dict[str, Any]:
+    """A short text that is shown whole."""
+    return asdict(MarkedExcerpt(name, text.find_hits(name, words)))

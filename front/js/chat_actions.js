@@ -1,0 +1,69 @@
+// What can be done with one chat apart from its place in the sidebar: saved as a file, how much of it is remembered.
+
+import { getJson, getResponse, patchJson } from "./api.js";
+import { byId, el } from "./dom.js";
+import { showToast } from "./notify.js";
+import { t, tn } from "./strings.js";
+
+const MAX_EXPORT_MS = 150_000; // ms that the server may take for a long chat on paper
+
+/** Save the chat as `format`: md, json or pdf. */
+export async function exportChat(id, format) {
+  const close = showToast(t("exporting"), { stay: MAX_EXPORT_MS });
+  try {
+    const response = await getResponse(`/chats/${id}/export?format=${format}`);
+    saveBlob(await response.blob(), readFileName(response) || `chat.${format}`);
+  } catch (error) {
+    showToast(error.message, { kind: "toast-error" });
+  } finally {
+    close();
+  }
+}
+
+/** What the server calls the file. */
+function readFileName(response) {
+  const told = response.headers.get("content-disposition") ?? "";
+  const coded = /filename\*=utf-8''([^;]+)/i.exec(told)?.[1];
+  return coded ? decodeURIComponent(coded) : (/filename="([^"]+)"/.exec(told)?.[1] ?? "");
+}
+
+function saveBlob(blob, name) {
+  const address = URL.createObjectURL(blob);
+  el("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address)); // the download has begun by then
+}
+
+const historyDialog = byId("history-dialog");
+const historyInput = byId("history-pairs");
+let historyChatId = null;
+
+/** Open the dialog for a chat. */
+export async function editHistoryPairs(id) {
+  historyChatId = id;
+  try {
+    const chat = await getJson(`/chats/${id}`);
+    historyInput.value = chat.history_pairs;
+  } catch (error) {
+    showToast(error.message, { kind: "toast-error" });
+    return;
+  }
+  historyDialog.showModal();
+  historyInput.select();
+}
+
+async function saveHistoryPairs(pairs) {
+  try {
+    const chat = await patchJson(`/chats/${historyChatId}`, { history_pairs: pairs });
+    historyDialog.close();
+    showToast(tn("history_saved", chat.history_pairs));
+  } catch (error) {
+    showToast(error.message, { kind: "toast-error" });
+  }
+}
+
+historyDialog.querySelector("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (historyInput.checkValidity()) saveHistoryPairs(Number(historyInput.value));
+});
+byId("history-usual").addEventListener("click", () => saveHistoryPairs(null));
+byId("history-cancel").addEventListener("click", () => historyDialog.close());

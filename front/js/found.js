@@ -1,0 +1,36 @@
+// Marks words where they stand, without touching what holds them: the browser paints the ranges.
+
+import { scrollWithin } from "./dom.js";
+
+const NAME = "found";
+const MAX_MARKS = 500; // more of them nobody follows, and each is painted
+
+/** Ranges of the words in the text of `root`, whatever their case. */
+function findRanges(root, words) {
+  const wanted = words.map((word) => word.toLowerCase()).filter(Boolean);
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const found = [];
+  for (let node = walker.nextNode(); node && found.length < MAX_MARKS; node = walker.nextNode()) {
+    const text = node.data.toLowerCase();
+    if (text.length !== node.data.length) continue; // a letter that grows in lower case would shift all places
+    for (const word of wanted) {
+      for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + word.length)) {
+        const range = new Range();
+        range.setStart(node, at);
+        range.setEnd(node, at + word.length);
+        found.push(range);
+      }
+    }
+  }
+  return found;
+}
+
+/** Mark the words in `root` and bring the first of them into sight, or `root` where none is in it. */
+export function showFound(root, words) {
+  const ranges = findRanges(root, words);
+  if (globalThis.CSS?.highlights) CSS.highlights.set(NAME, new Highlight(...ranges));
+  scrollWithin(ranges[0]?.startContainer.parentElement ?? root, 0.3);
+}
+
+/** The words of a search in the address. */
+export const readSearchedWords = () => (new URLSearchParams(location.search).get("q") ?? "").split(/\s+/).filter(Boolean);

@@ -1,0 +1,461 @@
+// The chats of the sidebar: their menu, folders, drag and drop, several at once. The server draws the list
+// (templates/panels/sidebar_chats.html); what is done here is told to it, and it is asked to draw anew.
+
+import { getJson, patchJson, postJson, sendDelete } from "./api.js";
+import { editHistoryPairs, exportChat } from "./chat_actions.js";
+import { byId, el, placeBeside } from "./dom.js";
+import { askConfirmation, showToast } from "./notify.js";
+import { t, tn } from "./strings.js";
+
+const LEFT_KEY = "nura.left";
+const LEFT_FOR_MS = 1500;
+const REFRESH_AFTER_MS = 100; // several news in a row are one
+const MAX_CHATS_A_CALL = 1000;
+const SHORT_ID_CHARACTERS = 8; // of a folder in the cookie, as chats/services/chat_page.py
+const YEAR_SECONDS = 31_536_000;
+const DRAGGED = "application/x-nura-chats";
+
+const list = byId("chat-list");
+const leavingChats = new Map();
+const chosen = new Set(); // ids, while several are being chosen
+let isChoosing = false;
+let isDragging = false;
+let refreshTimer = null;
+let menuRow = null;
+let menuFolder = null;
+
+const showError = (error) => showToast(error.message, { kind: "toast-error" });
+
+/** Ask the server for the list again, but for a moment in which a name is typed or a chat is carried in it. */
+export function refreshChats() {
+  refreshTimer ??= setTimeout(() => {
+    refreshTimer = null;
+    if (isDragging || list.querySelector(".side-rename")) return;
+    document.body.dispatchEvent(new Event("chats-changed"));
+  }, REFRESH_AFTER_MS);
+}
+
+/** The reader has the chat before him: no dot for it. Behind another tab he has not seen it yet. */
+export function markSeen(id) {
+  if (document.visibilityState === "visible") patchJson(`/chats/${id}`, { unread: false }).catch(showError);
+  else document.addEventListener("visibilitychange", () => markSeen(id), { once: true });
+}
+
+const findRows = (ids) => [...list.querySelectorAll(".side-chat")].filter((row) => ids.includes(row.dataset.chatId));
+
+function readChat(row) {
+  return { id: row.dataset.chatId, title: row.querySelector(".side-title").textContent.trim() };
+}
+
+/** Tell the server what changes about these chats; false where it refused. */
+async function changeChats(ids, changes) {
+  try {
+    for (let at = 0; at < ids.length; at += MAX_CHATS_A_CALL) {
+      await postJson("/chats/bulk", { chat_ids: ids.slice(at, at + MAX_CHATS_A_CALL), ...changes });
+    }
+    return true;
+  } catch (error) {
+    showError(error);
+    return false;
+  } finally {
+    refreshChats();
+  }
+}
+
+// A name, typed where it stands
+
+function renameInPlace(holder, name, save) {
+  const input = el("input", { type: "text", class: "side-rename", value: name, maxlength: "200", "aria-label": t("new_name") });
+  let done = false;
+  const end = async (keep) => {
+    if (done) return;
+    done = true;
+    const wanted = input.value.trim();
+    input.replaceWith(holder);
+    if (keep && wanted && wanted !== name) {
+      holder.querySelector(".side-title").textContent = wanted;
+      await save(wanted).catch(showError);
+    }
+    refreshChats();
+  };
+  input.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.isComposing) return;
+    if (event.key === "Enter") end(true);
+    if (event.key === "Escape") end(false);
+  });
+  input.addEventListener("blur", () => end(true));
+  holder.replaceWith(input);
+  input.select();
+  input.focus();
+}
+
+function renameChat(row) {
+  const { id, title } = readChat(row);
+  renameInPlace(row.querySelector(".side-link"), title, async (name) => {
+    await patchJson(`/chats/${id}`, { title: name });
+    document.dispatchEvent(new CustomEvent("chat-renamed", { detail: { id, title: name } }));
+  });
+}
+
+// Deleting, with a way back
+
+/** The chats leave the list at once and the server a little later, so that they can be brought back. */
+function removeChatsSoon(rows) {
+  const chats = rows.map(readChat);
+  const ids = chats.map((chat) => chat.id);
+  const send = (options) => {
+    if (!ids.some((id) => leavingChats.delete(id))) return;
+    for (const id of ids) leavingChats.delete(id);
+    postJson("/chats/bulk", { chat_ids: ids, deleted: true }, options)
+      .then(() => {
+        for (const id of ids) document.dispatchEvent(new CustomEvent("chat-deleted", { detail: { id } }));
+      })
+      .catch((error) => {
+        showError(error);
+        hideLeavingChats();
+      });
+  };
+  for (const id of ids) leavingChats.set(id, send);
+  hideLeavingChats();
+  const undo = () => {
+    for (const id of ids) leavingChats.delete(id);
+    hideLeavingChats();
+  };
+  const words = chats.length === 1 ? t("chat_deleted", { title: chats[0].title }) : tn("chats_deleted", chats.length);
+  showToast(words, { action: { label: t("undo"), run: undo }, onClose: () => send() });
+}
+
+function hideLeavingChats() {
+  for (const row of list.querySelectorAll(".side-chat")) row.hidden = leavingChats.has(row.dataset.chatId);
+}
+
+/** The next page was asked for before its chats were deleted: keep them hidden until the list is fresh. */
+function hideChatsLeftBehind() {
+  const ids = JSON.parse(sessionStorage.getItem(LEFT_KEY) ?? "[]");
+  sessionStorage.removeItem(LEFT_KEY);
+  if (!ids.length) return;
+  for (const id of ids) leavingChats.set(id, () => {});
+  hideLeavingChats();
+  setTimeout(() => {
+    for (const id of ids) leavingChats.delete(id);
+    refreshChats();
+  }, LEFT_FOR_MS);
+}
+
+addEventListener("pagehide", () => {
+  if (leavingChats.size) sessionStorage.setItem(LEFT_KEY, JSON.stringify([...leavingChats.keys()]));
+  for (const send of new Set(leavingChats.values())) send({ keepalive: true });
+});
+
+// Where chats stand: pinned, in a folder, in the archive
+
+/** `place`: "pinned", "recent", or the id of a folder. */
+async function moveChats(ids, place) {
+  const places = { pinned: { pinned: true }, recent: { pinned: false, category_id: null } };
+  const moved = await changeChats(ids, places[place] ?? { pinned: false, category_id: place });
+  const folder = list.querySelector(`[data-folder-id="${CSS.escape(place)}"]`)?.dataset.name;
+  if (moved) showToast(folder ? t("chats_moved", { name: folder }) : t(`chats_moved.${place}`));
+}
+
+async function archiveChats(ids, archived) {
+  if (!(await changeChats(ids, { archived }))) return;
+  const undo = () => changeChats(ids, { archived: !archived });
+  showToast(tn(archived ? "chats_archived" : "chats_restored", ids.length), { action: { label: t("undo"), run: undo } });
+}
+
+const moveDialog = byId("move-dialog");
+const movePlaces = byId("move-places");
+let movingIds = [];
+
+/** The way into a folder without a mouse. */
+async function askForPlace(ids) {
+  movingIds = ids;
+  let folders;
+  try {
+    folders = await fetchFolders();
+  } catch (error) {
+    showError(error);
+    return;
+  }
+  const place = (name, id) => el("button", { type: "button", class: "menu-item", data: { place: id }, text: name });
+  movePlaces.replaceChildren(place(t("no_folder"), "recent"), ...folders.map(({ name, id }) => place(name, id)));
+  moveDialog.showModal();
+  movePlaces.querySelector("button").focus();
+}
+
+async function fetchFolders() {
+  const found = [];
+  let page = 1;
+  let answer;
+  do {
+    answer = await getJson(`/categories?page_size=100&page=${page}`);
+    found.push(...answer.results);
+    page += 1;
+  } while (answer.next);
+  return found;
+}
+
+movePlaces.addEventListener("click", (event) => {
+  const { place } = event.target.closest("[data-place]")?.dataset ?? {};
+  if (!place) return;
+  moveDialog.close();
+  moveChats(movingIds, place);
+});
+byId("move-cancel").addEventListener("click", () => moveDialog.close());
+byId("move-new").addEventListener("click", () => {
+  moveDialog.close();
+  askForFolder(movingIds);
+});
+
+const folderDialog = byId("folder-dialog");
+const folderName = byId("folder-name");
+const folderTrouble = byId("folder-trouble");
+let folderIds = [];
+
+/** A new folder; chats that were on their way are put into it. */
+function askForFolder(ids = []) {
+  folderIds = ids;
+  folderName.value = "";
+  folderTrouble.hidden = true;
+  folderDialog.showModal();
+  folderName.focus();
+}
+
+folderDialog.querySelector("form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  try {
+    const folder = await postJson("/categories", { name: folderName.value.trim() });
+    rememberFolder(folder.id, true);
+    folderDialog.close();
+    if (folderIds.length) await changeChats(folderIds, { pinned: false, category_id: folder.id });
+    refreshChats();
+  } catch (error) {
+    folderTrouble.textContent = error.message;
+    folderTrouble.hidden = false;
+  }
+});
+byId("folder-cancel").addEventListener("click", () => folderDialog.close());
+
+/** Which folders are open, for the server to draw them so. */
+function rememberFolder(id, isOpen) {
+  const opened = /(?:^|; )folders=([^;]*)/.exec(document.cookie)?.[1].split(".").filter(Boolean) ?? [];
+  const short = id.slice(0, SHORT_ID_CHARACTERS);
+  const rest = opened.filter((one) => one !== short);
+  const next = isOpen ? [...rest, short] : rest;
+  document.cookie = `folders=${next.join(".")}; path=/; max-age=${next.length ? YEAR_SECONDS : 0}; samesite=lax`;
+}
+
+list.addEventListener(
+  "toggle",
+  (event) => {
+    if (event.target.matches(".side-folder")) rememberFolder(event.target.dataset.folderId, event.target.open);
+  },
+  true,
+);
+
+async function deleteFolder(folder) {
+  const { folderId: id, name } = folder.dataset;
+  if (!(await askConfirmation({ title: t("delete_folder", { name }), text: t("delete_folder_text"), yes: t("delete") }))) return;
+  await sendDelete(`/categories/${id}`).catch(showError);
+  rememberFolder(id, false);
+  refreshChats();
+}
+
+// Drag and drop
+
+list.addEventListener("dragstart", (event) => {
+  const row = event.target.closest(".side-chat");
+  if (!row) return;
+  const { id, title } = readChat(row);
+  isDragging = true;
+  event.dataTransfer.setData(DRAGGED, JSON.stringify(isChoosing && chosen.has(id) ? [...chosen] : [id]));
+  event.dataTransfer.setData("text/plain", title);
+  event.dataTransfer.effectAllowed = "move";
+  requestAnimationFrame(() => list.classList.add("side-dragging")); // a list that moves now would end the drag
+});
+list.addEventListener("dragend", () => endDrag());
+list.addEventListener("dragover", (event) => {
+  const target = event.target.closest("[data-drop]");
+  if (!event.dataTransfer.types.includes(DRAGGED)) return;
+  showTarget(target);
+  if (target) event.preventDefault();
+});
+list.addEventListener("dragleave", (event) => !list.contains(event.relatedTarget) && showTarget(null));
+list.addEventListener("drop", (event) => {
+  const target = event.target.closest("[data-drop]");
+  const carried = event.dataTransfer.getData(DRAGGED);
+  if (!target || !carried) return;
+  event.preventDefault();
+  endDrag();
+  moveChats(JSON.parse(carried), target.dataset.drop);
+});
+
+function showTarget(target) {
+  for (const one of list.querySelectorAll(".side-target")) one.classList.toggle("side-target", one === target);
+  target?.classList.add("side-target");
+}
+
+function endDrag() {
+  isDragging = false;
+  list.classList.remove("side-dragging");
+  showTarget(null);
+}
+
+// Several at once
+
+const bulk = byId("side-bulk");
+
+function startChoosing(row) {
+  isChoosing = true;
+  chosen.clear();
+  if (row) chosen.add(row.dataset.chatId);
+  showChosen();
+  list.querySelector("[data-choose-chat]:checked")?.focus();
+}
+
+function stopChoosing() {
+  isChoosing = false;
+  chosen.clear();
+  showChosen();
+}
+
+function showChosen() {
+  bulk.hidden = !isChoosing;
+  list.classList.toggle("side-choosing", isChoosing);
+  for (const box of list.querySelectorAll("[data-choose-chat]")) {
+    box.hidden = !isChoosing;
+    box.checked = chosen.has(box.closest(".side-chat").dataset.chatId);
+  }
+  byId("side-bulk-words").textContent = tn("chats_chosen", chosen.size);
+  for (const button of bulk.querySelectorAll("[data-needs-chosen]")) button.disabled = !chosen.size;
+}
+
+list.addEventListener("change", (event) => {
+  if (!event.target.matches("[data-choose-chat]")) return;
+  const { chatId } = event.target.closest(".side-chat").dataset;
+  if (event.target.checked) chosen.add(chatId);
+  else chosen.delete(chatId);
+  showChosen();
+});
+list.addEventListener("click", (event) => {
+  const link = event.target.closest(".side-chat .side-link");
+  if (!isChoosing || !link) return;
+  event.preventDefault();
+  link.parentElement.querySelector("[data-choose-chat]").click();
+});
+bulk.addEventListener("click", (event) => {
+  const { sideBulk: action } = event.target.closest("[data-side-bulk]")?.dataset ?? {};
+  const ids = [...chosen];
+  if (action === "all") {
+    for (const row of list.querySelectorAll(".side-chat:not([hidden])")) chosen.add(row.dataset.chatId);
+    showChosen();
+    return;
+  }
+  if (action === "move") askForPlace(ids);
+  if (action === "archive") archiveChats(ids, byId("chat-view").value !== "archived");
+  if (action === "delete") removeChatsSoon(findRows(ids));
+  if (action) stopChoosing();
+});
+
+// Menus
+
+/** Open `menu` beside `button`; arrows walk through it. */
+function openMenu(menu, button) {
+  menu.showPopover({ source: button });
+  placeBeside(menu, button);
+  menu.querySelector("button:not([hidden])").focus();
+}
+
+const chatMenu = byId("chat-menu");
+const folderMenu = byId("folder-menu");
+const chatActions = {
+  rename: renameChat,
+  pin: (row) => moveChats([row.dataset.chatId], "pinned"),
+  unpin: (row) => changeChats([row.dataset.chatId], { pinned: false }),
+  move: (row) => askForPlace([row.dataset.chatId]),
+  archive: (row) => archiveChats([row.dataset.chatId], true),
+  restore: (row) => archiveChats([row.dataset.chatId], false),
+  read: (row) => changeChats([row.dataset.chatId], { unread: false }),
+  unread: (row) => changeChats([row.dataset.chatId], { unread: true }),
+  choose: startChoosing,
+  history: (row) => editHistoryPairs(row.dataset.chatId),
+  delete: (row) => removeChatsSoon([row]),
+};
+
+function fitChatMenu({ pinned, archived, unread }) {
+  const is = { pinned: pinned !== undefined, archived: archived !== undefined, unread: unread !== undefined };
+  const shown = {
+    pin: !is.pinned && !is.archived,
+    unpin: is.pinned && !is.archived,
+    move: !is.archived,
+    archive: !is.archived,
+    restore: is.archived,
+    read: is.unread,
+    unread: !is.unread,
+  };
+  for (const [action, on] of Object.entries(shown)) chatMenu.querySelector(`[data-action=${action}]`).hidden = !on;
+}
+
+list.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-chat-menu], [data-folder-menu], [data-new-folder], [data-side-view]");
+  if (!button) return;
+  if ("newFolder" in button.dataset) askForFolder();
+  else if ("sideView" in button.dataset) showView(button.dataset.sideView);
+  else if ("folderMenu" in button.dataset) {
+    menuFolder = button.closest(".side-folder");
+    openMenu(folderMenu, button);
+  } else {
+    menuRow = button.closest(".side-chat");
+    fitChatMenu(menuRow.dataset);
+    openMenu(chatMenu, button);
+  }
+});
+
+function showView(view) {
+  byId("chat-view").value = view;
+  stopChoosing();
+  refreshChats();
+}
+
+chatMenu.addEventListener("click", (event) => {
+  const { action, format } = event.target.closest("[data-action]")?.dataset ?? {};
+  if (!action || !menuRow) return;
+  chatMenu.hidePopover();
+  if (action === "export") exportChat(menuRow.dataset.chatId, format);
+  else chatActions[action](menuRow);
+});
+folderMenu.addEventListener("click", (event) => {
+  const { action } = event.target.closest("[data-action]")?.dataset ?? {};
+  if (!action || !menuFolder) return;
+  folderMenu.hidePopover();
+  const { folderId: id, name } = menuFolder.dataset;
+  if (action === "delete") deleteFolder(menuFolder);
+  else renameInPlace(menuFolder.querySelector("summary"), name, (wanted) => patchJson(`/categories/${id}`, { name: wanted }));
+});
+for (const menu of [chatMenu, folderMenu]) {
+  menu.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const items = [...menu.querySelectorAll("button:not([hidden])")];
+    items[(items.indexOf(document.activeElement) + step + items.length) % items.length].focus();
+  });
+}
+
+// Drawn anew by the server
+
+let focused = null;
+
+document.body.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const row = detail.target === list && document.activeElement.closest(".side-chat");
+  focused = row && { id: row.dataset.chatId, isMenu: document.activeElement.matches("[data-chat-menu]") };
+});
+document.body.addEventListener("htmx:afterSettle", () => {
+  hideLeavingChats();
+  if (isChoosing) showChosen();
+  const [row] = focused ? findRows([focused.id]) : [];
+  row?.querySelector(focused.isMenu ? "[data-chat-menu]" : ".side-link").focus();
+  focused = null;
+});
+hideChatsLeftBehind();
