@@ -42,6 +42,7 @@ logger = structlog.get_logger()
 
 MEGABYTE = 1024 * 1024
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
+NOT_WRITABLE = NO_ROOM | {errno.EROFS, errno.EIO}
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,11 +138,18 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch) -> None:
     except (OperationalError, InterfaceError) as error:
         connection.close()
         _handle_failure(lease, DatabaseFailed(str(error)), watch)
-    except Exception:  # whatever it was: the document must end, and its owner must know
+    except Exception as error:  # whatever it was: the document must end, and its owner must know
         logger.exception("ingest_broke", document_id=str(lease.job_id))
-        _handle_failure(lease, Internal(), watch)
+        _handle_failure(lease, _name_failure(error), watch)
     else:
         _report(lease, watch)
+
+
+def _name_failure(error: Exception) -> NuraError:
+    """What went wrong where a step did not say: the disk, or something nobody foresaw."""
+    if isinstance(error, OSError) and error.errno in files.NOT_WRITABLE:
+        return files.to_storage_error(error)
+    return Internal()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 import os
 import signal
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import structlog
 from celery import Celery, signals
+from celery.beat import PersistentScheduler
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from kombu.transport.redis import Channel, QoS
 from redis import Redis
@@ -15,6 +17,12 @@ from redis.exceptions import RedisError
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
 # Django's checks import every page and API; `manage.py check` is their place, not each worker.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
+
+BEAT = "beat"
+BEAT_SECONDS = 5.0
+"""Beat looks at its schedule so often."""
+NICENESS = 5
+"""Of the workers of documents, and of all that they start."""
 
 app = Celery("nura")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -83,6 +91,22 @@ def _ready(sender: Any, **_: Any) -> None:
 @signals.heartbeat_sent.connect
 def _beating(sender: Any, **_: Any) -> None:
     _sign_of_life(sender.eventer.hostname)
+
+
+class BeatScheduler(PersistentScheduler):
+    """The schedule of beat, which leaves a sign of life at each look at it."""
+
+    def tick(self, *arguments: Any, **options: Any) -> float:
+        """Send what is due; seconds until the next look."""
+        _sign_of_life(BEAT)
+        return min(float(super().tick(*arguments, **options)), BEAT_SECONDS)
+
+
+@signals.worker_init.connect
+def _let_people_go_first(**_: Any) -> None:
+    """Reading files takes what questions leave of the processor; pool processes inherit it."""
+    with suppress(OSError):
+        os.nice(NICENESS - os.nice(0))
 
 
 @signals.worker_shutting_down.connect

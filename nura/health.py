@@ -1,6 +1,15 @@
-"""Whether this node is alive, the product can serve, and external services respond."""
+"""Whether this node is alive, the product can serve, and external services respond.
+
+What must be written is written: a server that only reads looks well on a full disk.
+"""
 
 import functools
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -19,8 +28,17 @@ from nura.embedded import models
 logger = structlog.get_logger()
 
 WORKERS = ("answers", "documents")
+BEAT = "beat"
 MODELS = "models"
+ROOM = "room"
+SPARE = frozenset({BEAT, MODELS, ROOM})
+"""Nura serves without them: any answers process does what beat does, questions are searched by
+words alone, and with the disk nearly full uploads are refused."""
+FRESH_SECONDS = 1.0
+"""For so long one look serves all who ask: it writes, and anybody may ask."""
 HEARTBEAT_SECONDS = 15
+WRITTEN_BYTES = 64 * 1024
+"""Bytes that must find room on the disk; more than a file system keeps in its tables."""
 
 
 def heartbeat_key(worker: str) -> str:
@@ -38,12 +56,12 @@ def healthz(_request: HttpRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def readyz(_request: HttpRequest) -> JsonResponse:
-    """200 when database, Redis and both kinds of workers are there, else 503 and what is not.
+    """200 when database, Redis, disk and both kinds of workers are there, else 503 and what is not.
 
-    Without the models process Nura serves all the same: it searches words alone, and uploads wait.
+    `status` is "degraded" where Nura serves, but something that it can do without is missing.
     """
-    checks = check_all()
-    ready = all(there for name, there in checks.items() if name != MODELS)
+    checks = _look.checks()
+    ready = all(there for name, there in checks.items() if name not in SPARE)
     status = ("ok" if all(checks.values()) else "degraded") if ready else "unavailable"
     body = {"status": status, "checks": checks}
     response = JsonResponse(body, status=200 if ready else 503)
@@ -53,7 +71,55 @@ def readyz(_request: HttpRequest) -> JsonResponse:
 
 def check_all() -> dict[str, bool]:
     """Each part by name; False when it is not reachable now."""
-    return {"database": check_database(), **check_redis_and_workers(), **check_models()}
+    return {
+        "database": check_database(),
+        **check_redis_and_workers(),
+        **check_disk(),
+        **check_models(),
+    }
+
+
+class _Look:
+    """The last look at all parts; one at a time, however many ask."""
+
+    def __init__(self) -> None:
+        self._looking = threading.Lock()
+        self._checks: dict[str, bool] = {}
+        self._seen = -FRESH_SECONDS
+
+    def checks(self) -> dict[str, bool]:
+        """Each part by name, as it was a second ago at most."""
+        with self._looking:
+            if time.monotonic() - self._seen >= FRESH_SECONDS:
+                self._checks = check_all()
+                self._seen = time.monotonic()
+            return self._checks
+
+    def forget(self) -> None:
+        """Look again for the next one."""
+        self._seen = -FRESH_SECONDS
+
+
+_look = _Look()
+
+
+def forget_checks() -> None:
+    """Let the next `/readyz` of this process look for itself."""
+    _look.forget()
+
+
+def check_disk() -> dict[str, bool]:
+    """Whether the data folder can be written to, and has more room than the reserve."""
+    folder = Path(settings.DATA_DIR)
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0" * WRITTEN_BYTES)
+            file.flush()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        logger.warning("disk_not_writable", error=os.strerror(error.errno or 0))
+        return {"disk": False, ROOM: False}
+    return {"disk": True, ROOM: free >= settings.DISK_RESERVE_MB * 1024 * 1024}
 
 
 def check_models() -> dict[str, bool]:
@@ -64,10 +130,10 @@ def check_models() -> dict[str, bool]:
 
 
 def check_database() -> bool:
-    """One trivial query."""
+    """Whether it writes: a message in its log that nobody reads, in a transaction of its own."""
     try:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+            cursor.execute("SELECT pg_logical_emit_message(true, 'nura', 'ready')")
     except DatabaseError as error:
         logger.warning("database_unreachable", error=type(error).__name__)
         return False
@@ -75,14 +141,15 @@ def check_database() -> bool:
 
 
 def check_redis_and_workers() -> dict[str, bool]:
-    """Redis, and the workers whose heartbeat is at most 15 seconds old."""
+    """Redis, and the workers and beat where their heartbeat is at most 15 seconds old."""
+    names = (*WORKERS, BEAT)
     try:
-        keys = [heartbeat_key(name) for name in WORKERS]
+        keys = [heartbeat_key(name) for name in names]
         beats = cast("list[bytes | None]", client().mget(keys))
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
-        return {"redis": False, **dict.fromkeys(WORKERS, False)}
-    found = zip(WORKERS, (beat is not None for beat in beats), strict=True)
+        return {"redis": False, **dict.fromkeys(names, False)}
+    found = zip(names, (beat is not None for beat in beats), strict=True)
     return {"redis": True, **dict(found)}
 
 

@@ -19,6 +19,7 @@ from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.middleware.clickjacking import XFrameOptionsMiddleware
@@ -189,6 +190,37 @@ def _choose_request_id(request: HttpRequest) -> str:
 def _tell_request_id(response: HttpResponseBase, name: str) -> HttpResponseBase:
     response[REQUEST_ID] = name
     return response
+
+
+@sync_and_async_middleware
+def release_connection(get_response: GetResponse) -> GetResponse:
+    """Middleware, around all others: no stream or download keeps a connection to the database.
+
+    Django gives it back only when the last byte is sent, and the pool has few.
+    """
+    if iscoroutinefunction(get_response):
+
+        async def answer_async(request: HttpRequest) -> HttpResponseBase:
+            response: HttpResponseBase = await get_response(request)
+            if response.streaming:
+                await sync_to_async(_release_connections)()
+            return response
+
+        return answer_async
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        response: HttpResponseBase = get_response(request)
+        if response.streaming:
+            _release_connections()
+        return response
+
+    return answer
+
+
+def _release_connections() -> None:
+    for one in connections.all(initialized_only=True):
+        if not one.in_atomic_block:
+            one.close()
 
 
 class InLoop:

@@ -22,7 +22,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from documents import spaces
-from nura.health import WORKERS, client, heartbeat_key
+from nura.health import BEAT, WORKERS, client, heartbeat_key
 from nura.management.commands.up import OUTCOME_FD
 
 logger = structlog.get_logger()
@@ -96,7 +96,7 @@ def static_stamp(base_dir: Path) -> str:
 def forget_old_workers() -> None:
     """Drop signs of life that our own Redis kept over a restart: nobody else can be alive."""
     if settings.EMBEDDED_REDIS:
-        client().delete(*(heartbeat_key(name) for name in WORKERS))
+        client().delete(*(heartbeat_key(name) for name in (*WORKERS, BEAT)))
 
 
 def tell_of_another_model() -> None:

@@ -1,18 +1,21 @@
 """One web process: `python -m nura.web`. Under `up` it inherits the listening socket.
 
-The heads of requests, which come before anybody has signed in, are bounded here: uvicorn's parser
-takes heads of any size and waits for them for ever. `h11`, which bounds their size, does not bound
-their time, and serves fewer requests a second.
+What comes before anybody has signed in is bounded here: uvicorn's parser takes heads of any size,
+and waits for ever for the rest of a head or a body. `h11`, which bounds the size of heads, does not
+bound their time, and serves fewer requests a second.
 """
 
 import asyncio
 import os
 import socket
 import sys
+from collections import defaultdict
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from jobs.fairness import FairThreads
 
 SOCKET_FD = "NURA_SOCKET_FD"
 MESSAGE_LIMIT = 1_500_000
@@ -24,8 +27,17 @@ SWITCH_SECONDS = 0.0005
 
 MAX_HEAD_BYTES = 64 * 1024
 """Limit for the address and headers of one request, WebSockets included."""
+MAX_HEADERS = 100
 MAX_HEAD_SECONDS = 15.0
 """Seconds for a complete head, from the connection or the previous response on."""
+MAX_BODY_SILENCE_SECONDS = 30.0
+"""Seconds for a body to begin, and to go on ..."""
+MIN_BODY_BYTES_A_SECOND = 1024
+"""... and its bytes a second on the whole, so that a drip is no life sign."""
+BODY_CHECK_SECONDS = 5.0
+MAX_WAITING_CONNECTIONS = 256
+"""Connections of one address that have sent no whole head, or are idle between two requests; a
+further one ends the one that has been waiting longest."""
 LINGER_SECONDS = 2.0
 """Seconds to discard what is still being sent, so that the client reads the response."""
 OVERHEAD = len(b": \r\n")
@@ -37,12 +49,57 @@ TOO_LARGE = (
 )
 
 
+TOO_SLOW = (
+    STATUS_LINE[408]
+    + b"content-type: text/plain; charset=utf-8\r\ncontent-length: 15\r\nconnection: close\r\n\r\n"
+    + b"Request Timeout"
+)
+
+
 class HeadTooLarge(Exception):
     """Stops the parser."""
 
 
-class BoundedHeads(HttpToolsProtocol):
-    """One connection. A head that is too large gets a 431; one that is too slow is closed."""
+class WaitingConnections:
+    """Connections of each address that no request is served for, the one waiting longest first.
+
+    Who holds many open that say nothing loses the oldest of them, and nobody is kept out: a head
+    that is on its way arrives long before that.
+    """
+
+    def __init__(self) -> None:
+        self._by_address: defaultdict[str, dict[BoundedRequests, None]] = defaultdict(dict)
+
+    def add(self, connection: "BoundedRequests") -> None:
+        """It begins to wait, and the oldest ends where there are too many of its address."""
+        address = connection.address
+        waiting = self._by_address[address]
+        waiting.pop(connection, None)
+        waiting[connection] = None
+        if len(waiting) > MAX_WAITING_CONNECTIONS:
+            oldest = next(iter(waiting))
+            del waiting[oldest]
+            oldest.transport.close()
+
+    def remove(self, connection: "BoundedRequests") -> None:
+        """It waits no longer."""
+        waiting = self._by_address.get(connection.address)
+        if waiting is None:
+            return
+        waiting.pop(connection, None)
+        if not waiting:
+            del self._by_address[connection.address]
+
+
+_waiting = WaitingConnections()
+
+
+class BoundedRequests(HttpToolsProtocol):
+    """One connection.
+
+    A head that is too large gets a 431, a body that stops coming a 408; a head that is too slow is
+    closed.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -50,25 +107,36 @@ class BoundedHeads(HttpToolsProtocol):
         """Bytes of the head, and of the trailer, that the parser has handed on ..."""
         self._pending_bytes = 0
         """... and bytes that it was given since it last handed on anything."""
+        self._header_count = 0
         self._in_head = True
         self._refused = False
         self._timer: asyncio.TimerHandle | None = None
+        self._body_bytes = 0
+        self._body_seconds = self._silent_seconds = 0.0
+        """How long this body has been coming, and for how long nothing of it has; the time that the
+        application takes to read it is not counted."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
         super().connection_made(transport)
-        self._close_after(MAX_HEAD_SECONDS)
+        self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
         self._stop_timer()
+        _waiting.remove(self)
         super().connection_lost(exc)
+
+    @property
+    def address(self) -> str:
+        """Who is connected; all of a Unix socket's are one."""
+        return self.client[0] if self.client else ""
 
     def on_response_complete(self) -> None:
         """Wait for the next head, unless it is there already."""
         super().on_response_complete()
         if self.cycle.response_complete:
-            self._close_after(MAX_HEAD_SECONDS)
+            self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
         """Parse. What the parser buffers counts too: it buffers an endless header."""
@@ -81,7 +149,7 @@ class BoundedHeads(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a head."""
-        self._head_bytes = self._pending_bytes = 0
+        self._head_bytes = self._pending_bytes = self._header_count = 0
         self._in_head = True
         super().on_message_begin()
 
@@ -95,6 +163,7 @@ class BoundedHeads(HttpToolsProtocol):
 
         Raises `HeadTooLarge`.
         """
+        self._header_count += 1
         self._count(len(name) + len(value) + OVERHEAD)
         if self._in_head:
             super().on_header(name, value)
@@ -103,16 +172,28 @@ class BoundedHeads(HttpToolsProtocol):
         """The head is whole."""
         self._in_head = False
         self._stop_timer()
+        _waiting.remove(self)
         super().on_headers_complete()
+        self._body_bytes, self._body_seconds, self._silent_seconds = 0, 0.0, 0.0
+        if not (self.parser.should_upgrade() and self._should_upgrade()):
+            self._timer = self.loop.call_later(BODY_CHECK_SECONDS, self._check_body)
 
     def on_body(self, body: bytes) -> None:
         """Hand on a part of the body."""
         self._pending_bytes = 0
+        self._body_bytes += len(body)
+        self._silent_seconds = 0.0
         super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The body is whole."""
+        if self.cycle is None or not self.cycle.response_complete:
+            self._stop_timer()  # else it waits for the next head
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Respond to a request the parser rejected or was stopped at."""
-        if self._head_bytes > MAX_HEAD_BYTES:
+        if self._is_too_large():
             self._refuse()
         else:
             super().send_400_response(msg)
@@ -120,8 +201,31 @@ class BoundedHeads(HttpToolsProtocol):
     def _count(self, size: int) -> None:
         self._pending_bytes = 0
         self._head_bytes += size
-        if self._head_bytes > MAX_HEAD_BYTES:
+        if self._is_too_large():
             raise HeadTooLarge
+
+    def _is_too_large(self) -> bool:
+        return self._head_bytes > MAX_HEAD_BYTES or self._header_count > MAX_HEADERS
+
+    def _wait_for_head(self) -> None:
+        _waiting.add(self)
+        self._close_after(MAX_HEAD_SECONDS)
+
+    def _check_body(self) -> None:
+        """End the request where its body has stopped coming, or only drips."""
+        self._timer = None
+        if self.transport.is_closing() or self.cycle is None or not self.cycle.more_body:
+            return
+        if not self.flow.read_paused:  # else the application takes its time, not the client
+            self._silent_seconds += BODY_CHECK_SECONDS
+            self._body_seconds += BODY_CHECK_SECONDS
+        allowed = MAX_BODY_SILENCE_SECONDS + self._body_bytes / MIN_BODY_BYTES_A_SECOND
+        if self._silent_seconds < MAX_BODY_SILENCE_SECONDS and self._body_seconds < allowed:
+            self._timer = self.loop.call_later(BODY_CHECK_SECONDS, self._check_body)
+            return
+        if not self.cycle.response_started:
+            self.transport.write(TOO_SLOW)
+        self.transport.close()
 
     def _refuse(self) -> None:
         self._refused = True
@@ -164,7 +268,7 @@ def build_server_config() -> uvicorn.Config:
         access_log=False,  # the middleware counts requests by route; paths hold ids
         server_header=False,
         lifespan="off",
-        http=BoundedHeads,
+        http=BoundedRequests,
         proxy_headers=settings.TRUSTED_PROXIES > 0,
         forwarded_allow_ips="*" if settings.TRUSTED_PROXIES > 0 else None,
         ws="websockets-sansio",
@@ -173,6 +277,19 @@ def build_server_config() -> uvicorn.Config:
         ws_ping_timeout=20,
         timeout_graceful_shutdown=3,
     )
+
+
+THREADS, THREADS_OF_ONE = 16, 6
+"""Threads of the event loop for short calls to the database, and those of them for one owner."""
+
+
+class WebServer(uvicorn.Server):
+    """Serves with threads that owners take turns at."""
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until asked to stop."""
+        asyncio.get_running_loop().set_default_executor(FairThreads(THREADS, THREADS_OF_ONE))
+        await super().serve(sockets)
 
 
 def main() -> None:
@@ -187,7 +304,7 @@ def main() -> None:
         else open_listener(settings.HOST, settings.PORT)
     )
     sys.setswitchinterval(SWITCH_SECONDS)
-    uvicorn.Server(build_server_config()).run(sockets=[listener])
+    WebServer(build_server_config()).run(sockets=[listener])
 
 
 if __name__ == "__main__":

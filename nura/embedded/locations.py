@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import psycopg
+from psycopg_pool.base import AttemptWithBackoff
 
 SOCKET_PATH_LIMIT = 90
 """A Unix socket's path may have 107 bytes; Postgres appends its own file name."""
@@ -26,14 +27,31 @@ class PooledConnection(psycopg.Connection[Any]):
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> psycopg.Cursor[Any]:
         """As `psycopg.Connection.execute`; an empty statement only where that says something."""
+        if query != "":
+            return super().execute(query, params, **options)
         now = time.monotonic()
-        if query == "":
-            if now - self._proven_at < PROVEN_SECONDS and not self.closed:
-                return self.cursor()
-            self._proven_at = now
-        return super().execute(query, params, **options)
+        if now - self._proven_at < PROVEN_SECONDS and not self.closed:
+            return self.cursor()
+        self._proven_at = now
+        try:
+            return super().execute(query, params, **options)
+        except psycopg.OperationalError:
+            self._drop_all_idle()
+            raise
+
+    def _drop_all_idle(self) -> None:
+        """The server has gone, and all that the pool holds with it.
+
+        Left in the pool, each of them would cost one request its check, and a pause after it.
+        """
+        pool: Any = self._pool
+        if pool is not None:
+            pool.drain()
 
 
+AttemptWithBackoff.INITIAL_DELAY = 0.1
+"""Seconds before the second attempt at a connection; twice as many before each further one. The
+library's whole second is long for a server that restarts in half of one."""
 POOL = {
     "connection_class": PooledConnection,
     "min_size": 0,
@@ -41,7 +59,7 @@ POOL = {
     "timeout": 5.0,
     "max_lifetime": 1800.0,
     "max_idle": 30.0,
-    "reconnect_timeout": 4.0,  # else the pauses between attempts grow as long as the outage was
+    "reconnect_timeout": 2.0,  # else the pauses between attempts grow as long as the outage was
 }
 
 

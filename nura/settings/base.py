@@ -82,6 +82,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "nura.middleware.release_connection",
     "nura.middleware.request_id",
     "nura.metrics.MetricsMiddleware",
     "nura.middleware.SecurityHeaders",
@@ -322,6 +323,7 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 15.0},
     },
 }
+CELERY_BEAT_SCHEDULER = "nura.celery.BeatScheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "beat-schedule")
 
 # Browser security

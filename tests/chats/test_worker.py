@@ -167,3 +167,19 @@ def test_a_run_logs_under_the_id_of_the_request_that_asked(owner, quick, caplog)
     lines = [one.msg for one in caplog.records if isinstance(one.msg, dict)]
     line = [one for one in lines if one["event"] == "run_ended"][-1]
     assert line["request_id"] == "edge-0123456789"
+
+
+def test_an_owner_has_so_many_answers_at_work_and_the_next_begins_as_one_ends(
+    owner, stranger, gate, settings
+):
+    settings.LIMITS = settings.LIMITS | {"answers": 2}
+    turns = [ask(owner, f"{number}") for number in range(5)]
+    with working():
+        for _ in range(2):
+            assert gate.begun.acquire(timeout=10)
+        other = ask(stranger, "다른 사람의 것")
+        assert gate.begun.acquire(timeout=10)
+        assert gate.order[2] == "다른 사람의 것"
+        assert not gate.begun.acquire(timeout=0.5)
+        gate.may_end.set()
+        wait_until(lambda: all(map(has_ended, [*turns, other])), 8 * 0.9)

@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -179,6 +180,22 @@ def test_a_database_that_goes_away_is_tried_again(document, tiny_engine, monkeyp
     monkeypatch.setattr(ingest.connection, "close", lambda: None)  # the test's own transaction
     run(document)
     assert (document.status, document.attempts) == ("PROCESSING", 1)
+
+
+def test_c95_a_disk_that_fills_up_ends_the_document_with_that_reason_and_the_next_one_works(
+    document, tiny_engine, monkeypatch
+):
+    with monkeypatch.context() as patch:
+
+        def full(*_args):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        patch.setattr(ingest.ChunkSpool, "add", full)
+        run(document)
+        assert (document.status, document.error_code) == ("FAILED", "storage_full")
+    services.reprocess_document(document=document)
+    run(document)
+    assert document.status == "COMPLETED"
 
 
 def test_a_defect_of_ours_ends_the_document_and_is_logged(document, tiny_engine, reads, caplog):

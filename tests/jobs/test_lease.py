@@ -165,3 +165,12 @@ def test_what_is_written_with_a_claim_is_plain_values(errands):
     errands.create()
     lease = claim_next_jobs(Errand, place="50 % of O'Hara's")[0]
     assert Errand.objects.get(pk=lease.job_id).place == "50 % of O'Hara's"
+
+
+def test_no_owner_has_more_at_work_than_one_may_however_much_room_there_is(errands):
+    for owner in (1, 1, 1, 1, 2):
+        errands.create(owner=owner)
+    assert sorted(owners_of(claim_next_jobs(Errand, limit=10, limit_of_one=2))) == [1, 1, 2]
+    assert claim_next_jobs(Errand, limit=10, limit_of_one=2) == []
+    Errand.objects.filter(owner=1, claim__isnull=False).first().delete()
+    assert owners_of(claim_next_jobs(Errand, limit=10, limit_of_one=2)) == [1]

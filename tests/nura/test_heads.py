@@ -246,3 +246,77 @@ def test_floods_of_headers_leave_the_memory_of_the_web_process_flat(process):
             one.sendall(LINE + b"".join(many(web_process.MAX_HEAD_BYTES - 4096)))
         assert answers(port)
         assert web.memory_info().rss - before < 16 * MEGABYTE
+
+
+def test_more_headers_than_a_browser_sends_are_refused(web):
+    with connected(web) as one:
+        assert sent(one, [LINE, b"X-A: b\r\n" * 100, b"\r\n"]).startswith(b"HTTP/1.1 431")
+    with connected(web) as one:
+        one.sendall(LINE + b"X-A: b\r\n" * 90 + b"\r\n")
+        assert one.recv(100).startswith(b"HTTP/1.1 200")
+
+
+BODY = (
+    b"POST /api/v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 1000\r\n\r\n"
+)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(web_process, "BODY_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(web_process, "MAX_BODY_SILENCE_SECONDS", 1.0)
+
+
+def test_c43_a_body_that_stops_coming_ends_its_request(web, impatient):
+    with connected(web) as one:
+        begun = time.monotonic()
+        assert sent(one, [BODY, b"x" * 10]).startswith(b"HTTP/1.1 408")
+        assert 0.9 < time.monotonic() - begun < 10
+
+
+def test_c43_a_body_that_drips_ends_its_request(web, impatient):
+    with connected(web) as one:
+        one.sendall(BODY)
+        begun = time.monotonic()
+        with contextlib.suppress(OSError):
+            while hears_nothing(one, 0.3):
+                one.sendall(b"x")
+        assert rest(one).startswith(b"HTTP/1.1 408")
+        assert time.monotonic() - begun < 10
+
+
+def test_a_slow_body_that_keeps_coming_is_let_in(web, impatient):
+    with connected(web) as one:
+        one.sendall(BODY.replace(b"1000", b"8000"))
+        for _ in range(8):  # 5 kB a second for more than the time that a silence may last
+            assert hears_nothing(one, 0.2)
+            one.sendall(b"x" * 1000)
+        assert one.recv(100).startswith(b"HTTP/1.1 401")
+
+
+def test_of_connections_that_say_nothing_the_oldest_of_an_address_ends(web, monkeypatch):
+    monkeypatch.setattr(web_process, "MAX_WAITING_CONNECTIONS", 5)
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(connected(web)) for _ in range(5)]
+        for one in held:
+            one.sendall(LINE)
+            assert hears_nothing(one, 0.05)
+        with connected(web) as newcomer:
+            newcomer.sendall(LINE + b"\r\n")
+            assert newcomer.recv(100).startswith(b"HTTP/1.1 200")
+        assert rest(held[0]) == b""
+        assert hears_nothing(held[-1], 0.2)
+
+
+def test_connections_at_work_are_none_that_say_nothing(web, monkeypatch, impatient):
+    monkeypatch.setattr(web_process, "MAX_WAITING_CONNECTIONS", 1)
+    monkeypatch.setattr(web_process, "MAX_BODY_SILENCE_SECONDS", 20.0)
+    with connected(web) as busy:
+        busy.sendall(BODY)
+        for _ in range(3):
+            with connected(web) as one:
+                one.sendall(LINE + b"\r\n")
+                assert one.recv(100).startswith(b"HTTP/1.1 200")
+        busy.sendall(b"x" * 1000)
+        assert busy.recv(100).startswith(b"HTTP/1.1 401")

@@ -2,18 +2,25 @@ from dataclasses import replace
 
 import pytest
 from django.conf import settings
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from redis import Redis
 
 from nura import health
 from rag.config import Endpoint
 
 
+@pytest.fixture(autouse=True)
+def _look_each_time(monkeypatch):
+    health.forget_checks()
+    monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
+
+
 @pytest.fixture
 def beats():
     client = Redis.from_url(settings.REDIS_URL)
-    keys = [health.heartbeat_key(name) for name in health.WORKERS]
+    keys = [health.heartbeat_key(name) for name in (*health.WORKERS, health.BEAT)]
     client.delete(*keys)
+    client.set(health.heartbeat_key(health.BEAT), "machine", ex=15)
     yield client
     client.delete(*keys)
 
@@ -35,6 +42,9 @@ def test_ready_when_everything_is_there(client, beats):
             "redis": True,
             "answers": True,
             "documents": True,
+            "beat": True,
+            "disk": True,
+            "room": True,
             "models": True,
         },
     }
@@ -88,3 +98,55 @@ def test_not_ready_without_the_database(client, beats, monkeypatch):
 
 def test_neither_may_be_cached(client):
     assert "no-store" in client.get("/healthz")["Cache-Control"]
+
+
+@pytest.mark.django_db
+def test_a_beat_that_is_gone_is_told_while_the_rest_serves(client, beats):
+    for name in health.WORKERS:
+        beats.set(health.heartbeat_key(name), "machine", ex=15)
+    beats.delete(health.heartbeat_key(health.BEAT))
+    response = client.get("/readyz")
+    assert response.status_code == 200
+    assert response.json()["status"] == "degraded"
+    assert response.json()["checks"]["beat"] is False
+
+
+@pytest.mark.django_db
+def test_c95_not_ready_where_the_disk_takes_nothing(client, beats, settings, tmp_path):
+    for name in health.WORKERS:
+        beats.set(health.heartbeat_key(name), "machine", ex=15)
+    settings.DATA_DIR = tmp_path / "gone"
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["checks"]["disk"] is False
+    assert "gone" not in response.content.decode()
+
+
+@pytest.mark.django_db
+def test_c95_a_disk_below_the_reserve_is_told_while_the_rest_serves(client, beats, settings):
+    for name in health.WORKERS:
+        beats.set(health.heartbeat_key(name), "machine", ex=15)
+    settings.DISK_RESERVE_MB = 10**9
+    response = client.get("/readyz")
+    assert response.status_code == 200
+    assert response.json()["status"] == "degraded"
+    assert [name for name, there in response.json()["checks"].items() if not there] == ["room"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_looking_at_the_database_writes_to_it(client, beats):
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_current_wal_flush_lsn()")
+        before = cursor.fetchone()[0]
+        assert client.get("/readyz").json()["checks"]["database"]
+        cursor.execute("SELECT pg_current_wal_flush_lsn() > %s", [before])
+        assert cursor.fetchone()[0]
+
+
+def test_one_look_serves_all_who_ask_within_a_second(client, monkeypatch):
+    looks = []
+    monkeypatch.setattr(health, "FRESH_SECONDS", 60.0)
+    monkeypatch.setattr(health, "check_all", lambda: looks.append(1) or {"database": True})
+    assert {client.get("/readyz").status_code for _ in range(5)} == {200}
+    assert len(looks) == 1
+    health.forget_checks()

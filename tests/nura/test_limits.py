@@ -351,3 +351,38 @@ def test_an_address_is_what_is_connected_or_what_trusted_proxies_say(
     settings.TRUSTED_PROXIES = proxies
     headers = [(b"x-forwarded-for", told.encode())] if told else []
     assert read_address({"client": (client, 1), "headers": headers}) == address
+
+
+HEAVY = {
+    "a question of a megabyte": ("POST", "/messages", {"content": "가" * 350_000}),
+    "ten thousand documents": (
+        "POST",
+        "/search",
+        {"query": "x", "document_ids": [str(uuid.UUID(int=number)) for number in range(10_000)]},
+    ),
+    "a query of a megabyte": ("POST", "/search", {"query": "a" * 10**6}),
+    "filters within filters": ("POST", "/search", {"query": "x", "filters": {"a": {"b": {}}}}),
+    "brackets within brackets": ("POST", "/messages", "[" * 100_000),
+    "a number that no page has": ("GET", "/documents?page=99999999999999999999", None),
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_c93_what_is_over_a_limit_is_refused_quickly(asker, limit, name):
+    limit()
+    method, path, body = HEAVY[name]
+    content = body if isinstance(body, str) else None if body is None else json.dumps(body)
+    begun = time.monotonic()
+    told = asker.request(
+        method, f"/api/v1{path}", content=content, headers={"Content-Type": "application/json"}
+    )
+    assert told.status_code in {400, 404}, told.text[:200]
+    assert time.monotonic() - begun < 3
+
+
+@pytest.mark.parametrize("query", ["%", "_", "\\", "%_\\%", "(a+)+$" * 20, "'; DROP TABLE x; --"])
+def test_c93_signs_of_patterns_are_plain_text_in_a_list(asker, limit, query):
+    limit()
+    for path in ("/chats", "/documents"):
+        told = asker.get(f"/api/v1{path}", params={"q": query, "page_size": 10_000})
+        assert (told.status_code, told.json()["count"]) == (200, 0)

@@ -235,3 +235,47 @@ def test_nobody_else_may_open_the_socket_and_the_end_is_orderly(tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+async def test_texts_of_outsiders_take_turns_with_passages_and_wait_for_questions(model):
+    async with serving() as client:
+        model.hold()
+        asked = [asyncio.create_task(embed(client, *["p"] * 24))]
+        await model.wait_for_batch()
+        for text, kind in (("o", "outsider"), ("q", "query")):
+            count = 16 if text == "o" else 1
+            asked.append(asyncio.create_task(embed(client, *[text] * count, input_type=kind)))
+        await wait_for(client, 24 - 8 + 16 + 1)
+        model.free.set()
+        await asyncio.gather(*asked)
+    assert [batch[0] for batch in model.batches[:4]] == ["p", "q", "o", "p"]
+    assert all(len(set(batch)) == 1 for batch in model.batches)
+
+
+async def test_outsiders_take_turns_however_many_texts_one_of_them_sends(model):
+    async with serving() as client:
+        model.hold()
+        more = {"input_type": "outsider"}
+        asked = [
+            asyncio.create_task(embed(client, *["a"] * 60, user="first", **more)) for _ in range(3)
+        ]
+        await model.wait_for_batch()
+        asked.append(asyncio.create_task(embed(client, "b", user="second", **more)))
+        await wait_for(client, 180 - 8 + 1)
+        model.free.set()
+        await asyncio.gather(*asked)
+    assert "b" in model.batches[1]
+
+
+async def test_outsiders_fill_half_of_the_room_at_most(model, monkeypatch):
+    monkeypatch.setattr(models_server, "MAX_TEXTS_WAITING", 20)
+    async with serving() as client:
+        model.hold()
+        first = asyncio.create_task(embed(client, *["a"] * 16, input_type="outsider"))
+        await model.wait_for_batch()
+        status, _, headers = await embed(client, *["b"] * 4, input_type="outsider")
+        assert (status, headers["Retry-After"]) == (503, "1")
+        passages = asyncio.create_task(embed(client, *["p"] * 4))
+        await wait_for(client, 8 + 4)
+        model.free.set()
+        assert {(await one)[0] for one in (first, passages)} == {200}

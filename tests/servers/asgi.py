@@ -4,8 +4,6 @@ import contextlib
 import socket
 import threading
 
-import uvicorn
-
 from nura import web
 
 
@@ -19,7 +17,7 @@ class WebServer:
         self.host = f"127.0.0.1:{self.port}"
         self.url = f"http://{self.host}"
         self.ws_url = f"ws://{self.host}/ws/chat/"
-        self._server = uvicorn.Server(web.build_server_config())
+        self._server = web.WebServer(web.build_server_config())
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
 
     def start(self):
