@@ -69,6 +69,7 @@ def _measure(product: Product, folder: Path) -> dict[str, Any]:
             attack.terminate()
             said, _ = attack.communicate()
         figures[way]["hostile"] = json.loads(said.splitlines()[-1]) if said.strip() else {}
+        print(way, figures[way], file=sys.stderr, flush=True)
         time.sleep(REST_SECONDS)
     figures["alone again"] = _feel(product, victim.key, questions)
     return figures
