@@ -85,6 +85,9 @@ def main() -> None:
     """Answer until a signal ends it."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
     django.setup()
+    from nura import schema
+
+    schema.exit_unless_known()
     threading.Thread(target=warm_engine, name="warm-up", daemon=True).start()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())

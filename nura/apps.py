@@ -14,8 +14,11 @@ class NuraConfig(AppConfig):
     verbose_name = "Nura"
 
     def ready(self) -> None:
-        """Let every process that sends tasks send them with our Celery app, web processes too."""
-        from nura import celery  # noqa: F401
+        """Let every process that sends tasks send them with our Celery app, web processes too.
+
+        And register the check of the schema.
+        """
+        from nura import celery, schema  # noqa: F401
 
 
 @register(Tags.database)

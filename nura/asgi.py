@@ -109,16 +109,41 @@ async def _refuse_socket(_scope: Message, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.close"})
 
 
-application = Gate(
-    ProtocolTypeRouter(
-        {
-            "http": BodyLimit(django_application),
-            "websocket": URLRouter(
-                [
-                    path("ws/chat/", CountedSockets(ChatSocket.as_asgi())),  # type: ignore[arg-type]
-                    re_path("", _refuse_socket),  # type: ignore[arg-type]
-                ]
-            ),
-        }
+def without_prefix(application: Application) -> Application:
+    """Take `NURA_URL_PREFIX` off the path, whether or not a proxy has done so already."""
+    prefix = settings.URL_PREFIX
+
+    async def answer(scope: Message, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path.startswith(f"{prefix}/") or path == prefix:
+            scope = {**scope, "path": path.removeprefix(prefix)}
+        await application(scope, receive, send)
+
+    return answer if prefix else application
+
+
+def with_prefix(application: Application) -> Application:
+    """Put it in front again: Django, which is told it as `FORCE_SCRIPT_NAME`, expects it there."""
+    prefix = settings.URL_PREFIX
+
+    async def answer(scope: Message, receive: Receive, send: Send) -> None:
+        await application({**scope, "path": prefix + scope["path"]}, receive, send)
+
+    return answer if prefix else application
+
+
+application = without_prefix(
+    Gate(
+        ProtocolTypeRouter(
+            {
+                "http": BodyLimit(with_prefix(django_application)),
+                "websocket": URLRouter(
+                    [
+                        path("ws/chat/", CountedSockets(ChatSocket.as_asgi())),  # type: ignore[arg-type]
+                        re_path("", _refuse_socket),  # type: ignore[arg-type]
+                    ]
+                ),
+            }
+        )
     )
 )

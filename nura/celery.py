@@ -75,6 +75,18 @@ def _take_request_id(task: Any, task_id: str, **_: Any) -> None:
     structlog.contextvars.bind_contextvars(**{k: v for k, v in known.items() if v})
 
 
+@signals.worker_init.connect
+@signals.beat_init.connect
+def _require_known_schema(**_: Any) -> None:
+    """Celery logs an exception of a receiver and goes on; this ends the process."""
+    import django
+
+    django.setup()
+    from nura import schema
+
+    schema.exit_unless_known()
+
+
 @signals.worker_process_init.connect
 def _die_with_the_pool(**_: Any) -> None:
     """A pool process whose parent was killed must not go on as an orphan."""

@@ -154,7 +154,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Django's handler403."""
-    return _answer(request, to_problem(exception) if is_api(request.path) else _FORBIDDEN)
+    return _answer(request, to_problem(exception) if is_api(request.path_info) else _FORBIDDEN)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:  # noqa: ARG001
@@ -179,8 +179,8 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:  # noq
 
 
 def _answer(request: HttpRequest, problem: Problem) -> HttpResponse:
-    if is_api(request.path):
-        return problem.response_at(request.path)
+    if is_api(request.path_info):
+        return problem.response_at(request.path_info)
     # Without the request from 500 on: its session or user may be what cannot be read.
     page = render_to_string(
         [PAGES.get(problem.code, f"{problem.status}.html"), "errors/error.html"],

@@ -41,6 +41,8 @@ def main() -> None:
     try:
         seeded = prepare(seed="--no-seed" not in sys.argv)
         local = spaces.get_space_in_use().config.embedding_endpoint is None
+    except ImproperlyConfigured as error:
+        sys.exit(f"Configuration: {error}")
     except Exception:
         logger.exception("preparation_failed")
         sys.exit(1)
@@ -62,7 +64,7 @@ def prepare(*, seed: bool) -> bool:
 
 def migrate() -> None:
     """Apply what is missing, one node at a time. Raises `ImproperlyConfigured`."""
-    with _one_node_at_a_time():
+    with hold_migration_lock():
         for error in run_checks(tags=[Tags.database], databases=[connection.alias]):
             raise ImproperlyConfigured(str(error.msg))
         executor = MigrationExecutor(connection)
@@ -107,7 +109,8 @@ def tell_of_another_model() -> None:
 
 
 @contextlib.contextmanager
-def _one_node_at_a_time() -> Iterator[None]:
+def hold_migration_lock() -> Iterator[None]:
+    """Wait for other nodes that migrate. The server ends the lock with the connection."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
         try:

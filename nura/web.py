@@ -295,8 +295,13 @@ class WebServer(uvicorn.Server):
 def main() -> None:
     """Serve until asked to stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
+    import django
     from django.conf import settings
 
+    django.setup()
+    from nura import schema
+
+    schema.exit_unless_known()
     inherited = os.environ.get(SOCKET_FD)
     listener = (
         socket.socket(fileno=int(inherited))

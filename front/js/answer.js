@@ -1,5 +1,6 @@
 // An answer of the thread: its text with what stands around it.
 
+import { toAddress } from "./address.js";
 import { createScopeChip, isBoundScope } from "./answer_scope.js";
 import { postJson } from "./api.js";
 import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
@@ -407,7 +408,7 @@ export function createPartBar(message, hooks) {
 function createOpener(message, hooks) {
   const [source] = message.sources ?? [];
   const parts = [createIcon("panel-right", "icon-s"), t("part.open")];
-  if (!source) return el("a", { class: "button", href: `/documents/${message.view.document_id}` }, parts);
+  if (!source) return el("a", { class: "button", href: toAddress(`/documents/${message.view.document_id}`) }, parts);
   const button = el("button", { type: "button", class: "button" }, parts);
   button.addEventListener("click", () => hooks.openSource(message, source, button));
   return button;

@@ -1,8 +1,9 @@
 // The REST API of this server, with the session's cookie.
 
+import { toAddress } from "./address.js";
 import { t } from "./strings.js";
 
-const BASE = "/api/v1";
+const BASE = toAddress("/api/v1");
 
 /** An answer that was not a success: `status`, `code` and a sentence for the reader. */
 export class ApiError extends Error {

@@ -1,6 +1,7 @@
 // The chat page: its parts, and what they have to tell each other.
 
 import "./theme.js";
+import { toAddress } from "./address.js";
 import { getJson } from "./api.js";
 import { Composer } from "./composer.js";
 import { byId, readPageData } from "./dom.js";
@@ -119,7 +120,7 @@ function becomeChat(id, title) {
   composer.openChat(id);
   localStorage.removeItem("nura.draft.new");
   composer.taken();
-  history.replaceState(null, "", `/c/${id}`);
+  history.replaceState(null, "", toAddress(`/c/${id}`));
   byId("chat-current").value = id;
   /** @type {NodeListOf<HTMLInputElement>} */
   const nexts = document.querySelectorAll("input[name=next]");
@@ -176,7 +177,7 @@ uploads.addEventListener("completed", refreshWelcome);
 /** With the first document come first questions. */
 async function refreshWelcome() {
   if (!document.querySelector("#welcome [data-choose-files]")) return;
-  const response = await fetch("/").catch(() => null);
+  const response = await fetch(toAddress("/")).catch(() => null);
   if (!response?.ok) return;
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("welcome");
   if (fresh) byId("welcome")?.replaceWith(document.adoptNode(fresh));
@@ -196,12 +197,12 @@ socket.addEventListener("signedout", () => {
   showToast(t("signed_out"), {
     kind: "toast-error",
     stay: 600000,
-    action: { label: t("sign_in"), run: () => location.assign(`/accounts/login/?next=${encodeURIComponent(location.pathname)}`) },
+    action: { label: t("sign_in"), run: () => location.assign(toAddress(`/accounts/login/?next=${encodeURIComponent(location.pathname)}`)) },
   });
 });
 
 document.addEventListener("chat-renamed", ({ detail }) => detail.id === chatId && showTitle(detail.title));
-document.addEventListener("chat-deleted", ({ detail }) => detail.id === chatId && location.assign("/"));
+document.addEventListener("chat-deleted", ({ detail }) => detail.id === chatId && location.assign(toAddress("/")));
 
 // The reader's hands
 

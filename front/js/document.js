@@ -1,6 +1,7 @@
 // The page of one document: live progress, versions, what was indexed.
 
 import "./theme.js";
+import { toAddress } from "./address.js";
 import { fetchChunk, forgetChunks, getJson } from "./api.js";
 import { showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, el, readPageData } from "./dom.js";
@@ -100,7 +101,7 @@ async function renewParts() {
 
 async function receiveDocument(data) {
   if (data.id !== id) return;
-  if (data.deleted) location.assign("/documents");
+  if (data.deleted) location.assign(toAddress("/documents"));
   const ended = article.dataset.status !== data.status;
   article.dataset.status = data.status;
   showProgress(article, data);
@@ -114,7 +115,7 @@ setInterval(async () => {
 }, LOOK_EVERY_MS);
 
 watchDocumentMenu(async (action) => {
-  if (action === "delete") location.assign("/documents");
+  if (action === "delete") location.assign(toAddress("/documents"));
   if (action === "reprocess") showToast(t("reprocess_started"));
   await renewParts();
 });

@@ -1,5 +1,6 @@
 // What can be done with a document, and how far it is, where it stands on the page.
 
+import { toAddress } from "./address.js";
 import { postJson, sendDelete } from "./api.js";
 import { byId, placeBeside } from "./dom.js";
 import { describeStage } from "./format.js";
@@ -43,8 +44,8 @@ export function watchDocumentMenu(onDone) {
     for (const [action, can] of Object.entries(listPossibleActions(chosen.dataset))) {
       menu.querySelector(`[data-action=${action}]`).hidden = !can;
     }
-    menu.querySelector("[data-action=ask]").href = `/?documents=${id}`;
-    menu.querySelector("[data-action=download]").href = `/api/v1/documents/${id}/file`;
+    menu.querySelector("[data-action=ask]").href = toAddress(`/?documents=${id}`);
+    menu.querySelector("[data-action=download]").href = toAddress(`/api/v1/documents/${id}/file`);
     menu.showPopover({ source: button });
     placeBeside(menu, button);
   });

@@ -1,6 +1,7 @@
 // The list of documents: uploads, live progress, and what can be done with one or many.
 
 import "./theme.js";
+import { toAddress } from "./address.js";
 import "./shell.js";
 import { getJson } from "./api.js";
 import { documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
@@ -82,7 +83,7 @@ export class BulkActions extends EventTarget {
       if (button.dataset.bulk !== "none") button.hidden = !this.fit(button.dataset.bulk).length;
     }
     const ask = this.bar.querySelector("[data-bulk=ask]");
-    ask.href = `/?documents=${this.fit("ask").join(",")}`;
+    ask.href = toAddress(`/?documents=${this.fit("ask").join(",")}`);
     ask.hidden ||= this.fit("ask").length > MAX_ASKED_DOCUMENTS;
   }
 

@@ -1,5 +1,6 @@
 // One source drawn: what it is, its rendered page with the passage marked, or its text with what stands around it.
 
+import { toAddress } from "./address.js";
 import { fetchChunk, fetchDocument, fetchOldText, fetchSnapshot, readChunkIndex } from "./api.js";
 import { createIcon, createIconButton, el, scrollWithin } from "./dom.js";
 import { formatFileSize, formatPages } from "./format.js";
@@ -73,12 +74,12 @@ function createOldNote(source, document_) {
 function createDocumentLinks(source, document_) {
   const size = formatFileSize(document_.size);
   return [
-    el("a", { class: "button", href: `/documents/${document_.id}` }, createIcon("file-search", "icon-s"), t("open_document")),
+    el("a", { class: "button", href: toAddress(`/documents/${document_.id}`) }, createIcon("file-search", "icon-s"), t("open_document")),
     el(
       "a",
       {
         class: "icon-button",
-        href: `/api/v1/documents/${document_.id}/file${toVersionQuery(source, document_)}`,
+        href: toAddress(`/api/v1/documents/${document_.id}/file${toVersionQuery(source, document_)}`),
         download: document_.name,
         title: `${t("download")} (${size})`,
         "aria-label": `${t("download")} (${size})`,
@@ -157,7 +158,7 @@ export class PageView {
       sheet.classList.remove("loading");
       sheet.replaceChildren(el("p", { class: "note", text: t("no_page_image") }));
     });
-    image.src = `/api/v1/documents/${this.document.id}/pages/${page}.png${toVersionQuery(this.source, this.document)}`;
+    image.src = toAddress(`/api/v1/documents/${this.document.id}/pages/${page}.png${toVersionQuery(this.source, this.document)}`);
     return sheet;
   }
 

@@ -1,5 +1,6 @@
 // Runs that this tab follows: nothing lost, nothing twice. Over the socket, or over HTTP where there is none.
 
+import { toAddress } from "./address.js";
 import { isSignedOut, postJson } from "./api.js";
 
 const TERMINAL = new Set(["run.completed", "run.stopped", "run.error"]);
@@ -175,7 +176,7 @@ function createClientId() {
 
 /** Call `onFrame` with each envelope after `afterSeq`; resolves when the server ends the stream. */
 export async function readRunEvents(runId, afterSeq, onFrame, signal) {
-  const response = await fetch(`/api/v1/runs/${runId}/events`, {
+  const response = await fetch(toAddress(`/api/v1/runs/${runId}/events`), {
     headers: { Accept: "text/event-stream", "Last-Event-ID": String(afterSeq) },
     credentials: "same-origin",
     signal,

@@ -1,5 +1,6 @@
 // What all pages with a sidebar share: the sidebar itself, and the shortcuts.
 
+import { toAddress } from "./address.js";
 import { byId, placeBeside } from "./dom.js";
 import { togglePalette } from "./palette.js";
 import "./sidebar.js";
@@ -19,7 +20,7 @@ const shortcuts = {
     "/": () => byId("shortcuts").showModal(),
   },
   modShift: {
-    o: () => location.assign("/"),
+    o: () => location.assign(toAddress("/")),
     s: () => toggleSidebar(),
   },
 };
@@ -61,7 +62,7 @@ export function toggleSidebar() {
     else document.querySelector(".main [data-side-toggle]")?.focus();
   } else {
     const closed = classList.toggle("side-closed");
-    document.cookie = `sidebar=${closed ? "closed" : ""}; path=/; max-age=${closed ? 31536000 : 0}; samesite=lax`;
+    document.cookie = `sidebar=${closed ? "closed" : ""}; path=${toAddress("/")}; max-age=${closed ? 31536000 : 0}; samesite=lax`;
   }
   showSidebarState();
 }

@@ -1,5 +1,7 @@
 // One live connection for the tab. It only opens, keeps alive and reopens; what frames mean is for others.
 
+import { toAddress } from "./address.js";
+
 const FIRST_WAIT_MS = 400;
 const MAX_WAIT_MS = 15000;
 const PING_EVERY_MS = 20000;
@@ -12,7 +14,7 @@ export const SIGNED_OUT = 4401;
 export class Socket extends EventTarget {
   constructor(path = "/ws/chat/") {
     super();
-    this.address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${path}`;
+    this.address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${toAddress(path)}`;
     this.failures = 0;
     this.socket = null;
     this.timer = null;

@@ -1,5 +1,7 @@
 // Light, dark or as the system. The choice is a cookie, so the server sends the page in the right colours at once.
 
+import { toAddress } from "./address.js";
+
 const ICONS = { system: "monitor", light: "sun", dark: "moon" };
 const NEXT = { system: "light", light: "dark", dark: "system" };
 
@@ -11,10 +13,10 @@ export function setTheme(theme) {
   const root = document.documentElement;
   if (theme === "system") {
     delete root.dataset.theme;
-    document.cookie = "theme=; path=/; max-age=0; samesite=lax";
+    document.cookie = `theme=; path=${toAddress("/")}; max-age=0; samesite=lax`;
   } else {
     root.dataset.theme = theme;
-    document.cookie = `theme=${theme}; path=/; max-age=31536000; samesite=lax`;
+    document.cookie = `theme=${theme}; path=${toAddress("/")}; max-age=31536000; samesite=lax`;
   }
   document.querySelectorAll("[data-theme-cycle]").forEach(show);
 }

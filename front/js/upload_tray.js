@@ -1,5 +1,6 @@
 // The list of files on their way. Of a long list only the rows in sight are drawn, a frame at most once.
 
+import { toAddress } from "./address.js";
 import { chooseFileIcon, createIcon, createIconButton, el, placeChildren } from "./dom.js";
 import { describeStage, formatFileSize, formatPercent, formatTimeLeft } from "./format.js";
 import { t, tn } from "./strings.js";
@@ -196,7 +197,7 @@ export class UploadRow {
   link() {
     const { item, name } = this;
     if (!item.document || name.querySelector("a")) return;
-    name.replaceChildren(el("a", { href: `/documents/${item.document.id}`, text: item.name }));
+    name.replaceChildren(el("a", { href: toAddress(`/documents/${item.document.id}`), text: item.name }));
   }
 }
 

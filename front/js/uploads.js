@@ -1,5 +1,6 @@
 // Files on their way: sent three at a time, sent again when lost, followed until they can be asked about.
 
+import { toAddress } from "./address.js";
 import { getJson, postJson, readCsrfToken, toApiError } from "./api.js";
 import { t } from "./strings.js";
 import { UploadTray } from "./upload_tray.js";
@@ -272,7 +273,7 @@ function sendOnce({ method, path, file, onProgress, signal }) {
       const wait = Number(request.getResponseHeader("Retry-After")) * 1000;
       resolve({ status: request.status, body: request.response, wait });
     };
-    request.open(method, `/api/v1${path}`);
+    request.open(method, toAddress(`/api/v1${path}`));
     request.setRequestHeader("X-CSRFToken", readCsrfToken());
     request.setRequestHeader("Accept", "application/json");
     request.setRequestHeader("Accept-Language", document.documentElement.lang);

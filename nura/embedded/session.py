@@ -157,6 +157,8 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
             stack.enter_context(_services(settings.DATA_DIR))
             if arguments[0] not in WITHOUT_MIGRATION:
                 _migrate()
+        elif arguments[0] not in WITHOUT_MIGRATION:
+            _require_known_schema()
         if arguments[0] in WITH_MODELS and not models.answers(settings.RAG.models_socket):
             stack.enter_context(_own_models())
         yield
@@ -219,6 +221,15 @@ def _migrate() -> None:
     from nura.preparation import migrate
 
     migrate()
+
+
+def _require_known_schema() -> None:
+    import django
+
+    django.setup()
+    from nura import schema
+
+    schema.require_known_schema()
 
 
 def _asks_help(arguments: Sequence[str]) -> bool:

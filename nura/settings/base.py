@@ -37,6 +37,7 @@ env.adopt_renamed(reference.RENAMED)
 
 DATA_DIR = env.read_folder("NURA_DATA_DIR", BASE_DIR / "var")
 HOST = env.read_text("NURA_HOST", "127.0.0.1")
+URL_HOST = f"[{HOST}]" if ":" in HOST else HOST
 PORT = env.read_integer("NURA_PORT", 8000, minimum=1, maximum=65535)
 DATABASE_URL = env.read_url("DATABASE_URL", ("postgres", "postgresql"))
 REDIS_URL = env.read_url("REDIS_URL", ("redis", "rediss", "unix"))
@@ -55,9 +56,12 @@ LOGGING = logs.build_logging_config(
 )
 logs.configure_structlog()
 
+URL_PREFIX = env.read_prefix("NURA_URL_PREFIX")
+FORCE_SCRIPT_NAME = URL_PREFIX or None
+
 SECRET_KEY = env.read_secret_key(DATA_DIR)
 DEBUG = False
-ALLOWED_HOSTS = list(env.read_words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", HOST)))
+ALLOWED_HOSTS = list(env.read_words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", URL_HOST)))
 CSRF_TRUSTED_ORIGINS = list(env.read_origins("CSRF_TRUSTED_ORIGINS"))
 
 INSTALLED_APPS = [
@@ -143,7 +147,7 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 LOGIN_URL = "account_login"
-LOGIN_REDIRECT_URL = "/"
+LOGIN_REDIRECT_URL = ACCOUNT_LOGOUT_REDIRECT_URL = "chats:new"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
@@ -195,7 +199,7 @@ UNFOLD: dict[str, Any] = {
     "SITE_TITLE": _("Nura administration"),
     "SITE_HEADER": "Nura",
     "SITE_SUBHEADER": format_lazy("{} · {}", _("Administration"), __version__),
-    "SITE_URL": "/",
+    "SITE_URL": reverse_lazy("chats:new"),
     "SITE_ICON": lambda _request: static("nura/img/mark.svg"),
     "SHOW_LANGUAGES": True,
     "SHOW_BACK_BUTTON": True,
@@ -252,11 +256,12 @@ LANGUAGES = [("ko", _("Korean")), ("en", _("English"))]
 LOCALE_PATHS = [BASE_DIR / "locale", BASE_DIR / "locale" / "libraries"]
 LANGUAGE_COOKIE_AGE = 365 * 24 * 3600
 LANGUAGE_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = LANGUAGE_COOKIE_PATH = f"{URL_PREFIX}/"
 TIME_ZONE = env.read_zone("TZ", "Asia/Seoul")
 USE_TZ = True
 
 # Files
-STATIC_URL = "/static/"
+STATIC_URL = f"{URL_PREFIX}/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 MEDIA_ROOT = DATA_DIR / "files"

@@ -5,6 +5,7 @@ writes the list of settings.
 """
 
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
@@ -119,6 +120,15 @@ def read_origins(name: str) -> tuple[str, ...]:
         if not origin.startswith(("http://", "https://")):
             raise ImproperlyConfigured(f"{name}={origin!r}: expected http:// or https:// in front")
     return found
+
+
+def read_prefix(name: str) -> str:
+    """The path that an address begins with, "" or like "/nura"."""
+    _declare(name, "", "path, such as `/nura`")
+    value = _read(name).rstrip("/")
+    if value and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", value):
+        raise ImproperlyConfigured(f"{name}={value!r}: expected a path like /nura")
+    return value
 
 
 def read_zone(name: str, default: str) -> str:

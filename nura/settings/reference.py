@@ -413,6 +413,12 @@ GROUPS = (
                 example="nura.example.com",
             ),
             _S(
+                "NURA_URL_PREFIX",
+                "Path below which a proxy offers Nura, if not at the root of a host. The proxy may "
+                "cut it off or leave it in the address.",
+                example="/nura",
+            ),
+            _S(
                 "CSRF_TRUSTED_ORIGINS",
                 "Origins of the pages behind a proxy, such as `https://nura.example.com`.",
                 example="https://nura.example.com",

@@ -5,6 +5,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from nura import health
 from nura.embedded import locations
+from nura.management.commands import up
 
 NOBODY = "127.0.0.1:1"
 
@@ -26,3 +27,17 @@ def test_services_of_our_own_are_not_asked(settings):
     settings.EMBEDDED_POSTGRES = settings.EMBEDDED_REDIS = True
     settings.REDIS_URL = f"redis://{NOBODY}/0"
     health.require_services()
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8203"),
+        ("0.0.0.0", "http://127.0.0.1:8203"),
+        ("::", "http://[::1]:8203"),
+        ("::1", "http://[::1]:8203"),
+        ("fd00::7", "http://[fd00::7]:8203"),
+    ],
+)
+def test_the_address_that_is_printed_can_be_typed_into_a_browser(host, address):
+    assert up.url(host, 8203) == address

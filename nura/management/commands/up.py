@@ -20,12 +20,13 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from nura import forkserver
+from nura import forkserver, schema
 from nura.embedded import models, postgres, redis, session, spawn
 from nura.forkserver import PartForker
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
@@ -323,6 +324,7 @@ def _launch(
 def _environment(name: str) -> dict[str, str]:
     own: Mapping[str, str] = {
         "NURA_PROCESS": name,
+        schema.KNOWN: "no" if name == "prepare" else "yes",  # nothing else starts where it is not
         "NURA_DATA_DIR": str(settings.DATA_DIR),
         **models.ENVIRONMENT,
         "OPENBLAS_NUM_THREADS": "1",  # numpy would start threads, which a fork does not take along
@@ -339,13 +341,13 @@ def _metrics(data_dir: Path) -> dict[str, str]:
 
 def url(host: str, port: int) -> str:
     """What a person types into the browser."""
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - a comparison
-    return f"http://{name}:{port}"
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}{settings.URL_PREFIX}"
 
 
 def missing_parts() -> list[str]:
     """Ask `/readyz` the way a load balancer does; what is not there yet."""
-    host = url(settings.HOST, settings.PORT).removeprefix("http://")
+    host = urlsplit(url(settings.HOST, settings.PORT)).netloc
     allowed = settings.ALLOWED_HOSTS[0].lstrip(".") if settings.ALLOWED_HOSTS else "localhost"
     connection = http.client.HTTPConnection(host, timeout=5)
     try:
