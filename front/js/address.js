@@ -1,4 +1,4 @@
-// Where this server's pages lie: at the root of a host, or below a path that a proxy gives them (NURA_URL_PREFIX).
+// Where this server's pages lie: at the root of a host, or below a path that a proxy gives them.
 
 /** `""`, or the prefix without a slash at its end. */
 const PREFIX = globalThis.document?.documentElement.dataset.root?.replace(/\/$/, "") ?? "";
