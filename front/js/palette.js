@@ -1,5 +1,6 @@
 // One search over everything, opened by Ctrl+K: chats, messages, documents and their texts.
 
+import { toAddress } from "./address.js";
 import { getJson } from "./api.js";
 import { announce, byId, createIcon, el } from "./dom.js";
 import { locale, t, tn } from "./strings.js";
@@ -39,11 +40,11 @@ function markText(excerpt, marks) {
 
 let optionNumber = 0;
 
-function createOption(href, icon, main, extra = null) {
+function createOption(path, icon, main, extra = null) {
   optionNumber += 1;
   return el(
     "a",
-    { class: "palette-item", href, role: "option", id: `palette-option-${optionNumber}`, tabindex: "-1", "aria-selected": "false" },
+    { class: "palette-item", href: toAddress(path), role: "option", id: `palette-option-${optionNumber}`, tabindex: "-1", "aria-selected": "false" },
     createIcon(icon, "icon-s"),
     el("span", { class: "palette-text" }, el("span", { class: "palette-main" }, main), extra ? el("small", {}, extra) : null),
   );

@@ -1,6 +1,7 @@
 // The chats of the sidebar: their menu, folders, drag and drop, several at once. The server draws the list
 // (templates/panels/sidebar_chats.html); what is done here is told to it, and it is asked to draw anew.
 
+import { toAddress } from "./address.js";
 import { getJson, patchJson, postJson, sendDelete } from "./api.js";
 import { editHistoryPairs, exportChat } from "./chat_actions.js";
 import { byId, el, placeBeside } from "./dom.js";
@@ -243,7 +244,7 @@ function rememberFolder(id, isOpen) {
   const short = id.slice(0, SHORT_ID_CHARACTERS);
   const rest = opened.filter((one) => one !== short);
   const next = isOpen ? [...rest, short] : rest;
-  document.cookie = `folders=${next.join(".")}; path=/; max-age=${next.length ? YEAR_SECONDS : 0}; samesite=lax`;
+  document.cookie = `folders=${next.join(".")}; path=${toAddress("/")}; max-age=${next.length ? YEAR_SECONDS : 0}; samesite=lax`;
 }
 
 list.addEventListener(
