@@ -283,10 +283,20 @@ def read_memory(turn: Row, can_read: Mapping[UUID, int]) -> Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class RememberedFile:
+    """A document that a chat is about: its title as answers say it, its name as lists show it."""
+
+    document_id: UUID
+    title: str
+    name: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class ChatMemory:
     """What a chat remembers, for people and programs; None where nothing was said yet."""
 
-    documents: tuple[Remembered, ...] = ()
+    documents: tuple[RememberedFile, ...] = ()
     last_question: str | None = None
     last_answer: str | None = None
     last_question_type: str | None = None
@@ -307,11 +317,21 @@ def describe_memory(branch: Branch) -> ChatMemory:
     last = turns.get(pk=branch.turn_ids[-1])
     kept = read_memory(last, find_readable_documents(branch))
     return ChatMemory(
-        documents=kept.documents,
+        documents=_name_files(kept.documents),
         last_question=kept.last_question,
         last_answer=kept.last_answer,
         last_question_type=kept.last_question_type,
         updated_at=max(last.created_at, cleared) if cleared else last.created_at,
+    )
+
+
+def _name_files(documents: Sequence[Remembered]) -> tuple[RememberedFile, ...]:
+    ids = [one.document_id for one in documents]
+    names = dict(Document.objects.filter(pk__in=ids).values_list("pk", "name"))
+    return tuple(
+        RememberedFile(one.document_id, one.title, names[one.document_id], one.score)
+        for one in documents
+        if one.document_id in names  # one may be deleted at this moment
     )
 
 

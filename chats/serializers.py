@@ -582,6 +582,7 @@ class RememberedDocumentSerializer(serializers.Serializer[Any]):
 
     document_id = serializers.UUIDField()
     title = serializers.CharField()
+    name = serializers.CharField()
     score = serializers.FloatField()
 
 

@@ -51,6 +51,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
         "page": {
             "chat": chat and _chat_data(chat),
             "selected": [] if chat else _selected(request, searchable),
+            "has_model": has_model,
             "documents_total": searchable.count(),
             "content_limit": MAX_CONTENT_CHARACTERS,
             "upload_limit_mb": settings.MAX_UPLOAD_MB,

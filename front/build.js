@@ -8,7 +8,7 @@ import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const BUILT = join(HERE, "../static/nura/built");
-const SCRIPTS = ["chat", "documents", "document", "theme", "markdown", "highlight"];
+const SCRIPTS = ["chat", "documents", "document", "theme", "markdown", "highlight", "katex"];
 const STYLES = ["chat", "documents", "document", "narrow"];
 const COPIED = { "htmx.js": "node_modules/htmx.org/dist/htmx.min.js" };
 const LICENCES = {
@@ -21,6 +21,7 @@ const LICENCES = {
   "uc.micro": "node_modules/uc.micro/LICENSE.txt",
   "dompurify": "node_modules/dompurify/LICENSE",
   "highlight.js": "node_modules/highlight.js/LICENSE",
+  "katex": "node_modules/katex/LICENSE",
 };
 const OPTIONS = {
   absWorkingDir: HERE,
@@ -40,7 +41,7 @@ async function buildFiles() {
     entryPoints: SCRIPTS.map((name) => `js/${name}.js`),
     format: "esm",
     target: "es2022",
-    external: ["./markdown.js", "./highlight.js"], // shared by pages; loaded when the first code is seen
+    external: ["./markdown.js", "./highlight.js", "./katex.js"], // shared by pages; loaded when the first code is seen
   });
   const styles = await build({
     ...OPTIONS,
@@ -50,8 +51,16 @@ async function buildFiles() {
   const files = new Map();
   for (const { path, text } of [...scripts.outputFiles, ...styles.outputFiles]) files.set(basename(path), text);
   for (const [name, path] of Object.entries(COPIED)) files.set(name, await readFile(join(HERE, path), "utf8"));
+  files.set("katex.css", await writeFormulaStyle());
   files.set("licenses.txt", await writeLicences());
   return files;
+}
+
+/** KaTeX's own style with the fonts of static/nura/fonts/katex, in the one format that every browser of today reads. */
+async function writeFormulaStyle() {
+  const style = await readFile(join(HERE, "node_modules/katex/dist/katex.min.css"), "utf8");
+  const fonts = /url\(fonts\/([\w-]+\.woff2)\) ?format\("woff2"\)(?:, ?url\([^)]*\) ?format\("\w+"\))*/g;
+  return style.replace(fonts, 'url(../fonts/katex/$1) format("woff2")');
 }
 
 /** The licences of all packages that the bundles hold. */

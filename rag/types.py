@@ -69,10 +69,11 @@ class Topic(StrEnum):
     """What the user says of a question's bond to the conversation; AUTO leaves it to the engine.
 
     SAME stays within the remembered documents, WIDER follows up over the whole scope, NEW begins
-    anew.
+    anew. ALL searches the whole scope too, but whether the question follows is left to the engine.
     """
 
     AUTO = "auto"
+    ALL = "all"
     SAME = "same"
     WIDER = "wider"
     NEW = "new"

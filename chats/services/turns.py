@@ -171,7 +171,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         links = question.document_links.select_related("document")
         documents = [link.document for link in links]
     count_question(chat.owner_id)
-    scope = find_scope(chat=chat, named=documents)
+    scope = find_scope(chat=chat, named=documents, topic=topic)
     wished = {} if topic == Topic.AUTO else {"topic": str(topic)}
     now = timezone.now()
     answer = Message(
@@ -254,15 +254,15 @@ def clean(content: str) -> str:
     return text
 
 
-def find_scope(*, chat: Chat, named: Collection[Document | None]) -> Scope:
+def find_scope(*, chat: Chat, named: Collection[Document | None], topic: str = Topic.AUTO) -> Scope:
     """The documents of a question: those that it names, else the chat's, else all of the owner's.
 
-    Those that an index serves.
+    Those that an index serves. The topic "all" passes over the chat's.
     """
     if named:
         ids = [document.pk for document in named if document is not None]
         return select_scope(_list_searchable(Document.objects.filter(pk__in=ids), chat), (), ())
-    if chat.has_documents:
+    if chat.has_documents and topic != Topic.ALL:
         linked = Document.objects.filter(chat_links__chat=chat)
         return select_scope(None, _list_searchable(linked, chat), (), chat_named=True)
     return select_scope(None, (), _list_searchable(Document.objects.all(), chat))

@@ -1,13 +1,13 @@
 // An answer of the thread: its text with what stands around it.
 
 import { toAddress } from "./address.js";
-import { createScopeChip, isBoundScope } from "./answer_scope.js";
+import { createScopeChip, describeFilters } from "./answer_scope.js";
 import { postJson } from "./api.js";
 import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
 import { formatDateTime, formatPages, formatTime } from "./format.js";
 import { createChecksLine, markDoubts } from "./grounding.js";
-import { StreamedMarkdown } from "./markdown.js";
-import { BranchSwitcher, createPlainNote, renderPlainText, reportUndrawn } from "./message.js";
+import { showAskedColumn, StreamedMarkdown } from "./markdown.js";
+import { BranchSwitcher, createMessageMenu, createPlainNote, renderPlainText, reportUndrawn } from "./message.js";
 import { copyText, showToast } from "./notify.js";
 import { Reasoning } from "./reasoning.js";
 import { createSourceCards } from "./source_cards.js";
@@ -141,6 +141,7 @@ export class AnswerView {
       createPartBar(message, this.hooks),
       message.mode === "document" ? null : createSourceCards(message, this.hooks),
       this.actions() ?? this.switcher.root,
+      createFollowUps(message, this.hooks),
     ];
     this.foot.replaceChildren(...parts.filter(Boolean));
     return this;
@@ -151,6 +152,7 @@ export class AnswerView {
     try {
       this.stream.finish(message.content);
       markDoubts(this.body, message);
+      showAskedColumn(this.body, this.hooks.before(message).at(-1)?.content ?? "");
       return null;
     } catch (error) {
       reportUndrawn(error, message);
@@ -170,13 +172,20 @@ export class AnswerView {
       createIcon("rotate-ccw", "icon-s"),
       t("regenerate"),
     );
+    const goOn = content
+      ? el(
+          "button",
+          { type: "button", class: "button button-primary", data: { action: "continue" }, on: { click: () => hooks.send(t("continue.text")) } },
+          t("continue"),
+        )
+      : null;
     const look = status === "FAILED" && hooks.administration;
     const reasons = look
       ? el("a", { class: "button button-plain", href: `${look}${id}/change/` }, createIcon("external-link", "icon-s"), t("end.look"))
       : null;
     const kind = status === "STOPPED" ? "" : "note-error";
     const sign = createIcon(status === "STOPPED" ? "square" : "circle-alert");
-    return el("div", { class: `note msg-note ${kind}` }, sign, el("div", {}, el("p", { text: words.join(" ") }), again, reasons));
+    return el("div", { class: `note msg-note ${kind}` }, sign, el("div", {}, el("p", { text: words.join(" ") }), goOn, again, reasons));
   }
 
   actions() {
@@ -189,11 +198,15 @@ export class AnswerView {
       on: { click: () => this.hooks.regenerate(this.message) },
     });
     const complete = !BROKEN.has(this.message.status);
-    const why = createIconButton("circle-help", t("why"), { data: { action: "why" }, "aria-haspopup": "dialog" });
-    why.addEventListener("click", () => this.hooks.explain(this.message, why));
     const aloud = createSpeechButton(this.message);
-    const buttons = [this.switcher.root, copy, aloud, complete && again, complete && why, ...createThumbs(this.message)];
-    return el("div", { class: "msg-actions" }, createLabel(this.message, this.hooks), el("span", { class: "msg-buttons" }, buttons));
+    const more = createMessageMenu(() => this.message, this.hooks);
+    const buttons = [this.switcher.root, copy, aloud, complete && again, ...createThumbs(this.message), more];
+    return el(
+      "div",
+      { class: "msg-actions" },
+      createHonestLine(this.message, this.hooks),
+      el("span", { class: "msg-buttons" }, createTime(this.message), buttons),
+    );
   }
 
   /** The answer as text, with what its markers stand for. */
@@ -238,19 +251,18 @@ const BADGES = {
 };
 const UNCHECKED_MODES = new Set(["document", "clarify"]); // no sentence of ours is in them
 
-export function createLabel(message, hooks) {
-  const { scope, usage, created_at: time, status } = message;
-  const parts = [];
-  if (message.mode && status === "COMPLETED") parts.push(createBadge(message));
-  const names = message.sources ? describeFilters(scope?.filters) : "";
-  if (names) {
-    const text = t("filter.kept", { names });
-    parts.push(el("span", { class: "badge msg-kept", title: text }, createIcon("list-filter", "icon-s"), el("span", { text })));
-  }
-  const chip = names && !isBoundScope(scope) ? null : createScopeChip(message, hooks);
-  if (chip) parts.push(chip);
-  if (time) parts.push(el("time", { datetime: time, title: describeUsage(usage, time), text: formatTime(time) }));
-  return el("span", { class: "msg-label" }, parts);
+/** What the answer rests on, where it looked, and the way to all the rest. */
+export function createHonestLine(message, hooks) {
+  const { mode, status } = message;
+  const badge = mode && status === "COMPLETED" ? createBadge(message) : null;
+  const why = el("button", { type: "button", class: "link-button msg-why", data: { action: "why" }, "aria-haspopup": "dialog" }, t("why"));
+  why.addEventListener("click", () => hooks.explain(message, why));
+  return el("span", { class: "msg-label" }, badge, createScopeChip(message, hooks), status === "COMPLETED" ? why : null);
+}
+
+/** When it was written and what it took, for those who look for it. */
+function createTime({ usage, created_at: time }) {
+  return time ? el("time", { class: "msg-time", datetime: time, title: describeUsage(usage, time), text: formatTime(time) }) : null;
 }
 
 /** What an answer rests on, in a word; how it came about, where it was not checked. */
@@ -263,14 +275,6 @@ function createBadge({ mode, label: grounds }) {
     title: told ? t(`label.${grounds}.more`) : null,
     data: { label: grounds ?? "" },
   });
-}
-
-/** Names that the question gave, as they are read: field -> "one | another". */
-function describeFilters(filters) {
-  return Object.values(filters ?? {})
-    .flatMap((names) => names.split(" | "))
-    .map((name) => t("filter.name", { name }))
-    .join(", ");
 }
 
 /** Says that the document named holds nothing and others were searched. */
@@ -412,4 +416,25 @@ function createOpener(message, hooks) {
   const button = el("button", { type: "button", class: "button" }, parts);
   button.addEventListener("click", () => hooks.openSource(message, source, button));
   return button;
+}
+
+const MAX_FOLLOW_UPS = 3;
+const MAX_HEADING_CHARACTERS = 30;
+const HEADING_NUMBER = /^(?:제\s?\d+\s?[편장절관조항]\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)/;
+const SAYS_SOMETHING = /\p{L}.*[\p{L}\p{N}]/u;
+
+/** What stands near the passages of an answer, as next questions. Null where nothing does. */
+export function createFollowUps(message, hooks) {
+  const sources = message.status === "COMPLETED" && message.mode === "documents" ? (message.sources ?? []) : [];
+  const heading = ({ section }) => (section ?? "").split(" > ").at(-1).replace(HEADING_NUMBER, "").replace(/^[ ()[\]【】]+|[ ()[\]【】]+$/g, "");
+  const known = new Set([...sources.filter((one) => one.cited !== false).map(heading), hooks.before(message).at(-1)?.content]);
+  const names = new Set(sources.map((one) => one.document_name.replace(/\.\w+$/, "")));
+  const found = sources
+    .filter((one) => one.cited === false)
+    .map(heading)
+    .filter((one) => SAYS_SOMETHING.test(one) && one.length <= MAX_HEADING_CHARACTERS && !known.has(one) && !names.has(one));
+  const asked = [...new Set(found)].slice(0, MAX_FOLLOW_UPS).map((one) => t("followup.heading", { heading: one }));
+  if (!asked.length) return null;
+  const item = (text) => el("li", {}, el("button", { type: "button", class: "followup", text, on: { click: () => hooks.send(text) } }));
+  return el("ul", { class: "followups", "aria-label": t("followups") }, asked.map(item));
 }

@@ -7,18 +7,17 @@ const MAX_NAMES = 6;
 const TOPICS = ["wider", "same", "new"];
 const SIGNS = { wider: "zoom-in", same: "target", new: "sparkles" };
 
-/** The chip of an answer; plain words where there is nothing to look at or to change; null where nothing is to say. */
+/** The sentence that says where an answer looked; a button where more is to say or to change; null where nothing is. */
 export function createScopeChip(message, hooks) {
   const words = describeScope(message, hooks);
   if (!words) return null;
   const names = listDocumentNames(message.scope, hooks);
   const tip = names.length ? joinNames(names, message.scope.document_ids.length) : null;
-  const bound = isBoundScope(message.scope) ? "badge scope-bound" : "";
   const text = el("span", { class: "scope-words", text: words });
-  if (!hasMoreChoices(message, hooks)) return el("span", { class: `msg-scope ${bound}`, title: tip }, text);
+  if (!hasMoreChoices(message, hooks)) return el("span", { class: "msg-scope", title: tip }, text);
   const chip = el(
     "button",
-    { type: "button", class: `msg-scope scope-tap ${bound}`, title: tip, "aria-haspopup": "dialog", "aria-expanded": "false" },
+    { type: "button", class: "msg-scope scope-tap", title: tip, "aria-haspopup": "dialog", "aria-expanded": "false" },
     text,
     createIcon("chevron-down", "icon-s"),
   );
@@ -27,18 +26,33 @@ export function createScopeChip(message, hooks) {
 }
 
 /** Whether the conversation, and not the reader's choice, said which documents to read. */
-export function isBoundScope(scope) {
+function isBoundScope(scope) {
   return scope.widened || scope.reason === "followup" || scope.reason === "slot";
 }
 
-/** Where an answer looked, in words; empty where that says nothing. */
+const UNSEARCHED = new Set(["clarify", "document"]);
+const IN_VAIN = new Set(["general", "insufficient"]);
+
+/** Where an answer looked, as a sentence; empty where it did not look, or where that says nothing. */
 export function describeScope(message, hooks) {
-  const { scope, mode, sources } = message;
-  if (!scope?.reason || !scope.document_ids?.length || mode === "clarify") return "";
+  const { scope, mode, label, sources } = message;
+  if (label === "conversation" && !(scope && isBoundScope(scope))) return t("label.conversation.more");
+  if (!scope?.reason || !scope.document_ids?.length || UNSEARCHED.has(mode) || message.question_type === "smalltalk") return "";
   if (scope.widened && sources) return t("scope.widened");
+  const names = sources && !isBoundScope(scope) ? describeFilters(scope.filters) : "";
+  if (names) return t("filter.kept", { names });
+  if (IN_VAIN.has(label) && !sources) return tn("scope.in_vain", scope.document_ids.length);
   if (scope.reason === "slot") return describeSlots(message, hooks);
   const key = `scope.${scope.reason}`;
   return hasString(key) ? tn(key, scope.document_ids.length) : "";
+}
+
+/** Names that the question gave, as they are read: field -> "one | another". */
+export function describeFilters(filters) {
+  return Object.values(filters ?? {})
+    .flatMap((names) => names.split(" | "))
+    .map((name) => t("filter.name", { name }))
+    .join(", ");
 }
 
 /** "in document 1", as the answer before numbered them; what it is called or how many, where it did not show them. */

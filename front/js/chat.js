@@ -2,15 +2,18 @@
 
 import "./theme.js";
 import { toAddress } from "./address.js";
-import { getJson } from "./api.js";
+import { getJson, sendDelete } from "./api.js";
+import { exportChat } from "./chat_actions.js";
 import { Composer } from "./composer.js";
+import { ComposerMenu, listCommands } from "./composer_menu.js";
+import { ConnectionNote } from "./connection.js";
 import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
 import { readSearchedWords, showFound } from "./found.js";
 import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
 import { Runs } from "./runs.js";
-import { Scope, TopicMemory } from "./scope.js";
+import { Scope } from "./scope.js";
 import { markSeen, refreshChats, setAltArrowAction, setEscapeAction } from "./shell.js";
 import { Socket } from "./socket.js";
 import { stopReading } from "./speech.js";
@@ -27,7 +30,6 @@ const runs = new Runs(socket);
 const uploads = new Uploads({ root: byId("uploads"), limitMb: page.upload_limit_mb, isLive: () => socket.isOpen });
 const scope = new Scope({
   selected: page.selected,
-  chatId,
   chatDocuments: page.chat?.documents ?? [],
   gone: page.chat?.documents_gone ?? 0,
   total: page.documents_total,
@@ -35,7 +37,7 @@ const scope = new Scope({
 });
 const composer = new Composer({ chatId, limit: page.content_limit, blockers: nameBlocker });
 const panel = new Panel({ askOnly });
-const memory = new TopicMemory();
+const connection = new ConnectionNote(socket, runs);
 const thread = new Thread({
   runs,
   nameOf: (id) => scope.documentOf(id),
@@ -73,8 +75,9 @@ function ask(content, documents = listChosenDocuments()) {
     parent_id: thread.parentId,
     content,
     document_ids: documents.length ? documents.map((one) => one.id) : null,
-    topic: memory.take(),
+    topic: scope.takeTopic(),
   });
+  connection.expect(pending);
   thread.echo(pending, documents);
   composer.setBusy(Boolean(nameBlocker()));
 }
@@ -97,23 +100,16 @@ runs.addEventListener("acknowledged", ({ detail: { pending, frame } }) => {
 
 runs.addEventListener("refused", ({ detail: { pending, error } }) => {
   thread.forget(pending);
-  memory.choose(pending.topic);
+  if (pending.topic === "new") scope.beginTopic();
   composer.refused(pending.content, error.message ?? t("failed"));
   composer.setBusy(Boolean(nameBlocker()));
 });
 
 thread.addEventListener("busy", () => {
   composer.setBusy(Boolean(thread.runId));
-  if (!thread.runId) memory.refresh(chatId);
+  if (!thread.runId) scope.refreshMemory(chatId);
   refreshChats();
 });
-
-memory.addEventListener("forgotten", () => composer.input.focus());
-scope.addEventListener("changed", coverMemory);
-
-function coverMemory() {
-  memory.cover(scope.ids.length + uploads.working.length > 0);
-}
 
 function becomeChat(id, title) {
   chatId = id;
@@ -158,7 +154,7 @@ runs.addEventListener("notice", ({ detail: frame }) => {
       if (frame.data.unread) markSeen(chatId);
       if (frame.data.title) showTitle(frame.data.title);
       if (!runs.outbox.size) thread.catchUp();
-      if (!thread.runId) memory.refresh(chatId);
+      if (!thread.runId) scope.refreshMemory(chatId);
     }
   }
 });
@@ -167,10 +163,7 @@ runs.addEventListener("event", ({ detail: frame }) => {
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title ?? frame.data);
 });
 
-uploads.addEventListener("changed", () => {
-  composer.release();
-  coverMemory();
-});
+uploads.addEventListener("changed", () => composer.release());
 
 uploads.addEventListener("completed", refreshWelcome);
 
@@ -183,13 +176,7 @@ async function refreshWelcome() {
   if (fresh) byId("welcome")?.replaceWith(document.adoptNode(fresh));
 }
 
-let connectionNote = null;
-socket.addEventListener("unreachable", () => {
-  connectionNote = showToast(t("no_socket"), { stay: 8000 });
-});
 socket.addEventListener("open", () => {
-  connectionNote?.();
-  connectionNote = null;
   uploads.catchUp();
   thread.catchUp();
 });
@@ -214,6 +201,29 @@ watchFileInput({
     composer.input.focus();
   },
 });
+new ComposerMenu({
+  input: composer.input,
+  pick: (document) => scope.toggle(document, true),
+  commands: () =>
+    listCommands({
+      hasModel: page.has_model,
+      hasAnswers: Boolean(chatId),
+      put: (text) => composer.put(text),
+      attach: () => byId("file-input").click(),
+      beginTopic: () => scope.beginTopic(),
+      exportAs: (format) => exportChat(chatId, format),
+    }),
+});
+composer.addEventListener("paste", ({ detail: { file, text } }) => {
+  uploads.add([file]);
+  const item = uploads.items.find((one) => one.file === file);
+  const undo = () => {
+    uploads.remove(item);
+    if (item.document && !item.duplicate) sendDelete(`/documents/${item.document.id}`).catch((error) => showToast(error.message));
+    composer.insert(text);
+  };
+  showToast(t("pasted"), { action: { label: t("undo"), run: undo } });
+});
 setEscapeAction(() => {
   if (panel.isOpen) panel.close();
   else if (thread.runId) runs.stop(thread.runId);
@@ -234,8 +244,16 @@ byId("thread").addEventListener("click", (event) => {
   if (matchMedia("(pointer: fine)").matches) composer.input.focus();
 });
 
-memory.refresh(chatId);
-coverMemory();
+// The keyboard of a phone must not cover the composer. Chromium shrinks the page (interactive-widget in base.html); Safari
+// only shrinks what is in sight, and would move the page up under its own bars.
+const MIN_KEYBOARD_PIXELS = 120;
+visualViewport?.addEventListener("resize", () => {
+  const covered = innerHeight - visualViewport.height * visualViewport.scale;
+  document.body.style.height = covered > MIN_KEYBOARD_PIXELS && visualViewport.scale === 1 ? `${visualViewport.height}px` : "";
+  if (covered > MIN_KEYBOARD_PIXELS) scrollTo(0, 0);
+});
+
+scope.refreshMemory(chatId);
 if (chatId) {
   if (page.chat.unread) markSeen(chatId);
   const asked = new URLSearchParams(location.search).get("message");

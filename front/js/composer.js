@@ -6,8 +6,10 @@ import { locale, t } from "./strings.js";
 
 const MAX_HEIGHT_SHARE = 0.4;
 const WARN_AT_SHARE = 0.9;
+const LONG_PASTE_CHARACTERS = 4000;
+const MAX_FIRST_LINE_CHARACTERS = 40;
 
-/** Events: `send` (detail: the text), `stop`. `blockers()` says why a question must wait: "", "documents" or "answer". */
+/** Events: `send` (detail: the text), `stop`, `paste` (detail: {file, text}: a long text as a file). `blockers()` says why a question must wait: "", "documents" or "answer". */
 export class Composer extends EventTarget {
   constructor({ chatId, limit, blockers }) {
     super();
@@ -23,6 +25,7 @@ export class Composer extends EventTarget {
     this.openChat(chatId);
     this.restore();
     this.input.addEventListener("input", () => this.typed());
+    this.input.addEventListener("paste", (event) => this.pasted(event));
     sendOnEnter(this.input, () => this.submit());
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -52,6 +55,21 @@ export class Composer extends EventTarget {
     this.say("");
     this.grow();
     this.show();
+  }
+
+  /** A long text is easier to find again as a file than as a question. */
+  pasted(event) {
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    if (text.length < LONG_PASTE_CHARACTERS || event.clipboardData.files.length) return;
+    event.preventDefault();
+    this.dispatchEvent(new CustomEvent("paste", { detail: { file: toTextFile(text), text } }));
+  }
+
+  /** Write where the caret stands. */
+  insert(text) {
+    this.input.setRangeText(text, this.input.selectionStart, this.input.selectionEnd, "end");
+    this.typed();
+    this.input.focus();
   }
 
   save(text) {
@@ -153,4 +171,13 @@ export class Composer extends EventTarget {
       byId("queue-text").textContent = this.queued;
     }
   }
+}
+
+const NOT_IN_NAMES = /[\p{Cc}\\/:*?"<>|#[\]]+/gu;
+
+/** Named by its first line. */
+function toTextFile(text) {
+  const line = text.trim().split("\n", 1)[0].replace(NOT_IN_NAMES, " ").replace(/\s+/g, " ").trim();
+  const name = t("pasted.name", { line: [...line].slice(0, MAX_FIRST_LINE_CHARACTERS).join("").trim() });
+  return new File([text], `${name}.txt`, { type: "text/plain" });
 }

@@ -10,7 +10,7 @@ const IME_KEY = 229;
 const JUST_CLOSED_MS = 80;
 const HANGUL_END = /[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]$/;
 
-const isEnter = (event) => event.key === "Enter" || event.code === "Enter" || event.code === "NumpadEnter";
+export const isEnter = (event) => event.key === "Enter" || event.code === "Enter" || event.code === "NumpadEnter";
 
 /** Call `send` when the reader means to send. `send` may be called again for one Enter and must not mind. */
 export function sendOnEnter(input, send) {

@@ -2,10 +2,12 @@
 
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
-import { createIcon, el } from "./dom.js";
+import { createIcon, el, scrollWithin } from "./dom.js";
 import { letStarsCloseBeforeHangul } from "./emphasis.js";
 import { formatPages } from "./format.js";
+import { readBareLinks, readFootnotes, readFormulas, readTasks } from "./markdown_rules.js";
 import { t } from "./strings.js";
+import { showAskedColumn, watchTables, wrapTables } from "./tables.js";
 
 const MAX_TEXT_CHARACTERS = 300_000;
 const MAX_CELLS = 12_000;
@@ -14,11 +16,11 @@ const TAGS = (
   "a p br hr h1 h2 h3 h4 h5 h6 strong em s del code pre blockquote ul ol li " +
   "table thead tbody tr th td span sub sup"
 ).split(" ");
-const CLASSES = /^(language-[\w+#.-]{1,40}|to-(left|center|right))$/;
+const CLASSES = /^(language-[\w+#.-]{1,40}|to-(left|center|right)|math( math-block)?|footnote(-ref)?|task( task-done)?)$/;
 const LINKS = /^(https?:|mailto:)/i;
 
 const md = new MarkdownIt({ html: false, linkify: false, typographer: false, breaks: true });
-md.use(letStarsCloseBeforeHangul);
+for (const plugin of [letStarsCloseBeforeHangul, readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
 md.validateLink = (url) => LINKS.test(url.trim());
 
 // Pictures are never loaded, and their address does not reach the page: only what they are called is shown.
@@ -111,16 +113,55 @@ const MARKER = /\[(\d{1,3})\]/g;
 export function decorateFragment(fragment, sources, { final }) {
   wrapTables(fragment);
   for (const pre of fragment.querySelectorAll("pre")) decorateCode(pre, final);
+  for (const note of fragment.querySelectorAll("sup.footnote-ref")) decorateReference(note);
+  drawFormulas(fragment);
   if (sources?.length) insertCitations(fragment, new Map(sources.map((source) => [source.slot, source])));
 }
 
-/** Tables that are wider than their place can be moved within it. */
-export function wrapTables(fragment) {
-  for (const table of fragment.querySelectorAll("table")) {
-    const wrap = el("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": t("table") });
-    table.replaceWith(wrap);
-    wrap.append(table);
-  }
+/** The number of a footnote, as the way to it. */
+function decorateReference(note) {
+  const name = note.textContent;
+  const button = el("button", { type: "button", class: "footnote-link", text: name });
+  button.setAttribute("aria-label", t("footnote", { name }));
+  note.replaceChildren(button);
+}
+
+/** Bring the footnote of a number into sight. */
+function watchFootnotes(root) {
+  root.addEventListener("click", (event) => {
+    const link = event.target.closest(".footnote-link");
+    if (!link) return;
+    const notes = [...link.closest(".prose").querySelectorAll(".footnote")];
+    const note = notes.find((one) => one.firstElementChild.textContent === link.textContent);
+    if (!note) return;
+    note.tabIndex = -1;
+    scrollWithin(note, 0.5);
+    note.focus({ preventScroll: true });
+  });
+}
+
+watchTables(document);
+watchFootnotes(document);
+
+let katex = null;
+
+/** Formulas are drawn at once where that is loaded; until then they stand as they were written. */
+function drawFormulas(fragment) {
+  const found = [...fragment.querySelectorAll(".math")];
+  if (!found.length) return;
+  if (katex?.drawFormula) found.forEach(katex.drawFormula);
+  else loadKatex().then(({ drawFormula }) => found.forEach(drawFormula), () => {});
+}
+
+/** A failed load is tried again with the next formula. */
+function loadKatex() {
+  if (katex) return Promise.resolve(katex);
+  const style = el("link", { rel: "stylesheet", href: document.documentElement.dataset.katex });
+  document.head.append(style);
+  return import("./katex.js").then((loaded) => {
+    katex = loaded;
+    return loaded;
+  });
 }
 
 function decorateCode(pre, final) {
@@ -143,7 +184,7 @@ function decorateCode(pre, final) {
 function insertCitations(fragment, bySlot) {
   const walker = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT, {
     acceptNode: (node) =>
-      node.parentElement?.closest("code, a, button") || !node.data.includes("[")
+      node.parentElement?.closest("code, a, button, .math") || !node.data.includes("[")
         ? NodeFilter.FILTER_REJECT
         : NodeFilter.FILTER_ACCEPT,
   });
@@ -186,8 +227,11 @@ async function colourCode(code, language) {
   highlightElement(code, language);
 }
 
+export { showAskedColumn };
+
 const MIN_PAUSE_MS = 30;
 const COST_FACTOR = 4;
+const LINK_DEFINITION = /^ {0,3}\[[^\]^]+\]:/m;
 
 export class StreamedMarkdown {
   /** `sources()` gives the answer's sources as known now. */
@@ -202,6 +246,7 @@ export class StreamedMarkdown {
     this.cancel();
     this.text = "";
     this.stable = 0;
+    this.shownSlots = null; // the sources of the blocks drawn for good; null before the first
     this.env = {};
     this.cost = 0;
     this.drawnAt = 0;
@@ -213,13 +258,27 @@ export class StreamedMarkdown {
     this.schedule();
   }
 
-  /** Draw the whole text anew, as it will stay. */
+  /** Draw the text as it will stay: what was drawn for good already is kept, where it is the same text. */
   finish(text = this.text) {
     this.cancel();
+    if (this.isDrawnAlike(text)) {
+      this.clearTail();
+      this.insert(parseMarkdown(text.slice(this.stable), this.env), null, true);
+      return;
+    }
     this.text = text;
     const whole = renderMarkdown(text);
     decorateFragment(whole, this.sources(), { final: true });
     this.root.replaceChildren(whole);
+  }
+
+  /** Whether the finished blocks would come out the same: a definition further down may turn words above into links. */
+  isDrawnAlike(text) {
+    return this.stable > 0 && text === this.text && this.shownSlots === this.slots && !LINK_DEFINITION.test(text) && !isTooHeavy(text);
+  }
+
+  get slots() {
+    return (this.sources() ?? []).map(({ slot, page }) => `${slot}:${page}`).join();
   }
 
   cancel() {
@@ -256,6 +315,8 @@ export class StreamedMarkdown {
     const { index, line } = findLastBlock(tokens);
     if (index > 0) {
       this.insert(tokens.slice(0, index), this.tail, true);
+      const { slots } = this;
+      this.shownSlots = this.shownSlots === null || this.shownSlots === slots ? slots : false;
       this.stable += findLineOffset(open, line);
     }
     this.insert(tokens.slice(index), null, false);

@@ -1,6 +1,6 @@
-// What questions and answers share: the switch between branches, and the bare text where drawing fails.
+// What questions and answers share: the switch between branches, the menu, and the bare text where drawing fails.
 
-import { createIcon, createIconButton, el } from "./dom.js";
+import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
 import { renderPlain } from "./markdown.js";
 import { t } from "./strings.js";
 
@@ -35,6 +35,67 @@ export class BranchSwitcher {
     const other = step < 0 ? this.next : this.previous;
     (wished.disabled ? other : wished).focus({ preventScroll: true });
   }
+}
+
+/** The button of what is seldom done to the message that `messageOf()` gives; `hooks`: fork(message), remove(message). */
+export function createMessageMenu(messageOf, hooks) {
+  const button = createIconButton("ellipsis", t("more"), {
+    class: "icon-button branching",
+    data: { action: "more" },
+    "aria-haspopup": "menu",
+    "aria-expanded": "false",
+  });
+  button.addEventListener("click", () => {
+    openMenu(button, [
+      { name: "fork", icon: "git-fork", run: () => hooks.fork(messageOf()) },
+      { name: "remove", icon: "trash-2", danger: true, run: () => hooks.remove(messageOf()) },
+    ]);
+  });
+  return button;
+}
+
+const MENU_STEPS = { ArrowDown: 1, ArrowUp: -1 };
+
+/** A menu at `anchor`, walked with the arrows; each entry: {name, icon, danger?, run}. */
+function openMenu(anchor, entries) {
+  const items = entries.map(({ name, icon, danger, run }) =>
+    el(
+      "button",
+      {
+        type: "button",
+        class: `menu-item ${danger ? "menu-danger" : ""}`.trim(),
+        role: "menuitem",
+        data: { action: name },
+        on: {
+          click: () => {
+            menu.hidePopover();
+            run();
+          },
+        },
+      },
+      createIcon(icon),
+      t(`message.${name}`),
+    ),
+  );
+  const menu = el("div", { class: "menu message-menu", popover: "auto", role: "menu", "aria-label": t("more") }, items);
+  menu.addEventListener("keydown", (event) => {
+    const step = MENU_STEPS[event.key];
+    const ends = { Home: 0, End: items.length - 1 }[event.key];
+    if (!step && ends === undefined) return;
+    event.preventDefault();
+    const here = items.indexOf(/** @type {any} */ (document.activeElement));
+    items[ends ?? (here + step + items.length) % items.length].focus();
+  });
+  menu.addEventListener("toggle", ({ newState }) => {
+    anchor.setAttribute("aria-expanded", String(newState === "open"));
+    if (newState === "open") return;
+    if (menu.contains(document.activeElement)) anchor.focus({ preventScroll: true });
+    menu.remove();
+  });
+  document.body.append(menu);
+  menu.showPopover();
+  placeBeside(menu, anchor);
+  items[0].focus({ preventScroll: true });
 }
 
 /** Tell the console; the reader gets the text all the same. */

@@ -75,7 +75,7 @@ export class MessageTree {
   }
 }
 
-const PAGE_SIZE = 50;
+const PAGE_SIZE = 30; // what a screen and a half shows: more is drawn when it is asked for
 
 export class MessagePages {
   constructor(chatId) {

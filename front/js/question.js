@@ -3,13 +3,15 @@
 import { createIcon, createIconButton, el } from "./dom.js";
 import { formatFileSize } from "./format.js";
 import { sendOnEnter } from "./ime.js";
-import { BranchSwitcher } from "./message.js";
+import { BranchSwitcher, createMessageMenu } from "./message.js";
 import { copyText, showToast } from "./notify.js";
 import { t } from "./strings.js";
 
 const MAX_UNFOLDED_CHARACTERS = 1400;
 
-/** `documents` are those named for the message; `hooks`: limit, edit(message, content), step(message, by). */
+/**
+ * `documents` are those named for the message; `hooks`: limit, edit and reword(message, content), step(message, by), fork and remove(message).
+ */
 export class QuestionView {
   constructor(message, documents, hooks) {
     this.message = message;
@@ -48,13 +50,15 @@ export class QuestionView {
     copy.addEventListener("click", () => copyText(this.message.content, copy));
     this.pencil = createIconButton("pencil", t("edit"), { class: "icon-button branching", data: { action: "edit" } });
     this.pencil.addEventListener("click", () => this.edit());
-    return el("div", { class: "question-tools" }, el("span", { class: "msg-buttons" }, copy, this.pencil), this.switcher.root);
+    const buttons = el("span", { class: "msg-buttons" }, copy, this.pencil, createMessageMenu(() => this.message, this.hooks));
+    return el("div", { class: "question-tools" }, buttons, this.switcher.root);
   }
 
   edit() {
     if (this.editor) return;
     this.editor = new QuestionEditor(this.message.content, this.hooks.limit, {
-      save: (content) => this.save(content),
+      ask: (content) => this.save(content, (text) => this.hooks.edit(this.message, text)),
+      keep: (content) => this.save(content, (text) => this.keep(text)),
       cancel: () => this.close(),
     });
     this.text.after(this.editor.root);
@@ -73,10 +77,16 @@ export class QuestionView {
     this.pencil.focus();
   }
 
-  async save(content) {
+  /** Other words in the same place: the answers stay as they are. */
+  async keep(content) {
+    this.message = await this.hooks.reword(this.message, content);
+    this.text.textContent = this.message.content;
+  }
+
+  async save(content, send) {
     this.editor.wait(true);
     try {
-      await this.hooks.edit(this.message, content);
+      await send(content);
     } catch (error) {
       showToast(error.message, { kind: "toast-error" });
       this.editor.wait(false);
@@ -88,14 +98,17 @@ export class QuestionView {
 
 /** The field in which a question is written anew. */
 class QuestionEditor {
-  constructor(content, limit, { save, cancel }) {
+  constructor(content, limit, { ask, keep, cancel }) {
     this.before = content;
     this.input = el("textarea", { rows: 1, maxlength: limit, "aria-label": t("edit"), spellcheck: "false" });
     this.input.value = content;
     this.button = el("button", { type: "submit", class: "button button-primary", text: t("save_and_ask") });
     const leave = el("button", { type: "button", class: "button button-plain", text: t("cancel"), on: { click: cancel } });
-    this.root = el("form", { class: "question-editor" }, this.input, el("div", { class: "editor-bar" }, leave, this.button));
-    const submit = () => this.ready && save(this.input.value.trim());
+    this.keep = el("button", { type: "button", class: "button", data: { action: "keep" }, text: t("save_only"), title: t("save_only.more") });
+    this.keep.addEventListener("click", () => this.ready && keep(this.input.value.trim()));
+    const bar = el("div", { class: "editor-bar" }, leave, this.keep, this.button);
+    this.root = el("form", { class: "question-editor" }, this.input, bar);
+    const submit = () => this.ready && ask(this.input.value.trim());
     this.root.addEventListener("submit", (event) => {
       event.preventDefault();
       submit();
@@ -131,6 +144,7 @@ class QuestionEditor {
     this.input.style.height = "auto";
     this.input.style.height = `${Math.min(this.input.scrollHeight + 2, innerHeight * 0.5)}px`;
     this.button.disabled = !this.ready;
+    this.keep.disabled = !this.ready;
   }
 }
 

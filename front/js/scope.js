@@ -1,24 +1,38 @@
-// What the next question reads: documents chosen for it, and those that the conversation is about.
+// What the next question reads: left to Nura, documents that the reader names, or all of them. One line says it.
 
-import { getJson, patchJson, sendDelete, toQueryString } from "./api.js";
-import { announce, byId, createIcon, el, placeBeside } from "./dom.js";
+import { getJson, sendDelete, toQueryString } from "./api.js";
+import { announce, byId, el, placeBeside } from "./dom.js";
 import { showToast } from "./notify.js";
-import { t, tn } from "./strings.js";
+import { hasString, t, tn } from "./strings.js";
 
 const MAX_PICKER_DOCUMENTS = 50;
+const AUTO = "auto";
+const THESE = "these";
+const ALL = "all";
+const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
-/** Events: `changed`. */
+/** Documents of the reader that can be asked, newest first, whose names hold `text`: {count, results}. */
+export function findReadyDocuments(text, limit) {
+  return getJson(`/documents?${toQueryString({ status: "COMPLETED", q: text, page_size: limit })}`);
+}
+
+/** Events: `changed`. `mode` is "auto", "these" or "all" and stays until it is changed; a new topic holds for one question. */
 export class Scope extends EventTarget {
-  constructor({ selected, chatId, chatDocuments, gone, total, uploads }) {
+  constructor({ selected, chatDocuments, gone, total, uploads }) {
     super();
     this.selected = new Map(selected.map((document) => [document.id, document]));
     this.names = new Map([...selected, ...chatDocuments].map((document) => [document.id, document]));
-    this.chatId = chatId;
     this.chatDocuments = chatDocuments;
+    this.remembered = []; // what the conversation is about
     this.gone = gone; // documents of the chat that have been deleted: it does not turn to all others
     this.total = total;
     this.uploads = uploads;
+    this.mode = selected.length ? THESE : AUTO;
+    this.newTopic = false;
+    this.modes = [...byId("scope-modes").querySelectorAll("[data-scope]")];
+    this.watchModes();
     this.watchPicker();
+    byId("scope-new").addEventListener("click", () => this.beginTopic(false));
     uploads.addEventListener("changed", () => this.show());
     uploads.addEventListener("completed", () => this.recount());
     this.show();
@@ -26,13 +40,37 @@ export class Scope extends EventTarget {
 
   /** Ids to name in the next message; empty: the chat's documents or all. */
   get ids() {
-    return [...new Set([...this.selected.keys(), ...this.uploads.completed.map((document) => document.id)])];
+    const chosen = this.mode === THESE ? [...this.selected.keys()] : [];
+    return [...new Set([...chosen, ...this.uploads.completed.map((document) => document.id)])];
+  }
+
+  /** What the next question says of its bond to the conversation. Asking uses up a new topic. */
+  takeTopic() {
+    const topic = this.newTopic ? "new" : this.mode === ALL && !this.ids.length ? ALL : AUTO;
+    if (this.newTopic) this.beginTopic(false);
+    return topic;
+  }
+
+  /** The next question begins anew, or does so no more. */
+  beginTopic(on = true) {
+    this.newTopic = on;
+    this.show();
   }
 
   /** Documents become ready and go, in other windows too: what can be asked is counted anew. */
   async recount() {
-    const ready = await getJson(`/documents?${toQueryString({ status: "COMPLETED", page_size: 1 })}`).catch(() => null);
+    const ready = await findReadyDocuments("", 1).catch(() => null);
     if (ready) this.total = ready.count;
+    this.show();
+  }
+
+  /** Look what the chat remembers now. */
+  async refreshMemory(chatId) {
+    this.chatId = chatId;
+    const found = chatId ? await getJson(`/chats/${chatId}/memory`).catch(() => null) : null;
+    if (chatId !== this.chatId) return;
+    this.remembered = (found?.documents ?? []).map(({ document_id: id, name }) => ({ id, name }));
+    this.remember(this.remembered);
     this.show();
   }
 
@@ -41,36 +79,46 @@ export class Scope extends EventTarget {
   }
 
   remember(documents) {
-    for (const document of documents) this.names.set(document.id, document);
+    for (const document of documents) this.names.set(document.id, { ...this.names.get(document.id), ...document });
   }
 
   only(document) {
     this.selected = new Map([[document.id, document]]);
     this.remember([document]);
-    this.changed();
+    this.use(THESE);
   }
 
   toggle(document, on) {
     if (on) this.selected.set(document.id, document);
     else this.selected.delete(document.id);
     this.remember([document]);
-    this.changed();
+    this.use(this.selected.size ? THESE : AUTO);
   }
 
   clear() {
     this.selected.clear();
-    this.changed();
+    this.use(AUTO);
   }
 
   /** After a message: files sent with it stay chosen, unless the chat itself now stands for the same documents. */
   sent(chatDocuments) {
-    for (const document of this.uploads.completed) this.selected.set(document.id, document);
-    this.remember(this.uploads.completed);
+    const files = this.uploads.completed;
+    for (const document of files) this.selected.set(document.id, document);
+    this.remember(files);
     this.uploads.clearCompleted();
+    if (files.length) this.mode = THESE;
     if (chatDocuments) this.chatDocuments = chatDocuments;
     const own = new Set(this.chatDocuments.map((document) => document.id));
     const same = own.size === this.selected.size && [...this.selected.keys()].every((id) => own.has(id));
-    if (same) this.selected.clear();
+    if (same && this.mode === THESE) {
+      this.selected.clear();
+      this.mode = AUTO;
+    }
+    this.changed();
+  }
+
+  use(mode) {
+    this.mode = mode;
     this.changed();
   }
 
@@ -79,47 +127,65 @@ export class Scope extends EventTarget {
     this.dispatchEvent(new Event("changed"));
   }
 
+  // The line
+
+  watchModes() {
+    for (const button of this.modes) {
+      button.addEventListener("click", () => this.choose(button.dataset.scope));
+      button.addEventListener("keydown", (event) => {
+        const step = STEPS[event.key];
+        if (!step) return;
+        event.preventDefault();
+        const next = this.modes.at((this.modes.indexOf(button) + step) % this.modes.length);
+        next.focus();
+        this.choose(next.dataset.scope, { pick: false });
+      });
+    }
+  }
+
+  /** One tap. "These" takes up what is at hand; where nothing is, it asks which. */
+  choose(mode, { pick = true } = {}) {
+    if (mode !== THESE || this.selected.size) return this.use(mode);
+    const known = this.remembered.length ? this.remembered : this.chatDocuments;
+    if (known.length) {
+      this.selected = new Map(known.map((document) => [document.id, document]));
+      return this.use(mode);
+    }
+    return pick && byId("picker").showPopover();
+  }
+
+  /** The mode that the next question has: files on their way are named whatever was chosen. */
+  get shownMode() {
+    return this.named.length ? THESE : this.mode;
+  }
+
+  /** The documents that the next question names, files on their way among them. */
+  get named() {
+    const { working, completed } = this.uploads;
+    return [...(this.mode === THESE ? this.selected.values() : []), ...completed, ...working];
+  }
+
+  /** {text, title}: what the next question searches, in a few words and in a sentence. */
   describe() {
-    const named = this.ids.length + this.uploads.working.length;
-    if (named) return tn("scope_next.explicit", named);
-    if (this.chatDocuments.length) return tn("scope_next.chat", this.chatDocuments.length);
-    if (this.gone) return t("scope_next.gone");
-    return this.total ? tn("scope_next.all", this.total) : t("scope_next.none");
+    const everything = this.total ? tn("scope_next.all", this.total) : t("scope_next.none");
+    if (this.named.length) return describeNames("scope_next.these", this.named);
+    if (this.mode === ALL || this.newTopic) return { text: everything, title: t("scope_next.all_more") };
+    if (this.chatDocuments.length) return describeNames("scope_next.these", this.chatDocuments);
+    if (this.gone) return { text: t("scope_next.gone"), title: t("scope_next.gone_more") };
+    if (this.remembered.length) return describeNames("scope_next.first", this.remembered);
+    return { text: everything, title: t("scope_next.auto_more") };
   }
 
   show() {
-    byId("scope-text").textContent = this.describe();
-    const chosen = [...this.selected.values()];
-    const fixed = chosen.length ? [] : this.chatDocuments;
-    const hidden = this.uploads.working.length + this.uploads.completed.length > 0;
-    const lost = this.gone && !chosen.length && !this.chatDocuments.length ? [this.goneChip()] : [];
-    byId("scope-chips").replaceChildren(
-      ...lost,
-      ...chosen.map((document) => this.chip(document, true)),
-      ...(hidden ? [] : fixed.map((document) => this.chip(document, false))),
-    );
-  }
-
-  /** Says that the chat's documents are gone; its cross lets the chat turn to all documents. */
-  goneChip() {
-    const label = t("scope_next.turn_to_all");
-    const remove = el("button", { type: "button", class: "chip-remove", "aria-label": label, title: label }, createIcon("x", "icon-s"));
-    remove.addEventListener("click", async () => {
-      await patchJson(`/chats/${this.chatId}`, { document_ids: [] });
-      this.gone = 0;
-      this.changed();
-    });
-    const name = el("span", { class: "scope-name", text: tn("scope_next.deleted", this.gone) });
-    return el("li", { class: "scope-chip" }, createIcon("file-text", "icon-s"), name, remove);
-  }
-
-  chip(document, removable) {
-    const name = el("span", { class: "scope-name", text: document.name, title: document.name });
-    if (!removable) return el("li", { class: "scope-chip scope-fixed" }, createIcon("file-text", "icon-s"), name);
-    const label = t("remove_file", { name: document.name });
-    const remove = el("button", { type: "button", class: "chip-remove", "aria-label": label, title: label }, createIcon("x", "icon-s"));
-    remove.addEventListener("click", () => this.toggle(document, false));
-    return el("li", { class: "scope-chip" }, createIcon("file-text", "icon-s"), name, remove);
+    const { text, title } = this.describe();
+    byId("scope-text").textContent = text;
+    byId("scope-button").title = title;
+    byId("scope-new").hidden = !this.newTopic;
+    for (const button of this.modes) {
+      const on = button.dataset.scope === this.shownMode;
+      button.setAttribute("aria-checked", String(on));
+      button.tabIndex = on ? 0 : -1;
+    }
   }
 
   // The picker
@@ -131,8 +197,9 @@ export class Scope extends EventTarget {
       const open = event.newState === "open";
       byId("scope-button").setAttribute("aria-expanded", String(open));
       if (!open) return;
-      placeBeside(picker, byId("scope-button"), { above: true });
       search.value = "";
+      this.showRemembered();
+      placeBeside(picker, byId("scope-button"), { above: true });
       this.find("");
       search.focus();
     });
@@ -145,16 +212,24 @@ export class Scope extends EventTarget {
       this.clear();
       picker.hidePopover();
     });
+    byId("memory-forget").addEventListener("click", () => this.forget());
+  }
+
+  showRemembered() {
+    byId("picker-memory").hidden = !this.remembered.length;
+    byId("picker-memory-names").textContent = this.remembered.map(({ name }) => name).join(", ");
   }
 
   async find(text) {
     const list = byId("picker-list");
     this.asked = text;
     try {
-      const found = await getJson(`/documents?${toQueryString({ status: "COMPLETED", q: text, page_size: MAX_PICKER_DOCUMENTS })}`);
+      const found = await findReadyDocuments(text, MAX_PICKER_DOCUMENTS);
       if (this.asked !== text) return;
-      list.replaceChildren(...found.results.map((document) => this.option(document)));
-      if (!found.results.length) list.append(el("li", { class: "picker-empty", text: t(text ? "no_match" : "no_documents") }));
+      const others = found.results.filter((document) => !this.selected.has(document.id));
+      const chosen = text ? found.results.filter((document) => this.selected.has(document.id)) : [...this.selected.values()];
+      list.replaceChildren(...[...chosen, ...others].map((document) => this.option(document)));
+      if (!list.children.length) list.append(el("li", { class: "picker-empty", text: t(text ? "no_match" : "no_documents") }));
       if (!text) this.total = found.count;
     } catch (error) {
       list.replaceChildren(el("li", { class: "picker-empty", text: error.message }));
@@ -164,7 +239,7 @@ export class Scope extends EventTarget {
 
   option(document) {
     const box = el("input", { type: "checkbox" });
-    box.checked = this.selected.has(document.id);
+    box.checked = this.mode === THESE && this.selected.has(document.id);
     box.addEventListener("change", () => this.toggle(document, box.checked));
     const pages = document.page_count ? tn("pages", document.page_count) : "";
     return el(
@@ -173,53 +248,8 @@ export class Scope extends EventTarget {
       el("label", { class: "picker-option" }, box, el("span", { class: "picker-name", text: document.name }), el("small", { text: pages })),
     );
   }
-}
 
-const AUTO = "auto";
-
-/** Events: `forgotten`. `topic` is what was chosen for the next question. */
-export class TopicMemory extends EventTarget {
-  constructor() {
-    super();
-    this.root = byId("memory");
-    this.buttons = [...this.root.querySelectorAll("[data-topic]")];
-    this.documents = [];
-    this.chatId = null;
-    this.covered = false;
-    this.topic = AUTO;
-    for (const button of this.buttons) button.addEventListener("click", () => this.choose(button.dataset.topic));
-    byId("memory-forget").addEventListener("click", () => this.forget());
-  }
-
-  /** Look what the chat remembers now. */
-  async refresh(chatId) {
-    this.chatId = chatId;
-    const found = chatId ? await getJson(`/chats/${chatId}/memory`).catch(() => null) : null;
-    if (chatId !== this.chatId) return;
-    this.documents = found?.documents ?? [];
-    this.show();
-  }
-
-  /** Documents chosen for the next question outrank the remembered ones. */
-  cover(covered) {
-    this.covered = covered;
-    this.show();
-  }
-
-  /** A second tap takes the choice back. */
-  choose(topic) {
-    this.topic = this.topic === topic ? AUTO : topic;
-    this.show();
-  }
-
-  /** The choice, for one question. */
-  take() {
-    const topic = this.root.hidden ? AUTO : this.topic;
-    this.topic = AUTO;
-    this.show();
-    return topic;
-  }
-
+  /** The conversation forgets its documents. */
   async forget() {
     try {
       await sendDelete(`/chats/${this.chatId}/memory`);
@@ -227,19 +257,16 @@ export class TopicMemory extends EventTarget {
       showToast(error.message, { kind: "toast-error" });
       return;
     }
-    this.documents = [];
-    this.topic = AUTO;
-    this.show();
+    this.remembered = [];
+    byId("picker").hidePopover();
     announce(t("memory.forgotten"));
-    this.dispatchEvent(new Event("forgotten"));
+    this.changed();
+    byId("composer-input").focus();
   }
+}
 
-  show() {
-    const [first, ...others] = this.documents.map((document) => document.title);
-    this.root.hidden = this.covered || !first;
-    byId("memory-name").textContent = first ?? "";
-    byId("memory-rest").textContent = others.length ? tn("names.others", others.length) : "";
-    byId("memory-what").title = [first, ...others].filter(Boolean).join("\n");
-    for (const button of this.buttons) button.setAttribute("aria-pressed", String(button.dataset.topic === this.topic));
-  }
+function describeNames(key, documents) {
+  const [first, ...others] = documents.map(({ name }) => name);
+  const names = others.length ? tn("names.more", others.length, { name: first }) : first;
+  return { text: hasString(key) ? t(key, { names }) : names, title: t(`${key}_more`, { names: [first, ...others].join(", ") }) };
 }

@@ -1,13 +1,14 @@
 // The messages of the chat: one branch of them, loaded, followed while it grows.
 
+import { toAddress } from "./address.js";
 import { AnswerView } from "./answer.js";
-import { getJson, postJson } from "./api.js";
+import { getJson, postJson, sendDelete } from "./api.js";
 import { announce, byId, el, placeChildren } from "./dom.js";
 import { watchDoubts } from "./grounding.js";
 import { readClaimBefore, selectBestPassage, selectCitedSpan } from "./matching.js";
 import { createViewOrPlain } from "./message.js";
 import { MessagePages, MessageTree } from "./message_tree.js";
-import { copyText, showToast } from "./notify.js";
+import { askConfirmation, copyText, showToast } from "./notify.js";
 import { QuestionView } from "./question.js";
 import { watchMarkers } from "./source_cards.js";
 import { stopReading } from "./speech.js";
@@ -27,6 +28,9 @@ export class Thread extends EventTarget {
       ...hooks,
       step: (message, by) => this.step(message, by),
       edit: (message, content) => this.branch(`/messages/${message.id}/edit`, { content }),
+      reword: (message, content) => this.reword(message, content),
+      fork: (message) => this.fork(message),
+      remove: (message) => this.remove(message),
       regenerate: (message, topic) => this.regenerate(message, topic),
       busy: () => Boolean(this.runId),
       hold: (anchor, change) => this.scrolling.hold(anchor, change),
@@ -179,10 +183,62 @@ export class Thread extends EventTarget {
     try {
       const turn = await postJson(`${path}?wait=false`, body);
       this.take([turn.user_message, turn.assistant_message]);
-      this.scrolling.toEnd();
+      this.scrolling.pin(this.view(this.tree.get(turn.user_message.id)).root);
     } finally {
       this.branching = false;
     }
+  }
+
+  /** Other words for a question that is not asked again. */
+  async reword(message, content) {
+    const stored = await postJson(`/messages/${message.id}/edit`, { content, save_only: true });
+    this.tree.add(stored);
+    return stored;
+  }
+
+  /** Go on from a message in a chat of its own. */
+  async fork(message) {
+    try {
+      const chat = await postJson(`/chats/${this.chatId}/fork`, { message_id: message.id });
+      location.assign(toAddress(`/c/${chat.id}`));
+    } catch (error) {
+      showToast(error.message, { kind: "toast-error" });
+    }
+  }
+
+  /** Delete a question with its answers, or an answer with the question that only it answers. */
+  async remove(message) {
+    const alone = message.role === "user" || this.tree.siblings(message).length < 2;
+    const text = t(alone ? "message.remove_pair" : "message.remove_one");
+    if (!(await askConfirmation({ title: t("message.remove_sure"), text, yes: t("delete") }))) return;
+    try {
+      await sendDelete(`/messages/${message.id}`);
+      await this.reload();
+    } catch (error) {
+      showToast(error.message, { kind: "toast-error" });
+    }
+  }
+
+  /** Read the chat anew: messages have gone. What stays in sight stays where it is. */
+  async reload() {
+    stopReading();
+    const tree = new MessageTree();
+    const backlog = new MessagePages(this.chatId);
+    await backlog.open();
+    while (backlog.hasMore) for (const message of await backlog.earlier()) tree.add(message);
+    const shown = this.tree.path(this.leaf).map((message) => message.id);
+    this.tree = tree;
+    this.backlog = backlog;
+    for (const [id, view] of this.views) {
+      if (tree.has(id)) view.message = tree.get(id);
+      else this.views.delete(id);
+    }
+    const kept = shown.findLast((id) => tree.has(id));
+    this.leaf = kept ? tree.newest(kept) : tree.newest();
+    this.show();
+    this.offerEarlier();
+    announce(t("message.removed"));
+    this.dispatchEvent(new CustomEvent("busy", { detail: this.runId }));
   }
 
   /** `topic`: how the question is bound to what was before, where the reader says so. */
@@ -204,7 +260,7 @@ export class Thread extends EventTarget {
   echo(pending, documents) {
     this.echoes.set(pending.client_id, new QuestionView({ content: pending.content }, documents, this.hooks));
     this.show();
-    this.scrolling.toEnd();
+    this.scrolling.pin(this.echoes.get(pending.client_id).root);
   }
 
   forget(pending) {
@@ -311,16 +367,21 @@ export class Thread extends EventTarget {
 }
 
 const NEAR_END_PIXELS = 90;
+const PIN_GAP_PIXELS = 12;
 
+/** Where the thread is scrolled to: a new question stays at the top while its answer grows below it. */
 export class ThreadScroll {
   constructor(root) {
+    this.root = root;
     this.scroller = byId("scroller");
     this.stick = true;
     this.before = 0;
+    this.pinned = null;
+    this.room = 0; // pixels kept free below the thread, so that a short answer leaves its question at the top
     this.down = byId("to-end");
     this.scroller.addEventListener("scroll", () => this.moved(), { passive: true });
     this.down.addEventListener("click", () => this.toEnd(true));
-    const resized = new ResizeObserver(() => this.stick && this.toEnd());
+    const resized = new ResizeObserver(() => this.resized());
     resized.observe(root);
     resized.observe(this.scroller); // rows come and go under it
   }
@@ -329,14 +390,46 @@ export class ThreadScroll {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     const gap = scrollHeight - clientHeight - scrollTop;
     if (scrollTop < this.before - 2 && gap > 4) this.stick = false;
-    if (gap < NEAR_END_PIXELS / 2) this.stick = true;
+    if (gap < NEAR_END_PIXELS / 2 && scrollTop > this.pinTop + 4) this.stick = true; // beyond the pin only by hand
     this.before = scrollTop;
     this.down.hidden = gap < NEAR_END_PIXELS * 2;
+  }
+
+  resized() {
+    this.makeRoom();
+    if (this.stick) this.toEnd();
+    else this.moved();
   }
 
   toEnd(smooth = false) {
     this.stick = true;
     this.scroller.scrollTo({ top: this.scroller.scrollHeight, behavior: smooth ? "smooth" : "instant" });
+  }
+
+  /** Bring a question to the top and keep it there. */
+  pin(node) {
+    this.pinned = node;
+    this.stick = false;
+    this.makeRoom();
+    this.scroller.scrollTo({ top: this.pinTop, behavior: "instant" });
+  }
+
+  /** How far the pane is scrolled where the pinned question is at its top; -1 where none is. */
+  get pinTop() {
+    if (!this.pinned?.isConnected) return -1;
+    const above = this.pinned.getBoundingClientRect().top - this.scroller.getBoundingClientRect().top;
+    return Math.max(0, this.scroller.scrollTop + above - PIN_GAP_PIXELS);
+  }
+
+  makeRoom() {
+    let room = 0;
+    if (this.pinned?.isConnected) {
+      const below = this.root.lastElementChild.getBoundingClientRect().bottom - this.pinned.getBoundingClientRect().top;
+      room = Math.max(0, Math.floor(this.scroller.clientHeight - below - PIN_GAP_PIXELS));
+    }
+    if (room === this.room) return;
+    this.room = room;
+    this.root.style.setProperty("--room", `${room}px`);
   }
 
   /** Change the thread while what is below `anchor` stays where it is; `change` may give another anchor. */

@@ -173,7 +173,7 @@ def search_followed(
     remembered = tuple(key for key in memory.document_ids if key in allowed)
     if not remembered or scope.reason in (ScopeReason.EXPLICIT, ScopeReason.SLOT):
         return search(made, store)
-    if analysis.follows and analysis.topic is not Topic.WIDER:
+    if analysis.follows and analysis.topic not in (Topic.WIDER, Topic.ALL):
         titles = tuple(item.title for item in memory.documents if item.document_id in allowed)
         if family := filters.find_siblings(analysis.text, titles, store):
             remembered = tuple(key for key in family if key in allowed) or remembered

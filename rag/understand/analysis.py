@@ -283,7 +283,7 @@ def _judge_bond(
     told = replace(alone, topic=question.topic)
     if alone.question_type is QuestionType.SMALLTALK or not conversation.total:
         return told
-    if question.topic is not Topic.AUTO:
+    if question.topic not in (Topic.AUTO, Topic.ALL):
         told = replace(told, by="user")
         return told if question.topic is Topic.NEW else bind_to_conversation(told, 1.0)
     if rules.mode == "simple":

@@ -145,6 +145,16 @@ def test_a_document_of_an_earlier_turn_can_be_read_beside_the_scope(owner):
     assert set(loaded.store._scope.documents) == {earlier.pk, named.pk}
 
 
+def test_all_documents_can_be_asked_in_a_chat_that_has_its_own(owner):
+    own, other = make_document(owner, name="하나.md"), make_document(owner, name="둘.md")
+    first = open_turn(user=owner, content="하나", document_ids=[own.pk])
+    later = open_turn(
+        user=owner, content="둘", chat_id=first.assistant_message.chat_id, topic="all"
+    )
+    scope = later.assistant_message.scope
+    assert (set(scope["document_ids"]), scope["reason"]) == ({str(own.pk), str(other.pk)}, "all")
+
+
 def test_a_deliberate_new_subject_is_asked_without_memory(owner):
     first = say(owner, "하나", make_document(owner))
     opened = open_turn(user=owner, content="둘", chat_id=first.chat_id, topic="new")
@@ -256,6 +266,7 @@ def test_the_memory_of_a_chat_is_shown(api, owner):
     assert memory["documents"][0] == {
         "document_id": str(second.pk),
         "title": "둘",
+        "name": "둘.md",
         "score": 0.8,
     }
     told = [memory[f"last_{name}"] for name in ("question", "answer", "question_type")]

@@ -12,7 +12,7 @@ from tests.e2e.test_looks import PHONE, overflow
 from tests.support import wait_until
 
 MANUAL_TITLE = MANUAL.rpartition(".")[0]
-MEMORY = "#memory"
+SCOPE = "#scope-text"
 CHIP = "button.msg-scope"
 RULES = "은하수 도서관 이용 규정.md"
 
@@ -47,7 +47,7 @@ def ask_of_the_filter(page):
     ask(page, "헤파 필터는 언제 교체하나요?")
     first = answer(page, 0)
     assert "6개월" in text_of(first)
-    expect(page.locator(MEMORY)).to_be_visible()
+    expect(page.locator(SCOPE)).to_have_text(f"먼저 {MANUAL}")
 
 
 def choose(page, topic):
@@ -104,40 +104,68 @@ def test_the_words_searched_for_can_be_edited_into_the_next_question(page):
     expect(page.locator("#composer-input")).to_be_focused()
 
 
-def test_the_next_question_can_leave_the_remembered_documents(page, talker_with_files):
+def test_the_next_question_can_begin_a_new_topic(page, talker_with_files):
     ask_of_the_filter(page)
-    expect(page.locator("#memory-name")).to_contain_text(MANUAL_TITLE)
-    new = page.locator(f"{MEMORY} [data-topic=new]")
-    new.focus()
+    field = page.locator("#composer-input")
+    field.press_sequentially("/새주제")
     page.keyboard.press("Enter")
-    expect(new).to_have_attribute("aria-pressed", "true")
+    new = page.locator("#scope-new")
+    expect(new).to_be_visible()
+    expect(field).to_have_value("")
     ask(page, "그건 물로 씻어도 돼?")
     answer(page, 1)
-    expect(new).to_have_attribute("aria-pressed", "false")
+    expect(new).to_be_hidden()
     scope = talker_with_files.messages(chat_id(page))[-1]["scope"]
     assert (scope["topic"], scope["follows"]) == ("new", False)
 
 
-def test_a_choice_for_the_next_question_can_be_taken_back(page, talker_with_files):
+def test_a_new_topic_can_be_taken_back(page, talker_with_files):
     ask_of_the_filter(page)
-    wider = page.locator(f"{MEMORY} [data-topic=wider]")
-    wider.click()
-    wider.click()
-    expect(wider).to_have_attribute("aria-pressed", "false")
+    page.locator("#composer-input").press_sequentially("/새주제")
+    page.keyboard.press("Enter")
+    page.locator("#scope-new").click()
     ask(page, "그건 물로 씻어도 돼?")
     answer(page, 1)
     assert talker_with_files.messages(chat_id(page))[-1]["scope"]["topic"] == "auto"
 
 
+def test_one_tap_keeps_the_questions_to_the_documents_of_the_conversation(page, talker_with_files):
+    ask_of_the_filter(page)
+    page.locator("[data-scope=these]").click()
+    expect(page.locator(SCOPE)).to_have_text(MANUAL)
+    ask(page, "은하수 도서관의 대출 기간은 며칠인가요?")
+    answer(page, 1)
+    scope = talker_with_files.messages(chat_id(page))[-1]["scope"]
+    assert (scope["reason"], len(scope["document_ids"])) == ("explicit", 1)
+    expect(page.locator(SCOPE)).to_have_text(MANUAL)
+
+
+def test_one_tap_searches_everything_however_the_question_follows(page, talker_with_files):
+    ask_of_the_filter(page)
+    everything = page.locator("[data-scope=all]")
+    page.locator("[data-scope=auto]").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(everything).to_have_attribute("aria-checked", "true")
+    expect(page.locator(SCOPE)).to_have_text("내 모든 문서 (3)")
+    ask(page, "그건 물로 씻어도 돼?")
+    answer(page, 1)
+    scope = talker_with_files.messages(chat_id(page))[-1]["scope"]
+    assert (scope["topic"], scope["follows"]) == ("all", True)
+    assert len(scope["document_ids"]) == 3
+    expect(everything).to_have_attribute("aria-checked", "true")
+
+
 def test_the_remembered_documents_can_be_forgotten(page, talker_with_files):
     ask_of_the_filter(page)
+    page.locator("#scope-button").click()
+    expect(page.locator("#picker-memory-names")).to_have_text(MANUAL)
     page.locator("#memory-forget").click()
-    expect(page.locator(MEMORY)).to_be_hidden()
+    expect(page.locator(SCOPE)).to_have_text("내 모든 문서 (3)")
     expect(page.locator("#composer-input")).to_be_focused()
     assert talker_with_files.api(f"chats/{chat_id(page)}/memory")["document_ids"] == []
     page.reload()
     answer(page, 0)
-    expect(page.locator(MEMORY)).to_be_hidden()
+    expect(page.locator(SCOPE)).to_have_text("내 모든 문서 (3)")
 
 
 def test_documents_that_are_chosen_outrank_the_remembered_ones(page):
@@ -145,15 +173,15 @@ def test_documents_that_are_chosen_outrank_the_remembered_ones(page):
     page.locator("#scope-button").click()
     page.locator("#picker-list label", has_text=NOTICE).click()
     page.keyboard.press("Escape")
-    expect(page.locator(MEMORY)).to_be_hidden()
-    page.locator("#scope-chips .chip-remove").click()
-    expect(page.locator(MEMORY)).to_be_visible()
+    expect(page.locator(SCOPE)).to_have_text(NOTICE)
+    page.locator("[data-scope=auto]").click()
+    expect(page.locator(SCOPE)).to_have_text(f"먼저 {MANUAL}")
 
 
 def test_a_document_is_named_by_its_number(page):
     ask_of_the_filter(page)
     ask(page, "이전 1번 문서를 참고해서 필터 세척 방법을 알려줘")
-    expect(answer(page, 1).locator(CHIP)).to_have_text("1번 문서에서")
+    expect(answer(page, 1).locator(CHIP)).to_have_text("1번 문서에서 찾았습니다")
 
 
 def test_a_question_back_is_answered_by_a_button(page, talker_with_files):
@@ -223,7 +251,7 @@ def test_an_answer_tells_why_it_is_as_it_is(page):
     why.click()
     panel = page.locator("#panel")
     expect(panel.get_by_role("heading", level=2)).to_have_text("왜 이 답인가요?")
-    for heading in ("질문", "검색", "찾은 문단", "참고한 지난 대화", "걸린 시간"):
+    for heading in ("질문", "검색", "찾은 대목", "참고한 지난 대화", "걸린 시간"):
         expect(panel.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     expect(panel).to_contain_text("앞 대화에 이어지는 질문")
     expect(panel.locator(".trace-candidates li").first).to_contain_text("HX-200")
@@ -240,11 +268,10 @@ def test_a_conversation_fits_a_phone(windows, talker_with_files):
     page = windows(talker_with_files, viewport=PHONE, has_touch=True)
     page.goto("/")
     ask_of_the_filter(page)
-    topics = page.locator(f"{MEMORY} .topic")
-    boxes = [topics.nth(number).bounding_box() for number in range(3)]
+    modes = page.locator(".scope-mode")
+    boxes = [modes.nth(number).bounding_box() for number in range(3)]
     assert len({box["y"] for box in boxes}) == 1
-    assert boxes[-1]["x"] + boxes[-1]["width"] <= PHONE["width"]
-    assert page.locator("#memory-name").bounding_box()["width"] >= 40
+    assert page.locator(SCOPE).bounding_box()["width"] >= 40
     ask(page, "그건 물로 씻어도 돼?")
     answer(page, 1).locator(CHIP).tap()
     expect(page.locator(".scope-menu [data-topic=new]")).to_be_in_viewport()

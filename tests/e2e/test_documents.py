@@ -51,7 +51,7 @@ def test_a_chosen_file_is_followed_until_it_can_be_asked_about(fresh, newcomer):
     states = fresh.evaluate("window.states")
     assert states == [s for s in ("waiting", "uploading", "processing", "completed") if s in states]
     assert {"uploading", "completed"} <= set(states)
-    expect(fresh.locator("#scope-text")).to_contain_text("1")
+    expect(fresh.locator("#scope-text")).to_have_text("별빛 규정.md")
     ask(fresh, "별빛 휴가는 며칠인가요?")
     done = answer(fresh)
     assert "엿새" in text_of(done)

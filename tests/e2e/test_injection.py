@@ -85,7 +85,7 @@ def test_a_document_with_markup_in_name_and_text_is_text_everywhere(page, reader
     document = reader.upload(file, name)
     reader.wait_for_documents()
     page.goto(f"/?documents={document['id']}")
-    expect(page.locator("#scope-chips")).to_contain_text("노트.md")
+    expect(page.locator("#scope-text")).to_contain_text("노트.md")
     ask(page, "보름달 휴가는 며칠인가요?")
     done = answer(page)
     assert foul(done.locator(".prose")) == []

@@ -284,6 +284,16 @@ def test_what_the_user_says_of_the_topic_outranks_the_words(topic, text, follows
     assert verdict.topic is topic
 
 
+@pytest.mark.parametrize(
+    ("text", "follows"),
+    [("그거 언제까지야?", True), ("상표법에서 상표등록 출원 절차는 어떻게 되나요?", False)],
+)
+def test_whether_a_question_to_all_documents_follows_is_left_to_its_words(text, follows):
+    verdict = told(text, topic=Topic.ALL)
+    assert verdict.follows is follows
+    assert verdict.by == "rules"
+
+
 def test_words_of_before_a_new_start_bind_nothing():
     refs = (DocRef(1, uuid4(), "공탁금의 이자에 관한 규칙", "rule.md"),)
     turns = (replace(BEFORE.turns[0], doc_refs=refs), PastTurn(2, "새 주제", "", "reset"))

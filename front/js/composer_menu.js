@@ -1,0 +1,202 @@
+// The small menus of the composer: `#` names a document, `/` at the beginning a command. The keyboard stays in the field.
+
+import { announce, byId, createIcon, el } from "./dom.js";
+import { isEnter } from "./ime.js";
+import { findReadyDocuments } from "./scope.js";
+import { t, tn } from "./strings.js";
+
+const MAX_OPTIONS = 8;
+const SEARCH_WAIT_MS = 120;
+const DOUBLED_ENTER_MS = 150; // an Enter that closed a syllable may be told of once more
+const NAMED = /(^|\s)#([^\s#]{0,60})$/;
+const COMMANDED = /^\/(\S{0,20})$/;
+
+/**
+ * Opens while the words before the caret ask for it. `commands()` gives those that can be used now:
+ * {name, icon, label, hint, aliases, run}; `pick(document)` takes a document in.
+ */
+export class ComposerMenu {
+  constructor({ input, commands, pick }) {
+    this.input = input;
+    this.commands = commands;
+    this.pick = pick;
+    this.root = byId("composer-menu");
+    this.options = [];
+    this.at = 0;
+    this.dismissed = "";
+    this.ignoreUntil = 0;
+    input.addEventListener("input", () => this.look());
+    input.addEventListener("click", () => this.look());
+    input.addEventListener("blur", () => this.close());
+    input.addEventListener("keydown", (event) => this.pressed(event), { capture: true });
+    this.root.addEventListener("mousedown", (event) => event.preventDefault()); // the field keeps the focus
+    addEventListener("resize", () => this.isOpen && this.place());
+  }
+
+  get isOpen() {
+    return this.root.matches(":popover-open");
+  }
+
+  /** What the words before the caret ask for: {kind, word, from}; null for nothing. */
+  readTrigger() {
+    const { selectionStart: caret, selectionEnd, value } = this.input;
+    if (caret !== selectionEnd) return null;
+    const before = value.slice(0, caret);
+    const command = COMMANDED.exec(before);
+    if (command) return { kind: "command", word: command[1], from: 0, to: caret };
+    const named = NAMED.exec(before);
+    return named ? { kind: "document", word: named[2], from: caret - named[2].length - 1, to: caret } : null;
+  }
+
+  look() {
+    const trigger = this.readTrigger();
+    if (!trigger) this.dismissed = "";
+    if (!trigger || this.dismissed === trigger.kind) return this.close();
+    this.trigger = trigger;
+    clearTimeout(this.timer);
+    if (trigger.kind === "command") return this.open(this.findCommands(trigger.word));
+    this.timer = setTimeout(() => this.findDocuments(trigger), SEARCH_WAIT_MS);
+    return undefined;
+  }
+
+  findCommands(word) {
+    const wanted = word.toLowerCase();
+    const fits = ({ label, aliases }) => [label, ...aliases].some((one) => one.toLowerCase().replaceAll(" ", "").startsWith(wanted));
+    return this.commands()
+      .filter(fits)
+      .map((command) => ({ ...command, take: () => this.write("", command.run) }));
+  }
+
+  async findDocuments(trigger) {
+    const found = await findReadyDocuments(trigger.word.normalize("NFC"), MAX_OPTIONS).catch(() => null);
+    if (trigger !== this.trigger || document.activeElement !== this.input) return;
+    const toOption = (one) => ({
+      icon: "file-text",
+      label: one.name,
+      hint: one.page_count ? tn("pages", one.page_count) : "",
+      take: () => this.write("", () => this.pick(one)),
+    });
+    this.open((found?.results ?? []).map(toOption));
+  }
+
+  open(options) {
+    this.options = options.slice(0, MAX_OPTIONS);
+    if (!this.options.length) return this.close();
+    this.root.replaceChildren(...this.options.map((option, index) => this.row(option, index)));
+    if (!this.isOpen) {
+      this.root.showPopover();
+      announce(tn("menu.options", this.options.length));
+    }
+    this.place();
+    this.go(0);
+    return undefined;
+  }
+
+  row({ icon, label, hint, take }, index) {
+    const row = el(
+      "div",
+      { class: "menu-item composer-option", role: "option", id: `composer-option-${index}`, "aria-selected": "false" },
+      createIcon(icon),
+      el("span", { class: "composer-option-name", text: label }),
+      hint ? el("small", { text: hint }) : null,
+    );
+    row.addEventListener("click", take);
+    return row;
+  }
+
+  place() {
+    const box = this.input.closest(".composer-box").getBoundingClientRect();
+    Object.assign(this.root.style, {
+      inset: "auto",
+      margin: "0",
+      left: `${box.left}px`,
+      width: `${box.width}px`,
+      bottom: `${innerHeight - box.top + 6}px`,
+    });
+  }
+
+  go(index) {
+    this.at = (index + this.options.length) % this.options.length;
+    [...this.root.children].forEach((row, at) => row.setAttribute("aria-selected", String(at === this.at)));
+    const row = this.root.children[this.at];
+    this.input.setAttribute("aria-activedescendant", row.id);
+    this.root.scrollTop = row.offsetTop - this.root.clientHeight / 2;
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.trigger = null;
+    this.input.removeAttribute("aria-activedescendant");
+    if (this.isOpen) this.root.hidePopover();
+  }
+
+  /** Before anybody else hears of the key: in the menu, Enter chooses and does not send. */
+  pressed(event) {
+    if (isEnter(event) && event.timeStamp < this.ignoreUntil) return take(event);
+    if (!this.isOpen) return undefined;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      take(event);
+      this.go(this.at + (event.key === "ArrowDown" ? 1 : -1));
+    } else if (event.key === "Escape") {
+      take(event);
+      this.dismissed = this.trigger?.kind ?? "";
+      this.close();
+    } else if ((isEnter(event) && !event.shiftKey) || event.key === "Tab") {
+      take(event);
+      this.choose(event);
+    }
+    return undefined;
+  }
+
+  /** A syllable that is still open is closed first: its end may come after the key. */
+  choose(event) {
+    const option = this.options[this.at];
+    if (!event.isComposing) return option.take();
+    this.input.addEventListener(
+      "compositionend",
+      (end) => {
+        this.ignoreUntil = end.timeStamp + DOUBLED_ENTER_MS;
+        setTimeout(() => option.take());
+      },
+      { once: true },
+    );
+    return undefined;
+  }
+
+  /** Put `text` where the word of the trigger stands, then `run`. */
+  write(text, run) {
+    const trigger = this.readTrigger() ?? this.trigger;
+    if (trigger) this.input.setRangeText(text, trigger.from, trigger.to, "end");
+    this.close();
+    this.input.dispatchEvent(new Event("input"));
+    run();
+  }
+}
+
+function take(event) {
+  event.preventDefault();
+  event.stopImmediatePropagation();
+}
+
+/**
+ * The commands of a chat. `put(text)` writes into the field; `hasModel`: only then anything is summarised, compared or put
+ * into a table.
+ */
+export function listCommands({ hasModel, hasAnswers, put, attach, beginTopic, exportAs }) {
+  const write = (name, icon) => ({ name, icon, run: () => put(t(`command.${name}.text`)) });
+  const all = [
+    hasModel && write("summary", "quote"),
+    hasModel && write("compare", "files"),
+    hasModel && hasAnswers && write("table", "table"),
+    hasAnswers && { name: "topic", icon: "sparkles", run: beginTopic },
+    { name: "attach", icon: "paperclip", run: attach },
+    hasAnswers && { name: "export_pdf", icon: "download", run: () => exportAs("pdf") },
+    hasAnswers && { name: "export_md", icon: "file-text", run: () => exportAs("md") },
+  ];
+  return all.filter(Boolean).map((command) => ({
+    ...command,
+    label: t(`command.${command.name}`),
+    hint: t(`command.${command.name}.hint`),
+    aliases: t(`command.${command.name}.aliases`).split(" "),
+  }));
+}

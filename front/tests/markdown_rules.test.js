@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import MarkdownIt from "markdown-it";
+import { readBareLinks, readFootnotes, readFormulas, readTasks } from "../js/markdown_rules.js";
+
+const md = new MarkdownIt();
+for (const plugin of [readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
+
+const math = (text) => `<span class="math">${text}</span>`;
+
+const LINES = {
+  "넓이는 $\\pi r^2$이다": `넓이는 ${math("\\pi r^2")}이다`,
+  "\\(a_1 < b\\)이면": `${math("a_1 &lt; b")}이면`,
+  "요금은 $5에서 $10로 올랐다": "요금은 $5에서 $10로 올랐다",
+  "$5~$10": "$5~$10",
+  "`$a$`": "<code>$a$</code>",
+  "값은 $ a $ 이다": "값은 $ a $ 이다",
+  "단가[^1]는": '단가<sup class="footnote-ref">1</sup>는',
+  "[1]과 [^]": "[1]과 [^]",
+  "https://example.com/a에서 확인": '<a href="https://example.com/a">https://example.com/a</a>에서 확인',
+  "설정은 config.md와 www.example.com": "설정은 config.md와 www.example.com",
+  "https://ko.wikipedia.org/wiki/한국": '<a href="https://ko.wikipedia.org/wiki/%ED%95%9C%EA%B5%AD">https://ko.wikipedia.org/wiki/한국</a>',
+};
+
+for (const [written, shown] of Object.entries(LINES)) {
+  test(`a line of an answer: ${written}`, () => assert.equal(md.renderInline(written), shown));
+}
+
+const BLOCKS = {
+  "$$\nx = 1\n$$": '<p><span class="math math-block">x = 1</span></p>\n',
+  "\\[ x \\]": '<p><span class="math math-block">x</span></p>\n',
+  "$$\n아직 안 닫힌": "<p>$$\n아직 안 닫힌</p>\n",
+  "[^1]: 세금 **별도**": '<p class="footnote"><sup>1</sup> 세금 <strong>별도</strong></p>\n',
+  "- [x] 끝\n- [ ] 아직": '<ul>\n<li class="task task-done">☑ 끝</li>\n<li class="task">☐ 아직</li>\n</ul>\n',
+  "- [1] 인용": "<ul>\n<li>[1] 인용</li>\n</ul>\n",
+};
+
+for (const [written, shown] of Object.entries(BLOCKS)) {
+  test(`a block of an answer: ${written}`, () => assert.equal(md.render(written), shown));
+}
