@@ -8,8 +8,8 @@ import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const BUILT = join(HERE, "../static/nura/built");
-const SCRIPTS = ["chat", "documents", "document", "theme", "markdown", "highlight", "katex"];
-const STYLES = ["chat", "documents", "document", "narrow"];
+const SCRIPTS = ["chat", "documents", "document", "settings", "passkeys", "theme", "markdown", "highlight", "katex"];
+const STYLES = ["chat", "documents", "document", "settings", "narrow"];
 const COPIED = { "htmx.js": "node_modules/htmx.org/dist/htmx.min.js" };
 const LICENCES = {
   "htmx.org": "node_modules/htmx.org/LICENSE",

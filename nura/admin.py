@@ -1,14 +1,19 @@
 """Administration of users, of the audit log, and of the site as a whole."""
 
-from typing import Any
+from typing import Any, cast
 
 from allauth.account.decorators import secure_admin_login
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as StockUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
+from django.shortcuts import redirect
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from knox.models import AuthToken
@@ -18,21 +23,75 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from documents.audit import Action, AuditEvent, record_event
 from documents.oversight import AuditedAdmin
 from nura.accounts import services
+from nura.accounts.invitations import (
+    DEFAULT_DAYS,
+    MAX_DAYS,
+    build_path,
+    create_invitation,
+    mail_invitation,
+    withdraw_invitation,
+)
+from nura.accounts.models import Invitation
+from nura.accounts.names import check_name
+from nura.accounts.two_step import may_administer
 from nura.audit_export import make_export_response
 
 admin.site.site_header = "Nura"
 admin.site.site_title = _("Nura administration")
 admin.site.index_title = _("Administration")
-# The one sign-in page, with its limits on attempts, for administrators too.
-admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
+is_staff_member = admin.site.has_permission
 
-for model in (User, Group, AuthToken, EmailAddress):
+
+def has_permission(request: HttpRequest) -> bool:
+    """Staff, with a second step where the installation demands one."""
+    return is_staff_member(request) and may_administer(request)
+
+
+def ask_for_second_step(view: Any) -> Any:
+    """Send staff without a second step to where one is set up."""
+
+    def sign_in(request: HttpRequest, *arguments: Any, **options: Any) -> Any:
+        if is_staff_member(request) and not may_administer(request):
+            needed = _("The administration needs two-step sign-in. Set it up, or sign in with it.")
+            messages.warning(request, needed)
+            return redirect("accounts:two-step")
+        return view(request, *arguments, **options)
+
+    return sign_in
+
+
+admin.site.has_permission = has_permission  # type: ignore[method-assign]
+# The one sign-in page, with its limits on attempts, for administrators too.
+admin.site.login = ask_for_second_step(secure_admin_login(admin.site.login))  # type: ignore[method-assign]
+
+for model in (User, Group, AuthToken, EmailAddress, Authenticator):
     admin.site.unregister(model)
 
 
 RIGHTS = frozenset({"is_active", "is_staff", "is_superuser"})
 PASSWORD_MESSAGE = [{"changed": {"fields": ["password"]}}]
 """What Django's form for a new password says that it changed."""
+
+
+class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
+    """A user, whose name may not be mistaken for another."""
+
+    def clean_username(self) -> str:
+        """The name; one that was there before stays."""
+        name = str(self.cleaned_data["username"])
+        if name != self.instance.username:
+            check_name(name)
+        return name
+
+
+class NamedUserCreationForm(UserCreationForm):  # type: ignore[misc]
+    """A new user, whose name may not be mistaken for another."""
+
+    def clean_username(self) -> str:
+        """The name."""
+        name = str(super().clean_username())
+        check_name(name)
+        return name
 
 
 @admin.register(User)
@@ -43,8 +102,8 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     changed_as = Action.ACCOUNT_CHANGED
     deleted_as = Action.ACCOUNT_DELETED
 
-    form = UserChangeForm
-    add_form = UserCreationForm
+    form = NamedUserChangeForm
+    add_form = NamedUserCreationForm
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "document_count", "chat_count", "is_active", "is_staff")
     list_filter = ("is_active", "is_staff", "date_joined")
@@ -56,7 +115,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         (_("Dates"), {"fields": ("last_login", "date_joined")}),
     )
     filter_horizontal = ()
-    actions = ("revoke_keys",)
+    actions = ("revoke_keys", "end_two_step")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         """Users with the counts shown in the list."""
@@ -121,6 +180,17 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
             count += services.revoke_keys(user=user, actor=request.user)
         text = ngettext("%(count)d key revoked.", "%(count)d keys revoked.", count)
         self.message_user(request, text % {"count": count}, messages.SUCCESS)
+
+    @admin.action(description=_("End two-step sign-in"), permissions=("change",))
+    def end_two_step(self, request: HttpRequest, users: QuerySet[User]) -> None:
+        """Let in with the password alone who has lost phone and recovery codes."""
+        for user in users:
+            if Authenticator.objects.filter(user=user).delete()[0]:
+                ended = {"change": "ended_by_administrator"}
+                record_event(
+                    Action.SECOND_STEP_CHANGED, actor=request.user, subject=user, details=ended
+                )
+        self.message_user(request, _("Two-step sign-in has ended for them."), messages.SUCCESS)
 
 
 class ActionFilter(admin.SimpleListFilter):
@@ -188,3 +258,62 @@ class AuditEventAdmin(AuditedAdmin):
             details={"filters": filters},
         )
         return make_export_response(request, chosen)
+
+
+class InvitationForm(forms.ModelForm[Invitation]):
+    """For whom and how long."""
+
+    days = forms.IntegerField(
+        label=_("Valid for days"), min_value=1, max_value=MAX_DAYS, initial=DEFAULT_DAYS
+    )
+
+    class Meta:
+        """The rest is made."""
+
+        model = Invitation
+        fields = ("email",)
+        help_texts = {
+            "email": _("The address that the account gets. Empty: whoever has the link chooses.")
+        }
+
+
+@admin.register(Invitation)
+class InvitationAdmin(AuditedAdmin):
+    """Links by which people create their accounts; a link is shown once."""
+
+    changed_as = deleted_as = Action.INVITATION_CHANGED
+
+    form = InvitationForm
+    list_display = ("__str__", "created_by", "expires_at", "used_at", "used_by")
+    list_filter = ("used_at",)
+    search_fields = ("email",)
+    actions = ("withdraw",)
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """The service has written it down."""
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """What was sent out cannot be changed."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Make it, show its link this once, and mail it where there is an address and mail."""
+        made, secret = create_invitation(
+            by=cast("User", request.user), email=obj.email, days=form.cleaned_data["days"]
+        )
+        obj.pk, obj.created_at, obj.expires_at = made.pk, made.created_at, made.expires_at
+        link = request.build_absolute_uri(build_path(secret))
+        told = _("The link, which will not be shown again:")
+        self.message_user(request, format_html("{} <code>{}</code>", told, link), messages.WARNING)
+        if made.email and settings.MAIL_WORKS:
+            mail_invitation(made, link)
+
+    @admin.action(description=_("Withdraw"), permissions=("delete",))
+    def withdraw(self, request: HttpRequest, invitations: QuerySet[Invitation]) -> None:
+        """End those that nobody used."""
+        by = cast("User", request.user)
+        count = sum(withdraw_invitation(invitation=one, by=by) for one in invitations)
+        text = ngettext(
+            "%(count)d invitation withdrawn.", "%(count)d invitations withdrawn.", count
+        )
+        self.message_user(request, text % {"count": count}, messages.SUCCESS)

@@ -8,7 +8,7 @@ from django.core.checks import CheckMessage, Error, Tags, register
 
 
 class NuraConfig(AppConfig):
-    """Brings no tables of its own."""
+    """Its tables: what is kept of accounts."""
 
     name = "nura"
     verbose_name = "Nura"

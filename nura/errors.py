@@ -57,6 +57,10 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     "not_authenticated": (401, gettext_lazy("Sign in, or send an API key.")),
     "authentication_failed": (401, gettext_lazy("The API key is wrong, expired or revoked.")),
     "invalid_credentials": (401, gettext_lazy("The user name or the password is wrong.")),
+    "second_step_required": (
+        401,
+        gettext_lazy("This account uses two-step sign-in. Send the current code as well."),
+    ),
     "csrf_failed": (403, gettext_lazy("This page has expired. Reload it and try again.")),
     "forbidden": (403, gettext_lazy("Your account is not allowed to do this.")),
     "method_not_allowed": (405, gettext_lazy("This address does not accept that method.")),

@@ -10,6 +10,7 @@ from ninja.errors import HttpError, ValidationError
 from chats.gateway.routes import router
 from nura import health, metrics
 from nura.accounts.authentication import authenticate_gateway_request
+from nura.accounts.profile import set_language
 from nura.accounts.urls import api_urlpatterns
 from nura.errors import to_problem
 
@@ -50,7 +51,7 @@ urlpatterns = [
     path("", include("nura.accounts.urls")),
     path("accounts/", include("allauth.urls")),
     path("admin/", admin.site.urls),
-    path("i18n/", include("django.conf.urls.i18n")),
+    path("i18n/setlang/", set_language, name="set_language"),
     path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("v1/", gateway_api.urls),

@@ -39,6 +39,7 @@ MAKING = {
     "POST /api/v1/documents/cancel",
     "POST /api/v1/documents/pause",
     "POST /api/v1/documents/resume",
+    "PATCH /api/v1/me/preferences",
 }
 """Routes that name no object at all."""
 
@@ -258,6 +259,7 @@ def test_a_page_of_another_user_is_the_page_that_is_not_there(page, stranger, wo
 
 PLACES = (
     *("/", "/?documents={document}", "/documents", f"/documents?q={SECRET}", "/settings/keys"),
+    *("/settings/profile", "/settings/appearance"),
     *("/panels/chats", f"/panels/chats?q={SECRET}", "/panels/chats?current={chat}"),
 )
 

@@ -1,6 +1,7 @@
 // Light, dark or as the system. The choice is a cookie, so the server sends the page in the right colours at once.
 
 import { toAddress } from "./address.js";
+import { patchJson } from "./api.js";
 
 const ICONS = { system: "monitor", light: "sun", dark: "moon" };
 const NEXT = { system: "light", light: "dark", dark: "system" };
@@ -21,6 +22,11 @@ export function setTheme(theme) {
   document.querySelectorAll("[data-theme-cycle]").forEach(show);
 }
 
+/** With the account, for other devices. Where that fails this browser has its cookie, and the next choice tries again. */
+function keepTheme(theme) {
+  if (document.getElementById("preferences")) patchJson("/me/preferences", { theme }).catch(() => null);
+}
+
 function show(button) {
   const theme = currentTheme();
   const label = button.dataset[`label${theme[0].toUpperCase()}${theme.slice(1)}`];
@@ -34,5 +40,8 @@ function show(button) {
 
 for (const button of document.querySelectorAll("[data-theme-cycle]")) {
   show(button);
-  button.addEventListener("click", () => setTheme(NEXT[currentTheme()]));
+  button.addEventListener("click", () => {
+    setTheme(NEXT[currentTheme()]);
+    keepTheme(currentTheme());
+  });
 }

@@ -27,21 +27,29 @@ from typing import Any
 
 from allauth.account import forms
 from allauth.account.adapter import DefaultAccountAdapter
-from allauth.core import ratelimit
+from allauth.account.models import EmailAddress
+from allauth.account.utils import filter_users_by_email
+from allauth.core import context, ratelimit
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.core.internal import ratelimit as counters
+from allauth.utils import build_absolute_uri
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, User
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
 from django.db.models import Q
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from redis.exceptions import LockError
 
 from documents.audit import Action, record_event
 from jobs import connections
+from nura.accounts.invitations import find_invitation, take_invitation
+from nura.accounts.names import check_name
+from nura.accounts.preferences import get_preferences, set_cookies
 from nura.errors import RETRY_AFTER_SECONDS, too_many_requests
 from rag.errors import NuraError
 
@@ -54,11 +62,65 @@ class MailFailed(NuraError):
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
-    """Closed sign-up by setting; too many wrong passwords are a 429, not a form."""
+    """Sign-up by setting or invitation; too many wrong passwords are a 429, not a form."""
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """Whether anyone may create an account."""
-        return settings.OPEN_SIGNUP
+        """Whether this visitor may create an account."""
+        return settings.SIGNUP == "open" or find_invitation(request) is not None
+
+    @transaction.atomic
+    def save_user(
+        self, request: HttpRequest, user: User, form: Any, commit: bool = True
+    ) -> AbstractBaseUser:
+        """The new user, whose invitation is used up with it."""
+        invited = find_invitation(request)
+        saved: AbstractBaseUser = super().save_user(request, user, form, commit)
+        if not take_invitation(request, user) and settings.SIGNUP != "open":
+            raise ImmediateHttpResponse(redirect("account_signup"))  # somebody was quicker
+        way = {"by": "sign-up", "invitation": invited.pk if invited else None}
+        record_event(Action.ACCOUNT_CREATED, actor=saved, subject=saved, details=way)
+        if invited is not None and invited.mailed_at:
+            self.stash_verified_email(request, invited.email)
+        return saved
+
+    def confirm_email(self, request: HttpRequest, email_address: EmailAddress) -> bool:
+        """Take a confirmed address; one that replaces another is written down."""
+        user = email_address.user
+        replaces = bool(user.email) and user.email.lower() != email_address.email.lower()
+        confirmed: bool = super().confirm_email(request, email_address)
+        if confirmed and replaces:
+            record_event(
+                Action.ACCOUNT_CHANGED, actor=user, subject=user, details={"changed": ["email"]}
+            )
+        return confirmed
+
+    def send_notification_mail(
+        self, template_prefix: str, user: User, *given: Any, **more: Any
+    ) -> None:
+        """Allauth calls it after each change of an account: tell by mail where there is an address.
+
+        A change of the second step is written down here, for there is no other place to.
+        """
+        folder, _separator, change = template_prefix.rpartition("/")
+        if folder == "mfa/email":
+            record_event(
+                Action.SECOND_STEP_CHANGED, actor=user, subject=user, details={"change": change}
+            )
+        if user.email and settings.MAIL_WORKS:
+            super().send_notification_mail(template_prefix, user, *given, **more)
+
+    def get_login_stages(self) -> list[str]:
+        """Allauth's, with our own rule of who must confirm an address."""
+        ours = {EMAIL_STAGE: "nura.accounts.signup.SignupVerificationStage"}
+        return [ours.get(stage, stage) for stage in super().get_login_stages()]
+
+    def send_account_already_exists_mail(self, email: str) -> None:
+        """Tell an address why there is no new account: it has one, or the name is taken."""
+        if filter_users_by_email(email):
+            super().send_account_already_exists_mail(email)
+        else:
+            address = build_absolute_uri(context.request, reverse("account_signup"))
+            self.send_mail("account/email/username_taken", email, {"signup_url": address})
 
     def authenticate(self, request: HttpRequest, **credentials: Any) -> AbstractBaseUser | None:
         """Whose password it is. Raises the finished 429 answer; see the module.
@@ -118,9 +180,16 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         name = credentials.get("email", credentials.get("username", ""))
         return make_attempt_key(request, name)
 
+    def post_login(self, request: HttpRequest, user: User, **told: Any) -> HttpResponse:
+        """Where to go after signing in, in the language and colours of the account."""
+        response: HttpResponse = super().post_login(request, user, **told)
+        set_cookies(response, get_preferences(user=user))
+        return response
+
     def clean_username(self, username: str, shallow: bool = False) -> str:
         """The name in the form it is stored in, with composed Hangul."""
         cleaned: str = super().clean_username(User.normalize_username(username), shallow)
+        check_name(cleaned)
         return cleaned
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
@@ -146,6 +215,7 @@ class LoginForm(forms.LoginForm):  # type: ignore[misc]
         return str(User.normalize_username(super().clean_login()))
 
 
+EMAIL_STAGE = "allauth.account.stages.EmailVerificationStage"
 LOGIN_FAILED, LOGIN_FLOOD, LOGIN_DONE = "login_failed", "login_flood", "login_done"
 ALLAUTH_APP = "allauth.account"
 """Whose settings name the limits."""

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
+from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db import IntegrityError, OperationalError, connection, transaction
@@ -17,6 +18,7 @@ from documents import files
 from documents.audit import Action, record_event
 from documents.models import Document
 from documents.services import delete_document
+from nura.accounts.names import check_name
 
 MAX_DELETING_TRIES = 3
 """What a user begins in the moment of his deletion stands in its way once, and not again."""
@@ -82,7 +84,12 @@ def revoke_keys(*, user: User, actor: AbstractBaseUser | AnonymousUser) -> int:
 
 @transaction.atomic
 def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User:
-    """Create the user of that name, or bring an existing one to this state."""
+    """Create the user of that name, or bring an existing one to this state.
+
+    Raises `ValidationError` where a new name could be mistaken for another.
+    """
+    if not User.objects.filter(username=User.normalize_username(name)).exists():
+        check_name(User.normalize_username(name))
     user, created = User.objects.select_for_update().get_or_create(
         username=User.normalize_username(name), defaults={"email": email}
     )
@@ -93,6 +100,16 @@ def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User
     done = Action.ACCOUNT_CREATED if created else Action.PASSWORD_CHANGED
     record_event(done, subject=user, details={"by": "command", "is_staff": user.is_staff})
     return user
+
+
+@transaction.atomic
+def replace_email(*, user: User, email: str) -> None:
+    """The account's one address from now on, unconfirmed: for installations without mail."""
+    EmailAddress.objects.filter(user=user).delete()
+    EmailAddress.objects.create(user=user, email=email.lower(), primary=True, verified=False)
+    User.objects.filter(pk=user.pk).update(email=email.lower())
+    changed = {"changed": ["email"]}
+    record_event(Action.ACCOUNT_CHANGED, actor=user, subject=user, details=changed)
 
 
 def delete_user(*, user: User) -> None:

@@ -1,17 +1,31 @@
 """Routes of accounts: pages that allauth does not bring, and REST."""
 
 from django.urls import path
+from django.views.generic import RedirectView
 
-from nura.accounts import views
-from nura.accounts.api import MeView, TokenView
+from nura.accounts import profile, signup, two_step, views
+from nura.accounts.api import MeView, PreferencesView, TokenView
 
 app_name = "accounts"
 urlpatterns = [
+    path("settings/", RedirectView.as_view(pattern_name="accounts:profile"), name="settings"),
+    path("settings/email", profile.email, name="email"),
+    path("accounts/email/", RedirectView.as_view(pattern_name="accounts:email")),
+    path("invitations/<str:secret>", signup.invitation, name="invitation"),
+    path("settings/profile", profile.profile, name="profile"),
+    path("settings/appearance", profile.appearance, name="appearance"),
+    path("settings/two-step", two_step.two_step, name="two-step"),
+    path("accounts/2fa/", RedirectView.as_view(pattern_name="accounts:two-step")),
+    path("accounts/2fa/webauthn/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("settings/keys", views.keys, name="keys"),
     path("settings/keys/<str:digest>/revoke", views.revoke, name="revoke-key"),
 ]
 api_urlpatterns = [
+    path("settings/", RedirectView.as_view(pattern_name="accounts:profile"), name="settings"),
+    path("settings/profile", profile.profile, name="profile"),
+    path("settings/appearance", profile.appearance, name="appearance"),
     path("auth/token", TokenView.as_view(), name="api-token"),
     path("me", MeView.as_view(), name="api-me"),
+    path("me/preferences", PreferencesView.as_view(), name="api-preferences"),
 ]
 """Under `/api/v1/`."""

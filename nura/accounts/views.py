@@ -8,13 +8,14 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from nura.accounts import services
+from nura.accounts.sections import render_section
 
 LIFETIMES = (
     ("", gettext_lazy("Does not expire")),
@@ -51,7 +52,7 @@ def keys(request: HttpRequest) -> HttpResponse:
         "keys": services.list_keys(user=_user(request)),
         "shown_characters": f":{services.SHOWN_CHARACTERS}",
     }
-    return render(request, "settings/keys.html", context)
+    return render_section(request, "accounts:keys", "settings/keys.html", context)
 
 
 @login_required

@@ -33,7 +33,7 @@ def _link_list(title: Any, icon: str, model: str) -> dict[str, Any]:
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 env.load_dotenv(Path(env.read_text("NURA_DOTENV", str(BASE_DIR / ".env"))))
-env.adopt_renamed(reference.RENAMED)
+env.adopt_renamed(reference.RENAMED, reference.RENAMED_VALUES)
 
 DATA_DIR = env.read_folder("NURA_DATA_DIR", BASE_DIR / "var")
 HOST = env.read_text("NURA_HOST", "127.0.0.1")
@@ -80,6 +80,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "allauth",
     "allauth.account",
+    "allauth.mfa",
     "documents",
     "chats",
     "nura",
@@ -118,6 +119,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "django.template.context_processors.i18n",
                 "csp.context_processors.nonce",
+                "nura.accounts.preferences.describe_preferences",
             ]
         },
     }
@@ -150,18 +152,35 @@ LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = ACCOUNT_LOGOUT_REDIRECT_URL = "chats:new"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email*", "password1*", "password2*"]
-ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_CHANGE_EMAIL = True  # one address; a new one takes its place once it is confirmed
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Nura] "
-ACCOUNT_FORMS = {"login": "nura.accounts.adapter.LoginForm"}
+ACCOUNT_FORMS = {
+    "login": "nura.accounts.adapter.LoginForm",
+    "signup": "nura.accounts.signup.SignupForm",
+}
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
 # "login" would lock an address, which a whole office may share; instead: nura.accounts.adapter.
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "5/5m/key", "login_flood": "100/5m/ip"}
 ACCOUNT_RATE_LIMITS |= {"login_done": "120/m/user", "signup": "60/m/ip"}
+MFA_ADAPTER = "nura.accounts.two_step.MFAAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # it protects accounts of installations without mail, too
+MFA_TOTP_TOLERANCE = 1  # clocks of telephones are half a minute off
+STAFF_TWO_STEP = env.read_flag("NURA_STAFF_TWO_STEP", default=False)
 TRUSTED_PROXIES = env.read_integer("NURA_TRUSTED_PROXIES", 0, maximum=10)
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
-OPEN_SIGNUP = env.read_flag("NURA_OPEN_SIGNUP", default=True)
-EMAIL_BACKEND = env.read_text("EMAIL_BACKEND", "django.core.mail.backends.console.EmailBackend")
-EMAIL_HOST = env.read_text("EMAIL_HOST", "localhost")
+SIGNUP = env.read_choice("NURA_SIGNUP", "invited", ("closed", "invited", "open"))
+EMAIL_HOST = env.read_text("EMAIL_HOST")
+# Without a server nothing is sent, and nothing printed: a mail holds a secret.
+EMAIL_BACKEND = env.read_text(
+    "EMAIL_BACKEND", f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'dummy'}.EmailBackend"
+)
+EMAIL_HOST = EMAIL_HOST or "localhost"
+MAIL_WORKS = not EMAIL_BACKEND.endswith(("dummy.EmailBackend", "console.EmailBackend"))
+ACCOUNT_EMAIL_VERIFICATION = "mandatory" if MAIL_WORKS else "none"
 EMAIL_PORT = env.read_integer("EMAIL_PORT", 25, maximum=65535)
 EMAIL_HOST_USER = env.read_text("EMAIL_HOST_USER")
 EMAIL_HOST_PASSWORD = env.read_text("EMAIL_HOST_PASSWORD")
@@ -227,6 +246,7 @@ UNFOLD: dict[str, Any] = {
                 "title": _("People"),
                 "items": [
                     _link_list(_("Users"), "group", "auth_user"),
+                    _link_list(_("Invitations"), "mail", "nura_invitation"),
                     _link_list(_("Audit log"), "policy", "documents_auditevent"),
                 ],
             },

@@ -40,14 +40,17 @@ def load_dotenv(path: Path) -> None:
         os.environ.setdefault(name, value)
 
 
-def adopt_renamed(renamed: Mapping[str, str]) -> None:
+def adopt_renamed(
+    renamed: Mapping[str, str], values: Mapping[str, Mapping[str, str]] | None = None
+) -> None:
     """Give variables set under an old name their new one, and say so on stderr.
 
-    `renamed` maps old names to new ones. A value under the new name wins.
+    `renamed` maps old names to new ones, `values`, for some old names, what a value is called now.
+    A value under the new name wins.
     """
     for old, new in renamed.items():
-        if os.environ.get(old, "").strip() and new not in os.environ:
-            os.environ[new] = os.environ[old]
+        if (value := os.environ.get(old, "").strip()) and new not in os.environ:
+            os.environ[new] = (values or {}).get(old, {}).get(value.lower(), value)
             sys.stderr.write(
                 f"{old} is now called {new}. The old name works until the next release.\n"
             )

@@ -16,8 +16,14 @@ RENAMED = {
     "NURA_PICTURES_LEAST_VARIANCE": "NURA_PICTURES_MIN_VARIANCE",
     "NURA_PICTURES_LEAST_NONWHITE": "NURA_PICTURES_MIN_NONWHITE",
     "NURA_PICTURES_LEAST_EDGES": "NURA_PICTURES_MIN_EDGES",
+    "NURA_OPEN_SIGNUP": "NURA_SIGNUP",
 }
 """Old names of variables and their new ones; an old name works for one release."""
+RENAMED_VALUES = {
+    "NURA_OPEN_SIGNUP": dict.fromkeys(("1", "true", "yes", "on"), "open")
+    | dict.fromkeys(("0", "false", "no", "off"), "invited")
+}
+"""What a value of an old name is called now, where that changed too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,17 +378,31 @@ GROUPS = (
         (
             _S("NURA_LANGUAGE", "Language for people who have not chosen one."),
             _S("TZ", "Time zone of dates."),
-            _S("NURA_OPEN_SIGNUP", "`no`: only administrators create accounts.", example="no"),
+            _S(
+                "NURA_SIGNUP",
+                "Who may create an account: who has an invitation link from an administrator "
+                "(`invited`), everybody (`open`), or nobody (`closed`).",
+                example="open",
+            ),
+            _S(
+                "NURA_STAFF_TWO_STEP",
+                "Administrators need two-step sign-in to open the administration.",
+            ),
             _S("NURA_QUOTA_DOCUMENTS", "Documents per user. 0: no limit."),
             _S("NURA_QUOTA_MB", "Megabytes per user, earlier versions included. 0: no limit."),
             _S("NURA_QUOTA_PAGES", "Pages per user. 0: no limit."),
             _S("NURA_QUOTA_MESSAGES_PER_DAY", "Questions per user and day. 0: no limit."),
             _S(
                 "EMAIL_BACKEND",
-                "How mail is sent, for password resets. By default it is printed in the log; "
-                "`django.core.mail.backends.smtp.EmailBackend` sends it.",
+                "How mail is sent: by default to `EMAIL_HOST`, and not at all without one.",
+                default="`django.core.mail.backends.smtp.EmailBackend` if `EMAIL_HOST` is set",
             ),
-            _S("EMAIL_HOST", "Mail server."),
+            _S(
+                "EMAIL_HOST",
+                "Mail server. With one, passwords are reset by mail, and the address of a new "
+                "account has to be confirmed.",
+                example="smtp.example.com",
+            ),
             _S("EMAIL_PORT", "Its port."),
             _S("EMAIL_HOST_USER", "User name there."),
             _S("EMAIL_HOST_PASSWORD", "Password there."),

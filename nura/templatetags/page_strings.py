@@ -500,9 +500,12 @@ DOCUMENTS = {
 }
 """Of the pages of documents."""
 
+SETTINGS = {"voice.usual": _("The usual voice")}
+
 PAGES = {
     "chat": EVERYWHERE | SCORES_AND_SHEETS | THREAD | GROUNDS | CONVERSATION | TRACE,
     "documents": EVERYWHERE | SCORES_AND_SHEETS | DOCUMENTS,
+    "settings": EVERYWHERE | SETTINGS,
 }
 
 

@@ -39,8 +39,9 @@ def texts_of_the_sources():
         for path in (ROOT / floor).rglob("*.py"):
             if "migrations" not in path.parts:
                 yield from texts_of_python(path)
-    for path in (ROOT / "templates").rglob("*.html"):
-        yield from texts_of_template(path)
+    for kind in ("*.html", "*.txt"):
+        for path in (ROOT / "templates").rglob(kind):
+            yield from texts_of_template(path)
 
 
 def entries(path):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from nura.accounts import services
@@ -29,5 +30,8 @@ class Command(BaseCommand):
             raise CommandError(f"the name must have 1 to {NAME_CHARACTERS} characters, no NUL")
         if not password:
             raise CommandError("the password must not be empty")
-        user = services.make_user(name=name, password=password, staff=options["staff"])
+        try:
+            user = services.make_user(name=name, password=password, staff=options["staff"])
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
         self.stdout.write(services.create_key(user=user))

@@ -13,8 +13,15 @@ from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
+
+@pytest.fixture(autouse=True)
+def open_with_mail(settings):
+    """Everybody may sign up, and mail goes out."""
+    settings.SIGNUP, settings.MAIL_WORKS = "open", True
+
+
 OPEN_PAGES = ("/accounts/login/", "/accounts/signup/", "/accounts/password/reset/")
-PAGES_OF_A_USER = ("/accounts/logout/", "/accounts/password/change/", "/settings/keys")
+PAGES_OF_A_USER = ("/accounts/logout/", "/accounts/password/change/")
 SAME_IN_BOTH = {"Nura", "API", "English", "Authorization", "Token"}
 
 
@@ -66,7 +73,7 @@ def test_a_weak_password_is_refused_in_korean(client):
 
 
 def test_a_closed_sign_up_says_so_and_makes_nobody(client, settings):
-    settings.OPEN_SIGNUP = False
+    settings.SIGNUP = "closed"
     form = {
         "username": "hana",
         "email": "h@example.com",

@@ -1,0 +1,26 @@
+// The settings work without scripts; this shows what only the browser knows.
+
+import "./theme.js";
+import "./shell.js";
+import { el } from "./dom.js";
+import { t } from "./strings.js";
+
+/** The voices of this browser to choose from, in place of a field for a name. */
+function offerVoices() {
+  const field = /** @type {HTMLInputElement | null} */ (document.querySelector("input[name=voice]"));
+  const names = new Set((globalThis.speechSynthesis?.getVoices() ?? []).map((voice) => voice.name));
+  if (!field || !names.size) return;
+  if (field.value) names.add(field.value); // of another device
+  const choices = [...names].sort().map((name) => el("option", { value: name, text: name, selected: name === field.value }));
+  field.replaceWith(el("select", { id: field.id, name: "voice" }, el("option", { value: "", text: t("voice.usual") }), choices));
+}
+
+/** On a phone the tabs scroll: the open one must be seen. Not `scrollIntoView`, which moves the page too. */
+function showOpenTab() {
+  const tab = /** @type {HTMLElement | null} */ (document.querySelector(".settings-link[aria-current]"));
+  if (tab?.parentElement) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
+}
+
+offerVoices();
+globalThis.speechSynthesis?.addEventListener?.("voiceschanged", offerVoices);
+showOpenTab();

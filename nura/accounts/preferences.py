@@ -1,0 +1,57 @@
+"""How one person wants the pages: kept with the account, and in cookies that speak before it does.
+
+The server draws a page in the right language and colours from cookies alone, signed in or not. So
+what is chosen is kept in both places, and a sign-in brings the cookies to what the account says.
+"""
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, User
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from nura.accounts.models import Preferences
+
+THEME_COOKIE = "theme"
+COOKIE_SECONDS = 365 * 24 * 3600
+
+
+def get_preferences(*, user: AbstractBaseUser) -> Preferences:
+    """What the person has chosen; the usual, not stored, where nothing was."""
+    return Preferences.objects.filter(pk=user.pk).first() or Preferences(user_id=user.pk)
+
+
+def save_preferences(*, user: User, **chosen: Any) -> Preferences:
+    """Keep what was chosen; all else stays."""
+    preferences, _created = Preferences.objects.update_or_create(user=user, defaults=chosen)
+    return preferences
+
+
+def set_cookies(response: HttpResponseBase, preferences: Preferences) -> None:
+    """Bring the cookies of this browser to what the account says."""
+    if preferences.language in dict(settings.LANGUAGES):
+        response.set_cookie(
+            settings.LANGUAGE_COOKIE_NAME,
+            preferences.language,
+            max_age=settings.LANGUAGE_COOKIE_AGE,
+            samesite="Lax",
+            path=settings.LANGUAGE_COOKIE_PATH,
+        )
+    if preferences.theme == Preferences.Theme.SYSTEM:
+        response.delete_cookie(THEME_COOKIE, samesite="Lax", path=settings.LANGUAGE_COOKIE_PATH)
+    else:
+        # Not HttpOnly: the page's own switch changes it without asking the server for a page.
+        response.set_cookie(THEME_COOKIE, preferences.theme, max_age=COOKIE_SECONDS, samesite="Lax")
+
+
+def describe_preferences(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: `preferences`, read by the pages that ask for it; whether mail works."""
+
+    def read() -> dict[str, Any]:
+        kept = (
+            get_preferences(user=request.user) if request.user.is_authenticated else Preferences()
+        )
+        return {"send_key": kept.send_key, "voice": kept.voice, "speech_rate": kept.speech_rate}
+
+    return {"preferences": read, "mail_works": settings.MAIL_WORKS}

@@ -1,0 +1,54 @@
+"""`manage.py invite [--email ADDRESS] [--days N]`."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.validators import validate_email
+
+from nura.accounts.invitations import (
+    DEFAULT_DAYS,
+    MAX_DAYS,
+    build_path,
+    create_invitation,
+    mail_invitation,
+)
+from nura.management.commands.up import url
+
+
+class Command(BaseCommand):
+    """Makes an invitation and prints its link."""
+
+    help = "Make a link by which one person creates an account, and print it, alone, on stdout."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """For whom, how long, and how people reach this installation."""
+        parser.add_argument("--email", default="", help="the address that the account gets")
+        parser.add_argument("--days", type=int, default=DEFAULT_DAYS, help="how long it holds")
+        parser.add_argument("--mail", action="store_true", help="send it to the address as well")
+        parser.add_argument(
+            "--url",
+            default=url(settings.HOST, settings.PORT),
+            help="how people reach this installation, such as https://nura.example.com",
+        )
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """The link is the only line on stdout."""
+        email, days = options["email"], options["days"]
+        if not 1 <= days <= MAX_DAYS:
+            raise CommandError(f"--days must be 1 to {MAX_DAYS}")
+        if settings.SIGNUP == "closed":
+            raise CommandError("NURA_SIGNUP is closed: an invitation would not be taken")
+        if options["mail"] and not (email and settings.MAIL_WORKS):
+            raise CommandError("--mail needs --email and a mail server (EMAIL_HOST)")
+        try:
+            if email:
+                validate_email(email)
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+        invitation, secret = create_invitation(by=None, email=email, days=days)
+        link = options["url"].rstrip("/") + build_path(secret)
+        if options["mail"]:
+            mail_invitation(invitation, link)
+        self.stdout.write(link)
