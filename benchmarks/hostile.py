@@ -27,12 +27,12 @@ from tests.e2e.people import Person
 from tests.servers.llm import LLMServer, Stream
 from tests.support import Product, wait_until
 
-ROUNDS = 24
+ROUNDS = 15
 PACE_SECONDS = 1.2
 """Between the beginnings of two rounds, a search and a question each."""
 WARM_UP = 4
 AIM_RATIO = 2.0
-REST_SECONDS = 8.0
+REST_SECONDS = 6.0
 """For what a hostility has left to end, before the next one begins."""
 
 

@@ -7,6 +7,7 @@ vain is found in Postgres, as soon as Redis is back and every few seconds beside
 """
 
 import asyncio
+import os
 import sys
 import time
 from collections import Counter
@@ -46,8 +47,9 @@ MAX_THREADS = 8
 
 Each of them that computes takes its turn between two steps of the loop, where tokens wait.
 """
-MAX_THREADS_OF_ONE = 3
-"""Of them for one owner, who may have asked hundreds of questions: the others find some free."""
+MAX_THREADS_OF_ONE = min(4, max(2, len(os.sched_getaffinity(0))))
+"""Of them for one owner, who may have asked hundreds of questions: the others find some free, and
+cores to run on."""
 SWITCH_SECONDS = 0.0005
 """So long a thread computes on while the loop wants its turn; Python's own 5 ms are far too long
 for that, as the loop gives its turn away with every word that it sends.

@@ -303,7 +303,7 @@ LIMITS = {  # of one account a minute unless it says otherwise; 0 is no limit (n
     "visitor": env.read_integer("NURA_LIMIT_VISITORS", 600),
     "sockets": env.read_integer("NURA_LIMIT_SOCKETS", 200),
     "at_once": env.read_integer("NURA_LIMIT_AT_ONCE", 8),
-    "answers": env.read_integer("NURA_LIMIT_ANSWERS", 40),
+    "answers": env.read_integer("NURA_LIMIT_ANSWERS", 20),
 }
 DISK_RESERVE_MB = env.read_integer("NURA_DISK_RESERVE_MB", 500)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024

@@ -136,10 +136,10 @@ def test_c95_a_disk_below_the_reserve_is_told_while_the_rest_serves(client, beat
 @pytest.mark.django_db(transaction=True)
 def test_looking_at_the_database_writes_to_it(client, beats):
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_current_wal_flush_lsn()")
+        cursor.execute("SELECT pg_current_wal_insert_lsn()")
         before = cursor.fetchone()[0]
         assert client.get("/readyz").json()["checks"]["database"]
-        cursor.execute("SELECT pg_current_wal_flush_lsn() > %s", [before])
+        cursor.execute("SELECT pg_current_wal_insert_lsn() > %s", [before])
         assert cursor.fetchone()[0]
 
 
