@@ -331,6 +331,10 @@ class SourceSerializer(serializers.Serializer[Any]):
     boxes = BoxSerializer(many=True)
     version = serializers.IntegerField(default=1)
     spans = SpanSerializer(many=True, default=list)
+    start = serializers.IntegerField(
+        default=None, allow_null=True, help_text="Offset of the passage in the document's text"
+    )
+    end = serializers.IntegerField(default=None, allow_null=True)
 
 
 class WholeSourceSerializer(SourceSerializer):
@@ -382,6 +386,19 @@ class DocumentViewSerializer(serializers.Serializer[Any]):
     parts = serializers.IntegerField()
 
 
+class CitationSerializer(serializers.Serializer[Any]):
+    """What the marker at `offset`, in code points of `content`, stands for.
+
+    Several may stand for one marker: passages of one document share their slot. `spans` are places
+    in the `spans` of that source.
+    """
+
+    offset = serializers.IntegerField()
+    slot = serializers.IntegerField()
+    chunk_id = serializers.CharField()
+    spans = serializers.ListField(child=serializers.IntegerField())
+
+
 class CheckedSentenceSerializer(serializers.Serializer[Any]):
     """A sentence of the answer against its evidence; offsets count code points of `content`."""
 
@@ -421,6 +438,7 @@ class MessageSerializer(serializers.Serializer[Any]):
     usage = serializers.JSONField(read_only=True, allow_null=True)
     reasoning = serializers.CharField(read_only=True)
     grounding = CheckedSentenceSerializer(many=True, read_only=True, allow_null=True)
+    citations = CitationSerializer(many=True, read_only=True, allow_null=True)
     notices = AnswerErrorSerializer(many=True, read_only=True)
     document_ids = serializers.ListField(child=serializers.UUIDField(), read_only=True)
     feedback = FeedbackSerializer(read_only=True, allow_null=True)
@@ -482,6 +500,7 @@ def to_message_json(
         "usage": message.usage,
         "reasoning": message.reasoning,
         "grounding": _represent(CheckedSentenceSerializer, message.grounding),
+        "citations": _represent(CitationSerializer, message.citations),
         "notices": [{"code": one, "detail": explain_notice(one)} for one in message.notices],
         "document_ids": [str(one) for one in document_ids or ()],
         "feedback": given and {"value": given.value, "reason": given.reason},

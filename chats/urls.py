@@ -8,5 +8,6 @@ app_name = "chats"
 urlpatterns = [
     path("", views.chat_page, name="new"),
     path("c/<uuid:chat_id>", views.chat_page, name="chat"),
+    path("chats/<uuid:chat_id>", views.chat_page, name="chat-link"),
     path("panels/chats", views.sidebar_panel, name="sidebar"),
 ]

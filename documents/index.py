@@ -123,7 +123,9 @@ def _storage_errors() -> Iterator[None]:
         raise to_storage_error(error) from error
 
 
-COPY_PAGES = "COPY documents_documentpage (document_id, number, start, text, margins) FROM STDIN"
+COPY_PAGES = (
+    "COPY documents_documentpage (document_id, number, start, text, margins, headings) FROM STDIN"
+)
 COPY_CHUNKS = (
     'COPY documents_chunk (id, document_id, owner_id, index, text, start, "end", page, page_end, '
     "section, boxes, kind, header, term_count, lexemes) FROM STDIN"
@@ -167,7 +169,13 @@ class IndexDraft:
         """The next page, which begins at offset `start` of the whole text."""
         margins = json.dumps([_to_storable(text) for text in page.margins])
         text = _to_storable(page.text)
-        row = (self._document.pk, page.number or 1, start, text, margins)
+        headings = json.dumps(
+            [
+                {"start": one.start, "level": one.level, "title": _to_storable(one.title)}
+                for one in page.headings
+            ]
+        )
+        row = (self._document.pk, page.number or 1, start, text, margins, headings)
         self._pages.write(_to_copy_line(row))
         self.page_count = max(self.page_count or 0, page.number or 0) or None
 

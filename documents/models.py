@@ -387,7 +387,8 @@ class DocumentPage(models.Model):
     """The text of one page; `start` is its offset in the whole text.
 
     Formats without pages have one, `number` 1. `margins` are running header and footer, which are
-    no part of the text.
+    no part of the text. `headings` are `{start, level, title}`, at offsets in the page's text; None
+    where they were not kept yet.
     """
 
     document = models.ForeignKey(Document, models.CASCADE, related_name="pages")
@@ -395,6 +396,7 @@ class DocumentPage(models.Model):
     start = models.PositiveIntegerField()
     text = models.TextField()
     margins = models.JSONField(default=list)
+    headings = models.JSONField(null=True)
 
     class Meta:
         """One row a page."""

@@ -53,6 +53,7 @@ def to_document_json(document: Document) -> dict[str, Any]:
     return {
         "id": str(document.pk),
         "name": document.name,
+        "owner": document.owner.get_username(),
         "content_type": document.content_type,
         "size": document.size,
         "sha256": document.sha256,
@@ -97,6 +98,24 @@ def to_error_json(failed: Document | DocumentVersion) -> dict[str, str] | None:
         return None
     detail = explain_code(failed.error_code, failed.error_params)
     return {"code": failed.error_code, "detail": detail}
+
+
+def list_headings(kept: Document | DocumentVersion) -> list[dict[str, Any]]:
+    """The headings of a document in order, as plain JSON values; none of an old version."""
+    if isinstance(kept, DocumentVersion):
+        return []
+    pages = kept.pages.filter(headings__isnull=False).order_by("number")
+    has_pages = kept.page_count is not None
+    return [
+        {
+            "title": heading["title"],
+            "level": heading["level"],
+            "page": number if has_pages else None,
+            "start": start + heading["start"],
+        }
+        for number, start, headings in pages.values_list("number", "start", "headings")
+        for heading in headings or ()
+    ]
 
 
 MAX_BINS = 10

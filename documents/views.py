@@ -352,10 +352,12 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     """What is known of one document, and the chunks made of it; these alone when htmx asks."""
     user = cast("User", request.user)
     document = get_object_or_404(Document.objects.visible_to(user), pk=document_id)
-    chunks = _chunks(document, request.GET.get("page") or _find_page_of(request.GET.get("chunk")))
+    # `?page=` of an address is a page of the document; of a list that htmx asks for, one of that
+    is_part = request.headers.get("HX-Request") == "true"
+    wanted = request.GET.get("page") if is_part else _find_page_of(request.GET.get("chunk"))
+    chunks = _chunks(document, wanted)
     context: dict[str, Any] = {"area": "documents", "document": document, "chunks": chunks}
-    context["has_pages"] = document.content_type == formats.PDF
-    if request.headers.get("HX-Request") == "true":
+    if is_part:
         return render(request, "panels/document_chunks.html", context)
     context |= _row(document) | describe_index(document)
     context |= {

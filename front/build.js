@@ -2,15 +2,26 @@
 // running Nura needs no node. `--check` writes nothing and fails where the files there are not what the sources give.
 
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const BUILT = join(HERE, "../static/nura/built");
-const SCRIPTS = ["chat", "documents", "document", "settings", "passkeys", "theme", "markdown", "highlight", "katex"];
+const SCRIPTS = ["chat", "documents", "document", "settings", "passkeys", "theme", "markdown", "highlight", "katex", "pdf"];
 const STYLES = ["chat", "documents", "document", "settings", "narrow"];
-const COPIED = { "htmx.js": "node_modules/htmx.org/dist/htmx.min.js" };
+const PDFJS = "node_modules/pdfjs-dist";
+const COPIED = {
+  "htmx.js": "node_modules/htmx.org/dist/htmx.min.js",
+  "pdf.worker.js": `${PDFJS}/legacy/build/pdf.worker.min.mjs`,
+  "pdfjs/wasm/jbig2_nowasm_fallback.js": `${PDFJS}/wasm/jbig2_nowasm_fallback.js`,
+  "pdfjs/wasm/openjpeg_nowasm_fallback.js": `${PDFJS}/wasm/openjpeg_nowasm_fallback.js`,
+};
+// What PDFs lean on without bringing it: fonts that every reader has, and the characters behind Korean codes.
+const COPIED_FOLDERS = {
+  "pdfjs/cmaps": { from: `${PDFJS}/cmaps`, ending: ".bcmap" },
+  "pdfjs/fonts": { from: `${PDFJS}/standard_fonts`, ending: "" },
+};
 const LICENCES = {
   "htmx.org": "node_modules/htmx.org/LICENSE",
   "markdown-it": "node_modules/markdown-it/LICENSE",
@@ -22,6 +33,12 @@ const LICENCES = {
   "dompurify": "node_modules/dompurify/LICENSE",
   "highlight.js": "node_modules/highlight.js/LICENSE",
   "katex": "node_modules/katex/LICENSE",
+  "pdfjs-dist": `${PDFJS}/LICENSE`,
+};
+const FURTHER_LICENCES = {
+  "pdfjs/cmaps": [`${PDFJS}/cmaps/LICENSE`],
+  "pdfjs/fonts": [`${PDFJS}/standard_fonts/LICENSE_FOXIT`, `${PDFJS}/standard_fonts/LICENSE_LIBERATION`],
+  "pdfjs/wasm": ["JBIG2", "OPENJPEG", "PDFJS_JBIG2", "PDFJS_OPENJPEG"].map((name) => `${PDFJS}/wasm/LICENSE_${name}`),
 };
 const OPTIONS = {
   absWorkingDir: HERE,
@@ -41,7 +58,7 @@ async function buildFiles() {
     entryPoints: SCRIPTS.map((name) => `js/${name}.js`),
     format: "esm",
     target: "es2022",
-    external: ["./markdown.js", "./highlight.js", "./katex.js"], // shared by pages; loaded when the first code is seen
+    external: ["./markdown.js", "./highlight.js", "./katex.js", "./pdf.js"], // shared by pages; all but the first are loaded when needed
   });
   const styles = await build({
     ...OPTIONS,
@@ -49,8 +66,13 @@ async function buildFiles() {
     external: ["../fonts/*"],
   });
   const files = new Map();
-  for (const { path, text } of [...scripts.outputFiles, ...styles.outputFiles]) files.set(basename(path), text);
-  for (const [name, path] of Object.entries(COPIED)) files.set(name, await readFile(join(HERE, path), "utf8"));
+  for (const { path, text } of [...scripts.outputFiles, ...styles.outputFiles]) files.set(basename(path), keepImports(text));
+  for (const [name, path] of Object.entries(COPIED)) files.set(name, await readFile(join(HERE, path)));
+  for (const [folder, { from, ending }] of Object.entries(COPIED_FOLDERS)) {
+    for (const name of (await readdir(join(HERE, from))).sort()) {
+      if (name.endsWith(ending) && !name.startsWith("LICENSE")) files.set(`${folder}/${name}`, await readFile(join(HERE, from, name)));
+    }
+  }
   files.set("katex.css", await writeFormulaStyle());
   files.set("licenses.txt", await writeLicences());
   return files;
@@ -63,6 +85,11 @@ async function writeFormulaStyle() {
   return style.replace(fonts, 'url(../fonts/katex/$1) format("woff2")');
 }
 
+/** An import whose address is made at run time, which hashed static files would take for the name of a file. */
+function keepImports(text) {
+  return text.replaceAll('import("${', 'import ("${');
+}
+
 /** The licences of all packages that the bundles hold. */
 async function writeLicences() {
   const parts = ["These packages are part of the files in this folder.\n"];
@@ -70,16 +97,20 @@ async function writeLicences() {
     const { version, license } = JSON.parse(await readFile(join(HERE, "node_modules", name, "package.json"), "utf8"));
     parts.push(`${"=".repeat(80)}\n${name} ${version} (${license})\n\n${(await readFile(join(HERE, path), "utf8")).trim()}\n`);
   }
+  for (const [name, paths] of Object.entries(FURTHER_LICENCES)) {
+    for (const path of paths) parts.push(`${"=".repeat(80)}\n${name}\n\n${(await readFile(join(HERE, path), "utf8")).trim()}\n`);
+  }
   return parts.join("\n");
 }
 
 /** Names of files that are missing, differ or are left over. */
 async function listDifferences(files) {
-  const there = await readdir(BUILT).catch(() => []);
-  const found = there.filter((name) => !files.has(name));
-  for (const [name, text] of files) {
-    const kept = await readFile(join(BUILT, name), "utf8").catch(() => null);
-    if (kept !== text) found.push(name);
+  const there = await readdir(BUILT, { recursive: true, withFileTypes: true }).catch(() => []);
+  const names = there.filter((one) => one.isFile()).map((one) => relative(BUILT, join(one.parentPath, one.name)));
+  const found = names.filter((name) => !files.has(name));
+  for (const [name, content] of files) {
+    const kept = await readFile(join(BUILT, name)).catch(() => null);
+    if (!kept?.equals(Buffer.from(content))) found.push(name);
   }
   return found;
 }
@@ -94,6 +125,9 @@ if (process.argv.includes("--check")) {
 } else {
   await rm(BUILT, { recursive: true, force: true });
   await mkdir(BUILT, { recursive: true });
-  for (const [name, text] of files) await writeFile(join(BUILT, name), text);
-  for (const [name, text] of files) console.log(`${name}  ${(Buffer.byteLength(text) / 1000).toFixed(1)} kB`);
+  for (const [name, content] of files) {
+    await mkdir(dirname(join(BUILT, name)), { recursive: true });
+    await writeFile(join(BUILT, name), content);
+    if (!name.includes("/")) console.log(`${name}  ${(Buffer.byteLength(content) / 1000).toFixed(1)} kB`);
+  }
 }

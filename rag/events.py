@@ -8,7 +8,17 @@ from uuid import UUID
 
 from rag.conversation import DocRef, View
 from rag.ports import Usage
-from rag.types import AnswerLabel, AnswerMode, Checked, Hit, Plan, QuestionType, Retrieval, Source
+from rag.types import (
+    AnswerLabel,
+    AnswerMode,
+    Checked,
+    CitedPassage,
+    Hit,
+    Plan,
+    QuestionType,
+    Retrieval,
+    Source,
+)
 
 ANSWER_CUT = "answer_cut"
 """The notice of an answer that ended at its limit of tokens."""
@@ -66,8 +76,9 @@ class Finished:
     `label` is what it rests on, None for a clarifying question and where it could not be checked.
     `candidates` are the documents that a clarifying question offers, `view` the stretch of a whole
     document that was shown, `bearing` the documents that bore on the question, best first, whether
-    or not the answer cites them, `checks` what the evidence says of each sentence, `notices` codes
-    of what the reader should know: "embedder_failed", "retrieval_failed", "answer_cut".
+    or not the answer cites them, `checks` what the evidence says of each sentence, `citations` what
+    each marker stands for, in order, `notices` codes of what the reader should know:
+    "embedder_failed", "retrieval_failed", "answer_cut".
     """
 
     mode: AnswerMode
@@ -79,6 +90,7 @@ class Finished:
     candidates: tuple[DocRef, ...] = ()
     view: View | None = None
     checks: tuple[Checked, ...] = ()
+    citations: tuple[CitedPassage, ...] = ()
     bearing: tuple[UUID, ...] = ()
     notices: tuple[str, ...] = ()
 

@@ -64,6 +64,7 @@ from rag.types import (
     AnswerMode,
     Checked,
     Citation,
+    CitedPassage,
     Evidence,
     HistoryMessage,
     QuestionType,
@@ -518,6 +519,7 @@ class Pipeline:
             _keep_shown(marked, selection.citable, {one.number for one in citable}) if cited else ()
         )
         bearing = [item.document_id for item in citable if not item.weak]
+        tied = written.found.citations if written else draft.citations
         yield _finish(
             asked,
             mode=AnswerMode.DOCUMENTS if shown else AnswerMode.GENERAL,
@@ -526,6 +528,7 @@ class Pipeline:
             usage=draft.usage,
             # general knowledge is not checked against passages that it never claimed to rest on
             checks=written.found.checks if written and cited else (),
+            citations=_follow_citations(tied, citable),
             bearing=tuple(dict.fromkeys(bearing)),
             notices=(*asked.notices, *draft.notices),
         )
@@ -560,6 +563,7 @@ class Pipeline:
             mode=AnswerMode.DOCUMENTS if sources else AnswerMode.GENERAL,
             label=answer.label,
             sources=_cite(sources, answer.evidence, answer.cited, answer.spans),
+            citations=_follow_citations(answer.citations, answer.evidence),
             notices=asked.notices,
         )
 
@@ -602,6 +606,7 @@ def _finish(  # noqa: PLR0913 - the end of an answer, by name
     sources: tuple[Source, ...] = (),
     usage: Usage | None = None,
     checks: tuple[Checked, ...] = (),
+    citations: tuple[CitedPassage, ...] = (),
     bearing: tuple[UUID, ...] = (),
     notices: tuple[str, ...] = (),
 ) -> Finished:
@@ -615,6 +620,7 @@ def _finish(  # noqa: PLR0913 - the end of an answer, by name
         trace=asked.trace.snapshot(),
         label=label,
         checks=checks,
+        citations=citations,
         bearing=bearing,
         notices=notices,
     )
@@ -661,6 +667,20 @@ def _cite(
     return tuple(
         replace(source, cited=item.number in cited, spans=spans.get(item.number, ()))
         for source, item in zip(sources, evidence, strict=True)
+    )
+
+
+def _follow_citations(
+    citations: Sequence[Citation], evidence: Sequence[Evidence]
+) -> tuple[CitedPassage, ...]:
+    """The citations with the passages that they stand for, in the order of the text."""
+    known = {item.number: item for item in evidence}
+    return tuple(
+        CitedPassage(
+            one.offset, known[one.number].slot, known[one.number].passage.chunk_id, one.spans
+        )
+        for one in sorted(citations, key=lambda one: one.offset)
+        if one.number in known
     )
 
 

@@ -248,11 +248,26 @@ class Citation:
     """A place in an answer that cites a passage.
 
     `offset` is that of its marker in the answer's characters as shown, `number` the passage's
-    `Evidence.number`.
+    `Evidence.number`. `spans` are the places, among the spans of that passage, of those that bear
+    what is said there; empty before that was checked.
     """
 
     offset: int
     number: int
+    spans: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CitedPassage:
+    """A citation as a reader follows it: the marker at `offset` stands for the passage `chunk_id`.
+
+    `spans` are places in the `Source.spans` of that passage.
+    """
+
+    offset: int
+    slot: int
+    chunk_id: str
+    spans: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +352,7 @@ class Source:
 
     `version` is that of the document it was drawn from. `spans` are the sentences that the answer
     rests on, `text` the whole passage as it stood then, below the header of its table: both
-    outlive the document.
+    outlive the document. `start` and `end` are the passage's offsets in the document's text.
     """
 
     slot: int
@@ -353,6 +368,8 @@ class Source:
     version: int = 1
     spans: tuple[Span, ...] = ()
     text: str = ""
+    start: int | None = None
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

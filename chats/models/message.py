@@ -40,7 +40,7 @@ class Message(models.Model):
     widened?, standalone_query?, filters?, dropped_filters?}`. `candidates` are the documents that
     a clarifying question offers, `view` the stretch of a whole document that is shown.
     `reasoning` is what the model thought aloud, `grounding` a list of `rag.types.Checked`,
-    `notices` are codes.
+    `citations` one of `rag.types.CitedPassage`, None of answers of before. `notices` are codes.
     """
 
     class Role(models.TextChoices):
@@ -114,6 +114,7 @@ class Message(models.Model):
     usage = models.JSONField(null=True, blank=True, verbose_name=_("usage"))
     reasoning = models.TextField(blank=True, default="", verbose_name=_("reasoning"))
     grounding = models.JSONField(null=True, blank=True, verbose_name=_("grounding"))
+    citations = models.JSONField(null=True, blank=True, editable=False)
     notices = models.JSONField(default=list, blank=True, verbose_name=_("notices"))
     documents = models.ManyToManyField(Document, through="MessageDocument", related_name="+")
     created_at = models.DateTimeField(verbose_name=_("created at"))

@@ -42,7 +42,7 @@ from rag.conversation import DocRef, Memory, Question, Sampling
 from rag.errors import NuraError
 from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, StepBegan
 from rag.factory import get_embedding_model_name, get_engine
-from rag.types import Checked, Scope, ScopeReason, Source, Topic
+from rag.types import Checked, CitedPassage, Scope, ScopeReason, Source, Topic
 
 logger = structlog.get_logger()
 
@@ -329,10 +329,11 @@ def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcom
             question_type=finished.question_type,
             bearing=finished.bearing,
             sources=_to_sources(finished.sources),
-            candidates=_to_plain(finished.candidates) or [],
+            candidates=_to_plain(finished.candidates),
             view=log.to_plain(asdict(finished.view)) if finished.view else None,
             usage=asdict(finished.usage) if finished.usage else None,
             grounding=_to_plain(finished.checks) or None,
+            citations=_to_plain(finished.citations),
             notices=finished.notices,
             trace=log.to_plain(dict(finished.trace)),
             **shown,
@@ -356,9 +357,7 @@ def _to_sources(shown: tuple[Source, ...] | None) -> list[dict[str, Any]] | None
     return None if shown is None else to_sources_json(shown)
 
 
-def _to_plain(shown: tuple[DocRef | Checked, ...] | None) -> list[dict[str, Any]] | None:
-    if shown is None:
-        return None
+def _to_plain(shown: tuple[DocRef | Checked | CitedPassage, ...]) -> list[dict[str, Any]]:
     return log.to_plain([asdict(one) for one in shown])  # type: ignore[no-any-return]
 
 

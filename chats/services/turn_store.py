@@ -63,6 +63,7 @@ class Outcome:
     usage: dict[str, Any] | None = None
     reasoning: str = ""
     grounding: list[dict[str, Any]] | None = None
+    citations: list[dict[str, Any]] | None = None
     notices: Collection[str] = ()
     error_code: str = ""
     error_params: Mapping[str, object] = field(default_factory=dict)

@@ -308,6 +308,7 @@ def close_turn(
         "usage": outcome.usage,
         "reasoning": outcome.reasoning,
         "grounding": outcome.grounding,
+        "citations": outcome.citations,
         "notices": [*outcome.notices],
         "error_code": outcome.error_code,
         "error_params": dict(outcome.error_params),

@@ -45,6 +45,7 @@ class DocumentShape(serializers.Serializer[Document]):
 
     id = serializers.UUIDField()
     name = serializers.CharField()
+    owner = serializers.CharField(help_text="Name of the account that it belongs to")
     content_type = serializers.CharField()
     size = serializers.IntegerField()
     sha256 = serializers.CharField()
@@ -262,6 +263,15 @@ class PictureShape(serializers.ModelSerializer[DocumentPicture]):
 
         model = DocumentPicture
         fields = ("index", "page", "width", "height", "box", "rejected", "description", "model")
+
+
+class HeadingShape(serializers.Serializer[Any]):
+    """A heading of a document; `start` is its offset in the whole text, `level` counts from 1."""
+
+    title = serializers.CharField()
+    level = serializers.IntegerField()
+    page = serializers.IntegerField(allow_null=True)
+    start = serializers.IntegerField()
 
 
 class QueueShape(serializers.Serializer[Any]):

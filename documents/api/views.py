@@ -31,6 +31,7 @@ from documents.api.serializers import (
     DocumentRequest,
     DocumentShape,
     FileRequest,
+    HeadingShape,
     InspectionShape,
     ListQuery,
     PictureShape,
@@ -44,7 +45,7 @@ from documents.api.serializers import (
 from documents.api.transfers import LimitedUpload, get_sent_name, is_file_method, takes_file
 from documents.errors import PictureNotFound
 from documents.models import Document, DocumentVersion
-from documents.representation import inspect_document
+from documents.representation import inspect_document, list_headings
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -96,7 +97,7 @@ class DocumentViewSet(
         """What the user may read, a list of it narrowed; what he may change."""
         if self.request.method not in {"GET", "HEAD", "OPTIONS"}:
             return Document.objects.owned_by(_asker(self.request))
-        rows = Document.objects.visible_to(_asker(self.request))
+        rows = Document.objects.visible_to(_asker(self.request)).select_related("owner")
         if self.action != "list":
             return rows
         narrowed = rows.narrowed(**_validate_query(ListQuery, self.request))
@@ -186,6 +187,12 @@ class DocumentViewSet(
     def text(self, request: Request, pk: UUID) -> HttpResponse:
         """Read the whole text."""
         return transfers.respond_with_text(self._version(request))
+
+    @extend_schema(parameters=[VersionQuery], responses=HeadingShape(many=True))
+    @action(detail=True, filter_backends=[], pagination_class=None)
+    def outline(self, request: Request, pk: UUID) -> Response:
+        """List the headings in order; those of an old version are not known."""
+        return Response(HeadingShape(list_headings(self._version(request)), many=True).data)
 
     @extend_schema(responses=ChunkShape(many=True))
     @action(detail=True, filter_backends=[])

@@ -3,8 +3,9 @@
 import { toAddress } from "./address.js";
 import { createScopeChip, describeFilters } from "./answer_scope.js";
 import { postJson } from "./api.js";
+import { tagMarkers, writeWithFootnotes } from "./citations.js";
 import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
-import { formatDateTime, formatPages, formatTime } from "./format.js";
+import { formatDateTime, formatTime } from "./format.js";
 import { createChecksLine, markDoubts } from "./grounding.js";
 import { showAskedColumn, StreamedMarkdown } from "./markdown.js";
 import { BranchSwitcher, createMessageMenu, createPlainNote, renderPlainText, reportUndrawn } from "./message.js";
@@ -42,7 +43,7 @@ export class AnswerView {
       this.body,
       this.foot,
     );
-    this.stream = new StreamedMarkdown(this.body, () => this.message.sources);
+    this.stream = new StreamedMarkdown(this.body, () => this.message);
     if (message.status === "STREAMING") this.begin();
     else this.complete(message);
   }
@@ -150,7 +151,7 @@ export class AnswerView {
   /** The text as it stays. One that cannot be drawn is shown as it was written; a note that says so is returned. */
   drawText(message) {
     try {
-      this.stream.finish(message.content);
+      this.stream.finish(tagMarkers(message));
       markDoubts(this.body, message);
       showAskedColumn(this.body, this.hooks.before(message).at(-1)?.content ?? "");
       return null;
@@ -191,7 +192,7 @@ export class AnswerView {
   actions() {
     if (!this.message.content) return null;
     const copy = createIconButton("copy", t("copy_answer"), { data: { action: "copy" } });
-    copy.addEventListener("click", () => copyText(this.withSources(), copy));
+    copy.addEventListener("click", () => copyText(writeWithFootnotes(this.message), copy));
     const again = createIconButton("rotate-ccw", t("regenerate"), {
       class: "icon-button branching",
       data: { action: "regenerate" },
@@ -207,17 +208,6 @@ export class AnswerView {
       createHonestLine(this.message, this.hooks),
       el("span", { class: "msg-buttons" }, createTime(this.message), buttons),
     );
-  }
-
-  /** The answer as text, with what its markers stand for. */
-  withSources() {
-    const lines = (this.message.sources ?? [])
-      .filter((source) => source.cited !== false)
-      .map((source) => {
-        const page = source.page ? `, ${formatPages(source)}` : "";
-        return `[${source.slot}] ${source.document_name}${page}`;
-      });
-    return lines.length ? `${this.message.content}\n\n${t("sources")}\n${lines.join("\n")}` : this.message.content;
   }
 }
 

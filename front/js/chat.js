@@ -12,6 +12,7 @@ import { watchFileInput } from "./file_input.js";
 import { readSearchedWords, showFound } from "./found.js";
 import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
+import { Place, readPlace } from "./place.js";
 import { Runs } from "./runs.js";
 import { Scope } from "./scope.js";
 import { markSeen, refreshChats, setAltArrowAction, setEscapeAction } from "./shell.js";
@@ -50,6 +51,7 @@ const thread = new Thread({
     send: (content, documents) => nameBlocker() || ask(content, documents),
   },
 });
+const place = new Place({ thread, panel, chatId: () => chatId });
 
 function nameBlocker() {
   if (uploads.working.length) return "documents";
@@ -58,8 +60,8 @@ function nameBlocker() {
 
 function askOnly(source) {
   scope.only({ id: source.document_id, name: source.document_name });
-  if (matchMedia("(max-width: 900px)").matches) panel.close();
-  composer.input.focus();
+  if (matchMedia("(max-width: 760px)").matches) panel.leave();
+  composer.input.focus({ preventScroll: true });
 }
 
 // Asking
@@ -225,12 +227,16 @@ composer.addEventListener("paste", ({ detail: { file, text } }) => {
   showToast(t("pasted"), { action: { label: t("undo"), run: undo } });
 });
 setEscapeAction(() => {
-  if (panel.isOpen) panel.close();
+  if (panel.isOpen) panel.leave();
   else if (thread.runId) runs.stop(thread.runId);
   else return stopReading();
   return true;
 });
-setAltArrowAction((step) => panel.isOpen && (panel.go(step), true));
+setAltArrowAction((step) => {
+  const marker = thread.stepCitation(step);
+  if (marker && panel.isOpen) thread.openMarked(marker);
+  return Boolean(marker);
+});
 composer.input.addEventListener("keydown", (event) => {
   if (event.key !== "ArrowUp" || event.isComposing || event.altKey || composer.input.value) return;
   if (thread.editLast()) event.preventDefault();
@@ -256,8 +262,13 @@ visualViewport?.addEventListener("resize", () => {
 scope.refreshMemory(chatId);
 if (chatId) {
   if (page.chat.unread) markSeen(chatId);
-  const asked = new URLSearchParams(location.search).get("message");
-  const loaded = asked ? thread.load(chatId, asked).then((view) => view && showFound(view.root, readSearchedWords())) : thread.load(chatId);
-  loaded.catch((error) => showToast(error.message, { kind: "toast-error", stay: 60000 }));
+  thread
+    .load(chatId, readPlace().message)
+    .then(async (view) => {
+      const words = readSearchedWords();
+      await place.restore();
+      if (view && words) showFound(view.root, words);
+    })
+    .catch((error) => showToast(error.message, { kind: "toast-error", stay: 60000 }));
 }
 if (matchMedia("(pointer: fine)").matches) composer.input.focus();

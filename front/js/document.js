@@ -2,7 +2,7 @@
 
 import "./theme.js";
 import { toAddress } from "./address.js";
-import { fetchChunk, forgetChunks, getJson } from "./api.js";
+import { fetchChunk, fetchDocument, forgetChunks, getJson } from "./api.js";
 import { showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, el, readPageData } from "./dom.js";
 import { formatPercent } from "./format.js";
@@ -10,7 +10,7 @@ import { readSearchedWords, showFound } from "./found.js";
 import { MetadataEditor } from "./metadata_editor.js";
 import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
-import { PageView } from "./passage.js";
+import { readPlace } from "./place.js";
 import { setEscapeAction } from "./shell.js";
 import { Socket } from "./socket.js";
 import { t } from "./strings.js";
@@ -23,8 +23,11 @@ export function watchChunks({ page, panel, root }) {
     const button = event.target.closest("[data-show-page], [data-show-picture]");
     if (!button) return;
     if ("showPicture" in button.dataset) return showPicture(panel, button);
-    const chunk = await fetchChunk(page.document.id, Number(button.dataset.showPage));
-    if (chunk?.page) panel.openPart(t("page", { page: chunk.page }), new PageView(chunk, page.document, 0).root, button);
+    const [document_, chunk] = await Promise.all([
+      fetchDocument(page.document.id),
+      fetchChunk(page.document.id, Number(button.dataset.showPage)),
+    ]);
+    panel.openDocument(document_, button, { passage: chunk });
   });
 }
 
@@ -72,6 +75,29 @@ export class VersionUpload extends EventTarget {
     this.news.textContent = text;
     this.news.classList.toggle("version-trouble", isTrouble);
   }
+}
+
+/** `?page=7` opens the document there; the page in sight stays in the address, and Back closes the panel. */
+async function keepPage(panel) {
+  const address = (number) => `${location.pathname}${number ? `?page=${number}` : ""}`;
+  let isFollowing = false;
+  const follow = async () => {
+    const number = readPlace().page;
+    isFollowing = true;
+    if (number) await panel.openDocument(await fetchDocument(page.document.id), null, { page: number });
+    else panel.close();
+    isFollowing = false;
+  };
+  panel.addEventListener("opened", () => isFollowing || history.pushState({ panel: true }, "", address(panel.page)));
+  panel.addEventListener("moved", () => isFollowing || history.replaceState(history.state, "", address(panel.page)));
+  panel.addEventListener("closing", (event) => {
+    event.preventDefault();
+    if (history.state?.panel) return history.back();
+    panel.close();
+    return history.replaceState(null, "", address(null));
+  });
+  addEventListener("popstate", follow);
+  if (readPlace().page) await follow();
 }
 
 const LOOK_EVERY_MS = 5000;
@@ -127,4 +153,5 @@ watchChunks({ page, panel, root: article });
 watchTrial({ page });
 const asked = byId(`chunk-${new URLSearchParams(location.search).get("chunk")}`);
 if (asked) showFound(asked, readSearchedWords());
-setEscapeAction(() => panel.isOpen && (panel.close(), true));
+setEscapeAction(() => panel.isOpen && (panel.leave(), true));
+keepPage(panel);

@@ -49,6 +49,12 @@ export function formatDateTime(iso) {
   return dayAndClock.format(new Date(iso));
 }
 
+const day = new Intl.DateTimeFormat(locale, { year: "numeric", month: "long", day: "numeric" });
+
+export function formatDate(iso) {
+  return day.format(new Date(iso));
+}
+
 /** "about 4 min left"; "" where nobody knows. */
 export function formatTimeLeft(seconds) {
   if (seconds === null || seconds === undefined) return "";

@@ -2,9 +2,9 @@
 
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
+import { createMarkers } from "./citations.js";
 import { createIcon, el, scrollWithin } from "./dom.js";
 import { letStarsCloseBeforeHangul } from "./emphasis.js";
-import { formatPages } from "./format.js";
 import { readBareLinks, readFootnotes, readFormulas, readTasks } from "./markdown_rules.js";
 import { t } from "./strings.js";
 import { showAskedColumn, watchTables, wrapTables } from "./tables.js";
@@ -19,24 +19,31 @@ const TAGS = (
 const CLASSES = /^(language-[\w+#.-]{1,40}|to-(left|center|right)|math( math-block)?|footnote(-ref)?|task( task-done)?)$/;
 const LINKS = /^(https?:|mailto:)/i;
 
-const md = new MarkdownIt({ html: false, linkify: false, typographer: false, breaks: true });
-for (const plugin of [letStarsCloseBeforeHangul, readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
+const md = createParser({ breaks: true });
+for (const plugin of [readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
 md.validateLink = (url) => LINKS.test(url.trim());
+/** Of documents: their lines are wrapped, and their links lead to files beside them, which are named only. */
+const documentMd = createParser({ breaks: false });
+documentMd.validateLink = () => true;
 
-// Pictures are never loaded, and their address does not reach the page: only what they are called is shown.
-md.renderer.rules.image = (tokens, index, options, env, renderer) =>
-  md.utils.escapeHtml(renderer.renderInlineAsText(tokens[index].children ?? [], options, env));
-
-// Alignment comes as a class, since the page allows no style attributes.
-for (const name of ["th_open", "td_open"]) {
-  md.renderer.rules[name] = (tokens, index, options, _env, renderer) => {
-    const style = tokens[index].attrGet("style");
-    if (style) {
-      tokens[index].attrs = tokens[index].attrs.filter(([key]) => key !== "style");
-      tokens[index].attrSet("class", `to-${String(style).split(":")[1].trim()}`);
-    }
-    return renderer.renderToken(tokens, index, options);
-  };
+function createParser(options) {
+  const made = new MarkdownIt({ html: false, linkify: false, typographer: false, ...options });
+  made.use(letStarsCloseBeforeHangul);
+  // Pictures are never loaded, and their address does not reach the page: only what they are called is shown.
+  made.renderer.rules.image = (tokens, index, given, env, renderer) =>
+    made.utils.escapeHtml(renderer.renderInlineAsText(tokens[index].children ?? [], given, env));
+  // Alignment comes as a class, since the page allows no style attributes.
+  for (const name of ["th_open", "td_open"]) {
+    made.renderer.rules[name] = (tokens, index, given, _env, renderer) => {
+      const style = tokens[index].attrGet("style");
+      if (style) {
+        tokens[index].attrs = tokens[index].attrs.filter(([key]) => key !== "style");
+        tokens[index].attrSet("class", `to-${String(style).split(":")[1].trim()}`);
+      }
+      return renderer.renderToken(tokens, index, given);
+    };
+  }
+  return made;
 }
 
 const purifier = DOMPurify(window);
@@ -51,11 +58,12 @@ const RULES = {
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
 };
+const DOCUMENT_RULES = { ...RULES, ALLOWED_ATTR: [...RULES.ALLOWED_ATTR, "data-at"] };
 
 /** Sanitised elements of an HTML string. */
-export function sanitizeHtml(html) {
+export function sanitizeHtml(html, rules = RULES) {
   const holder = document.createElement("template");
-  holder.innerHTML = purifier.sanitize(html, RULES);
+  holder.innerHTML = purifier.sanitize(html, rules);
   for (const link of holder.content.querySelectorAll("a")) {
     if (!link.hasAttribute("href")) {
       link.replaceWith(...link.childNodes);
@@ -107,15 +115,13 @@ export function renderMarkdown(text, under = 0) {
   return renderTokens(tokens, env);
 }
 
-const MARKER = /\[(\d{1,3})\]/g;
-
 /** Work on a fragment that is not in the page yet. `final`: its blocks will not change any more. */
-export function decorateFragment(fragment, sources, { final }) {
+export function decorateFragment(fragment, message, { final }) {
   wrapTables(fragment);
   for (const pre of fragment.querySelectorAll("pre")) decorateCode(pre, final);
   for (const note of fragment.querySelectorAll("sup.footnote-ref")) decorateReference(note);
   drawFormulas(fragment);
-  if (sources?.length) insertCitations(fragment, new Map(sources.map((source) => [source.slot, source])));
+  if (message.sources?.length) insertCitations(fragment, message);
 }
 
 /** The number of a footnote, as the way to it. */
@@ -181,7 +187,7 @@ function decorateCode(pre, final) {
   if (final && language) colourCode(code, language);
 }
 
-function insertCitations(fragment, bySlot) {
+function insertCitations(fragment, message) {
   const walker = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT, {
     acceptNode: (node) =>
       node.parentElement?.closest("code, a, button, .math") || !node.data.includes("[")
@@ -191,34 +197,9 @@ function insertCitations(fragment, bySlot) {
   const nodes = [];
   while (walker.nextNode()) nodes.push(walker.currentNode);
   for (const node of nodes) {
-    const parts = splitAtMarkers(node.data, bySlot);
-    if (parts.length > 1 || typeof parts[0] !== "string") node.replaceWith(...parts);
+    const parts = createMarkers(node.data, message);
+    if (parts) node.replaceWith(...parts);
   }
-}
-
-function splitAtMarkers(text, bySlot) {
-  const parts = [];
-  let from = 0;
-  for (const match of text.matchAll(MARKER)) {
-    const source = bySlot.get(Number(match[1]));
-    if (!source) continue;
-    if (match.index > from) parts.push(text.slice(from, match.index));
-    parts.push(createCitation(source));
-    from = match.index + match[0].length;
-  }
-  if (from < text.length) parts.push(text.slice(from));
-  return parts;
-}
-
-function createCitation(source) {
-  const where = source.page ? `${source.document_name}, ${formatPages(source)}` : source.document_name;
-  return el("button", {
-    type: "button",
-    class: "cite",
-    data: { slot: source.slot },
-    text: String(source.slot),
-    "aria-label": t("source_label", { slot: source.slot, where }),
-  });
 }
 
 /** Without its colours, code stays as it is. */
@@ -234,10 +215,10 @@ const COST_FACTOR = 4;
 const LINK_DEFINITION = /^ {0,3}\[[^\]^]+\]:/m;
 
 export class StreamedMarkdown {
-  /** `sources()` gives the answer's sources as known now. */
-  constructor(root, sources) {
+  /** `message()` gives the answer, with its sources as known now. */
+  constructor(root, message) {
     this.root = root;
-    this.sources = sources;
+    this.message = message;
     this.tail = document.createComment("");
     this.reset();
   }
@@ -268,7 +249,7 @@ export class StreamedMarkdown {
     }
     this.text = text;
     const whole = renderMarkdown(text);
-    decorateFragment(whole, this.sources(), { final: true });
+    decorateFragment(whole, this.message(), { final: true });
     this.root.replaceChildren(whole);
   }
 
@@ -278,7 +259,7 @@ export class StreamedMarkdown {
   }
 
   get slots() {
-    return (this.sources() ?? []).map(({ slot, page }) => `${slot}:${page}`).join();
+    return (this.message().sources ?? []).map(({ slot, page }) => `${slot}:${page}`).join();
   }
 
   cancel() {
@@ -324,7 +305,7 @@ export class StreamedMarkdown {
 
   insert(tokens, before, final) {
     const fragment = renderTokens(tokens, this.env);
-    decorateFragment(fragment, this.sources(), { final });
+    decorateFragment(fragment, this.message(), { final });
     this.root.insertBefore(fragment, before);
   }
 
@@ -348,30 +329,23 @@ function findLineOffset(text, line) {
   return offset;
 }
 
-const TABLE = /(?:^\|.*\|[ \t]*(?:\n|$))+/gm;
-const TABLE_RULE = /^\|(?:\s*:?-+:?\s*\|)+\s*$/m;
-
-/** `header`: the header rows of a table that begins before this text. */
-export function renderExtractedText(text, header = "") {
-  const parts = [];
-  let at = 0;
-  for (const found of text.matchAll(TABLE)) {
-    parts.push(createTypedText(text.slice(at, found.index)));
-    const rows = TABLE_RULE.test(found[0]) || !header ? found[0] : `${header.trim()}\n${found[0]}`;
-    parts.push(TABLE_RULE.test(rows) ? renderProse("div", rows) : createTypedText(rows));
-    at = found.index + found[0].length;
-  }
-  parts.push(createTypedText(text.slice(at)));
-  return parts.filter(Boolean);
-}
-
-/** Markdown below a heading of the level `under`, in an element of this name. */
-export function renderProse(name, text, under = 0) {
-  const fragment = renderMarkdown(text, under);
-  wrapTables(fragment);
-  return el(name, { class: "prose" }, fragment);
-}
-
-function createTypedText(words) {
-  return words.trim() ? el("div", { class: "as-typed", text: words.trim() }) : null;
+/**
+ * The top-level blocks of a document's Markdown: {line, end, render()}, with lines from 0. What stands in them says by
+ * `data-at` from which line to before which it was written.
+ */
+export function parseDocumentBlocks(text) {
+  const env = {};
+  const tokens = documentMd.parse(text, env);
+  const blocks = [];
+  let from = 0;
+  tokens.forEach((token, at) => {
+    token.hidden = false; // paragraphs of tight lists: what stands in them is marked there
+    if (token.map && token.nesting >= 0) token.attrSet("data-at", token.map.join("-"));
+    if (token.level > 0 || token.nesting > 0) return;
+    const own = tokens.slice(from, at + 1);
+    const [line, end] = own[0].map ?? [0, 0];
+    from = at + 1;
+    blocks.push({ line, end, render: () => sanitizeHtml(documentMd.renderer.render(own, documentMd.options, env), DOCUMENT_RULES) });
+  });
+  return blocks;
 }

@@ -1,28 +1,44 @@
-// The panel on the right: one source at a time, with the page or the text it stands in.
+// The panel on the right: the source of a citation at its place in its document, among the other sources of the answer.
+//
+// It has an address of its own (see `place.js`): Back closes it, a reload opens it again.
 
+import { toAddress } from "./address.js";
+import { fetchDocument, fetchSnapshot } from "./api.js";
+import { nameSources, splitSources } from "./citations.js";
 import { byId, createIcon, el } from "./dom.js";
-import { formatPages } from "./format.js";
-import { drawSource } from "./passage.js";
+import { formatDate, formatFileSize, formatPages } from "./format.js";
+import { toUnitConverter } from "./matching.js";
+import { Reader } from "./reader.js";
 import { t } from "./strings.js";
 
-const MIN_WIDTH_PIXELS = 300;
+const MIN_WIDTH_PIXELS = 320;
+const MIN_THREAD_PIXELS = 360;
 const WIDTH_STEP_PIXELS = 24;
 const WIDTH_KEY = "nura.panel";
+const MAX_CHIP_CHARACTERS = 28;
+const TABS = ["cited", "reviewed", "whole"];
 
-export class Panel {
-  /** `hooks`: askOnly(source). */
+export class Panel extends EventTarget {
+  /**
+   * `hooks`: askOnly(source), where one can ask here. Events: `opened`, `moved` (another source, tab or page), `closing` (by
+   * the reader's hand; what listens closes), `closed`.
+   */
   constructor(hooks) {
+    super();
     this.root = byId("panel");
     this.body = byId("panel-body");
     this.title = byId("panel-title");
-    this.sourceTitle = this.title.textContent;
+    this.facts = byId("panel-facts");
+    this.tabs = byId("panel-tabs");
+    this.chips = byId("panel-chips");
+    this.actions = byId("panel-actions");
     this.hooks = hooks;
-    this.list = [];
-    this.at = 0;
     this.opener = null;
-    byId("panel-close").addEventListener("click", () => this.close());
+    this.reset();
+    byId("panel-close").addEventListener("click", () => this.leave());
     byId("panel-previous").addEventListener("click", () => this.go(-1));
     byId("panel-next").addEventListener("click", () => this.go(1));
+    this.watchTabs();
     this.watchGrip();
   }
 
@@ -30,83 +46,296 @@ export class Panel {
     return !this.root.hidden;
   }
 
-  /** `claim`: what the answer says there, to be found in the passage. */
-  open(message, source, opener, claim = "") {
-    const all = (message.sources ?? []).map((one) => ({ ...one, message_id: message.id }));
-    const cited = all.filter((one) => one.cited !== false);
-    this.list = [...cited, ...all.filter((one) => one.cited === false)];
-    this.at = Math.max(0, this.list.findIndex((one) => one.chunk_id === source.chunk_id && one.slot === source.slot));
-    this.reveal(this.sourceTitle, opener);
-    this.show(claim);
+  reset() {
+    this.message = null;
+    this.source = null;
+    this.spans = null;
+    this.names = new Map();
+    this.cited = [];
+    this.reviewed = [];
+    this.tab = "whole";
+    this.page = null;
+    this.ticket = null;
   }
 
-  /** Show something else than a source. */
+  // What it shows
+
+  /** A source of an answer; `spans` of it are what was cited where the reader clicked. */
+  async open(message, source, opener, { spans = null, tab = null, page = null } = {}) {
+    const found = splitSources(message);
+    this.reset();
+    Object.assign(this, found, { message, names: nameSources(message) });
+    const all = [...found.cited, ...found.reviewed];
+    this.source = all.find((one) => one.chunk_id === source.chunk_id && one.slot === source.slot) ?? all[0];
+    this.spans = spans;
+    this.tab = tab ?? (this.source.cited === false ? "reviewed" : "cited");
+    this.page = page;
+    this.reveal(opener);
+    await this.show();
+  }
+
+  /** A document on its own; `passage` of it, a chunk, is marked and led to. */
+  async openDocument(document_, opener, { page = null, passage = null } = {}) {
+    this.reset();
+    this.page = page;
+    this.passage = passage;
+    this.document = document_;
+    this.reveal(opener);
+    this.drawFrame();
+    const reader = this.readyReader();
+    this.describe(document_, document_);
+    const passages = passage ? [passage] : [];
+    await reader.open(document_);
+    await reader.mark(passages, [], null);
+    if (passage) await reader.goTo(passage);
+    else if (page) await reader.goTo({ page });
+  }
+
+  /** Something else than a document. */
   openPart(title, part, opener) {
-    this.list = [];
-    this.reveal(title, opener);
-    this.body.ticket = null;
+    this.reset();
+    this.document = null;
+    this.reveal(opener);
+    this.root.classList.add("panel-plain");
+    this.title.textContent = title;
+    this.facts.textContent = "";
+    this.reader?.close();
+    this.reader = null;
+    this.body.className = "panel-body panel-part";
     this.body.replaceChildren(part);
     this.body.scrollTop = 0;
   }
 
-  reveal(title, opener) {
+  reveal(opener) {
     if (opener) this.opener = opener;
-    this.title.textContent = title;
-    this.root.classList.toggle("panel-plain", !this.list.length);
     const wasClosed = this.root.hidden;
     this.root.hidden = false;
+    this.root.classList.remove("panel-plain");
     document.body.classList.add("panel-open");
+    if (wasClosed) this.fitWidth();
+    this.dispatchEvent(new CustomEvent(wasClosed ? "opened" : "moved"));
     if (wasClosed) byId("panel-close").focus({ preventScroll: true });
+  }
+
+  /** The reader closes it: whoever keeps the address decides how. */
+  leave() {
+    if (this.root.hidden) return;
+    if (this.dispatchEvent(new CustomEvent("closing", { cancelable: true }))) this.close();
   }
 
   close() {
     if (this.root.hidden) return;
     this.root.hidden = true;
     document.body.classList.remove("panel-open");
+    this.reader?.close();
+    this.reader = null;
     this.body.replaceChildren();
-    if (this.opener?.isConnected) this.opener.focus();
+    this.reset();
+    if (this.opener?.isConnected) this.opener.focus({ preventScroll: true });
     this.opener = null;
+    this.dispatchEvent(new CustomEvent("closed"));
   }
 
+  /** The source before or behind, of all that the answer has. */
   go(step) {
-    const next = this.at + step;
-    if (next < 0 || next >= this.list.length) return;
-    this.at = next;
+    const all = [...this.cited, ...this.reviewed];
+    const next = all[all.indexOf(this.source) + step];
+    if (!next) return;
+    this.turnTo(next);
+  }
+
+  turnTo(source) {
+    this.source = source;
+    this.spans = null;
+    this.page = null;
+    this.tab = source.cited === false ? "reviewed" : "cited";
+    this.dispatchEvent(new CustomEvent("moved"));
     this.show();
   }
 
-  show(claim = "") {
-    const source = this.list[this.at];
-    byId("panel-count").textContent = `${this.at + 1} / ${this.list.length}`;
-    byId("panel-previous").disabled = this.at === 0;
-    byId("panel-next").disabled = this.at === this.list.length - 1;
-    byId("panel-sources").replaceChildren(...createSourceTabs(this.list, source, (step) => this.go(step)));
+  async show() {
+    const { source, spans, tab, page } = this;
+    const ticket = (this.ticket = {});
+    this.drawFrame();
+    this.title.textContent = source.document_name;
+    const reader = this.readyReader();
+    const document_ = await fetchDocument(source.document_id).catch((error) => error);
+    if (this.ticket !== ticket) return;
+    if (document_ instanceof Error) {
+      const isGone = document_.status === 404;
+      this.describe(source, null);
+      const text = await fetchSnapshot(source);
+      if (this.ticket !== ticket) return;
+      reader.openText(text, isGone ? t("document_gone") : document_.message);
+      const sentences = locateInSnapshot(source, text);
+      await reader.mark([], sentences, sentences[0] ?? null);
+      return;
+    }
+    this.describe(source, document_);
+    const version = source.version && source.version < document_.version ? source.version : null;
+    await reader.open(document_, version);
+    if (this.ticket !== ticket) return;
+    this.tellVersion(reader, document_, version);
+    await this.mark(reader, { source, spans, tab, page });
+  }
+
+  /** The passage lightly, its sentences strongly; in the whole document those of all passages. */
+  async mark(reader, { source, spans, tab, page }) {
+    const own = [...this.cited, ...this.reviewed].filter((one) => one.document_id === source.document_id && one.version === source.version);
+    const passages = (tab === "whole" ? own : [source]).map(toPassage);
+    const sentences = (tab === "whole" ? own.flatMap((one) => one.spans ?? []) : (source.spans ?? []));
+    const here = spans?.[0] ?? source.spans?.[0] ?? null;
+    await reader.mark(passages.filter((one) => one.start !== null || one.boxes.length), sentences, page ? null : here);
+    if (page) await reader.goTo({ page });
+    else if (!here) await reader.goTo(toPassage(source));
+  }
+
+  readyReader() {
+    if (!this.reader) {
+      this.body.className = "panel-body";
+      this.reader = new Reader(this.body, { onPlace: (place) => this.moved(place) });
+    }
+    return this.reader;
+  }
+
+  moved({ page }) {
+    if (!page || page === this.page) return;
+    this.page = page;
+    if (this.tab === "whole") this.dispatchEvent(new CustomEvent("moved"));
+  }
+
+  // The frame
+
+  drawFrame() {
+    const all = [...this.cited, ...this.reviewed];
+    const at = all.indexOf(this.source);
+    this.root.classList.toggle("panel-single", all.length < 2);
+    this.root.classList.toggle("panel-lone", !all.length);
+    byId("panel-count").textContent = all.length > 1 ? `${at + 1} / ${all.length}` : "";
+    byId("panel-previous").disabled = at <= 0;
+    byId("panel-next").disabled = at === all.length - 1;
+    for (const tab of this.tabs.querySelectorAll("[role=tab]")) {
+      const name = tab.dataset.tab;
+      const count = this[name]?.length;
+      tab.hidden = name !== "whole" && !count;
+      tab.querySelector(".tab-count").textContent = count ? String(count) : "";
+      const isShown = name === this.tab;
+      tab.setAttribute("aria-selected", String(isShown));
+      tab.tabIndex = isShown ? 0 : -1;
+    }
+    this.drawChips();
+  }
+
+  drawChips() {
+    const list = this.tab === "whole" ? [] : this[this.tab];
+    this.chips.hidden = list.length < 2;
+    const several = new Set(list.map((one) => one.document_id)).size > 1;
+    this.chips.replaceChildren(...list.map((one) => this.createChip(one, several)));
+    const shown = this.chips.querySelector("[aria-current]");
+    if (shown) this.chips.scrollTo({ left: shown.offsetLeft - this.chips.clientWidth / 3, behavior: "instant" });
+  }
+
+  createChip(source, several) {
+    const name = this.names.get(source.chunk_id);
+    const where = formatPages(source) || source.section.split(" > ").at(-1) || t("passage");
+    const label = several ? source.document_name : where;
+    return el(
+      "button",
+      {
+        type: "button",
+        class: "panel-chip",
+        title: [source.document_name, formatPages(source), source.section].filter(Boolean).join(" · "),
+        "aria-current": source === this.source ? "true" : null,
+        on: { click: () => this.turnTo(source) },
+      },
+      name ? el("span", { class: "slot", text: name }) : null,
+      el("span", { text: several && formatPages(source) ? `${cutMiddle(label)} ${formatPages(source)}` : cutMiddle(label) }),
+    );
+  }
+
+  /** Title, owner, date and version, and what can be done with the document. */
+  describe(source, document_) {
+    this.title.textContent = document_?.name ?? source.document_name;
+    this.title.title = this.title.textContent;
+    const version = source.version ?? document_?.version;
+    const facts = document_
+      ? [document_.owner, formatDate(document_.created_at), t("reader.version", { number: version }), formatFileSize(document_.size)]
+      : [t("deleted")];
+    this.facts.textContent = facts.filter(Boolean).join(" · ");
+    this.actions.replaceChildren(...(document_ ? this.createActions(source, document_) : []));
+  }
+
+  createActions(source, document_) {
+    const isOld = source.version && source.version < document_.version;
+    const query = isOld ? `?version=${source.version}` : "";
     const only = el(
       "button",
-      { type: "button", class: "button", on: { click: () => this.hooks.askOnly(source) } },
+      { type: "button", class: "button panel-only", on: { click: () => this.hooks.askOnly?.(source) } },
       createIcon("target", "icon-s"),
       t("only_this"),
     );
-    drawSource(this.body, source, only, claim);
-    this.body.scrollTop = 0;
+    const link = (icon, label, props) => el("a", { class: "icon-button", title: label, "aria-label": label, ...props }, createIcon(icon));
+    return [
+      this.hooks.askOnly ? only : null,
+      this.message ? link("external-link", t("open_document"), { href: toAddress(`/documents/${document_.id}`) }) : null,
+      link("download", t("download"), { href: toAddress(`/api/v1/documents/${document_.id}/file${query}`), download: document_.name }),
+    ].filter(Boolean);
+  }
+
+  tellVersion(reader, document_, version) {
+    if (!version) return;
+    const text = t("version.older", { number: version, current: document_.version });
+    reader.tell(el("p", { class: "note note-info passage-old" }, createIcon("info"), el("span", { text })));
+  }
+
+  watchTabs() {
+    const choose = (name) => {
+      if (name === this.tab) return;
+      this.tab = name;
+      if (name !== "whole" && !this[name].includes(this.source)) this.source = this[name][0];
+      this.spans = null;
+      this.page = null;
+      this.dispatchEvent(new CustomEvent("moved"));
+      this.show();
+    };
+    this.tabs.addEventListener("click", (event) => {
+      const tab = event.target.closest("[role=tab]");
+      if (tab) choose(tab.dataset.tab);
+    });
+    this.tabs.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step || event.altKey) return;
+      event.preventDefault();
+      const shown = TABS.filter((name) => name === "whole" || this[name].length);
+      choose(shown[(shown.indexOf(this.tab) + step + shown.length) % shown.length]);
+      this.tabs.querySelector("[aria-selected=true]").focus({ preventScroll: true });
+    });
   }
 
   // Width
 
+  /** As wide as the reader made it, as far as the thread keeps its room. */
+  fitWidth() {
+    if (this.width) this.setWidth(this.width);
+  }
+
+  setWidth(width) {
+    const side = document.querySelector(".side");
+    const taken = side && getComputedStyle(side).position !== "fixed" ? side.getBoundingClientRect().width : 0;
+    const widest = Math.max(MIN_WIDTH_PIXELS, innerWidth - taken - MIN_THREAD_PIXELS);
+    this.width = Math.min(Math.max(width, MIN_WIDTH_PIXELS), widest);
+    this.root.style.width = `${this.width}px`;
+    byId("panel-grip").setAttribute("aria-valuenow", String(Math.round(this.width)));
+  }
+
   watchGrip() {
     const grip = byId("panel-grip");
-    const set = (width) => {
-      const widest = Math.max(MIN_WIDTH_PIXELS, innerWidth * 0.6);
-      this.width = Math.min(Math.max(width, MIN_WIDTH_PIXELS), widest);
-      this.root.style.width = `${this.width}px`;
-      grip.setAttribute("aria-valuenow", String(Math.round(this.width)));
-    };
-    const stored = Number(localStorage.getItem(WIDTH_KEY));
-    if (stored) set(stored);
+    this.width = Number(localStorage.getItem(WIDTH_KEY)) || 0;
     const keep = () => localStorage.setItem(WIDTH_KEY, String(Math.round(this.width)));
+    addEventListener("resize", () => this.isOpen && this.fitWidth());
     grip.addEventListener("pointerdown", (event) => {
       grip.setPointerCapture(event.pointerId);
-      const move = (moved) => set(this.root.getBoundingClientRect().right - moved.clientX);
+      const move = (moved) => this.setWidth(this.root.getBoundingClientRect().right - moved.clientX);
       grip.addEventListener("pointermove", move);
       const end = () => {
         grip.removeEventListener("pointermove", move);
@@ -118,45 +347,30 @@ export class Panel {
       const step = { ArrowLeft: WIDTH_STEP_PIXELS, ArrowRight: -WIDTH_STEP_PIXELS }[event.key];
       if (!step || event.altKey) return;
       event.preventDefault();
-      set(this.root.getBoundingClientRect().width + step);
+      this.setWidth(this.root.getBoundingClientRect().width + step);
       keep();
     });
   }
 }
 
-/** Both groups as rows of buttons; `go(step)` moves from the source shown. Nothing where there is but one. */
-export function createSourceTabs(list, shown, go) {
-  if (list.length < 2) return [];
-  const at = list.indexOf(shown);
-  const button = (source) => createTab(source, source === shown, () => go(list.indexOf(source) - at));
-  const group = (name, sources) =>
-    sources.length
-      ? el(
-          "div",
-          { class: "panel-group", role: "group", "aria-label": t(name) },
-          el("span", { class: "panel-group-name", "aria-hidden": "true", text: t(name) }),
-          sources.map(button),
-        )
-      : null;
-  const cited = list.filter((one) => one.cited !== false);
-  const reviewed = list.filter((one) => one.cited === false);
-  return [group("cited", cited), group("looked_at", reviewed)].filter(Boolean);
+function toPassage({ page, boxes, start = null, end = null }) {
+  return { page, boxes: boxes ?? [], start, end };
 }
 
-function createTab(source, isShown, run) {
-  const page = formatPages(source);
-  const where = [source.document_name, page].filter(Boolean).join(", ");
-  return el(
-    "button",
-    {
-      type: "button",
-      class: "panel-tab",
-      title: where,
-      "aria-label": t("source_label", { slot: source.slot, where }),
-      "aria-current": isShown ? "true" : null,
-      on: { click: run },
-    },
-    el("span", { class: "slot", text: String(source.slot) }),
-    page ? el("span", { text: page }) : null,
-  );
+/** The sentences of a source where they stand in its kept text, whose own offsets are those of a document that is gone. */
+function locateInSnapshot(source, text) {
+  const { toPoints } = toUnitConverter(text);
+  let after = 0; // in their order, so that a sentence said twice is found at both its places
+  return [...(source.spans ?? [])].sort((one, other) => one.start - other.start).flatMap((span) => {
+    const next = text.indexOf(span.text, after);
+    const at = next < 0 ? text.indexOf(span.text) : next;
+    if (at < 0) return [];
+    after = at + span.text.length;
+    return [{ ...span, start: toPoints(at), end: toPoints(after) }];
+  });
+}
+
+function cutMiddle(text) {
+  if (text.length <= MAX_CHIP_CHARACTERS) return text;
+  return `${text.slice(0, MAX_CHIP_CHARACTERS - 9)}…${text.slice(-8)}`;
 }

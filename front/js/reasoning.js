@@ -26,7 +26,7 @@ export class Reasoning {
     this.text = el("div", { class: "reasoning-words" });
     this.box = el("div", { class: "reasoning-text", tabindex: "0", role: "region", "aria-label": t("reasoning") }, this.text);
     this.root = el("details", { class: "reasoning", hidden: true }, summary, this.box);
-    this.drawn = new StreamedMarkdown(this.text, () => null);
+    this.drawn = new StreamedMarkdown(this.text, () => ({}));
     summary.addEventListener("click", (event) => {
       event.preventDefault();
       hold(summary, () => this.toggle());

@@ -1,8 +1,6 @@
-// The sources under an answer, and the small card that a marker shows when pointed at.
+// The sources under an answer: one card a document.
 
-import { createIcon, el, watchHoverCard } from "./dom.js";
-import { formatPages } from "./format.js";
-import { readClaimBefore, selectCitedSpan } from "./matching.js";
+import { el } from "./dom.js";
 import { t, tn } from "./strings.js";
 
 /** Passages by their slot: one group a document, as the markers count them. */
@@ -65,26 +63,4 @@ function createSourceCard(group, message, hooks) {
   );
   button.addEventListener("click", () => hooks.openSource(message, source, button));
   return el("li", {}, button);
-}
-
-/** Show what a marker stands for while it is pointed at or has the focus. */
-export function watchMarkers(root, sourcesOf) {
-  const show = (card, marker) => {
-    const sources = sourcesOf(marker)?.filter((one) => one.slot === Number(marker.dataset.slot));
-    if (!sources?.length) return false;
-    fillHoverCard(card, selectCitedSpan(readClaimBefore(marker), sources));
-    marker.setAttribute("aria-describedby", card.id);
-    return true;
-  };
-  const { hide } = watchHoverCard(root, ".cite", { id: "hover-card", fill: show });
-  root.addEventListener("click", (event) => event.target.closest(".cite") && hide());
-}
-
-function fillHoverCard(card, { source, span }) {
-  const facts = [formatPages(span?.page ? { page: span.page } : source), source.section].filter(Boolean).join(" · ");
-  card.replaceChildren(
-    el("div", { class: "hover-head" }, createIcon("file-text", "icon-s"), el("strong", { text: source.document_name })),
-    facts ? el("p", { class: "hover-facts", text: facts }) : "",
-    el("p", { class: "hover-text", text: span?.text ?? source.content_preview }),
-  );
 }

@@ -3,14 +3,13 @@
 import { toAddress } from "./address.js";
 import { AnswerView } from "./answer.js";
 import { getJson, postJson, sendDelete } from "./api.js";
+import { readMarker, stepCitation, watchMarkers } from "./citations.js";
 import { announce, byId, el, placeChildren } from "./dom.js";
 import { watchDoubts } from "./grounding.js";
-import { readClaimBefore, selectBestPassage, selectCitedSpan } from "./matching.js";
 import { createViewOrPlain } from "./message.js";
 import { MessagePages, MessageTree } from "./message_tree.js";
 import { askConfirmation, copyText, showToast } from "./notify.js";
 import { QuestionView } from "./question.js";
-import { watchMarkers } from "./source_cards.js";
 import { stopReading } from "./speech.js";
 import { t } from "./strings.js";
 
@@ -44,7 +43,7 @@ export class Thread extends EventTarget {
     this.leaf = null;
     this.scrolling = new ThreadScroll(this.root);
     this.root.addEventListener("click", (event) => this.clicked(event));
-    watchMarkers(this.root, (marker) => this.viewAt(marker)?.message.sources);
+    watchMarkers(this.root, (marker) => this.viewAt(marker)?.message);
     watchDoubts(this.root, (mark) => this.viewAt(mark)?.message);
     runs.addEventListener("event", ({ detail }) => this.receive(detail));
     runs.addEventListener("lost", ({ detail }) => this.refresh(detail.runId));
@@ -77,6 +76,22 @@ export class Thread extends EventTarget {
     if (!found) this.scrolling.toEnd();
     else this.scrolling.stick = false;
     return found ? this.views.get(asked) : null;
+  }
+
+  /** The message that is shown at the top of the pane: {message, offset}; null at the end, where new ones come. */
+  get place() {
+    if (this.scrolling.stick) return null;
+    const top = this.scrolling.scroller.getBoundingClientRect().top;
+    const node = [...this.root.children].find((one) => one.getBoundingClientRect().bottom > top);
+    return node?.dataset.messageId ? { message: node.dataset.messageId, offset: Math.round(top - node.getBoundingClientRect().top) } : null;
+  }
+
+  /** Bring a message to the top of the pane, `offset` pixels of it above; false where it is not shown. */
+  goTo({ message, offset = -12 }) {
+    const node = this.views.get(message)?.root;
+    if (!node?.isConnected) return false;
+    this.scrolling.goTo(node, offset);
+    return true;
   }
 
   /** Take in the next older messages; the branch shown stays the one of the newest of all. */
@@ -344,6 +359,11 @@ export class Thread extends EventTarget {
     }
   }
 
+  /** A message that is shown, null if it is not. */
+  messageOf(id) {
+    return this.views.get(id)?.message ?? null;
+  }
+
   // Clicks
 
   viewAt(node) {
@@ -357,12 +377,18 @@ export class Thread extends EventTarget {
     if (copy) copyText(copy.closest(".code-box").querySelector("code").textContent, copy);
   }
 
-  async openMarked(marker) {
+  openMarked(marker) {
     const { message } = this.viewAt(marker);
-    const passages = message.sources.filter((one) => one.slot === Number(marker.dataset.slot));
-    const claim = readClaimBefore(marker);
-    const { source, span } = selectCitedSpan(claim, passages);
-    this.hooks.openSource(message, span ? source : await selectBestPassage(claim, passages), marker, claim);
+    const read = readMarker(marker, message);
+    if (!read) return;
+    this.root.querySelector(".cite-open")?.classList.remove("cite-open");
+    marker.classList.add("cite-open");
+    this.hooks.openSource(message, read.source, marker, { spans: read.spans });
+  }
+
+  /** To the next citation of the thread, or the one before; its marker, null where there is none further on. */
+  stepCitation(step) {
+    return stepCitation(this.root, this.scrolling.scroller, step);
   }
 }
 
@@ -430,6 +456,12 @@ export class ThreadScroll {
     if (room === this.room) return;
     this.room = room;
     this.root.style.setProperty("--room", `${room}px`);
+  }
+
+  goTo(node, offset) {
+    this.stick = false;
+    this.scroller.scrollTop += node.getBoundingClientRect().top - this.scroller.getBoundingClientRect().top + offset;
+    this.before = this.scroller.scrollTop;
   }
 
   /** Change the thread while what is below `anchor` stays where it is; `change` may give another anchor. */

@@ -109,13 +109,32 @@ SCORES_AND_SHEETS = {
     "score.share": _("Word match"),
     "score.coverage": _("Question words found"),
     "score.rerank": _("Reranking"),
-    "page_of": _("Page {page} of {total}"),
-    "page_image": _("Page {page} of the document"),
-    "previous_page": _("Previous page"),
-    "next_page": _("Next page"),
-    "no_page_image": _("This page cannot be shown as an image. Its text is below."),
+    "passage": _("Passage"),
+    "open_document": _("Open the document"),
+    "download": _("Download"),
+    "document_gone": _("The document has been deleted. This is the passage as it was quoted."),
+    "deleted": _("Deleted"),
+    "version.older": _(
+        "This answer is based on version {number}. The document is now at version {current}."
+    ),
+    "reader.document": _("Document"),
+    "reader.tools": _("Document tools"),
+    "reader.outline": _("Table of contents"),
+    "reader.page": _("Page number"),
+    "reader.smaller": _("Zoom out"),
+    "reader.larger": _("Zoom in"),
+    "reader.fit": _("Reset the zoom"),
+    "reader.paper": _("Light paper"),
+    "reader.find": _("Find in the document"),
+    "reader.find_next": _("Next match"),
+    "reader.find_previous": _("Previous match"),
+    "reader.find_close": _("Close the search"),
+    "reader.not_found": _("No matches"),
+    "reader.version": _("version {number}"),
+    "reader.unreadable": _("This file cannot be displayed here, so only its text is shown."),
+    "reader.no_text": _("No text was extracted from this document."),
 }
-"""Of passages with their scores and of sheets, wherever these are shown."""
+"""Of passages with their scores and of documents, wherever these are shown."""
 
 THREAD = {
     "your_question": _("Your question"),
@@ -207,16 +226,7 @@ THREAD = {
     "reviewed.one": _("{count} more read"),
     "passages": _("{count} passages"),
     "passages.one": _("{count} passage"),
-    "looked_at": _("Read"),
-    "cited": _("Cited"),
-    "passage": _("Passage"),
     "only_this": _("Ask only this document"),
-    "open_document": _("Open the document"),
-    "download": _("Download"),
-    "document_gone": _("The document has been deleted. This is the passage as it was quoted."),
-    "version.older": _(
-        "This answer is based on version {number}. The document is now at version {current}."
-    ),
     "earlier": _("Earlier messages"),
     "announce.started": _("The answer is being written"),
     "announce.done": _("The answer is complete"),

@@ -12,7 +12,7 @@ from rag.memory.recall import find_turn_number, is_recalling, strip_frame
 from rag.memory.summary import shorten_text, strip_own_sentences
 from rag.replies import get_reply
 from rag.tokenize.text import neutralise_text, split_sentences
-from rag.types import AnswerLabel, Evidence, QuestionType, Span
+from rag.types import AnswerLabel, Citation, Evidence, QuestionType, Span
 from rag.understand.analysis import QuestionAnalysis
 from rag.verify.sentences import to_span
 
@@ -31,6 +31,7 @@ MIN_SHARE_OF_BEST_QUOTE = 0.8
 OWN_WORDS_WORTH = 1.3
 """What the user's own words are worth beside an answer's: the question is mostly after them."""
 _MARKER = re.compile(r"(?<!\\)\[(\d{1,4})\]")
+"""As `rag.generate.passages.MARKER`, with its number."""
 _READY = {
     about: {name: re.compile("|".join(found), re.IGNORECASE) for name, found in group.items()}
     for about, group in load_rules("ready").items()
@@ -48,7 +49,8 @@ _QUESTION = re.compile(
 class OfflineAnswer:
     """A whole answer. `evidence` is what was looked at, the passages shown first.
 
-    `cited` are the numbers of those shown, `spans` their decisive sentences by number.
+    `cited` are the numbers of those shown, `spans` their decisive sentences by number, `citations`
+    what each marker stands for.
     """
 
     text: str
@@ -56,6 +58,7 @@ class OfflineAnswer:
     evidence: tuple[Evidence, ...] = ()
     cited: frozenset[int] = frozenset()
     spans: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
+    citations: tuple[Citation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,10 @@ def answer_offline(  # noqa: PLR0913 - all that decides what is said, by name
     if found.found:
         told = (get_reply(name, language) for name in notices)
         answer = _with_shown_first(found, evidence)
-        return replace(answer, text="\n\n".join([*told, answer.text]))
+        text = "\n\n".join([*told, answer.text])
+        before = len(text) - len(answer.text)
+        citations = (replace(one, offset=one.offset + before) for one in answer.citations)
+        return replace(answer, text=text, citations=tuple(citations))
     if said:
         return OfflineAnswer(said, AnswerLabel.CONVERSATION)
     return OfflineAnswer(
@@ -123,12 +129,22 @@ def _with_shown_first(found: PassagesAnswer, evidence: Sequence[Evidence]) -> Of
         for number, item in enumerate([*shown, *rest[:MAX_REVIEWED]], 1)
     )
     before = {item.slot: slots[item.document_id] for item in shown}
-    text = _MARKER.sub(lambda match: f"[{before.get(int(match[1]), match[1])}]", found.text)
+    now = {item.number: number for number, item in enumerate(shown, 1)}
+    text, position = "", 0
+    citations: list[Citation] = []
+    for match, (number, place) in zip(_MARKER.finditer(found.text), found.cited, strict=True):
+        text += found.text[position : match.start()]
+        citations.append(Citation(len(text), now[number], (place,)))
+        text += f"[{before.get(int(match[1]), match[1])}]"
+        position = match.end()
+    text += found.text[position:]
     spans = {
         number: tuple(_to_span(item, start, end) for start, end in found.spans[item.number])
         for number, item in enumerate(shown, 1)
     }
-    return OfflineAnswer(text, AnswerLabel.PASSAGES, ordered, frozenset(spans), spans)
+    return OfflineAnswer(
+        text, AnswerLabel.PASSAGES, ordered, frozenset(spans), spans, tuple(citations)
+    )
 
 
 def _to_span(item: Evidence, start: int, end: int) -> Span:

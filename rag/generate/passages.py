@@ -80,6 +80,8 @@ _BLANKS = re.compile(r"(?<=[0-9A-Za-z])(\s+)(?=[0-9A-Za-z])|\s+")
 _VALUE_ENDING = re.compile(r"(?<=[가-힣\d%])(?:이다|이며|이고|입니다|으로|[을를로의에은는이가])$")
 """What a value does not end with: a copula, a particle."""
 _HYPHENS = re.compile("[‐‑‒–−]")
+MARKER = re.compile(r"(?<!\\)\[\d{1,4}\]")
+"""A marker of ours: brackets of a document are written with a backslash."""
 _PLAIN_FIGURE = re.compile(r"[△▲-]?[\d,.]+")
 
 
@@ -89,11 +91,12 @@ class PassagesAnswer:
 
     `spans`: by `Evidence.number` of the passages shown, the offsets in the document of the decisive
     sentences. Without any the documents do not say, and the text says so; it is empty where nothing
-    was searched.
+    was searched. `cited`: of each marker in order that number, and the place of its sentence there.
     """
 
     text: str
     spans: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    cited: tuple[tuple[int, int], ...] = ()
 
     @property
     def found(self) -> bool:
@@ -321,16 +324,20 @@ class _Page:
     parts: list[str] = field(default_factory=list)
     spans: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     shown: set[tuple[int, int]] = field(default_factory=set)
+    cited: list[tuple[int, int]] = field(default_factory=list)
     has_more: bool = False
 
     def cite(self, stretch: Stretch, unit: Unit) -> None:
+        """Keep the unit as decisive; the markers of all parts since the last one are its own."""
         number = stretch.bearer(unit).number
+        markers = sum(len(MARKER.findall(part)) for part in self.parts) - len(self.cited)
+        self.cited += [(number, len(self.spans.get(number, ())))] * markers
         span = (stretch.base + unit.start, stretch.base + unit.end)
         self.spans[number] = (*self.spans.get(number, ()), span)
 
     def answer(self) -> PassagesAnswer:
         more = [get_reply("passages_more", self.language)] if self.has_more else []
-        return PassagesAnswer("\n\n".join([*self.parts, *more]), self.spans)
+        return PassagesAnswer("\n\n".join([*self.parts, *more]), self.spans, tuple(self.cited))
 
 
 @dataclass(frozen=True, slots=True)
@@ -634,6 +641,7 @@ def _compare(
         return _outline(stretches, chosen, language)  # by name alone: what each is for
     parts: list[str] = []
     spans: dict[int, tuple[tuple[int, int], ...]] = {}
+    cited: list[tuple[int, int]] = []
     for slot in chosen:
         kept = tuple(word for word, named in naming.items() if slot in named or not named)
         own = [one for one in stretches if one.slot == slot]
@@ -641,7 +649,8 @@ def _compare(
         told = composer.answer([titles[slot].text], ROOM_CHARACTERS // len(chosen))
         parts.append(told.text)
         spans |= told.spans
-    return PassagesAnswer("\n\n".join(parts), spans)
+        cited += told.cited
+    return PassagesAnswer("\n\n".join(parts), spans, tuple(cited))
 
 
 def _outline(stretches: Sequence[Stretch], slots: Sequence[int], language: str) -> PassagesAnswer:
@@ -658,10 +667,11 @@ def _outline(stretches: Sequence[Stretch], slots: Sequence[int], language: str) 
                 if heading is None
                 else [f"**{markdown.escape_line(own[of].units[heading].text)}**"]
             )
-            for _, _, unit in found:
-                lines.append(f"- {markdown.escape_line(_shorten(unit.text))} [{slot}]")
-                page.cite(own[of], unit)
             page.parts.append("\n".join(lines))
+            for _, _, unit in found:
+                page.parts[-1] += f"\n- {markdown.escape_line(_shorten(unit.text))} [{slot}]"
+                page.cite(own[of], unit)
+            page.parts[-1] = page.parts[-1].lstrip("\n")
     return page.answer()
 
 

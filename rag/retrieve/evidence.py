@@ -188,6 +188,8 @@ def to_sources(
                 boxes=passage.boxes,
                 version=passage.version,
                 text=passage.content,
+                start=passage.start if passage.end else None,
+                end=passage.end or None,
             )
         )
     return tuple(found)

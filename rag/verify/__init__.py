@@ -2,6 +2,7 @@
 
 import functools
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -63,13 +64,14 @@ _BEFORE_STOP = re.compile(r" (?=[.,!?])")
 class Verification:
     """What the check of an answer found.
 
-    Its sentences in order, the label of the whole, and of each passage cited (by
-    `Evidence.number`) the stretches that bear what cites it.
+    Its sentences in order, the label of the whole, of each passage cited (by `Evidence.number`) the
+    stretches that bear what cites it, and the citations with those of them that bear each.
     """
 
     checks: tuple[Checked, ...]
     spans: Mapping[int, tuple[Span, ...]]
     label: AnswerLabel
+    citations: tuple[Citation, ...] = ()
 
     @property
     def doubted(self) -> tuple[Checked, ...]:
@@ -119,7 +121,20 @@ def verify_answer(  # noqa: PLR0913 - one question, by name
     lacks = any(sentences.is_lack(one.text, cites=bool(one.numbers)) for one in found)
     rests = not citations and bool(earlier) and _rests_on(said, earlier)
     told = replace(grounds, lacks=lacks, earlier=rests)
-    return Verification(checks, _find_spans(held, evidence), decide_label(checks, told))
+    bearing = _find_bearing_places(held)
+    places = {
+        item.number: sorted(
+            {one for (_, n), found in bearing.items() if n == item.number for one in found}
+        )
+        for item in evidence
+    }
+    spans = {
+        item.number: tuple(to_span(item, *place) for place in places[item.number])
+        for item in evidence
+        if places[item.number]
+    }
+    tied = tuple(_tie_spans(citations, found, bearing, places))
+    return Verification(checks, spans, decide_label(checks, told), tied)
 
 
 def summarise_verification(verification: Verification) -> dict[str, object]:
@@ -387,25 +402,38 @@ def _to_checked(
     return Checked(sentence.start, sentence.end, verdict, cited, reasons or ())
 
 
-def _find_spans(
-    held: Sequence[_Held], evidence: Sequence[Evidence]
-) -> Mapping[int, tuple[Span, ...]]:
-    """Of each passage that is cited the stretches that bear what cites it, in order."""
-    places: dict[int, set[tuple[int, int]]] = {}
+_Place = tuple[int, int]
+"""Start and end in the text of a piece of evidence."""
+
+
+def _find_bearing_places(held: Sequence[_Held]) -> Mapping[tuple[int, int], set[_Place]]:
+    """The stretches that bear a sentence: by its start, and the number of a passage it cites."""
+    places: dict[tuple[int, int], set[_Place]] = {}
     for item in held:
         terms = item.read.terms
         for premise in item.premises if terms and item.sentence.numbers else ():
             share = premise.share(terms)
             if share and (item.foreign or share >= MIN_BEARING_SHARE):
                 found = _find_bearing(terms, premise.units)
-                places.setdefault(premise.number, set()).update(
+                places[item.sentence.start, premise.number] = {
                     (unit.start, unit.end) for unit in found if unit.end
-                )
-    return {
-        one.number: tuple(to_span(one, *place) for place in sorted(places[one.number]))
-        for one in evidence
-        if places.get(one.number)
-    }
+                }
+    return places
+
+
+def _tie_spans(
+    citations: Sequence[Citation],
+    found: Sequence[Sentence],
+    bearing: Mapping[tuple[int, int], set[_Place]],
+    places: Mapping[int, Sequence[_Place]],
+) -> Iterator[Citation]:
+    """Each citation with the places, among those of its passage, that bear its sentence."""
+    starts = [one.start for one in found]
+    for citation in citations:
+        at = bisect_right(starts, citation.offset) - 1
+        own = bearing.get((starts[at], citation.number), set()) if at >= 0 else set()
+        known = places.get(citation.number, ())
+        yield replace(citation, spans=tuple(known.index(place) for place in sorted(own)))
 
 
 # What an answer rests on, in one word: it follows from what it cites and from what holds

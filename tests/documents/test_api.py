@@ -40,6 +40,21 @@ def test_an_upload_answers_201_at_once(api, sent):
     assert body["page_count"] is None
 
 
+def test_the_outline_tells_headings_at_their_place_in_the_text(api, document):
+    outline = api.get(f"{URL}/{document.pk}/outline").json()
+    text = b"".join(api.get(f"{URL}/{document.pk}/text")).decode()
+    assert [(one["title"], one["level"], one["page"]) for one in outline] == [
+        ("휴가 규정", 1, None),
+        ("출장 규정", 1, None),
+    ]
+    lines = [text[one["start"] :].splitlines()[0] for one in outline]
+    assert lines == ["# 휴가 규정", "# 출장 규정"]
+
+
+def test_a_document_names_its_owner(api, document):
+    assert api.get(f"{URL}/{document.pk}").json()["owner"] == document.owner.username
+
+
 def test_the_answer_has_every_field_of_the_contract(api, document):
     body = api.get(f"{URL}/{document.pk}").json()
     assert set(body) >= {

@@ -173,7 +173,7 @@ def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
     page.goto("/")
     ask(page, question)
     answer(page).locator(".cite").last.click()
-    expect(page.locator("#panel .page-mark, #panel .cited").first).to_be_visible()
+    expect(page.locator("#panel .pdf-sentence, #panel .cited").first).to_be_visible()
     save(page, f"answer-{language}")
 
     page.locator("#panel-close").click()

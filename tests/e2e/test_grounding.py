@@ -164,12 +164,12 @@ def test_cited_sources_and_those_only_looked_at_stand_apart(talk, talker, llm):
     expect(cards).to_have_count(1)
     expect(cards).to_contain_text("설명서.md")
     cards.click()
-    groups = talk.locator("#panel-sources .panel-group")
-    expect(groups).to_have_count(2)
-    expect(groups.nth(0).locator(".panel-tab[aria-current=true]")).to_have_text("1")
-    groups.nth(1).locator(".panel-tab").click()
-    expect(talk.locator("#panel .passage-head")).to_contain_text("공고.md")
-    expect(groups.nth(1).locator(".panel-tab[aria-current=true]")).to_have_text("2")
+    panel = talk.locator("#panel")
+    expect(panel.get_by_role("tab", selected=True)).to_contain_text("인용됨 1")
+    expect(panel.get_by_role("heading", level=2)).to_have_text("설명서.md")
+    panel.get_by_role("tab", name="검토함").click()
+    expect(panel.get_by_role("tab", selected=True)).to_contain_text("검토함 1")
+    expect(panel.get_by_role("heading", level=2)).to_have_text("공고.md")
 
 
 def test_sources_of_which_none_is_cited_are_said_to_be_looked_at(talk, talker, llm):
@@ -208,8 +208,9 @@ def test_the_sentences_of_a_deleted_document_can_still_be_read(talk, talker, llm
     marker.hover()
     expect(talk.locator("#hover-card .hover-text")).to_have_text(sentence)
     marker.click()
-    expect(talk.locator("#panel .passage-text")).to_contain_text("앞 문장입니다.")
-    expect(talk.locator("#panel .passage-text .cited")).to_have_text(sentence)
+    expect(talk.locator("#panel-facts")).to_have_text("삭제됨")
+    expect(talk.locator("#panel .doc-text")).to_contain_text("앞 문장입니다.")
+    expect(talk.locator("#panel .doc-text .cited")).to_have_text(sentence)
 
 
 def test_a_sentence_that_a_passage_says_twice_is_marked_at_both_places(talk, talker, llm):
@@ -222,7 +223,7 @@ def test_a_sentence_that_a_passage_says_twice_is_marked_at_both_places(talk, tal
     source = SOURCE | {"content_preview": text, "spans": spans}
     done = show(talk, talker, llm, content=f"{TWICE} [1]", sources=[source], label="documents")
     done.locator(".cite").click()
-    expect(talk.locator("#panel .passage-text .cited")).to_have_text([TWICE, TWICE])
+    expect(talk.locator("#panel .doc-text .cited")).to_have_text([TWICE, TWICE])
 
 
 def test_a_document_shown_whole_bears_the_colour_of_documents(talk, talker, llm):

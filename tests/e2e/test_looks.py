@@ -136,7 +136,7 @@ def test_a_chat_with_everything_open_breaches_nothing(page):
     answer(page).locator(".cite").first.hover()
     expect(page.locator("#hover-card")).to_be_visible()
     page.locator(".cite").first.click()
-    expect(page.locator("#panel .page-sheet img")).to_be_visible()
+    expect(page.locator("#panel .pdf-mark-here")).to_be_in_viewport()
     page.keyboard.press("Control+/")
     expect(page.locator("#shortcuts")).to_be_visible()
     page.keyboard.press("Escape")

@@ -38,8 +38,7 @@ def click(page, marker):
     marker.evaluate(TO_SIGHT)
     box = marker.bounding_box()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page.locator("#panel .page-sheet.loading")).to_have_count(0)
-    expect(page.locator("#panel .page-here")).to_be_in_viewport()
+    expect(page.locator("#panel .pdf-mark-here")).to_be_in_viewport()
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -54,7 +53,6 @@ def test_a_citation_moves_the_panel_alone(windows, reader, long_chat, size):
         assert page.evaluate(script("moved")) == []
         if size == "phone":
             page.locator("#panel-close").click()
-    assert page.evaluate("document.querySelector('#panel-body').scrollTop") > 0 or size == "phone"
 
 
 @pytest.mark.parametrize("size", SIZES)

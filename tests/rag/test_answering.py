@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 from contextlib import aclosing
 
@@ -42,6 +43,17 @@ async def test_without_a_model_the_documents_sentence_is_quoted_with_its_source(
     assert (source.slot, source.document_name) == (1, "여비.md")
     assert 0 <= source.similarity <= 1
     assert len(source.content_preview) <= 200
+
+
+async def test_without_a_model_each_marker_is_tied_to_the_passage_and_its_sentence():
+    events = await library().ask("숙박비 상한은?")
+    text, end = text_of(events), finished(events)
+    assert [one.offset for one in end.citations] == [m.start() for m in re.finditer(r"\[1\]", text)]
+    for citation in end.citations:
+        (source,) = [one for one in end.sources if one.chunk_id == citation.chunk_id]
+        (place,) = citation.spans
+        assert source.spans[place].text == "제3조 숙박비 상한은 1박 90,000원이다."
+        assert RULES[source.start : source.end] == source.text
 
 
 async def test_a_comparison_reads_every_document_that_holds_a_part_of_it():

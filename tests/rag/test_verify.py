@@ -285,6 +285,23 @@ def test_a_citation_is_tied_to_the_sentence_of_the_passage_that_bears_it():
     }
 
 
+def test_each_citation_knows_which_sentences_of_its_passage_bear_its_own():
+    answer = (
+        "신청은 30일 안에 하여야 합니다 [1]. 예산은 1억 2천만 원입니다 [1]. "
+        "연차휴가는 15일입니다 [2]."
+    )
+    found = verified(answer, shown(RULE, LEAVE))
+    told = [
+        (one.offset, [found.spans[one.number][at].text for at in one.spans])
+        for one in found.citations
+    ]
+    assert told == [
+        (answer.index("[1]"), ["신청은 30일 이내에 하여야 한다."]),
+        (answer.rindex("[1]"), ["예산은 1억 2천만 원이며 참여율은 37%이다."]),
+        (answer.index("[2]"), ["연차휴가는 15일을 부여한다."]),
+    ]
+
+
 def test_of_a_table_the_row_bears_it():
     table = "| 구분 | 상한 |\n|---|---|\n| 서울 | 100,000원 |\n| 그 밖의 곳 | 70,000원 |"
     assert bearing("서울의 상한은 100,000원입니다 [1].", table) == {1: ["| 서울 | 100,000원 |"]}

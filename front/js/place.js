@@ -1,0 +1,88 @@
+// Where the reader is, in the address: the message in sight, and the source that the panel shows.
+//
+// `?message=ID&source=2&tab=whole&page=7`: `source` counts those of the message, `page` is that of the whole document.
+// Opening the panel is a step of the history, so that Back closes it; what moves within it is not.
+
+const SETTLE_MS = 200;
+
+/** What the address says. */
+export function readPlace() {
+  const query = new URLSearchParams(location.search);
+  const number = (name) => Number.parseInt(query.get(name) ?? "", 10) || null;
+  return { message: query.get("message"), source: number("source"), tab: query.get("tab"), page: number("page") };
+}
+
+function write(values, state, step) {
+  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value));
+  const address = `${location.pathname}${query.size ? `?${query}` : ""}`;
+  if (step === "push") history.pushState(state, "", address);
+  else history.replaceState(state, "", address);
+}
+
+/** Keeps the address of a chat true. `chatId()` gives the chat, null before its first question. */
+export class Place {
+  constructor({ thread, panel, chatId }) {
+    this.thread = thread;
+    this.panel = panel;
+    this.chatId = chatId;
+    this.isFollowing = false;
+    panel.addEventListener("opened", () => this.isFollowing || this.tell("push"));
+    panel.addEventListener("moved", () => this.isFollowing || this.tell());
+    panel.addEventListener("closing", (event) => this.leave(event));
+    addEventListener("popstate", () => this.follow());
+    let timer = null;
+    thread.scrolling.scroller.addEventListener("scroll", () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => this.tell(), SETTLE_MS);
+    }, { passive: true });
+  }
+
+  /** Show what the address says, once the chat is loaded. */
+  async restore() {
+    const place = readPlace();
+    const { scroll } = history.state ?? {}; // null at the end of the thread, where it is already
+    if (scroll) this.thread.goTo(scroll);
+    else if (place.message && scroll === undefined) this.thread.goTo({ message: place.message });
+    await this.follow();
+  }
+
+  tell(step = "replace") {
+    if (!this.chatId()) return;
+    const { panel, thread } = this;
+    const scroll = thread.place;
+    const isSource = panel.isOpen && panel.message;
+    const shown = isSource
+      ? {
+          message: panel.message.id,
+          source: panel.source.index + 1,
+          tab: panel.tab === "whole" ? "whole" : null,
+          page: panel.tab === "whole" ? panel.page : null,
+        }
+      : { message: scroll?.message };
+    write(shown, { ...history.state, scroll, panel: panel.isOpen && (step === "push" || Boolean(history.state?.panel)) }, step);
+  }
+
+  /** Back, where opening it was a step; else it is closed here. */
+  leave(event) {
+    event.preventDefault();
+    if (history.state?.panel) {
+      history.back();
+      return;
+    }
+    this.panel.close();
+    this.tell();
+  }
+
+  async follow() {
+    const { message: id, source: number, tab, page } = readPlace();
+    const message = id && this.thread.messageOf(id);
+    const source = number && message?.sources?.[number - 1];
+    this.isFollowing = true;
+    try {
+      if (source) await this.panel.open(message, source, null, { tab, page });
+      else this.panel.close();
+    } finally {
+      this.isFollowing = false;
+    }
+  }
+}

@@ -1,0 +1,372 @@
+// The text of a document as a document: headings, paragraphs, lists, tables. It is drawn part by part, as it is scrolled to,
+// from the stored text alone; nothing of the file itself comes near the page. Places are offsets in that text.
+
+import { el } from "./dom.js";
+import { parseDocumentBlocks } from "./markdown.js";
+import { findLetters, mapLetters, toLetters, toUnitConverter, wrapLetters } from "./matching.js";
+import { wrapTables } from "./tables.js";
+
+const MARKDOWN = "text/markdown";
+const MAX_MARKDOWN_CHARACTERS = 2_000_000;
+const PART_CHARACTERS = 12_000;
+const MAX_TABLE_ROWS = 300; // longer tables are drawn in pieces
+const LINE_CHARACTERS = 40; // of a part that is not drawn yet, to guess its height
+const LINE_PIXELS = 27;
+const NEAR = "1200px 0px";
+const SHARE_ABOVE = 0.28; // of the pane's height, above a place that was jumped to
+const ROW = /^\|.*\|\s*$/;
+const RULE = /^\|(?:\s*:?-+:?\s*\|)+\s*$/;
+const FENCE = /^(`{3,}|~{3,})/;
+const FIGURE = /^[-+△▲]?[\d,.\s]+(?:%|원|건|명|개|억|만|천|백만)?$/;
+const DEEPEST_HEADING = 6;
+const LINK_TARGET = /\]\([^()\s]*(?:\s+"[^"]*")?\)/g; // in Markdown, not shown
+const SEARCHED = /\s+/g;
+
+/** A document's text in `container`, which scrolls. */
+export class TextView {
+  /** `onPlace()`: another place is in sight; `onFound({current, total, isDone})`. */
+  constructor(container, { onPlace, onFound }) {
+    this.container = container;
+    this.onFound = onFound;
+    this.root = el("div", { class: "doc-text prose" });
+    container.replaceChildren(this.root);
+    this.marks = [];
+    this.aim = null;
+    this.watching = new IntersectionObserver((seen) => seen.forEach((one) => one.isIntersecting && this.draw(one.target)), {
+      root: container,
+      rootMargin: NEAR,
+    });
+    this.resizing = new ResizeObserver(() => this.aim && this.jump());
+    this.resizing.observe(this.root);
+    this.leaving = new AbortController();
+    const { signal } = this.leaving;
+    for (const kind of ["wheel", "touchmove", "pointerdown", "keydown"]) {
+      container.addEventListener(kind, () => (this.aim = null), { passive: true, signal });
+    }
+    container.addEventListener("scroll", onPlace, { passive: true, signal });
+  }
+
+  /** `headings`: {title, level, start}; `pageStarts`: where pages begin, if it has any. */
+  show({ text, contentType, headings = [] }) {
+    this.text = text;
+    this.headings = headings;
+    this.units = toUnitConverter(text);
+    const isMarkdown = contentType === MARKDOWN && text.length <= MAX_MARKDOWN_CHARACTERS;
+    const starts = headings.map((one) => ({ ...one, start: this.units.fromPoints(one.start) }));
+    const blocks = isMarkdown ? listMarkdownBlocks(text) : listPlainBlocks(text, starts);
+    this.parts = [];
+    for (const part of groupBlocks(blocks)) {
+      const node = el("section", { class: "doc-part" });
+      node.style.minHeight = `${Math.ceil((part.end - part.start) / LINE_CHARACTERS) * LINE_PIXELS}px`;
+      Object.assign(part, { node, isDrawn: false });
+      this.parts.push(part);
+      this.root.append(node);
+      this.watching.observe(node);
+    }
+  }
+
+  close() {
+    this.leaving.abort();
+    this.watching.disconnect();
+    this.resizing.disconnect();
+  }
+
+  draw(node) {
+    const part = this.parts.find((one) => one.node === node);
+    if (!part || part.isDrawn) return;
+    part.isDrawn = true;
+    this.watching.unobserve(node);
+    node.style.minHeight = "";
+    node.replaceChildren(...part.blocks.map((block) => block.render()));
+    wrapTables(node);
+    this.drawMarks(part);
+  }
+
+  // Places
+
+  /** `start`, `end`: offsets in code points. */
+  goTo({ start, mark = null }) {
+    this.aim = { at: this.units.fromPoints(start), mark };
+    this.jump();
+  }
+
+  jump() {
+    const { at, mark } = this.aim;
+    const part = this.parts.findLast((one) => one.start <= at) ?? this.parts[0];
+    if (!part) return;
+    this.draw(part.node);
+    const node = (mark && this.root.querySelector(mark)) ?? findUnit(part, at) ?? part.node;
+    const pane = this.container;
+    const top = node.getBoundingClientRect().top - pane.getBoundingClientRect().top + pane.scrollTop;
+    pane.scrollTo({ top: Math.max(0, top - pane.clientHeight * SHARE_ABOVE), behavior: "instant" });
+  }
+
+  /** The offset, in code points, of what is at the top of the pane. */
+  get place() {
+    const top = this.container.getBoundingClientRect().top;
+    const part = this.parts.find((one) => one.node.getBoundingClientRect().bottom > top);
+    if (!part) return 0;
+    const unit = listUnits(part).find((one) => one.getBoundingClientRect().bottom > top);
+    return this.units.toPoints(unit ? readPlace(unit)[0] : part.start);
+  }
+
+  // Marks
+
+  /** `passages` lightly, `sentences` strongly, each {start, end} in code points; `here` of the latter is led to. */
+  mark(passages, sentences, here = null) {
+    const convert = (one, kind) => ({
+      kind,
+      start: this.units.fromPoints(one.start),
+      end: this.units.fromPoints(one.end),
+      isHere: one === here,
+    });
+    this.marks = [...passages.map((one) => convert(one, "passage")), ...sentences.map((one) => convert(one, "cited"))];
+    this.redraw();
+  }
+
+  redraw() {
+    for (const part of this.parts) {
+      if (!part.isDrawn) continue;
+      clearMarks(part.node);
+      this.drawMarks(part);
+    }
+    if (this.aim) this.jump();
+  }
+
+  drawMarks(part) {
+    for (const mark of [...this.marks, ...(this.found ?? [])]) {
+      if (mark.end <= part.start || mark.start >= part.end) continue;
+      for (const unit of listUnits(part)) {
+        const [from, to] = readPlace(unit);
+        if (mark.end <= from || mark.start >= to) continue;
+        if (mark.kind === "passage") unit.classList.add("in-passage");
+        else this.markWithin(unit, from, to, mark);
+      }
+    }
+  }
+
+  /** The letters of a mark within the element that shows [from, to) of the text. */
+  markWithin(unit, from, to, mark) {
+    const lettersOf = (first, last) => toLetters(this.text.slice(first, last).replace(LINK_TARGET, "]"));
+    const before = lettersOf(from, Math.max(mark.start, from)).length;
+    const wanted = lettersOf(Math.max(mark.start, from), Math.min(mark.end, to));
+    const { text, places } = mapLetters(unit, "");
+    let place = [before, before + wanted.length];
+    if (text.slice(...place) !== wanted) {
+      const near = findLetters(text, wanted).sort(([one], [other]) => Math.abs(one - before) - Math.abs(other - before));
+      [place] = near;
+    }
+    if (!place || place[0] >= place[1]) return;
+    const className = mark.isHere ? `${mark.kind} mark-here` : mark.kind;
+    wrapLetters(places, ...place, className);
+  }
+
+  // Search
+
+  find(query, { again = false, back = false } = {}) {
+    const words = query.trim().replace(SEARCHED, " ");
+    if (!again || words !== this.query) {
+      this.query = words;
+      this.hits = findAll(this.text, words);
+      this.hit = -1;
+    }
+    if (this.hits.length) {
+      const step = back ? -1 : 1;
+      this.hit = (this.hit + step + this.hits.length) % this.hits.length;
+      const [start, end] = this.hits[this.hit];
+      this.found = [{ kind: "found", start, end, isHere: false }];
+      this.aim = { at: start, mark: "mark.found" };
+    } else {
+      this.found = [];
+    }
+    this.redraw();
+    this.onFound({ current: this.hit + 1, total: this.hits.length, isDone: true });
+  }
+
+  endFind() {
+    this.found = [];
+    this.query = "";
+    this.redraw();
+  }
+
+  async outline() {
+    return this.headings.map(({ title, level, start }) => ({ title, level, open: () => this.goTo({ start }) }));
+  }
+}
+
+function readPlace(unit) {
+  return unit.dataset.place.split("-").map(Number);
+}
+
+/** Elements that show a stretch of the text and hold no other that does. */
+function listUnits(part) {
+  return [...part.node.querySelectorAll("[data-place]")];
+}
+
+function findUnit(part, at) {
+  return listUnits(part).findLast((one) => readPlace(one)[0] <= at);
+}
+
+function clearMarks(root) {
+  for (const mark of root.querySelectorAll("mark")) {
+    const parent = mark.parentNode;
+    mark.replaceWith(...mark.childNodes);
+    parent.normalize();
+  }
+  for (const unit of root.querySelectorAll(".in-passage")) unit.classList.remove("in-passage");
+}
+
+function* groupBlocks(blocks) {
+  let group = [];
+  for (const block of blocks) {
+    group.push(block);
+    if (block.end - group[0].start < PART_CHARACTERS) continue;
+    yield { start: group[0].start, end: block.end, blocks: group };
+    group = [];
+  }
+  if (group.length) yield { start: group[0].start, end: group.at(-1).end, blocks: group };
+}
+
+/** Where the words stand, whatever their case and however their blanks are written. */
+function findAll(text, words) {
+  if (!words) return [];
+  const pattern = words.split(" ").map((one) => one.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+");
+  return [...text.matchAll(new RegExp(pattern, "giu"))].map((found) => [found.index, found.index + found[0].length]);
+}
+
+// Blocks of Markdown
+
+/** Where the body begins: front matter is metadata, which is shown elsewhere. */
+export function findFrontMatterEnd(text) {
+  if (!text.startsWith("---\n")) return 0;
+  const end = text.indexOf("\n---\n", 3);
+  return end > 0 && end <= 20_000 ? end + "\n---\n".length : 0;
+}
+
+function listMarkdownBlocks(text) {
+  const begin = findFrontMatterEnd(text);
+  const body = text.slice(begin);
+  const lines = [begin];
+  for (let at = body.indexOf("\n"); at >= 0; at = body.indexOf("\n", at + 1)) lines.push(begin + at + 1);
+  lines.push(text.length);
+  const offsetOf = (line) => lines[Math.min(line, lines.length - 1)];
+  return parseDocumentBlocks(body).map(({ line, end, render }) => ({
+    start: offsetOf(line),
+    end: offsetOf(end),
+    render: () => {
+      const fragment = render();
+      for (const node of fragment.querySelectorAll("[data-at]")) {
+        const [first, last] = node.dataset.at.split("-").map(Number);
+        delete node.dataset.at;
+        if (!node.querySelector("[data-at]")) node.dataset.place = `${offsetOf(first)}-${offsetOf(last)}`;
+      }
+      return fragment;
+    },
+  }));
+}
+
+// Blocks of what other formats gave: their tables and code are written as in Markdown, all else as it is
+
+function listPlainBlocks(text, headings) {
+  const titles = new Map(headings.map((one) => [one.start, one]));
+  const blocks = [];
+  let open = null; // {kind, start, end, lines}
+  const close = () => {
+    if (open) blocks.push(...createBlocks(open));
+    open = null;
+  };
+  const add = (kind, start, line) => {
+    if (open?.kind !== kind) close();
+    open ??= { kind, start, end: start, lines: [] };
+    open.lines.push({ start, text: line });
+    open.end = start + line.length;
+  };
+  let fence = "";
+  let at = 0;
+  for (const line of text.split("\n")) {
+    const start = at;
+    at += line.length + 1;
+    const title = titles.get(start) ?? titles.get(start + line.length - line.trimStart().length);
+    if (fence) {
+      add("code", start, line);
+      if (line.trim().startsWith(fence)) {
+        close();
+        fence = "";
+      }
+    } else if (title && line.trim()) {
+      close();
+      blocks.push(createHeading(title, start, line));
+    } else if (FENCE.test(line)) {
+      close();
+      fence = FENCE.exec(line)[1];
+      add("code", start, line);
+    } else if (ROW.test(line)) add("table", start, line);
+    else if (line.trim()) add("text", start, line);
+    else close();
+  }
+  close();
+  return blocks;
+}
+
+function createBlocks(block) {
+  const { kind, start, end, lines } = block;
+  if (kind === "table") return [...createTables(lines)];
+  const render = () => {
+    const words = lines.map((one) => one.text).join("\n");
+    const place = { place: `${start}-${end}` };
+    if (kind === "text") return el("p", { class: "as-typed", data: place, text: words });
+    return el("pre", { data: place, tabindex: "0", text: words.replace(/^[^\n]*\n/, "").replace(/\n?[`~]{3,}\s*$/, "") });
+  };
+  return [{ start, end, render }];
+}
+
+function createHeading({ level }, start, line) {
+  const end = start + line.length;
+  const tag = `h${Math.min(level + 1, DEEPEST_HEADING)}`;
+  return { start, end, render: () => el(tag, { data: { place: `${start}-${end}` }, text: line.trim() }) };
+}
+
+/** A table, its header above each piece of it. */
+function* createTables(lines) {
+  const rule = lines.findIndex((line) => RULE.test(line.text));
+  const header = rule > 0 ? lines.slice(0, rule) : [];
+  const rows = lines.slice(rule + 1);
+  const isFigures = findFigureColumns(rows);
+  for (let from = 0; from < Math.max(rows.length, 1); from += MAX_TABLE_ROWS) {
+    const piece = rows.slice(from, from + MAX_TABLE_ROWS);
+    const head = from ? [] : header;
+    const [first, last] = [(head[0] ?? piece[0] ?? lines[0]).start, piece.at(-1) ?? lines.at(-1)];
+    yield {
+      start: first,
+      end: last.start + last.text.length,
+      render: () =>
+        el(
+          "table",
+          {},
+          header.length ? el("thead", {}, header.map((row) => createRow(row, "th", isFigures, !from))) : null,
+          el("tbody", {}, piece.map((row) => createRow(row, "td", isFigures, true))),
+        ),
+    };
+  }
+}
+
+function createRow({ start, text }, tag, isFigures, hasPlace) {
+  const cells = splitCells(text).map((cell, at) => el(tag, { class: isFigures[at] ? "to-right" : null, text: cell }));
+  return el("tr", hasPlace ? { data: { place: `${start}-${start + text.length}` } } : {}, cells);
+}
+
+export function splitCells(row) {
+  const inner = row.trim().slice(1, -1);
+  return inner.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
+}
+
+/** Columns that hold figures and nothing else stand to the right. */
+function findFigureColumns(rows) {
+  const columns = [];
+  for (const { text } of rows.slice(0, 50)) {
+    splitCells(text).forEach((cell, at) => {
+      if (cell) columns[at] = (columns[at] ?? true) && FIGURE.test(cell) && /\d/.test(cell);
+    });
+  }
+  return columns;
+}
