@@ -1,36 +1,49 @@
-"""Who is at the other end of a connection, and that they still may be there.
+"""Who is at the other end of a connection, what they may do, and that they still may be there.
 
 A session of our own pages or a key of a program lets in. Rights end while something is open (a
-socket, server-sent events, a stream of the gateway), so all that is open on an event loop is looked
-at together, every few seconds.
+socket, server-sent events, a stream of the gateway) or being done (an answer). Whoever ends some
+says so (`announce_change`), and what is open or being done is looked at at once; it is looked at
+every second besides, for what nobody said or Redis lost. Either way it ends within two seconds.
+
+Jobs are not claimed for, nor kept by, an owner who is not active: see `jobs.lease`.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import aclosing
-from contextvars import Context
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
+from uuid import UUID
 
 import structlog
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
-from django.db import Error as DatabaseError
-from django.db.models import Q
+from django.db import OperationalError, transaction
+from django.db.models import Exists, OuterRef, Q
 from django.http.request import validate_host
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from knox.crypto import hash_token
 from knox.models import AuthToken
+from redis.exceptions import RedisError
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.request import Request
 
 from chats.calls import in_database
+from chats.errors import ScopeMissing
+from chats.models import KeyDetails, KeyScope, Run
+from chats.models.key import ALL_SCOPES, list_scopes
+from chats.runs import log
+from jobs import connections
+from jobs.background import LoopTask
+
+logger = structlog.get_logger()
 
 TOKEN_PREFIX = "token."  # noqa: S105 - not a secret
 ConnectionScope = Mapping[str, Any]
@@ -47,14 +60,40 @@ class Credential:
     session: str = ""
 
 
-def find_users(credentials: Sequence[Credential]) -> list[User | None]:
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whom a credential lets in, and what for."""
+
+    user: User
+    scopes: frozenset[str]
+
+    def require(self, scope: KeyScope) -> None:
+        """Raise `ScopeMissing` where the credential is not good for this."""
+        if scope not in self.scopes:
+            raise ScopeMissing(scope=str(scope))
+
+
+def find_holders(credentials: Sequence[Credential]) -> list[Holder | None]:
     """The active user of each, looked up anew with a few queries; None where none is (any more)."""
     keys = find_keys({one.token for one in credentials if one.token})
     by_session = _by_session({one.session for one in credentials if one.session})
-    return [
-        keys[one.token].user if one.token in keys else by_session.get(one.session)
-        for one in credentials
-    ]
+    found: list[Holder | None] = []
+    for one in credentials:
+        if key := keys.get(one.token):
+            found.append(Holder(key.user, list_scopes(key)))
+        else:
+            user = by_session.get(one.session)
+            found.append(Holder(user, ALL_SCOPES) if user else None)
+    return found
+
+
+def let_in(credential: Credential) -> Holder | None:
+    """The holder of a credential that somebody shows now; that it was used is written down."""
+    if key := find_keys([credential.token]).get(credential.token) if credential.token else None:
+        note_key_used(key)
+        return Holder(key.user, list_scopes(key))
+    (holder,) = find_holders([credential])
+    return holder
 
 
 def read_credential(scope: ConnectionScope) -> Credential:
@@ -83,9 +122,34 @@ def find_keys(digests: Collection[str]) -> dict[str, AuthToken]:
     """The keys that hold, by digest, with their active owners. One query."""
     if not digests:
         return {}
-    unexpired = Q(expiry=None) | Q(expiry__gt=timezone.now())
-    rows = AuthToken.objects.filter(unexpired, digest__in=digests, user__is_active=True)
-    return {row.digest: row for row in rows.select_related("user")}
+    rows = AuthToken.objects.filter(_unexpired(), digest__in=digests, user__is_active=True)
+    return {row.digest: row for row in rows.select_related("user", "details")}
+
+
+def _unexpired() -> Q:
+    return Q(expiry=None) | Q(expiry__gt=timezone.now())
+
+
+USE_NOTED_SECONDS = 60
+"""The last use of a key is written so often at most."""
+
+
+def note_key_used(key: AuthToken) -> None:
+    """Write down that the key was used, unless that was done within the last minute."""
+    now = timezone.now()
+    details = getattr(key, "details", None)
+    if details is None:  # of a version that knew none
+        used = KeyDetails(key=key, scopes=sorted(ALL_SCOPES), last_used_at=now)
+        KeyDetails.objects.bulk_create([used], ignore_conflicts=True)
+        return
+    noted = details.last_used_at
+    if noted is not None and now - noted < timedelta(seconds=USE_NOTED_SECONDS):
+        return
+    try:
+        before = Q(last_used_at=noted) if noted else Q(last_used_at=None)
+        KeyDetails.objects.filter(before, pk=key.pk).update(last_used_at=now)
+    except OperationalError as error:  # a full disk: reading goes on
+        logger.warning("key_use_not_noted", error=str(error)[:200])
 
 
 def _by_session(keys: Collection[str]) -> dict[str, User]:
@@ -105,7 +169,7 @@ def _by_session(keys: Collection[str]) -> dict[str, User]:
 def _sessions(keys: Collection[str]) -> dict[str, dict[str, Any]]:
     """What living sessions that somebody signed in with hold, by key."""
     rows = Session.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
-    held = {row.session_key: row.get_decoded() for row in rows}
+    held = {row.session_key: _decode_session(row.session_data) for row in rows}
     known = settings.AUTHENTICATION_BACKENDS
     return {
         key: kept
@@ -114,13 +178,30 @@ def _sessions(keys: Collection[str]) -> dict[str, dict[str, Any]]:
     }
 
 
+@lru_cache(maxsize=4096)
+def _decode_session(data: str) -> dict[str, Any]:
+    """What a session holds. Those that are open are looked at every second and hardly change."""
+    decoded: dict[str, Any] = Session(session_data=data).get_decoded()
+    return decoded
+
+
 def _own(origin: str, scope: ConnectionScope) -> bool:
-    host = _header(scope, b"host")
-    parts = urlsplit(origin)
+    """Whether it is the page's own: scheme, host and port, as browsers compare them."""
     if origin in settings.CSRF_TRUSTED_ORIGINS:
         return True
+    parts = urlsplit(origin)
     known = validate_host((parts.hostname or "").lower(), settings.ALLOWED_HOSTS)
-    return bool(parts.netloc) and known and parts.netloc == host
+    same = parts.netloc == _header(scope, b"host") and parts.scheme == _read_scheme(scope)
+    return bool(parts.netloc) and known and same
+
+
+def _read_scheme(scope: ConnectionScope) -> str:
+    """`http` or `https`, from the proxy where Django takes it from there."""
+    if trusted := settings.SECURE_PROXY_SSL_HEADER:
+        name = trusted[0].removeprefix("HTTP_").replace("_", "-").lower().encode()
+        told = _header(scope, name).partition(",")[0].strip()
+        return "https" if told == trusted[1] else "http"
+    return "https" if scope.get("scheme") in {"https", "wss"} else "http"
 
 
 def _header(scope: ConnectionScope, name: bytes) -> str:
@@ -148,61 +229,113 @@ def get_credential(request: Request) -> Credential:
     return Credential(session=request.session.session_key or "")
 
 
-logger = structlog.get_logger()
-
-RECHECK_SECONDS = 3.0
+RECHECK_SECONDS = 1.0
 """Rights are looked up so often, and ..."""
 CLOSE_SECONDS = 0.5
-"""... that long may what ends by it keep the others waiting: together less than five seconds."""
+"""... that long may what ends by it keep the others waiting: together less than two seconds."""
 
 Part = TypeVar("Part")
 Ended = Callable[[], Awaitable[None]]
 
 
-class AccessWatcher:
-    """Looks now and then whether everybody may still be here."""
+def get_channel() -> str:
+    """The Redis channel of changed rights; channels know no databases, so it names its own."""
+    return f"nura:rights:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
+
+
+def announce_change() -> None:
+    """Have everything that is open looked at, once the change of rights is committed.
+
+    For whatever ends some: a deactivation, a revoked key, a new password, an ended session; teams
+    call it when a member goes.
+    """
+    transaction.on_commit(_announce)
+
+
+def _announce() -> None:
+    try:
+        connections.sync().publish(get_channel(), "")
+    except (RedisError, OSError) as error:  # it is noticed within `RECHECK_SECONDS` all the same
+        logger.warning("rights_not_announced", error=type(error).__name__)
+
+
+class RightsListener(LoopTask):
+    """Hears that rights have changed and wakes those of this event loop who look."""
+
+    TROUBLE = "rights_not_heard"
+
+    def __init__(self) -> None:
+        self.waiting: set[asyncio.Event] = set()
+
+    async def work(self) -> None:
+        """Listen until the connection breaks."""
+        async with connections.asynchronous().pubsub() as channel:
+            await channel.subscribe(get_channel())
+            async for message in channel.listen():
+                if message["type"] == "subscribe":
+                    self.note_success()
+                for changed in self.waiting:  # also at first: something may have been missed
+                    changed.set()
+
+
+async def wait_for_change(changed: asyncio.Event) -> None:
+    """Until rights have changed, as far as is known, and `RECHECK_SECONDS` at the most.
+
+    `changed` is the caller's own, among those that `RightsListener` wakes.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(RECHECK_SECONDS):
+            await changed.wait()
+    changed.clear()
+
+
+class AccessWatcher(LoopTask):
+    """Looks whether everybody may still be here."""
+
+    TROUBLE = "access_not_checked"
 
     def __init__(self) -> None:
         self.credentials: dict[Ended, Credential] = {}
         """What to call when a credential holds no longer."""
-        # A context of its own: it serves all that is open, not only what came first.
-        self._task = asyncio.create_task(self._run(), context=Context())
+        self._changed = asyncio.Event()
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(RECHECK_SECONDS)
-            credentials = dict(self.credentials)
-            if not credentials:
-                continue
-            try:
-                users = await in_database(find_users, [*credentials.values()])
-            except DatabaseError as error:  # nobody is sent away for that
-                logger.warning("access_not_checked", error=str(error)[:200])
-                continue
-            except Exception:  # one credential must not end the looking at all others
-                logger.exception("access_not_checked")
-                continue
-            ended = [end for end, user in zip(credentials, users, strict=True) if user is None]
-            # A reader that takes nothing may take no close either: it is tried again.
-            closing = [asyncio.wait_for(end(), CLOSE_SECONDS) for end in ended]
-            await asyncio.gather(*closing, return_exceptions=True)
-
-
-_watchers: WeakKeyDictionary[asyncio.AbstractEventLoop, AccessWatcher] = WeakKeyDictionary()
+    async def work(self) -> None:
+        """Look once. Nobody is sent away because the database is."""
+        RightsListener.of_running_loop().waiting.add(self._changed)
+        await wait_for_change(self._changed)
+        credentials = dict(self.credentials)
+        if not credentials:
+            return
+        holders = await in_database(find_holders, [*credentials.values()])
+        ended = [end for end, holder in zip(credentials, holders, strict=True) if holder is None]
+        # A reader that takes nothing may take no close either: it is tried again.
+        closing = [asyncio.wait_for(end(), CLOSE_SECONDS) for end in ended]
+        await asyncio.gather(*closing, return_exceptions=True)
 
 
 def watch_credential(credential: Credential, ended: Ended) -> None:
     """Call `ended` when the credential has no active user any more."""
-    loop = asyncio.get_running_loop()
-    if loop not in _watchers:
-        _watchers[loop] = AccessWatcher()
-    _watchers[loop].credentials[ended] = credential
+    AccessWatcher.of_running_loop().credentials[ended] = credential
 
 
 def forget_credential(ended: Ended) -> None:
     """Watch no longer."""
-    if watcher := _watchers.get(asyncio.get_running_loop()):
-        watcher.credentials.pop(ended, None)
+    AccessWatcher.of_running_loop().credentials.pop(ended, None)
+
+
+def stop_runs_without_rights() -> list[UUID]:
+    """Stop the answers whose owner is not active any more, or whose key has ended; their ids.
+
+    Those that nobody has begun are left to whoever ends lost ones (`chats.runs.answering`). Raises
+    `Unavailable`.
+    """
+    living = AuthToken.objects.filter(_unexpired(), pk=OuterRef("asked_with"))
+    ended = ~Q(asked_with="") & ~Exists(living)
+    rows = Run.objects.filter(Run.OPEN).filter(Q(owner__is_active=False) | ended)
+    stopped = list(rows.values_list("pk", flat=True))
+    for run_id in stopped:
+        log.request_stop(run_id)  # again each time, until it has ended
+    return stopped
 
 
 async def stream_while_held(

@@ -1,18 +1,18 @@
-"""Administration of conversations: messages and runs are for reading only."""
+"""Administration of conversations: how they fare. What was said is shown for a reason only."""
 
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.auth.models import User
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
-from django.utils.text import Truncator
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
-from unfold.admin import ModelAdmin, TabularInline
 
-from chats.models import Category, Chat, Message, Run, Turn
+from chats.models import Category, Chat, Message, Run
+from documents.audit import Action, record_event
+from documents.oversight import AuditedAdmin, ContentsAdmin
 
-PREVIEW_CHARACTERS = 80
 ADVICE = {
     "llm_unreachable": _("Check that its server is running and that NURA_LLM_BASE_URL is correct."),
     "llm_unavailable": _(
@@ -68,67 +68,31 @@ class DeletedFilter(admin.SimpleListFilter):
         return queryset.filter(deleted_at__isnull=self.value() == "no")
 
 
-class MessageInline(ReadOnly, TabularInline):  # type: ignore[misc]
-    """The thread within its chat."""
-
-    model = Message
-    fields = ("created_at", "role", "preview", "status", "mode")
-    readonly_fields = fields
-    show_change_link = True
-    extra = 0
-    per_page = 20
-
-    @admin.display(description=_("content"))
-    def preview(self, message: Message) -> str:
-        """The first words."""
-        return Truncator(message.content).chars(PREVIEW_CHARACTERS)
-
-
-class TurnInline(ReadOnly, TabularInline):  # type: ignore[misc]
-    """The turn store of a chat, all branches."""
-
-    model = Turn
-    fields = ("number", "ts", "question", "summary", "question_type", "mode", "documents")
-    readonly_fields = fields
-    extra = 0
-    per_page = 20
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Turn]:
-        """Without what only searches read."""
-        return super().get_queryset(request).defer("terms", "vector")  # type: ignore[no-any-return]
-
-    @admin.display(description=_("question"))
-    def question(self, turn: Turn) -> str:
-        """The first words."""
-        return Truncator(turn.user_text).chars(PREVIEW_CHARACTERS)
-
-    @admin.display(description=_("documents"))
-    def documents(self, turn: Turn) -> str:
-        """What the answer showed, by slot."""
-        return ", ".join(f"{ref['slot']}. {ref['title']}" for ref in turn.doc_refs) or "-"
-
-
 @admin.register(Chat)
-class ChatAdmin(ModelAdmin):  # type: ignore[misc]
-    """Chats of all users, with those that their users deleted."""
+class ChatAdmin(ReadOnly, ContentsAdmin):
+    """Chats of all users, with those that their users deleted; what was said takes a reason."""
 
-    list_display = ("title", "owner", "message_count", "is_visible", "updated_at")
+    list_display = ("id", "owner", "message_count", "is_visible", "updated_at")
     list_filter = (DeletedFilter, "updated_at")
     list_select_related = ("owner",)
-    search_fields = ("title", "owner__username")
-    fields = ("title", "owner", "category", "history_pairs", "deleted_at", "created_at")
-    readonly_fields = ("owner", "category", "deleted_at", "created_at")
+    search_fields = ("id", "owner__username")
+    fields = ("id", "owner", "message_count", "history_pairs", "deleted_at", "created_at")
+    readonly_fields = fields
     actions = ("restore",)
-    inlines = (MessageInline, TurnInline)
+    contents_template = "admin/chat_contents.html"
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Chats begin with a question."""
-        return False
+    def has_restore_permission(self, request: HttpRequest) -> bool:
+        """Who may change chats may give them back."""
+        return request.user.has_perm("chats.change_chat")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Chat]:
         """With the number of messages."""
         chats: QuerySet[Chat] = super().get_queryset(request)
-        return chats.annotate(count_of_messages=Count("messages"))
+        return chats.annotate(count_of_messages=Count("messages")).select_related("owner")
+
+    def get_contents(self, row: Chat) -> dict[str, Any]:
+        """All messages of all branches, oldest first."""
+        return {"chat": row, "messages_of_chat": row.messages.order_by("created_at", "id")}
 
     @admin.display(description=_("messages"), ordering="count_of_messages")
     def message_count(self, chat: Chat) -> int:
@@ -141,52 +105,48 @@ class ChatAdmin(ModelAdmin):  # type: ignore[misc]
         """Whether its user still sees it."""
         return chat.deleted_at is None
 
-    @admin.action(description=_("Restore deleted chats"), permissions=("change",))
+    @admin.action(description=_("Restore deleted chats"), permissions=("restore",))
     def restore(self, request: HttpRequest, chats: QuerySet[Chat]) -> None:
         """Give deleted chats back to their users."""
-        ids = list(chats.exclude(deleted_at=None).values_list("pk", flat=True))
-        count = Chat.objects.filter(pk__in=ids).update(deleted_at=None)
+        deleted = list(chats.exclude(deleted_at=None))
+        Chat.objects.filter(pk__in=[chat.pk for chat in deleted]).update(deleted_at=None)
+        for chat in deleted:
+            record_event(Action.DATA_RESTORED, actor=request.user, subject=chat.owner, target=chat)
+        count = len(deleted)
         text = ngettext("%(count)d chat restored.", "%(count)d chats restored.", count)
         self.message_user(request, text % {"count": count}, messages.SUCCESS)
 
 
 @admin.register(Message)
-class MessageAdmin(ReadOnly, ModelAdmin):  # type: ignore[misc]
-    """Messages of all users."""
+class MessageAdmin(ReadOnly, ContentsAdmin):
+    """How messages of all users fared; what they say takes a reason."""
 
-    list_display = ("preview", "role", "status", "mode", "label", "owner", "created_at")
+    list_display = ("id", "role", "status", "mode", "label", "owner", "created_at")
     list_filter = ("role", "status", "mode", "label", "created_at")
     list_select_related = ("chat__owner",)
-    search_fields = ("content", "chat__title", "chat__owner__username")
+    search_fields = ("id", "chat__owner__username")
     ordering = ("-created_at",)
     show_full_result_count = False
     fields = (
-        "chat",
-        "role",
-        "status",
-        "mode",
-        "label",
-        "content",
-        "sources",
-        "scope",
-        "usage",
-        "error_code",
-        "advice",
-        "question_type",
-        "created_at",
+        *("chat", "role", "status", "mode", "label", "usage", "error_code", "advice"),
+        *("question_type", "created_at"),
     )
     readonly_fields = ("advice",)
+    contents_template = "admin/message_contents.html"
+
+    def find_subject(self, row: Message) -> User:
+        """Whose chat it is in."""
+        return row.chat.owner
+
+    def get_contents(self, row: Message) -> dict[str, Any]:
+        """The text, with what it rests on."""
+        return {"message": row}
 
     @admin.display(description=_("what to check"))
     def advice(self, message: Message) -> str:
         """The settings behind an answer that failed or was cut."""
         codes = (message.error_code, *message.notices)
         return " ".join(str(ADVICE[code]) for code in codes if code in ADVICE) or "-"
-
-    @admin.display(description=_("content"))
-    def preview(self, message: Message) -> str:
-        """The first words."""
-        return Truncator(message.content).chars(PREVIEW_CHARACTERS) or "-"
 
     @admin.display(description=_("owner"), ordering="chat__owner__username")
     def owner(self, message: Message) -> str:
@@ -195,7 +155,7 @@ class MessageAdmin(ReadOnly, ModelAdmin):  # type: ignore[misc]
 
 
 @admin.register(Run)
-class RunAdmin(ReadOnly, ModelAdmin):  # type: ignore[misc]
+class RunAdmin(ReadOnly, AuditedAdmin):
     """Who answers what, and since when."""
 
     list_display = ("id", "owner", "state", "attempts", "lease_until", "created_at")
@@ -212,7 +172,7 @@ class RunAdmin(ReadOnly, ModelAdmin):  # type: ignore[misc]
 
 
 @admin.register(Category)
-class CategoryAdmin(ModelAdmin):  # type: ignore[misc]
+class CategoryAdmin(AuditedAdmin):
     """Labels that users gave their chats."""
 
     list_display = ("name", "owner")

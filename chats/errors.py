@@ -15,6 +15,12 @@ class NotFound(NuraError):
     code = "not_found"
 
 
+class ScopeMissing(NuraError):
+    """The API key may not do this; `params["scope"]` is what it lacks."""
+
+    code = "scope_missing"
+
+
 class InvalidFrame(NuraError):
     """A frame whose fields are wrong; `params["errors"]` says which."""
 
@@ -145,6 +151,10 @@ class WrongDimensions(NuraError):
 
 EXPLANATIONS: Mapping[str, Explanation] = {
     "not_found": (404, _("This does not exist, or you don't have access to it.")),
+    "scope_missing": (
+        403,
+        _("This API key is not allowed to do this. It needs the scope “%(scope)s”."),
+    ),
     "empty_message": (400, _("The message is empty. Write a question and send it again.")),
     "wrong_role": (
         400,

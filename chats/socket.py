@@ -15,8 +15,10 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
+import structlog
 from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import translation
 from rest_framework import serializers
@@ -25,7 +27,7 @@ from structlog.contextvars import bound_contextvars
 from chats import access
 from chats.calls import in_database
 from chats.errors import InvalidFrame, NotFound, RateLimited
-from chats.models import Run
+from chats.models import KeyScope, Run
 from chats.runs import log, reader
 from chats.serializers import SendRequest, envelope
 from chats.services import turns
@@ -35,7 +37,10 @@ from jobs import connections, limiter
 from jobs.background import LoopTask
 from rag.errors import NuraError
 
+logger = structlog.get_logger()
+
 CLOSE_UNAUTHENTICATED = 4401
+CLOSE_FORBIDDEN = 4403
 CLOSE_TOO_MANY = 4429
 SUBPROTOCOL = "nura.v1"
 MAX_FRAMES = 60
@@ -58,11 +63,11 @@ class RunFrame(serializers.Serializer[Any]):
     after_seq = serializers.IntegerField(min_value=0, max_value=10**12, default=0)
 
 
-def open_turn(user: User, frame: Fields, language: str) -> tuple[UUID, UUID]:
+def open_turn(user: User, frame: Fields, language: str, asked_with: str) -> tuple[UUID, UUID]:
     """Open the turn that a `send` asks for; the ids of its run and chat."""
     fields = _validate(SendRequest, frame)
     fields["document_ids"] = fields["document_ids"] or ()
-    turn = turns.open_turn(user=user, language=language, **fields)
+    turn = turns.open_turn(user=user, language=language, asked_with=asked_with, **fields)
     return turn.run.pk, turn.user_message.chat_id
 
 
@@ -129,10 +134,10 @@ class NoticeListener(LoopTask):
 
     def remove(self, page: "ChatSocket") -> None:
         """Tell the page nothing more."""
-        pages = self.pages[page.user.pk]
+        pages = self.pages.get(page.user.pk, set())
         pages.discard(page)
         if not pages:
-            del self.pages[page.user.pk]
+            self.pages.pop(page.user.pk, None)
 
 
 class FrameLimit:
@@ -156,6 +161,8 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
 
     user: User
     language: str
+    holder: access.Holder
+    credential: access.Credential
 
     def __init__(self) -> None:
         self._limit = FrameLimit()
@@ -171,26 +178,39 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
         """Serve until the other end has gone, or the server ends."""
+        started = time.monotonic()
         try:
             await super().__call__(scope, receive, send)
         finally:
             access.forget_credential(self._end)
             self._tell_nothing_more()
+            if settings.ACCESS_LOG:
+                logger.info(
+                    "socket",
+                    path=scope["path"],
+                    seconds=round(time.monotonic() - started, 1),
+                    user_id=self.user.pk if hasattr(self, "user") else None,
+                    address=(scope.get("client") or [""])[0],
+                )
 
     async def websocket_connect(self, _message: Message) -> None:
         """Let in who has a session (from our own pages) or a token."""
         credential = access.read_credential(self.scope)
-        (user,) = await in_database(access.find_users, [credential])
-        self._key = credential.token
+        holder = await in_database(access.let_in, credential)
         offered = self.scope.get("subprotocols") or ()
         chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
         await self.send({"type": "websocket.accept", "subprotocol": chosen})
-        if user is None:
+        if holder is None:
             await self._close(CLOSE_UNAUTHENTICATED)
             raise StopConsumer
-        self.user = user
+        if not holder.scopes & {KeyScope.READ, KeyScope.ASK}:
+            await self._close(CLOSE_FORBIDDEN)
+            raise StopConsumer
+        self.holder, self.credential = holder, credential
+        self.user = holder.user
         self.language = access.read_language(self.scope)
-        await NoticeListener.of_running_loop().add(self)
+        if KeyScope.READ in holder.scopes:
+            await NoticeListener.of_running_loop().add(self)
         access.watch_credential(credential, self._end)
 
     async def websocket_receive(self, message: Message) -> None:
@@ -231,17 +251,21 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         await self._send_text(log.to_json(envelope("pong", {})))
 
     async def _answer_send(self, frame: Fields) -> None:
-        verdict = await limiter.take_by_rule("ask", f"user:{self.user.pk}", key=self._key)
+        self.holder.require(KeyScope.ASK)
+        key = self.credential.token
+        verdict = await limiter.take_by_rule("ask", f"user:{self.user.pk}", key=key)
         if verdict is not None and not verdict.allowed:
             raise RateLimited.by(verdict)
-        run_id, chat_id = await in_database(open_turn, self.user, frame, self.language)
+        run_id, chat_id = await in_database(open_turn, self.user, frame, self.language, key)
         self._relay(run_id, chat_id, 0)
 
     async def _answer_resume(self, frame: Fields) -> None:
+        self.holder.require(KeyScope.READ)
         run_id, chat_id, after_seq = await in_database(find_run, self.user, frame)
         self._relay(run_id, chat_id, after_seq)
 
     async def _answer_stop(self, frame: Fields) -> None:
+        self.holder.require(KeyScope.ASK)
         await in_database(stop_run, self.user, frame)
 
     def _relay(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:

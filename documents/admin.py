@@ -12,17 +12,17 @@ from django.template.defaultfilters import filesizeformat
 from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
-from unfold.admin import ModelAdmin
 from unfold.decorators import display
 
 from documents import services, spaces
 from documents.errors import DocumentBusy, explain_code
 from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace, Reindexing
+from documents.oversight import AuditedAdmin, ContentsAdmin
 from documents.reindex import change, renewal
 from documents.reindex.change import ReindexBusyError, ReindexWish
 
 
-class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
+class ReadOnlyAdmin(AuditedAdmin):
     """Rows that only the product itself makes and changes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -38,8 +38,10 @@ COLOURS = {"PROCESSING": "info", "COMPLETED": "success", "FAILED": "danger"}
 
 
 @admin.register(Document)
-class DocumentAdmin(ReadOnlyAdmin):
-    """All users' documents. Deleting takes chunks, vectors and files along."""
+class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
+    """All users' documents. Deleting takes chunks, vectors and files along; text takes a reason."""
+
+    contents_template = "admin/document_contents.html"
 
     list_display = (
         "name", "owner", "state", "percent", "stage", "reason", "chunk_count", "page_count",
@@ -89,6 +91,10 @@ class DocumentAdmin(ReadOnlyAdmin):
     def has_process_permission(self, request: HttpRequest) -> bool:
         """Who may change documents may have them processed."""
         return request.user.has_perm("documents.change_document")
+
+    def get_contents(self, row: Document) -> dict[str, Any]:
+        """The text by pages."""
+        return {"document": row, "pages": row.pages.order_by("number")}
 
     def delete_model(self, request: HttpRequest, obj: Document) -> None:
         """Delete with files."""

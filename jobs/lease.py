@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID, uuid4
 
 from django.db import connection, models
-from django.db.models import F, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
@@ -73,6 +73,9 @@ class Job(models.Model):
 class OwnedJob(Job):
     """A job of a person: owners take turns (`claim_next_jobs`).
 
+    Nobody claims or keeps a job of an owner whose account is not active; only the reaper does, to
+    end it or let it wait until the account is active again.
+
     The model has `owner` and `created_at`, and indexes on (owner, created_at) where `OPEN`, and on
     (owner, started_at). `started_at` is when the latest attempt began.
     """
@@ -109,7 +112,23 @@ def open_jobs(model: type[JobT]) -> QuerySet[JobT]:
 
 def waiting_jobs(model: type[JobT]) -> QuerySet[JobT]:
     """Jobs that a worker may claim now."""
-    return open_jobs(model).filter(_free(), attempts__lt=model.MAX_ATTEMPTS)
+    return of_active_owners(open_jobs(model)).filter(_free(), attempts__lt=model.MAX_ATTEMPTS)
+
+
+def of_active_owners(rows: QuerySet[JobT]) -> QuerySet[JobT]:
+    """Those of the jobs that have no owner, or one whose account is active."""
+    people = _find_people(rows.model)
+    if people is None:
+        return rows
+    active = people._default_manager.filter(is_active=True)  # noqa: SLF001 - Django's own way
+    return rows.filter(Exists(active.filter(pk=OuterRef("owner_id"))))
+
+
+def _find_people(model: Any) -> Any:
+    """The model of accounts that owns the jobs; None where an owner is no account."""
+    if not issubclass(model, OwnedJob):
+        return None
+    return model._meta.get_field("owner").related_model  # noqa: SLF001 - public in all but its name
 
 
 def jobs_at_work(model: type[JobT]) -> QuerySet[JobT]:
@@ -129,7 +148,7 @@ def claim_job(
     begun: dict[str, Any] = {}
     rows = open_jobs(model).filter(_free(), pk=job_id)
     if counted:
-        rows = rows.filter(attempts__lt=model.MAX_ATTEMPTS)
+        rows = of_active_owners(rows).filter(attempts__lt=model.MAX_ATTEMPTS)
         begun = {"attempts": F("attempts") + 1}
         if issubclass(model, OwnedJob):
             begun["started_at"] = Now()
@@ -155,7 +174,7 @@ def claim_next_jobs(
 
 def renew_lease(lease: Lease[JobT], **values: Any) -> None:
     """Renew a lease and store changes. Raises `LeaseLostError`."""
-    if not lease.rows().update(lease_until=Now() + lease.model.LEASE, **values):
+    if not of_active_owners(lease.rows()).update(lease_until=Now() + lease.model.LEASE, **values):
         raise LeaseLostError
 
 
@@ -165,7 +184,8 @@ def renew_leases(leases: Collection[Lease[JobT]]) -> set[Lease[JobT]]:
         return set()
     model = next(iter(leases)).model
     tokens = [lease.token for lease in leases]
-    held = open_jobs(model).filter(pk__in=[lease.job_id for lease in leases], claim__in=tokens)
+    mine = open_jobs(model).filter(pk__in=[lease.job_id for lease in leases], claim__in=tokens)
+    held = of_active_owners(mine)
     if held.update(lease_until=Now() + model.LEASE) == len(leases):
         return set(leases)
     standing = set(held.values_list("claim", flat=True))
@@ -204,7 +224,8 @@ TAKE = """
                (SELECT max(started_at) FROM {table} WHERE {owner} = one.owner) AS served,
                (SELECT created_at FROM {table} WHERE {owner} = one.owner AND {waits}
                  ORDER BY created_at LIMIT 1) AS since
-          FROM one WHERE owner IS NOT NULL
+          FROM one
+         WHERE owner IS NOT NULL AND {active}
     ),
     turns AS MATERIALIZED (
         SELECT job.key, owners.at_work + job.place AS turn, owners.served, owners.since
@@ -248,6 +269,7 @@ def _claim_statement(
         table=table,
         key=quote(str(meta.pk.column)),
         owner=quote(owner.column),
+        active=_active_condition(model),
         open=is_open,
         waits=f"{is_open} AND {table}.attempts < %(most)s AND {free}",
         bound=f" AND turns.turn <= {int(limit_of_one)}" if limit_of_one else "",
@@ -257,6 +279,16 @@ def _claim_statement(
         changes=changes,
     )
     return query, parameters
+
+
+def _active_condition(model: type[OwnedJob]) -> str:
+    """That the account of `one.owner` is active, as SQL."""
+    people = _find_people(model)
+    if people is None:
+        return "TRUE"
+    meta, quote = people._meta, connection.ops.quote_name  # noqa: SLF001 - as above
+    table, key = quote(meta.db_table), quote(str(meta.pk.column))
+    return f"EXISTS (SELECT 1 FROM {table} WHERE {key} = one.owner AND is_active)"  # noqa: S608
 
 
 def _condition(model: type[Job], parameters: dict[str, Any]) -> str:

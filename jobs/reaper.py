@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from redis.exceptions import RedisError
 
 from jobs import connections
-from jobs.lease import JobT, Lease, claim_job, open_jobs, release_lease
+from jobs.lease import JobT, Lease, claim_job, of_active_owners, open_jobs, release_lease
 
 logger = structlog.get_logger()
 
@@ -86,5 +86,5 @@ def is_due(name: str, seconds: float) -> bool:
 def _overdue(model: type[JobT], patience: timedelta) -> Any:
     free = Q(lease_until=None) | Q(lease_until__lt=Now())
     late = Q(enqueued_at=None) | Q(enqueued_at__lt=Now() - patience)
-    waiting: Any = open_jobs(model).filter(free, late, claim=None)
+    waiting: Any = of_active_owners(open_jobs(model)).filter(free, late, claim=None)
     return waiting.filter(attempts__lt=model.MAX_ATTEMPTS)

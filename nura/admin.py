@@ -5,6 +5,7 @@ from typing import Any, cast
 from allauth.account.decorators import secure_admin_login
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
 from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
@@ -20,6 +21,7 @@ from knox.models import AuthToken
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
+from chats.access import announce_change
 from documents.audit import Action, AuditEvent, record_event
 from documents.oversight import AuditedAdmin
 from nura.accounts import services
@@ -64,7 +66,7 @@ admin.site.has_permission = has_permission  # type: ignore[method-assign]
 # The one sign-in page, with its limits on attempts, for administrators too.
 admin.site.login = ask_for_second_step(secure_admin_login(admin.site.login))  # type: ignore[method-assign]
 
-for model in (User, Group, AuthToken, EmailAddress, Authenticator):
+for model in (User, Group, AuthToken, EmailAddress, Authenticator, UserSession):
     admin.site.unregister(model)
 
 
@@ -136,6 +138,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         if "is_active" in changed and not obj.is_active:
             record_event(Action.ACCOUNT_DEACTIVATED, actor=request.user, subject=obj, target=obj)
         if changed & RIGHTS:
+            announce_change()
             rights = {name: getattr(obj, name) for name in sorted(RIGHTS)}
             record_event(
                 Action.RIGHTS_CHANGED,
@@ -146,19 +149,23 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
             )
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        """A new password has a name of its own."""
+        """A new password has a name of its own, and ends the keys: somebody may have had them."""
         if message == PASSWORD_MESSAGE:
+            services.revoke_keys(user=obj, actor=request.user)
             record_event(Action.PASSWORD_CHANGED, actor=request.user, subject=obj, target=obj)
+            announce_change()
         return super().log_change(request, obj, message)
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:
         """Delete with files."""
         services.delete_user(user=obj)
+        announce_change()
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
         """Delete users with their files."""
         for user in queryset:
             services.delete_user(user=user)
+        announce_change()
 
     @admin.display(description=_("documents"), ordering="count_of_documents")
     def document_count(self, user: User) -> int:

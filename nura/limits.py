@@ -129,14 +129,17 @@ class Gate:
         if known is not None and time.monotonic() < known[0]:
             return Caller(address, known[1], credential.token)
         with fairness.working_for(f"address:{address}"):
-            (user,) = await in_database(access.find_users, [credential])
-        if user is None:
+            (holder,) = await in_database(access.find_holders, [credential])
+        if holder is None:
             self._accounts.pop(credential, None)
             return Caller(address)
         if len(self._accounts) >= MAX_REMEMBERED:
             self._accounts.clear()
-        self._accounts[credential] = time.monotonic() + REMEMBERED_SECONDS, user.pk
-        return Caller(address, user.pk, credential.token)
+        self._accounts[credential] = (
+            time.monotonic() + REMEMBERED_SECONDS,
+            holder.user.pk,
+        )
+        return Caller(address, holder.user.pk, credential.token)
 
     # What it may
 

@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from knox.models import AuthToken
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     REGISTRY,
@@ -27,7 +28,8 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
-from chats.models import Message
+from chats.models import KeyScope, Message
+from chats.models.key import list_scopes
 from documents.models import Document
 
 REQUESTS = Counter("nura_http_requests", "HTTP requests", ["method", "route", "status"])
@@ -120,8 +122,11 @@ def _processes() -> CollectorRegistry:
 
 def _is_staff(request: HttpRequest) -> bool:
     kinds: Any = api_settings.DEFAULT_AUTHENTICATION_CLASSES
+    asked = Request(request, authenticators=[kind() for kind in kinds])
     try:
-        user = Request(request, authenticators=[kind() for kind in kinds]).user
+        user = asked.user
     except APIException:
+        return False
+    if isinstance(asked.auth, AuthToken) and KeyScope.READ not in list_scopes(asked.auth):
         return False
     return bool(user and user.is_active and user.is_staff)

@@ -5,6 +5,7 @@ look at headers and cookies work in the event loop here, and go to a thread wher
 """
 
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_asy
 from csp.constants import SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from csp.middleware import CSPMiddleware
 from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
@@ -30,11 +32,14 @@ from django.middleware.security import SecurityMiddleware
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
 from django.utils.decorators import sync_and_async_middleware
+from django.utils.deprecation import MiddlewareMixin
 from django.utils.translation.trans_real import parse_accept_lang_header
 from structlog.contextvars import bound_contextvars
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from documents import audit
+from nura.access_log import log_response
+from nura.accounts import sessions
 
 GetResponse = Callable[[HttpRequest], Any]
 """The next layer: gives a response, or an awaitable of one under ASGI."""
@@ -148,29 +153,35 @@ _SAFE_ID = re.compile(r"[\w.-]{8,64}", re.ASCII)
 def request_id(get_response: GetResponse) -> GetResponse:
     """Middleware: every log line of a request, in whichever process, carries its id.
 
-    The audit log gets it too, with the address. A proxy in front may choose it (`X-Request-ID`);
-    the response tells it.
+    The audit log gets it too, with the address, and the access log its line. A proxy in front may
+    choose it (`X-Request-ID`); the response tells it.
     """
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
-            name = _choose_request_id(request)
-            with _known_origin(request, name):
-                return _tell_request_id(await get_response(request), name)
+            name, address = _choose_request_id(request), find_address(request)
+            started = time.perf_counter()
+            with _known_origin(address, name):
+                response = await get_response(request)
+                log_response(request, response, address, started)
+                return _tell_request_id(response, name)
 
         return answer_async
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        name = _choose_request_id(request)
-        with _known_origin(request, name):
-            return _tell_request_id(get_response(request), name)
+        name, address = _choose_request_id(request), find_address(request)
+        started = time.perf_counter()
+        with _known_origin(address, name):
+            response = get_response(request)
+            log_response(request, response, address, started)
+            return _tell_request_id(response, name)
 
     return answer
 
 
 @contextmanager
-def _known_origin(request: HttpRequest, name: str) -> Iterator[None]:
-    with bound_contextvars(request_id=name), audit.from_origin(find_address(request), name):
+def _known_origin(address: str, name: str) -> Iterator[None]:
+    with bound_contextvars(request_id=name), audit.from_origin(address, name):
         yield
 
 
@@ -276,6 +287,30 @@ class Sessions(InLoop, SessionMiddleware):
     def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
         """A changed one is written."""
         return bool(request.session.modified or settings.SESSION_SAVE_EVERY_REQUEST)
+
+
+class SeenSessions(InLoop, MiddlewareMixin):
+    """When and from where a session was last seen, for its owner to look at."""
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        """Note the session of a request that asked who its user is."""
+        if self.needs_thread(request, response):
+            sessions.note_session_seen(
+                user=request.user,  # type: ignore[arg-type] # `needs_thread` has looked
+                session_key=request.session.session_key or "",
+                address=find_address(request),
+                user_agent=request.headers.get("User-Agent", ""),
+            )
+        return response
+
+    def needs_thread(self, request: HttpRequest, response: HttpResponseBase) -> bool:
+        """Once a minute it is written."""
+        user = getattr(request, "_cached_user", None)
+        key = request.session.session_key
+        signed_in = user is not None and user.is_authenticated and SESSION_KEY in request.session
+        return bool(signed_in and key and sessions.is_seen_due(key))
 
 
 class FlashMessages(InLoop, MessageMiddleware):

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from allauth.usersessions.models import UserSession
 from django.apps import apps
 from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
 from django.core.files import File
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
@@ -18,7 +21,8 @@ from drf_spectacular.generators import SchemaGenerator
 from knox.models import AuthToken
 from rest_framework.test import APIClient
 
-from chats.models import Category, Chat, Feedback, Message, Run, Trace
+from chats.models import Category, Chat, Feedback, KeyDetails, Message, Run, Trace
+from chats.models.key import make_key_id
 from chats.services.chats import create_chat
 from chats.services.turn_store import Outcome, record
 from chats.services.turns import open_turn
@@ -27,9 +31,10 @@ from documents.models import Chunk, Document, DocumentPage, DocumentPicture
 from documents.search import bm25
 from jobs import connections
 from nura import urls
+from nura.accounts.sessions import make_session_id
 from tests.support import ROOT
 
-OURS = ("auth", "knox", "documents", "chats", "nura", "account")
+OURS = ("auth", "knox", "usersessions", "documents", "chats", "nura", "account")
 """Apps whose tables must stay as they are."""
 SECRET = "부엉이작전"
 """Stands in every text of the owner's."""
@@ -40,6 +45,8 @@ COLLECTIONS = {
     "messages": "answer",
     "runs": "run",
     "models": "model",
+    "keys": "key",
+    "sessions": "session",
 }
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
@@ -188,15 +195,27 @@ def make_world(owner: User) -> dict[str, Any]:
         "answer": first.assistant_message.pk,
         "question": first.user_message.pk,
         "run": second.run.pk,
-        "key": AuthToken.objects.create(owner)[0].digest,
+        "key": make_key_id(AuthToken.objects.create(owner)[0]),
+        "session": make_session(owner),
         "model": f"nura/{document.pk}",
     }
 
 
 def made_up(things: dict[str, Any]) -> dict[str, Any]:
     """Names of things that are not there."""
-    others = {"key": "0" * 128, "model": f"nura/{uuid.uuid4()}"}
+    others = {"model": f"nura/{uuid.uuid4()}"}
     return {name: uuid.uuid4() for name in things} | others
+
+
+def make_session(owner: User) -> uuid.UUID:
+    """Somewhere the owner is signed in; what the API calls it."""
+    store = SessionStore()
+    store[SESSION_KEY] = str(owner.pk)
+    store[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+    store[HASH_SESSION_KEY] = owner.get_session_auth_hash()
+    store.create()
+    UserSession.objects.create(user=owner, session_key=store.session_key, ip="192.0.2.1")
+    return make_session_id(store.session_key)
 
 
 def make_document(owner: User) -> Document:
@@ -273,7 +292,11 @@ def call(client: APIClient, operation: Operation, things: dict[str, Any], body: 
 def everything() -> dict[str, Any]:
     """A digest of each table of ours, of what Redis keeps for us, and of the files."""
     models = itertools.chain.from_iterable(apps.get_app_config(a).get_models() for a in _ours())
-    tables = {m._meta.label: _digest(m.objects.order_by("pk").values_list()) for m in models}
+    tables = {
+        m._meta.label: _digest(m.objects.order_by("pk").values_list())
+        for m in models
+        if m not in {KeyDetails, UserSession}  # when the caller was seen last
+    }
     redis = connections.sync()
     names = sorted(name for name in redis.keys("*") if not name.startswith(":"))
     kept = {name: redis.type(name) for name in names}

@@ -20,7 +20,7 @@ from rest_framework.views import APIView
 from chats.access import get_user
 from chats.api.turns import get_own_chat
 from chats.history import Branch
-from chats.models import Category, Chat, Message, Turn
+from chats.models import Category, Chat, KeyScope, Message, Turn
 from chats.serializers import (
     CategoryRequest,
     CategorySerializer,
@@ -43,6 +43,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
 
     queryset = Chat.objects.none()
     serializer_class = ChatSerializer
+    change_scope = KeyScope.ASK
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Chat]:
@@ -116,6 +117,7 @@ class CategoryViewSet(
 
     queryset = Category.objects.none()
     serializer_class = CategorySerializer
+    change_scope = KeyScope.ASK
     lookup_value_converter = "uuid"
 
     def get_queryset(self) -> QuerySet[Category]:

@@ -18,9 +18,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats.access import get_user
+from chats.access import get_credential, get_user
 from chats.errors import StillAnswering
-from chats.models import Feedback, Message, Trace
+from chats.models import Feedback, KeyScope, Message, Trace
 from chats.runs import reader
 from chats.serializers import (
     EditRequest,
@@ -51,6 +51,8 @@ WAIT = OpenApiParameter("wait", bool, description="false: answer 202 at once")
 class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]):
     """Questions and answers."""
 
+    change_scope = KeyScope.ASK
+
     queryset = Message.objects.none()
     serializer_class = MessageSerializer
     lookup_value_converter = "uuid"
@@ -72,6 +74,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         turn = turns.open_turn(
             user=get_user(request),
             language=get_language() or "ko",
+            asked_with=get_credential(request).token,
             **_sent(serializer.validated_data),
         )
         return self._answered(request, turn)
@@ -87,6 +90,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             message=message,
             language=get_language() or "ko",
             topic=serializer.validated_data["topic"],
+            asked_with=get_credential(request).token,
         )
         return self._answered(request, turn)
 
@@ -110,6 +114,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             message=message,
             content=serializer.validated_data["content"],
             language=get_language() or "ko",
+            asked_with=get_credential(request).token,
         )
         return self._answered(request, turn)
 
@@ -189,6 +194,8 @@ class SoundRenderer(BaseRenderer):
 
 class SpeechView(APIView):
     """`POST /messages/{id}/speech`."""
+
+    change_scope = KeyScope.ASK
 
     renderer_classes = (SoundRenderer, JSONRenderer)
 

@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 
 from chats import access
 from chats.access import get_credential, get_user
-from chats.models import Run
+from chats.models import KeyScope, Run
 from chats.runs import log, reader
 
 
@@ -79,6 +79,8 @@ def _after(request: Request) -> int:
 
 class RunStopView(APIView):
     """Stopping a run."""
+
+    change_scope = KeyScope.ASK
 
     @extend_schema(request=None, responses={202: None})
     def post(self, request: Request, run_id: UUID) -> Response:

@@ -6,6 +6,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chats.access import get_user
+from chats.models import KeyScope
 from chats.serializers import FindQuery, FindResult, SearchRequest, SearchResultSerializer
 from chats.services import search
 from chats.services.find import find_everything
@@ -13,6 +14,8 @@ from chats.services.find import find_everything
 
 class SearchView(APIView):
     """`POST /search`: reads only."""
+
+    change_scope = KeyScope.READ
 
     @extend_schema(request=SearchRequest, responses=SearchResultSerializer)
     def post(self, request: Request) -> Response:

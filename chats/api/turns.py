@@ -12,7 +12,7 @@ from rest_framework.views import APIView
 
 from chats.access import get_user
 from chats.history import Branch, describe_memory
-from chats.models import Chat, Message, Turn
+from chats.models import Chat, KeyScope, Message, Turn
 from chats.models.turn import TurnQuerySet
 from chats.serializers import (
     BranchRequest,
@@ -30,6 +30,8 @@ BRANCH = OpenApiParameter(
 
 class MemoryView(APIView):
     """What the chat is about."""
+
+    change_scope = KeyScope.ASK
 
     @extend_schema(responses=MemorySerializer)
     def get(self, request: Request, chat_id: UUID) -> Response:

@@ -56,8 +56,10 @@ class Opened:
             yield event
 
 
-def begin(user: User, headers: Mapping[str, str], body: CompletionRequest) -> Opened:
-    """Begin the answer to a request.
+def begin(
+    user: User, headers: Mapping[str, str], body: CompletionRequest, *, asked_with: str = ""
+) -> Opened:
+    """Begin the answer to a request; `asked_with` is the digest of its key.
 
     Raises `ModelNotFound`, `NoQuestion`, `TooLong`, `OneAnswerOnly`, `WrongChatId`, `EmptyMessage`,
     `QuotaMessages`, `Unavailable`.
@@ -71,11 +73,16 @@ def begin(user: User, headers: Mapping[str, str], body: CompletionRequest) -> Op
     key = read_chat_key(headers, body.metadata)
     if key is None:
         return Opened(_unstored(user, model, said, body), model.id)
-    return _in_chat(user, model, said, body, key)
+    return _in_chat(user, model, said, body, key, asked_with)
 
 
-def _in_chat(
-    user: User, model: AskableModel, said: AskedQuestion, body: CompletionRequest, key: ChatKey
+def _in_chat(  # noqa: PLR0913, PLR0917 - what `begin` knows
+    user: User,
+    model: AskableModel,
+    said: AskedQuestion,
+    body: CompletionRequest,
+    key: ChatKey,
+    asked_with: str,
 ) -> Opened:
     named = model.reason is ScopeReason.EXPLICIT
     turn = ask_in_chat(
@@ -86,6 +93,7 @@ def _in_chat(
         document_ids=model.scope.document_ids if named else (),
         language=get_language() or "ko",
         sampling=body.sampling,
+        asked_with=asked_with,
     )
     return Opened(turn.run.pk, model.id, turn.user_message.chat_id)
 
@@ -141,6 +149,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     document_ids: Collection[UUID],
     language: str,
     sampling: Sampling,
+    asked_with: str = "",
 ) -> OpenedTurn:
     """Store a question of the chat called `key`, made at its first one, and begin its answer.
 
@@ -157,6 +166,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
         documents=None if asked else documents,
         language=language,
         sampling=sampling,
+        asked_with=asked_with,
     )
 
 

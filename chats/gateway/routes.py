@@ -1,6 +1,7 @@
 """The routes under `/v1`. Views hold no database connection while they wait."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -40,16 +41,15 @@ async def model(request: HttpRequest, model: str) -> HttpResponseBase:
 @router.post("/chat/completions")
 async def chat_completions(request: HttpRequest, body: CompletionRequest) -> HttpResponseBase:
     """Answer the last message of the user, whole or as a stream."""
-    opening = asyncio.ensure_future(
-        in_database(completions.begin, _asker(request), request.headers, body)
-    )
+    credential = _credential(request)
+    begin = partial(completions.begin, asked_with=credential.token)
+    opening = asyncio.ensure_future(in_database(begin, _asker(request), request.headers, body))
     try:
         opened = await asyncio.shield(opening)
     except asyncio.CancelledError:  # hung up while the question is being stored
         opening.add_done_callback(_stop_opened)
         raise
     leave_place()
-    credential = _credential(request)
     return await (
         _streamed(opened, credential, body) if body.stream else _whole(opened, credential)
     )

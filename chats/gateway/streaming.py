@@ -16,6 +16,7 @@ from rest_framework.exceptions import AuthenticationFailed
 
 from chats import access
 from chats.access import Credential
+from chats.calls import in_database
 from chats.errors import Unavailable
 from chats.gateway.completions import Opened
 from chats.gateway.schemas import Failed, Reply
@@ -132,9 +133,19 @@ class Stream:
         return f"data: {log.to_json(data)}\n\n".encode()
 
 
-def _events(opened: Opened, credential: Credential) -> AsyncGenerator[RunEvent | None, None]:
-    """All events; fewer, and the run stopped, when the credential ends before the last."""
-    return access.stream_while_held(credential, opened.events(), lambda: stop_soon(opened.run_id))
+async def _events(opened: Opened, credential: Credential) -> AsyncGenerator[RunEvent | None, None]:
+    """All events; fewer, and the run stopped, when the credential ends before the last.
+
+    The run ends with its key as well, and may be quicker: that is no answer that was stopped.
+    """
+    held = access.stream_while_held(credential, opened.events(), lambda: stop_soon(opened.run_id))
+    async with aclosing(held):
+        async for event in held:
+            if event is not None and event.type == log.STOPPED:
+                (holder,) = await in_database(access.find_holders, [credential])
+                if holder is None:
+                    return
+            yield event
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Tables of the conversations."""
 
 from chats.models.chat import Category, Chat, ChatDocument
+from chats.models.key import KeyDetails, KeyScope
 from chats.models.message import DailyMessages, Feedback, Message, MessageDocument, Trace
 from chats.models.run import Run
 from chats.models.turn import Turn
@@ -11,6 +12,8 @@ __all__ = [
     "ChatDocument",
     "DailyMessages",
     "Feedback",
+    "KeyDetails",
+    "KeyScope",
     "Message",
     "MessageDocument",
     "Run",

@@ -165,7 +165,7 @@ class Chat(models.Model):
         )
 
     def __str__(self) -> str:
-        return self.title
+        return str(self.id)  # the title is its owner's
 
 
 class ChatDocument(models.Model):

@@ -130,7 +130,7 @@ class Message(models.Model):
         indexes = (models.Index(fields=("chat", "created_at")),)
 
     def __str__(self) -> str:
-        return f"{self.role}: {self.content[:40]}"
+        return f"{self.role} {self.id}"  # what it says is its owner's
 
 
 class MessageDocument(models.Model):

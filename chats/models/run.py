@@ -33,7 +33,8 @@ class Run(OwnedJob):
 
     `ended_at` is when the message got its end state. `client_id` is the sender's own id of the
     message: the same one twice is the same run. `sampling` is a `rag.conversation.Sampling` as far
-    as the sender wished for something.
+    as the sender wished for something. `asked_with` is the digest of the key that asked,
+    empty for a session: an answer ends with its key.
     """
 
     OPEN = Q(ended_at=None)
@@ -49,6 +50,9 @@ class Run(OwnedJob):
     )
     client_id = models.CharField(
         max_length=100, blank=True, default="", verbose_name=_("client id")
+    )
+    asked_with = models.CharField(
+        max_length=128, blank=True, default="", db_default="", editable=False
     )
     language = models.CharField(max_length=8, default="ko", verbose_name=_("language"))
     sampling = models.JSONField(default=dict, blank=True, verbose_name=_("wishes"))

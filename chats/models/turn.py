@@ -112,4 +112,4 @@ class Turn(Job):
         )
 
     def __str__(self) -> str:
-        return f"{self.number}: {self.user_text[:40]}"
+        return f"{self.chat_id} {self.number}"  # what it says is its owner's

@@ -19,6 +19,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from redis.exceptions import RedisError
 
+from chats import access
 from chats.calls import in_database
 from chats.errors import RunLost
 from chats.history import Branch, BranchHistory, history_pairs_of, load_conversation
@@ -402,6 +403,14 @@ def leave_run(lease: Lease[Run], content: str) -> None:
         save_texts({lease: content})
         if lease.rows().update(lease_until=Now()):
             recover_run(lease.job_id)
+
+
+def end_runs_without_rights() -> None:
+    """Stop the answers of those who may not have them any more, and end those nobody has begun."""
+    for run_id in access.stop_runs_without_rights():
+        lease = claim_job(Run, run_id, counted=False)
+        if lease is not None:
+            settle_lost_run(lease)
 
 
 def recover_run(run_id: UUID) -> None:

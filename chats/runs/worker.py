@@ -21,6 +21,7 @@ from django.db import Error as DatabaseError
 from redis.exceptions import RedisError
 from structlog.contextvars import bound_contextvars
 
+from chats import access
 from chats.calls import in_database
 from chats.models import Run
 from chats.runs import answering, stateless, summaries
@@ -35,7 +36,7 @@ from chats.runs.dispatch import (
     read_body,
 )
 from documents.tasks import sweep_ingests
-from jobs.background import stop_loop_tasks
+from jobs.background import LoopTask, stop_loop_tasks
 from jobs.fairness import NOBODY, FairThreads, working_for
 from jobs.queue import WorkMessage
 from jobs.reaper import announce_unclaimed_jobs, is_due, reap_lost_jobs
@@ -67,6 +68,21 @@ REAPING_SECONDS = {"runs": 5.0, "summaries": 30.0, "ingests": 15.0}
 """How often one of all processes looks for what was lost."""
 
 
+class RightsKeeper(LoopTask):
+    """Ends answers whose owner or key has lost its rights; every process does."""
+
+    TROUBLE = "rights_not_kept"
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    async def work(self) -> None:
+        """Look once."""
+        access.RightsListener.of_running_loop().waiting.add(self._changed)
+        await access.wait_for_change(self._changed)
+        await in_database(answering.end_runs_without_rights)
+
+
 class AnswersWorker:
     """What one answers process does. `run` ends some time after `leave`."""
 
@@ -88,6 +104,7 @@ class AnswersWorker:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(FairThreads(MAX_THREADS, MAX_THREADS_OF_ONE))
         services = [asyncio.create_task(self._receive()), asyncio.create_task(self._reap())]
+        RightsKeeper.of_running_loop()
         await self._leaving.wait()
         ends_at = time.monotonic() + self._patience
         for service in services:

@@ -69,10 +69,12 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     language: str = "ko",
     topic: str = Topic.AUTO,
     sampling: Sampling = NO_WISHES,
+    asked_with: str = "",
 ) -> OpenedTurn:
     """Store the question and an empty answer, and hand the run to a worker when that is committed.
 
-    The same `client_id` again gives the run that it began. Raises `NotFound`,
+    The same `client_id` again gives the run that it began. `asked_with` is the digest of the key
+    that asks. Raises `NotFound`,
     `EmptyMessage`, `QuotaMessages`.
     """
     text = clean(content)
@@ -89,6 +91,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
                 language=language,
                 topic=topic,
                 sampling=sampling,
+                asked_with=asked_with,
             )
     except (IntegrityError, NuraError):  # sent before; what was so then may be refused now
         known = _find_opened(user, client_id) if client_id else None
@@ -160,6 +163,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     client_id: str = "",
     topic: str = Topic.AUTO,
     sampling: Sampling = NO_WISHES,
+    asked_with: str = "",
 ) -> OpenedTurn:
     """An empty answer to `question` with its run, dispatched on commit.
 
@@ -198,6 +202,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         language=language,
         enqueued_at=now,
         sampling={} if sampling == NO_WISHES else asdict(sampling),
+        asked_with=asked_with,
     )
     ids = [document.pk for document in documents if document is not None]
     transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
@@ -205,7 +210,9 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
 
 
 @transaction.atomic
-def regenerate_answer(*, message: Message, language: str, topic: str = Topic.AUTO) -> OpenedTurn:
+def regenerate_answer(
+    *, message: Message, language: str, topic: str = Topic.AUTO, asked_with: str = ""
+) -> OpenedTurn:
     """Answer the question of an assistant's message once more, over the documents as they are now.
 
     `topic` is what the user says of its bond to the conversation.
@@ -217,11 +224,15 @@ def regenerate_answer(*, message: Message, language: str, topic: str = Topic.AUT
     chat = _hold_chat(message)
     if message.status == Message.Status.STREAMING:
         raise StillAnswering
-    return open_answer(chat=chat, question=message.parent, language=language, topic=topic)
+    return open_answer(
+        chat=chat, question=message.parent, language=language, topic=topic, asked_with=asked_with
+    )
 
 
 @transaction.atomic
-def edit_question(*, user: User, message: Message, content: str, language: str) -> OpenedTurn:
+def edit_question(
+    *, user: User, message: Message, content: str, language: str, asked_with: str = ""
+) -> OpenedTurn:
     """Ask again, with other words, where a user's message stands; its named documents stay named.
 
     Raises `WrongRole`, `EmptyMessage`.
@@ -233,7 +244,9 @@ def edit_question(*, user: User, message: Message, content: str, language: str) 
     links = message.document_links.select_related("document")
     named = [link.document for link in links if link.document in visible | {None}]
     question = new_question(chat, message.parent_id, content)
-    return open_answer(chat=chat, question=question, documents=named, language=language)
+    return open_answer(
+        chat=chat, question=question, documents=named, language=language, asked_with=asked_with
+    )
 
 
 def _hold_chat(message: Message) -> Chat:

@@ -81,6 +81,7 @@ class DocumentViewSet(
 
     queryset = Document.objects.none()
     serializer_class = DocumentShape
+    change_scope = "upload"  # of `chats.models.KeyScope`, which stands a floor above
     lookup_value_converter = "uuid"
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:

@@ -45,6 +45,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
 from redis.exceptions import LockError
 
+from chats.access import announce_change
 from documents.audit import Action, record_event
 from jobs import connections
 from nura.accounts.invitations import find_invitation, take_invitation
@@ -168,6 +169,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         if request.user.is_authenticated:
             record_event(Action.SIGN_OUT, actor=request.user, subject=request.user)
         super().logout(request)
+        announce_change()
 
     @transaction.atomic
     def set_password(self, user: AbstractBaseUser, password: str) -> None:
@@ -175,6 +177,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         super().set_password(user, password)
         actor = self.request.user if self.request.user.is_authenticated else None
         record_event(Action.PASSWORD_CHANGED, actor=actor, subject=user)
+        announce_change()
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         name = credentials.get("email", credentials.get("username", ""))

@@ -1,4 +1,6 @@
-"""API keys in requests."""
+"""API keys in requests, and what they are good for."""
+
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest
@@ -7,9 +9,14 @@ from knox.auth import TokenAuthentication
 from knox.crypto import hash_token
 from knox.models import AuthToken
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
+from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
+from rest_framework.request import Request
 
 from chats import access
+from chats.access import Holder
 from chats.calls import in_database
+from chats.models import KeyScope
+from chats.models.key import list_scopes
 
 GATEWAY_SCHEMES = ("bearer", "token")
 
@@ -23,15 +30,48 @@ class KeyAuthentication(TokenAuthentication):  # type: ignore[misc]
         return key.user, key
 
 
+class ScopePermission(IsAuthenticated):
+    """Somebody is signed in, and a key has the scope of what it is used for.
+
+    Reading takes `read`. What changes takes the view's `change_scope`, and `admin` where it names
+    none; a view with a `required_scope` takes that for all. A session is good for everything.
+    """
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Raises `ScopeMissing`."""
+        if not super().has_permission(request, view):
+            return False
+        if isinstance(request.auth, AuthToken):
+            require_scope(request.auth, find_required_scope(request.method or "", view))
+        return True
+
+
+def find_required_scope(method: str, view: Any) -> str:
+    """What a key needs for this method of a view."""
+    if scope := getattr(view, "required_scope", ""):
+        return str(scope)
+    return (
+        KeyScope.READ if method in SAFE_METHODS else getattr(view, "change_scope", KeyScope.ADMIN)
+    )
+
+
+def require_scope(key: AuthToken, scope: str) -> None:
+    """Raise `ScopeMissing` where the key is not good for this."""
+    Holder(key.user, list_scopes(key)).require(KeyScope(scope))
+
+
 async def authenticate_gateway_request(request: HttpRequest) -> AuthToken:
     """The key of a request to the gateway, with its owner; a session is none there.
 
-    Raises `NotAuthenticated`, `AuthenticationFailed`.
+    Raises `NotAuthenticated`, `AuthenticationFailed`, `ScopeMissing`.
     """
     key = _read_gateway_key(request)
     if not key:
         raise NotAuthenticated
-    return await in_database(find_key, key)
+    found = await in_database(find_key, key)
+    reads = request.method in SAFE_METHODS
+    require_scope(found, KeyScope.READ if reads else KeyScope.ASK)
+    return found
 
 
 def find_key(key: str) -> AuthToken:
@@ -42,6 +82,7 @@ def find_key(key: str) -> AuthToken:
     found = access.find_keys([digest]).get(digest)
     if found is None:
         raise AuthenticationFailed
+    access.note_key_used(found)
     return found
 
 

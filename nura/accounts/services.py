@@ -1,8 +1,10 @@
 """API keys and usage of one user."""
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
@@ -12,7 +14,9 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from knox.models import AuthToken
 
-from chats.models import Chat, Run
+from chats.access import announce_change
+from chats.models import Chat, KeyDetails, Run
+from chats.models.key import ALL_SCOPES, make_key_id, sort_scopes
 from chats.services.chats import count_questions_today
 from documents import files
 from documents.audit import Action, record_event
@@ -36,42 +40,59 @@ class AccountUsage:
     messages_today: int
 
 
-@transaction.atomic
 def create_key(*, user: User, lifetime: timedelta | None = None) -> str:
-    """Create an API key. Only its hash is stored, so this is the only time it is readable."""
-    stored, key = AuthToken.objects.create(user, expiry=lifetime)
+    """A new API key that may do everything; this is the only time it is readable."""
+    expires_at = None if lifetime is None else timezone.now() + lifetime
+    _stored, key = make_key(user=user, name="", scopes=ALL_SCOPES, expires_at=expires_at)
+    return key
+
+
+@transaction.atomic
+def make_key(
+    *, user: User, name: str, scopes: Collection[str], expires_at: datetime | None = None
+) -> tuple[AuthToken, str]:
+    """Create an API key: its row and its secret, of which only the hash is stored."""
+    stored, key = AuthToken.objects.create(user)
+    stored.expiry = expires_at
+    stored.save(update_fields=("expiry",))
+    kept = sort_scopes(scopes)
+    stored.details = KeyDetails.objects.create(key=stored, name=name, scopes=kept)
     record_event(
         Action.KEY_CREATED,
         actor=user,
         subject=user,
-        target=f"key:{stored.token_key}",
-        details={"expires_at": stored.expiry},
+        target=f"key:{make_key_id(stored)}",
+        details={"scopes": kept, "expires_at": stored.expiry},
     )
-    return str(key)
+    return stored, str(key)
 
 
 def list_keys(*, user: User) -> QuerySet[Any]:
     """The user's keys that still work, newest first."""
     alive: QuerySet[Any] = AuthToken.objects.filter(user=user).exclude(expiry__lt=timezone.now())
-    return alive.order_by("-created", "digest")
+    return alive.select_related("details").order_by("-created", "digest")
 
 
 @transaction.atomic
-def revoke_key(*, user: User, digest: str) -> bool:
-    """Delete one key of the user; False when the user has no such key."""
-    key = AuthToken.objects.select_for_update().filter(user=user, digest=digest).first()
-    if key is None:
+def revoke_key(*, user: User, key_id: UUID) -> bool:
+    """Delete one key of the user; False when the user has no such key. What it has open ends."""
+    found = AuthToken.objects.select_for_update().filter(user=user, digest__startswith=key_id.hex)
+    if (key := found.first()) is None:
         return False
     key.delete()
-    record_event(Action.KEY_REVOKED, actor=user, subject=user, target=f"key:{key.token_key}")
+    record_event(Action.KEY_REVOKED, actor=user, subject=user, target=f"key:{key_id}")
+    announce_change()
     return True
 
 
 @transaction.atomic
 def revoke_keys(*, user: User, actor: AbstractBaseUser | AnonymousUser) -> int:
-    """Delete all keys of a user; how many."""
-    count: int = AuthToken.objects.filter(user=user).delete()[0]
+    """Delete all keys of a user; how many. What they have open ends."""
+    keys = AuthToken.objects.filter(user=user)
+    count: int = keys.count()
+    keys.delete()
     if count:
+        announce_change()
         record_event(
             Action.KEY_REVOKED,
             actor=actor,
@@ -99,6 +120,7 @@ def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User
     user.save()
     done = Action.ACCOUNT_CREATED if created else Action.PASSWORD_CHANGED
     record_event(done, subject=user, details={"by": "command", "is_staff": user.is_staff})
+    announce_change()
     return user
 
 

@@ -4,6 +4,7 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from nura.accounts import profile, signup, two_step, views
+from nura.accounts.access_api import KeysView, KeyView, SessionsView, SessionView
 from nura.accounts.api import MeView, PreferencesView, TokenView
 
 app_name = "accounts"
@@ -18,7 +19,7 @@ urlpatterns = [
     path("accounts/2fa/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("accounts/2fa/webauthn/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("settings/keys", views.keys, name="keys"),
-    path("settings/keys/<str:digest>/revoke", views.revoke, name="revoke-key"),
+    path("settings/keys/<uuid:key_id>/revoke", views.revoke, name="revoke-key"),
 ]
 api_urlpatterns = [
     path("settings/", RedirectView.as_view(pattern_name="accounts:profile"), name="settings"),
@@ -27,5 +28,9 @@ api_urlpatterns = [
     path("auth/token", TokenView.as_view(), name="api-token"),
     path("me", MeView.as_view(), name="api-me"),
     path("me/preferences", PreferencesView.as_view(), name="api-preferences"),
+    path("me/keys", KeysView.as_view(), name="api-keys"),
+    path("me/keys/<uuid:key_id>", KeyView.as_view(), name="api-key"),
+    path("me/sessions", SessionsView.as_view(), name="api-sessions"),
+    path("me/sessions/<uuid:session_id>", SessionView.as_view(), name="api-session"),
 ]
 """Under `/api/v1/`."""

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import cast
+from uuid import UUID
 
 from django import forms
 from django.contrib import messages
@@ -14,6 +15,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from chats.models.key import make_key_id
 from nura.accounts import services
 from nura.accounts.sections import render_section
 
@@ -49,7 +51,7 @@ def keys(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "new_key": new_key,
-        "keys": services.list_keys(user=_user(request)),
+        "keys": [(make_key_id(key), key) for key in services.list_keys(user=_user(request))],
         "shown_characters": f":{services.SHOWN_CHARACTERS}",
     }
     return render_section(request, "accounts:keys", "settings/keys.html", context)
@@ -57,9 +59,9 @@ def keys(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_POST
-def revoke(request: HttpRequest, digest: str) -> HttpResponse:
+def revoke(request: HttpRequest, key_id: UUID) -> HttpResponse:
     """Revoke one key of the user."""
-    if not services.revoke_key(user=_user(request), digest=digest):
+    if not services.revoke_key(user=_user(request), key_id=key_id):
         raise Http404
     messages.success(request, _("The key has been revoked."))
     return redirect("accounts:keys")

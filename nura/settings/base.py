@@ -1,5 +1,6 @@
 """Settings for every installation. Deployments override them in the environment or `.env`."""
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ BASE_DIR = Path(__file__).resolve().parents[2]
 env.load_dotenv(Path(env.read_text("NURA_DOTENV", str(BASE_DIR / ".env"))))
 env.adopt_renamed(reference.RENAMED, reference.RENAMED_VALUES)
 
+os.umask(0o077)  # whatever this process writes is nobody else's to read
 DATA_DIR = env.read_folder("NURA_DATA_DIR", BASE_DIR / "var")
 HOST = env.read_text("NURA_HOST", "127.0.0.1")
 URL_HOST = f"[{HOST}]" if ":" in HOST else HOST
@@ -50,6 +52,7 @@ ANSWER_WORKERS = env.read_integer("NURA_ANSWER_WORKERS", 1, minimum=1, maximum=6
 DOCUMENT_WORKERS = env.read_integer("NURA_DOCUMENT_WORKERS", 1, minimum=1, maximum=256)
 SHUTDOWN_SECONDS = env.read_decimal("NURA_SHUTDOWN_SECONDS", 8.0, minimum=0.0, maximum=3600.0)
 
+ACCESS_LOG = env.read_flag("NURA_ACCESS_LOG", default=True)
 LOG_FORMAT = env.read_choice("NURA_LOG_FORMAT", "text", ("text", "json"))
 LOGGING = logs.build_logging_config(
     LOG_FORMAT, env.read_choice("NURA_LOG_LEVEL", "INFO", logs.LEVELS)
@@ -81,6 +84,7 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.usersessions",
     "documents",
     "chats",
     "nura",
@@ -100,6 +104,7 @@ MIDDLEWARE = [
     "nura.middleware.CommonHeaders",
     "nura.middleware.CsrfProtection",
     "nura.middleware.LazyUser",
+    "nura.middleware.SeenSessions",
     "nura.middleware.FlashMessages",
     "nura.middleware.FrameOptions",
     "allauth.account.middleware.AccountMiddleware",
@@ -194,7 +199,7 @@ REST_FRAMEWORK = {
         "nura.accounts.authentication.KeyAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ),
-    "DEFAULT_PERMISSION_CLASSES": ("rest_framework.permissions.IsAuthenticated",),
+    "DEFAULT_PERMISSION_CLASSES": ("nura.accounts.authentication.ScopePermission",),
     "DEFAULT_RENDERER_CLASSES": ("rest_framework.renderers.JSONRenderer",),
     "DEFAULT_PARSER_CLASSES": ("nura.rest.JSONParser",),
     "DEFAULT_PAGINATION_CLASS": "nura.rest.PageNumberPagination",
@@ -207,7 +212,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Chat with your own documents.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
+    "SERVE_PERMISSIONS": ["nura.accounts.authentication.ScopePermission"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
@@ -309,6 +314,7 @@ DISK_RESERVE_MB = env.read_integer("NURA_DISK_RESERVE_MB", 500)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 FILE_UPLOAD_PERMISSIONS = 0o600
+FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o700
 PICTURES = rag.build_picture_rules()
 READING_LIMITS = Limits(
     recognised_pages=env.read_integer("NURA_OCR_PAGES", 200, maximum=5000),

@@ -481,6 +481,11 @@ GROUPS = (
                 "answered after the next start.",
             ),
             _S("NURA_LOG_LEVEL", "Lowest level of messages in the log."),
+            _S(
+                "NURA_ACCESS_LOG",
+                "One line for each request: method, path, status, time, user, address. "
+                "`no` where a proxy in front writes such a log.",
+            ),
             _S("NURA_LOG_FORMAT", "`json`: one JSON object a line."),
         ),
     ),

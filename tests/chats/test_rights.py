@@ -13,11 +13,12 @@ from django.contrib.auth import BACKEND_SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
 from django.utils import timezone
+from knox.crypto import hash_token
 from knox.models import AuthToken
 
 from chats import access
 from chats.access import Credential
-from chats.models import Message
+from chats.models import Message, Run
 from chats.services.turns import open_turn
 from rag.config import Endpoint
 from tests.chats.gateway.wire import asked, program
@@ -27,21 +28,14 @@ from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-SOON = 5.0
+SOON = 2.0
 """Within so many seconds rights end, on whatever is open."""
-RECHECK_SECONDS = 0.3
 ENDLESS = Stream(["말 "] * 2000, delay=0.02)
 
 
 @pytest.fixture(autouse=True)
 def _own_files(settings, tmp_path):
     settings.MEDIA_ROOT, settings.DATA_DIR = tmp_path / "files", tmp_path
-
-
-@pytest.fixture(autouse=True)
-def _often_looked_up(monkeypatch):
-    """`test_socket` has a test that waits as long as people do."""
-    monkeypatch.setattr(access, "RECHECK_SECONDS", RECHECK_SECONDS)
 
 
 @pytest.fixture
@@ -112,7 +106,6 @@ def test_server_sent_events_end_with_the_key(web, owner, key, model, answers_wor
     assert not any("run.completed" in line for line in rest)
     with events_of(web, turn, **mine) as response:
         assert response.status_code == 401
-    assert Message.objects.get(role="assistant").status == Message.Status.STREAMING
 
 
 def test_server_sent_events_of_who_is_silent_end_too(web, owner, key, model, answers_worker):
@@ -149,7 +142,7 @@ def test_events_go_on_for_who_keeps_his_rights(web, owner, stranger, key, model,
     turn = open_turn(user=owner, content="안녕")
     with events_of(web, turn, Authorization=f"Token {key}") as response:
         took, rest = hear_the_end(response, lambda: deactivate(stranger))
-    assert took > 3 * RECHECK_SECONDS
+    assert took > access.RECHECK_SECONDS
     assert any("run.completed" in line for line in rest)
 
 
@@ -214,7 +207,7 @@ async def test_rights_are_looked_up_again_after_an_error(monkeypatch):
     async def end():
         ended.set()
 
-    monkeypatch.setattr(access, "find_users", look_up)
+    monkeypatch.setattr(access, "find_holders", look_up)
     ended = asyncio.Event()
     access.watch_credential(Credential(), end)
     async with asyncio.timeout(SOON):
@@ -226,7 +219,7 @@ def test_a_session_that_names_nobody_is_nobodys(settings):
     session = SessionStore()
     session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
     session.create()
-    assert access.find_users([Credential(session=session.session_key)]) == [None]
+    assert access.find_holders([Credential(session=session.session_key)]) == [None]
 
 
 async def test_an_error_of_the_parts_is_not_taken_for_the_end_of_rights():
@@ -236,3 +229,51 @@ async def test_an_error_of_the_parts_is_not_taken_for_the_end_of_rights():
 
     with pytest.raises(TimeoutError):
         assert [part async for part in access.stream_while_held(Credential(), parts())] == [1]
+
+
+def ended_run(turn):
+    return Run.objects.filter(pk=turn.run.pk).exclude(ended_at=None).exists()
+
+
+@pytest.mark.parametrize("end", KEY_ENDS)
+def test_the_answer_itself_is_stopped_and_the_model_is_left(owner, key, model, answers_worker, end):
+    turn = open_turn(user=owner, content="안녕", asked_with=hash_token(key))
+    wait_until(lambda: model.chats)
+    since = time.monotonic()
+    end(owner)
+    assert model.chats[0].wait_closed_by_client()
+    wait_until(lambda: ended_run(turn), SOON)
+    assert time.monotonic() - since < SOON
+    assert Message.objects.get(role="assistant").status == Message.Status.STOPPED
+
+
+def test_an_answer_goes_on_when_another_key_ends(owner, key, model, answers_worker):
+    model.default = Stream(["말 "] * 20, delay=0.1)
+    turn = open_turn(user=owner, content="안녕", asked_with=hash_token(key))
+    wait_until(lambda: model.chats)
+    AuthToken.objects.create(owner)[0].delete()
+    access.announce_change()
+    wait_until(lambda: ended_run(turn), 10.0)
+    assert Message.objects.get(role="assistant").status == Message.Status.COMPLETED
+
+
+def test_a_question_that_nobody_has_begun_ends_with_its_owner(owner, answers_worker):
+    deactivate(owner)
+    turn = open_turn(user=owner, content="안녕")
+    wait_until(lambda: ended_run(turn), SOON)
+    assert Message.objects.get(role="assistant").status == Message.Status.STOPPED
+
+
+def test_what_is_announced_is_looked_at_at_once(
+    web, owner, key, model, answers_worker, monkeypatch
+):
+    monkeypatch.setattr(access, "RECHECK_SECONDS", 60.0)
+    turn = open_turn(user=owner, content="안녕")
+
+    def end():
+        revoke(owner)
+        access.announce_change()
+
+    with events_of(web, turn, Authorization=f"Token {key}") as response:
+        took, _rest = hear_the_end(response, end)
+    assert took < SOON

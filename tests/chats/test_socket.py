@@ -7,14 +7,16 @@ import uuid
 
 import pytest
 from django.test import Client
+from knox.crypto import hash_token
 from knox.models import AuthToken
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from chats import access
-from chats.models import Chat, Message
+from chats.models import Chat, Message, Run
 from chats.services.turns import open_turn
 from documents import notices
+from nura.accounts import services
 from tests.servers import asgi
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -256,3 +258,57 @@ async def test_notices_reach_only_their_owner(web, owner, stranger, token):
         assert (await hear(mine, "document"))[-1]["data"] == {"id": "1"}
         await say(other, "ping")
         assert [frame["type"] for frame in await hear(other, "pong")] == ["pong"]
+
+
+async def scoped(owner, *scopes):
+    made = await asyncio.to_thread(services.make_key, user=owner, name="p", scopes=scopes)
+    return made[1]
+
+
+@pytest.mark.parametrize(("scope", "kind"), [("read", "send"), ("read", "stop"), ("ask", "resume")])
+async def test_a_frame_needs_the_scope_of_what_it_does(web, owner, scope, kind):
+    turn = await asyncio.to_thread(open_turn, user=owner, content="질문")
+    async with socket(web, await scoped(owner, scope)) as ws:
+        await say(ws, kind, content="질문", run_id=str(turn.run.pk))
+        error = (await hear(ws, "error", "run.started"))[-1]
+    assert (error["type"], error["data"]["code"]) == ("error", "scope_missing")
+    assert await Run.objects.acount() == 1
+
+
+async def test_a_key_that_may_neither_read_nor_ask_opens_no_socket(web, owner):
+    async with socket(web, await scoped(owner, "upload", "admin")) as ws:
+        assert await closed(ws) == 4403
+
+
+async def test_a_question_over_a_socket_notes_the_key_that_asked(web, owner, answers_worker):
+    key = await scoped(owner, "ask")
+    async with socket(web, key) as ws:
+        await say(ws, "send", content="안녕하세요")
+        run_id = (await hear(ws, "run.started"))[-1]["run_id"]
+    assert (await Run.objects.aget(pk=run_id)).asked_with == hash_token(key)
+
+
+@pytest.mark.parametrize("scheme", ["https", "ws", "null", "file"])
+async def test_an_origin_of_another_scheme_is_foreign(web, owner, scheme):
+    kept = await asyncio.to_thread(cookie, owner)
+    foreign = web.url.replace("http", scheme, 1) if scheme != "null" else "null"
+    async with socket(web, cookie=kept, origin=foreign) as ws:
+        assert await closed(ws) == 4401
+
+
+async def test_behind_a_proxy_the_scheme_is_the_proxys(web, owner, settings):
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    kept = await asyncio.to_thread(cookie, owner)
+    secure = web.url.replace("http", "https", 1)
+    for told, expected in (("https", True), ("http", False)):
+        async with connect(
+            web.ws_url,
+            subprotocols=["nura.v1"],
+            origin=secure,
+            additional_headers={"Cookie": kept, "X-Forwarded-Proto": told},
+        ) as ws:
+            if expected:
+                await say(ws, "ping")
+                await hear(ws, "pong")
+            else:
+                assert await closed(ws) == 4401

@@ -4,9 +4,11 @@ import threading
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.utils import timezone
 
+from documents.models import Document
 from jobs.lease import (
     RELEASED,
     LeaseLostError,
@@ -174,3 +176,21 @@ def test_no_owner_has_more_at_work_than_one_may_however_much_room_there_is(erran
     assert claim_next_jobs(Errand, limit=10, limit_of_one=2) == []
     Errand.objects.filter(owner=1, claim__isnull=False).first().delete()
     assert owners_of(claim_next_jobs(Errand, limit=10, limit_of_one=2)) == [1]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_jobs_of_an_owner_who_is_not_active_neither_begin_nor_go_on():
+    owner = User.objects.create_user("owner")
+    document = Document.objects.create(owner=owner, name="a", file="a", size=1, sha256="0")
+    held = claim_job(Document, document.pk)
+    assert renew_leases([held]) == {held}
+    User.objects.update(is_active=False)
+    assert renew_leases([held]) == set()
+    with pytest.raises(LeaseLostError):
+        renew_lease(held)
+    assert release_lease(held)
+    assert claim_job(Document, document.pk) is None
+    assert claim_next_jobs(Document) == []
+    assert not waiting_jobs(Document).exists()
+    User.objects.update(is_active=True)
+    assert len(claim_next_jobs(Document)) == 1

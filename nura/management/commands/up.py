@@ -184,7 +184,8 @@ class Product:
     def _announce(self, seconds: float, *, first: bool) -> None:
         self._voice.say("up", f"Ready after {seconds:.1f} s: {url(settings.HOST, settings.PORT)}")
         credentials = settings.DATA_DIR / "admin-credentials"
-        if first and credentials.is_file():
+        in_journal = "JOURNAL_STREAM" in os.environ  # a unit of systemd: a log that others read
+        if first and credentials.is_file() and not in_journal:
             for line in credentials.read_text(encoding="utf-8").splitlines():
                 self._voice.say("up", line)
             self._voice.say("up", f"(kept in {credentials})")

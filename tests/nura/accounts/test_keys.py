@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 from knox.models import AuthToken
 
+from chats.models.key import make_key_id
 from nura.accounts import services
 
 pytestmark = pytest.mark.django_db
@@ -57,18 +58,18 @@ def test_a_made_up_lifetime_makes_no_key(minsus_client):
 
 def test_a_revoked_key_is_refused(minsus_client):
     key = new_key(minsus_client)
-    digest = AuthToken.objects.get().digest
-    assert minsus_client.post(f"/settings/keys/{digest}/revoke").status_code == 302
+    key_id = make_key_id(AuthToken.objects.get())
+    assert minsus_client.post(f"/settings/keys/{key_id}/revoke").status_code == 302
     assert me(key).status_code == 401
 
 
 def test_a_stranger_can_neither_see_nor_revoke_a_key(minsus_client, stranger):
     key = new_key(minsus_client)
-    digest = AuthToken.objects.get().digest
+    key_id = make_key_id(AuthToken.objects.get())
     client = Client()
     client.force_login(stranger)
-    assert digest not in client.get("/settings/keys").content.decode()
-    assert client.post(f"/settings/keys/{digest}/revoke").status_code == 404
+    assert str(key_id) not in client.get("/settings/keys").content.decode()
+    assert client.post(f"/settings/keys/{key_id}/revoke").status_code == 404
     assert me(key).status_code == 200
 
 
