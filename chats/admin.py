@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from chats.models import Category, Chat, Message, Run
+from chats.services.chats import restore_chats
 from documents.audit import Action, record_event
 from documents.oversight import AuditedAdmin, ContentsAdmin
 
@@ -109,10 +110,9 @@ class ChatAdmin(ReadOnly, ContentsAdmin):
     def restore(self, request: HttpRequest, chats: QuerySet[Chat]) -> None:
         """Give deleted chats back to their users."""
         deleted = list(chats.exclude(deleted_at=None))
-        Chat.objects.filter(pk__in=[chat.pk for chat in deleted]).update(deleted_at=None)
+        count = restore_chats(chat_ids=[chat.pk for chat in deleted])
         for chat in deleted:
             record_event(Action.DATA_RESTORED, actor=request.user, subject=chat.owner, target=chat)
-        count = len(deleted)
         text = ngettext("%(count)d chat restored.", "%(count)d chats restored.", count)
         self.message_user(request, text % {"count": count}, messages.SUCCESS)
 

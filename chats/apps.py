@@ -1,5 +1,8 @@
 """The app of conversations."""
 
+from collections.abc import Collection
+from uuid import UUID
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
 
@@ -12,5 +15,15 @@ class ChatsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Put the errors of conversations into words, in every process."""
+        """Put the errors of conversations into words, and hear of deleted documents."""
         from chats import errors  # noqa: F401
+        from documents.deletions import register_evidence_keeper
+
+        register_evidence_keeper(_forget_documents)
+
+
+def _forget_documents(document_ids: Collection[UUID], erase: bool) -> bool:
+    """The service, loaded when it is needed: not every process that starts needs all of it."""
+    from chats.services.erasure import forget_documents
+
+    return forget_documents(document_ids, erase)

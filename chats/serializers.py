@@ -317,7 +317,10 @@ class SpanSerializer(serializers.Serializer[Any]):
 
 
 class SourceSerializer(serializers.Serializer[Any]):
-    """One passage under an answer, of the `version` of its document that was searched."""
+    """One passage under an answer, of the `version` of its document that was searched.
+
+    `deleted`: the document is gone; once it is erased, `content_preview` is empty.
+    """
 
     slot = serializers.IntegerField()
     document_id = serializers.UUIDField()
@@ -335,6 +338,7 @@ class SourceSerializer(serializers.Serializer[Any]):
         default=None, allow_null=True, help_text="Offset of the passage in the document's text"
     )
     end = serializers.IntegerField(default=None, allow_null=True)
+    deleted = serializers.BooleanField(default=False)
 
 
 class WholeSourceSerializer(SourceSerializer):
@@ -554,6 +558,7 @@ class DocumentReferenceSerializer(serializers.Serializer[Any]):
     snippet = serializers.CharField()
     retrieval_method = serializers.CharField()
     score = serializers.FloatField()
+    deleted = serializers.BooleanField(default=False)
 
 
 class ShownDocumentSerializer(DocumentReferenceSerializer):

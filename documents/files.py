@@ -9,7 +9,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -41,6 +41,8 @@ from rag.errors import NuraError
 logger = structlog.get_logger()
 
 MEGABYTE = 1024 * 1024
+KEY_CHARACTERS = 36
+"""Of a document's id."""
 NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 NOT_WRITABLE = NO_ROOM | {errno.EROFS, errno.EIO}
 
@@ -146,13 +148,45 @@ def remove_file(name: str) -> None:
 
 def get_cache_folder(document_id: UUID) -> Path:
     """Where pictures of a document's pages are kept, in a folder for each of its files."""
-    return Path(settings.DATA_DIR) / "cache" / "pages" / str(document_id)
+    return _get_pages_root() / str(document_id)
+
+
+def _get_pages_root() -> Path:
+    return Path(settings.DATA_DIR) / "cache" / "pages"
 
 
 def get_pages_folder(kept: Document | DocumentVersion) -> Path:
     """Where pictures of this file's pages are kept."""
     document_id = kept.pk if isinstance(kept, Document) else kept.document_id
     return get_cache_folder(document_id) / kept.sha256
+
+
+def list_stray_pictures() -> list[Path]:
+    """Folders of page pictures whose document is gone."""
+    folders = {path.name: path for path in _get_pages_root().glob("*")}
+    keys = [name for name in folders if len(name) == KEY_CHARACTERS]
+    known = Document.objects.filter(pk__in=keys).values_list("pk", flat=True)
+    kept = {str(pk) for pk in known}
+    return [path for name, path in sorted(folders.items()) if name not in kept]
+
+
+def trim_page_cache() -> int:
+    """Delete the pictures of pages that were looked at longest ago, until the rest fits; how many.
+
+    They are drawn again when somebody asks.
+    """
+    found = []
+    for path in _get_pages_root().rglob("*.png"):
+        with suppress(FileNotFoundError):
+            known = path.stat()
+            found.append((known.st_mtime, known.st_size, path))
+    left, count = sum(size for _, size, _ in found), 0
+    for _seen, size, path in sorted(found, key=lambda one: one[0]):
+        if left <= settings.CACHE_MB * MEGABYTE:
+            break
+        path.unlink(missing_ok=True)
+        left, count = left - size, count + 1
+    return count
 
 
 def remove_document_files(document_id: UUID) -> None:

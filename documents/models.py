@@ -228,6 +228,53 @@ class DocumentVersion(models.Model):
         return f"{self.document_id} v{self.number}"
 
 
+class DeletionKind(models.TextChoices):
+    """What was deleted."""
+
+    DOCUMENT = "document", _("document")
+    CHAT = "chat", _("chat")
+    MESSAGE = "message", _("message")
+    USER = "user", _("account")
+
+
+class Deletion(models.Model):
+    """That something was deleted, and when the last copies of it go.
+
+    `key` names it as its own table did. Copies of a document stand in answers, those of a chat are
+    its own rows, hidden; they go at `due_at`, and `erased_at` is when they went. `marked_at` is
+    when answers that rest on a document were told that it is gone. `receipt` is what a person is
+    given whose account was deleted. The rows stay: a backup that is older than a deletion is
+    restored without what was deleted (`documents.deletions`).
+    """
+
+    kind = models.CharField(_("kind"), max_length=8, choices=DeletionKind.choices)
+    key = models.CharField(max_length=36, verbose_name="id")
+    owner_id = models.BigIntegerField(null=True)
+    deleted_at = models.DateTimeField(_("deleted at"))
+    due_at = models.DateTimeField(_("copies go at"))
+    marked_at = models.DateTimeField(null=True)
+    erased_at = models.DateTimeField(_("copies gone at"), null=True)
+    receipt = models.JSONField(_("receipt"), null=True)
+
+    class Meta:
+        """One row a thing; an index of what is to be done."""
+
+        verbose_name = _("deletion")
+        verbose_name_plural = _("deletions")
+        constraints = (
+            models.UniqueConstraint(fields=("kind", "key"), name="one_deletion_a_thing"),
+        )
+        indexes = (
+            models.Index(
+                fields=("due_at",), condition=Q(erased_at=None), name="deletion_to_be_done"
+            ),
+            models.Index(fields=("owner_id",), name="deletion_of_owner"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
 class DocumentPicture(models.Model):
     """A picture found in a document; `rejected` is why it was not kept, empty for a kept one.
 

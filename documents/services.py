@@ -8,15 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.conf import settings
 from django.core.files import File
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from documents import files, index, notices, queue, versions
+from documents import deletions, files, index, notices, queue, versions
+from documents.audit import Action, record_event
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing
 from documents.metadata import clean_metadata, merge_metadata, rewrite_labels, to_display_name
-from documents.models import Document
+from documents.models import DeletionKind, Document
 from documents.queue import MAX_MESSAGES
 
 if TYPE_CHECKING:
@@ -93,15 +95,38 @@ def _add_to_known(document: Document, stated: dict[str, Any]) -> None:
             reprocess_document(document=document)
 
 
-def delete_document(*, document: Document) -> None:
-    """Delete row, chunks and vectors in one transaction, the files when that is done."""
+def delete_document(
+    *, document: Document, erase: bool = False, actor: "User | None" = None
+) -> None:
+    """Delete row, chunks and vectors in one transaction, the files when that is done.
+
+    Answers that rest on it keep the passages they showed until its retention is over; `erase`: as
+    soon as it can be done. With an `actor` it is written to the audit log.
+    """
     with transaction.atomic():
-        if not Document.objects.select_for_update().filter(pk=document.pk).exists():
+        if not remove_document(document.pk):
             return
-        index.delete_index(document.pk)
-        transaction.on_commit(partial(files.remove_document_files, document.pk), robust=True)
+        deletions.note_deletions(
+            DeletionKind.DOCUMENT,
+            [document.pk],
+            owner_id=document.owner_id,
+            days=0 if erase else settings.RETENTION_EVIDENCE_DAYS,
+        )
+        if actor is not None:
+            target, told = f"document:{document.pk}", {"erase": erase}
+            record_event(Action.DATA_DELETED, actor=actor, target=target, details=told)
+        transaction.on_commit(partial(deletions.settle_soon, [document.pk]), robust=True)
         transaction.on_commit(partial(notices.notify_document_deleted, document), robust=True)
-        Document.objects.filter(pk=document.pk).delete()
+
+
+def remove_document(document_id: UUID) -> bool:
+    """Remove row, index and files in the caller's transaction; False where it is gone already."""
+    if not Document.objects.select_for_update().filter(pk=document_id).exists():
+        return False
+    index.delete_index(document_id)
+    transaction.on_commit(partial(files.remove_document_files, document_id), robust=True)
+    Document.objects.filter(pk=document_id).delete()
+    return True
 
 
 def reprocess_document(*, document: Document) -> None:

@@ -4,16 +4,18 @@ A version to come is read while the old index serves. `promote` puts it in place
 transaction that writes its index; `refuse` leaves the document as it was.
 """
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.core.files import File
 from django.db import transaction
-from django.db.models import Max, QuerySet
-from django.db.models.functions import Now
+from django.db.models import F, Max, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
 from documents import files, notices, queue
@@ -137,6 +139,26 @@ def withdraw_version(held: QuerySet[Document]) -> bool:
         DocumentVersion.objects.filter(pk=version.pk).delete()
         _end_reading(version)
     return True
+
+
+def list_expired_versions(before: datetime) -> QuerySet[DocumentVersion]:
+    """Old and refused versions whose successor came before that time."""
+    after = DocumentVersion.objects.filter(
+        document=OuterRef("document"), number__gt=OuterRef("number"), state=VersionState.OLD
+    ).order_by("number")
+    rows = DocumentVersion.objects.exclude(state=VersionState.PENDING)
+    replaced = Coalesce(Subquery(after.values("created_at")[:1]), F("document__received_at"))
+    return rows.annotate(replaced_at=replaced).filter(replaced_at__lt=before, created_at__lt=before)
+
+
+def remove_version(version: DocumentVersion) -> None:
+    """Delete a version that is not in use, its file and the pictures of its pages."""
+    with transaction.atomic():
+        DocumentVersion.objects.filter(pk=version.pk).delete()
+        _remove_on_commit(str(version.file.name))
+        if version.sha256:
+            folder = files.get_pages_folder(version)
+            transaction.on_commit(partial(shutil.rmtree, folder, ignore_errors=True), robust=True)
 
 
 def _lock_pending(held: QuerySet[Document]) -> DocumentVersion | None:

@@ -12,7 +12,7 @@ from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as StockUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
@@ -23,8 +23,10 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from chats.access import announce_change
 from documents.audit import Action, AuditEvent, record_event
+from documents.models import Deletion
 from documents.oversight import AuditedAdmin
 from nura.accounts import services
+from nura.accounts.deletion import delete_account
 from nura.accounts.invitations import (
     DEFAULT_DAYS,
     MAX_DAYS,
@@ -37,6 +39,7 @@ from nura.accounts.models import Invitation
 from nura.accounts.names import check_name
 from nura.accounts.two_step import may_administer
 from nura.audit_export import make_export_response
+from nura.housekeeping import describe_bytes, measure_room
 
 admin.site.site_header = "Nura"
 admin.site.site_title = _("Nura administration")
@@ -158,13 +161,13 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:
         """Delete with files."""
-        services.delete_user(user=obj)
+        delete_account(user=obj)
         announce_change()
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
         """Delete users with their files."""
         for user in queryset:
-            services.delete_user(user=user)
+            delete_account(user=user)
         announce_change()
 
     @admin.display(description=_("documents"), ordering="count_of_documents")
@@ -324,3 +327,72 @@ class InvitationAdmin(AuditedAdmin):
             "%(count)d invitation withdrawn.", "%(count)d invitations withdrawn.", count
         )
         self.message_user(request, text % {"count": count}, messages.SUCCESS)
+
+
+@admin.register(Deletion)
+class DeletionAdmin(AuditedAdmin):
+    """What was deleted and what of it is still to be erased, below what the installation takes."""
+
+    list_display = ("kind", "key", "deleted_at", "due_at", "erased_at")
+    list_filter = ("kind", "deleted_at")
+    search_fields = ("key",)
+    list_before_template = "admin/room.html"
+    ordering = ("-deleted_at",)
+    show_full_result_count = False
+    fields = (*list_display, "receipt")
+    readonly_fields = fields
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list, with the figures above it."""
+        room = describe_room() | {"title": _("Storage and deletions")}
+        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | room)
+        return response
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """The product writes it."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never: a restore deletes again what stands here."""
+        return False
+
+
+def describe_room() -> dict[str, Any]:
+    """What the template shows of the figures."""
+    room, tell = measure_room(), describe_bytes
+    limit = f"/ {tell(room.redis_limit)}" if room.redis_limit else ""
+    logs = _("%(count)d answer logs")
+    parts = (
+        (_("Database"), tell(room.database), ""),
+        ("Redis", f"{tell(room.redis)} {limit}", logs % {"count": room.run_logs}),
+        (_("Documents"), tell(room.files), ""),
+        (_("Page pictures"), tell(room.cache), f"/ {settings.CACHE_MB} MB"),
+        (_("Logs"), tell(room.logs), ""),
+        (_("Free disk space"), tell(room.disk_free), f"/ {tell(room.disk_total)}"),
+        (_("Waiting to be erased"), f"{room.deletions:,}", ""),
+        (_("Overdue"), f"{room.overdue_deletions:,}", ""),
+    )
+    return {
+        "room_parts": [
+            {"label": label, "value": value, "note": note} for label, value, note in parts
+        ],
+        "room_tables": [
+            {
+                "name": table.name,
+                "rows": f"{table.rows:,}",
+                "data": tell(table.rows_bytes),
+                "indexes": tell(table.index_bytes),
+                "dead": f"{table.dead_rows:,}",
+                "bloated": table.is_bloated,
+            }
+            for table in room.tables
+        ],
+        "evidence_days": settings.RETENTION_EVIDENCE_DAYS,
+        "deleted_days": settings.RETENTION_DELETED_DAYS,
+    }

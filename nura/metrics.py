@@ -31,6 +31,7 @@ from rest_framework.settings import api_settings
 from chats.models import KeyScope, Message
 from chats.models.key import list_scopes
 from documents.models import Document
+from nura.housekeeping import measure_room
 
 REQUESTS = Counter("nura_http_requests", "HTTP requests", ["method", "route", "status"])
 SECONDS = Histogram("nura_http_request_seconds", "Time to the response's start", ["route"])
@@ -100,6 +101,36 @@ class RowCollector(Collector):
             yield family
 
 
+class RoomCollector(Collector):
+    """What the installation takes, as of at most a minute ago."""
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Bytes by part, tables, run logs, disk, and deletions that wait."""
+        room = measure_room()
+        parts = GaugeMetricFamily("nura_bytes", "bytes taken by part", labels=["part"])
+        for name, size in room.list_parts():
+            parts.add_metric([name], size)
+        yield parts
+        tables = GaugeMetricFamily(
+            "nura_table_bytes", "bytes of the largest tables", labels=["table", "of"]
+        )
+        dead = GaugeMetricFamily("nura_table_dead_rows", "dead rows", labels=["table"])
+        for table in room.tables:
+            tables.add_metric([table.name, "rows"], table.rows_bytes)
+            tables.add_metric([table.name, "indexes"], table.index_bytes)
+            dead.add_metric([table.name], table.dead_rows)
+        yield tables
+        yield dead
+        for name, words, value in (
+            ("disk_free_bytes", "free bytes of the data folder's disk", room.disk_free),
+            ("redis_keys", "keys in Redis", room.redis_keys),
+            ("run_logs", "logs of answers in Redis", room.run_logs),
+            ("deletions_waiting", "deletions whose copies are kept still", room.deletions),
+            ("deletions_overdue", "deletions that should be done", room.overdue_deletions),
+        ):
+            yield GaugeMetricFamily(f"nura_{name}", words, value=value)
+
+
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
@@ -108,6 +139,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         raise Http404
     rows = CollectorRegistry()
     rows.register(RowCollector())
+    rows.register(RoomCollector())
     body = generate_latest(_processes()) + generate_latest(rows)
     return HttpResponse(body, content_type=CONTENT_TYPE_LATEST)
 

@@ -73,7 +73,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
         """Delete a chat (it can be restored by the administrator)."""
-        services.delete_chat(chat=self.get_object())
+        services.delete_chat(chat=self.get_object(), actor=get_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=ChatsRequest, responses={204: None})

@@ -121,7 +121,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
         """Delete a question with its answers, or an answer with the question only it answers."""
-        branches.delete_message(message=self.get_object())
+        branches.delete_message(message=self.get_object(), actor=get_user(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(responses={200: OpenApiTypes.OBJECT})

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
@@ -104,6 +105,7 @@ class Turn(Job):
         ordering = ("number", "ts", "id")
         indexes = (
             models.Index(fields=("chat", "number")),
+            GinIndex(fields=("document_ids",), name="turn_documents"),
             models.Index(
                 fields=("created_at",),
                 condition=Q(summarised_at=None),

@@ -9,7 +9,7 @@ the database by `repair_log`.
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from json.encoder import encode_basestring
 from typing import Any, Self
@@ -29,6 +29,8 @@ OPEN_SECONDS = 24 * 3600
 """A log lives that long after its last event while the run is open ..."""
 CLOSED_SECONDS = 3600
 """... and that long after its end; then clients fetch the message instead."""
+LAST_SEQ = 2**62
+"""Higher than any event's: after it a log takes none."""
 STOP_CHANNEL = "nura:stops"
 
 STARTED = "run.started"
@@ -147,10 +149,22 @@ def join_reasoning(events: Sequence[RunEvent]) -> str:
     return "".join(event.data["text"] for event in events if event.type == REASONING)
 
 
-def delete_logs(run_ids: Sequence[UUID]) -> int:
+def delete_logs(run_ids: Collection[UUID]) -> int:
     """Delete the logs of runs that have ended, with their stop flags; how many keys there were."""
     keys = [name(run_id) for run_id in run_ids for name in (log_key, stop_flag_key)]
     return int(connections.sync().delete(*keys)) if keys else 0
+
+
+def close_logs(run_ids: Collection[UUID]) -> None:
+    """Empty the logs of runs whose worker may still write, so that it can write no more."""
+    with connections.sync().pipeline(transaction=True) as pipe:
+        for run_id in run_ids:
+            key = log_key(run_id)
+            pipe.delete(key)
+            pipe.xadd(key, to_entry(RunEvent(LAST_SEQ, STATUS, {})), id=f"{LAST_SEQ}-0")
+            pipe.xtrim(key, maxlen=0, approximate=False)
+            pipe.expire(key, CLOSED_SECONDS)
+        pipe.execute()
 
 
 def load_events(run_id: UUID) -> list[RunEvent]:

@@ -18,6 +18,9 @@ from chats.runs import log
 from chats.runs.dispatch import dispatch_summary
 from chats.services import turn_store
 from chats.services.turns import clean
+from documents import deletions
+from documents.audit import Action, record_event
+from documents.models import DeletionKind
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -36,7 +39,7 @@ UP = """
 
 
 @transaction.atomic
-def delete_message(*, message: Message) -> None:
+def delete_message(*, message: Message, actor: "User | None" = None) -> None:
     """Delete a question with all its answers, or an answer with the question that only it answers.
 
     What follows in the branch moves up to what went before, so that the rest of the conversation
@@ -64,6 +67,9 @@ def delete_message(*, message: Message) -> None:
     keys = [one.pk for one in gone]
     Message.objects.filter(parent__in=keys).exclude(pk__in=keys).update(parent=above)
     Message.objects.filter(pk__in=keys).delete()
+    if actor is not None:
+        record_event(Action.DATA_DELETED, actor=actor, target=f"message:{message.pk}")
+    deletions.note_deletions(DeletionKind.MESSAGE, keys, owner_id=held.owner_id, days=0, done=True)
     transaction.on_commit(partial(log.delete_logs, runs), robust=True)
     transaction.on_commit(partial(chat_changed, held.pk))
 

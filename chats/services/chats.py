@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from functools import partial
 from uuid import UUID
@@ -15,7 +16,9 @@ from chats.errors import NotFound, QuotaMessages
 from chats.models import Category, Chat, ChatDocument, DailyMessages
 from chats.models.chat import ChatQuerySet
 from chats.notices import chat_changed
-from documents.models import Document
+from documents import deletions
+from documents.audit import Action, record_event
+from documents.models import DeletionKind, Document
 
 TOUCH = """
     UPDATE chats_chat SET updated_at = %s, archived = FALSE
@@ -119,9 +122,21 @@ def change_chats(*, owner: User, chat_ids: Collection[UUID], changes: dict[str, 
 
 
 @transaction.atomic
-def delete_chats(*, owner: User, chat_ids: Collection[UUID]) -> int:
-    """Hide the chats from their owner, all or none; how many. Raises `NotFound`."""
-    return _find_chats(owner, chat_ids).update(deleted_at=timezone.now())
+def delete_chats(
+    *, owner: User, chat_ids: Collection[UUID], actor: User | None = None
+) -> int:
+    """Hide the chats from their owner, all or none; how many. Raises `NotFound`.
+
+    They are purged when their retention is over. With an `actor` it is written to the audit log.
+    """
+    count = _find_chats(owner, chat_ids).update(deleted_at=timezone.now())
+    keys = set(chat_ids)
+    days = settings.RETENTION_DELETED_DAYS
+    deletions.note_deletions(DeletionKind.CHAT, keys, owner_id=owner.pk, days=days)
+    if actor is not None:
+        for pk in sorted(keys):
+            record_event(Action.DATA_DELETED, actor=actor, target=f"chat:{pk}")
+    return count
 
 
 def _find_chats(owner: User, chat_ids: Collection[UUID]) -> ChatQuerySet:
@@ -135,10 +150,20 @@ def _find_chats(owner: User, chat_ids: Collection[UUID]) -> ChatQuerySet:
     return Chat.objects.filter(pk__in=wanted)
 
 
-def delete_chat(*, chat: Chat) -> None:
-    """Hide the chat from its owner; the rows stay."""
-    Chat.objects.filter(pk=chat.pk, deleted_at=None).update(deleted_at=timezone.now())
-    chat_changed(chat.pk)
+def delete_chat(*, chat: Chat, actor: User | None = None) -> None:
+    """The same of one chat; one that is hidden already stays so."""
+    with suppress(NotFound):
+        delete_chats(owner=chat.owner, chat_ids=[chat.pk], actor=actor)
+
+
+@transaction.atomic
+def restore_chats(*, chat_ids: Collection[UUID]) -> int:
+    """Give deleted chats back to their owners; how many."""
+    hidden = Chat.objects.filter(pk__in=chat_ids).exclude(deleted_at=None)
+    keys = list(hidden.values_list("pk", flat=True))
+    count = hidden.update(deleted_at=None)
+    deletions.withdraw_deletions(DeletionKind.CHAT, keys)
+    return count
 
 
 def clear_memory(*, chat: Chat) -> None:

@@ -68,8 +68,9 @@ def _markdown_source(ref: dict[str, Any]) -> str:
 
 
 def describe_source(ref: dict[str, Any]) -> str:
-    """What a document that was drawn from is called, and the name of its file."""
-    return f"{to_one_line(ref['title'])} ({to_one_line(ref['source'])})"
+    """What a document is called that was drawn from, its file, and whether it is gone."""
+    name = f"{to_one_line(ref['title'])} ({to_one_line(ref['source'])})"
+    return f"{name} {_('(deleted)')}" if ref.get("deleted") else name
 
 
 def to_one_line(text: str) -> str:

@@ -142,6 +142,7 @@ def _reference(
     return {
         "slot": best["slot"],
         "document_id": str(best["document_id"]),
+        **{name: True for name in ("deleted", "erased") if best.get(name)},
         "title": metadata.to_title(name, document.metadata if document else {}),
         "source": name,
         "uri": f"/api/v1/documents/{best['document_id']}/file?version={version}",
@@ -252,7 +253,7 @@ def take_out(turn: Turn) -> None:
     The caller holds the chat's row and deletes the turn.
     """
     below = _load_below(turn)
-    _forget_folded(turn, below)
+    forget_folded(turn)
     done: dict[UUID | None, Turn | None] = {turn.pk: turn.parent}
     for later in below:
         before = later.parent
@@ -269,7 +270,7 @@ def reword(turn: Turn, text: str) -> None:
 
     The caller holds the chat's row.
     """
-    _forget_folded(turn, [turn, *_load_below(turn)])
+    forget_folded(turn)
     Turn.objects.filter(pk=turn.pk).update(user_text=text, **to_unsummarised())
 
 
@@ -295,9 +296,9 @@ def _load_below(turn: Turn) -> list[Turn]:
     return sorted(below.values(), key=lambda one: one.number)
 
 
-def _forget_folded(turn: Turn, carriers: Sequence[Turn]) -> None:
+def forget_folded(turn: Turn) -> None:
     """Forget running summaries that tell of the turn; the next one folds what is left anew."""
-    keys = [one.pk for one in carriers]
+    keys = [turn.pk, *_ids(BELOW, turn.message_id)]
     Turn.objects.filter(pk__in=keys, running_through__gte=turn.number).update(
         running_summary="", running_through=None, running_model=""
     )

@@ -30,6 +30,7 @@ from chats.services.chats import (
     find_documents,
     touch_chat,
 )
+from chats.services.erasure import without_deleted
 from chats.services.turn_store import Outcome
 from documents.models import Document
 from jobs.lease import RELEASED, Lease
@@ -307,6 +308,7 @@ def close_turn(
     chat_id = answer.chat_id
     now = timezone.now()
     Chat.objects.filter(pk=chat_id).update(updated_at=now, unread=True)  # and holds its row
+    outcome = without_deleted(outcome)  # a chat is held before documents
     scope = answer.scope
     ended: dict[str, Any] = {
         "status": outcome.status,

@@ -172,6 +172,12 @@ class ListQuery(serializers.Serializer[Any]):
     )
 
 
+class EraseQuery(serializers.Serializer[Any]):
+    """Whether the passages in old answers go at once, instead of after their retention."""
+
+    erase = serializers.BooleanField(required=False, default=False)
+
+
 class VersionQuery(serializers.Serializer[Any]):
     """Which file of a document."""
 

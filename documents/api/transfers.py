@@ -7,6 +7,7 @@ child process.
 """
 
 import asyncio
+import itertools
 import os
 import re
 import secrets
@@ -269,13 +270,30 @@ def render_page_png(
         raise PageNotFound(page=number)
     width = min(max(width, MIN_WIDTH_PIXELS), MAX_WIDTH_PIXELS)
     kept = cache_dir / f"{number}-{width}.png"
-    if kept.exists():
-        return kept.read_bytes()
+    if image := _read_kept(kept):
+        return image
     with _SLOTS:
-        if kept.exists():  # drawn while we waited for our turn
-            return kept.read_bytes()
+        if image := _read_kept(kept):  # drawn while we waited for our turn
+            return image
         image = _draw_page(path, number, width)
     _write_whole(kept, image)
+    if next(_drawn) % DRAWN_BETWEEN_TRIMS == 0:
+        files.trim_page_cache()
+    return image
+
+
+_drawn = itertools.count(1)
+DRAWN_BETWEEN_TRIMS = 100
+"""Pictures that a process draws before it looks whether the cache is too large."""
+
+
+def _read_kept(kept: Path) -> bytes | None:
+    """A picture that was drawn before, which is now the one that was looked at last."""
+    try:
+        image = kept.read_bytes()
+        os.utime(kept)
+    except FileNotFoundError:
+        return None
     return image
 
 

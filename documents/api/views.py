@@ -30,6 +30,7 @@ from documents.api.serializers import (
     CountShape,
     DocumentRequest,
     DocumentShape,
+    EraseQuery,
     FileRequest,
     HeadingShape,
     InspectionShape,
@@ -129,10 +130,12 @@ class DocumentViewSet(
         services.update_document(document=document, **_validate(DocumentRequest, request))
         return Response(DocumentShape(document).data)
 
-    @extend_schema(responses={204: None})
+    @extend_schema(parameters=[EraseQuery], responses={204: None})
     def destroy(self, request: Request, pk: UUID) -> Response:
-        """Delete a document with all that was made from it."""
-        services.delete_document(document=self.get_object())
+        """Delete a document with all that was made from it; `erase`: from old answers, too."""
+        document = self.get_object()
+        erase = _validate_query(EraseQuery, request)["erase"]
+        services.delete_document(document=document, erase=erase, actor=_asker(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=None, responses={202: ACCEPTED})

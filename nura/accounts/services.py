@@ -9,23 +9,19 @@ from uuid import UUID
 from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 from knox.models import AuthToken
 
 from chats.access import announce_change
-from chats.models import Chat, KeyDetails, Run
+from chats.models import KeyDetails
 from chats.models.key import ALL_SCOPES, make_key_id, sort_scopes
 from chats.services.chats import count_questions_today
 from documents import files
 from documents.audit import Action, record_event
-from documents.models import Document
-from documents.services import delete_document
 from nura.accounts.names import check_name
 
-MAX_DELETING_TRIES = 3
-"""What a user begins in the moment of his deletion stands in its way once, and not again."""
 SHOWN_CHARACTERS = 8
 """Characters of a key that stay readable, so that its owner can tell keys apart."""
 
@@ -132,29 +128,6 @@ def replace_email(*, user: User, email: str) -> None:
     User.objects.filter(pk=user.pk).update(email=email.lower())
     changed = {"changed": ["email"]}
     record_event(Action.ACCOUNT_CHANGED, actor=user, subject=user, details=changed)
-
-
-def delete_user(*, user: User) -> None:
-    """Delete a user with everything, files included, which a database cascade would leave."""
-    for tries_left in reversed(range(MAX_DELETING_TRIES)):
-        try:
-            with transaction.atomic():
-                _delete_user(user)
-                connection.check_constraints()
-        except (IntegrityError, OperationalError):
-            if not tries_left:
-                raise
-        else:
-            return
-
-
-def _delete_user(user: User) -> None:
-    # An answer that ends holds its run, then its chat; a question its chat, then its documents.
-    for model in (Run, Chat):
-        list(model.objects.filter(owner=user).order_by("pk").select_for_update().values_list("pk"))
-    for document in Document.objects.owned_by(user):
-        delete_document(document=document)
-    User.objects.filter(pk=user.pk).delete()
 
 
 def count_usage(*, user: User) -> AccountUsage:

@@ -24,7 +24,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
-from nura.accounts import services
+from nura.accounts.deletion import delete_account
 from nura.accounts.invitations import find_invitation, open_invitation
 
 logger = structlog.get_logger()
@@ -106,6 +106,6 @@ def end_unconfirmed_signups() -> int:
     users = User.objects.filter(pk__in=waiting.values("user_id")).exclude(pk__in=proved)
     ended = list(users)
     for user in ended:
-        services.delete_user(user=user)
+        delete_account(user=user)
         logger.info("unconfirmed_signup_ended", user_id=user.pk)
     return len(ended)

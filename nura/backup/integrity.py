@@ -7,7 +7,15 @@ from django.core.files.storage import default_storage
 from django.db.models import Count, Exists, F, OuterRef, Q
 
 from chats.models import Message, Turn
-from documents.models import Chunk, ChunkEmbedding, ChunkTerms, Document, EmbeddingSpace
+from documents.models import (
+    Chunk,
+    ChunkEmbedding,
+    ChunkTerms,
+    Deletion,
+    DeletionKind,
+    Document,
+    EmbeddingSpace,
+)
 from nura.backup.service import list_stored_files
 from nura.backup.vault import PIECE_BYTES
 
@@ -46,6 +54,7 @@ def inspect_installation() -> Inspection:
     _check_files(inspection)
     _check_index(inspection)
     _check_turns(inspection)
+    _check_erasures(inspection)
     return inspection
 
 
@@ -64,10 +73,13 @@ def _check_files(inspection: Inspection) -> None:
     inspection.files = len(wanted)
     inspection.note("missing file", missing)
     inspection.note("file that is not what was uploaded", damaged)
-    named_since = list_stored_files()  # uploads go on
-    inspection.note(
-        "file that nothing names", sorted(_list_files(FOLDER) - set(wanted) - set(named_since))
-    )
+    inspection.note("file that nothing names", list_orphans())
+
+
+def list_orphans() -> list[str]:
+    """Stored files that no row names; an upload that is under way stores its file first."""
+    stored = _list_files(FOLDER)
+    return sorted(stored - set(list_stored_files()))
 
 
 def _hash_file(name: str) -> str:
@@ -124,3 +136,21 @@ def _check_turns(inspection: Inspection) -> None:
         status=Message.Status.STREAMING
     )
     inspection.note("answer without its turn", [str(one.pk) for one in ended.only("pk")])
+
+
+def _check_erasures(inspection: Inspection) -> None:
+    """No answer holds text of a document whose copies were erased."""
+    erased = set(
+        Deletion.objects.filter(kind=DeletionKind.DOCUMENT)
+        .exclude(erased_at=None)
+        .values_list("key", flat=True)
+    )
+    if not erased:
+        return
+    turns = Turn.objects.filter(document_ids__overlap=list(erased)).only("pk", "doc_refs")
+    left = [
+        str(turn.pk)
+        for turn in turns.iterator(chunk_size=500)
+        if any(ref["document_id"] in erased and ref.get("passages") for ref in turn.doc_refs)
+    ]
+    inspection.note("turn with passages of an erased document", left)

@@ -26,8 +26,11 @@ from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
+from documents import deletions
+from documents.deletions import NotedDeletion, load_list, locate_list
 from documents.models import Document, DocumentPicture, DocumentVersion
 from nura import __version__
+from nura.backup.repeat import delete_again
 from nura.backup.vault import PIECE_BYTES, BackupError, DamagedFile, Vault, write_whole
 from nura.embedded import programs
 from nura.preparation import migrate
@@ -36,6 +39,8 @@ FORMAT = 1
 MAX_ATTEMPTS = 3
 """To copy files none of which is deleted meanwhile."""
 SIGNING_KEY = "secret-key"
+DELETIONS = "deleted"
+"""What had been deleted when the newest backup was taken, beside all of them."""
 _STAMP = "%Y%m%dT%H%M%SZ"
 
 Tell = Callable[[str], None]
@@ -135,6 +140,7 @@ def _take_snapshot(vault: Vault, tell: Tell, *, is_last: bool) -> tuple[str, Man
     )
     told = {name: getattr(manifest, name) for name in manifest.__slots__}
     vault.write_note(folder / "manifest", json.dumps(told).encode())
+    vault.write_note(vault.folder / DELETIONS, deletions.dump_list())
     return name, manifest
 
 
@@ -231,17 +237,24 @@ def _is_whole(vault: Vault, path: Path, sha256: str) -> bool:
     return True
 
 
-def restore(vault: Vault, tell: Tell, name: str = "") -> tuple[str, Manifest]:
-    """Bring a backup back onto an empty installation. Raises BackupError before anything changes.
+def restore(
+    vault: Vault, tell: Tell, name: str = "", deleted: Path | None = None
+) -> tuple[str, Manifest, int]:
+    """Bring a backup back onto an empty installation; how much of it is deleted again.
 
-    Killed midway it leaves an installation without people, onto which it can be run again: the
-    database comes last, in one transaction.
+    What was deleted after the backup was taken is deleted again, as far as a list tells of it: the
+    one in the data folder, that of the newest backup, and `deleted`. Killed midway it leaves an
+    installation without people, onto which it can be run again: the database comes last, in one
+    transaction.
+
+    Raises BackupError before anything changes.
     """
     tell("Checking the backup")
     name, manifest, damaged = check_backup(vault, name)
     if damaged:
         raise DamagedFile(f"Damaged in backup {name}: {', '.join(damaged[:5])}")
     _refuse_newer(manifest)
+    gone = _load_deletions(vault, deleted)
     if get_user_model().objects.exists() or Document.objects.exists():
         raise BackupError("This installation is not empty: restore onto a new data folder.")
     for number, (path, (sha256, _)) in enumerate(manifest.files.items(), 1):
@@ -257,7 +270,25 @@ def restore(vault: Vault, tell: Tell, name: str = "") -> tuple[str, Manifest]:
     dump = vault.folder / "backups" / name / "database.dump"
     _restore_dump(vault.read(dump, manifest.database[0]))
     migrate()
-    return name, manifest
+    tell("Deleting again what was deleted since")
+    return name, manifest, delete_again(gone)
+
+
+def _load_deletions(vault: Vault, deleted: Path | None) -> list[NotedDeletion]:
+    """The lines of all lists that there are. Raises BackupError."""
+    found = list[NotedDeletion]()
+    for path, is_note in (
+        (locate_list(), False),
+        (vault.folder / DELETIONS, True),
+        (deleted, False),
+    ):
+        if path is None or (path is not deleted and not path.exists()):
+            continue
+        try:
+            found += load_list(vault.read_note(path) if is_note else path.read_bytes())
+        except (ValueError, OSError) as error:
+            raise BackupError(f"The list of deletions {path} cannot be read: {error}") from error
+    return found
 
 
 def _refuse_newer(manifest: Manifest) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import django_stubs_ext
+from celery.schedules import crontab
 from csp.constants import NONCE, NONE, SELF
 from django.templatetags.static import static
 from django.urls import reverse_lazy
@@ -253,6 +254,7 @@ UNFOLD: dict[str, Any] = {
                     _link_list(_("Users"), "group", "auth_user"),
                     _link_list(_("Invitations"), "mail", "nura_invitation"),
                     _link_list(_("Audit log"), "policy", "documents_auditevent"),
+                    _link_list(_("Storage and deletions"), "delete_sweep", "documents_deletion"),
                 ],
             },
             {
@@ -353,9 +355,24 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 15.0,
         "options": {"expires": 15.0},
     },
+    "deletions": {
+        "task": "nura.tasks.settle_deletions",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
+    },
+    "purge": {
+        "task": "nura.tasks.purge_expired",
+        "schedule": crontab(hour="3", minute="40"),
+        "options": {"expires": 12 * 3600.0},
+    },
 }
 CELERY_BEAT_SCHEDULER = "nura.celery.BeatScheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "beat-schedule")
+
+# What is kept of what was deleted, in days; 0: nothing
+RETENTION_EVIDENCE_DAYS = env.read_integer("NURA_RETENTION_EVIDENCE_DAYS", 30, maximum=36_500)
+RETENTION_DELETED_DAYS = env.read_integer("NURA_RETENTION_DELETED_DAYS", 30, maximum=36_500)
+CACHE_MB = env.read_integer("NURA_CACHE_MB", 1024, minimum=1)
 
 # Browser security
 SECURE_CONTENT_TYPE_NOSNIFF = True

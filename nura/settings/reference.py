@@ -374,6 +374,27 @@ GROUPS = (
         "See the [administrator's guide](administrator.md#limits).",
     ),
     SettingGroup(
+        "Retention",
+        (
+            _S(
+                "NURA_RETENTION_EVIDENCE_DAYS",
+                "Days for which answers keep the passages of a deleted document. 0: they go at "
+                "once. Whoever deletes a document can always choose that they go at once.",
+            ),
+            _S(
+                "NURA_RETENTION_DELETED_DAYS",
+                "Days for which deleted chats and replaced versions of documents are kept. 0: "
+                "they go with the next daily purge.",
+            ),
+            _S(
+                "NURA_CACHE_MB",
+                "Megabytes for pictures of pages. Those that nobody looked at for longest are "
+                "deleted first, and drawn again when somebody does.",
+            ),
+        ),
+        "What is kept of what was deleted; see [retention](notes/retention.md).",
+    ),
+    SettingGroup(
         "Users",
         (
             _S("NURA_LANGUAGE", "Language for people who have not chosen one."),

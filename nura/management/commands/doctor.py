@@ -27,7 +27,7 @@ from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
 from documents.parsers.sandbox import jail
 from documents.reindex import renewal
-from nura import __version__
+from nura import __version__, housekeeping
 from nura.embedded import models, session
 from nura.health import WORKERS, check_redis_and_workers, client
 from rag.adapters.sentence_transformers import find_embedded_model
@@ -104,6 +104,47 @@ def examine_all() -> Iterator[Finding]:
     yield sandbox()
     yield check_text_recognition()
     yield from check_pdf_reader()
+    yield from check_room()
+
+
+def check_room() -> Iterator[Finding]:
+    """What the database, Redis, files, caches and logs take; what is bloated, nearly full, late."""
+    try:
+        room = housekeeping.measure_room()
+    except (DatabaseError, RedisError):
+        return  # said above
+    tell = housekeeping.describe_bytes
+    largest = ", ".join(
+        f"{one.name} {tell(one.rows_bytes)} + {tell(one.index_bytes)} of indexes"
+        for one in room.tables[:3]
+    )
+    yield Finding("database size", State.OK, f"{tell(room.database)} ({largest})")
+    for table in room.tables:
+        if table.is_bloated:
+            told = f"{table.name} has {table.dead_rows:,} dead rows: VACUUM (ANALYZE) {table.name}"
+            yield Finding("database size", State.WARN, told)
+    limit, full = room.redis_limit, housekeeping.REDIS_SHARE
+    state = State.WARN if limit and room.redis > full * limit else State.OK
+    of_limit = f" of {tell(limit)}" if limit else ""
+    yield Finding(
+        "redis size",
+        state,
+        f"{tell(room.redis)}{of_limit}, {room.redis_keys:,} keys, {room.run_logs:,} run logs",
+    )
+    yield Finding(
+        "files",
+        State.OK,
+        f"{tell(room.files)}, page pictures {tell(room.cache)} (at most {settings.CACHE_MB} MB), "
+        f"logs {tell(room.logs)}",
+    )
+    late = room.overdue_deletions
+    yield Finding(
+        "deletions",
+        State.WARN if late else State.OK,
+        f"{late} are late: is beat running? `manage.py purge` does them now"
+        if late
+        else f"{room.deletions} wait for the end of their retention",
+    )
 
 
 def check_data_folder() -> Finding:

@@ -1,5 +1,6 @@
-"""`manage.py restore DIR [--backup NAME] [--passphrase-file FILE]`."""
+"""`manage.py restore DIR [--backup NAME] [--passphrase-file FILE] [--deleted FILE]`."""
 
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -19,11 +20,19 @@ class Command(BaseCommand):
         add_vault_arguments(parser)
         parser.add_argument("--backup", default="", help="name of the backup; else the newest")
 
+        parser.add_argument(
+            "--deleted", type=Path, help="deleted.json of the installation that was lost"
+        )
+
     def handle(self, *_args: Any, **options: Any) -> None:
         """Tell what came back."""
         vault = open_vault(options)
         try:
-            name, manifest = service.restore(vault, self.stderr.write, options["backup"])
+            name, manifest, again = service.restore(
+                vault, self.stderr.write, options["backup"], options["deleted"]
+            )
         except (BackupError, OSError) as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"Restored {name} of {manifest.created}: {len(manifest.files)} files")
+        if again:
+            self.stdout.write(f"Deleted again, as it was deleted since: {again}")

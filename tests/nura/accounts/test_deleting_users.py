@@ -13,7 +13,7 @@ from chats.models import Chat, Run
 from chats.services.chats import create_chat
 from chats.services.turns import open_turn
 from documents.models import Document
-from nura.accounts.services import delete_user
+from nura.accounts.deletion import delete_account
 from tests.chats.conftest import make_document
 from tests.chats.turns import end
 from tests.locks import has_waiting
@@ -32,7 +32,7 @@ def delete_during(user, change):
     with ThreadPoolExecutor(1) as pool:
         with transaction.atomic():
             finish = change()
-            deleted = pool.submit(released, delete_user, user=user)
+            deleted = pool.submit(released, delete_account, user=user)
             wait_until(has_waiting)
             finish()
         deleted.result(20)
@@ -65,7 +65,7 @@ def test_a_chat_that_begins_while_the_rest_is_being_deleted_goes_with_it(minsu):
 
         pre_delete.connect(begin_once, sender=User)
         try:
-            delete_user(user=minsu)
+            delete_account(user=minsu)
         finally:
             pre_delete.disconnect(begin_once, sender=User)
     assert begun

@@ -1,0 +1,373 @@
+"""What answers keep of a document that was deleted, and chats that were.
+
+An answer keeps its words and its citation, which then says `deleted`. Erasing takes out what it
+kept of the document's own text: passages, previews, sentences, the model's thoughts about them, and
+what summaries and later answers quote of it word by word. An answer that is nothing but the
+document's text, as without a language model, gives way to a sentence that says so.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import override
+from redis.exceptions import RedisError
+
+from chats.models import Chat, Message, Run, Trace, Turn
+from chats.runs import log
+from chats.services import turn_store
+from chats.services.turn_store import Outcome
+from documents import deletions
+from documents.models import Deletion, DeletionKind, Document
+from rag.tokenize.text import split_sentences, to_letters
+
+logger = structlog.get_logger()
+
+MAX_CHATS_AT_ONCE = 200
+"""Chats that one call looks through; the rest follows with the next."""
+MIN_QUOTED_LETTERS = 12
+"""Of a sentence that is told to be a quotation; fewer letters may stand anywhere by chance."""
+
+HOLD = "SELECT id FROM documents_document WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE"
+
+
+# An answer that ends while its document goes
+
+
+def without_deleted(outcome: Outcome) -> Outcome:
+    """The outcome with deleted documents marked, and erased as far as nothing may be kept of them.
+
+    The caller's transaction holds those that are there: they are deleted before it or after it.
+    """
+    named = {
+        UUID(str(one["document_id"])) for one in (*(outcome.sources or ()), *outcome.candidates)
+    }
+    if not named:
+        return outcome
+    found = Document.objects.raw(HOLD, [sorted(named)])
+    gone = named - {one.pk for one in found}
+    if not gone:
+        return outcome
+    erased = deletions.is_erased(gone)
+    texts = [text for key, text in outcome.passages.items() if _document_of(key) in erased]
+    cut = _Quotes(
+        [*texts, *_texts_of(outcome.sources, erased), *_texts_of(outcome.candidates, erased)]
+    )
+    is_copy = erased and _is_copy(outcome.label, outcome.mode)
+    return replace(
+        outcome,
+        sources=_scrub(outcome.sources, gone, erased),
+        candidates=_scrub(outcome.candidates, gone, erased) or [],
+        passages={
+            key: text for key, text in outcome.passages.items() if _document_of(key) not in erased
+        },
+        content=_say_erased(outcome.sources, settings.LANGUAGE_CODE)
+        if is_copy
+        else outcome.content,
+        grounding=None if is_copy else outcome.grounding,
+        reasoning="" if erased else outcome.reasoning,
+        trace=cut.strip_json(dict(outcome.trace), erased) if erased else outcome.trace,
+    )
+
+
+# Answers that have ended
+
+
+def forget_documents(document_ids: Collection[UUID], erase: bool) -> bool:
+    """Mark deleted documents in all answers; `erase`: take their text out.
+
+    False where something is left for the next call: answers that are being written, or too many
+    chats for one.
+    """
+    ids = set(document_ids)
+    noted = Deletion.objects.filter(kind=DeletionKind.DOCUMENT, key__in=[str(pk) for pk in ids])
+    owners = list(noted.values_list("owner_id", "deleted_at"))
+    chats = _find_chats(ids, {owner for owner, _at in owners}, erase=erase)
+    for chat_id in chats[:MAX_CHATS_AT_ONCE]:
+        _forget_in_chat(chat_id, ids, erase=erase)
+    if len(chats) > MAX_CHATS_AT_ONCE:
+        return False
+    return not erase or _settle_runs(owners)
+
+
+def _settle_runs(owners: Collection[tuple[int | None, datetime]]) -> bool:
+    """Delete logs of answers that were being written then; False while one still is.
+
+    What they said of a document stands in their logs, and they end with it marked.
+    """
+    for owner_id, at in owners:
+        then = Run.objects.filter(owner_id=owner_id, created_at__lte=at)
+        if then.filter(ended_at=None).exists():
+            return False
+        _delete_logs(list(then.filter(ended_at__gte=at).values_list("pk", flat=True)))
+    return True
+
+
+def _find_chats(ids: set[UUID], owners: set[int | None], *, erase: bool) -> list[UUID]:
+    """Chats with an answer that still has to be changed."""
+    mark = "erased" if erase else "deleted"
+    shown = Turn.objects.filter(document_ids__overlap=list(ids))
+    chats = set(shown.filter(_lacks(ids, "doc_refs", mark)).values_list("chat_id", flat=True))
+    if erase:
+        # one that only offers a document, or that found nothing to cite, shows none
+        offered = Turn.objects.filter(_lacks(ids, "candidates", mark), chat__owner_id__in=owners)
+        seen = Trace.objects.filter(_traced(ids), message__chat__owner_id__in=owners)
+        chats |= set(offered.values_list("chat_id", flat=True))
+        chats |= set(seen.values_list("message__chat_id", flat=True))
+    return sorted(chats)
+
+
+def _lacks(ids: set[UUID], field: str, mark: str) -> Q:
+    """Rows whose references in `field` name one of these documents without the mark."""
+    wanted = Q()
+    for pk in ids:
+        named = {"document_id": str(pk)}
+        has = Q(**{f"{field}__contains": [named]})
+        wanted |= has & ~Q(**{f"{field}__contains": [named | {mark: True}]})
+    return wanted
+
+
+def _traced(ids: set[UUID]) -> Q:
+    """Traces that name chunks of these documents and were not stripped."""
+    wanted = Q()
+    for pk in ids:
+        stripped = Q(steps__contains={"erased": [str(pk)]})
+        wanted |= Q(steps__icontains=f"{pk}_") & ~stripped
+    return wanted
+
+
+def _forget_in_chat(chat_id: UUID, ids: set[UUID], *, erase: bool) -> None:
+    """One chat in one transaction; its row is held, as its turns are written one by one."""
+    erased = ids if erase else set[UUID]()
+    with transaction.atomic():
+        if Chat.objects.select_for_update().filter(pk=chat_id).first() is None:
+            return
+        turns = list(Turn.objects.told().filter(chat_id=chat_id).select_related("message__run"))
+        texts = [
+            text
+            for turn in turns
+            for rows in (turn.doc_refs, turn.candidates, turn.message.sources)
+            for text in _texts_of(rows, erased)
+        ]
+        quotes = _Quotes(texts)
+        for turn in turns:
+            if _names(turn.doc_refs, ids) or _names(turn.candidates, ids):
+                _forget_in_turn(turn, ids, erased)
+        if erase:
+            _cut_quotes(turns, quotes)
+            _strip_traces(chat_id, quotes, erased)
+            ended = Run.objects.filter(message__chat_id=chat_id).exclude(ended_at=None)
+            runs = list(ended.values_list("pk", flat=True))
+            transaction.on_commit(lambda: _delete_logs(runs), robust=True)
+
+
+def _forget_in_turn(turn: Turn, ids: set[UUID], erased: set[UUID]) -> None:
+    answer = turn.message
+    of_answer: dict[str, Any] = {"sources": _scrub(answer.sources, ids, erased)}
+    of_turn: dict[str, Any] = {
+        "doc_refs": _scrub(turn.doc_refs, ids, erased),
+        "candidates": _scrub(turn.candidates, ids, erased),
+    }
+    if erased:
+        of_answer["reasoning"] = ""
+    if erased and turn.doc_refs and _is_copy(answer.label, answer.mode):
+        language = answer.run.language if hasattr(answer, "run") else settings.LANGUAGE_CODE
+        said = _say_erased(answer.sources, language)
+        of_answer |= {"content": said, "grounding": None}
+        of_turn |= {"assistant_text": said, **turn_store.to_unsummarised()}
+        turn_store.forget_folded(turn)
+    Message.objects.filter(pk=answer.pk).update(**of_answer)
+    Turn.objects.filter(pk=turn.pk).update(**of_turn)
+
+
+def _cut_quotes(turns: Iterable[Turn], quotes: "_Quotes") -> None:
+    """Take quotations out of summaries, and out of answers that only quote earlier ones."""
+    for turn in turns:
+        kept = Turn.objects.filter(pk=turn.pk)
+        summary, running = kept.values_list("summary", "running_summary").get()
+        cut = quotes.cut(summary), quotes.cut(running)
+        if cut != (summary, running):
+            kept.update(summary=cut[0], running_summary=cut[1])
+        answer = turn.message
+        if answer.label == Message.Label.CONVERSATION:
+            content = quotes.cut(answer.content)
+            if content != answer.content:
+                kept.update(assistant_text=content, **turn_store.to_unsummarised())
+                Message.objects.filter(pk=answer.pk).update(content=content, grounding=None)
+
+
+def _strip_traces(chat_id: UUID, quotes: "_Quotes", erased: set[UUID]) -> None:
+    for trace in Trace.objects.filter(message__chat_id=chat_id).iterator(chunk_size=50):
+        steps = quotes.strip_json(trace.steps, erased)
+        done = {*trace.steps.get("erased", ()), *map(str, erased)}
+        Trace.objects.filter(pk=trace.pk).update(steps=steps | {"erased": sorted(done)})
+
+
+def _delete_logs(runs: Sequence[UUID]) -> None:
+    try:
+        log.delete_logs(runs)
+    except RedisError:
+        logger.warning("run_logs_not_deleted", runs=len(runs), exc_info=True)
+
+
+# Shapes
+
+
+def _names(rows: Iterable[Mapping[str, Any]], ids: set[UUID]) -> bool:
+    return any(UUID(str(one["document_id"])) in ids for one in rows)
+
+
+def _scrub(
+    rows: Sequence[Mapping[str, Any]] | None, gone: set[UUID], erased: set[UUID]
+) -> list[dict[str, Any]] | None:
+    """Sources or references with `deleted` where they name one of `gone`; erased without text."""
+    if rows is None:
+        return None
+    scrubbed = []
+    for one in rows:
+        document_id = UUID(str(one["document_id"]))
+        told = dict(one)
+        if document_id in gone:
+            told["deleted"] = True
+        if document_id in erased:
+            told |= {name: empty() for name, empty in TEXTS.items() if name in told}
+            told["erased"] = True
+        scrubbed.append(told)
+    return scrubbed
+
+
+TEXTS: Mapping[str, Callable[[], Any]] = {
+    "content_preview": str,
+    "section": str,
+    "spans": list,
+    "boxes": list,
+    "passages": list,
+    "snippet": str,
+    "checksum": str,
+}
+"""Fields of a source or a reference that hold text of the document, and what they are without."""
+NAMES = frozenset({"document_name", "title", "source"})
+"""What a document is called stays, as its citation does."""
+
+
+def _texts_of(rows: Iterable[Mapping[str, Any]] | None, ids: set[UUID]) -> list[str]:
+    """What sources or references hold of these documents."""
+    found: list[str] = []
+    for one in rows or ():
+        if UUID(str(one["document_id"])) in ids:
+            found += [str(one.get("content_preview", "")), str(one.get("snippet", ""))]
+            found += one.get("passages", ())
+            found += [str(span.get("text", "")) for span in one.get("spans", ())]
+    return [text for text in found if text]
+
+
+def _document_of(chunk_id: str) -> UUID:
+    return UUID(chunk_id.rpartition("_")[0])
+
+
+def _is_copy(label: str, mode: str) -> bool:
+    """Whether an answer is text of documents, and no words of a model's."""
+    return label == Message.Label.PASSAGES or mode == Message.Mode.DOCUMENT
+
+
+def _say_erased(sources: Sequence[Mapping[str, Any]] | None, language: str) -> str:
+    """What stands in the place of such an answer; its citations stay."""
+    slots = dict.fromkeys(one["slot"] for one in sources or () if one.get("cited"))
+    with override(language):
+        said = _("This answer quoted a document that has been deleted.")
+    return " ".join([said, "".join(f"[{slot}]" for slot in slots)]).strip()
+
+
+class _Quotes:
+    """Tells sentences that stand word by word in given texts."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        known = list(dict.fromkeys(texts))
+        self._texts = [letters for text in known if (letters := to_letters(text))]
+        parts = {to_letters(one) for text in known for one in split_sentences(text)}
+        self._sentences = [one for one in parts if len(one) >= MIN_QUOTED_LETTERS]
+
+    def holds(self, text: str) -> bool:
+        """Whether the letters of `text` stand in one of the texts, or a sentence of them in it."""
+        letters = to_letters(text)
+        if len(letters) < MIN_QUOTED_LETTERS:
+            return False
+        return any(letters in one for one in self._texts) or any(
+            one in letters for one in self._sentences
+        )
+
+    def cut(self, text: str) -> str:
+        """The text without sentences that are quotations, each line by itself."""
+        if not text or not self._texts:
+            return text
+        lines = (self._cut_line(line) for line in text.split("\n"))
+        return "\n".join(line for line in lines if line is not None)
+
+    def _cut_line(self, line: str) -> str | None:
+        if self.holds(line):
+            return None
+        sentences = split_sentences(line)
+        kept = [one for one in sentences if not self.holds(one)]
+        return line if len(kept) == len(sentences) else " ".join(kept) or None
+
+    def strip_json(self, value: Any, erased: set[UUID]) -> Any:
+        """Plain JSON without quotations and without the sections of chunks of these documents."""
+        if isinstance(value, str):
+            return "" if self.holds(value) else value
+        if isinstance(value, list):
+            return [self.strip_json(one, erased) for one in value]
+        if not isinstance(value, dict):
+            return value
+        told = {
+            name: one if name in NAMES else self.strip_json(one, erased)
+            for name, one in value.items()
+        }
+        chunk_id = value.get("chunk_id")
+        if isinstance(chunk_id, str) and "_" in chunk_id and _document_of(chunk_id) in erased:
+            told["section"] = ""
+        return told
+
+
+# Chats
+
+
+def list_purgeable_chats(days: int) -> list[UUID]:
+    """Chats that were deleted at least so many days ago, oldest first."""
+    before = timezone.now() - timedelta(days=days)
+    rows = Chat.objects.filter(deleted_at__lte=before).order_by("deleted_at", "pk")
+    return list(rows.values_list("pk", flat=True))
+
+
+def purge_chat(chat_id: UUID) -> bool:
+    """Delete a deleted chat for good, with everything; False while an answer is being written."""
+    with transaction.atomic():
+        # an answer that ends holds its run, then its chat
+        runs = list(
+            Run.objects.filter(message__chat_id=chat_id)
+            .order_by("pk")
+            .select_for_update(of=("self",))
+        )
+        held = Chat.objects.select_for_update().filter(pk=chat_id).exclude(deleted_at=None).first()
+        if held is None:
+            return True
+        unended = [run.pk for run in runs if run.ended_at is None]
+        if unended:
+            for run_id in unended:
+                log.request_stop(run_id)
+            return False
+        keys = [run.pk for run in runs]
+        Chat.objects.filter(pk=chat_id).delete()
+        Deletion.objects.filter(kind=DeletionKind.CHAT, key=str(chat_id)).update(
+            erased_at=timezone.now()
+        )
+        transaction.on_commit(lambda: _delete_logs(keys), robust=True)
+        transaction.on_commit(deletions.write_list, robust=True)
+    return True

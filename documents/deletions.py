@@ -1,0 +1,210 @@
+"""What was deleted: noted in a row, and in a list beside the data that outlives the database.
+
+Copies of a document stand on floors above this one, in answers. Who keeps such copies says so
+(`register_evidence_keeper`), and is told of deletions and of erasures.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from documents.models import Deletion, DeletionKind
+
+logger = structlog.get_logger()
+
+LIST_FORMAT = 1
+LIST_NAME = "deleted.json"
+MAX_AT_ONCE = 100
+"""Deleted documents whose copies are looked for together."""
+
+
+# Rows
+
+
+def note_deletions(
+    kind: DeletionKind,
+    keys: Collection[object],
+    *,
+    owner_id: int | None,
+    days: int,
+    done: bool = False,
+) -> None:
+    """Note in the caller's transaction that these are gone; their last copies go after `days`.
+
+    `done`: there are no copies, or they went with it.
+    """
+    now = timezone.now()
+    rows = [
+        Deletion(
+            kind=kind,
+            key=str(key),
+            owner_id=owner_id,
+            deleted_at=now,
+            due_at=now + timedelta(days=days),
+            erased_at=now if done else None,
+        )
+        for key in keys
+    ]
+    Deletion.objects.bulk_create(
+        rows,
+        update_conflicts=True,
+        unique_fields=["kind", "key"],
+        update_fields=["deleted_at", "due_at", "erased_at"],
+    )
+    transaction.on_commit(write_list, robust=True)
+
+
+def withdraw_deletions(kind: DeletionKind, keys: Collection[object]) -> None:
+    """Forget that these were deleted: they are back."""
+    Deletion.objects.filter(kind=kind, key__in=[str(key) for key in keys]).delete()
+    transaction.on_commit(write_list, robust=True)
+
+
+def forget_deletions_of(owner_id: int) -> None:
+    """Forget what an account deleted: the deletion of the account stands for all of it."""
+    Deletion.objects.filter(owner_id=owner_id).delete()
+
+
+def is_erased(document_ids: Collection[UUID]) -> set[UUID]:
+    """Those of these deleted documents of which no copy may be kept any more."""
+    due = Deletion.objects.filter(
+        kind=DeletionKind.DOCUMENT,
+        key__in=[str(pk) for pk in document_ids],
+        due_at__lte=timezone.now(),
+    )
+    return {UUID(key) for key in due.values_list("key", flat=True)}
+
+
+# Copies in answers
+
+EvidenceKeeper = Callable[[Collection[UUID], bool], bool]
+"""Told of documents that are gone, and whether their text goes, too; False: not all of it yet."""
+_keepers: list[EvidenceKeeper] = []
+
+
+def register_evidence_keeper(keeper: EvidenceKeeper) -> None:
+    """Let `keeper` know of deleted documents, in every process."""
+    _keepers.append(keeper)
+
+
+def settle_deletions() -> int:
+    """Tell the keepers of deletions that they have not heard of, and of erasures that are due.
+
+    How many documents are done with. What a keeper cannot do yet is tried again at the next call.
+    """
+    documents = Deletion.objects.filter(kind=DeletionKind.DOCUMENT, erased_at=None)
+    now, done = timezone.now(), 0
+    for wanted, erase in ((Q(marked_at=None), False), (Q(due_at__lte=now), True)):
+        rows = documents.filter(wanted).order_by("due_at", "pk")
+        tried = set[int]()
+        while found := list(rows.exclude(pk__in=tried)[:MAX_AT_ONCE]):
+            tried |= {row.pk for row in found}
+            done += _tell_keepers(found, erase=erase)
+    return done
+
+
+def settle_soon(document_ids: Collection[UUID]) -> None:
+    """The same of a few documents that have just been deleted, as far as it can be done now."""
+    rows = Deletion.objects.filter(
+        kind=DeletionKind.DOCUMENT, key__in=[str(pk) for pk in document_ids], erased_at=None
+    )
+    for erase in (False, True):
+        wanted = rows.filter(due_at__lte=timezone.now()) if erase else rows.filter(marked_at=None)
+        _tell_keepers(list(wanted), erase=erase)
+
+
+def _tell_keepers(rows: Collection[Deletion], *, erase: bool) -> int:
+    if not rows:
+        return 0
+    ids = [UUID(row.key) for row in rows]
+    if not all(keeper(ids, erase) for keeper in _keepers):
+        return 0
+    now = timezone.now()
+    told = {"marked_at": now} | ({"erased_at": now} if erase else {})
+    Deletion.objects.filter(pk__in=[row.pk for row in rows]).update(**told)
+    return len(rows)
+
+
+# The list beside the data
+
+
+@dataclass(frozen=True, slots=True)
+class NotedDeletion:
+    """A line of the list; `erased`: its last copies are gone, too."""
+
+    kind: str
+    key: str
+    at: datetime
+    erased: bool
+
+
+def locate_list() -> Path:
+    """Where this installation keeps its list."""
+    return Path(settings.DATA_DIR) / LIST_NAME
+
+
+def write_list() -> None:
+    """Write the list anew, whole or not at all; a failure is only logged: it is written again."""
+    try:
+        with _list_locked():
+            write_list_to(locate_list())
+    except OSError:
+        logger.warning("list_of_deletions_not_written", exc_info=True)
+
+
+def write_list_to(path: Path) -> None:
+    """Write all that was ever deleted to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{secrets.token_hex(4)}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(dump_list())
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def dump_list() -> bytes:
+    """All that was ever deleted, as JSON."""
+    rows = Deletion.objects.order_by("pk").values_list("kind", "key", "deleted_at", "erased_at")
+    noted = [[kind, key, at.isoformat(), erased is not None] for kind, key, at, erased in rows]
+    return json.dumps({"format": LIST_FORMAT, "deleted": noted}).encode()
+
+
+def load_list(text: bytes | str) -> list[NotedDeletion]:
+    """The lines of a list. Raises ValueError where it is none."""
+    try:
+        told = json.loads(text)
+        if told["format"] != LIST_FORMAT:
+            raise ValueError("a list of deletions of a version that is not known")
+        return [
+            NotedDeletion(str(kind), str(key), datetime.fromisoformat(at), bool(erased))
+            for kind, key, at, erased in told["deleted"]
+        ]
+    except (KeyError, TypeError) as error:
+        raise ValueError("no list of deletions") from error
+
+
+@contextmanager
+def _list_locked() -> Iterator[None]:
+    """Let one process at a time read the rows and write the list: the last one knows all."""
+    path = locate_list().with_suffix(".lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,184 @@
+"""Deleting an account with everything, and the receipt for it.
+
+The receipt says what was deleted and how many of each, without a name: an id, counts, a time, a
+digest of these and a signature with the installation's key. The person gets it, and it stays with
+the note of the deletion.
+"""
+
+import hashlib
+import hmac
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+from django.conf import settings
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.models import Session
+from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db.models import Sum
+from django.utils import timezone
+from knox.models import AuthToken
+from redis.exceptions import RedisError
+
+from chats.models import Category, Chat, Feedback, Message, Run, Turn
+from chats.runs import log
+from documents import deletions
+from documents.audit import Action, record_event
+from documents.models import (
+    Chunk,
+    ChunkEmbedding,
+    Deletion,
+    DeletionKind,
+    Document,
+    DocumentPicture,
+    DocumentVersion,
+)
+from documents.services import remove_document
+from nura.accounts.models import Invitation
+
+logger = structlog.get_logger()
+
+MAX_DELETING_TRIES = 3
+"""What a user begins in the moment of his deletion stands in its way once, and not again."""
+RECEIPT_FORMAT = 1
+FOOTPRINT_BATCH = 500
+
+
+def delete_account(*, user: User) -> dict[str, Any]:
+    """Delete a user with everything, files and running answers included; the receipt.
+
+    Nobody can sign in from the first moment on. What the user begins meanwhile either stands before
+    it and goes too, or finds no owner.
+    """
+    _lock_out(user)
+    for tries_left in reversed(range(MAX_DELETING_TRIES)):
+        try:
+            with transaction.atomic():
+                return _delete_account(user)
+        except (IntegrityError, OperationalError):
+            if not tries_left:
+                raise
+    raise AssertionError
+
+
+def _lock_out(user: User) -> None:
+    """End what is open: answers are told to stop, keys and the password hold no longer."""
+    User.objects.filter(pk=user.pk).update(is_active=False)
+    for run_id in Run.objects.filter(owner=user, ended_at=None).values_list("pk", flat=True):
+        try:
+            log.request_stop(run_id)
+        except Exception:  # a Redis that is away does not keep anybody's account
+            logger.warning("run_not_stopped", run_id=str(run_id), exc_info=True)
+            break
+
+
+def _delete_account(user: User) -> dict[str, Any]:
+    # An answer that ends holds its run, then its chat; a question its chat, then its documents.
+    runs, open_runs = list[UUID](), list[UUID]()
+    held = Run.objects.filter(owner=user).order_by("pk").select_for_update()
+    for pk, ended_at in held.values_list("pk", "ended_at"):
+        (open_runs if ended_at is None else runs).append(pk)
+    list(Chat.objects.filter(owner=user).order_by("pk").select_for_update().values_list("pk"))
+    counts = _count(user)
+    for document in Document.objects.owned_by(user).order_by("pk"):
+        remove_document(document.pk)
+    counts["sessions"] = _delete_sessions(user)
+    Invitation.objects.filter(used_by=user).delete()  # it names the address
+    _forget_in_admin_log(user)
+    deletions.forget_deletions_of(user.pk)
+    User.objects.filter(pk=user.pk).delete()
+    connection.check_constraints()
+    receipt = make_receipt(user.pk, counts)
+    deletions.note_deletions(DeletionKind.USER, [user.pk], owner_id=None, days=0, done=True)
+    Deletion.objects.filter(kind=DeletionKind.USER, key=str(user.pk)).update(receipt=receipt)
+    record_event(Action.ACCOUNT_DELETED, target=f"user:{user.pk}", details={"receipt": receipt})
+    transaction.on_commit(partial(_delete_logs, runs, open_runs), robust=True)
+    return receipt
+
+
+def _count(user: User) -> Counter[str]:
+    """All rows and files that go, by their kind."""
+    documents = Document.objects.filter(owner=user)
+    versions = DocumentVersion.objects.filter(document__owner=user)
+    pictures = DocumentPicture.objects.filter(document__owner=user).exclude(file="")
+    size = sum(rows.aggregate(sum=Sum("size"))["sum"] or 0 for rows in (documents, versions))
+    messages = Message.objects.filter(chat__owner=user)
+    return Counter(
+        documents=documents.count(),
+        versions=versions.count(),
+        files=documents.count() + versions.exclude(file="").count() + pictures.count(),
+        bytes=size,
+        passages=Chunk.objects.filter(document__owner=user).count(),
+        vectors=ChunkEmbedding.objects.filter(document__owner=user).count(),
+        chats=Chat.objects.filter(owner=user).count(),
+        messages=messages.count(),
+        turns=Turn.objects.filter(chat__owner=user).count(),
+        runs=Run.objects.filter(owner=user).count(),
+        verdicts=Feedback.objects.filter(user=user).count(),
+        categories=Category.objects.filter(owner=user).count(),
+        keys=AuthToken.objects.filter(user=user).count(),
+    )
+
+
+def _delete_sessions(user: User) -> int:
+    """Sessions say only in their data whose they are."""
+    wanted, keys = str(user.pk), list[str]()
+    for session in Session.objects.iterator(chunk_size=FOOTPRINT_BATCH):
+        if str(session.get_decoded().get(SESSION_KEY, "")) == wanted:
+            keys.append(session.session_key)
+    return Session.objects.filter(session_key__in=keys).delete()[0]
+
+
+def _forget_in_admin_log(user: User) -> None:
+    """The administration's own log names whom it was about."""
+    kind = ContentType.objects.get_for_model(User)
+    about = LogEntry.objects.filter(content_type=kind, object_id=str(user.pk))
+    about.update(object_repr="", change_message="")
+
+
+def _delete_logs(ended: Collection[UUID], open_runs: Collection[UUID]) -> None:
+    try:
+        log.delete_logs(ended)
+        log.close_logs(open_runs)
+    except RedisError:
+        logger.warning("run_logs_not_deleted", exc_info=True)
+
+
+# The receipt
+
+
+def make_receipt(user_id: int, counts: Mapping[str, int]) -> dict[str, Any]:
+    """A receipt of this moment, signed."""
+    told: dict[str, Any] = {
+        "format": RECEIPT_FORMAT,
+        "id": str(uuid4()),
+        "account": user_id,
+        "deleted_at": timezone.now().isoformat(timespec="seconds"),
+        "deleted": {name: count for name, count in counts.items() if count},
+    }
+    digest = hashlib.sha256(_to_canonical(told)).hexdigest()
+    return told | {"digest": digest, "signature": _sign(digest)}
+
+
+def is_genuine(receipt: Mapping[str, Any]) -> bool:
+    """Whether this installation gave that receipt, as it is."""
+    told = {name: value for name, value in receipt.items() if name not in {"digest", "signature"}}
+    digest = hashlib.sha256(_to_canonical(told)).hexdigest()
+    given = str(receipt.get("digest", "")), str(receipt.get("signature", ""))
+    return hmac.compare_digest(given[0], digest) and hmac.compare_digest(given[1], _sign(digest))
+
+
+def _to_canonical(told: Mapping[str, Any]) -> bytes:
+    return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def _sign(digest: str) -> str:
+    key = hashlib.sha256(b"nura deletion receipt" + settings.SECRET_KEY.encode()).digest()
+    return hmac.digest(key, digest.encode(), "sha256").hex()

@@ -1,0 +1,171 @@
+"""How much room the installation takes: database, Redis, files, caches and logs.
+
+Asked by `doctor`, `/metrics` and the administration. Files are counted one by one, so figures are
+kept for a minute.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from django.conf import settings
+from django.core.cache import cache
+from django.db import connection
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from documents.models import Deletion
+from nura.health import client
+
+CACHE_KEY, CACHE_SECONDS = "nura:room", 60
+MAX_TABLES = 8
+"""Largest tables that are told of by name."""
+MAX_DEAD_SHARE, MIN_DEAD_ROWS = 0.3, 10_000
+"""A table with more dead rows is bloated: autovacuum does not keep up."""
+REDIS_SHARE = 0.8
+"""Of its limit; above that Redis is nearly full."""
+RUN_LOGS = "nura:run:*"
+SCANNED_AT_ONCE = 1000
+OVERDUE = timedelta(hours=1)
+"""A deletion that was due so long ago should have been done."""
+
+TABLES = """
+    SELECT c.relname, pg_table_size(c.oid), pg_indexes_size(c.oid),
+           greatest(c.reltuples, 0)::bigint, coalesce(s.n_dead_tup, 0)
+      FROM pg_class c
+      JOIN pg_namespace n ON n.oid = c.relnamespace
+      LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
+     WHERE c.relkind IN ('r', 'p') AND n.nspname = current_schema()
+     ORDER BY pg_total_relation_size(c.oid) DESC
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRoom:
+    """A table: bytes of its rows and of its indexes; how many rows, and how many dead ones."""
+
+    name: str
+    rows_bytes: int
+    index_bytes: int
+    rows: int
+    dead_rows: int
+
+    @property
+    def is_bloated(self) -> bool:
+        """Whether much of it is rows that were replaced or deleted."""
+        everything = self.rows + self.dead_rows
+        return self.dead_rows >= MIN_DEAD_ROWS and self.dead_rows > MAX_DEAD_SHARE * everything
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is taken, in bytes. `redis_limit` 0: none; `deletions`: that still have to be erased."""
+
+    database: int
+    tables: tuple[TableRoom, ...]
+    redis: int
+    redis_limit: int
+    redis_keys: int
+    run_logs: int
+    files: int
+    cache: int
+    logs: int
+    disk_free: int
+    disk_total: int
+    deletions: int
+    overdue_deletions: int
+
+    def list_parts(self) -> Iterator[tuple[str, int]]:
+        """The parts by name, for gauges."""
+        for name in ("database", "redis", "files", "cache", "logs"):
+            yield name, getattr(self, name)
+
+
+def measure_room() -> Room:
+    """The figures of at most a minute ago; of now where Redis does not keep them."""
+    try:
+        known = cache.get(CACHE_KEY)
+        if known is not None:
+            return _from_plain(known)
+        room = _measure()
+        cache.set(CACHE_KEY, asdict(room), CACHE_SECONDS)
+    except RedisError:
+        return _measure()
+    return room
+
+
+def _from_plain(known: dict[str, Any]) -> Room:
+    tables = tuple(TableRoom(**one) for one in known["tables"])
+    return Room(**known | {"tables": tables})
+
+
+def _measure() -> Room:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_database_size(current_database())")
+        database = int(cursor.fetchone()[0])
+        cursor.execute(TABLES)
+        tables = tuple(TableRoom(*row) for row in cursor.fetchall())
+    data = Path(settings.DATA_DIR)
+    disk = shutil.disk_usage(data)
+    waiting = Deletion.objects.filter(erased_at=None)
+    return Room(
+        database=database,
+        tables=tables[:MAX_TABLES],
+        **_measure_redis(),
+        files=_sum_folder(Path(settings.MEDIA_ROOT)),
+        cache=_sum_folder(data / "cache"),
+        logs=sum(path.stat().st_size for path in data.glob("*.log")),
+        disk_free=disk.free,
+        disk_total=disk.total,
+        deletions=waiting.count(),
+        overdue_deletions=waiting.filter(due_at__lt=timezone.now() - OVERDUE).count(),
+    )
+
+
+def _measure_redis() -> dict[str, int]:
+    """Zeros where Redis is away: other findings say so."""
+    try:
+        memory = cast("dict[str, Any]", client().info("memory"))
+        logs = sum(1 for _ in client().scan_iter(RUN_LOGS, SCANNED_AT_ONCE, "STREAM"))
+        keys = cast("int", client().dbsize())
+    except RedisError:
+        return {"redis": 0, "redis_limit": 0, "redis_keys": 0, "run_logs": 0}
+    return {
+        "redis": int(memory["used_memory"]),
+        "redis_limit": int(memory.get("maxmemory", 0)),
+        "redis_keys": keys,
+        "run_logs": logs,
+    }
+
+
+def _sum_folder(folder: Path) -> int:
+    """Bytes of all files; those that go meanwhile count for nothing."""
+    total, waiting = 0, [folder]
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(Path(entry.path))
+                continue
+            try:
+                total += entry.stat(follow_symlinks=False).st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def describe_bytes(size: int) -> str:
+    """A size to read: "1.4 GB"."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit in {"B", "kB"} else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TB"

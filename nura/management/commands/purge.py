@@ -1,0 +1,38 @@
+"""`manage.py purge [--dry-run] [--json]`."""
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from nura import retention
+
+WORDS = {
+    "evidence": "deleted documents whose passages are in old answers",
+    "chats": "deleted chats",
+    "versions": "replaced or refused versions of documents",
+    "rows": "sessions, keys, confirmations and counts that have run out",
+    "files": "stored files that nothing names",
+    "pictures": "pictures of pages that are not needed",
+    "temporary": "leftovers of processes that were killed",
+}
+
+
+class Command(BaseCommand):
+    """Takes away what is kept no longer."""
+
+    help = "Remove what retention says is kept no longer (see NURA_RETENTION_...)."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Whether to do it, and for whom to tell it."""
+        parser.add_argument("--dry-run", action="store_true", help="only count")
+        parser.add_argument("--json", action="store_true", help="counts by name, as JSON")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """One line a kind."""
+        found = retention.purge(dry_run=options["dry_run"])
+        if options["json"]:
+            self.stdout.write(json.dumps(found))
+            return
+        for name, count in found.items():
+            self.stdout.write(f"{count:8,} {WORDS[name]}")

@@ -1,0 +1,203 @@
+"""What is kept how long, and taking away what is kept no longer.
+
+Everything here can be stopped at any moment and begun anew: each step removes a little, in a
+transaction of its own, and looks at what is left.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import structlog
+from allauth.account.models import EmailConfirmation
+from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.core.files.storage import default_storage
+from django.db.models import QuerySet
+from django.utils import timezone
+from knox.models import AuthToken
+
+from chats.models import DailyMessages
+from chats.services import erasure
+from documents import deletions, files, versions
+from documents.audit import Action, record_event
+from documents.models import Deletion, DeletionKind
+from nura.backup.integrity import list_orphans
+
+logger = structlog.get_logger()
+
+LEFTOVER_AGE = timedelta(days=1)
+"""A file that nothing names is a leftover when it is that old: an upload stores its file first."""
+COUNTED_DAYS = 400
+"""How long it is known how many questions somebody asked on a day."""
+MAX_LOG_BYTES, KEPT_LOG_BYTES = 20_000_000, 5_000_000
+"""Of the log of the bundled services."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """One kind of what is kept no longer; `find` counts it, `remove` takes it away and counts."""
+
+    name: str
+    find: Callable[[], int]
+    remove: Callable[[], int]
+
+
+def purge(*, dry_run: bool = False) -> dict[str, int]:
+    """Take away all that is kept no longer, or only count it; how many of each kind."""
+    found = {one.name: one.find() if dry_run else one.remove() for one in EXPIRED}
+    if not dry_run:
+        logger.info("purged", **found)
+        if any(found.values()):
+            record_event(Action.DATA_PURGED, details=found)
+    return found
+
+
+# Evidence, chats, versions
+
+
+def _find_evidence() -> int:
+    due = Deletion.objects.filter(kind=DeletionKind.DOCUMENT, erased_at=None)
+    return due.filter(due_at__lte=timezone.now()).count()
+
+
+def _find_chats() -> int:
+    return len(erasure.list_purgeable_chats(settings.RETENTION_DELETED_DAYS))
+
+
+def purge_chats() -> int:
+    """Delete deleted chats for good whose retention is over; how many."""
+    chats = erasure.list_purgeable_chats(settings.RETENTION_DELETED_DAYS)
+    return sum(erasure.purge_chat(pk) for pk in chats)
+
+
+def _find_versions() -> int:
+    return versions.list_expired_versions(_days_ago(settings.RETENTION_DELETED_DAYS)).count()
+
+
+def _remove_versions() -> int:
+    rows = versions.list_expired_versions(_days_ago(settings.RETENTION_DELETED_DAYS))
+    count = 0
+    for version in rows.order_by("pk").iterator(chunk_size=100):
+        versions.remove_version(version)
+        count += 1
+    return count
+
+
+def _days_ago(days: int) -> datetime:
+    return timezone.now() - timedelta(days=days)
+
+
+# Rows that have run out
+
+
+def _find_rows() -> int:
+    return sum(rows.count() for rows in _rows_run_out())
+
+
+def _remove_rows() -> int:
+    return sum(rows.delete()[0] for rows in _rows_run_out())
+
+
+def _rows_run_out() -> Iterator[QuerySet[Any]]:
+    now = timezone.now()
+    yield Session.objects.filter(expire_date__lt=now)
+    yield AuthToken.objects.filter(expiry__lt=now)
+    yield EmailConfirmation.objects.filter(created__lt=_days_ago(settings.RETENTION_DELETED_DAYS))
+    yield DailyMessages.objects.filter(day__lt=timezone.localdate() - timedelta(days=COUNTED_DAYS))
+
+
+# Files
+
+
+def _find_leftovers() -> int:
+    return sum(1 for _ in _list_leftovers())
+
+
+def _remove_leftovers() -> int:
+    count = 0
+    for name in _list_leftovers():
+        files.remove_file(name)
+        count += 1
+    return count
+
+
+def _list_leftovers() -> Iterator[str]:
+    """Files that nothing names, old enough that nobody is about to name them."""
+    before = timezone.now() - LEFTOVER_AGE
+    for name in list_orphans():
+        try:
+            made = default_storage.get_modified_time(name)
+        except FileNotFoundError:
+            continue
+        if made < before:
+            yield name
+
+
+def _find_cache() -> int:
+    return len(files.list_stray_pictures())
+
+
+def _remove_cache() -> int:
+    stray = files.list_stray_pictures()
+    for folder in stray:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(stray) + files.trim_page_cache()
+
+
+def _find_temporary() -> int:
+    return len(list(_list_temporary()))
+
+
+def _remove_temporary() -> int:
+    count = 0
+    for path in _list_temporary():
+        path.unlink(missing_ok=True)
+        count += 1
+    return count + _shorten_log()
+
+
+def _list_temporary() -> Iterator[Path]:
+    """What killed processes have left: uploads on their way, pictures and lists half written."""
+    before = time.time() - LEFTOVER_AGE.total_seconds()
+    data = Path(settings.DATA_DIR)
+    found = [*Path(tempfile.gettempdir()).glob("tmp*.upload*"), *data.glob("*.part")]
+    found += (data / "cache").rglob("*.part")
+    for path in found:
+        with contextlib.suppress(OSError):
+            known = path.stat()
+            if known.st_uid == os.getuid() and known.st_mtime < before:
+                yield path
+
+
+def _shorten_log() -> int:
+    """Cut the log of the bundled services to its end; they append, so that they go on."""
+    path = Path(settings.DATA_DIR) / "services.log"
+    if not path.exists() or path.stat().st_size <= MAX_LOG_BYTES:
+        return 0
+    with path.open("r+b") as file:
+        file.seek(-KEPT_LOG_BYTES, os.SEEK_END)
+        end = file.read()
+        file.seek(0)
+        file.write(end[end.find(b"\n") + 1 :])
+        file.truncate()
+    return 1
+
+
+EXPIRED = (
+    Expired("evidence", _find_evidence, deletions.settle_deletions),
+    Expired("chats", _find_chats, purge_chats),
+    Expired("versions", _find_versions, _remove_versions),
+    Expired("rows", _find_rows, _remove_rows),
+    Expired("files", _find_leftovers, _remove_leftovers),
+    Expired("pictures", _find_cache, _remove_cache),
+    Expired("temporary", _find_temporary, _remove_temporary),
+)
+"""In this order."""
