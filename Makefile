@@ -10,7 +10,7 @@ CODE := nura chats documents jobs rag tests benchmarks manage.py
 # A test run starts the product's modules in some two hundred processes: none compiles them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check check-front front fonts fix bench screenshots messages setup setup-dev setup-bench
+.PHONY: run test test-all check check-front front fonts fix bench soak screenshots messages setup setup-dev setup-bench
 .DEFAULT_GOAL := run
 
 setup:
@@ -79,6 +79,11 @@ fix: setup-dev
 	$(BIN)/ruff check --fix $(wildcard $(CODE))
 	$(BIN)/ruff format $(wildcard $(CODE))
 	-$(BIN)/djlint --reformat --quiet templates
+
+# Use and faults for as long as you like; SEED repeats a run.
+MINUTES ?= 60
+soak: setup-dev
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(PEOPLE),--people $(PEOPLE)) $(if $(PAUSE),--pause $(PAUSE))
 
 bench: setup-bench
 	@exec $(BIN)/python -m benchmarks
