@@ -384,7 +384,7 @@ GROUPS = (
             _S(
                 "NURA_RETENTION_DELETED_DAYS",
                 "Days for which deleted chats and replaced versions of documents are kept. 0: "
-                "they go with the next daily purge.",
+                "chats go within a minute, versions with the next nightly purge.",
             ),
             _S(
                 "NURA_CACHE_MB",

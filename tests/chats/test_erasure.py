@@ -1,0 +1,200 @@
+"""What answers keep of documents that are deleted, and chats that are."""
+
+import json
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from chats.models import Chat, Message, Run, Trace, Turn
+from chats.runs import log
+from chats.services.turn_store import Outcome
+from chats.services.turns import close_turn, open_turn
+from documents import deletions
+from documents.models import Deletion, Document
+from documents.services import delete_document
+from jobs.lease import claim_job
+from nura import retention
+from nura.accounts.deletion import delete_account, is_genuine
+from nura.backup.integrity import inspect_installation
+from nura.backup.repeat import delete_again
+from tests.chats.conftest import make_document
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PASSAGE = "연차 휴가는 해마다 스물다섯 날을 준다고 정한다."
+OTHER = "출장비는 다음 달 첫째 월요일에 지급한다고 정한다."
+
+
+def source(document, slot=1, text=PASSAGE):
+    return {
+        "slot": slot,
+        "document_id": str(document.pk),
+        "document_name": document.name,
+        "chunk_id": f"{document.pk}_0",
+        "page": 1,
+        "similarity": 0.9,
+        "content_preview": text,
+        "section": "제1조",
+        "cited": True,
+        "boxes": [],
+        "spans": [{"start": 0, "end": len(text), "page": 1, "text": text, "boxes": []}],
+    }
+
+
+def outcome(*documents, content="스물다섯 날. [1]", label="documents", texts=(PASSAGE, OTHER)):
+    found = [
+        source(one, slot, text)
+        for slot, (one, text) in enumerate(zip(documents, texts, strict=False), 1)
+    ]
+    return Outcome(
+        Message.Status.COMPLETED,
+        content,
+        mode="documents",
+        label=label,
+        sources=found,
+        passages={one["chunk_id"]: one["content_preview"] for one in found},
+        reasoning=f"문서에 따르면 {PASSAGE}",
+        trace={"candidates": [{"chunk_id": f"{documents[0].pk}_0", "section": "제1조 비밀"}]},
+    )
+
+
+def answer(owner, *documents, **fields):
+    turn = open_turn(user=owner, content="휴가는 며칠인가요?")
+    close_turn(lease=claim_job(Run, turn.run.pk), outcome=outcome(*documents, **fields))
+    return turn
+
+
+def kept():
+    """All that stands in the tables of conversations."""
+    rows = [*Message.objects.values(), *Turn.objects.values(), *Trace.objects.values()]
+    return json.dumps(rows, ensure_ascii=False, default=str)
+
+
+def test_an_erased_document_leaves_its_answer_with_a_marked_citation(api, owner):
+    document = make_document(owner)
+    turn = answer(owner, document)
+    Turn.objects.update(summary=f"휴가를 물었다. {PASSAGE}", running_summary=PASSAGE)
+    assert PASSAGE in kept()
+    assert api.delete(f"/api/v1/documents/{document.pk}?erase=true").status_code == 204
+    assert PASSAGE not in kept()
+    assert "비밀" not in kept()
+    told = api.get(f"/api/v1/messages/{turn.assistant_message.pk}").json()
+    assert told["content"] == "스물다섯 날. [1]"
+    assert (told["sources"][0]["deleted"], told["sources"][0]["content_preview"]) == (True, "")
+    assert Turn.objects.get().summary == "휴가를 물었다."
+    assert not log.load_events(turn.run.pk)
+    assert Deletion.objects.get().erased_at
+
+
+def test_only_the_erased_document_loses_its_passages(owner):
+    gone, stays = make_document(owner, "가.md"), make_document(owner, "나.md")
+    answer(owner, gone, stays)
+    delete_document(document=gone, erase=True)
+    assert PASSAGE not in kept()
+    assert OTHER in kept()
+    assert [one.get("deleted", False) for one in Message.objects.get(role="assistant").sources] == [
+        True,
+        False,
+    ]
+
+
+def test_an_answer_that_is_the_document_gives_way(owner):
+    document = make_document(owner)
+    answer(owner, document, content=f"**{PASSAGE}** [1]", label="passages")
+    delete_document(document=document, erase=True)
+    assert PASSAGE not in kept()
+    assert Message.objects.get(role="assistant").content.endswith("[1]")
+
+
+def test_passages_stay_until_their_retention_is_over(owner):
+    document = make_document(owner)
+    answer(owner, document)
+    delete_document(document=document)
+    assert PASSAGE in kept()
+    assert Message.objects.get(role="assistant").sources[0]["deleted"] is True
+    assert retention.purge(dry_run=True)["evidence"] == 0
+    Deletion.objects.update(due_at=timezone.now())
+    assert retention.purge(dry_run=True)["evidence"] == 1
+    assert PASSAGE in kept()
+    assert retention.purge()["evidence"] == 1
+    assert PASSAGE not in kept()
+    assert inspect_installation().damage == []
+
+
+def test_an_answer_that_ends_after_its_document_was_erased_is_stored_without_it(owner):
+    document = make_document(owner)
+    turn = open_turn(user=owner, content="휴가는 며칠인가요?", document_ids=[document.pk])
+    lease = claim_job(Run, turn.run.pk)
+    told = outcome(document)
+    delete_document(document=document, erase=True)
+    assert Deletion.objects.get().erased_at is None  # an answer is still being written
+    close_turn(lease=lease, outcome=told)
+    assert PASSAGE not in kept()
+    assert Message.objects.get(role="assistant").sources[0]["deleted"] is True
+    assert deletions.settle_deletions() == 1
+
+
+def test_a_deleted_chat_is_purged_with_everything_when_its_time_is_over(api, owner, settings):
+    turn = answer(owner, make_document(owner))
+    chat_id = turn.user_message.chat_id
+    api.delete(f"/api/v1/chats/{chat_id}")
+    assert retention.purge()["chats"] == 0
+    Chat.objects.update(deleted_at=timezone.now() - timedelta(days=31))
+    assert retention.purge()["chats"] == 1
+    assert not Chat.objects.exists()
+    assert not Run.objects.exists()
+    assert not log.load_events(turn.run.pk)
+
+
+def test_a_chat_with_an_answer_under_way_is_purged_when_that_has_ended(api, owner, settings):
+    settings.RETENTION_DELETED_DAYS = 0
+    turn = open_turn(user=owner, content="질문")
+    api.delete(f"/api/v1/chats/{turn.user_message.chat_id}")
+    assert retention.purge()["chats"] == 0
+    assert log.is_stop_requested(turn.run.pk)
+    stopped = Outcome(Message.Status.STOPPED, "")
+    close_turn(lease=claim_job(Run, turn.run.pk), outcome=stopped)
+    assert retention.purge()["chats"] == 1
+
+
+def test_a_deleted_account_gives_a_receipt_that_cannot_be_changed(owner, stranger):
+    answer(owner, make_document(owner))
+    open_turn(user=owner, content="질문")
+    receipt = delete_account(user=owner)
+    counts = receipt["deleted"]
+    assert (counts["documents"], counts["chats"], counts["messages"]) == (1, 2, 4)
+    assert is_genuine(receipt)
+    assert not is_genuine(receipt | {"deleted": counts | {"chats": 1}})
+    assert "owner" not in json.dumps(receipt)
+    assert not Message.objects.exists()
+    assert [row.kind for row in Deletion.objects.all()] == ["user"]
+
+
+def test_what_was_deleted_since_a_backup_is_deleted_again(api, owner, stranger):
+    document, other = make_document(owner, "가.md"), make_document(owner, "나.md")
+    first, second = answer(owner, document), answer(owner, other)
+    noted = [
+        deletions.NotedDeletion("document", str(document.pk), timezone.now(), erased=True),
+        deletions.NotedDeletion(
+            "chat", str(second.user_message.chat_id), timezone.now(), erased=False
+        ),
+        deletions.NotedDeletion("user", str(stranger.pk), timezone.now(), erased=True),
+        deletions.NotedDeletion("user", str(owner.pk), owner.date_joined, erased=True),
+    ]
+    assert delete_again(noted) == 3
+    assert list(Document.objects.all()) == [other]
+    assert Chat.objects.get(deleted_at=None).pk == first.user_message.chat_id
+    assert type(owner).objects.get() == owner
+    assert PASSAGE not in json.dumps(Turn.objects.get(message=first.assistant_message).doc_refs)
+
+
+def test_the_list_beside_the_data_tells_of_all_deletions(owner, settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    document = make_document(owner)
+    delete_document(document=document, erase=True)
+    deletions.write_list()
+    (line,) = deletions.load_list((tmp_path / "deleted.json").read_bytes())
+    assert (line.kind, line.key, line.erased) == ("document", str(document.pk), True)
+    with pytest.raises(ValueError, match="list of deletions"):
+        deletions.load_list(b"{}")
