@@ -83,7 +83,7 @@ class ChatViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.Gen
         changes = _valid(ChatsRequest, request)
         chosen = {"owner": get_user(request), "chat_ids": changes.pop("chat_ids")}
         if changes.pop("deleted"):
-            services.delete_chats(**chosen)
+            services.delete_chats(**chosen, actor=get_user(request))
         else:
             services.change_chats(**chosen, changes=changes)
         return Response(status=status.HTTP_204_NO_CONTENT)

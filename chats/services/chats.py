@@ -122,9 +122,7 @@ def change_chats(*, owner: User, chat_ids: Collection[UUID], changes: dict[str, 
 
 
 @transaction.atomic
-def delete_chats(
-    *, owner: User, chat_ids: Collection[UUID], actor: User | None = None
-) -> int:
+def delete_chats(*, owner: User, chat_ids: Collection[UUID], actor: User | None = None) -> int:
     """Hide the chats from their owner, all or none; how many. Raises `NotFound`.
 
     They are purged when their retention is over. With an `actor` it is written to the audit log.
