@@ -7,7 +7,7 @@ from django.db import migrations
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('chats', '0002_sidebar'),
+        ('chats', "0004_keys_and_rights"),
     ]
 
     operations = [

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('documents', '0002_audit_log'),
+        ('documents', "0003_page_headings"),
     ]
 
     operations = [
