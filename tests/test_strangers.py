@@ -227,14 +227,19 @@ def test_fields_that_are_not_the_clients_are_ignored_or_refused(
     assert not Chat.objects.exclude(owner=owner, deleted_at=None).exists()
 
 
+FOR_VISITORS = {"invitation"}
+"""Pages for whoever has a link: they name nothing of a user."""
+
+
 def pages():
-    """Every page of ours that names an object."""
+    """Every page of ours that names an object of somebody."""
     patterns = (
         *chats.urls.urlpatterns,
         *documents.urls.urlpatterns,
         *nura.accounts.urls.urlpatterns,
     )
-    return [one for one in patterns if isinstance(one, URLPattern) and one.pattern.converters]
+    named = [one for one in patterns if isinstance(one, URLPattern) and one.pattern.converters]
+    return [one for one in named if one.name not in FOR_VISITORS]
 
 
 NAMES = {"chat_id": "chat", "document_id": "document", "key_id": "key"}

@@ -110,6 +110,17 @@ def test_an_invitation_for_an_address_gives_the_account_that_address():
     assert User.objects.get().email == "hana@example.com"
 
 
+def test_a_made_up_link_is_answered_as_one_that_was_used():
+    def answer(secret):
+        browser = Client()
+        page = browser.get(f"/invitations/{secret}", follow=True)
+        return page.redirect_chain, re.sub(r'(nonce|value)="[^"]+"', "", page.content.decode())
+
+    browser, _invitation, secret = invite()
+    sign_up(browser)
+    assert answer(secret) == answer("made-up")
+
+
 def test_the_command_prints_a_link_that_works():
     out = StringIO()
     call_command("invite", "--url", "https://nura.example.com/", stdout=out)
