@@ -55,10 +55,10 @@ def _to_notice(document: Document) -> dict[str, Any]:
     return {"type": "document", "data": to_document_json(document)}
 
 
-def notify_document_deleted(document: Document) -> None:
-    """Let the owner's pages drop the document."""
+def describe_deletion(document: Document) -> dict[str, Any]:
+    """What lets the owner's pages drop the document."""
     data = to_document_json(document) | {"deleted": True}
-    send(document.owner_id, {"type": "document", "data": data})
+    return {"type": "document", "data": data}
 
 
 REPORT_SECONDS = 0.25

@@ -116,7 +116,8 @@ def delete_document(
             target, told = f"document:{document.pk}", {"erase": erase}
             record_event(Action.DATA_DELETED, actor=actor, target=target, details=told)
         transaction.on_commit(partial(deletions.settle_soon, [document.pk]), robust=True)
-        transaction.on_commit(partial(notices.notify_document_deleted, document), robust=True)
+        gone = notices.describe_deletion(document)  # now: its owner may be deleted with it
+        transaction.on_commit(partial(notices.send, document.owner_id, gone), robust=True)
 
 
 def remove_document(document_id: UUID) -> bool:

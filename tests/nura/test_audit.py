@@ -12,6 +12,7 @@ from django.db import DatabaseError, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
+from chats.models.key import make_key_id
 from documents.audit import Action, AuditEvent, record_event
 from nura.accounts import services
 
@@ -104,7 +105,7 @@ def test_a_sign_out_and_a_new_password_are_written_down(client, minsu):
 
 def test_keys_are_written_down_without_their_secret(minsu):
     key = services.create_key(user=minsu)
-    services.revoke_key(user=minsu, digest=minsu.auth_token_set.get().digest)
+    services.revoke_key(user=minsu, key_id=make_key_id(minsu.auth_token_set.get()))
     assert last(Action.KEY_CREATED).subject_id == last(Action.KEY_REVOKED).subject_id == minsu.pk
     assert key not in json.dumps([*AuditEvent.objects.values()], default=str)
 
