@@ -298,7 +298,8 @@ class SeenSessions(InLoop, MiddlewareMixin):
         """Note the session of a request that asked who its user is."""
         if self.needs_thread(request, response):
             sessions.note_session_seen(
-                user=request.user,  # type: ignore[arg-type] # `needs_thread` has looked
+                # the session's own user: a refused call of the API has an anonymous one by now
+                user=request._cached_user,  # type: ignore[attr-defined] # noqa: SLF001
                 session_key=request.session.session_key or "",
                 address=find_address(request),
                 user_agent=request.headers.get("User-Agent", ""),
