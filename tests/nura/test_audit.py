@@ -122,7 +122,9 @@ def test_what_an_administrator_does_to_an_account_is_written_down(admin_client, 
     admin_client.post(address, passwords | {"usable_password": "true"})
     assert last(Action.PASSWORD_CHANGED).actor_id == admin_user.pk
     admin_client.post(f"/admin/auth/user/{minsu.pk}/delete/", {"post": "yes"})
-    assert last(Action.ACCOUNT_DELETED).subject_name == "minsu"
+    deleted = AuditEvent.objects.filter(action=Action.ACCOUNT_DELETED)
+    assert deleted.get(actor_id=admin_user.pk).subject_name == "minsu"
+    assert deleted.get(actor_id=None).details["receipt"]
 
 
 def test_revoking_all_keys_is_one_entry_that_counts_them(admin_client, minsu):
