@@ -1,5 +1,6 @@
 """All routes, and the gateway mounted behind API keys, its errors in OpenAI's shape."""
 
+from allauth.account.views import LoginView
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import include, path
@@ -9,6 +10,7 @@ from ninja.errors import HttpError, ValidationError
 
 from chats.gateway.routes import router
 from nura import health, metrics
+from nura.accounts.adapter import is_signup_open
 from nura.accounts.authentication import authenticate_gateway_request
 from nura.accounts.profile import set_language
 from nura.accounts.urls import api_urlpatterns
@@ -45,10 +47,14 @@ api = [
     path("", include("chats.api.urls")),
 ]
 
+SIGN_IN = LoginView.as_view(extra_context={"is_signup_open": is_signup_open})
+"""Allauth's page, which links to signing up whether or not that is open."""
+
 urlpatterns = [
     path("", include("chats.urls")),
     path("", include("documents.urls")),
     path("", include("nura.accounts.urls")),
+    path("accounts/login/", SIGN_IN, name="account_login"),
     path("accounts/", include("allauth.urls")),
     path("admin/", admin.site.urls),
     path("i18n/setlang/", set_language, name="set_language"),

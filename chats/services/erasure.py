@@ -312,11 +312,12 @@ class _Quotes:
         return "\n".join(line for line in lines if line is not None)
 
     def _cut_line(self, line: str) -> str | None:
-        if self.holds(line):
-            return None
         sentences = split_sentences(line)
         kept = [one for one in sentences if not self.holds(one)]
-        return line if len(kept) == len(sentences) else " ".join(kept) or None
+        if len(kept) < len(sentences):
+            line = " ".join(kept)
+            return None if not line or self.holds(line) else line
+        return None if self.holds(line) else line
 
     def strip_json(self, value: Any, erased: set[UUID]) -> Any:
         """Plain JSON without quotations and without the sections of chunks of these documents."""

@@ -62,12 +62,17 @@ class MailFailed(NuraError):
     retryable = True
 
 
+def is_signup_open() -> bool:
+    """Whether anybody may create an account."""
+    return bool(settings.SIGNUP == "open")
+
+
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     """Sign-up by setting or invitation; too many wrong passwords are a 429, not a form."""
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Whether this visitor may create an account."""
-        return settings.SIGNUP == "open" or find_invitation(request) is not None
+        return is_signup_open() or find_invitation(request) is not None
 
     @transaction.atomic
     def save_user(
@@ -76,7 +81,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         """The new user, whose invitation is used up with it."""
         invited = find_invitation(request)
         saved: AbstractBaseUser = super().save_user(request, user, form, commit)
-        if not take_invitation(request, user) and settings.SIGNUP != "open":
+        if not take_invitation(request, user) and not is_signup_open():
             raise ImmediateHttpResponse(redirect("account_signup"))  # somebody was quicker
         way = {"by": "sign-up", "invitation": invited.pk if invited else None}
         record_event(Action.ACCOUNT_CREATED, actor=saved, subject=saved, details=way)

@@ -22,9 +22,6 @@ urlpatterns = [
     path("settings/keys/<uuid:key_id>/revoke", views.revoke, name="revoke-key"),
 ]
 api_urlpatterns = [
-    path("settings/", RedirectView.as_view(pattern_name="accounts:profile"), name="settings"),
-    path("settings/profile", profile.profile, name="profile"),
-    path("settings/appearance", profile.appearance, name="appearance"),
     path("auth/token", TokenView.as_view(), name="api-token"),
     path("me", MeView.as_view(), name="api-me"),
     path("me/preferences", PreferencesView.as_view(), name="api-preferences"),

@@ -39,9 +39,9 @@ def test_a_question_too_many_is_429_until_midnight(owner, two_a_day):
 
 def test_a_question_of_a_socket_counts_too(owner, two_a_day):
     for _ in range(2):
-        socket.open_turn(owner, {"content": "질문"}, "ko")
+        socket.open_turn(owner, {"content": "질문"}, "ko", "")
     with pytest.raises(QuotaMessages):
-        socket.open_turn(owner, {"content": "질문"}, "ko")
+        socket.open_turn(owner, {"content": "질문"}, "ko", "")
     assert Chat.objects.count() == 2
 
 

@@ -80,7 +80,8 @@ def test_a_path_too_long_for_a_socket_gets_a_stand_in(tmp_path):
 
 
 def test_a_link_in_place_of_the_socket_folder_is_refused(tmp_path):
-    (tmp_path / "other").mkdir(mode=0o755)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other").chmod(0o755)
     (tmp_path / "run").symlink_to(tmp_path / "other")
     with pytest.raises(RuntimeError, match="somebody else"), services(tmp_path):
         pass

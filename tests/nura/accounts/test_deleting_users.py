@@ -11,11 +11,12 @@ from django.db.models.signals import pre_delete
 from chats.calls import released
 from chats.models import Chat, Run
 from chats.services.chats import create_chat
-from chats.services.turns import open_turn
+from chats.services.turns import close_turn, open_turn
 from documents.models import Document
+from jobs.lease import claim_job
 from nura.accounts.deletion import delete_account
 from tests.chats.conftest import make_document
-from tests.chats.turns import end
+from tests.chats.turns import outcome
 from tests.locks import has_waiting
 from tests.support import wait_until
 
@@ -75,10 +76,11 @@ def test_a_chat_that_begins_while_the_rest_is_being_deleted_goes_with_it(minsu):
 
 def test_an_answer_that_is_being_stored_is_stored_first(minsu, chat):
     turn = open_turn(user=minsu, content="질문", chat_id=chat.pk)
+    lease = claim_job(Run, turn.run.pk)
 
     def answer():
         Run.objects.select_for_update().get(pk=turn.run.pk)
-        return lambda: end(turn)
+        return lambda: close_turn(lease=lease, outcome=outcome())
 
     delete_during(minsu, answer)
     assert not User.objects.exists()
