@@ -102,3 +102,29 @@ def test_a_fault_of_ours_ends_the_request_and_tells_nothing(
         embed(client, "x")
     assert caught.value.status_code == 500
     assert "geheim" not in str(caught.value.body)
+
+
+def test_texts_are_limited_by_their_tokens_not_by_their_requests(
+    client, embedder, answers_worker, settings
+):
+    settings.LIMITS = settings.LIMITS | {"embedding-tokens": 400}  # a key has 300 of them
+    raw = client.embeddings.with_raw_response.create(model="nura", input="긴 글입니다. " * 200)
+    assert raw.headers["RateLimit-Policy"] == '"embedding-tokens-key";q=300;w=60'
+    with pytest.raises(openai.RateLimitError) as caught:
+        embed(client, "짧다")
+    assert int(caught.value.response.headers["Retry-After"]) > 60  # what was too much is paid off
+    assert caught.value.body["code"] == "rate_limited"
+
+
+def test_what_a_program_embeds_is_its_owners_and_no_passage(
+    client, owner, embedder, answers_worker, monkeypatch
+):
+    told = []
+    original = embedder.embed_passages
+    monkeypatch.setattr(
+        embedder,
+        "embed_passages",
+        lambda texts, outsider="": told.append(outsider) or original(texts),
+    )
+    embed(client, "x")
+    assert told == [f"user:{owner.pk}"]
