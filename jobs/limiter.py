@@ -237,4 +237,4 @@ def _read(buckets: Sequence[Bucket], told: Sequence[Any]) -> Verdict:
         share = 1 - full / bucket.seconds
         left = max(0, math.floor(bucket.amount * share + 1e-3))
         verdicts.append(Verdict(bucket, allowed, left, float(wait) / 1000, full))
-    return max(verdicts, key=lambda one: (one.wait, -one.left))
+    return max(verdicts, key=lambda one: (one.wait, -one.left, one.refill))

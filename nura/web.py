@@ -295,6 +295,7 @@ class WebServer(uvicorn.Server):
 def main() -> None:
     """Serve until asked to stop."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
+    inherited = os.environ.get(SOCKET_FD)  # before the settings, which may clear the environment
     import django
     from django.conf import settings
 
@@ -302,7 +303,6 @@ def main() -> None:
     from nura import schema
 
     schema.exit_unless_known()
-    inherited = os.environ.get(SOCKET_FD)
     listener = (
         socket.socket(fileno=int(inherited))
         if inherited
