@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from django.utils.translation import gettext_lazy as _
 
 from documents.errors import Explanation, add_explanations, explain_code
-from jobs.limiter import Verdict
+from jobs.limiter import LimitVerdict
 from rag.errors import NuraError
 
 
@@ -59,7 +59,7 @@ class RateLimited(NuraError):
     """How much there is of what, and what is left; for the response."""
 
     @classmethod
-    def by(cls, verdict: Verdict) -> "RateLimited":
+    def by(cls, verdict: LimitVerdict) -> "RateLimited":
         """For what the limiter refused."""
         error = cls(retry_after=verdict.retry_after)
         error.headers = verdict.headers

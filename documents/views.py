@@ -316,8 +316,6 @@ def to_ranges_text(numbers: Sequence[int]) -> str:
 
 
 PAGE_SIZE = 20
-VIEW_COOKIE = "documents"
-"""Whether documents are shown as cards; front/js/documents.js writes it."""
 CHUNKS_SHOWN = 10
 
 
@@ -336,7 +334,6 @@ def document_list(request: HttpRequest) -> HttpResponse:
         "documents": documents,
         "rows": [_row(one) | _found(said.get(one.pk), get_query(asked)) for one in documents],
         "query": get_query(asked),
-        "cards": request.COOKIES.get(VIEW_COOKIE) == "cards",
         "narrowed": is_narrowed(asked),
         "page": {"upload_limit_mb": settings.MAX_UPLOAD_MB},
     }

@@ -77,7 +77,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LimitVerdict:
     """Of the bucket that allows least: what is left in it, and what there is to wait for.
 
     `wait` seconds are left until the same would be allowed, 0 where it was; after `refill` seconds
@@ -110,11 +110,11 @@ class _Memory:
     """What this process knows without asking: until when a bucket is empty, and Redis away."""
 
     def __init__(self) -> None:
-        self.refusals: dict[str, tuple[float, Verdict]] = {}
+        self.refusals: dict[str, tuple[float, LimitVerdict]] = {}
         self.away_until = 0.0
         self.is_away = False
 
-    def find(self, buckets: Sequence[Bucket]) -> Verdict | None:
+    def find(self, buckets: Sequence[Bucket]) -> LimitVerdict | None:
         now = time.monotonic()
         for bucket in buckets:
             if (known := self.refusals.get(bucket.key)) is None:
@@ -123,11 +123,11 @@ class _Memory:
             if verdict.bucket == bucket and now < until:
                 passed = verdict.wait - (until - now)
                 refill = max(0.0, verdict.refill - passed)
-                return Verdict(bucket, allowed=False, left=0, wait=until - now, refill=refill)
+                return LimitVerdict(bucket, allowed=False, left=0, wait=until - now, refill=refill)
             del self.refusals[bucket.key]
         return None
 
-    def keep(self, verdict: Verdict) -> None:
+    def keep(self, verdict: LimitVerdict) -> None:
         if len(self.refusals) >= MAX_REMEMBERED:
             self.refusals.clear()
         self.refusals[verdict.bucket.key] = time.monotonic() + verdict.wait, verdict
@@ -136,7 +136,9 @@ class _Memory:
 _memory = _Memory()
 
 
-async def take_by_rule(rule: str, whose: str, *, key: str = "", cost: int = 1) -> Verdict | None:
+async def take_by_rule(
+    rule: str, whose: str, *, key: str = "", cost: int = 1
+) -> LimitVerdict | None:
     """Take what a rule of `settings.LIMITS` gives somebody a minute, and a key of his in it."""
     amount = settings.LIMITS[rule]
     buckets = [Bucket(rule, f"{rule}:{whose}", amount)]
@@ -146,7 +148,7 @@ async def take_by_rule(rule: str, whose: str, *, key: str = "", cost: int = 1) -
     return await take(buckets, cost)
 
 
-async def take(buckets: Sequence[Bucket], cost: int = 1) -> Verdict | None:
+async def take(buckets: Sequence[Bucket], cost: int = 1) -> LimitVerdict | None:
     """Take `cost` tokens out of each bucket, or of none where one has too few.
 
     Buckets of amount 0 are no limit. None where there is none, and while Redis is away.
@@ -229,12 +231,12 @@ class _Counter:
 _counters: WeakKeyDictionary[asyncio.AbstractEventLoop, _Counter] = WeakKeyDictionary()
 
 
-def _read(buckets: Sequence[Bucket], told: Sequence[Any]) -> Verdict:
+def _read(buckets: Sequence[Bucket], told: Sequence[Any]) -> LimitVerdict:
     allowed = not int(told[0])
     verdicts = []
     for bucket, wait, refill in zip(buckets, told[1::2], told[2::2], strict=True):
         full = float(refill) / 1000
         share = 1 - full / bucket.seconds
         left = max(0, math.floor(bucket.amount * share + 1e-3))
-        verdicts.append(Verdict(bucket, allowed, left, float(wait) / 1000, full))
+        verdicts.append(LimitVerdict(bucket, allowed, left, float(wait) / 1000, full))
     return max(verdicts, key=lambda one: (one.wait, -one.left, one.refill))

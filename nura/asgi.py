@@ -32,7 +32,7 @@ from django.urls import path, re_path  # noqa: E402
 from chats.socket import ChatSocket  # noqa: E402
 from documents.api.transfers import is_upload  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
-from nura.limits import Gate, drain  # noqa: E402
+from nura.limits import RequestGate, drain  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
 
 Message = MutableMapping[str, Any]
@@ -133,7 +133,7 @@ def with_prefix(application: Application) -> Application:
 
 
 application = without_prefix(
-    Gate(
+    RequestGate(
         ProtocolTypeRouter(
             {
                 "http": BodyLimit(with_prefix(django_application)),

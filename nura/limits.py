@@ -39,7 +39,7 @@ from documents.api.transfers import is_upload
 from documents.files import check_free_disk
 from jobs import fairness, limiter
 from jobs.fairness import FairPlaces, TooManyWait
-from jobs.limiter import Verdict
+from jobs.limiter import LimitVerdict
 from nura.errors import to_problem
 from nura.middleware import choose_language_by_header, is_api
 from rag.errors import NuraError
@@ -88,7 +88,7 @@ class Caller:
         return f"address:{self.address}" if self.account is None else f"user:{self.account}"
 
 
-class Gate:
+class RequestGate:
     """Lets requests and sockets through to the application, one process's worth of it."""
 
     def __init__(self, application: Application) -> None:
@@ -179,7 +179,7 @@ class Gate:
             if not self._sockets[account]:
                 del self._sockets[account]
 
-    async def _take(self, caller: Caller, part: str) -> Verdict | None:
+    async def _take(self, caller: Caller, part: str) -> LimitVerdict | None:
         """Count the request. Raises `_Refused`."""
         if caller.account is None:
             rule, whose = "visitor", caller.name
@@ -356,7 +356,7 @@ def _to_page(error: Exception, language: str) -> HttpResponse:
     return HttpResponse(page, status=problem.status, headers=dict(problem.headers))
 
 
-def _with_limits(message: Message, verdict: Verdict) -> Sequence[tuple[bytes, bytes]]:
+def _with_limits(message: Message, verdict: LimitVerdict) -> Sequence[tuple[bytes, bytes]]:
     told = [(k.lower().encode(), v.encode()) for k, v in verdict.headers.items()]
     return [*message["headers"], *told]
 

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class SettingsSection:
     """A part of the settings with an address of its own; `icon` is one of `icons.svg`."""
 
     route: str
@@ -23,10 +23,10 @@ class Section:
 
 
 SECTIONS = (
-    Section("accounts:profile", _("Profile"), "user"),
-    Section("accounts:appearance", _("Appearance and language"), "sun"),
-    Section("accounts:two-step", _("Two-step sign-in"), "shield"),
-    Section("accounts:keys", _("API keys"), "key-round"),
+    SettingsSection("accounts:profile", _("Profile"), "user"),
+    SettingsSection("accounts:appearance", _("Appearance and language"), "sun"),
+    SettingsSection("accounts:two-step", _("Two-step sign-in"), "shield"),
+    SettingsSection("accounts:keys", _("API keys"), "key-round"),
 )
 """In the order of the page. One is added by its line here, its route and its template."""
 
