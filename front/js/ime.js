@@ -6,14 +6,29 @@
 // whichever event comes then sends; the others find nothing left to send. In Japanese or Chinese, Enter chooses a
 // candidate, so there only a plain Enter sends.
 
+import { readPageData } from "./dom.js";
+
 const IME_KEY = 229;
 const JUST_CLOSED_MS = 80;
 const HANGUL_END = /[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]$/;
 
 export const isEnter = (event) => event.key === "Enter" || event.code === "Enter" || event.code === "NumpadEnter";
 
-/** Call `send` when the reader means to send. `send` may be called again for one Enter and must not mind. */
+/** Call `send` when the reader means to send, by the key of his choice. `send` may be called again for one Enter. */
 export function sendOnEnter(input, send) {
+  if (readPageData("preferences").send_key === "mod-enter") sendOnModEnter(input, send);
+  else sendOnPlainEnter(input, send);
+}
+
+function sendOnModEnter(input, send) {
+  input.addEventListener("keydown", (event) => {
+    if (!isEnter(event) || !(event.ctrlKey || event.metaKey) || event.isComposing) return;
+    event.preventDefault();
+    send();
+  });
+}
+
+function sendOnPlainEnter(input, send) {
   let wanted = false;
   let closedAt = -Infinity;
   let closedWithHangul = false;

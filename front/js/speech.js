@@ -85,9 +85,12 @@ export function watchVoices(changed) {
   speech?.addEventListener?.("voiceschanged", changed);
 }
 
+const { voice: ownVoice, speech_rate: ownRate } = readPageData("preferences");
+
 function chooseVoice(lang) {
   const fitting = speech.getVoices().filter((voice) => voice.lang.toLowerCase().startsWith(lang));
-  return fitting.find((voice) => voice.default) ?? fitting.find((voice) => voice.localService) ?? fitting[0] ?? null;
+  const own = fitting.find((voice) => voice.name === ownVoice);
+  return own ?? fitting.find((voice) => voice.default) ?? fitting.find((voice) => voice.localService) ?? fitting[0] ?? null;
 }
 
 /** Speak a Markdown text sentence by sentence, until the signal says stop. Rejects where the browser cannot. */
@@ -106,6 +109,7 @@ function speakSentence({ text, lang }, signal) {
     const utterance = new SpeechSynthesisUtterance(text);
     utterance.voice = chooseVoice(lang);
     utterance.lang = utterance.voice?.lang ?? LOCALES[lang];
+    utterance.rate = ownRate ?? 1;
     utterance.addEventListener("end", () => done());
     utterance.addEventListener("error", ({ error }) => (OWN_ENDINGS.has(error) ? done() : failed(new Error(error))));
     signal.addEventListener("abort", done, { once: true });
@@ -118,6 +122,7 @@ export async function speakFromServer(messageId, signal, ready) {
   const sound = await postForBlob(`/messages/${messageId}/speech`, {}, { signal });
   const url = URL.createObjectURL(sound);
   const audio = new Audio(url);
+  audio.playbackRate = ownRate ?? 1;
   try {
     await new Promise((done, failed) => {
       signal.addEventListener("abort", done, { once: true });
