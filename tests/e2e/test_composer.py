@@ -80,6 +80,24 @@ def test_shift_enter_breaks_the_line(talk, llm):
     assert talk.locator(".msg-question .bubble").text_content() == "첫 줄\n둘째 줄"
 
 
+def test_who_chose_so_sends_with_ctrl_enter_and_breaks_the_line_with_enter(talk, talker, llm):
+    llm.default = Stream(["네"])
+    talker.api("me/preferences", {"send_key": "mod-enter"}, "PATCH")
+    try:
+        talk.reload()
+        talk.locator(INPUT).focus()
+        talk.keyboard.type("첫 줄")
+        talk.keyboard.press("Enter")
+        talk.keyboard.type("둘째 줄")
+        expect(talk.locator(INPUT)).to_have_value("첫 줄\n둘째 줄")
+        expect(talk.locator(".msg-question")).to_have_count(0)
+        talk.keyboard.press("Control+Enter")
+        answer(talk)
+        assert talk.locator(".msg-question .bubble").text_content() == "첫 줄\n둘째 줄"
+    finally:
+        talker.api("me/preferences", {"send_key": "enter"}, "PATCH")
+
+
 def test_enter_twice_sends_once(talk, llm):
     llm.default = Stream(["네"])
     talk.locator(INPUT).fill("한 번만")
