@@ -263,7 +263,7 @@ scope.refreshMemory(chatId);
 if (chatId) {
   if (page.chat.unread) markSeen(chatId);
   thread
-    .load(chatId, readPlace().message)
+    .load(chatId, readPlace().message, history.state?.newest)
     .then(async (view) => {
       const words = readSearchedWords();
       await place.restore();

@@ -29,6 +29,7 @@ export class Place {
     panel.addEventListener("opened", () => this.isFollowing || this.tell("push"));
     panel.addEventListener("moved", () => this.isFollowing || this.tell());
     panel.addEventListener("closing", (event) => this.leave(event));
+    thread.addEventListener("branched", () => this.tell());
     addEventListener("popstate", () => this.follow());
     let timer = null;
     thread.scrolling.scroller.addEventListener("scroll", () => {
@@ -59,7 +60,7 @@ export class Place {
           page: panel.tab === "whole" ? panel.page : null,
         }
       : { message: scroll?.message };
-    write(shown, { ...history.state, scroll, panel: panel.isOpen && (step === "push" || Boolean(history.state?.panel)) }, step);
+    write(shown, { ...history.state, scroll, newest: thread.newest, panel: panel.isOpen && (step === "push" || Boolean(history.state?.panel)) }, step);
   }
 
   /** Back, where opening it was a step; else it is closed here. */

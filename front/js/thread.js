@@ -57,19 +57,27 @@ export class Thread extends EventTarget {
 
   /** What the next question follows, where that is not simply the newest message. */
   get parentId() {
-    return this.leaf === this.tree.newest() ? null : this.leaf;
+    return this.leaf === this.newest ? null : this.leaf;
+  }
+
+  /** The newest message of all branches. */
+  get newest() {
+    return this.tree.newest();
   }
 
   // Loading
 
-  /** Show the chat's end, or the message `asked` on its branch; the view of that, null where it is not there. */
-  async load(chatId, asked = "") {
+  /**
+   * Show the chat's end, or the message `asked` on its branch; the view of that, null where it is not there. Where
+   * `newest` was the newest message when it was asked for and there are newer ones, those are shown.
+   */
+  async load(chatId, asked = "", newest = "") {
     this.chatId = chatId;
     this.backlog = new MessagePages(chatId);
     await this.backlog.open();
     do await this.takeEarlier();
     while (this.backlog.hasMore && (this.lacksMore() || (asked && !this.tree.has(asked))));
-    const found = asked && this.tree.has(asked);
+    const found = asked && this.tree.has(asked) && (!newest || newest === this.newest);
     if (found) this.leaf = this.tree.newest(asked);
     this.show();
     this.offerEarlier();
@@ -145,6 +153,7 @@ export class Thread extends EventTarget {
     for (const message of fresh) this.tree.add(message);
     this.leaf = fresh.at(-1).id;
     this.show();
+    this.dispatchEvent(new Event("branched"));
   }
 
   show() {
@@ -187,6 +196,7 @@ export class Thread extends EventTarget {
       this.show();
       return this.view(next).switcher.root;
     });
+    this.dispatchEvent(new Event("branched"));
     this.view(next).switcher.focus(by);
     announce(t("branch_of", { number: index + by + 1, total: ids.length }));
   }

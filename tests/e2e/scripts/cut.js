@@ -4,7 +4,7 @@ async ([path, text, foulness]) => {
   const foul = new Function(`return (${foulness})`)();
   const root = document.createElement("div");
   document.body.append(root);
-  const stream = new StreamedMarkdown(root, () => null);
+  const stream = new StreamedMarkdown(root, () => ({ sources: null }));
   const found = [];
   for (const character of text) {
     stream.append(character);
