@@ -27,14 +27,22 @@ let menuFolder = null;
 
 const showError = (error) => showToast(error.message, { kind: "toast-error" });
 
-/** Ask the server for the list again, but for a moment in which a name is typed or a chat is carried in it. */
+/** A name is typed or a chat is carried in the list: it must stay as it is until that ends. */
+const isHeld = () => isDragging || Boolean(list.querySelector(".side-rename"));
+
+/** Ask the server for the list again, unless it is held. */
 export function refreshChats() {
   refreshTimer ??= setTimeout(() => {
     refreshTimer = null;
-    if (isDragging || list.querySelector(".side-rename")) return;
+    if (isHeld()) return;
     document.body.dispatchEvent(new Event("chats-changed"));
   }, REFRESH_AFTER_MS);
 }
+
+// One that was asked for before may come while it is held.
+list.addEventListener("htmx:beforeSwap", (event) => {
+  if (isHeld()) event.detail.shouldSwap = false;
+});
 
 /** The reader has the chat before him: no dot for it. Behind another tab he has not seen it yet. */
 export function markSeen(id) {
@@ -424,15 +432,16 @@ chatMenu.addEventListener("click", (event) => {
   if (!action || !menuRow) return;
   chatMenu.hidePopover();
   if (action === "export") exportChat(menuRow.dataset.chatId, format);
-  else chatActions[action](menuRow);
+  else chatActions[action](findRows([menuRow.dataset.chatId])[0] ?? menuRow); // the list may be a new one by now
 });
 folderMenu.addEventListener("click", (event) => {
   const { action } = event.target.closest("[data-action]")?.dataset ?? {};
   if (!action || !menuFolder) return;
   folderMenu.hidePopover();
   const { folderId: id, name } = menuFolder.dataset;
-  if (action === "delete") deleteFolder(menuFolder);
-  else renameInPlace(menuFolder.querySelector("summary"), name, (wanted) => patchJson(`/categories/${id}`, { name: wanted }));
+  const folder = [...list.querySelectorAll(".side-folder")].find((one) => one.dataset.folderId === id) ?? menuFolder;
+  if (action === "delete") deleteFolder(folder);
+  else renameInPlace(folder.querySelector("summary"), name, (wanted) => patchJson(`/categories/${id}`, { name: wanted }));
 });
 for (const menu of [chatMenu, folderMenu]) {
   menu.addEventListener("keydown", (event) => {

@@ -413,6 +413,7 @@ export class ThreadScroll {
     this.stick = true;
     this.before = 0;
     this.pinned = null;
+    this.aim = null; // {node, offset, top}: where to be, until the reader scrolls; the thread may still be growing
     this.room = 0; // pixels kept free below the thread, so that a short answer leaves its question at the top
     this.down = byId("to-end");
     this.scroller.addEventListener("scroll", () => this.moved(), { passive: true });
@@ -425,6 +426,7 @@ export class ThreadScroll {
   moved() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     const gap = scrollHeight - clientHeight - scrollTop;
+    if (this.aim && Math.abs(scrollTop - this.aim.top) > 2) this.aim = null;
     if (scrollTop < this.before - 2 && gap > 4) this.stick = false;
     if (gap < NEAR_END_PIXELS / 2 && scrollTop > this.pinTop + 4) this.stick = true; // beyond the pin only by hand
     this.before = scrollTop;
@@ -434,6 +436,7 @@ export class ThreadScroll {
   resized() {
     this.makeRoom();
     if (this.stick) this.toEnd();
+    else if (this.aim?.node.isConnected) this.goTo(this.aim.node, this.aim.offset);
     else this.moved();
   }
 
@@ -472,6 +475,7 @@ export class ThreadScroll {
     this.stick = false;
     this.scroller.scrollTop += node.getBoundingClientRect().top - this.scroller.getBoundingClientRect().top + offset;
     this.before = this.scroller.scrollTop;
+    this.aim = { node, offset, top: this.before };
   }
 
   /** Change the thread while what is below `anchor` stays where it is; `change` may give another anchor. */
