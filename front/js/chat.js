@@ -267,7 +267,7 @@ if (chatId) {
     .then(async (view) => {
       const words = readSearchedWords();
       await place.restore();
-      if (view && words) showFound(view.root, words);
+      if (view && words.length) showFound(view.root, words);
     })
     .catch((error) => showToast(error.message, { kind: "toast-error", stay: 60000 }));
 }
