@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from chats.calls import in_database
 from chats.models import Message, Run, Trace, Turn
 from chats.runs import answering, log
 from chats.runs.answering import answer_run
@@ -210,7 +211,7 @@ def test_who_lost_the_run_writes_nothing_more(play, turn, monkeypatch):
             Run.objects.filter(pk=turn.run.pk).update(claim=None, lease_until=None)
             claim_job(Run, turn.run.pk)
 
-        await asyncio.to_thread(steal)
+        await in_database(steal)
         await asyncio.Event().wait()
 
     play(Delta("가"), lose_it, finished())
@@ -269,7 +270,7 @@ def test_the_text_so_far_reaches_the_database_while_the_model_talks(play, turn, 
 
         async with asyncio.timeout(5):
             while not seen or not seen[-1]:
-                seen.append(await asyncio.to_thread(kept))
+                seen.append(await in_database(kept))
                 await asyncio.sleep(0.02)
 
     play(Delta("벌써"), until_kept, finished())

@@ -13,6 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from chats import access
+from chats.calls import in_database
 from chats.models import Chat, Message, Run
 from chats.services.turns import open_turn
 from documents import notices
@@ -115,7 +116,7 @@ async def test_a_vanished_client_stops_nothing(web, token, answers_worker):
         return Message.objects.get(role="assistant").status
 
     async with asyncio.timeout(20):
-        while await asyncio.to_thread(status) != "COMPLETED":
+        while await in_database(status) != "COMPLETED":
             await asyncio.sleep(0.05)
 
 
@@ -126,7 +127,7 @@ async def test_the_same_client_id_twice_is_one_run(web, token, answers_worker):
         await say(ws, "send", client_id="c-1", content="안녕하세요")
         again = (await hear(ws, "run.completed"))[-1]["run_id"]
     assert again == first
-    assert await asyncio.to_thread(Message.objects.count) == 2
+    assert await in_database(Message.objects.count) == 2
 
 
 async def test_ping_is_answered(web, token):
@@ -166,7 +167,7 @@ async def test_a_refused_message_says_why_and_stores_nothing(web, token):
         assert (await hear(ws, "error"))[-1]["data"]["code"] == "invalid"
         await say(ws, "send", content="질문", chat_id=str(uuid.uuid4()))
         assert (await hear(ws, "error"))[-1]["data"]["code"] == "not_found"
-    assert not await asyncio.to_thread(Chat.objects.exists)
+    assert not await in_database(Chat.objects.exists)
 
 
 async def test_a_flood_of_frames_closes_its_socket(web, token):
@@ -183,7 +184,7 @@ async def test_nobody_gets_in_without_credentials(web):
 
 
 async def test_a_session_counts_only_from_our_own_pages(web, owner):
-    kept = await asyncio.to_thread(cookie, owner)
+    kept = await in_database(cookie, owner)
     for origin in (None, "null", "http://evil.example", "http://localhost:1"):
         async with socket(web, cookie=kept, origin=origin) as ws:
             assert await closed(ws) == 4401
@@ -205,13 +206,13 @@ async def test_an_open_socket_closes_when_its_user_is_deactivated(web, owner, to
     async with socket(web, token) as ws:
         await say(ws, "ping")
         await hear(ws, "pong")
-        await asyncio.to_thread(deactivate)
+        await in_database(deactivate)
         assert await closed(ws) == 4401
 
 
 async def test_an_open_socket_closes_when_the_password_changes(web, owner, monkeypatch):
     monkeypatch.setattr(access, "RECHECK_SECONDS", 0.3)
-    kept = await asyncio.to_thread(cookie, owner)
+    kept = await in_database(cookie, owner)
 
     def change():
         owner.set_password("new")
@@ -220,13 +221,13 @@ async def test_an_open_socket_closes_when_the_password_changes(web, owner, monke
     async with socket(web, cookie=kept, origin=web.url) as ws:
         await say(ws, "ping")
         await hear(ws, "pong")
-        await asyncio.to_thread(change)
+        await in_database(change)
         assert await closed(ws) == 4401
 
 
 async def test_a_stranger_can_neither_follow_nor_stop_a_run(web, owner, stranger):
-    turn = await asyncio.to_thread(open_turn, user=owner, content="질문")
-    theirs = await asyncio.to_thread(lambda: AuthToken.objects.create(stranger)[1])
+    turn = await in_database(open_turn, user=owner, content="질문")
+    theirs = await in_database(lambda: AuthToken.objects.create(stranger)[1])
     async with socket(web, theirs) as ws:
         for kind in ("resume", "stop"):
             await say(ws, kind, run_id=str(turn.run.pk))
@@ -248,7 +249,7 @@ async def test_a_notice_reaches_every_page_of_its_owner_in_its_turn(web, owner, 
 
 
 async def test_notices_reach_only_their_owner(web, owner, stranger, token):
-    theirs = await asyncio.to_thread(lambda: AuthToken.objects.create(stranger)[1])
+    theirs = await in_database(lambda: AuthToken.objects.create(stranger)[1])
     async with socket(web, token) as mine, socket(web, theirs) as other:
         for ws in (mine, other):
             await say(ws, "ping")
@@ -261,13 +262,13 @@ async def test_notices_reach_only_their_owner(web, owner, stranger, token):
 
 
 async def scoped(owner, *scopes):
-    made = await asyncio.to_thread(services.make_key, user=owner, name="p", scopes=scopes)
+    made = await in_database(services.make_key, user=owner, name="p", scopes=scopes)
     return made[1]
 
 
 @pytest.mark.parametrize(("scope", "kind"), [("read", "send"), ("read", "stop"), ("ask", "resume")])
 async def test_a_frame_needs_the_scope_of_what_it_does(web, owner, scope, kind):
-    turn = await asyncio.to_thread(open_turn, user=owner, content="질문")
+    turn = await in_database(open_turn, user=owner, content="질문")
     async with socket(web, await scoped(owner, scope)) as ws:
         await say(ws, kind, content="질문", run_id=str(turn.run.pk))
         error = (await hear(ws, "error", "run.started"))[-1]
@@ -290,7 +291,7 @@ async def test_a_question_over_a_socket_notes_the_key_that_asked(web, owner, ans
 
 @pytest.mark.parametrize("scheme", ["https", "ws", "null", "file"])
 async def test_an_origin_of_another_scheme_is_foreign(web, owner, scheme):
-    kept = await asyncio.to_thread(cookie, owner)
+    kept = await in_database(cookie, owner)
     foreign = web.url.replace("http", scheme, 1) if scheme != "null" else "null"
     async with socket(web, cookie=kept, origin=foreign) as ws:
         assert await closed(ws) == 4401
@@ -298,7 +299,7 @@ async def test_an_origin_of_another_scheme_is_foreign(web, owner, scheme):
 
 async def test_behind_a_proxy_the_scheme_is_the_proxys(web, owner, settings):
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-    kept = await asyncio.to_thread(cookie, owner)
+    kept = await in_database(cookie, owner)
     secure = web.url.replace("http", "https", 1)
     for told, expected in (("https", True), ("http", False)):
         async with connect(

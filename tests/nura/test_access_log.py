@@ -13,6 +13,7 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 import nura.asgi  # noqa: F401 - sets up logging anew when it is first imported
+from chats.calls import in_database
 from documents.services import upload_document
 from nura import logs
 from nura.accounts import services
@@ -111,7 +112,7 @@ async def test_the_logs_of_a_conversation_hold_no_secret_and_no_content(
 
     with caplog.at_level("INFO"):
         with asgi.running() as web:
-            owner, key, kept = await asyncio.to_thread(prepare, web)
+            owner, key, kept = await in_database(prepare, web)
             async with socket(web, key) as ws:
                 await say(ws, "send", content=QUESTION)
                 await hear(ws, "run.completed")
