@@ -53,7 +53,7 @@ class AppearanceForm(forms.ModelForm[Preferences]):
         label=_("Voice"),
         required=False,
         max_length=200,
-        help_text=_("A voice of this browser. Where it is missing, the usual one reads."),
+        help_text=_("A voice of this browser. Where it is missing, the default voice reads."),
     )
     speech_rate = forms.FloatField(
         label=_("Reading speed"),

@@ -166,7 +166,7 @@ THREAD = {
     "regenerate": _("Regenerate"),
     "edit": _("Edit the question"),
     "save_and_ask": _("Save and ask again"),
-    "save_only": _("Only save"),
+    "save_only": _("Save only"),
     "save_only.more": _("Keep the new wording; the answers stay as they are"),
     "continue": _("Go on"),
     "continue.text": _("Go on where your answer broke off."),
@@ -240,7 +240,7 @@ THREAD = {
     "connection.server": _(
         "The server cannot be reached. What you send goes out as soon as it answers."
     ),
-    "connection.slow": _("The server takes long to answer. Your question is kept."),
+    "connection.slow": _("The server is slow to answer. Your question is kept."),
     "connection.back": _("Connected again"),
     "pasted": _("The long text was attached as a file"),
     "pasted.name": _("Pasted text - {line}"),
@@ -510,7 +510,7 @@ DOCUMENTS = {
 }
 """Of the pages of documents."""
 
-SETTINGS = {"voice.usual": _("The usual voice")}
+SETTINGS = {"voice.usual": _("Default voice")}
 
 PAGES = {
     "chat": EVERYWHERE | SCORES_AND_SHEETS | THREAD | GROUNDS | CONVERSATION | TRACE,
