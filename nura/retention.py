@@ -29,6 +29,7 @@ from chats.services import erasure
 from documents import deletions, files, versions
 from documents.audit import Action, record_event
 from documents.models import Deletion, DeletionKind
+from nura.accounts.signup import end_unconfirmed_signups, find_unconfirmed_signups
 from nura.backup.integrity import list_orphans
 
 logger = structlog.get_logger()
@@ -114,6 +115,10 @@ def _rows_run_out() -> Iterator[QuerySet[Any]]:
     yield DailyMessages.objects.filter(day__lt=timezone.localdate() - timedelta(days=COUNTED_DAYS))
 
 
+def _find_signups() -> int:
+    return find_unconfirmed_signups().count()
+
+
 # Files
 
 
@@ -196,6 +201,7 @@ EXPIRED = (
     Expired("chats", _find_chats, purge_chats),
     Expired("versions", _find_versions, _remove_versions),
     Expired("rows", _find_rows, _remove_rows),
+    Expired("signups", _find_signups, end_unconfirmed_signups),
     Expired("files", _find_leftovers, _remove_leftovers),
     Expired("pictures", _find_cache, _remove_cache),
     Expired("temporary", _find_temporary, _remove_temporary),

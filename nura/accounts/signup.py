@@ -17,6 +17,7 @@ from allauth.core import context
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -95,16 +96,20 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     return redirect("account_signup")
 
 
-def end_unconfirmed_signups() -> int:
-    """Delete accounts that were never used and whose address nobody confirmed; how many."""
+def find_unconfirmed_signups() -> QuerySet[User]:
+    """Accounts that were never used and whose address nobody confirmed in time."""
     if not settings.MAIL_WORKS:
-        return 0
+        return User.objects.none()
     old = timezone.now() - timedelta(days=UNCONFIRMED_DAYS)
     waiting = EmailAddress.objects.filter(verified=False, user__last_login=None)
     waiting = waiting.filter(user__date_joined__lt=old, user__is_staff=False)
     proved = EmailAddress.objects.filter(verified=True).values("user_id")
-    users = User.objects.filter(pk__in=waiting.values("user_id")).exclude(pk__in=proved)
-    ended = list(users)
+    return User.objects.filter(pk__in=waiting.values("user_id")).exclude(pk__in=proved)
+
+
+def end_unconfirmed_signups() -> int:
+    """Delete accounts that were never used and whose address nobody confirmed; how many."""
+    ended = list(find_unconfirmed_signups())
     for user in ended:
         delete_account(user=user)
         logger.info("unconfirmed_signup_ended", user_id=user.pk)

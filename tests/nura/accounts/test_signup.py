@@ -15,7 +15,7 @@ from django.utils import timezone
 from documents.audit import AuditEvent
 from nura.accounts.invitations import build_path, create_invitation, withdraw_invitation
 from nura.accounts.models import Invitation
-from nura.accounts.signup import end_unconfirmed_signups
+from nura.retention import purge
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -246,9 +246,10 @@ def test_an_invitation_by_mail_proves_the_address(mail_works):
 
 def test_a_sign_up_that_nobody_confirms_ends_after_a_week(client, open_to_all, mail_works, minsu):
     sign_up(client)
-    assert end_unconfirmed_signups() == 0
+    assert purge()["signups"] == 0
     User.objects.update(date_joined=timezone.now() - timedelta(days=8))
-    assert end_unconfirmed_signups() == 1
+    assert purge(dry_run=True)["signups"] == 1
+    assert purge()["signups"] == 1
     assert User.objects.get() == minsu
 
 
