@@ -12,6 +12,7 @@ WORDS = {
     "chats": "deleted chats",
     "versions": "replaced or refused versions of documents",
     "rows": "sessions, keys, confirmations and counts that have run out",
+    "signups": "sign-ups that nobody confirmed",
     "files": "stored files that nothing names",
     "pictures": "pictures of pages that are not needed",
     "temporary": "leftovers of processes that were killed",
