@@ -11,27 +11,36 @@ from tests.e2e.people import Person
 from tests.support import Product, name_part, wait_until
 
 STARTS = 3
-AIM = {"boot_s": 15.0, "idle_pss_mb": 2560}
+AIM = {"boot_s": 15.0, "empty_mb": 900, "used_mb": 1500}
 FILES = ("care-system-notice.pdf", "gateway-note.docx")
-"""One in each language: only then has the documents worker loaded all that it ever will."""
+"""One in each language: only then is all loaded that ever will be."""
 
 QUESTIONS = ("헤파 필터는 언제 교체하나요?", "How often is the gateway calibrated?")
 
 
 def main() -> None:
-    with Product(seed=True) as product:
-        boots = [_boot(product) for _ in range(STARTS)]
-        wait_until(lambda: "engine_warm" in product.log.rsplit("Ready after", 1)[-1], 120)
-        idle = _settled(product)
+    with Product() as product:
+        stages = {}
+        _wait_warm(product)
+        stages["empty"] = _settled(product)
         person = Person(product, "bench")
         for question in QUESTIONS:
             person.api("messages", {"content": question})
-        asked = _settled(product)
+        stages["after questions"] = _settled(product)
         for name in FILES:
             person.upload(FOLDER / name)
         person.wait_for_documents()
-        uploaded = _settled(product)
-    _report(boots, idle, asked, uploaded)
+        for question in QUESTIONS:
+            person.api("messages", {"content": question})
+        stages["after uploads"] = _settled(product)
+        boots = [_boot(product) for _ in range(STARTS)]
+        _wait_warm(product)
+        stages["started again"] = _settled(product)
+    _report(boots, stages)
+
+
+def _wait_warm(product: Product) -> None:
+    wait_until(lambda: "engine_warm" in product.log.rsplit("Ready after", 1)[-1], 120)
 
 
 def _boot(product: Product) -> float:
@@ -59,6 +68,8 @@ def _memory(product: Product) -> dict[str, float]:
     sizes: dict[str, float] = {}
     for process in product.processes():
         try:
+            if "shell" in process.cmdline():  # it makes accounts for tests
+                continue
             size = process.memory_full_info().pss / 2**20
             name = name_part(process)
         except psutil.Error:
@@ -67,26 +78,25 @@ def _memory(product: Product) -> dict[str, float]:
     return {name: round(size, 1) for name, size in sorted(sizes.items())}
 
 
-def _report(
-    boots: list[float],
-    idle: dict[str, float],
-    asked: dict[str, float],
-    uploaded: dict[str, float],
-) -> None:
+def _report(boots: list[float], stages: dict[str, dict[str, float]]) -> None:
     boot = statistics.median(boots)
     figures = {
         "aim": AIM,
         "boot_s": {"median": round(boot, 2), "all": [round(one, 2) for one in boots]},
-        "idle_pss_mb": {"all": round(sum(idle.values())), **idle},
-        "after_questions_pss_mb": {"all": round(sum(asked.values())), **asked},
-        "after_uploads_pss_mb": {"all": round(sum(uploaded.values())), **uploaded},
+        "pss_mb": {
+            stage: {"all": round(sum(sizes.values())), **sizes} for stage, sizes in stages.items()
+        },
     }
     report.write("footprint", figures)
-    stages = (idle, asked, uploaded)
-    rows = [[name, *(f"{stage.get(name, 0):.0f}" for stage in stages)] for name in uploaded]
-    rows.append(["all (aim 2560)", *(f"{sum(stage.values()):.0f}" for stage in stages)])
-    print(f"\nWarm start to /readyz: {boot:.1f} s (median of {STARTS}; aim 15)")
-    report.table("Memory (PSS, MB)", ["process", "idle", "after questions", "after uploads"], rows)
+    names = sorted({name for sizes in stages.values() for name in sizes})
+    rows = [[name, *(f"{sizes.get(name, 0):.0f}" for sizes in stages.values())] for name in names]
+    rows.append(["all", *(f"{sum(sizes.values()):.0f}" for sizes in stages.values())])
+    print(f"\nWarm start to /readyz: {boot:.1f} s (median of {STARTS}; aim {AIM['boot_s']:.0f})")
+    report.table(
+        f"Memory (PSS, MB; aims {AIM['empty_mb']} empty, {AIM['used_mb']} after uploads)",
+        ["process", *stages],
+        rows,
+    )
 
 
 if __name__ == "__main__":

@@ -65,16 +65,23 @@ def _leave_sign(name: str) -> None:
 
 
 def warm_engine() -> None:
-    """Load what answers need before the first question asks for it."""
+    """Load what answers need before the first question asks for it.
+
+    The embedder where something is embedded: until then an installation keeps its memory.
+    """
     from documents import spaces
     from rag.factory import get_engine
 
     try:
         used = spaces.get_space_in_use()
+        has_vectors = used.space is not None and spaces.has_vectors(used.space)
         connection.close()
-        if settings.RAG.needs_models_process:
-            models.wait_ready(settings.RAG.models_socket, alive=lambda: True)
-        get_engine(used.config).warm()
+        engine = get_engine(used.config)
+        engine.warm()
+        if has_vectors:
+            if settings.RAG.needs_models_process:
+                models.wait_ready(settings.RAG.models_socket, alive=lambda: True)
+            engine.warm_embedder()
     except Exception:  # the worker serves without: the first question then meets the same error
         logger.exception("engine_not_warm")
     else:

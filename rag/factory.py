@@ -90,18 +90,19 @@ class Engine:
         )
 
     def warm(self) -> None:
-        """Load analyser, vocabulary, embedder and the model's client now.
-
-        Raises `EmbedderFailed`.
-        """
+        """Load analyser, vocabulary and the language model's client now."""
         tokenize.count_terms("준비")
         if self.pipeline.writer:
             self.pipeline.writer.counter.count("준비")
-        self.embedder.embed_passages(
-            ["ready"]
-        )  # its model may load for longer than a question waits
         if self.config.llm:
             load_client_library()
+
+    def warm_embedder(self) -> None:
+        """Load the embedder now: it may take longer than a question waits.
+
+        Raises `EmbedderFailed`.
+        """
+        self.embedder.embed_passages(["ready"])
 
     def index_chunks(
         self,

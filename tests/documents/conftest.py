@@ -44,7 +44,8 @@ def embedder():
 def tiny_engine(monkeypatch, embedder):
     """The engine with the tiny embedder, wherever documents ask for the engine."""
     engine = Engine(RagConfig(), embedder=embedder)
-    engine.warm()  # loading takes longer than a heartbeat, whose connection sees no row of a test
+    # loading takes longer than a heartbeat, whose connection sees no row of a test
+    engine.warm_embedder()
     monkeypatch.setattr(ingest, "get_engine", lambda _config: engine)
     monkeypatch.setattr(spaces, "get_engine", lambda _config: engine)
     return engine

@@ -16,7 +16,7 @@ from tests.servers import asgi
 @pytest.fixture(scope="session", autouse=True)
 def _warm():
     """The models are loaded as in a worker that serves: here one process is all of them."""
-    get_engine(django_settings.RAG).warm()
+    get_engine(django_settings.RAG).warm_embedder()
 
 
 @pytest.fixture(autouse=True)
