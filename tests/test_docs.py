@@ -14,6 +14,7 @@ PAGES = [
 ]
 NAMES_OF_BEFORE = {"CHANGELOG.md"}
 FLOORS = ("nura", "chats", "documents", "jobs", "rag", "tests", "benchmarks", "deploy", "docs")
+FAULTS = ROOT / "docs" / "faults.md"
 MADE_LATER = ("front/node_modules", "var/")
 
 
@@ -39,6 +40,20 @@ def test_every_path_and_module_named_exists(page):
         if module := re.fullmatch(r"python -m ([\w.]+).*", words):
             place = ROOT / module[1].replace(".", "/")
             assert place.is_dir() or place.with_suffix(".py").exists(), words
+
+
+def test_every_test_named_exists():
+    for page in PAGES:
+        for path, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text("utf-8")):
+            assert re.search(rf"def {name}\(", (ROOT / path).read_text("utf-8")), (page, path, name)
+
+
+def test_each_fault_has_a_test_or_the_reason_why_not():
+    rows = re.findall(r"(?m)^\| (\d+) \| .+ \| (.*) \| (.+) \|$", FAULTS.read_text("utf-8"))
+    assert [int(number) for number, _, _ in rows] == list(range(1, 101))
+    for number, tests, verdict in rows:
+        assert re.match(r"held\b|open$|(partly|not): ", verdict), number
+        assert tests or verdict.startswith("not: "), number
 
 
 def headings(page: Path) -> set[str]:
