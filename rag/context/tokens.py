@@ -16,18 +16,21 @@ MAX_TOKEN_CHARACTERS = 16
 MAX_CUTS = 6
 """Attempts at a proportional cut before the text is halved until it fits."""
 
-_WEIGHTS: tuple[tuple[re.Pattern[str], float], ...] = (
-    (re.compile(r"[가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿ]"), 0.82),
-    (re.compile(r"[A-Za-z]+"), 1.08),
-    (re.compile(r"(?<=[A-Za-z]{8})[A-Za-z]"), 0.16),
-    (re.compile(r"[0-9]"), 0.97),
-    (re.compile(r"[0-9]+"), 0.57),
-    (re.compile(r"[!-/:-@\[-`{-~]"), 0.53),
-    (re.compile(r"\s{2,}|\n"), 1.31),
-    (re.compile(r"[\u3040-\u30ff\u3400-\u9fff]"), 1.95),
-    (re.compile(r"[^\s가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿA-Za-z0-9!-/:-@\[-`{-~\u3040-\u30ff\u3400-\u9fff]"), 0.89),
+_WEIGHTS: tuple[tuple[re.Pattern[str], float, float, int], ...] = (
+    (re.compile(r"[가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿ]+"), 0.0, 0.82, 0),
+    (re.compile(r"[A-Za-z]+"), 1.08, 0.16, 8),
+    (re.compile(r"[0-9]+"), 0.57, 0.97, 0),
+    (re.compile(r"[!-/:-@\[-`{-~]+"), 0.0, 0.53, 0),
+    (re.compile(r"\s{2,}|\n"), 1.31, 0.0, 0),
+    (re.compile(r"[\u3040-\u30ff\u3400-\u9fff]+"), 0.0, 1.95, 0),
+    (
+        re.compile(r"[^\s가-힣ㄱ-ㅎㅏ-ㅣᄀ-ᇿA-Za-z0-9!-/:-@\[-`{-~\u3040-\u30ff\u3400-\u9fff]+"),
+        0.0,
+        0.89,
+        0,
+    ),
 )
-"""What a find of each pattern counts.
+"""What a find of each pattern counts, and each of its characters behind the first so many.
 
 Least squares over 8,200 stretches (Korean law, manuals, encyclopaedia and talk, English articles
 and code) against the mean of seven vocabularies: o200k, Qwen 3, Llama 3, Gemma 3, DeepSeek V3,
@@ -136,9 +139,15 @@ def cut_to_tokens(text: str, room: int, counter: TokenCounter) -> str:
     return text
 
 
-@functools.lru_cache(maxsize=1024)  # passages and messages come again with the next question
+@functools.lru_cache(maxsize=4096)  # passages and messages come again with the next question
 def _estimated(text: str) -> float:
-    return sum(weight * len(pattern.findall(text)) for pattern, weight in _WEIGHTS)
+    total = 0.0
+    for pattern, each, character, free in _WEIGHTS:
+        found = pattern.findall(text)
+        total += each * len(found)
+        if character:
+            total += character * sum(len(one) - free for one in found if len(one) > free)
+    return total
 
 
 def find_vocabulary(model: str) -> str:

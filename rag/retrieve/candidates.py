@@ -20,6 +20,7 @@ import structlog
 from rag import tokenize
 from rag.config import RagConfig
 from rag.errors import EmbedderFailed, EngineUnavailable
+from rag.pages import Kind
 from rag.ports import Embedder, PassageStore, Reranker
 from rag.tokenize.text import estimate_dense_weight, to_prompt_text
 from rag.types import Hit, Plan, ScopeReason, StrategyName
@@ -55,6 +56,8 @@ MAX_SENTENCE_PASSAGES = 12
 """Passages whose sentences are looked at; those behind them keep their places."""
 POOL_FACTOR = 5
 """Passages that a model reads for each one that is wanted."""
+MAX_REMEMBERED_PASSAGES = 4096
+"""Passages that are not put into shape again for the next question; a few megabytes."""
 _END = re.compile(r"[.!?。]\s|\n")
 T = TypeVar("T")
 
@@ -354,7 +357,7 @@ def score_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int)
     Of those terms that any hit holds; each weighs as in the question and by its rarity among the
     hits. Terms of the document's name, the section and the table's header count for every sentence.
     """
-    texts = [_read_text(hit) for hit in hits]
+    texts = [_read_text(hit.passage.text, hit.passage.kind) for hit in hits]
     heads = [_heading(hit) for hit in hits]
     held = [
         [term for term in terms if term in text or term in head]
@@ -371,14 +374,19 @@ def score_sentences(terms: Mapping[str, float], hits: Sequence[Hit], depth: int)
     return [_best_sentence(text, head, found, weights) / most for text, head, found in best]
 
 
-def _read_text(hit: Hit) -> str:
-    """The passage's sentences, each on one line."""
-    return tokenize.normalise(to_prompt_text(hit.passage.text, hit.passage.kind)).lower()
+@functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
+def _read_text(text: str, kind: Kind) -> str:
+    """A passage's sentences, each on one line."""
+    return tokenize.normalise(to_prompt_text(text, kind)).lower()
 
 
 def _heading(hit: Hit) -> str:
     passage = hit.passage
-    head = f"{passage.document_name}\n{passage.section}\n{passage.header}"
+    return _read_head(f"{passage.document_name}\n{passage.section}\n{passage.header}")
+
+
+@functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
+def _read_head(head: str) -> str:
     return tokenize.normalise(head).lower()
 
 

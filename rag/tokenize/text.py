@@ -146,7 +146,7 @@ def find_words_across_lines(text: str) -> Iterator[tuple[str, str]]:
             yield f"{before} {after}", before + after
 
 
-@functools.lru_cache(maxsize=512)  # a passage is read to judge it, to choose it and to show it
+@functools.lru_cache(maxsize=4096)  # a passage is read to judge it, to choose it and to show it
 def to_prompt_text(text: str, kind: Kind = Kind.TEXT) -> str:
     """The text as a prompt or a page shows it: a sentence on one line, as far as that is sure.
 

@@ -53,7 +53,7 @@ MAX_PREMISES = 8
 """Passages that a model reads a sentence against."""
 MIN_LIKELIHOOD = 0.5
 """Probability from which on a model's reading counts."""
-MAX_REMEMBERED_PASSAGES = 128
+MAX_REMEMBERED_PASSAGES = 512
 """An answer is checked anew for each sentence that is rewritten, and questions follow each other on
 the same passages; most of a check is reading these."""
 _BEFORE_STOP = re.compile(r" (?=[.,!?])")
@@ -215,14 +215,18 @@ def _read_evidence(evidence: Sequence[Evidence]) -> list[_Premise]:
     for item in evidence:
         about = f"{item.passage.document_name} {item.passage.section}"
         header, text = item.passage.header[:left], item.text[:left]
-        found.append(_read_premise(item.number, text, header=header, about=about))
+        premise = _read_premise(text, header=header, about=about)
+        found.append(replace(premise, number=item.number))
         left = max(0, left - len(item.content))
     return found
 
 
 @functools.lru_cache(maxsize=MAX_REMEMBERED_PASSAGES)
-def _read_premise(number: int, text: str, *, header: str = "", about: str = "") -> _Premise:
-    """A text cut into units. `header` is read before it, `about` says what document it is of."""
+def _read_premise(text: str, *, header: str = "", about: str = "") -> _Premise:
+    """A text cut into units, without a number.
+
+    `header` is read before it, `about` says what document it is of.
+    """
     about = tokenize.normalise(about)
     above = claims.read_terms(about)
     units: list[_Unit] = []
@@ -243,7 +247,7 @@ def _read_premise(number: int, text: str, *, header: str = "", about: str = "") 
     figures += [Figure(part, "", part) for date in dates for part in date if part]
     whole = tokenize.normalise(f"{header}\n{text}")
     return _Premise(
-        number,
+        0,
         choose_reply_language(whole),
         to_letters(f"{about} {whole}"),
         frozenset[str]().union(*(unit.read.terms for unit in units)),
@@ -387,7 +391,9 @@ def _conclude(several: Sequence[Inference]) -> Iterator[str]:
 
 def _rests_on(said: Sequence[_Held], earlier: Sequence[str]) -> bool:
     """Whether most of what an answer claims stands in earlier turns."""
-    premises = [_read_premise(number, text) for number, text in enumerate(earlier, 1)]
+    premises = [
+        replace(_read_premise(text), number=number) for number, text in enumerate(earlier, 1)
+    ]
     reasons = _find_reasons(list(_hold_all(said, premises))).values()
     return sum(not one for one in reasons) > MIN_EARLIER_SHARE * len(reasons)
 
