@@ -1,5 +1,5 @@
 """The tables of the installation itself, where Django looks for them."""
 
-from nura.accounts.models import Invitation, Preferences
+from nura.accounts.models import DataExport, Invitation, Preferences
 
-__all__ = ["Invitation", "Preferences"]
+__all__ = ["DataExport", "Invitation", "Preferences"]

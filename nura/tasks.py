@@ -1,12 +1,29 @@
-"""Celery tasks of the installation: what was deleted is erased, what has run out is purged."""
+"""Celery tasks of the installation: exports of accounts, what was deleted, what has run out."""
+
+from uuid import UUID
 
 from celery import shared_task
 
 from documents import deletions
 from nura import retention
+from nura.accounts import exports
 
+EXPORT_LIMIT_SECONDS = 3600
+SWEEP_LIMIT_SECONDS = 300
 SETTLE_LIMIT_SECONDS = 600
 PURGE_LIMIT_SECONDS = 3600
+
+
+@shared_task(time_limit=EXPORT_LIMIT_SECONDS)
+def make_export(export_id: str) -> None:
+    """Make one export."""
+    exports.make_export(UUID(export_id))
+
+
+@shared_task(time_limit=SWEEP_LIMIT_SECONDS)
+def sweep_exports() -> None:
+    """Hand on exports that lost their worker, remove those that have expired; sent by beat."""
+    exports.sweep_exports()
 
 
 @shared_task(time_limit=SETTLE_LIMIT_SECONDS)

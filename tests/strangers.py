@@ -5,6 +5,7 @@ import itertools
 import re
 import uuid
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
 from django.core.files import File
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
@@ -31,6 +34,8 @@ from documents.models import Chunk, Document, DocumentPage, DocumentPicture
 from documents.search import bm25
 from jobs import connections
 from nura import urls
+from nura.accounts.exports import name_file
+from nura.accounts.models import DataExport
 from nura.accounts.sessions import make_session_id
 from tests.support import ROOT
 
@@ -47,6 +52,7 @@ COLLECTIONS = {
     "models": "model",
     "keys": "key",
     "sessions": "session",
+    "exports": "export",
 }
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
@@ -198,7 +204,16 @@ def make_world(owner: User) -> dict[str, Any]:
         "key": make_key_id(AuthToken.objects.create(owner)[0]),
         "session": make_session(owner),
         "model": f"nura/{document.pk}",
+        "export": make_export(owner).pk,
     }
+
+
+def make_export(owner: User) -> DataExport:
+    """A file of all that is the owner's."""
+    until = timezone.now() + timedelta(hours=1)
+    export = DataExport.objects.create(owner=owner, status="READY", expires_at=until)
+    default_storage.save(name_file(export.pk), ContentFile(SECRET.encode()))
+    return export
 
 
 def made_up(things: dict[str, Any]) -> dict[str, Any]:

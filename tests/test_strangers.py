@@ -42,6 +42,8 @@ MAKING = {
     "PATCH /api/v1/me/preferences",
     "POST /api/v1/me/keys",
     "DELETE /api/v1/me/sessions",
+    "POST /api/v1/me/export",
+    "DELETE /api/v1/me",
 }
 """Routes that name no object at all."""
 
@@ -242,7 +244,12 @@ def pages():
     return [one for one in named if one.name not in FOR_VISITORS]
 
 
-NAMES = {"chat_id": "chat", "document_id": "document", "key_id": "key"}
+NAMES = {
+    "chat_id": "chat",
+    "document_id": "document",
+    "key_id": "key",
+    "export_id": "export",
+}
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)

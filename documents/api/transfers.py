@@ -218,9 +218,8 @@ def _stream_file(
         file.seek(sent.start)
     except OSError as error:
         raise StorageFailed(str(error)) from error
-    blocks = _blocks_async if isinstance(request, ASGIRequest) else _blocks
     response = StreamingHttpResponse(
-        blocks(file, len(sent)),
+        read_blocks(request, file, len(sent)),
         status=200 if part is None else 206,
         content_type=kept.content_type,
         headers=dict(headers),
@@ -229,6 +228,14 @@ def _stream_file(
     if part is not None:
         response["Content-Range"] = f"bytes {sent.start}-{sent.stop - 1}/{kept.size}"
     return response
+
+
+def read_blocks(
+    request: HttpRequest, file: "File[Any] | IO[bytes]", size: int
+) -> Iterator[bytes] | AsyncIterator[bytes]:
+    """The next `size` bytes of a file as a response wants them; it is closed in the end."""
+    blocks = _blocks_async if isinstance(request, ASGIRequest) else _blocks
+    return blocks(file, size)
 
 
 def _blocks(file: "File[Any] | IO[bytes]", size: int) -> Iterator[bytes]:

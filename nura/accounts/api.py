@@ -1,10 +1,15 @@
 """REST: exchange a password for an API key; the signed-in user and what he has chosen."""
 
 from typing import Any, cast
+from uuid import UUID
 
 from allauth.account.adapter import get_adapter
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.permissions import AllowAny
@@ -12,8 +17,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from nura.accounts import services, two_step
-from nura.accounts.models import Preferences
+from chats.access import announce_change
+from chats.models import KeyScope
+from documents.api.views import AnyAccept
+from nura.accounts import deletion, exports, services, two_step
+from nura.accounts.models import DataExport, Preferences
 from nura.accounts.preferences import get_preferences, save_preferences
 from rag.errors import NuraError
 
@@ -77,6 +85,24 @@ class PreferencesSerializer(serializers.ModelSerializer[Preferences]):
         fields = ("language", "theme", "send_key", "voice", "speech_rate")
 
 
+class ExportSerializer(serializers.ModelSerializer[DataExport]):
+    """A request for all data; `url` is there while the file can be had."""
+
+    url = serializers.SerializerMethodField()
+
+    class Meta:
+        """Without what only workers read."""
+
+        model = DataExport
+        fields = ("id", "status", "size", "created_at", "expires_at", "url")
+
+    def get_url(self, export: DataExport) -> str | None:
+        """Where the file is."""
+        if export.status != DataExport.Status.READY:
+            return None
+        return reverse("api-export-file", args=[export.pk])
+
+
 class TokenView(APIView):
     """`POST /auth/token`."""
 
@@ -92,13 +118,39 @@ class TokenView(APIView):
         return Response({"token": services.create_key(user=user)})
 
 
+class ProofSerializer(serializers.Serializer[Any]):
+    """The password again, of somebody who is signed in already."""
+
+    password = serializers.CharField(max_length=1024, trim_whitespace=False)
+    code = serializers.CharField(
+        max_length=20, required=False, help_text="Of an account with two-step sign-in."
+    )
+
+
 class MeView(APIView):
-    """`GET /me`."""
+    """`GET`, `DELETE /me`."""
 
     @extend_schema(responses=AccountSerializer)
     def get(self, request: Request) -> Response:
         """The signed-in user with usage and limits."""
         return Response(services.describe_account(user=cast("User", request.user)))
+
+    @extend_schema(request=ProofSerializer, responses={200: OpenApiTypes.OBJECT})
+    def delete(self, request: Request) -> Response:
+        """Delete the account with everything: chats, documents, keys. Answers with the receipt.
+
+        It takes the password.
+        """
+        given = ProofSerializer(data=request.data)
+        given.is_valid(raise_exception=True)
+        user = cast("User", request.user)
+        proved = _authenticate(request, user.username, **given.validated_data)
+        if proved.pk != user.pk:
+            raise InvalidCredentials
+        receipt = deletion.delete_account(user=proved)
+        announce_change()
+        request._request.session.flush()  # noqa: SLF001 - of a browser, whose row is gone
+        return Response(receipt)
 
 
 class PreferencesView(APIView):
@@ -117,6 +169,43 @@ class PreferencesView(APIView):
         given.is_valid(raise_exception=True)
         saved = save_preferences(user=cast("User", request.user), **given.validated_data)
         return Response(PreferencesSerializer(saved).data)
+
+
+class MyExportsView(APIView):
+    """`POST /me/export`."""
+
+    required_scope = KeyScope.ADMIN
+
+    @extend_schema(request=None, responses={202: ExportSerializer})
+    def post(self, request: Request) -> Response:
+        """Ask for all of one's data as a file; the request that is under way where one is."""
+        export = exports.request_export(user=cast("User", request.user))
+        return Response(ExportSerializer(export).data, status=202)
+
+
+class MyExportView(APIView):
+    """`GET /me/exports/{id}`."""
+
+    required_scope = KeyScope.ADMIN
+
+    @extend_schema(responses=ExportSerializer)
+    def get(self, request: Request, export_id: UUID) -> Response:
+        """How far an export is."""
+        mine = DataExport.objects.filter(owner=cast("User", request.user))
+        return Response(ExportSerializer(get_object_or_404(mine, pk=export_id)).data)
+
+
+class MyExportFileView(APIView):
+    """`GET /me/exports/{id}/file`."""
+
+    required_scope = KeyScope.ADMIN
+    content_negotiation_class = AnyAccept
+
+    @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})
+    def get(self, request: Request, export_id: UUID) -> HttpResponseBase:
+        """The file of an export, as long as it is kept."""
+        user = cast("User", request.user)
+        return exports.respond_with_export(request._request, user=user, export_id=export_id)  # noqa: SLF001 - how it is sent depends on Django's request
 
 
 def _authenticate(request: Request, username: str, password: str, code: str = "") -> User:

@@ -1,12 +1,17 @@
 """What an installation keeps of its accounts, beside what Django, allauth and knox keep."""
 
+import uuid
+from datetime import timedelta
 from typing import Self
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
+
+from jobs.lease import OwnedJob
 
 MIN_SPEECH_RATE, MAX_SPEECH_RATE = 0.5, 2.0
 """Bounds of how fast answers are read aloud; 1 is the voice's own pace."""
@@ -94,3 +99,50 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return self.email or f"{self.created_at:%Y-%m-%d %H:%M}"
+
+
+class DataExport(OwnedJob):
+    """All that an account has, as one file; a worker makes it, and it can be had until it expires.
+
+    `language` is that of the words in it.
+    """
+
+    class Status(models.TextChoices):
+        """WAITING -> READY | FAILED."""
+
+        WAITING = "WAITING", _("Being made")
+        READY = "READY", _("Ready")
+        FAILED = "FAILED", _("Failed")
+
+    OPEN = Q(status="WAITING")
+    LEASE = timedelta(seconds=30)
+    MAX_ATTEMPTS = 3
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="exports")
+    status = models.CharField(max_length=7, choices=Status, default=Status.WAITING)
+    language = models.CharField(max_length=8, default="ko")
+    size = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True)
+
+    class Meta:
+        """One at a time for each account."""
+
+        ordering = ("-created_at",)
+        indexes = (
+            models.Index(
+                fields=("owner", "created_at"),
+                condition=Q(status="WAITING"),
+                name="data_export_waiting",
+            ),
+            models.Index(fields=("owner", "started_at"), name="data_export_served"),
+        )
+        constraints = (
+            models.UniqueConstraint(
+                fields=("owner",), condition=Q(status="WAITING"), name="one_export_at_a_time"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.owner_id} {self.status}"

@@ -27,6 +27,8 @@ SECTIONS = (
     SettingsSection("accounts:appearance", _("Appearance and language"), "sun"),
     SettingsSection("accounts:two-step", _("Two-step sign-in"), "shield"),
     SettingsSection("accounts:keys", _("API keys"), "key-round"),
+    SettingsSection("accounts:data", _("Your data"), "download"),
+    SettingsSection("accounts:delete", _("Delete account"), "trash-2"),
 )
 """In the order of the page. One is added by its line here, its route and its template."""
 

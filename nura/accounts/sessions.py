@@ -8,6 +8,7 @@ import hashlib
 import re
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -16,7 +17,7 @@ from allauth.usersessions.models import UserSession
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AbstractBaseUser, User
 from django.contrib.sessions.models import Session
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -147,4 +148,5 @@ def note_session_seen(
     seen = late.update(last_seen_at=now, user_agent=agent, **({"ip": address} if address else {}))
     if not seen and address and not known.exists():
         row = UserSession(user=user, session_key=session_key, ip=address, user_agent=agent)
-        UserSession.objects.bulk_create([row], ignore_conflicts=True)
+        with suppress(IntegrityError):  # the account has been deleted meanwhile
+            UserSession.objects.bulk_create([row], ignore_conflicts=True)

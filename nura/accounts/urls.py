@@ -3,9 +3,16 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from nura.accounts import profile, signup, two_step, views
+from nura.accounts import data, profile, signup, two_step, views
 from nura.accounts.access_api import KeysView, KeyView, SessionsView, SessionView
-from nura.accounts.api import MeView, PreferencesView, TokenView
+from nura.accounts.api import (
+    MeView,
+    MyExportFileView,
+    MyExportsView,
+    MyExportView,
+    PreferencesView,
+    TokenView,
+)
 
 app_name = "accounts"
 urlpatterns = [
@@ -18,12 +25,18 @@ urlpatterns = [
     path("settings/two-step", two_step.two_step, name="two-step"),
     path("accounts/2fa/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("accounts/2fa/webauthn/", RedirectView.as_view(pattern_name="accounts:two-step")),
+    path("settings/data", data.data, name="data"),
+    path("settings/data/<uuid:export_id>", data.export_file, name="export-file"),
+    path("settings/delete", data.delete_account, name="delete"),
     path("settings/keys", views.keys, name="keys"),
     path("settings/keys/<uuid:key_id>/revoke", views.revoke, name="revoke-key"),
 ]
 api_urlpatterns = [
     path("auth/token", TokenView.as_view(), name="api-token"),
     path("me", MeView.as_view(), name="api-me"),
+    path("me/export", MyExportsView.as_view(), name="api-export"),
+    path("me/exports/<uuid:export_id>", MyExportView.as_view(), name="api-export-state"),
+    path("me/exports/<uuid:export_id>/file", MyExportFileView.as_view(), name="api-export-file"),
     path("me/preferences", PreferencesView.as_view(), name="api-preferences"),
     path("me/keys", KeysView.as_view(), name="api-keys"),
     path("me/keys/<uuid:key_id>", KeyView.as_view(), name="api-key"),

@@ -360,6 +360,11 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 60.0,
         "options": {"expires": 60.0},
     },
+    "exports": {
+        "task": "nura.tasks.sweep_exports",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
+    },
     "purge": {
         "task": "nura.tasks.purge_expired",
         "schedule": crontab(hour="3", minute="40"),

@@ -34,13 +34,13 @@ def program(user, *scopes, **options):
 
 def needed(operation):
     """The scope that an operation should take."""
-    if operation.path.startswith(("/api/v1/me/keys", "/api/v1/me/sessions")):
+    if operation.path.startswith(("/api/v1/me/keys", "/api/v1/me/sessions", "/api/v1/me/export")):
         return "admin"
     if operation.method == "get" or operation.path == "/api/v1/search":
         return "read"
     if operation.path.startswith("/api/v1/documents"):
         return "upload"
-    return "admin" if operation.path.startswith(("/api/v1/me/", "/api/v1/me?")) else "ask"
+    return "admin" if f"{operation.path}/".startswith("/api/v1/me/") else "ask"
 
 
 CLOSED = [one for one in operations() if not one.public]

@@ -13,7 +13,19 @@ from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
-KNOWN_LATIN = {"API", "English", "Enter", "Ctrl", "Mac", "minsu", "example", "com", "PIN", "USB"}
+KNOWN_LATIN = {
+    "API",
+    "English",
+    "Enter",
+    "Ctrl",
+    "Mac",
+    "minsu",
+    "example",
+    "com",
+    "PIN",
+    "USB",
+    "JSON",
+}
 """What Korean pages write in Latin letters, and the reader's own name and address."""
 APPEARANCE = {
     "language": "en",

@@ -1,0 +1,218 @@
+"""All of one's data as a file: chats as JSON and Markdown, documents as they were uploaded.
+
+A worker makes it (`nura.tasks`), so that a large account holds no request. The file can be had for
+`KEPT_HOURS`; what has expired, or whose account is gone, is removed by `sweep_exports`.
+"""
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import PurePosixPath
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.files import File
+from django.core.files.storage import default_storage
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
+from django.http import Http404, HttpRequest, StreamingHttpResponse
+from django.utils import timezone, translation
+from django.utils.text import get_valid_filename
+
+from chats.models import Chat, Message, Turn
+from chats.services.export import export_markdown, to_one_line
+from documents.api.transfers import read_blocks
+from documents.audit import Action, record_event
+from documents.models import Document
+from jobs.heartbeat import Heartbeat
+from jobs.lease import RELEASED, Lease, claim_job
+from jobs.queue import new_task_id, send_task
+from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
+from nura.accounts.models import DataExport
+from nura.accounts.preferences import get_preferences
+
+logger = structlog.get_logger()
+
+TASK = "nura.tasks.make_export"
+FOLDER = "exports"
+KEPT_HOURS = 48
+PATIENCE = timedelta(seconds=30)
+COPY_BYTES = 1024 * 1024
+MAX_NAME_CHARACTERS = 60
+FORMAT, VERSION = "nura-export", 1
+HEARTBEAT = Heartbeat(DataExport)
+
+
+def request_export(*, user: User) -> DataExport:
+    """The export that is being made for the user; a new one where none is."""
+    try:
+        with transaction.atomic():
+            export = DataExport.objects.create(
+                owner=user, language=translation.get_language() or "ko", enqueued_at=timezone.now()
+            )
+            record_event(Action.DATA_EXPORTED, actor=user, subject=user, target=export)
+            transaction.on_commit(lambda: announce_export(export.pk), robust=True)
+    except IntegrityError:
+        return DataExport.objects.get(owner=user, status=DataExport.Status.WAITING)
+    return export
+
+
+def announce_export(export_id: UUID) -> None:
+    """Tell a worker."""
+    send_task(TASK, [str(export_id)], task_id=new_task_id("export", export_id))
+
+
+def make_export(export_id: UUID) -> None:
+    """Make the file of a request that nobody else is making."""
+    lease = claim_job(DataExport, export_id)
+    if lease is None:
+        return
+    export = DataExport.objects.select_related("owner").get(pk=export_id)
+    with (
+        HEARTBEAT.hold(lease) as held,
+        translation.override(export.language),
+        tempfile.TemporaryFile(dir=settings.DATA_DIR) as file,  # /tmp may be memory
+    ):
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for _part in write_archive(archive, export.owner):
+                held.check()
+        size = file.tell()
+        file.seek(0)
+        default_storage.delete(name_file(export_id))
+        default_storage.save(name_file(export_id), File(file))
+        until = timezone.now() + timedelta(hours=KEPT_HOURS)
+        ready = {"status": DataExport.Status.READY, "size": size, "expires_at": until}
+        lease.rows().update(**ready, **RELEASED)
+
+
+def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
+    """Write all that is the user's; yields after each part, so that the caller may stop."""
+    index: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "exported_at": timezone.now(),
+        "account": {
+            "username": user.username,
+            "email": user.email,
+            "display_name": user.first_name,
+            "joined_at": user.date_joined,
+        },
+        "preferences": _describe_preferences(user),
+        "chats": [],
+        "documents": [],
+    }
+    for number, chat in enumerate(Chat.objects.visible_to(user).order_by("created_at"), 1):
+        name = f"chats/{number:04}-{_to_file_name(chat.title) or 'chat'}"
+        archive.writestr(f"{name}.json", _to_json(_describe_chat(chat)))
+        turns = list(Turn.objects.told().filter(chat=chat).order_by("number", "ts"))
+        archive.writestr(f"{name}.md", export_markdown(chat, turns))
+        index["chats"].append(f"{name}.json")
+        yield
+    for number, document in enumerate(Document.objects.owned_by(user).order_by("created_at"), 1):
+        path = PurePosixPath(document.original_name)
+        name = f"documents/{number:04}-{_to_file_name(path.stem) or 'document'}{path.suffix[:10]}"
+        index["documents"].append(_describe_document(document, name))
+        with document.file.open("rb") as source, archive.open(name, "w", force_zip64=True) as kept:
+            while part := source.read(COPY_BYTES):
+                kept.write(part)
+                yield
+    archive.writestr("export.json", _to_json(index))
+
+
+def _describe_preferences(user: User) -> dict[str, Any]:
+    kept = get_preferences(user=user)
+    names = ("language", "theme", "send_key", "voice", "speech_rate")
+    return {name: getattr(kept, name) for name in names}
+
+
+def _describe_chat(chat: Chat) -> dict[str, Any]:
+    messages = Message.objects.filter(chat=chat).order_by("created_at", "id")
+    fields = ("id", "parent_id", "role", "content", "status", "label", "sources", "created_at")
+    return {
+        "id": chat.pk,
+        "title": chat.title,
+        "created_at": chat.created_at,
+        "updated_at": chat.updated_at,
+        "messages": list(messages.values(*fields)),
+    }
+
+
+def _describe_document(document: Document, name: str) -> dict[str, Any]:
+    return {
+        "id": document.pk,
+        "name": document.name,
+        "file": name,
+        "content_type": document.content_type,
+        "size": document.size,
+        "sha256": document.sha256,
+        "metadata": document.metadata,
+        "created_at": document.created_at,
+    }
+
+
+def _to_json(told: Any) -> str:
+    return json.dumps(told, cls=DjangoJSONEncoder, ensure_ascii=False, indent=1)
+
+
+def _to_file_name(text: str) -> str:
+    cut = to_one_line(text)[:MAX_NAME_CHARACTERS].strip(" .-_")
+    return get_valid_filename(cut) if cut else ""
+
+
+def name_file(export_id: UUID) -> str:
+    """Where the file stands in the storage."""
+    return f"{FOLDER}/{export_id}.zip"
+
+
+def respond_with_export(
+    request: HttpRequest, *, user: User, export_id: UUID
+) -> StreamingHttpResponse:
+    """The file as a download. Raises `Http404` where the user has no such export, or not any more.
+
+    A file that is not there went with a backup, which leaves exports out.
+    """
+    ready = DataExport.objects.filter(owner=user, status=DataExport.Status.READY)
+    export = ready.filter(pk=export_id, expires_at__gt=Now()).first()
+    if export is None:
+        raise Http404
+    try:
+        file = default_storage.open(name_file(export.pk))
+    except FileNotFoundError as error:
+        raise Http404 from error
+    name = f"nura-{export.created_at:%Y-%m-%d}.zip"
+    return StreamingHttpResponse(
+        read_blocks(request, file, export.size),
+        content_type="application/zip",
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Length": str(export.size),
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+def give_up_export(lease: Lease[DataExport]) -> None:
+    """End a request that no worker could serve."""
+    lease.rows().update(status=DataExport.Status.FAILED, **RELEASED)
+
+
+def sweep_exports() -> None:
+    """Hand on what was lost, and remove what has expired or whose account is gone."""
+    reap_lost_jobs(DataExport, announce=announce_export, give_up=give_up_export)
+    announce_unclaimed_jobs(DataExport, announce=announce_export, patience=PATIENCE)
+    DataExport.objects.filter(expires_at__lt=Now()).delete()
+    try:
+        names = default_storage.listdir(FOLDER)[1]
+    except FileNotFoundError:  # nobody has asked for an export yet
+        return
+    kept = {f"{pk}.zip" for pk in DataExport.objects.values_list("pk", flat=True)}
+    for name in names:
+        if name not in kept:
+            default_storage.delete(f"{FOLDER}/{name}")
+            logger.info("export_removed", name=name)
