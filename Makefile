@@ -10,7 +10,8 @@ CODE := nura chats documents jobs rag tests benchmarks manage.py
 # A test run starts the product's modules in some two hundred processes: none compiles them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all check check-front front fonts fix bench soak screenshots messages setup setup-dev setup-bench
+.PHONY: run test test-all check check-front front fonts fix bench soak screenshots messages setup setup-dev setup-bench \
+	hashes audit sbom
 .DEFAULT_GOAL := run
 
 setup:
@@ -95,3 +96,24 @@ screenshots: setup-dev
 messages: setup-dev
 	$(MANAGE) makemessages --locale ko --ignore .venv --ignore var --no-location
 	$(MANAGE) compilemessages --ignore .venv
+
+# What the product is made of. The tools are no part of it and have an environment of their own.
+TOOLS := .tools
+SUPPLY := $(TOOLS)/bin/python deploy/supply_chain.py
+
+$(TOOLS)/made: requirements/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet -r requirements/tools.txt
+	touch $@
+
+# After a change of requirements/: the digests of all files that an installation may take.
+hashes: $(TOOLS)/made
+	$(SUPPLY) hashes
+
+# Known vulnerabilities of all pinned packages; exit status 1 where there is one. Needs a network.
+audit: $(TOOLS)/made
+	$(SUPPLY) audit
+
+# The bill of materials, nura.cdx.json.
+sbom: setup $(TOOLS)/made
+	$(SUPPLY) sbom

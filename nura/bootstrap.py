@@ -24,10 +24,10 @@ PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "nura-requirements.json"
 LEAST = (3, 11)
 FILES = {
-    "base": ("base.txt", "lock.txt"),
-    "models": ("base.txt", "lock.txt", "models.txt"),
-    "dev": ("base.txt", "lock.txt", "models.txt", "dev.txt"),
-    "bench": ("base.txt", "lock.txt", "models.txt", "dev.txt", "bench.txt"),
+    "base": ("base.txt", "lock.txt", "hashed/base.txt"),
+    "models": ("base.txt", "lock.txt", "models.txt", "hashed/models.txt"),
+    "dev": ("base.txt", "lock.txt", "models.txt", "dev.txt", "hashed/dev.txt"),
+    "bench": ("base.txt", "lock.txt", "models.txt", "dev.txt", "bench.txt", "hashed/dev.txt"),
 }
 PACKAGES = {
     "base": ("django", "uvicorn"),
@@ -128,11 +128,22 @@ def make_venv() -> None:
 
 
 def install(kind: str) -> None:
-    """Install one requirements file with pip."""
-    file = str(ROOT / "requirements" / f"{kind}.txt")
+    """Install one requirements file with pip: files with the known digests, and torch last.
+
+    torch's builds with and without CUDA have different digests, so it goes by its version alone,
+    and takes what only it needs along. What the benchmarks compare with has no digests either.
+    """
+    hashed = next(name for name in FILES[kind] if name.startswith("hashed/"))
+    pip_install("--require-hashes", "--no-deps", "-r", str(ROOT / "requirements" / hashed))
+    if kind != "base":
+        pip_install("-r", str(ROOT / "requirements" / f"{kind}.txt"))
+
+
+def pip_install(*arguments: str) -> None:
+    """Run pip in `.venv`."""
     options = ["--disable-pip-version-check", "--no-input", "--quiet"]
-    if run([str(PYTHON), "-m", "pip", "install", *options, "-r", file]):
-        stop(f"pip could not install {file} (its words are above).")
+    if run([str(PYTHON), "-m", "pip", "install", *options, *arguments]):
+        stop(f"pip could not install {arguments[-1]} (its words are above).")
 
 
 def browser() -> None:
