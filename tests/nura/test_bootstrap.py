@@ -1,7 +1,11 @@
+import re
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from nura import bootstrap
 from tests.support import ROOT
@@ -11,9 +15,9 @@ from tests.support import ROOT
 def project(tmp_path, monkeypatch):
     """A project whose set-up is recorded instead of done."""
     requirements = tmp_path / "requirements"
-    requirements.mkdir()
-    for name in ("base.txt", "models.txt", "dev.txt", "lock.txt"):
-        (requirements / name).write_text(f"# {name}\n")
+    (requirements / "hashed").mkdir(parents=True)
+    for name in ("base", "models", "dev", "lock", "hashed/base", "hashed/models", "hashed/dev"):
+        (requirements / f"{name}.txt").write_text(f"# {name}\n")
     venv = tmp_path / ".venv"
     monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
     monkeypatch.setattr(bootstrap, "VENV", venv)
@@ -46,7 +50,7 @@ def test_the_second_time_does_nothing(project):
     assert commands == []
 
 
-@pytest.mark.parametrize("name", ["base.txt", "lock.txt"])
+@pytest.mark.parametrize("name", ["base.txt", "lock.txt", "hashed/base.txt"])
 def test_a_changed_file_installs_again(project, name):
     folder, commands = project
     bootstrap.ensure("base")
@@ -62,6 +66,57 @@ def test_what_the_tests_need_includes_what_the_product_needs(project):
     commands.clear()
     bootstrap.ensure("base")
     assert commands == []
+
+
+def test_only_files_with_known_digests_are_taken_and_torch_by_its_version(project):
+    folder, commands = project
+    bootstrap.ensure("base")
+    hashed, *more = [command for command in commands if "pip" in command]
+    assert "--require-hashes" in hashed
+    assert hashed[-1] == str(folder / "requirements" / "hashed" / "base.txt")
+    assert not more
+    commands.clear()
+    bootstrap.ensure("models")
+    hashed, rest = commands
+    assert "--require-hashes" in hashed
+    assert rest[-1] == str(folder / "requirements" / "models.txt")
+
+
+PIN = re.compile(r"^([\w.-]+)(?:\[\w]+\])?==([^\s;]+)", re.MULTILINE)
+
+
+def read_pins(name):
+    text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+    return {canonicalize_name(one): version for one, version in PIN.findall(text)}
+
+
+def find_needed(names):
+    """These packages and all that they need on this machine, as it is installed."""
+    found, waiting = set(), [(name, "") for name in names]
+    while waiting:
+        name, extra = waiting.pop()
+        if (name, extra) in found:
+            continue
+        found.add((name, extra))
+        for text in metadata.requires(name) or ():
+            one = Requirement(text)
+            if one.marker is None or one.marker.evaluate({"extra": extra}):
+                needed = canonicalize_name(one.name)
+                waiting += [(needed, part) for part in ("", *one.extras)]
+    return {name for name, _ in found}
+
+
+@pytest.mark.parametrize("kind", ["base", "models", "dev"])
+def test_every_package_but_torch_has_digests_at_the_locked_version(kind):
+    hashed, locked = read_pins(f"hashed/{kind}.txt"), read_pins("lock.txt")
+    assert hashed.items() <= locked.items()
+    files = {"base": ["base"], "models": ["base", "models"], "dev": ["base", "models", "dev"]}
+    pinned = {
+        name: version for one in files[kind] for name, version in read_pins(f"{one}.txt").items()
+    }
+    without_torch = set(pinned) - {"torch"}
+    assert find_needed(without_torch) & set(locked) - {"torch"} <= set(hashed)
+    assert find_needed(without_torch) - find_needed({"torch"}) <= set(hashed)
 
 
 def test_local_models_are_installed_unless_endpoints_have_them_all(project, monkeypatch):
