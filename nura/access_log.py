@@ -6,7 +6,7 @@ path only what are ids: the secret of a link (a new password, an invitation) is 
 
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import structlog
 from django.conf import settings
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.urls import Resolver404, ResolverMatch, resolve
 from django.utils.functional import SimpleLazyObject
 
 logger = structlog.get_logger()
@@ -34,7 +35,7 @@ def log_response(
         logger.info(
             "request",
             method=request.method,
-            path=describe_path(request),
+            path=describe_path(request.path, request.resolver_match),
             status=response.status_code,
             ms=round((time.perf_counter() - started) * 1000),
             user_id=find_user_id(request),
@@ -49,12 +50,33 @@ def log_response(
         response.streaming_content = _then(response.streaming_content, write)
 
 
-def describe_path(request: HttpRequest) -> str:
+def log_refusal(
+    scope: Mapping[str, Any], status: int, *, user_id: int | None, address: str, started: float
+) -> None:
+    """The line of a request that was refused at the door, before Django saw it."""
+    if not settings.ACCESS_LOG:
+        return
+    path = scope["path"]
+    try:
+        match = resolve(path)
+    except Resolver404:
+        match = None
+    logger.info(
+        "request",
+        method=scope.get("method", "GET"),  # a socket's handshake
+        path=describe_path(settings.URL_PREFIX + path, match),
+        status=status,
+        ms=round((time.perf_counter() - started) * 1000),
+        user_id=user_id,
+        address=address,
+    )
+
+
+def describe_path(path: str, match: ResolverMatch | None) -> str:
     """The path; its route where something else than an id stands in it."""
-    match = request.resolver_match
     if match is not None and not all(_is_id(value) for value in match.kwargs.values()):
         return f"/{match.route}"[:MAX_PATH_CHARACTERS]
-    return request.path[:MAX_PATH_CHARACTERS]
+    return path[:MAX_PATH_CHARACTERS]
 
 
 def find_user_id(request: HttpRequest) -> int | None:

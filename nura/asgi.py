@@ -32,7 +32,7 @@ from django.urls import path, re_path  # noqa: E402
 from chats.socket import ChatSocket  # noqa: E402
 from documents.api.transfers import is_upload  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
-from nura.limits import RequestGate, drain  # noqa: E402
+from nura.limits import RequestGate, drain, send_refusal  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
 
 Message = MutableMapping[str, Any]
@@ -72,7 +72,7 @@ class BodyLimit:
             await send(message)
 
         if _declared(scope) > limit:
-            await _refuse(RequestDataTooBig(), scope["path"], send)
+            await _refuse(RequestDataTooBig(), scope, send)
             return
         try:
             await self._application(scope, counted, noted)
@@ -80,7 +80,7 @@ class BodyLimit:
             if started:
                 raise
             await drain(receive)
-            await _refuse(error, scope["path"], send)
+            await _refuse(error, scope, send)
 
 
 def _limit(scope: Message) -> int:
@@ -95,12 +95,10 @@ def _declared(scope: Message) -> int:
     return int(value) if value.isdigit() and len(value) < 19 else 0
 
 
-async def _refuse(error: RequestDataTooBig, path: str, send: Send) -> None:
+async def _refuse(error: RequestDataTooBig, scope: Message, send: Send) -> None:
+    path = scope["path"]
     response = await sync_to_async(lambda: to_problem(error).response_at(path))()
-    headers = [(k.encode(), v.encode()) for k, v in response.items()]
-    headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-    await send({"type": "http.response.body", "body": response.content})
+    await send_refusal(scope, send, response)
 
 
 async def _refuse_socket(_scope: Message, receive: Receive, send: Send) -> None:

@@ -30,6 +30,7 @@ from django.template.loader import render_to_string
 from django.utils import translation
 from knox.crypto import hash_token
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
+from structlog.contextvars import bound_contextvars
 
 from chats import access
 from chats.access import Credential
@@ -40,8 +41,9 @@ from documents.files import check_free_disk
 from jobs import fairness, limiter
 from jobs.fairness import FairPlaces, TooManyWait
 from jobs.limiter import LimitVerdict
+from nura.access_log import log_refusal
 from nura.errors import to_problem
-from nura.middleware import choose_language_by_header, is_api
+from nura.middleware import REQUEST_ID, choose_language_by_header, choose_request_id, is_api
 from rag.errors import NuraError
 
 Message = MutableMapping[str, Any]
@@ -70,6 +72,8 @@ PACE_SECONDS = 0.05
 """Between two refusals to one caller ..."""
 MAX_PACE_SECONDS = 2.0
 """... of whom none waits longer for it."""
+BEGUN, CALLER = "nura.begun", "nura.caller"
+"""In the scope: when the request came, and what is known of who asks."""
 MAX_DRAIN_BYTES = 32 * 1024 * 1024
 """Bytes read and thrown away of a body that is not wanted."""
 
@@ -103,11 +107,11 @@ class RequestGate:
         if scope["type"] not in {"http", "websocket"} or scope["path"].startswith(OPEN_PATHS):
             await self._application(scope, receive, send)
             return
-        refuse = partial(self._refuse, scope, receive, send)
+        scope = {**scope, BEGUN: time.perf_counter(), CALLER: Caller(read_address(scope))}
         try:
-            caller = await self._identify(scope)
+            scope[CALLER] = caller = await self._identify(scope)
         except DatabaseError as error:
-            await refuse(error)
+            await _refuse(scope, receive, send, error)
             return
         with fairness.working_for(caller.name):
             try:
@@ -116,7 +120,8 @@ class RequestGate:
                 else:
                     await self._let_request_in(caller, scope, receive, send)
             except _Refused as refused:
-                await refuse(refused.error, caller)
+                await asyncio.sleep(self._pace(caller))
+                await _refuse(scope, receive, send, refused.error)
 
     # Who it is
 
@@ -209,29 +214,6 @@ class RequestGate:
             raise _Refused(RateLimited(retry_after=CROWDED_SECONDS)) from None
         with fairness.holding_place(partial(places.leave, caller.name)) as leave:
             yield leave
-
-    # How it is told
-
-    async def _refuse(
-        self,
-        scope: Message,
-        receive: Receive,
-        send: Send,
-        error: Exception,
-        caller: Caller | None = None,
-    ) -> None:
-        if caller is not None:
-            await asyncio.sleep(self._pace(caller))
-        if scope["type"] == "websocket":
-            await _refuse_socket(scope, receive, send, error)
-            return
-        await drain(receive)
-        response = await _to_response(scope, error)
-        headers = [(k.encode(), v.encode()) for k, v in response.items()]
-        headers.append((b"connection", b"close"))
-        start = {"type": "http.response.start", "status": response.status_code, "headers": headers}
-        await send(start)
-        await send({"type": "http.response.body", "body": response.content})
 
     def _pace(self, caller: Caller) -> float:
         """Seconds to keep this refusal back, so that they come one after the other."""
@@ -327,16 +309,39 @@ async def drain(receive: Receive) -> None:
             return
 
 
-async def _refuse_socket(scope: Message, receive: Receive, send: Send, error: Exception) -> None:
-    await receive()
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close"})
-        return
-    response = await _to_response(scope, error)
+async def _refuse(scope: Message, receive: Receive, send: Send, error: Exception) -> None:
+    if scope["type"] == "http":
+        await drain(receive)
+    else:
+        await receive()
+    await send_refusal(scope, send, await _to_response(scope, error))
+
+
+async def send_refusal(scope: Message, send: Send, response: HttpResponse) -> None:
+    """Send a response that Django has not made, close the connection, and log it as others are."""
+    request_id = choose_request_id(_read_header(scope, REQUEST_ID.lower().encode()))
+    response[REQUEST_ID] = request_id
     headers = [(k.encode(), v.encode()) for k, v in response.items()]
-    start = {"type": "websocket.http.response.start", "status": response.status_code}
-    await send({**start, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": response.content})
+    start: Message = {"status": response.status_code, "headers": headers}
+    body: Message = {"body": response.content}
+    if scope["type"] == "http":
+        headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", **start})
+        await send({"type": "http.response.body", **body})
+    elif "websocket.http.response" in scope.get("extensions", {}):
+        await send({"type": "websocket.http.response.start", **start})
+        await send({"type": "websocket.http.response.body", **body})
+    else:
+        await send({"type": "websocket.close"})
+    with bound_contextvars(request_id=request_id):
+        caller = scope[CALLER]
+        log_refusal(
+            scope,
+            response.status_code,
+            user_id=caller.account,
+            address=caller.address,
+            started=scope[BEGUN],
+        )
 
 
 async def _to_response(scope: Message, error: Exception) -> HttpResponse:

@@ -159,7 +159,8 @@ def request_id(get_response: GetResponse) -> GetResponse:
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
-            name, address = _choose_request_id(request), find_address(request)
+            name = choose_request_id(request.headers.get(REQUEST_ID, ""))
+            address = find_address(request)
             started = time.perf_counter()
             with _known_origin(address, name):
                 response = await get_response(request)
@@ -169,7 +170,8 @@ def request_id(get_response: GetResponse) -> GetResponse:
         return answer_async
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        name, address = _choose_request_id(request), find_address(request)
+        name = choose_request_id(request.headers.get(REQUEST_ID, ""))
+        address = find_address(request)
         started = time.perf_counter()
         with _known_origin(address, name):
             response = get_response(request)
@@ -193,8 +195,8 @@ def find_address(request: HttpRequest) -> str:
         return httpkit.clean_client_ip(request.META.get("REMOTE_ADDR", "")) or ""
 
 
-def _choose_request_id(request: HttpRequest) -> str:
-    given = request.headers.get(REQUEST_ID, "")
+def choose_request_id(given: str) -> str:
+    """The id that a proxy chose, or a new one."""
     return given if _SAFE_ID.fullmatch(given) else uuid4().hex
 
 

@@ -5,6 +5,7 @@ import json
 import logging
 import re
 
+import httpx2 as httpx
 import pytest
 from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
@@ -92,6 +93,31 @@ def test_the_log_can_be_left_to_a_proxy(lines, settings, db):
 def test_what_programs_ask_all_the_time_is_not_logged(lines, db, path):
     Client().get(path)
     assert lines("request") == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_refused_at_the_door_is_logged_too(lines, settings, minsu):
+    _stored, key = services.make_key(user=minsu, name="", scopes=["read", "ask"])
+    settings.LIMITS = settings.LIMITS | {"search": 2, "visitor": 1}
+    asked = [("GET", "/api/v1/me", {"X-Request-ID": "of-a-proxy"}, b"")]
+    asked += [("POST", "/api/v1/search", {"Content-Type": "application/json"}, b"{}")] * 2
+    asked += [("POST", "/api/v1/messages", {}, b"x" * 4_000_000)]
+    secret = reverse("account_reset_password_from_key", args=("1", "abc-0123456789abcdef"))
+    with asgi.running() as web, httpx.Client(base_url=web.url) as client:
+        told = [
+            client.request(
+                method, path, headers=headers | {"Authorization": f"Token {key}"}, content=body
+            )
+            for method, path, headers, body in asked
+        ]
+        told += [client.get(secret) for _ in range(2)]
+    assert [one.status_code for one in told[2:]] == [429, 413, 200, 429]
+    found = lines("request")
+    assert [one["status"] for one in found] == [one.status_code for one in told]
+    assert [one["request_id"] for one in found] == [one.headers["X-Request-ID"] for one in told]
+    assert [one["user_id"] for one in found[1:]] == [minsu.pk, minsu.pk, minsu.pk, None, None]
+    assert found[0]["request_id"] == "of-a-proxy"
+    assert "0123456789abcdef" not in str(lines())
 
 
 @pytest.mark.django_db(transaction=True)

@@ -10,6 +10,7 @@ from knox.models import AuthToken
 
 from documents.models import Document
 from nura.asgi import BodyLimit
+from nura.limits import BEGUN, CALLER, Caller
 from tests.servers import asgi
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -68,6 +69,7 @@ async def lets_through(path, method, size):
 
     headers = [(b"content-length", str(size).encode())]
     scope = {"type": "http", "path": path, "method": method.upper(), "headers": headers}
+    scope |= {BEGUN: 0.0, CALLER: Caller("192.0.2.9")}
     await BodyLimit(application)(scope, None, send)
     assert reached or sent[0]["status"] == 413
     return bool(reached)
