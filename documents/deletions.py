@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -25,7 +26,8 @@ from documents.models import Deletion, DeletionKind
 
 logger = structlog.get_logger()
 
-LIST_FORMAT = 1
+LIST_FORMAT, FORMER_FORMAT = 2, 1
+HEADER = json.dumps({"format": LIST_FORMAT}).encode() + b"\n"
 LIST_NAME = "deleted.json"
 MAX_AT_ONCE = 100
 """Deleted documents whose copies are looked for together."""
@@ -64,18 +66,19 @@ def note_deletions(
         unique_fields=["kind", "key"],
         update_fields=["deleted_at", "due_at", "erased_at"],
     )
-    transaction.on_commit(write_list, robust=True)
+    list_on_commit(kind, keys)
 
 
 def withdraw_deletions(kind: DeletionKind, keys: Collection[object]) -> None:
     """Forget that these were deleted: they are back."""
     Deletion.objects.filter(kind=kind, key__in=[str(key) for key in keys]).delete()
-    transaction.on_commit(write_list, robust=True)
+    list_on_commit(kind, keys)
 
 
 def forget_deletions_of(owner_id: int) -> None:
     """Forget what an account deleted: the deletion of the account stands for all of it."""
     Deletion.objects.filter(owner_id=owner_id).delete()
+    transaction.on_commit(write_list, robust=True)
 
 
 def is_erased(document_ids: Collection[UUID]) -> set[UUID]:
@@ -135,15 +138,18 @@ def _tell_keepers(rows: Collection[Deletion], *, erase: bool) -> int:
     now = timezone.now()
     told = {"marked_at": now} | ({"erased_at": now} if erase else {})
     Deletion.objects.filter(pk__in=[row.pk for row in rows]).update(**told)
+    if erase:
+        list_on_commit(DeletionKind.DOCUMENT, [row.key for row in rows])
     return len(rows)
 
 
-# The list beside the data
+# The list beside the data: a line for each deletion, what came of it, and its withdrawal. Of the
+# lines of one thing the last one counts; now and then the list is written anew, one line a thing.
 
 
 @dataclass(frozen=True, slots=True)
 class NotedDeletion:
-    """A line of the list; `erased`: its last copies are gone, too."""
+    """What the list says of a thing; `erased`: its last copies are gone, too."""
 
     kind: str
     key: str
@@ -156,18 +162,83 @@ def locate_list() -> Path:
     return Path(settings.DATA_DIR) / LIST_NAME
 
 
+def list_on_commit(kind: DeletionKind, keys: Collection[object]) -> None:
+    """Let the list say how it stands with these when the caller's transaction is committed."""
+    named = [str(key) for key in keys]
+    transaction.on_commit(partial(_extend_list, kind, named), robust=True)
+
+
 def write_list() -> None:
     """Write the list anew, whole or not at all; a failure is only logged: it is written again."""
+    with _list_locked():
+        _write_whole(locate_list())
+
+
+def dump_list() -> bytes:
+    """All that was ever deleted, as lines of JSON."""
+    rows = Deletion.objects.order_by("pk").values_list("kind", "key", "deleted_at", "erased_at")
+    return b"".join((HEADER, *(_to_line(*row) for row in rows.iterator())))
+
+
+def load_list(text: bytes) -> list[NotedDeletion]:
+    """What a list says. Raises ValueError where it is none.
+
+    A last line that does not end was being written when the machine stopped: it counts for nothing.
+    """
+    header, _, rest = text.partition(b"\n")
     try:
-        with _list_locked():
-            write_list_to(locate_list())
-    except OSError:
-        logger.warning("list_of_deletions_not_written", exc_info=True)
+        told = json.loads(header)
+        if told["format"] == FORMER_FORMAT:
+            lines = told["deleted"]
+        elif told["format"] == LIST_FORMAT:
+            lines = [json.loads(line) for line in rest.split(b"\n")[:-1]]
+        else:
+            raise ValueError("a list of deletions of a version that is not known")
+        last = {(str(kind), str(key)): (at, bool(erased)) for kind, key, at, erased in lines}
+        return [
+            NotedDeletion(kind, key, datetime.fromisoformat(at), erased)
+            for (kind, key), (at, erased) in last.items()
+            if at is not None
+        ]
+    except (KeyError, TypeError) as error:
+        raise ValueError("no list of deletions") from error
 
 
-def write_list_to(path: Path) -> None:
-    """Write all that was ever deleted to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _to_line(kind: str, key: str, at: datetime | None, erased_at: datetime | None) -> bytes:
+    """`at` None: it was withdrawn."""
+    line = [kind, key, at and at.isoformat(), erased_at is not None]
+    return json.dumps(line).encode() + b"\n"
+
+
+def _extend_list(kind: DeletionKind, keys: Collection[str]) -> None:
+    """The rows are read under the lock: of two that change one row, the later writer knows both."""
+    with _list_locked():
+        rows = Deletion.objects.filter(kind=kind, key__in=keys)
+        known = {row.key: (row.deleted_at, row.erased_at) for row in rows}
+        lines = b"".join(_to_line(kind, key, *known.get(key, (None, None))) for key in keys)
+        path = locate_list()
+        if not _is_whole(path):
+            _write_whole(path)
+            return
+        with path.open("ab") as file:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether it is a list of this format whose last line ends."""
+    try:
+        with path.open("rb") as file:
+            if file.readline() != HEADER:
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read() == b"\n"
+    except FileNotFoundError:
+        return False
+
+
+def _write_whole(path: Path) -> None:
     part = path.with_suffix(f".{secrets.token_hex(4)}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -179,32 +250,14 @@ def write_list_to(path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def dump_list() -> bytes:
-    """All that was ever deleted, as JSON."""
-    rows = Deletion.objects.order_by("pk").values_list("kind", "key", "deleted_at", "erased_at")
-    noted = [[kind, key, at.isoformat(), erased is not None] for kind, key, at, erased in rows]
-    return json.dumps({"format": LIST_FORMAT, "deleted": noted}).encode()
-
-
-def load_list(text: bytes | str) -> list[NotedDeletion]:
-    """The lines of a list. Raises ValueError where it is none."""
-    try:
-        told = json.loads(text)
-        if told["format"] != LIST_FORMAT:
-            raise ValueError("a list of deletions of a version that is not known")
-        return [
-            NotedDeletion(str(kind), str(key), datetime.fromisoformat(at), bool(erased))
-            for kind, key, at, erased in told["deleted"]
-        ]
-    except (KeyError, TypeError) as error:
-        raise ValueError("no list of deletions") from error
-
-
 @contextmanager
 def _list_locked() -> Iterator[None]:
-    """Let one process at a time read the rows and write the list: the last one knows all."""
+    """One process at a time reads rows and writes. A failure is logged; the night writes again."""
     path = locate_list().with_suffix(".lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+    except OSError:
+        logger.warning("list_of_deletions_not_written", exc_info=True)

@@ -55,6 +55,7 @@ def purge(*, dry_run: bool = False) -> dict[str, int]:
     """Take away all that is kept no longer, or only count it; how many of each kind."""
     found = {one.name: one.find() if dry_run else one.remove() for one in EXPIRED}
     if not dry_run:
+        deletions.write_list()
         logger.info("purged", **found)
         if any(found.values()):
             record_event(Action.DATA_PURGED, details=found)

@@ -370,5 +370,5 @@ def purge_chat(chat_id: UUID) -> bool:
             erased_at=timezone.now()
         )
         transaction.on_commit(lambda: _delete_logs(keys), robust=True)
-        transaction.on_commit(deletions.write_list, robust=True)
+        deletions.list_on_commit(DeletionKind.CHAT, [chat_id])
     return True

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from chats.models import Chat, Message, Run, Trace, Turn
 from chats.runs import log
+from chats.services.chats import delete_chat, restore_chats
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn, open_turn
 from documents import deletions
@@ -189,12 +190,62 @@ def test_what_was_deleted_since_a_backup_is_deleted_again(api, owner, stranger):
     assert PASSAGE not in json.dumps(Turn.objects.get(message=first.assistant_message).doc_refs)
 
 
-def test_the_list_beside_the_data_tells_of_all_deletions(owner, settings, tmp_path):
+@pytest.fixture
+def listed(settings, tmp_path):
+    """Do something; what the list beside the data says then, and its bytes."""
     settings.DATA_DIR = tmp_path
+
+    def do(act):
+        act()
+        text = (tmp_path / "deleted.json").read_bytes()
+        return {(one.kind, one.key): one.erased for one in deletions.load_list(text)}, text
+
+    return do
+
+
+def test_the_list_beside_the_data_gets_a_line_for_each_deletion(owner, listed):
+    first, second = make_document(owner, "가.md"), make_document(owner, "나.md")
+    _, before = listed(lambda: delete_document(document=first, erase=True))
+    found, after = listed(lambda: delete_document(document=second))
+    assert found == {("document", str(first.pk)): True, ("document", str(second.pk)): False}
+    assert after.startswith(before)
+
+
+def test_what_is_brought_back_is_not_in_the_list(owner, listed):
+    chat = open_turn(user=owner, content="질문").user_message.chat
+    found, before = listed(lambda: delete_chat(chat=chat))
+    assert found == {("chat", str(chat.pk)): False}
+    found, after = listed(lambda: restore_chats(chat_ids=[chat.pk]))
+    assert found == {}
+    assert after.startswith(before)
+
+
+def test_the_night_writes_the_list_anew_with_a_line_for_each_thing(owner, listed):
     document = make_document(owner)
-    delete_document(document=document, erase=True)
-    deletions.write_list()
-    (line,) = deletions.load_list((tmp_path / "deleted.json").read_bytes())
-    assert (line.kind, line.key, line.erased) == ("document", str(document.pk), True)
-    with pytest.raises(ValueError, match="list of deletions"):
-        deletions.load_list(b"{}")
+    answer(owner, document)
+    listed(lambda: delete_document(document=document))
+    Deletion.objects.update(due_at=timezone.now())
+    found, longer = listed(deletions.settle_deletions)
+    assert found == {("document", str(document.pk)): True}
+    same, shorter = listed(retention.purge)
+    assert same == found
+    assert len(shorter.splitlines()) == 2 < len(longer.splitlines())
+
+
+@pytest.mark.parametrize("left", ["", '{"format": 1, "deleted": []}', '{"format": 2}\n["docum'])
+def test_a_list_of_before_or_one_that_was_cut_off_is_made_whole(owner, listed, settings, left):
+    first, second = make_document(owner, "가.md"), make_document(owner, "나.md")
+    listed(lambda: delete_document(document=first))
+    (settings.DATA_DIR / "deleted.json").write_text(left)
+    found, _ = listed(lambda: delete_document(document=second))
+    assert {key for _, key in found} == {str(first.pk), str(second.pk)}
+
+
+def test_a_list_is_read_up_to_its_last_whole_line():
+    told = '["chat", "1", "2026-01-02T03:04:05+00:00", false]'
+    (one,) = deletions.load_list(f'{{"format": 2}}\n{told}\n["chat", "2", "20'.encode())
+    (former,) = deletions.load_list(f'{{"format": 1, "deleted": [{told}]}}'.encode())
+    assert one == former
+    for text in (b"{}", b"", b'{"format": 3}\n', b'{"format": 2}\nx\n'):
+        with pytest.raises(ValueError):  # noqa: PT011 - also that of a line which is no JSON
+            deletions.load_list(text)
