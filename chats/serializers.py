@@ -447,6 +447,11 @@ class MessageSerializer(serializers.Serializer[Any]):
     document_ids = serializers.ListField(child=serializers.UUIDField(), read_only=True)
     feedback = FeedbackSerializer(read_only=True, allow_null=True)
     run_id = serializers.UUIDField(read_only=True, allow_null=True)
+    made_at = serializers.DateTimeField(
+        read_only=True,
+        allow_null=True,
+        help_text="When the answer was made, where it is one that was kept from before",
+    )
     created_at = serializers.DateTimeField(read_only=True)
 
     def to_representation(self, message: Message) -> dict[str, Any]:
@@ -509,6 +514,7 @@ def to_message_json(
         "document_ids": [str(one) for one in document_ids or ()],
         "feedback": given and {"value": given.value, "reason": given.reason},
         "run_id": str(message.run.pk) if is_streaming else None,
+        "made_at": message.made_at and to_time_json(message.made_at),
         "created_at": to_time_json(message.created_at),
     }
 

@@ -21,15 +21,17 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
+from redis.exceptions import RedisError
 from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
-from chats.models import KeyScope, Message
+from chats.models import CachedAnswer, KeyScope, Message
 from chats.models.key import list_scopes
+from chats.services import answer_cache
 from documents.models import Document
 from nura.housekeeping import measure_room
 
@@ -99,6 +101,25 @@ class RowCollector(Collector):
             for status, count in queryset.order_by().values_list("status").annotate(Count("pk")):
                 family.add_metric([status], count)
             yield family
+        kept = CachedAnswer.objects.count()
+        yield GaugeMetricFamily("nura_answer_cache_answers", "answers kept", value=kept)
+
+
+class CacheCollector(Collector):
+    """Questions looked up in the answer cache, by result, since Redis was last emptied."""
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        """One family; nothing while Redis is away."""
+        family = CounterMetricFamily(
+            "nura_answer_cache_lookups", "questions by result", labels=["result"]
+        )
+        try:
+            counts = answer_cache.read_counts()
+        except RedisError:
+            return
+        for result, count in counts.items():
+            family.add_metric([result], count)
+        yield family
 
 
 class RoomCollector(Collector):
@@ -140,6 +161,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     rows = CollectorRegistry()
     rows.register(RowCollector())
     rows.register(RoomCollector())
+    rows.register(CacheCollector())
     body = generate_latest(_processes()) + generate_latest(rows)
     return HttpResponse(body, content_type=CONTENT_TYPE_LATEST)
 

@@ -25,7 +25,7 @@ from django.utils import timezone
 from knox.models import AuthToken
 
 from chats.models import DailyMessages
-from chats.services import erasure
+from chats.services import answer_cache, erasure
 from documents import deletions, files, versions
 from documents.audit import Action, record_event
 from documents.models import Deletion, DeletionKind
@@ -113,6 +113,7 @@ def _rows_run_out() -> Iterator[QuerySet[Any]]:
     yield Session.objects.filter(expire_date__lt=now)
     yield AuthToken.objects.filter(expiry__lt=now)
     yield EmailConfirmation.objects.filter(created__lt=_days_ago(settings.RETENTION_DELETED_DAYS))
+    yield answer_cache.list_expired_answers()
     yield DailyMessages.objects.filter(day__lt=timezone.localdate() - timedelta(days=COUNTED_DAYS))
 
 

@@ -191,6 +191,11 @@ class Question:
     """Question-and-answer pairs to read; None: as configured."""
     sampling: Sampling = field(default_factory=Sampling)
 
+    @property
+    def stands_alone(self) -> bool:
+        """Whether its answer rests on nothing but the documents: no earlier turn, no own wishes."""
+        return not self.conversation.total and self.sampling == Sampling()
+
 
 def to_conversation(messages: Sequence[HistoryMessage]) -> Conversation:
     """A conversation given as messages only, without remembered documents."""

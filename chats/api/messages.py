@@ -31,7 +31,7 @@ from chats.serializers import (
     SpeechRequest,
     WholeSourceSerializer,
 )
-from chats.services import branches, speech, turn_store, turns
+from chats.services import answer_cache, branches, speech, turn_store, turns
 from jobs.fairness import leave_place
 
 TURN = inline_serializer(
@@ -154,6 +154,8 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         Feedback.objects.update_or_create(
             message=message, user=get_user(request), defaults=serializer.validated_data
         )
+        if serializer.validated_data["value"] < 0:
+            answer_cache.forget_answer_of(message)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _answered(self, request: Request, turn: turns.OpenedTurn) -> Response:

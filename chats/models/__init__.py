@@ -2,11 +2,19 @@
 
 from chats.models.chat import Category, Chat, ChatDocument
 from chats.models.key import KeyDetails, KeyScope
-from chats.models.message import DailyMessages, Feedback, Message, MessageDocument, Trace
+from chats.models.message import (
+    CachedAnswer,
+    DailyMessages,
+    Feedback,
+    Message,
+    MessageDocument,
+    Trace,
+)
 from chats.models.run import Run
 from chats.models.turn import Turn
 
 __all__ = [
+    "CachedAnswer",
     "Category",
     "Chat",
     "ChatDocument",

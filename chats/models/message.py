@@ -4,8 +4,11 @@ import uuid
 from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+from pgvector.django import HalfVectorField
 
 from chats.models.chat import Chat, to_text_filter
 from documents.models import Document
@@ -41,6 +44,7 @@ class Message(models.Model):
     a clarifying question offers, `view` the stretch of a whole document that is shown.
     `reasoning` is what the model thought aloud, `grounding` a list of `rag.types.Checked`,
     `citations` one of `rag.types.CitedPassage`, None of answers of before. `notices` are codes.
+    `made_at` is when an answer that was not made for this question was made: see `CachedAnswer`.
     """
 
     class Role(models.TextChoices):
@@ -116,6 +120,7 @@ class Message(models.Model):
     grounding = models.JSONField(null=True, blank=True, verbose_name=_("grounding"))
     citations = models.JSONField(null=True, blank=True, editable=False)
     notices = models.JSONField(default=list, blank=True, verbose_name=_("notices"))
+    made_at = models.DateTimeField(null=True, blank=True, verbose_name=_("made at"))
     documents = models.ManyToManyField(Document, through="MessageDocument", related_name="+")
     created_at = models.DateTimeField(verbose_name=_("created at"))
 
@@ -160,6 +165,38 @@ class Trace(models.Model):
 
     def __str__(self) -> str:
         return str(self.message_id)
+
+
+class CachedAnswer(models.Model):
+    """An answer that the same question is given again; its text stays where it is, in its message.
+
+    `scope_key` says what it was made from (documents and their state, settings), `question_key`
+    for which words. `document_ids` are the documents that it shows: a trigger of the database
+    deletes the row in the transaction that changes or deletes one of them. `vector` of the model
+    `embedding` finds questions that are nearly the same.
+    """
+
+    message = models.OneToOneField(Message, models.CASCADE, related_name="cached")
+    scope_key = models.CharField(max_length=64)
+    question_key = models.CharField(max_length=64)
+    question = models.TextField()
+    document_ids = ArrayField(models.UUIDField())
+    vector = HalfVectorField(null=True)
+    embedding = models.CharField(max_length=255, blank=True, default="")
+    made_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        """One row a question and scope; an index for the trigger."""
+
+        constraints = (
+            models.UniqueConstraint(
+                fields=("scope_key", "question_key"), name="one_cached_answer_a_question"
+            ),
+        )
+        indexes = (GinIndex(fields=("document_ids",), name="cached_answer_documents"),)
+
+    def __str__(self) -> str:
+        return str(self.message_id)  # what was asked is its owner's
 
 
 class Feedback(models.Model):

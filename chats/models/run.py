@@ -34,7 +34,8 @@ class Run(OwnedJob):
     `ended_at` is when the message got its end state. `client_id` is the sender's own id of the
     message: the same one twice is the same run. `sampling` is a `rag.conversation.Sampling` as far
     as the sender wished for something. `asked_with` is the digest of the key that asked,
-    empty for a session: an answer ends with its key.
+    empty for a session: an answer ends with its key. `anew`: no answer that is there already will
+    do.
     """
 
     OPEN = Q(ended_at=None)
@@ -55,6 +56,7 @@ class Run(OwnedJob):
         max_length=128, blank=True, default="", db_default="", editable=False
     )
     language = models.CharField(max_length=8, default="ko", verbose_name=_("language"))
+    anew = models.BooleanField(default=False, db_default=False, editable=False)
     sampling = models.JSONField(default=dict, blank=True, verbose_name=_("wishes"))
     ended_at = models.DateTimeField(null=True, blank=True, verbose_name=_("ended at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))

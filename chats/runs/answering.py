@@ -6,6 +6,7 @@ it and nothing more is written here).
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -30,6 +31,8 @@ from chats.runs.log import RunEvent
 from chats.runs.summaries import summarise_held_turn
 from chats.runs.writer import RunWriter
 from chats.serializers import started_data, terminal_event, to_sources_json
+from chats.services import answer_cache
+from chats.services.answer_cache import CacheKey, KeptAnswer
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn
 from chats.stores import ReleasingStore
@@ -41,7 +44,16 @@ from jobs.lease import Lease, claim_job, claim_next_jobs, release_lease, renew_l
 from rag.config import RagConfig
 from rag.conversation import DocRef, Memory, Question, Sampling
 from rag.errors import NuraError
-from rag.events import Delta, Event, Finished, Reasoning, Replaced, SourcesFound, StepBegan
+from rag.events import (
+    Delta,
+    Event,
+    Finished,
+    Reasoning,
+    Replaced,
+    SourcesFound,
+    StepBegan,
+    milliseconds_since,
+)
 from rag.factory import get_embedding_model_name, get_engine
 from rag.types import Checked, CitedPassage, Scope, ScopeReason, Source, Topic
 
@@ -219,6 +231,8 @@ class _Progress:
     finished: Finished | None = None
     found: SourcesFound | None = None
     error: NuraError | None = None
+    key: CacheKey | None = None
+    kept: Outcome | None = None
     trace: dict[str, object] = field(default_factory=dict)
 
 
@@ -267,7 +281,8 @@ async def _answer(
         lost.result()  # raises RunLost
     if work.done() and not work.cancelled():
         work.result()
-    kind, data, turn = await _persist(claimed, _outcome_of(progress, writer, stopped))
+    outcome = _outcome_of(progress, writer, stopped)
+    kind, data, turn = await _persist(claimed, outcome, progress.key)
     writer.add(kind, data)
     await writer.close()
     return turn
@@ -279,6 +294,12 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
         loaded = load_question(claimed.run, claimed.used)
     else:
         loaded = await in_database(load_question, claimed.run, claimed.used)
+    if answer_cache.is_cache_on():
+        progress.key, kept = await _look_up(claimed.run, loaded)
+        if kept is not None:
+            _tell_kept(kept, writer)
+            progress.kept = kept.outcome
+            return
     store = ReleasingStore(loaded.store)
     try:
         answer = get_engine(loaded.config).answer(loaded.question, store, loaded.history)
@@ -291,6 +312,29 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
     except Exception:  # whatever it was: the run must end, and its reader must know
         logger.exception("answer_failed")
         progress.error = NuraError()
+
+
+async def _look_up(run: Run, loaded: LoadedQuestion) -> tuple[CacheKey | None, KeptAnswer | None]:
+    """The key of a question that others may ask alike, and the answer that is kept for it."""
+    begun, owner = time.perf_counter(), run.message.chat.owner
+    key = await in_database(answer_cache.make_key, loaded.question, loaded.config, owner=owner)
+    if key is None:
+        return None, None
+    key = await asyncio.to_thread(answer_cache.embed_key, key, get_engine(loaded.config))
+    if run.anew:
+        return key, None
+    kept = await in_database(answer_cache.find_answer, key, owner=owner)
+    if kept is None:
+        return key, None
+    trace = {**kept.outcome.trace, "timings_ms": {"total": milliseconds_since(begun)}}
+    return key, replace(kept, outcome=replace(kept.outcome, trace=trace))
+
+
+def _tell_kept(kept: KeptAnswer, writer: RunWriter) -> None:
+    detail = {"made_at": kept.made_at.isoformat(), "near": kept.near}
+    writer.add(log.STATUS, {"step": "cache", "detail": detail})
+    writer.add(log.SOURCES, kept.outcome.sources)
+    writer.add(log.DELTA, {"text": kept.outcome.content})
 
 
 def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
@@ -314,6 +358,8 @@ def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
 
 
 def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcome:
+    if progress.kept is not None:
+        return progress.kept
     finished, found = progress.finished, progress.found
     sources = found.sources if found else ()
     shown: dict[str, Any] = {
@@ -363,7 +409,7 @@ def _to_plain(shown: tuple[DocRef | Checked | CitedPassage, ...]) -> list[dict[s
 
 
 async def _persist(
-    claimed: ClaimedRun, outcome: Outcome
+    claimed: ClaimedRun, outcome: Outcome, key: CacheKey | None
 ) -> tuple[str, dict[str, Any], Turn | None]:
     """Close the turn and build the last event; the turn whose summary is to be written here.
 
@@ -372,17 +418,17 @@ async def _persist(
     async with asyncio.timeout(CLOSE_SECONDS):
         while True:
             try:
-                return await in_database(_close_and_describe, claimed, outcome)
+                return await in_database(_close_and_describe, claimed, outcome, key)
             except DatabaseError as error:
                 logger.warning("turn_not_closed", error=str(error)[:200])
                 await asyncio.sleep(RETRY_SECONDS)
 
 
 def _close_and_describe(
-    claimed: ClaimedRun, outcome: Outcome
+    claimed: ClaimedRun, outcome: Outcome, key: CacheKey | None
 ) -> tuple[str, dict[str, Any], Turn | None]:
     run = claimed.run
-    turn = close_turn(lease=claimed.lease, outcome=outcome, run=run, summary_follows=True)
+    turn = close_turn(lease=claimed.lease, outcome=outcome, run=run, summary_follows=True, key=key)
     if turn is not None:
         # nobody has rated what ends now: one query less
         prefetched = {"feedback": Feedback.objects.none()}

@@ -16,7 +16,7 @@ from chats.models import Chat, ChatDocument, Message, MessageDocument, Run, Trac
 from chats.notices import chat_changed
 from chats.runs import log
 from chats.runs.dispatch import dispatch_summary
-from chats.services import turn_store
+from chats.services import answer_cache, turn_store
 from chats.services.turns import clean
 from documents import deletions
 from documents.audit import Action, record_event
@@ -87,6 +87,7 @@ def rewrite_question(*, message: Message, content: str) -> Message:
     answers = list(Message.objects.filter(parent=message))
     _refuse_unfinished(answers)
     Message.objects.filter(pk=message.pk).update(content=text)
+    answer_cache.forget_answers(Message.objects.filter(parent=message))
     for turn in Turn.objects.told().select_related("chat").filter(message__in=answers):
         turn_store.reword(turn, text)
         transaction.on_commit(partial(dispatch_summary, turn.pk))

@@ -13,9 +13,10 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from chats.errors import NotFound, QuotaMessages
-from chats.models import Category, Chat, ChatDocument, DailyMessages
+from chats.models import Category, Chat, ChatDocument, DailyMessages, Message
 from chats.models.chat import ChatQuerySet
 from chats.notices import chat_changed
+from chats.services import answer_cache
 from documents import deletions
 from documents.audit import Action, record_event
 from documents.models import DeletionKind, Document
@@ -129,6 +130,7 @@ def delete_chats(*, owner: User, chat_ids: Collection[UUID], actor: User | None 
     """
     count = _find_chats(owner, chat_ids).update(deleted_at=timezone.now())
     keys = set(chat_ids)
+    answer_cache.forget_answers(Message.objects.filter(chat__in=keys))
     days = settings.RETENTION_DELETED_DAYS
     deletions.note_deletions(DeletionKind.CHAT, keys, owner_id=owner.pk, days=days)
     if actor is not None:

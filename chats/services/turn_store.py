@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -46,7 +47,7 @@ class Outcome:
 
     `passages` are the texts shown, whole, by chunk id, as far as they are known; `method` is how
     they were found. `bearing` are documents that bore on the question, best first. `candidates`
-    hold `rag.conversation.DocRef` as plain JSON.
+    hold `rag.conversation.DocRef` as plain JSON. `made_at` is when it was made, where not just now.
     """
 
     status: Message.Status
@@ -68,6 +69,7 @@ class Outcome:
     error_code: str = ""
     error_params: Mapping[str, object] = field(default_factory=dict)
     trace: Mapping[str, object] = field(default_factory=dict)
+    made_at: datetime | None = None
 
     @property
     def scope(self) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from chats.models import Chat, Message, MessageDocument, Run, Trace, Turn
 from chats.models.chat import make_title
 from chats.notices import chat_changed
 from chats.runs.dispatch import dispatch_run, dispatch_summary
-from chats.services import turn_store
+from chats.services import answer_cache, turn_store
+from chats.services.answer_cache import CacheKey
 from chats.services.chats import (
     add_chat,
     count_question,
@@ -165,8 +166,11 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     topic: str = Topic.AUTO,
     sampling: Sampling = NO_WISHES,
     asked_with: str = "",
+    anew: bool = False,
 ) -> OpenedTurn:
     """An empty answer to `question` with its run, dispatched on commit.
+
+    `anew`: no answer that was kept will do.
 
     `documents` are those that a new question names (None: one that is gone); it is stored with
     them. Without `documents` the question is one that is stored. Raises `QuotaMessages`.
@@ -204,6 +208,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         enqueued_at=now,
         sampling={} if sampling == NO_WISHES else asdict(sampling),
         asked_with=asked_with,
+        anew=anew,
     )
     ids = [document.pk for document in documents if document is not None]
     transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
@@ -226,7 +231,12 @@ def regenerate_answer(
     if message.status == Message.Status.STREAMING:
         raise StillAnswering
     return open_answer(
-        chat=chat, question=message.parent, language=language, topic=topic, asked_with=asked_with
+        chat=chat,
+        question=message.parent,
+        language=language,
+        topic=topic,
+        asked_with=asked_with,
+        anew=True,
     )
 
 
@@ -294,12 +304,13 @@ def close_turn(
     outcome: Outcome,
     run: Run | None = None,
     summary_follows: bool = False,
+    key: CacheKey | None = None,
 ) -> Turn | None:
     """Store the end of an answer; its turn, None when the lease was lost and nothing was written.
 
     `run` spares a reading where it is at hand with its message and question; its message then
     says how the answer ended. `summary_follows`: the caller writes the turn's summary and holds
-    it; else the workers are told of it.
+    it; else the workers are told of it. `key`: the answer is kept for the same question.
     """
     if not lease.rows().update(ended_at=Now(), **RELEASED):
         return None
@@ -327,6 +338,7 @@ def close_turn(
         "notices": [*outcome.notices],
         "error_code": outcome.error_code,
         "error_params": dict(outcome.error_params),
+        "made_at": outcome.made_at,
     }
     Message.objects.filter(pk=answer.pk).update(**ended)
     for name, value in ended.items():
@@ -338,6 +350,8 @@ def close_turn(
         update_fields=["steps"],
     )
     turn = turn_store.record(answer=answer, outcome=outcome, is_held=summary_follows)
+    if key is not None:
+        answer_cache.keep_answer(key, answer=answer, outcome=outcome)
     transaction.on_commit(lambda: chat_changed(chat_id))
     if not summary_follows:
         transaction.on_commit(lambda: dispatch_summary(turn.pk))

@@ -5,7 +5,7 @@ import { createScopeChip, describeFilters } from "./answer_scope.js";
 import { postJson } from "./api.js";
 import { tagMarkers, writeWithFootnotes } from "./citations.js";
 import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
-import { formatDateTime, formatTime } from "./format.js";
+import { formatDateTime, formatTime, formatTimeAgo } from "./format.js";
 import { createChecksLine, markDoubts } from "./grounding.js";
 import { showAskedColumn, StreamedMarkdown } from "./markdown.js";
 import { BranchSwitcher, createMessageMenu, createPlainNote, renderPlainText, reportUndrawn } from "./message.js";
@@ -138,6 +138,7 @@ export class AnswerView {
       this.brokenNote(),
       createChecksLine(message, this.hooks),
       createFilterNote(message),
+      createKeptNote(message, this.hooks),
       createCandidateButtons(message, this.hooks),
       createPartBar(message, this.hooks),
       message.mode === "document" ? null : createSourceCards(message, this.hooks),
@@ -272,6 +273,19 @@ export function createFilterNote({ scope, sources }) {
   const names = describeFilters(scope?.dropped_filters);
   if (!names || !sources) return null;
   return el("p", { class: "msg-dropped" }, createIcon("info", "icon-s"), el("span", { text: t("filter.dropped", { names }) }));
+}
+
+/** Says that the answer is one of before, and offers a new one. Null where it was made for this question. */
+export function createKeptNote(message, hooks) {
+  const { made_at: time } = message;
+  if (!time) return null;
+  const again = el(
+    "button",
+    { type: "button", class: "link-button branching", data: { action: "anew" }, on: { click: () => hooks.regenerate(message) } },
+    t("kept.anew"),
+  );
+  const said = el("time", { datetime: time, title: formatDateTime(time), text: t("kept", { ago: formatTimeAgo(time) }) });
+  return el("p", { class: "msg-dropped msg-kept" }, createIcon("clock", "icon-s"), el("span", {}, said, " · ", again));
 }
 
 function describeUsage(usage, time) {

@@ -51,8 +51,20 @@ export function formatDateTime(iso) {
 
 const day = new Intl.DateTimeFormat(locale, { year: "numeric", month: "long", day: "numeric" });
 
+const ago = new Intl.RelativeTimeFormat(locale, { numeric: "always" });
+
 export function formatDate(iso) {
   return day.format(new Date(iso));
+}
+
+/** "3 minutes ago", "yesterday"; of long ago the day. */
+export function formatTimeAgo(iso) {
+  const minutes = (Date.now() - new Date(iso).getTime()) / 60_000;
+  if (minutes < 1) return t("ago.moment");
+  if (minutes < 60) return ago.format(-Math.floor(minutes), "minute");
+  const hours = minutes / 60;
+  if (hours < 24) return ago.format(-Math.floor(hours), "hour");
+  return hours < 24 * 30 ? ago.format(-Math.floor(hours / 24), "day") : formatDate(iso);
 }
 
 /** "about 4 min left"; "" where nobody knows. */

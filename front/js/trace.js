@@ -4,7 +4,7 @@ import { describeFallback } from "./answer.js";
 import { describeScope } from "./answer_scope.js";
 import { getJson } from "./api.js";
 import { createIcon, el, scrollWithin } from "./dom.js";
-import { formatPages, formatScore } from "./format.js";
+import { formatDateTime, formatPages, formatScore, formatTimeAgo } from "./format.js";
 import { countVerdicts, describeReasons, listCheckedSentences } from "./grounding.js";
 import { hasString, locale, t, tn } from "./strings.js";
 
@@ -24,6 +24,7 @@ export async function explainAnswer(panel, message, opener, hooks, at = "") {
     return;
   }
   const found = [
+    createKeptPart(trace.cache),
     createQuestionPart(trace),
     createSearchPart(trace, describeScope(message, hooks)),
     createGatePart(trace.gate),
@@ -39,6 +40,17 @@ export async function explainAnswer(panel, message, opener, hooks, at = "") {
   root.replaceChildren(...found);
   const place = at && root.querySelector(`[data-part="${at}"]`);
   if (place) scrollWithin(place);
+}
+
+/** That the answer is one of before, and whether it was made for other words. Null for any other. */
+function createKeptPart(cache) {
+  if (!cache) return null;
+  const rows = [
+    [t("trace.kept_at"), `${formatDateTime(cache.made_at)} (${formatTimeAgo(cache.made_at)})`],
+    [t("trace.kept_for"), t(cache.near ? "trace.kept_near" : "trace.kept_same")],
+    [t("trace.kept_question"), cache.question ?? ""],
+  ];
+  return createPart(t("trace.kept"), createFacts(rows), el("p", { class: "trace-rest", text: t("trace.kept_steps") }));
 }
 
 /** What kind of question it was taken for, and why. */

@@ -377,6 +377,7 @@ CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "beat-schedule")
 # What is kept of what was deleted, in days; 0: nothing
 RETENTION_EVIDENCE_DAYS = env.read_integer("NURA_RETENTION_EVIDENCE_DAYS", 30, maximum=36_500)
 RETENTION_DELETED_DAYS = env.read_integer("NURA_RETENTION_DELETED_DAYS", 30, maximum=36_500)
+ANSWER_CACHE_HOURS = env.read_integer("NURA_ANSWER_CACHE_HOURS", 0, maximum=8_760)
 CACHE_MB = env.read_integer("NURA_CACHE_MB", 1024, minimum=1)
 
 # Browser security

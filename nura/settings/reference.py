@@ -387,6 +387,13 @@ GROUPS = (
                 "chats go within a minute, versions with the next nightly purge.",
             ),
             _S(
+                "NURA_ANSWER_CACHE_HOURS",
+                "Hours for which an answer from documents is given again to the same question, "
+                "while documents, rights and settings are the same. 0: never. See "
+                "[answers that are kept](administrator.md#answers-that-are-kept).",
+                example="24",
+            ),
+            _S(
                 "NURA_CACHE_MB",
                 "Megabytes for pictures of pages. Those that nobody looked at for longest are "
                 "deleted first, and drawn again when somebody does.",

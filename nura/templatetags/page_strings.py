@@ -147,6 +147,10 @@ THREAD = {
     "step.retrieve": _("Searching the documents"),
     "step.read": _("Reading part {part} of {parts}"),
     "step.generate": _("Writing the answer"),
+    "step.cache": _("Found an answer to the same question"),
+    "kept": _("Answer from {ago}"),
+    "kept.anew": _("Ask again"),
+    "ago.moment": _("a moment ago"),
     "step.fallback": _("The documents could not be searched, so this answer is not based on them."),
     "step.embedder_failed": _(
         "Semantic search is unavailable right now; the documents were searched by words only."
@@ -365,6 +369,13 @@ CONVERSATION = {
 TRACE = {
     "why": _("Why this answer?"),
     "trace.none": _("Nothing was recorded for this answer."),
+    "trace.kept": _("An answer from before"),
+    "trace.kept_at": _("Made"),
+    "trace.kept_for": _("Given because"),
+    "trace.kept_same": _("the question, documents and settings are the same"),
+    "trace.kept_near": _("the question means the same; documents and settings are unchanged"),
+    "trace.kept_question": _("Asked then"),
+    "trace.kept_steps": _("What follows is how that answer was made."),
     "trace.question": _("The question"),
     "trace.kind": _("Kind"),
     "trace.bond": _("Conversation"),

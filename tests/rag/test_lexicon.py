@@ -13,6 +13,7 @@ FILES = (
     "references",
     "references.en",
     "references.ko",
+    "sameness",
 )
 PATTERNS = [(name, pattern) for name in FILES for pattern in load_patterns(name).named]
 

@@ -1,0 +1,318 @@
+"""Answers that the same question is given again, where an installation wants that.
+
+An answer is found again under two keys. One says what it was made from: exactly these documents in
+exactly this state, these settings, and this version of the engine with its prompts. The state is
+read from the rows whenever a question is asked, so no answer outlives a change of a document, be it
+noticed or not. The other says what was asked: the same words, or, by an embedder that knows the
+language, nearly the same (`rag.understand.sameness` decides then).
+
+Who asks reads every document of the scope, so an answer is shared only by those who may read all
+that it was made from. What was said before and who asks must not matter: `Question.stands_alone`.
+"""
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connection
+from django.db.models import QuerySet
+from django.utils import timezone
+from pgvector.django import CosineDistance
+from redis.exceptions import RedisError
+
+import rag
+from chats.models import CachedAnswer, Message, Trace
+from chats.services.turn_store import Outcome, whole_passages
+from documents.models import Document
+from jobs import connections
+from rag.config import RagConfig
+from rag.conversation import Question
+from rag.errors import NuraError
+from rag.factory import Engine
+from rag.safety import find_emergency
+from rag.tokenize.text import choose_reply_language
+from rag.types import AnswerLabel
+from rag.understand.sameness import depends_on_today, fold_question, is_same_question
+
+logger = structlog.get_logger()
+
+MAX_ANSWERS = 20_000
+"""Answers that are kept; the nightly purge takes the oldest of more."""
+MIN_SIMILARITY = 0.9
+"""Cosine of two questions from which their words are compared."""
+MAX_COMPARED = 8
+"""Nearest questions whose words are compared."""
+KEPT_LABELS = frozenset((AnswerLabel.DOCUMENTS, AnswerLabel.PARTIAL, AnswerLabel.PASSAGES))
+"""Answers that rest on documents; what was not found may be found with other words."""
+COUNTS = "nura:answer-cache"
+"""A hash in Redis: how many questions were looked up with which result."""
+RESULTS = ("same", "near", "miss")
+
+_OTHERS = frozenset(("text", "scope", "conversation", "topic", "history_pairs", "sampling"))
+"""Fields of a question that the keys tell of otherwise, or that do not matter where it is alone."""
+_SECRET = frozenset(("api_key", "fence", "socket", "models_socket"))
+"""Of the configuration: what changes no answer."""
+
+STATE = """
+    SELECT count(*), md5(string_agg(
+        concat_ws('|', id, version, terms_version, extract(epoch FROM indexed_at), name,
+                  md5(metadata::text)), E'\\n' ORDER BY id))
+      FROM documents_document WHERE id = ANY(%s) AND indexed_at IS NOT NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """A question as answers are kept by it.
+
+    `scope` is the digest of `basis` and the documents' state. `vector` is None where the embedder
+    does not know its language.
+    """
+
+    basis: str
+    scope: str
+    question: str
+    text: str
+    document_ids: tuple[UUID, ...]
+    embedding: str = ""
+    vector: Sequence[float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """An answer that was found: as it ends here, and when it was made. `near`: for other words."""
+
+    outcome: Outcome
+    made_at: datetime
+    near: bool
+
+
+def is_cache_on() -> bool:
+    """Whether this installation keeps answers."""
+    return bool(settings.ANSWER_CACHE_HOURS)
+
+
+# Keys
+
+
+def make_key(question: Question, config: RagConfig, *, owner: User) -> CacheKey | None:
+    """The key of a question; None where no kept answer would do, nor may its own be kept."""
+    text, ids = question.text, question.scope.document_ids
+    if not question.stands_alone or not ids or find_emergency(text) is not None:
+        return None
+    readable = Document.objects.visible_to(owner).filter(pk__in=ids).values_list("pk", flat=True)
+    if len(set(readable)) != len(set(ids)):
+        return None
+    basis = _digest(
+        {
+            "settings": _describe_settings(config),
+            "engine": _read_engine(),
+            "reason": question.scope.reason,
+            "topic": question.topic,
+            "language": choose_reply_language(text),
+            "others": {
+                one.name: repr(getattr(question, one.name))
+                for one in fields(question)
+                if one.name not in _OTHERS
+            },
+            "day": date.today().isoformat() if depends_on_today(text) else "",  # noqa: DTZ011 - as the prompt has it
+        }
+    )
+    scope = _digest_scope(basis, ids)
+    if scope is None:
+        return None
+    return CacheKey(basis, scope, _digest(fold_question(text)), text, ids)
+
+
+def _digest_scope(basis: str, document_ids: Sequence[UUID]) -> str | None:
+    """What an answer is made from, as of now; None where a document has no index any more."""
+    with connection.cursor() as cursor:
+        cursor.execute(STATE, [list(document_ids)])
+        count, state = cursor.fetchone()
+    return _digest([basis, state]) if count == len(set(document_ids)) else None
+
+
+def _digest(value: Any) -> str:
+    plain = json.dumps(value, ensure_ascii=False, sort_keys=True, default=_to_plain)
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def _to_plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else str(value)
+
+
+def _describe_settings(config: RagConfig) -> Mapping[str, Any]:
+    def without_secrets(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: without_secrets(one) for name, one in value.items() if name not in _SECRET}
+
+    described: dict[str, Any] = without_secrets(asdict(config))
+    return described
+
+
+@functools.cache
+def _read_engine() -> str:
+    """A digest of the engine: its prompts, replies, rules and code."""
+    found = hashlib.sha256()
+    root = Path(rag.__file__).parent
+    for path in sorted(one for kind in ("py", "txt", "toml") for one in root.rglob(f"*.{kind}")):
+        found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def embed_key(key: CacheKey, engine: Engine) -> CacheKey:
+    """The key with its vector; without, where the embedder fails or does not know the language."""
+    if not engine.searcher.knows_language(key.text):
+        return key
+    try:
+        vector = engine.embedder.embed_query(key.text)
+    except NuraError as error:  # the same words are found without
+        logger.warning("question_not_embedded", error=str(error)[:200])
+        return key
+    return replace(key, vector=vector, embedding=engine.embedder.name)
+
+
+# Finding
+
+
+def find_answer(key: CacheKey, *, owner: User) -> KeptAnswer | None:
+    """The answer that was kept for this question, or for one that is nearly the same."""
+    same = _list_fresh(key).filter(question_key=key.question).first()
+    found = same or _find_near(key)
+    _count("miss" if found is None else "same" if same else "near")
+    if found is None:
+        return None
+    return _to_kept(found, key, is_own=found.message.chat.owner_id == owner.pk)
+
+
+def _list_fresh(key: CacheKey) -> QuerySet[CachedAnswer]:
+    since = timezone.now() - timedelta(hours=settings.ANSWER_CACHE_HOURS)
+    rows = CachedAnswer.objects.filter(scope_key=key.scope, made_at__gt=since)
+    return rows.filter(message__chat__deleted_at=None).select_related("message__chat")
+
+
+def _find_near(key: CacheKey) -> CachedAnswer | None:
+    if key.vector is None:
+        return None
+    distance = CosineDistance("vector", key.vector)
+    rows = _list_fresh(key).filter(embedding=key.embedding, vector__isnull=False)
+    near = rows.annotate(distance=distance).filter(distance__lte=1 - MIN_SIMILARITY)
+    for one in near.order_by("distance")[:MAX_COMPARED]:
+        if is_same_question(one.question, key.text):
+            return one
+    return None
+
+
+def _to_kept(found: CachedAnswer, key: CacheKey, *, is_own: bool) -> KeptAnswer:
+    answer = found.message
+    near = found.question_key != key.question
+    told = {"entry": found.pk, "made_at": found.made_at.isoformat(), "near": near}
+    trace: dict[str, Any] = {}
+    if is_own or not near:  # other words are somebody else's
+        steps = Trace.objects.filter(message=answer).values_list("steps", flat=True).first() or {}
+        trace = {name: value for name, value in steps.items() if name != "timings_ms"}
+        told |= {"question": found.question} if near else {}
+    passages = whole_passages(answer)
+    outcome = Outcome(
+        status=Message.Status.COMPLETED,
+        content=answer.content,
+        mode=answer.mode,
+        label=answer.label,
+        question_type=answer.question_type,
+        sources=answer.sources,
+        passages=passages,
+        method=str(trace.get("plan", {}).get("strategy", "")),
+        grounding=answer.grounding,
+        citations=answer.citations,
+        trace=trace | {"cache": told},
+        made_at=found.made_at,
+    )
+    return KeptAnswer(outcome, found.made_at, near)
+
+
+# Keeping
+
+
+def keep_answer(key: CacheKey, *, answer: Message, outcome: Outcome) -> bool:
+    """Keep an answer that ends now, in the transaction that ends it; whether it was kept.
+
+    It is not where a document was changed since the question was looked up: the answer may hold
+    what was there before, or half of it. The caller holds the rows of its sources' documents.
+    """
+    if not _is_worth_keeping(outcome) or _digest_scope(key.basis, key.document_ids) != key.scope:
+        return False
+    CachedAnswer.objects.update_or_create(
+        scope_key=key.scope,
+        question_key=key.question,
+        defaults={
+            "message": answer,
+            "question": key.text,
+            "document_ids": sorted(
+                {UUID(str(one["document_id"])) for one in outcome.sources or ()}
+            ),
+            "vector": key.vector,
+            "embedding": key.embedding,
+            "made_at": timezone.now(),
+        },
+    )
+    return True
+
+
+def _is_worth_keeping(outcome: Outcome) -> bool:
+    return (
+        outcome.status == Message.Status.COMPLETED
+        and outcome.made_at is None
+        and outcome.mode == Message.Mode.DOCUMENTS
+        and outcome.label in KEPT_LABELS
+        and bool(outcome.sources)
+        and not outcome.notices
+        and not any(one.get("deleted") for one in outcome.sources or ())
+    )
+
+
+def forget_answers(messages: QuerySet[Message]) -> None:
+    """Give the answers of these messages to nobody any more, in the caller's transaction."""
+    CachedAnswer.objects.filter(message__in=messages).delete()
+
+
+def forget_answer_of(message: Message) -> None:
+    """The same of an answer that did not help, wherever it was given."""
+    steps = Trace.objects.filter(message=message).values_list("steps", flat=True).first() or {}
+    entry = steps.get("cache", {}).get("entry")
+    CachedAnswer.objects.filter(message=message).delete()
+    if entry is not None:
+        CachedAnswer.objects.filter(pk=entry).delete()
+
+
+def list_expired_answers() -> QuerySet[CachedAnswer]:
+    """Answers that are given to nobody any more, and the oldest of too many."""
+    since = timezone.now() - timedelta(hours=settings.ANSWER_CACHE_HOURS)
+    beyond = CachedAnswer.objects.order_by("-made_at").values_list("made_at", flat=True)
+    oldest = beyond[MAX_ANSWERS : MAX_ANSWERS + 1].first()
+    return CachedAnswer.objects.filter(made_at__lte=max(since, oldest or since))
+
+
+# Figures
+
+
+def _count(result: str) -> None:
+    try:
+        connections.sync().hincrby(COUNTS, result, 1)
+    except RedisError as error:  # the figure is worth no answer
+        logger.warning("lookup_not_counted", error=str(error)[:200])
+
+
+def read_counts() -> dict[str, int]:
+    """How many questions were looked up with which result, since Redis was last emptied."""
+    counted = connections.sync().hgetall(COUNTS)
+    return {result: int(counted.get(result, 0)) for result in RESULTS}

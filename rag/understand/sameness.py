@@ -1,0 +1,273 @@
+"""Whether two questions ask the same, by their words: the lexical half of a near-equal question.
+
+A stored answer is given to another question only if nothing that could change the answer differs.
+An embedder puts "2023년 예산" beside "2024년 예산"; here they differ, as do other names, numbers,
+units, negations, comparatives and question words. What is left out: politeness, endings, articles,
+spaces, one noun's particle of subject or topic, and where a single date or question word stands.
+"""
+
+import functools
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rag import tokenize
+from rag.lexicon import load_patterns, load_rules
+from rag.tokenize.korean import Morpheme
+from rag.tokenize.surface import HANGUL, stem_word
+
+MAX_CHARACTERS = 400
+"""Of questions that are compared by their words; longer ones have to be written alike."""
+
+_END = re.compile(r"[\s?!.。？！…~]+$")
+_BLANKS = re.compile(r"\s+")
+_IS = load_patterns("sameness")
+_RULES = load_rules("sameness")
+_EMPTY_KO = frozenset(_RULES["words"]["empty_ko"])
+_EMPTY_EN = frozenset(_RULES["words"]["empty_en"])
+_EMPTY_VERBS = frozenset(_RULES["words"]["empty_verbs"])
+
+
+def _turn_round(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {word: name for name, words in lists.items() for word in words}
+
+
+_SAME_WORDS = _turn_round(_RULES["classes"])
+_QUESTION_WORDS = _turn_round(_RULES["question_words"])
+
+
+def fold_question(text: str) -> str:
+    """A question as it is compared letter by letter: in small letters, no signs at its end."""
+    clean = _BLANKS.sub(" ", unicodedata.normalize("NFC", text)).strip()
+    return (_END.sub("", clean) or clean).lower()
+
+
+def depends_on_today(text: str) -> bool:
+    """Whether the answer changes with the day on which the question is asked."""
+    return bool(_IS["today"].search(text))
+
+
+def is_same_question(one: str, other: str) -> bool:
+    """Whether two questions ask the same, word by word. False where it cannot be told."""
+    if fold_question(one) == fold_question(other):
+        return True
+    if max(len(one), len(other)) > MAX_CHARACTERS:
+        return False
+    first, second = _read(one), _read(other)
+    if first is None or second is None:
+        return False
+    return first.core == second.core and first.moving == second.moving and _agree(first, second)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What counts of a question, in order; apart from that what may stand anywhere.
+
+    `roles` are what the particle behind each noun says of it, by its place among the letters of
+    `core`: compounds are cut now here, now there.
+    """
+
+    core: str
+    moving: tuple[str, ...]
+    roles: Mapping[int, str]
+
+
+_TOPIC = "topic"
+
+
+def _agree(first: _Asked, second: _Asked) -> bool:
+    """Whether nobody does in one question what is done to him in the other.
+
+    A subject or object may be the topic instead, and only one: two would be an exchange.
+    """
+    changed = 0
+    for place in first.roles.keys() | second.roles.keys():
+        mine, its = first.roles.get(place, _TOPIC), second.roles.get(place, _TOPIC)
+        if mine == its:
+            continue
+        if _TOPIC not in (mine, its) or "place" in (mine, its):
+            return False
+        changed += 1
+    return changed <= 1
+
+
+@functools.lru_cache(maxsize=256)
+def _read(text: str) -> _Asked | None:
+    """What counts of a question; None where nothing does, or the analyser is not there."""
+    clean = unicodedata.normalize("NFC", text).strip()
+    if not HANGUL.search(clean):
+        return _read_words(clean)
+    stripped = _IS["asking_ko"].sub("", clean, count=1)
+    found = tokenize.analyse_morphemes(stripped)
+    if not found:
+        return None
+    return _arrange([*_read_morphemes(found, asks=stripped == clean)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A word or a sign of its relation. `kind`: "word", "mark", "question", "date" or "role"."""
+
+    text: str
+    kind: str = "word"
+
+
+_BEHIND = frozenset(("<부터>", "<까지>", "<에서>", "<에게>", "<로>", "<와>", "<보다>"))
+"""What moves with the word before it: "언제까지"."""
+_IMPLIED = {"<past>": "date", "<must>": "question", "<says>": "question"}
+"""Signs that tell nothing beside a date that says when, or a word that asks."""
+
+
+def _arrange(pieces: Sequence[_Piece]) -> _Asked | None:
+    """A single date and a single question word may stand anywhere; of several the order counts."""
+    kinds = [piece.kind for piece in pieces]
+    free = {kind for kind in ("question", "date") if kinds.count(kind) == 1}
+    core, moving, roles, place = list[str](), list[str](), dict[int, str](), 0
+    moves = False
+    for piece in pieces:
+        if _IMPLIED.get(piece.text) in kinds:
+            continue
+        if piece.kind in free:
+            moves = True
+        elif piece.kind == "role":
+            if not moves:
+                roles[place] = piece.text
+            if not moves or piece.text == "place":  # "2024년에" is "2024년"
+                continue
+        elif not (moves and piece.text in _BEHIND):
+            moves = False
+        if moves:
+            moving.append(piece.text)
+        else:
+            core.append(piece.text)
+            place += len(piece.text)
+    return _Asked("".join(core), tuple(moving), roles) if core or moving else None
+
+
+# Korean
+
+_KEPT = frozenset(
+    ("NNG", "NNP", "NR", "XR", "SL", "SH", "SN", "NNB", "XPN", "MM", "MAG", "MAJ", "VV", "VA", "NP")
+) | {"SW", "SO", "UN", "W_SERIAL", "W_URL", "W_EMAIL", "W_HASHTAG", "W_MENTION", "IC"}
+_DATE_UNITS = frozenset(("년", "년도", "월", "일", "분기", "학년도", "회계연도"))
+_ENDINGS = {
+    **dict.fromkeys(("면", "으면", "ᆫ다면", "다면", "는다면", "라면", "이라면"), "<if>"),
+    **dict.fromkeys(("어야", "아야", "여야", "어야지"), "<must>"),
+    **dict.fromkeys(("어도", "아도", "여도", "더라도"), "<even>"),
+    **dict.fromkeys(("려면", "으려면"), "<for>"),
+    **dict.fromkeys(("어", "아", "여", "게", "지", "고", "며", "는데", "ᆫ데", "은데", "어서"), ""),
+}
+_NEGATIONS = frozenset(("안", "못", "않", "말", "못하", "아니"))
+_TENSES = {"었": "<past>", "았": "<past>", "겠": "<will>"}
+_TIMES = {"ᆫ": "<done>", "은": "<done>", "ᆯ": "<will>", "을": "<will>"}
+_PARTICLES = {
+    **dict.fromkeys(("은", "는", "요", "이요", "의"), ""),
+    **dict.fromkeys(("와", "과", "랑", "이랑", "하고"), "<와>"),
+    **dict.fromkeys(("에게", "한테", "께", "에게로"), "<에게>"),
+    **dict.fromkeys(("로", "으로"), "<로>"),
+    **dict.fromkeys(("나", "이나"), "<나>"),
+    **dict.fromkeys(("에서", "서"), "<에서>"),
+}
+_ROLES = {
+    **dict.fromkeys(("이", "가", "께서"), "subject"),
+    **dict.fromkeys(("을", "를"), "object"),
+    "에": "place",
+}
+
+
+def _read_morphemes(found: Sequence[Morpheme], *, asks: bool) -> Iterator[_Piece]:
+    """What counts of a question's morphemes. `asks`: its end was not taken off as mere asking."""
+    for at, (form, tag, *_) in enumerate(found):
+        after = found[at + 1] if at + 1 < len(found) else None
+        before = found[at - 1] if at else None
+        if tag in _KEPT:
+            yield from _read_word(form, tag, before, after)
+        elif tag in {"VX", "VCN"}:
+            yield from _read_auxiliary(form)
+        elif tag in {"JKS", "JKO"} or (tag == "JKB" and form == "에"):
+            yield _Piece(_ROLES.get(form, form), "role")
+        elif tag == "EF" and asks:
+            yield _Piece("<says>", "mark")
+        elif sign := _find_sign(form, tag, before, after):
+            yield _Piece(sign, "mark")
+
+
+def _read_auxiliary(form: str) -> Iterator[_Piece]:
+    if form in _NEGATIONS:
+        yield _Piece("<not>", "mark")
+    elif form not in _EMPTY_VERBS:
+        yield _Piece(form)
+
+
+def _find_sign(form: str, tag: str, before: Morpheme | None, after: Morpheme | None) -> str:
+    """What a particle or an ending says beside its word; empty for those that only join."""
+    if tag in {"JX", "JKB", "JC", "JKG", "JKQ"}:
+        return _PARTICLES.get(form, f"<{form}>")
+    if tag == "EC":
+        return _ENDINGS.get(form, f"<{form}>")
+    if tag == "EP":
+        return _TENSES.get(form, "")
+    if tag == "ETM" and before is not None and before.tag in {"VV", "XSV", "VX"}:
+        is_able = after is not None and after.form == "수"  # 할 수 있다 tells no time
+        return "" if is_able else _TIMES.get(form, "")
+    return ""
+
+
+def _read_word(
+    form: str, tag: str, before: Morpheme | None, after: Morpheme | None
+) -> Iterator[_Piece]:
+    form = form.lower()
+    if form in _NEGATIONS and tag == "MAG":
+        yield _Piece("<not>", "mark")
+    elif form in _QUESTION_WORDS and tag in {"NP", "NNG", "MAG", "MM", "VA"}:
+        yield _Piece(f"<{_QUESTION_WORDS[form]}>", "question")
+    elif tag == "SN" and after is not None and after.form in _DATE_UNITS:
+        yield _Piece(f" {form}{after.form} ", "date")
+    elif not _is_empty(form, tag, before):
+        written = _SAME_WORDS.get(form, form)
+        yield _Piece(written if HANGUL.fullmatch(written) else f" {written} ")
+
+
+def _is_empty(form: str, tag: str, before: Morpheme | None) -> bool:
+    if tag == "VV":
+        return form in {"하", "되"}
+    if tag == "NNB" and form in _DATE_UNITS:
+        return before is not None and before.tag == "SN"  # it went with its number
+    return form in _EMPTY_KO or (tag == "XPN" and form == "제")
+
+
+# Languages that write blanks between words
+
+_WORD = re.compile(r"[^\W_]+(?:[.,'’/&-][^\W_]+)*(?:\+\+|[#%])?|[^\w\s?!.,;:\"“”()…]")
+_NOT = re.compile(r"n['’]t$|(?<=^can)not$")
+_CUT = {"ca": "can", "wo": "will", "sha": "shall"}
+_SHORT = re.compile(r"['’](?:s|re|ll|ve|d|m)$")
+_HOW = frozenset(("much", "many", "long", "often", "far", "old", "big", "soon", "late"))
+_QUESTIONS_EN = frozenset(("when", "who", "whom", "whose", "where", "why", "which", "what", "how"))
+_YEAR = re.compile(r"(?:19|20)\d\d")
+
+
+def _read_words(text: str) -> _Asked | None:
+    """What counts of a question in words between blanks; endings of verbs do."""
+    said = [match[0].lower() for match in _WORD.finditer(_IS["asking_en"].sub("", text, count=1))]
+    pieces: list[_Piece] = []
+    for at, word in enumerate(said):
+        if _NOT.search(word):
+            cut = _NOT.sub("", word)
+            pieces.append(_Piece(f" {_CUT.get(cut, cut)}"))
+            pieces.append(_Piece(" not"))
+            continue
+        bare = _SHORT.sub("", word)
+        if bare in _EMPTY_EN:
+            continue
+        if _YEAR.fullmatch(bare):
+            pieces.append(_Piece(f" {bare}", "date"))
+        elif bare in _QUESTIONS_EN:
+            after = said[at + 1] if at + 1 < len(said) else ""
+            pieces.append(_Piece(f" {bare}{after if after in _HOW else ''}", "question"))
+        elif bare.endswith(("ed", "ing")) or not bare.isalpha():
+            pieces.append(_Piece(f" {bare}"))
+        else:
+            pieces.append(_Piece(f" {stem_word(bare)}"))
+    return _arrange(pieces)
