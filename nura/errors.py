@@ -61,6 +61,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         401,
         gettext_lazy("This account uses two-step sign-in. Send the current code as well."),
     ),
+    "reauthentication_required": (403, gettext_lazy("Enter your password again first.")),
     "csrf_failed": (403, gettext_lazy("This page has expired. Reload it and try again.")),
     "forbidden": (403, gettext_lazy("Your account is not allowed to do this.")),
     "method_not_allowed": (405, gettext_lazy("This address does not accept that method.")),

@@ -248,6 +248,7 @@ NAMES = {
     "chat_id": "chat",
     "document_id": "document",
     "key_id": "key",
+    "session_id": "session",
     "export_id": "export",
 }
 

@@ -2,7 +2,8 @@
 
 import "./theme.js";
 import "./shell.js";
-import { el } from "./dom.js";
+import { byId, el } from "./dom.js";
+import { copyText } from "./notify.js";
 import { t } from "./strings.js";
 
 /** The voices of this browser to choose from, in place of a field for a name. */
@@ -21,6 +22,15 @@ function showOpenTab() {
   if (tab?.parentElement) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
 }
 
+/** A button that copies the text of the element that it names. */
+function offerCopies() {
+  for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (document.querySelectorAll("[data-copies]"))) {
+    button.hidden = false;
+    button.addEventListener("click", () => copyText(byId(button.dataset.copies ?? "").textContent ?? "", button));
+  }
+}
+
+offerCopies();
 offerVoices();
 globalThis.speechSynthesis?.addEventListener?.("voiceschanged", offerVoices);
 showOpenTab();

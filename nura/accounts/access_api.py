@@ -25,6 +25,7 @@ from chats.models.key import (
     sort_scopes,
 )
 from nura.accounts import services, sessions
+from nura.accounts.authentication import require_recent_proof
 
 
 class KeySerializer(serializers.Serializer[Any]):
@@ -87,7 +88,11 @@ class KeysView(GenericAPIView[AuthToken]):
 
     @extend_schema(request=KeyRequest, responses={201: NewKeySerializer})
     def post(self, request: Request) -> Response:
-        """Make a key. One that is made with a key can do no more, and lives no longer, than it."""
+        """Make a key. One that is made with a key can do no more, and lives no longer, than it.
+
+        A browser needs the password, shown at most five minutes before.
+        """
+        require_recent_proof(request)
         serializer = KeyRequest(data=request.data)
         serializer.is_valid(raise_exception=True)
         wanted = serializer.validated_data

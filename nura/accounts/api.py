@@ -21,6 +21,7 @@ from chats.access import announce_change
 from chats.models import KeyScope
 from documents.api.views import AnyAccept
 from nura.accounts import deletion, exports, services, two_step
+from nura.accounts.authentication import require_recent_proof
 from nura.accounts.models import DataExport, Preferences
 from nura.accounts.preferences import get_preferences, save_preferences
 from rag.errors import NuraError
@@ -179,6 +180,7 @@ class MyExportsView(APIView):
     @extend_schema(request=None, responses={202: ExportSerializer})
     def post(self, request: Request) -> Response:
         """Ask for all of one's data as a file; the request that is under way where one is."""
+        require_recent_proof(request)
         export = exports.request_export(user=cast("User", request.user))
         return Response(ExportSerializer(export).data, status=202)
 

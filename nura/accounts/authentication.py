@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from allauth.account.internal.flows.reauthentication import is_reauthentication_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest
 from drf_spectacular.contrib.knox_auth_token import KnoxTokenScheme
@@ -17,6 +18,14 @@ from chats.access import Holder
 from chats.calls import in_database
 from chats.models import KeyScope
 from chats.models.key import list_scopes
+from rag.errors import NuraError
+
+
+class ProofRequired(NuraError):
+    """The user has to show again that it is he, at `/accounts/reauthenticate/`."""
+
+    code = "reauthentication_required"
+
 
 GATEWAY_SCHEMES = ("bearer", "token")
 
@@ -72,6 +81,16 @@ async def authenticate_gateway_request(request: HttpRequest) -> AuthToken:
     reads = request.method in SAFE_METHODS
     require_scope(found, KeyScope.READ if reads else KeyScope.ASK)
     return found
+
+
+def require_recent_proof(request: Request) -> None:
+    """Raise `ProofRequired` where a browser asks whose user has not just shown the password.
+
+    A key needs none: what it may do was said when it was made.
+    """
+    is_key = isinstance(request.auth, AuthToken)
+    if not is_key and is_reauthentication_required(request._request, app="account"):  # noqa: SLF001 - allauth's session is Django's
+        raise ProofRequired
 
 
 def find_key(key: str) -> AuthToken:

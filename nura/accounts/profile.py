@@ -1,9 +1,9 @@
-"""Who one is and how one wants the pages: the sections of profile and appearance."""
+"""Who one is and how one wants the pages: the sections of profile and appearance, the password."""
 
 from typing import cast
 
 from allauth.account.decorators import reauthentication_required
-from allauth.account.forms import AddEmailForm
+from allauth.account.forms import AddEmailForm, ChangePasswordForm, ResetPasswordKeyForm
 from allauth.account.internal.flows import manage_email
 from django import forms
 from django.conf import settings
@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods
 from nura.accounts.models import MAX_SPEECH_RATE, MIN_SPEECH_RATE, Preferences
 from nura.accounts.preferences import get_preferences, save_preferences, set_cookies
 from nura.accounts.sections import render_section
-from nura.accounts.services import replace_email
+from nura.accounts.services import replace_email, revoke_keys
 
 MAX_DISPLAY_NAME_CHARACTERS = 60
 
@@ -43,6 +43,43 @@ class ProfileForm(forms.ModelForm[User]):
 
         model = User
         fields = ("first_name",)
+
+
+def make_keep_keys_field() -> forms.BooleanField:
+    """The choice of who sets a new password: somebody may have had the old one, and made keys."""
+    return forms.BooleanField(
+        label=_("Keep my API keys"),
+        required=False,
+        help_text=_("Without this, all of them stop working. Programs then need new ones."),
+    )
+
+
+class NewPasswordForm(ChangePasswordForm):  # type: ignore[misc]
+    """A new password for who knows the old one."""
+
+    keep_keys = make_keep_keys_field()
+
+    def save(self) -> None:
+        """Set it; the keys end with the old one, unless they are to stay."""
+        super().save()
+        end_keys(self)
+
+
+class ForgottenPasswordForm(ResetPasswordKeyForm):  # type: ignore[misc]
+    """A new password by the link of a mail."""
+
+    keep_keys = make_keep_keys_field()
+
+    def save(self) -> None:
+        """Set it; the keys end with the old one, unless they are to stay."""
+        super().save()
+        end_keys(self)
+
+
+def end_keys(form: NewPasswordForm | ForgottenPasswordForm) -> None:
+    """Revoke the keys of who has a new password, unless they are to stay."""
+    if not form.cleaned_data["keep_keys"]:
+        revoke_keys(user=form.user, actor=form.user)
 
 
 class AppearanceForm(forms.ModelForm[Preferences]):

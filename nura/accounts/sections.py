@@ -27,6 +27,7 @@ SECTIONS = (
     SettingsSection("accounts:appearance", _("Appearance and language"), "sun"),
     SettingsSection("accounts:two-step", _("Two-step sign-in"), "shield"),
     SettingsSection("accounts:keys", _("API keys"), "key-round"),
+    SettingsSection("accounts:devices", _("Devices"), "monitor"),
     SettingsSection("accounts:data", _("Your data"), "download"),
     SettingsSection("accounts:delete", _("Delete account"), "trash-2"),
 )

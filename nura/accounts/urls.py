@@ -30,6 +30,9 @@ urlpatterns = [
     path("settings/delete", data.delete_account, name="delete"),
     path("settings/keys", views.keys, name="keys"),
     path("settings/keys/<uuid:key_id>/revoke", views.revoke, name="revoke-key"),
+    path("settings/devices", views.devices, name="devices"),
+    path("settings/devices/end-others", views.end_other_sessions, name="end-other-sessions"),
+    path("settings/devices/<uuid:session_id>/end", views.end_session, name="end-session"),
 ]
 api_urlpatterns = [
     path("auth/token", TokenView.as_view(), name="api-token"),

@@ -165,6 +165,8 @@ ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Nura] "
 ACCOUNT_FORMS = {
     "login": "nura.accounts.adapter.LoginForm",
     "signup": "nura.accounts.signup.SignupForm",
+    "change_password": "nura.accounts.profile.NewPasswordForm",
+    "reset_password_from_key": "nura.accounts.profile.ForgottenPasswordForm",
 }
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
 # "login" would lock an address, which a whole office may share; instead: nura.accounts.adapter.

@@ -69,7 +69,10 @@ def test_an_english_browser_gets_the_choice_before_signing_in(windows, product):
 
 def test_an_api_key_is_shown_once(page):
     page.goto("/settings/keys")
-    page.get_by_role("button", name="만들기").click()
+    page.get_by_label("이름").fill("백업")
+    page.get_by_role("button", name="키 만들기").click()
+    page.get_by_label("비밀번호").fill(PASSWORD)
+    page.get_by_role("button", name="계속").click()
     key = page.locator("#new-key").inner_text()
     assert len(key) >= 40
     page.goto("/settings/keys")

@@ -30,6 +30,15 @@ def minsus_client(minsu):
 
 
 @pytest.fixture
+def trusted_client(minsu):
+    """A browser of minsu's that has just shown the password again."""
+    client = Client()
+    client.force_login(minsu)
+    client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    return client
+
+
+@pytest.fixture
 def english_client():
     client = Client()
     client.cookies["django_language"] = "en"

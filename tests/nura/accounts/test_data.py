@@ -84,11 +84,11 @@ def test_a_file_is_for_its_owner_and_for_two_days(minsu, stranger):
     assert not default_storage.exists(exports.name_file(export.pk))
 
 
-def test_one_export_is_made_at_a_time(minsus_client, minsu, sent):
-    first = minsus_client.post("/api/v1/me/export").json()
+def test_one_export_is_made_at_a_time(trusted_client, minsu, sent):
+    first = trusted_client.post("/api/v1/me/export").json()
     assert first["status"] == "WAITING"
-    assert minsus_client.post("/api/v1/me/export").json()["id"] == first["id"]
-    state = minsus_client.get(f"/api/v1/me/exports/{first['id']}").json()
+    assert trusted_client.post("/api/v1/me/export").json()["id"] == first["id"]
+    state = trusted_client.get(f"/api/v1/me/exports/{first['id']}").json()
     assert (state["status"], state["url"]) == ("WAITING", None)
 
 
@@ -106,6 +106,7 @@ def test_an_export_that_no_worker_could_make_has_failed(minsu):
 
 def test_an_export_is_asked_for_only_by_who_has_just_shown_the_password(minsus_client):
     assert minsus_client.post("/settings/data").url.startswith("/accounts/reauthenticate/")
+    assert minsus_client.post("/api/v1/me/export").status_code == 403
     assert not DataExport.objects.exists()
 
 
@@ -141,13 +142,13 @@ def test_a_file_that_a_restored_backup_lacks_is_not_found(minsu):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_program_takes_everything_along(minsu, minsus_client, sent):
+def test_a_program_takes_everything_along(minsu, trusted_client, sent):
     strangers.make_world(minsu)
     DataExport.objects.all().delete()
-    asked = minsus_client.post("/api/v1/me/export").json()
+    asked = trusted_client.post("/api/v1/me/export").json()
     exports.make_export(sent[0])
-    told = minsus_client.get(f"/api/v1/me/exports/{asked['id']}").json()
-    answer = minsus_client.get(told["url"])
+    told = trusted_client.get(f"/api/v1/me/exports/{asked['id']}").json()
+    answer = trusted_client.get(told["url"])
     file = b"".join(answer.streaming_content)
     assert len(file) == told["size"] == int(answer["Content-Length"])
     assert "export.json" in zipfile.ZipFile(io.BytesIO(file)).namelist()

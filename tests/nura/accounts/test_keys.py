@@ -8,14 +8,18 @@ from django.test import Client
 from django.utils import timezone
 from knox.models import AuthToken
 
-from chats.models.key import make_key_id
+from chats.models.key import list_scopes, make_key_id
 from nura.accounts import services
+from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
 
+FORM = {"name": "내 서버", "scopes": ["read", "ask"], "days": ""}
+
+
 def new_key(client, **form):
-    page = client.post("/settings/keys", form).content.decode()
+    page = client.post("/settings/keys", FORM | form).content.decode()
     return re.search(r'<pre id="new-key">(\w+)</pre>', page)[1]
 
 
@@ -23,48 +27,48 @@ def me(key):
     return Client().get("/api/v1/me", headers={"Authorization": f"Token {key}"})
 
 
-def test_a_new_key_works(minsus_client):
-    assert me(new_key(minsus_client)).json()["username"] == "minsu"
+def test_a_new_key_works(trusted_client):
+    assert me(new_key(trusted_client)).json()["username"] == "minsu"
 
 
-def test_a_key_is_shown_once(minsus_client):
-    key = new_key(minsus_client)
-    page = minsus_client.get("/settings/keys").content.decode()
+def test_a_key_is_shown_once(trusted_client):
+    key = new_key(trusted_client)
+    page = trusted_client.get("/settings/keys").content.decode()
     assert key not in page
     assert key[: services.SHOWN_CHARACTERS] in page
 
 
-def test_a_key_is_stored_as_its_hash(minsus_client):
-    key = new_key(minsus_client)
+def test_a_key_is_stored_as_its_hash(trusted_client):
+    key = new_key(trusted_client)
     row = AuthToken.objects.values().get()
     assert key not in str(row)
 
 
-def test_the_page_that_shows_a_key_is_not_kept_by_caches(minsus_client):
-    assert "no-store" in minsus_client.post("/settings/keys").headers["Cache-Control"]
+def test_the_page_that_shows_a_key_is_not_kept_by_caches(trusted_client):
+    assert "no-store" in trusted_client.post("/settings/keys", FORM).headers["Cache-Control"]
 
 
-def test_a_key_may_expire(minsus_client):
-    key = new_key(minsus_client, days="30")
+def test_a_key_may_expire(trusted_client):
+    key = new_key(trusted_client, days="30")
     assert me(key).status_code == 200
     AuthToken.objects.update(expiry=timezone.now() - timedelta(seconds=1))
     assert me(key).status_code == 401
 
 
-def test_a_made_up_lifetime_makes_no_key(minsus_client):
-    minsus_client.post("/settings/keys", {"days": "-1"})
+def test_a_made_up_lifetime_makes_no_key(trusted_client):
+    trusted_client.post("/settings/keys", FORM | {"days": "-1"})
     assert not AuthToken.objects.exists()
 
 
-def test_a_revoked_key_is_refused(minsus_client):
-    key = new_key(minsus_client)
+def test_a_revoked_key_is_refused(trusted_client):
+    key = new_key(trusted_client)
     key_id = make_key_id(AuthToken.objects.get())
-    assert minsus_client.post(f"/settings/keys/{key_id}/revoke").status_code == 302
+    assert trusted_client.post(f"/settings/keys/{key_id}/revoke").status_code == 302
     assert me(key).status_code == 401
 
 
-def test_a_stranger_can_neither_see_nor_revoke_a_key(minsus_client, stranger):
-    key = new_key(minsus_client)
+def test_a_stranger_can_neither_see_nor_revoke_a_key(trusted_client, stranger):
+    key = new_key(trusted_client)
     key_id = make_key_id(AuthToken.objects.get())
     client = Client()
     client.force_login(stranger)
@@ -73,12 +77,47 @@ def test_a_stranger_can_neither_see_nor_revoke_a_key(minsus_client, stranger):
     assert me(key).status_code == 200
 
 
+def test_a_key_has_the_name_and_the_rights_that_were_chosen(trusted_client):
+    key = new_key(trusted_client, name="백업", scopes=["read"])
+    assert list_scopes(AuthToken.objects.select_related("details").get()) == {"read"}
+    me(key)
+    page = trusted_client.get("/settings/keys").content.decode()
+    assert "백업" in page
+    assert "대화와 문서 읽기, 검색" in page
+    assert "최근 사용" in page
+
+
+@pytest.mark.parametrize("wrong", [{"scopes": []}, {"scopes": ["root"]}, {"name": " "}])
+def test_a_key_without_a_name_or_a_right_is_not_made(trusted_client, wrong):
+    page = trusted_client.post("/settings/keys", FORM | wrong).content.decode()
+    assert "errorlist" in page
+    assert not AuthToken.objects.exists()
+
+
+def test_whoever_makes_a_key_shows_the_password_first_and_goes_on_from_there(minsus_client):
+    asked = minsus_client.post("/settings/keys", FORM)
+    assert asked.url.startswith("/accounts/reauthenticate/")
+    assert not AuthToken.objects.exists()
+    proof = {"password": PASSWORD, "next": "/settings/keys"}
+    page = minsus_client.post("/accounts/reauthenticate/", proof).content.decode()
+    assert me(re.search(r'<pre id="new-key">(\w+)</pre>', page)[1]).status_code == 200
+
+
+def test_a_browser_makes_no_key_by_the_interface_without_the_password(minsus_client):
+    body = {"name": "p", "scopes": ["read"]}
+    answer = minsus_client.post("/api/v1/me/keys", body, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (403, "reauthentication_required")
+    minsus_client.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    answer = minsus_client.post("/api/v1/me/keys", body, content_type="application/json")
+    assert answer.status_code == 201
+
+
 def test_the_page_needs_a_signed_in_user(client):
     assert client.get("/settings/keys").url == "/accounts/login/?next=/settings/keys"
 
 
-def test_the_key_of_a_deactivated_user_is_refused(minsus_client, minsu):
-    key = new_key(minsus_client)
+def test_the_key_of_a_deactivated_user_is_refused(trusted_client, minsu):
+    key = new_key(trusted_client)
     minsu.is_active = False
     minsu.save()
     assert me(key).status_code == 401
