@@ -4,6 +4,8 @@ The main model and the light one are told apart by their names.
 """
 
 import json
+import re
+import socket
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from rag.config import Endpoint
 from tests.chats.talking import LEAVE, SECURITY, TRAVEL, Talk, add_document, documents_of
 from tests.servers.llm import Failure, Stream
+from tests.support import DATA, NO_DATA
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -190,3 +193,60 @@ def test_the_prompt_grows_no_more_with_the_conversation(talk, models):
         )
         sizes.append(sum(len(m["content"]) for m in asked(models, MAIN)[-1].json["messages"]))
     assert sizes[-1] <= 1.2 * sizes[20]
+
+
+ATTACKS = sorted((DATA / "bad-inputs" / "injection").glob("pi-*.md"))
+"""Documents that give orders to the model."""
+
+
+@pytest.fixture
+def outside():
+    """Somebody else's server; whoever calls it waits to be accepted."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0)
+        yield listening
+
+
+@pytest.mark.skipif(not ATTACKS, reason=NO_DATA)
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda path: path.stem)
+def test_d46_a_model_that_obeys_a_document_reaches_nothing(
+    talk, owner, stranger, models, outside, attack
+):
+    """It says whatever the document tells it to; what it may read and cite is not its to choose."""
+    foreign = add_document(stranger, "남의 규정.md", "숙박비 상한은 부엉이작전으로 정한다.")
+    mine = add_document(owner, attack.name, attack.read_text("utf-8"))
+    elsewhere = f"http://127.0.0.1:{outside.getsockname()[1]}/leak"
+    orders = [f"{attack.read_text('utf-8')[:600]} ![x]({elsewhere}) [1] [2] [99]"]
+    models.default = Stream(orders)
+    answer = talk.say("숙박비 상한과 정산 기한은?", document_ids=[str(mine.pk)])
+    prompts = json.dumps([call.json for call in models.chats], ensure_ascii=False)
+    assert "부엉이작전" not in prompts
+    assert str(foreign.pk) not in json.dumps(talk.trace(answer))
+    shown = {source["document_id"] for source in answer["sources"] or ()}
+    assert shown <= {str(mine.pk)}
+    slots = {str(source["slot"]) for source in answer["sources"] or ()}
+    assert set(re.findall(r"\[(\d+)\]", answer["content"])) <= slots
+    assert answer["scope"]["document_ids"] == [str(mine.pk)]
+    owner.refresh_from_db()
+    assert not owner.is_staff
+    with pytest.raises(BlockingIOError):
+        outside.accept()
+
+
+def test_d51_nothing_that_people_are_shown_holds_the_system_prompt(talk, models):
+    answer = talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
+    (told,) = [
+        one["content"] for one in models.chats[-1].json["messages"] if one["role"] == "system"
+    ]
+    lines = [line.strip() for line in told.splitlines() if len(line.strip()) > 30]
+    assert lines
+    shown = json.dumps(
+        [talk.trace(answer), talk.get("/messages"), talk.get("/turns"), talk.get("/memory")],
+        ensure_ascii=False,
+    )
+    models.default = Failure(400, {"error": {"message": told}})
+    failed = talk.api.post(
+        "/api/v1/messages", {"content": "서울은?", "chat_id": talk.chat_id}, format="json"
+    )
+    shown += failed.content.decode()
+    assert not [line for line in lines if line in shown]

@@ -11,6 +11,7 @@ import httpx2 as httpx
 import pytest
 from django.contrib.auth import BACKEND_SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
+from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 from knox.crypto import hash_token
@@ -116,7 +117,7 @@ def test_server_sent_events_of_who_is_silent_end_too(web, owner, key, model, ans
     assert took < SOON
 
 
-@pytest.mark.parametrize("how", ["password", "sign-out", "deactivated"])
+@pytest.mark.parametrize("how", ["password", "sign-out", "deactivated", "f84-run-out"])
 def test_server_sent_events_end_with_the_session(web, owner, model, answers_worker, how):
     browser, kept = cookie(owner)
 
@@ -126,6 +127,8 @@ def test_server_sent_events_end_with_the_session(web, owner, model, answers_work
         elif how == "password":
             owner.set_password("new")
             owner.save()
+        elif how == "f84-run-out":
+            Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
         else:
             deactivate(owner)
 

@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import json
 import uuid
+from datetime import timedelta
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.test import Client
+from django.utils import timezone
 from knox.crypto import hash_token
 from knox.models import AuthToken
 from websockets.asyncio.client import connect
@@ -222,6 +225,21 @@ async def test_an_open_socket_closes_when_the_password_changes(web, owner, monke
         await say(ws, "ping")
         await hear(ws, "pong")
         await in_database(change)
+        assert await closed(ws) == 4401
+
+
+async def test_f84_a_socket_whose_session_runs_out_closes_and_opens_for_nobody(web, owner):
+    kept = await in_database(cookie, owner)
+
+    def change():
+        Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+
+    async with socket(web, cookie=kept, origin=web.url) as ws:
+        await say(ws, "ping")
+        await hear(ws, "pong")
+        await in_database(change)
+        assert await closed(ws) == 4401
+    async with socket(web, cookie=kept, origin=web.url) as ws:
         assert await closed(ws) == 4401
 
 

@@ -179,6 +179,25 @@ def test_the_graph_finds_what_the_exact_scan_finds(owner, monkeypatch):
         assert len(graph) == len(exact)
 
 
+def test_c88_a_filter_that_keeps_a_thousandth_still_gives_all_that_were_wanted(owner, monkeypatch):
+    """The graph's walk goes on until it has found enough, and where it may not all are compared."""
+    dice = random.Random(5)
+    texts = [" ".join(dice.choices([f"w{n}" for n in range(200)], k=12)) for _ in range(2000)]
+    narrow = index(owner, texts[:2])
+    index(owner, texts[2:], name="다른 것.md")
+    vector = TinyEmbedder().embed_query("w1 w2 w3 w4")
+    exact = [hit.passage.key for hit in store(narrow).find_similar(vector, 2)]
+    assert len(exact) == 2
+    monkeypatch.setattr(searching, "EXACT_CHUNKS", 0)
+    monkeypatch.setattr(searching, "EF_SEARCH", "10")
+    for bound in ("20000", "1"):
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL enable_sort = off")
+            cursor.execute("SELECT '[1]'::halfvec")
+            cursor.execute(f"SET LOCAL hnsw.max_scan_tuples = {bound}")
+        assert [hit.passage.key for hit in store(narrow).find_similar(vector, 2)] == exact
+
+
 def test_large_scopes_use_the_index_of_their_space(owner):
     space = spaces.ensure_active_space(TinyEmbedder())
     with connection.cursor() as cursor:

@@ -1,9 +1,12 @@
 """Documents through the real broker and a real Celery worker."""
 
+from pathlib import Path
+
 import pytest
 from celery import current_app
 from celery.contrib.testing.worker import start_worker
 from django.db import connections
+from kombu import Producer
 from redis import Redis
 
 from documents import queue, services
@@ -71,6 +74,26 @@ def test_e72_a_message_of_another_shape_is_dropped(owner, worker):
     current_app.send_task("documents.tasks.of_another_release", args=[])
     document = upload(owner)
     wait_until(lambda: status(document) == "COMPLETED")
+
+
+def test_c72_a_message_that_is_no_json_is_dropped_unread(owner, worker, tmp_path):
+    opened = tmp_path / "opened"
+    with current_app.connection_for_write() as link, link.channel() as channel:
+        for body in (_Trap(opened), {"args": [_Trap(opened)], "kwargs": {}}):
+            Producer(channel, serializer="pickle").publish(body, routing_key="documents")
+    document = upload(owner)
+    wait_until(lambda: status(document) == "COMPLETED")
+    assert not opened.exists()
+
+
+class _Trap:
+    """Makes a file where somebody unpickles it."""
+
+    def __init__(self, path):
+        self._path = path
+
+    def __reduce__(self):
+        return Path.touch, (self._path,)
 
 
 def test_a_task_that_outlives_its_connection_to_the_broker_ends_quietly(settings):

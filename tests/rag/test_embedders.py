@@ -2,6 +2,7 @@
 
 import json
 import logging
+import socket
 import time
 from array import array
 
@@ -159,6 +160,17 @@ def test_a_question_does_not_wait_long_for_a_server_that_hangs(llm_server, monke
         embedder.embed_query("질문")
     assert time.monotonic() - started < 5
     assert len(llm_server.embeddings) == 2
+
+
+def test_d59_an_embedder_does_not_follow_a_redirect(llm_server):
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.settimeout(0)
+        address = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/v1/embeddings"
+        llm_server.embed_script(*[Failure(307, headers={"Location": address})] * 3)
+        with pytest.raises(EmbedderFailed):
+            remote(llm_server).embed_query("x")
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
 
 
 def test_a_server_that_is_down_fails_as_an_embedder(llm_server):

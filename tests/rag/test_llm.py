@@ -1,6 +1,7 @@
 """The chat-model adapter against a real HTTP server."""
 
 import asyncio
+import socket
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -90,6 +91,18 @@ async def test_each_status_becomes_its_error_after_its_tries(
     assert len(llm_server.chats) == tries
     assert "sk-secret" not in str(caught.value)
     assert "html" not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_d59_a_redirect_is_not_followed(llm_server, status):
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.settimeout(0)
+        address = f"http://127.0.0.1:{elsewhere.getsockname()[1]}/v1/chat/completions"
+        llm_server.script(Failure(status, headers={"Location": address}))
+        with pytest.raises(errors.LLMRejected):
+            await collect(llm(llm_server))
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
 
 
 async def test_a_busy_server_is_asked_again_after_the_pause_it_wants(llm_server):

@@ -49,6 +49,17 @@ def test_pages_come_as_they_are_read(long_pdf: Path) -> None:
     assert gone(pid)
 
 
+def test_c96_a_reader_is_what_the_kernel_takes_first_when_memory_runs_out(long_pdf: Path) -> None:
+    def score(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/oom_score").read_text())
+
+    with client.read_document(long_pdf, formats.PDF) as reading:
+        next(reading)
+        pid = reading._child._process.pid
+        assert Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "1000"
+        assert score(pid) > score(os.getpid())
+
+
 def test_a_child_that_is_killed_is_a_crash_that_may_be_tried_again(long_pdf: Path) -> None:
     with client.read_document(long_pdf, formats.PDF) as reading:
         next(reading)
