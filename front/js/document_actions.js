@@ -13,7 +13,7 @@ export const documentCalls = {
   pause: (id) => postJson(`/documents/${id}/pause`),
   resume: (id) => postJson(`/documents/${id}/resume`),
   cancel: (id) => postJson(`/documents/${id}/cancel`),
-  delete: (id) => sendDelete(`/documents/${id}`),
+  delete: (id, { erase = false } = {}) => sendDelete(`/documents/${id}${erase ? "?erase=true" : ""}`),
 };
 
 /** Which actions make sense for what a row says of its document. */
@@ -55,9 +55,10 @@ export function watchDocumentMenu(onDone) {
     menu.hidePopover();
     if (!documentCalls[action]) return;
     const { documentId: id, name } = chosen.dataset;
-    if (action === "delete" && !(await confirmDeletion(name))) return;
+    const how = action === "delete" ? await askForDeletion({ title: t("delete_document", { name }) }) : {};
+    if (!how) return;
     try {
-      await documentCalls[action](id);
+      await documentCalls[action](id, how);
       onDone(action);
     } catch (error) {
       showToast(error.message, { kind: "toast-error" });
@@ -65,8 +66,15 @@ export function watchDocumentMenu(onDone) {
   });
 }
 
-function confirmDeletion(name) {
-  return askConfirmation({ title: t("delete_document", { name }), text: t("delete_document_text"), yes: t("delete") });
+/**
+ * Ask before documents are deleted, and whether old answers shall lose what they quote from them.
+ *
+ * @param {{title: string, list?: string[]}} question
+ * @returns {Promise<{erase: boolean} | null>}
+ */
+export async function askForDeletion(question) {
+  const said = await askConfirmation({ ...question, text: t("delete_document_text"), yes: t("delete"), choice: t("delete_document_erase") });
+  return said && { erase: said.chosen };
 }
 
 const STATUS_BADGES = { COMPLETED: "badge-accent", FAILED: "badge-danger", PROCESSING: "badge-warn" };

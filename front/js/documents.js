@@ -4,11 +4,11 @@ import "./theme.js";
 import { toAddress } from "./address.js";
 import "./shell.js";
 import { getJson } from "./api.js";
-import { documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
+import { askForDeletion, documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, el, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
 import { formatFileSize } from "./format.js";
-import { askConfirmation, showToast } from "./notify.js";
+import { showToast } from "./notify.js";
 import { Socket } from "./socket.js";
 import { locale, t, tn } from "./strings.js";
 import { Uploads } from "./uploads.js";
@@ -89,11 +89,12 @@ export class BulkActions extends EventTarget {
 
   async run(action) {
     const ids = this.fit(action);
-    if (action === "delete" && !(await this.isSure(ids))) return;
+    const how = action === "delete" ? await this.askForDeletion(ids) : {};
+    if (!how) return;
     const refused = [];
     const rest = [...ids];
     const work = async () => {
-      while (rest.length) await documentCalls[action](rest.shift()).catch((error) => refused.push(error.message));
+      while (rest.length) await documentCalls[action](rest.shift(), how).catch((error) => refused.push(error.message));
     };
     this.bar.inert = true;
     await Promise.all(Array.from({ length: MAX_CALLS }, work));
@@ -105,12 +106,12 @@ export class BulkActions extends EventTarget {
   }
 
   /** Ask, naming the files. */
-  isSure(ids) {
+  askForDeletion(ids) {
     const names = ids.map((id) => this.chosen.get(id).dataset.name);
     const shown = names.length > MAX_NAMED_FILES ? names.slice(0, MAX_NAMED_FILES - 1) : names;
     const more = names.length - shown.length;
     const list = more ? [...shown, tn("bulk.more_files", more)] : shown;
-    return askConfirmation({ title: tn("bulk.delete_sure", ids.length), list, text: t("delete_document_text"), yes: t("delete") });
+    return askForDeletion({ title: tn("bulk.delete_sure", ids.length), list });
   }
 }
 

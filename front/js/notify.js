@@ -35,21 +35,27 @@ export function showToast(text, { action, kind = "", stay = action ? 7000 : TOAS
 }
 
 /**
- * A question before something that cannot be taken back. `list` names what it is about.
+ * A question before something that cannot be taken back. `list` names what it is about, `choice` is
+ * what may be done besides.
  *
- * @param {{title: string, text: string, yes: string, list?: string[]}} question
+ * @param {{title: string, text: string, yes: string, list?: string[], choice?: string}} question
+ * @returns {Promise<{chosen: boolean} | null>} null: no; `chosen`: with what may be done besides
  */
-export function askConfirmation({ title, text, yes, list = [] }) {
+export function askConfirmation({ title, text, yes, list = [], choice = "" }) {
   const dialog = byId("confirm");
   byId("confirm-list").replaceChildren(...list.map((line) => el("li", { text: line })));
   byId("confirm-list").hidden = !list.length;
   byId("confirm-title").textContent = title;
   byId("confirm-text").textContent = text;
   byId("confirm-yes").textContent = yes;
+  const box = byId("confirm-choice");
+  box.checked = false;
+  box.parentElement.hidden = !choice;
+  byId("confirm-choice-text").textContent = choice;
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((answer) => {
-    dialog.addEventListener("close", () => answer(dialog.returnValue === "yes"), { once: true });
+    dialog.addEventListener("close", () => answer(dialog.returnValue === "yes" ? { chosen: box.checked } : null), { once: true });
   });
 }
 

@@ -59,8 +59,9 @@ EVERYWHERE = {
     "delete_document": _("Delete “{name}”?"),
     "delete_document_text": _(
         "The file and everything read from it will be deleted. Earlier answers keep the "
-        "passages they quote."
+        "passages they quote for a while."
     ),
+    "delete_document_erase": _("Erase these passages from earlier answers now"),
     "reprocess_started": _("Processing started"),
     "status.PROCESSING": _("Processing"),
     "status.COMPLETED": _("Completed"),

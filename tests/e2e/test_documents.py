@@ -152,6 +152,22 @@ def test_a_document_is_deleted_after_a_question_back(fresh, newcomer):
     wait_until(lambda: newcomer.api("documents")["count"] == 0)
 
 
+def test_old_answers_lose_their_passages_at_once_where_that_is_chosen(fresh, newcomer):
+    fresh.locator("#file-input").set_input_files(note())
+    expect(fresh.locator("#uploads .upload")).to_have_attribute(
+        "data-state", "completed", timeout=READY
+    )
+    fresh.goto("/documents")
+    row = fresh.locator("tr[data-name='별빛 규정.md']")
+    row.locator("[data-document-menu]").click()
+    fresh.locator("#document-menu [data-action=delete]").click()
+    expect(fresh.locator("#confirm-title")).to_contain_text("별빛 규정.md")
+    fresh.get_by_label("이전 답변에 인용된 문단도 지금 지우기").check()
+    with fresh.expect_request(re.compile(r"/api/v1/documents/[0-9a-f-]+\?erase=true$")):
+        fresh.locator("#confirm-yes").click()
+    expect(row).to_have_count(0)
+
+
 def test_a_document_can_be_processed_again(fresh, newcomer):
     fresh.locator("#file-input").set_input_files(note())
     expect(fresh.locator("#uploads .upload")).to_have_attribute(
