@@ -10,6 +10,7 @@ FILES = (
     "kinds",
     "names",
     "no_claims",
+    "profile",
     "references",
     "references.en",
     "references.ko",

@@ -1,0 +1,288 @@
+"""A message's own words, its clauses, and the noun phrases in them: grammar for `extract`.
+
+Korean is read by its morphemes, English by its surface.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rag.lexicon import load_patterns
+from rag.tokenize import korean
+from rag.tokenize.korean import Morpheme
+
+MAX_MESSAGE_CHARACTERS = 1500
+"""A longer message brings a text: of it only its first and last paragraph are read."""
+MAX_PARAGRAPH_CHARACTERS = 400
+MAX_QUOTED_CHARACTERS = 12
+"""Of words between quotation marks that may still be a name; longer ones are a quotation."""
+OMITTED = "…"
+"""Stands for what was left out of a message."""
+
+_NOUN_TAGS = frozenset("NNG NNP NNB NR SL SN SH XR XSN XPN SO W_SERIAL".split())  # noqa: SIM905
+_JOINING_ENDS = frozenset("고 는데 은데 ᆫ데 지만 며 으며 거든 어서 아서 니까 으니까 다가 구".split())  # noqa: SIM905
+_OWN_PRONOUNS = frozenset(("나", "저", "내", "제", "본인"))
+_TOPIC_PARTICLES = frozenset(("은", "는", "ᆫ", "이", "가", "께서", "도"))
+_JOINERS = frozenset(("와", "과", "랑", "이랑", "하고", "및", "또는", ",", "·", "/"))
+_ASKING_ENDS = re.compile(r"(?:까|까요|니|냐|나|나요|가요|는가|은가|ᆫ가|ᆫ가요|느냐|을래|ᆯ래|으냐)$")
+_LASTING = frozenset(("편", "상태", "중", "지", "체질", "상황"))
+"""Nouns behind a predicate that only say that it lasts: "먹고 있는 중"."""
+_FENCE = re.compile(r"```.*?(?:```|\Z)|^\s*>.*$|^\s*\|.*\|\s*$", re.DOTALL | re.MULTILINE)
+_QUOTE = re.compile(
+    r"“([^”]*)”|\"([^\"\n]*)\"|「([^」]*)」|『([^』]*)』|‘([^’\n]{2,})’"
+    r"|(?<!\w)'([^'\n]{2,})'(?!\w)"
+)
+_LIST_KO = re.compile(r"\s*(?:,|·|및|또는)\s*|(?<=[가-힣])(?:이랑|랑|하고|와|과)\s+")
+_LIST_EN = re.compile(r"\s*,\s*(?:and|or|&)?\s*|\s+(?:and|or|&)\s+(?:also\s+)?", re.IGNORECASE)
+_SPLIT_EN = re.compile(
+    r"\s*;\s*|,?\s+(?:but|so|because|although|however|while|whereas)\s+(?=\w)"
+    r"|,?\s+and\s+(?=(?:i|my|our|we|he|she|they|his|her|their|is|can|do|what|how|please|remember"
+    r"|that)\b)"
+    r"|,\s+(?=(?:i|my|our|he|she|is|can|could|do|does|what|how|should|so|please|am|are|will|would"
+    r"|which|remember)\b)",
+    re.IGNORECASE,
+)
+_ARTICLE_EN = re.compile(r"^(?:and|or|the|an?|any|all|most|some|also|to|both)\s+", re.IGNORECASE)
+_TAIL_EN = re.compile(
+    r"\s+(?:last|since|for|in|when|two|three|four|five|several|yesterday|recently|years?|months?"
+    r"|ago|today|now|as|at|on|this|every|during|after|before|again|too|either|anymore|any more"
+    r"|lately|badly|really|because|from|which|so)\b.*$",
+    re.IGNORECASE,
+)
+_LEADING_KO = re.compile(
+    r"^(?:저는|나는|전|난|제가|내가|나|저|저도|나도|우리|저희|요즘|요새|오늘|어제|그제|지금|현재|최근|작년"
+    r"|올해|평소|원래|사실|아침|저녁|밤|낮|이번|지난달|지난주|예전|이전|옛날|항상|늘|계속|매일|그리고|그래서"
+    r"|참|또|다시|이제|살|세|년|달|주|일|월|개월|전|부터|\d+(?:살|세|년|일|주|달|개월)\S*"
+    r"|\S*(?:팀|본부|사업부|실))$"
+)
+"""Words before a thing that are no part of its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A noun phrase that a clause speaks of, from `start` to the end of its particle.
+
+    `head` is its last word, `own`: it begins or ends with a pronoun of the first person.
+    """
+
+    head: str
+    words: tuple[str, ...]
+    start: int
+    end: int
+    own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A part of a sentence with one predicate; `before` is what stands before it there."""
+
+    text: str
+    sentence: str
+    language: str
+    before: str = ""
+    asks: bool = False
+    supposes: bool = False
+    morphemes: tuple[Morpheme, ...] = field(default=())
+    topics: tuple[Topic, ...] = field(default=())
+
+    @property
+    def speaks_of_self(self) -> bool:
+        """Whether a pronoun of the first person stands in it."""
+        return any(
+            one.form in _OWN_PRONOUNS
+            and (one.tag == "NP" or (not one.start and one.tag in {"IC", "MM"}))
+            for one in self.morphemes
+        )
+
+
+def find_own_words(text: str) -> str:
+    """The message without quotations, code, tables and the text that it brings along."""
+    text = _FENCE.sub("\n", text)
+    if len(text) > MAX_MESSAGE_CHARACTERS:
+        parts = [one for one in re.split(r"\n\s*\n", text) if one.strip()]
+        ends = [parts[0], parts[-1]] if len(parts) > 1 else []
+        text = "\n\n".join(one for one in ends if len(one) <= MAX_PARAGRAPH_CHARACTERS)
+    brought = load_patterns("profile")["brings"].search(text)
+    if brought:
+        text = text[: brought.end()]
+    return _QUOTE.sub(_keep_name, text)
+
+
+def _keep_name(quoted: re.Match[str]) -> str:
+    inside = next((one for one in quoted.groups() if one), "")
+    short = len(inside) <= MAX_QUOTED_CHARACTERS and not re.search(r"[.!?]|\s\S+\s", inside)
+    return inside if short else OMITTED
+
+
+def tell_language(text: str) -> str:
+    """The language whose rules read a sentence: Korean where it holds Hangul."""
+    return "ko" if re.search("[가-힣]", text) else "en"
+
+
+def is_asking(sentence: str, language: str) -> bool:
+    """Whether a sentence is a question."""
+    if load_patterns("profile")[f"asks_{language}"].search(sentence):
+        return True
+    if language != "ko":
+        return False
+    ends = [one for one in korean.analyse_question(sentence) if one.tag == "EF"]
+    return bool(ends and _ASKING_ENDS.search(ends[-1].form))
+
+
+def split_clauses(sentence: str, language: str) -> Iterator[Clause]:
+    """The clauses of a sentence in order; of a question only what is asked is marked so."""
+    known = load_patterns("profile")
+    asks = is_asking(sentence, language)
+    places = list(_split_korean(sentence) if language == "ko" else _split_english(sentence))
+    for start, end in places:
+        text = sentence[start:end]
+        morphemes = tuple(korean.analyse_question(text)) if language == "ko" else ()
+        supposes = bool(known[f"supposes_{language}"].search(text))
+        asked = asks and (start, end) == places[-1]
+        yield Clause(
+            text,
+            sentence,
+            language,
+            before=sentence[:start],
+            asks=asked or (language == "en" and bool(known["asks_en"].search(text))),
+            supposes=supposes or any(_is_if(one) for one in morphemes),
+            morphemes=morphemes,
+            topics=tuple(_find_topics(text, morphemes)),
+        )
+
+
+def _is_if(morpheme: Morpheme) -> bool:
+    return morpheme.tag == "EC" and morpheme.form.endswith("면")
+
+
+def _split_korean(sentence: str) -> Iterator[tuple[int, int]]:
+    """Where clauses begin and end: behind an ending that joins what could stand alone."""
+    morphemes = korean.analyse_question(sentence)
+    start = 0
+    for one, following in itertools.pairwise(morphemes):
+        if one.tag == "EC" and one.form in _JOINING_ENDS:
+            is_comma = following.tag == "SP"
+            is_helped = following.tag == "VX" or following.form in {"있", "싶", "나", "보"}
+            if (sentence[one.end : following.start].isspace() or is_comma) and not is_helped:
+                yield start, one.end
+                start = following.end if is_comma else following.start
+        elif one.tag == "MAJ" and one.start > start:
+            yield start, one.start
+            start = one.start
+        elif one.tag in {"EF", "EC"} and following.form == ",":
+            yield start, following.start
+            start = following.end
+    if start < len(sentence):
+        yield start, len(sentence)
+
+
+def _split_english(sentence: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    for found in _SPLIT_EN.finditer(sentence):
+        if found.start() > start:
+            yield start, found.start()
+        start = found.end()
+    if start < len(sentence):
+        yield start, len(sentence)
+
+
+def _find_topics(text: str, morphemes: Sequence[Morpheme]) -> Iterator[Topic]:
+    """The noun phrases before particles of topics and subjects."""
+    for place, one in enumerate(morphemes):
+        if one.tag not in {"JX", "JKS"} or one.form not in _TOPIC_PARTICLES:
+            continue
+        first = place
+        while first and (
+            morphemes[first - 1].tag in _NOUN_TAGS or morphemes[first - 1].tag in {"NP", "JKG"}
+        ):
+            first -= 1
+        words = [each.form for each in morphemes[first:place] if each.tag not in {"JKG", "XSN"}]
+        if not words:
+            continue
+        written = text[morphemes[first].start : one.start].split()
+        own = words[0] in _OWN_PRONOUNS or words[-1] in _OWN_PRONOUNS
+        head = written[-1] if written else words[-1]
+        yield Topic(head, tuple(words), morphemes[first].start, one.end, own)
+
+
+def modifies_other(clause: Clause, end: int) -> bool:
+    """Whether the predicate that ends near `end` stands before a noun: "알레르기가 있는 사람".
+
+    "나는 서울에 사는 개발자야" says it of the user all the same.
+    """
+    ends = [
+        place
+        for place, one in enumerate(clause.morphemes)
+        if one.start >= end - 1 and one.tag in {"ETM", "EC", "EF", "ETN"}
+    ]
+    rest = clause.morphemes[ends[0] + 1 :] if ends else ()
+    if not rest or clause.morphemes[ends[0]].tag != "ETM":
+        return False
+    if clause.speaks_of_self and _ends_in_copula(rest):
+        return False
+    noun = rest[0]
+    is_own = noun.tag == "NP" and noun.form in _OWN_PRONOUNS
+    return not (noun.tag == "NNB" or noun.form in _LASTING or is_own)
+
+
+def _ends_in_copula(morphemes: Sequence[Morpheme]) -> bool:
+    rest = itertools.dropwhile(lambda one: one.tag in _NOUN_TAGS, morphemes)
+    return next((one.tag for one in rest), "") == "VCP"
+
+
+# Things that are named
+
+
+def find_items_before(clause: Clause, end: int) -> list[str]:
+    """The things that stand before a place: a noun phrase, or several that are joined."""
+    if clause.language == "en":
+        return split_items(clause.text[:end], "en")
+    morphemes = [one for one in clause.morphemes if one.end <= end and one.start < end]
+    while morphemes and morphemes[-1].tag in {"JKO", "JX", "JKS", "JKB", "VCP"}:
+        morphemes.pop()
+    items: list[list[Morpheme]] = [[]]
+    for one in reversed(morphemes):
+        held = items[-1]
+        if one.form in _JOINERS and held:
+            items.append([])
+        elif one.tag in _NOUN_TAGS or one.tag == "SS" or (one.tag == "ETM" and held):
+            held.insert(0, one)
+        elif one.tag in {"VA", "XSA"} and held and held[0].tag == "ETM":
+            held.insert(0, one)  # "매운 음식"
+        else:
+            break
+    told: list[str] = []
+    for each in reversed(items):
+        kept = list(itertools.dropwhile(lambda one: one.tag in {"ETM", "SS"}, each))
+        if kept:
+            told.append(_clean_item(clause.text[kept[0].start : kept[-1].end]))
+    return [one for one in told if one]
+
+
+def split_items(text: str, language: str) -> list[str]:
+    """The things of a list such as "A와 B" or "A, B and C"."""
+    if language == "ko":
+        return [clean for part in _LIST_KO.split(text) if (clean := _clean_item(part))]
+    found = []
+    for part in _LIST_EN.split(text):
+        clean = _TAIL_EN.sub("", part).strip(" .,;:!?\"'")
+        while (shorter := _ARTICLE_EN.sub("", clean)) != clean:
+            clean = shorter
+        if clean:
+            found.append(clean)
+    return found
+
+
+def _clean_item(text: str) -> str:
+    """An item without words of time or persons before it, and without marks around it."""
+    words = text.strip(" \"'“”‘’()[]·,.").split()
+    while len(words) > 1 and _LEADING_KO.match(words[0]):
+        words.pop(0)
+    return " ".join(words)
+
+
+def is_proper_name(item: str) -> bool:
+    """Whether the last word of a Korean noun phrase is a name."""
+    last = item.split()[-1:]
+    return any(one.tag == "NNP" for word in last for one in korean.analyse_question(word))
