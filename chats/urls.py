@@ -9,5 +9,6 @@ urlpatterns = [
     path("", views.chat_page, name="new"),
     path("c/<uuid:chat_id>", views.chat_page, name="chat"),
     path("chats/<uuid:chat_id>", views.chat_page, name="chat-link"),
+    path("panels/documents/<uuid:document_id>/chats", views.document_chats, name="document-chats"),
     path("panels/chats", views.sidebar_panel, name="sidebar"),
 ]

@@ -20,6 +20,7 @@ from chats.services.chat_page import (
     MAX_EXAMPLES,
     Sidebar,
     SidebarPart,
+    list_chats_using,
     suggest_questions,
 )
 from documents.models import Document
@@ -83,6 +84,17 @@ def sidebar_panel(request: HttpRequest) -> HttpResponse:
         else Sidebar.of(user, opened=_list_opened(request), current=_find_chat(user, request))
     )
     return render(request, "panels/sidebar_chats.html", context)
+
+
+@require_GET
+@never_cache
+@login_required
+def document_chats(request: HttpRequest, document_id: UUID) -> HttpResponse:
+    """The chats that have used a document, the last first: on the document's page."""
+    user = cast("User", request.user)
+    document = get_object_or_404(Document.objects.visible_to(user), pk=document_id)
+    context = {"chats": list_chats_using(user, document)}
+    return render(request, "panels/document_chats.html", context)
 
 
 def _list_opened(request: HttpRequest) -> str:

@@ -351,8 +351,7 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     document = get_object_or_404(Document.objects.visible_to(user), pk=document_id)
     # `?page=` of an address is a page of the document; of a list that htmx asks for, one of that
     is_part = request.headers.get("HX-Request") == "true"
-    wanted = request.GET.get("page") if is_part else _find_page_of(request.GET.get("chunk"))
-    chunks = _chunks(document, wanted)
+    chunks = _chunks(document, request.GET.get("page") if is_part else "1")
     context: dict[str, Any] = {"area": "documents", "document": document, "chunks": chunks}
     if is_part:
         return render(request, "panels/document_chunks.html", context)
@@ -395,11 +394,6 @@ def _page(document: Document) -> dict[str, Any]:
         "metadata": document.metadata,
         "metadata_names": {key: str(name) for key, name in FACT_NAMES.items()},
     }
-
-
-def _find_page_of(index: str | None) -> str:
-    """The page of chunks that holds the one with this index; the first for no index."""
-    return str(int(index) // CHUNKS_SHOWN + 1) if index and index.isdecimal() else "1"
 
 
 def _chunks(document: Document, page: str | None) -> "Page[Chunk]":

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from django.core.paginator import Paginator
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from chats.errors import NotFound
-from chats.models import Category, Chat
+from chats.models import Category, Chat, ChatDocument, Turn
 from chats.services.chats import find_category
 from documents import metadata
 from documents.models import Chunk, Document
@@ -153,6 +154,20 @@ def choose_heading(day: date, today: date) -> str | Promise:
     if day > today - timedelta(days=7):
         return gettext_lazy("Last 7 days")
     return gettext_lazy("Earlier")
+
+
+MAX_CHATS_USING = 20
+
+
+def list_chats_using(user: "User", document: Document) -> list[Chat]:
+    """The user's chats that are about the document or cite it, with `used_at`, the last first."""
+    citing = Turn.objects.filter(chat=OuterRef("pk"), document_ids__contains=[document.pk])
+    last = Subquery(citing.order_by("-ts").values("ts")[:1])
+    about = Exists(ChatDocument.objects.filter(chat=OuterRef("pk"), document=document))
+    chats = Chat.objects.visible_to(user).annotate(cited_at=last)
+    chats = chats.filter(Q(cited_at__isnull=False) | about)
+    used_at = Coalesce("cited_at", "created_at")
+    return list(chats.annotate(used_at=used_at).order_by("-used_at", "id")[:MAX_CHATS_USING])
 
 
 MAX_EXAMPLES = 4

@@ -11,6 +11,7 @@ import { MetadataEditor } from "./metadata_editor.js";
 import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
 import { readPlace } from "./place.js";
+import { Reader } from "./reader.js";
 import { setEscapeAction } from "./shell.js";
 import { Socket } from "./socket.js";
 import { t } from "./strings.js";
@@ -100,6 +101,71 @@ async function keepPage(panel) {
   if (readPlace().page) await follow();
 }
 
+/** The document itself, as far as something of it can be read; the place `asked` for by a search is led to. */
+class DocumentReading {
+  constructor(id) {
+    this.id = id;
+    this.root = byId("document-reader");
+    this.reader = null;
+  }
+
+  /** Show what is there now, an earlier version as long as it serves. */
+  async open() {
+    const isThere = article.dataset.indexed === "true";
+    this.root.hidden = !isThere;
+    byId("document-unread").hidden = isThere || article.dataset.status !== "PROCESSING";
+    if (!isThere) return;
+    this.reader ??= new Reader(this.root, { onPlace: () => {} });
+    await this.reader.open(await getJson(`/documents/${this.id}`));
+  }
+
+  /** A passage is marked and led to; the words that found it are marked as well where the text is drawn. */
+  async lead(chunk, words) {
+    await this.reader?.mark([chunk], [], chunk);
+    if (this.root.dataset.kind === "text" && words.length) showFound(this.root, words);
+  }
+}
+
+/** Tabs whose panels are named in the address, so that a link or the way back opens the same one. */
+export class Tabs {
+  constructor(root) {
+    this.tabs = [...root.querySelectorAll("[role=tab]")];
+    root.addEventListener("click", (event) => {
+      const tab = event.target.closest("[role=tab]");
+      if (tab) this.choose(tab);
+    });
+    root.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = this.tabs[(this.tabs.indexOf(event.target) + step + this.tabs.length) % this.tabs.length];
+      this.choose(next);
+      next.focus();
+    });
+    addEventListener("hashchange", () => this.follow());
+    this.follow();
+  }
+
+  follow() {
+    this.open(location.hash.slice(1) || "read");
+  }
+
+  choose(tab) {
+    const name = tab.getAttribute("aria-controls");
+    history.replaceState(history.state, "", name === "read" ? location.pathname + location.search : `#${name}`);
+    this.open(name);
+  }
+
+  open(name) {
+    if (!this.tabs.some((tab) => tab.getAttribute("aria-controls") === name)) return;
+    for (const tab of this.tabs) {
+      const panelName = tab.getAttribute("aria-controls");
+      tab.setAttribute("aria-selected", String(panelName === name));
+      tab.tabIndex = panelName === name ? 0 : -1;
+      byId(panelName).hidden = panelName !== name;
+    }
+  }
+}
+
 const LOOK_EVERY_MS = 5000;
 
 const page = readPageData("page");
@@ -122,6 +188,7 @@ async function renewParts() {
   Object.assign(page, JSON.parse(fresh.getElementById("page").textContent));
   const state = fresh.querySelector("article[data-document-id]");
   Object.assign(article.dataset, state.dataset);
+  await reading.open();
   for (const part of article.querySelectorAll("[data-needs-index]")) part.hidden = article.dataset.indexed !== "true";
 }
 
@@ -151,7 +218,19 @@ const versions = new VersionUpload({ id, limitMb: page.upload_limit_mb });
 versions.addEventListener("sent", renewParts);
 watchChunks({ page, panel, root: article });
 watchTrial({ page });
-const asked = byId(`chunk-${new URLSearchParams(location.search).get("chunk")}`);
-if (asked) showFound(asked, readSearchedWords());
+const tabs = new Tabs(document.querySelector(".tabs"));
+const reading = new DocumentReading(id);
+const opened = reading.open();
+openAsked();
+
+/** A search led here. */
+async function openAsked() {
+  const index = new URLSearchParams(location.search).get("chunk");
+  if (index === null) return;
+  tabs.open("read");
+  const [chunk] = await Promise.all([fetchChunk(id, Number(index)), opened]);
+  if (chunk) await reading.lead(chunk, readSearchedWords());
+}
+
 setEscapeAction(() => panel.isOpen && (panel.leave(), true));
 keepPage(panel);

@@ -143,6 +143,9 @@ input.addEventListener("keydown", (event) => {
     event.preventDefault();
     const options = [...results.querySelectorAll("[role=option]")];
     if (options.length) activate(options[(options.indexOf(active) + step + options.length) % options.length]);
+  } else if (event.key === "Escape") {
+    event.preventDefault(); // the field alone would only be emptied
+    dialog.close();
   } else if (event.key === "Enter") {
     event.preventDefault();
     active?.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, ctrlKey: event.ctrlKey, metaKey: event.metaKey }));

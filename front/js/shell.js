@@ -3,27 +3,24 @@
 import { toAddress } from "./address.js";
 import { byId, placeBeside } from "./dom.js";
 import { togglePalette } from "./palette.js";
+import { runShortcut, setShortcut, showShortcuts } from "./shortcuts.js";
 import "./sidebar.js";
 
 export { markSeen, refreshChats } from "./sidebar.js";
 
-const isMac = /Mac|iPhone|iPad/.test(navigator.platform);
+setShortcut("search", togglePalette);
+setShortcut("new_chat", () => location.assign(document.querySelector(".side-new").getAttribute("href")));
+setShortcut("sidebar", toggleSidebar);
+setShortcut("write", () => byId("composer-input")?.focus());
+setShortcut("copy_answer", copyLastAnswer);
+setShortcut("help", showShortcuts);
+document.querySelector("[data-show-shortcuts]").addEventListener("click", showShortcuts);
 
-for (const node of document.querySelectorAll("[data-mod-key]")) {
-  if (isMac) node.textContent = node.textContent.replace("Ctrl", "⌘");
+function copyLastAnswer() {
+  /** @type {NodeListOf<HTMLElement>} */
+  const buttons = document.querySelectorAll(".msg-answer [data-action=copy]");
+  buttons[buttons.length - 1]?.click();
 }
-
-/** Actions by key: with Ctrl or Cmd (`mod`), with Shift as well (`modShift`), alone (`plain`). */
-const shortcuts = {
-  mod: {
-    k: togglePalette,
-    "/": () => byId("shortcuts").showModal(),
-  },
-  modShift: {
-    o: () => location.assign(toAddress("/")),
-    s: () => toggleSidebar(),
-  },
-};
 
 let escapeAction = () => false;
 /** @type {(step: number) => boolean} */
@@ -39,21 +36,15 @@ export function setAltArrowAction(run) {
 
 addEventListener("keydown", (event) => {
   if (event.isComposing || event.defaultPrevented) return;
-  const mod = isMac ? event.metaKey : event.ctrlKey;
-  const action = mod && !event.altKey && shortcuts[event.shiftKey ? "modShift" : "mod"][event.key.toLowerCase()];
-  if (action) {
-    event.preventDefault();
-    action();
-    return;
-  }
+  if (runShortcut(event)) return;
   const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   if (event.altKey && step && altArrowAction(step)) event.preventDefault();
   if (event.key !== "Escape" || document.querySelector("dialog[open], :popover-open:not(.hover-card)")) return;
-  if (event.shiftKey) byId("composer-input")?.focus();
-  else if (closeDrawer() || escapeAction()) event.preventDefault();
+  if (closeDrawer() || escapeAction()) event.preventDefault();
 });
 
 const narrowScreen = matchMedia("(max-width: 900px)");
+
 export function toggleSidebar() {
   const { classList } = document.body;
   if (narrowScreen.matches) {
@@ -94,3 +85,6 @@ document.querySelector("[data-side-close]").addEventListener("click", closeDrawe
 narrowScreen.addEventListener("change", showSidebarState);
 watchUserMenu();
 showSidebarState();
+
+// What shows the offline page; it keeps nothing else. Browsers have it on https and on this machine only.
+addEventListener("load", () => navigator.serviceWorker?.register(document.documentElement.dataset.serviceWorker));

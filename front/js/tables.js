@@ -14,7 +14,7 @@ export function wrapTables(fragment) {
   for (const table of fragment.querySelectorAll("table")) {
     alignFigures(table);
     const columns = table.rows[0]?.cells.length ?? 0;
-    const wrap = el("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": t("table") });
+    const wrap = el("div", { class: "table-wrap", tabindex: "0", role: "group", "aria-label": t("table") });
     const box = el("div", { class: "table-box" });
     table.replaceWith(box);
     wrap.append(table);

@@ -312,3 +312,9 @@ def test_only_filters_that_tell_documents_apart_are_offered(visitor, owner):
     assert 'name="since"' not in text
     make_document(owner, "공고.pdf")
     assert 'name="type"' in visitor.get("/documents").content.decode()
+
+
+def test_the_chats_of_a_document_are_nobody_elses(stranger, owner):
+    document = make_document(owner)
+    assert stranger.get(f"/panels/documents/{document.pk}/chats").status_code == 404
+    assert stranger.get(f"/panels/documents/{uuid.uuid4()}/chats").status_code == 404

@@ -91,6 +91,7 @@ def windows(chromium):
     def open_window(person=None, product=None, **options):
         where = (person.product if person else product).url
         settings = {"viewport": {"width": 1280, "height": 800}, "locale": "ko-KR", **options}
+        settings.setdefault("service_workers", "block")  # what a test answers must not pass by it
         context = chromium.new_context(base_url=where, **settings)
         context.set_default_timeout(PATIENCE)
         if person:

@@ -27,6 +27,13 @@ from tests.support import ROOT, Product
 
 PICTURES = ROOT / "docs" / "pictures"
 SIZE = {"width": 1280, "height": 860}
+PHONE = {"width": 375, "height": 740}
+OTHER_PAGES = {
+    "/settings/keys": "keys",
+    "/accounts/password/change/": "password",
+    "/offline": "offline",
+    "/nowhere": "missing",
+}
 
 OTHERS = {
     "ko": {"관리자 설명서.md": "docs/administrator.ko.md", "Apache-2.0.txt": "LICENSE"},
@@ -200,8 +207,40 @@ def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
 
     found = person.api("documents?page_size=100")["results"]
     page.goto(f"/documents/{next(one['id'] for one in found if one['name'] == scenes.document)}")
-    expect(page.locator("#document-made")).to_be_visible()
+    expect(
+        page.locator("#document-reader .doc-part, #document-reader .textLayer span").first
+    ).to_be_visible()
     save(page, f"document-{language}")
+    page.locator("#tab-index").click()
+    expect(page.locator("#document-made")).to_be_visible()
+    save(page, f"index-{language}")
+
+    take_pictures_of_the_shell(page, language, followup.split()[-2])
+
+    page.emulate_media(color_scheme="dark")
+    page.goto("/")
+    ask(page, question)
+    answer(page)
+    save(page, f"dark-{language}")
+    page.set_viewport_size(PHONE)
+    save(page, f"phone-{language}")
+
+
+def take_pictures_of_the_shell(page: Page, language: str, word: str) -> None:
+    """What belongs to no document and no chat; `word` is looked for."""
+    page.goto("/")
+    save(page, f"start-{language}")
+    page.keyboard.press("Control+k")
+    page.keyboard.type(word)
+    expect(page.locator("#palette-list mark").first).to_be_visible()
+    save(page, f"search-{language}")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+/")
+    expect(page.locator("#shortcuts")).to_be_visible()
+    save(page, f"shortcuts-{language}")
+    for path, name in OTHER_PAGES.items():
+        page.goto(path)
+        save(page, f"{name}-{language}")
 
 
 def save(page: Page, name: str) -> None:

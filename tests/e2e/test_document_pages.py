@@ -62,7 +62,7 @@ def send_version(page, days, name="별빛 규정 2.md"):
 
 
 def test_what_is_known_is_changed_added_and_removed(open_page, keeper, rules):
-    page = open_page(f"/documents/{rules['id']}")
+    page = open_page(f"/documents/{rules['id']}#about")
     page.locator("#metadata-edit").click()
     field(page, "title").fill("별빛 휴가 규정")
     page.locator("#metadata-form select").select_option("issuer")
@@ -86,7 +86,7 @@ def test_what_is_known_is_changed_added_and_removed(open_page, keeper, rules):
 
 
 def test_metadata_that_the_server_refuses_stays_in_the_form_with_the_reason(open_page, rules):
-    page = open_page(f"/documents/{rules['id']}")
+    page = open_page(f"/documents/{rules['id']}#about")
     page.locator("#metadata-edit").click()
     for number in range(8):
         page.locator("#metadata-form select").select_option("")
@@ -101,7 +101,7 @@ def test_metadata_that_the_server_refuses_stays_in_the_form_with_the_reason(open
 def test_a_new_version_takes_the_place_of_the_old_one_which_can_be_downloaded(
     open_page, keeper, rules
 ):
-    page = open_page(f"/documents/{rules['id']}")
+    page = open_page(f"/documents/{rules['id']}#about")
     send_version(page, "열흘")
     expect(page.locator("#version-news")).to_be_visible()
     expect(page.locator("#chunk-list")).to_contain_text("열흘", timeout=READY)
@@ -121,7 +121,7 @@ def test_a_new_version_takes_the_place_of_the_old_one_which_can_be_downloaded(
 
 
 def test_a_version_that_cannot_be_read_leaves_the_document_as_it_was(open_page, rules):
-    page = open_page(f"/documents/{rules['id']}")
+    page = open_page(f"/documents/{rules['id']}#about")
     torn = {"name": "찢어진.pdf", "mimeType": "application/pdf", "buffer": b"%PDF-1.7\n1 0 obj"}
     page.locator("#version-input").set_input_files(torn)
     refused = page.locator("#version-list [data-state=refused]")
@@ -145,7 +145,7 @@ def test_an_answer_says_that_it_rests_on_an_older_version(open_page, keeper, rul
 
 
 def test_a_search_tried_shows_hits_their_scores_and_the_verdict(open_page, keeper):
-    page = open_page(f"/documents/{notice_of(keeper)['id']}")
+    page = open_page(f"/documents/{notice_of(keeper)['id']}#index")
     form, found = page.locator("#trial-form"), page.locator("#trial-found")
     form.locator("input").fill("통합돌봄 정보시스템 사업 예산은 얼마인가요?")
     form.locator("button").click()
@@ -160,7 +160,7 @@ def test_a_search_tried_shows_hits_their_scores_and_the_verdict(open_page, keepe
 
 
 def test_a_chunk_is_shown_on_its_page(open_page, keeper):
-    page = open_page(f"/documents/{notice_of(keeper)['id']}")
+    page = open_page(f"/documents/{notice_of(keeper)['id']}#index")
     button = page.locator("#chunk-1 [data-show-page]")
     button.click()
     expect(page.locator("#panel .pdf-passage").first).to_be_in_viewport(timeout=READY)
@@ -183,6 +183,8 @@ def test_several_documents_are_chosen_asked_about_and_deleted(open_page, keeper,
     two = re.compile("^[^,]+,[^,]+$")
     expect(bulk.locator("[data-bulk=ask]")).to_have_attribute("href", two)
     bulk.locator("[data-bulk=delete]").click()
+    expect(page.locator("#confirm-list li")).to_have_count(2)
+    expect(page.locator("#confirm-list")).to_contain_text("낱장 0.md")
     page.locator("#confirm-yes").click()
     expect(page.locator("tbody tr")).to_have_count(1)
     expect(bulk).to_be_hidden()
@@ -207,11 +209,70 @@ def test_the_table_is_narrowed_by_issuer_and_ordered(open_page, keeper, rules):
     expect(page.locator("tbody tr").first).to_have_attribute("data-name", first)
 
 
+def test_a_document_opens_on_itself_and_a_tab_holds_the_figures(open_page, keeper):
+    page = open_page(f"/documents/{notice_of(keeper)['id']}")
+    expect(page.locator("#document-reader .textLayer span").first).to_be_visible(timeout=READY)
+    expect(page.locator("#document-made")).to_be_hidden()
+    page.locator("#tab-read").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#document-made")).to_be_visible()
+    page.reload()
+    expect(page.locator("#document-made")).to_be_visible()
+
+
+def test_a_document_says_which_chats_have_used_it(open_page, keeper, rules):
+    page = open_page(f"/?documents={rules['id']}")
+    ask(page, "별빛 휴가는 며칠인가요?")
+    answer(page)
+    page.goto(f"/documents/{rules['id']}#about")
+    link = page.locator(".document-chats a").first
+    expect(link).to_have_text("별빛 휴가는 며칠인가요?")
+    link.click()
+    page.wait_for_url("**/c/*")
+
+
+def test_a_document_is_found_by_what_it_says_and_opens_at_the_words(open_page, keeper, rules):
+    page = open_page("/documents")
+    page.locator("#document-search").fill("별빛 휴가")
+    found = page.locator(".document-found a").first
+    expect(found.locator("mark").first).to_have_text("별빛")
+    found.click()
+    page.wait_for_function("[...CSS.highlights.get('found') ?? []].length > 0")
+
+
+def test_what_is_chosen_ends_with_its_page_of_the_table(open_page, keeper, rules):
+    page = open_page("/documents")
+    page.locator("[data-choose]").first.check()
+    expect(page.locator("#bulk")).to_be_visible()
+    page.locator("#document-search").fill("아무 데도 없는 이름")
+    expect(page.locator("tbody tr")).to_have_count(0)
+    expect(page.locator("#bulk")).to_be_hidden()
+    page.locator("#document-search").fill("")
+    expect(page.locator("tbody tr").first).to_be_visible()
+    expect(page.locator("#bulk")).to_be_hidden()
+
+
+def test_the_tray_of_uploads_opens_at_its_first_file(open_page):
+    page = open_page("/documents")
+    files = [
+        {"name": f"빈 {number}.md", "mimeType": "text/markdown", "buffer": b""}
+        for number in range(20)
+    ]
+    page.locator("#file-input").set_input_files(files)
+    expect(page.locator("#uploads .upload")).to_have_count(20)
+    assert page.locator("#uploads").evaluate("(one) => one.scrollTop") == 0
+    expect(page.locator("#uploads .upload").first).to_be_in_viewport()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_fit_a_phone_with_everything_open(open_page, keeper, scheme):
     page = open_page(f"/documents/{notice_of(keeper)['id']}", viewport=PHONE, color_scheme=scheme)
     assert (luminance(page) < 60) == (scheme == "dark")
+    assert overflow(page) <= 0
+    page.locator("#tab-about").click()
     page.locator("#metadata-edit").click()
+    assert overflow(page) <= 0
+    page.locator("#tab-index").click()
     page.locator("#trial-form input").fill("사업 예산은 얼마인가요?")
     page.locator("#trial-form button").click()
     expect(page.locator(".trial-hit").first).to_be_visible(timeout=READY)

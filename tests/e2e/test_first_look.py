@@ -23,7 +23,7 @@ def paid(product, tmp_path_factory):
 def test_a_part_of_a_table_is_named_so_and_shown_below_its_header(windows, paid):
     person, document = paid
     page = windows(person)
-    page.goto(f"/documents/{document['id']}")
+    page.goto(f"/documents/{document['id']}#index")
     page.locator("#trial-form input").fill("직급 77 여비")
     page.locator("#trial-form button").click()
     hit = page.locator(".trial-hit[data-kind=table]").filter(has_text="직급 77")
@@ -34,7 +34,7 @@ def test_a_part_of_a_table_is_named_so_and_shown_below_its_header(windows, paid)
 def test_a_figure_is_marked_whatever_particle_follows_it_in_the_question(windows, paid):
     person, document = paid
     page = windows(person)
-    page.goto(f"/documents/{document['id']}")
+    page.goto(f"/documents/{document['id']}#index")
     page.locator("#trial-form input").fill("직급 77의 여비는?")
     page.locator("#trial-form button").click()
     hit = page.locator(".trial-hit").filter(has_text="직급 77")
@@ -44,7 +44,7 @@ def test_a_figure_is_marked_whatever_particle_follows_it_in_the_question(windows
 def test_the_bars_of_the_lengths_say_how_far_they_go(windows, paid):
     person, document = paid
     page = windows(person)
-    page.goto(f"/documents/{document['id']}")
+    page.goto(f"/documents/{document['id']}#index")
     histogram = person.api(f"documents/{document['id']}/inspection")["chunks"]["length"][
         "histogram"
     ]

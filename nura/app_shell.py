@@ -1,0 +1,74 @@
+"""What makes the pages an app: its manifest, and a service worker that only has an offline page.
+
+The worker asks the network first and keeps nothing that belongs to a person: no page, no answer of
+the API. It can therefore never show anything old.
+"""
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.templatetags.static import static
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from nura import __version__
+
+ICON_SIZES = (192, 512)
+BACKGROUND = "#f7f7f5"
+OFFLINE_FILES = ("nura/built/narrow.css", "nura/img/mark.svg")
+"""Static files that the offline page is made of."""
+
+
+@require_GET
+@never_cache
+def manifest(request: HttpRequest) -> JsonResponse:
+    """What the browser installs."""
+    icons = [
+        {
+            "src": static(f"nura/img/icon-{size}.png"),
+            "sizes": f"{size}x{size}",
+            "type": "image/png",
+            "purpose": "any maskable",
+        }
+        for size in ICON_SIZES
+    ]
+    described = {
+        "id": reverse("chats:new"),
+        "name": "Nura",
+        "short_name": "Nura",
+        "description": _("Chat over your own documents"),
+        "lang": request.LANGUAGE_CODE,
+        "start_url": reverse("chats:new"),
+        "scope": reverse("chats:new"),
+        "display": "standalone",
+        "background_color": BACKGROUND,
+        "theme_color": BACKGROUND,
+        "icons": icons,
+        "shortcuts": [
+            {"name": _("New chat"), "url": reverse("chats:new")},
+            {"name": _("Documents"), "url": reverse("documents:list")},
+        ],
+    }
+    return JsonResponse(described, content_type="application/manifest+json")
+
+
+@require_GET
+@never_cache
+def service_worker(request: HttpRequest) -> HttpResponse:
+    """The script of the worker; a new version of the product has another one."""
+    context = {
+        "version": __version__,
+        "offline": f"{reverse('offline')}?lang={request.LANGUAGE_CODE}",
+        "files": [static(name) for name in OFFLINE_FILES],
+    }
+    response = render(request, "service_worker.js", context, content_type="text/javascript")
+    response["Service-Worker-Allowed"] = reverse("chats:new")
+    return response
+
+
+@require_GET
+@never_cache
+def offline(request: HttpRequest) -> HttpResponse:
+    """The page that stands in for all others while the server cannot be reached."""
+    return render(request, "offline.html")

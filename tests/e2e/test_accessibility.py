@@ -1,0 +1,107 @@
+"""WCAG 2.2 AA by axe: every page in both languages, light and dark, wide and on a phone."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support import ROOT
+
+AXE = ROOT / "front" / "node_modules" / "axe-core" / "axe.min.js"
+WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 375, "height": 740}
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+RUN = """(rules) => axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then((found) =>
+  found.violations.flatMap((one) => one.nodes.map((node) =>
+    `${one.id}: ${node.target.join(" ")}: ${node.any[0]?.message ?? node.failureSummary}`)))"""
+LOOKS = [
+    pytest.param(language, scheme, size, id=f"{language}-{scheme}-{size['width']}")
+    for language in ("ko", "en")
+    for scheme in ("light", "dark")
+    for size in (WIDE, PHONE)
+]
+OPEN = ["/accounts/login/", "/accounts/signup/", "/accounts/password/reset/", "/offline"]
+SECTIONS = ("profile", "email", "appearance", "two-step", "keys")
+OWN = ["/", "/documents", "/nowhere", "/accounts/password/change/"]
+OWN += [f"/settings/{section}" for section in SECTIONS]
+
+pytestmark = pytest.mark.skipif(not AXE.exists(), reason="npm --prefix front ci installs axe-core")
+
+
+@pytest.fixture(scope="module")
+def places(reader):
+    """A chat with an answer from a document, and the documents."""
+    chat = reader.api("messages", {"content": "헤파 필터는 언제 교체하나요?"})["chat_id"]
+    documents = reader.api("documents")["results"]
+    return [f"/c/{chat}", *(f"/documents/{one['id']}" for one in documents[:2])]
+
+
+@pytest.fixture
+def look(windows):
+    """Opens a window of this look; axe is in all its pages."""
+
+    def open_window(language, scheme, size, **who):
+        page = windows(
+            who.get("person"),
+            product=who.get("product"),
+            viewport=size,
+            color_scheme=scheme,
+            reduced_motion="reduce",
+        )
+        chosen = {"name": "django_language", "value": language}
+        page.context.add_cookies(
+            [{**chosen, "url": (who.get("product") or who["person"].product).url}]
+        )
+        return page
+
+    return open_window
+
+
+def list_violations(page):
+    """What axe finds in the page as it stands; it is run beside the page's own scripts."""
+    page.evaluate(Path(AXE).read_text(encoding="utf-8"))
+    return page.evaluate(RUN, RULES)
+
+
+@pytest.mark.parametrize(("language", "scheme", "size"), LOOKS)
+def test_no_page_has_a_violation(language, scheme, size, look, reader, places):
+    page = look(language, scheme, size, person=reader)
+    found = {}
+    for path in [*OWN, *places]:
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+        if path.startswith("/c/"):
+            expect(page.locator(".msg-answer .msg-actions")).to_be_visible()
+        if violations := list_violations(page):
+            found[path] = violations
+    assert not found, "\n".join(f"{path}\n  " + "\n  ".join(all_) for path, all_ in found.items())
+
+
+@pytest.mark.parametrize(("language", "scheme", "size"), LOOKS)
+def test_no_page_for_everybody_has_a_violation(language, scheme, size, look, product):
+    page = look(language, scheme, size, product=product)
+    found = {}
+    for path in OPEN:
+        page.goto(path)
+        if violations := list_violations(page):
+            found[path] = violations
+    assert not found, "\n".join(f"{path}\n  " + "\n  ".join(all_) for path, all_ in found.items())
+
+
+@pytest.mark.parametrize(("language", "scheme", "size"), LOOKS[::3])
+def test_what_lies_over_a_page_has_no_violation(language, scheme, size, look, reader, places):
+    page = look(language, scheme, size, person=reader)
+    found = {}
+    page.goto(places[0])
+    expect(page.locator(".msg-answer .msg-actions")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("필터")
+    expect(page.locator("#palette-list mark").first).to_be_visible()
+    found["palette"] = list_violations(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+/")
+    found["shortcuts"] = list_violations(page)
+    page.keyboard.press("Escape")
+    page.locator(".msg-answer .cite").first.click()
+    expect(page.locator("#panel")).to_be_visible()
+    found["panel"] = list_violations(page)
+    assert not any(found.values()), found

@@ -1,0 +1,123 @@
+"""The pages as an app: offline page, shortcuts, and how much a first look loads."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.support import wait_until
+
+MAX_BYTES = 600_000
+MAX_REQUESTS = 25
+MAX_LCP_MS = 800
+LCP = """() => new Promise((answer) => {
+  const watch = (list) => answer(list.getEntries().at(-1).startTime);
+  new PerformanceObserver(watch).observe({type: "largest-contentful-paint", buffered: true});
+})"""
+
+
+@pytest.fixture
+def chat(reader):
+    return reader.api("messages", {"content": "헤파 필터는 언제 교체하나요?"})["chat_id"]
+
+
+def test_without_a_connection_the_offline_page_stands_in_and_the_way_back_works(windows, reader):
+    page = windows(reader, service_workers="allow")
+    page.goto("/")
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    wait_until(lambda: page.evaluate("caches.keys().then((names) => names.length)"))
+    page.context.set_offline(True)
+    page.goto("/documents")
+    expect(page.locator("h1")).to_have_text("연결되어 있지 않습니다")
+    page.context.set_offline(False)
+    page.get_by_role("link", name="다시 시도").click()
+    expect(page.locator("h1")).to_have_text("문서")
+
+
+def test_the_worker_keeps_nothing_of_a_person(windows, reader, chat):
+    page = windows(reader, service_workers="allow")
+    page.goto(f"/c/{chat}")
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    page.reload()
+    expect(page.locator(".msg-answer")).to_be_visible()
+    kept = page.evaluate(
+        "caches.keys().then((names) => Promise.all(names.map((name) => caches.open(name)"
+        ".then((cache) => cache.keys())))).then((all) => all.flat()"
+        ".map((one) => new URL(one.url).pathname))"
+    )
+    assert kept
+    assert all(path == "/offline" or path.startswith("/static/") for path in kept)
+
+
+def test_a_first_look_at_a_chat_loads_little_and_shows_it_soon(windows, reader, chat):
+    page = windows(reader)
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    received, asked = [], []
+    session.on("Network.loadingFinished", lambda event: received.append(event["encodedDataLength"]))
+    session.on("Network.requestWillBeSent", lambda event: asked.append(event["request"]["url"]))
+    page.goto(f"/c/{chat}")
+    expect(page.locator(".msg-answer")).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    assert sum(received) <= MAX_BYTES, sum(received)
+    assert len(asked) <= MAX_REQUESTS, asked
+    print(f"{sum(received) / 1000:.0f} kB, {len(asked)} requests, LCP {page.evaluate(LCP):.0f} ms")
+
+
+def test_ctrl_slash_lists_the_shortcuts_and_one_of_them_gets_other_keys(page):
+    page.keyboard.press("Control+/")
+    dialog = page.locator("#shortcuts")
+    expect(dialog).to_be_visible()
+    dialog.locator("[data-action=search]").click()
+    page.keyboard.press("Control+Shift+F")
+    expect(dialog.locator("[data-action=search]")).to_have_text("Ctrl ⇧ F")
+    page.keyboard.press("Escape")
+    page.reload()
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette")).to_be_hidden()
+    page.keyboard.press("Control+Shift+F")
+    expect(page.locator("#palette")).to_be_visible()
+
+
+def test_keys_of_another_shortcut_are_refused_in_words(page):
+    page.keyboard.press("Control+/")
+    page.locator("#shortcuts [data-action=search]").click()
+    page.keyboard.press("Control+Shift+O")
+    expect(page.locator("#shortcut-trouble")).to_contain_text("새 대화")
+    expect(page.locator("#shortcuts [data-action=search]")).to_have_text("Ctrl K")
+    page.locator("#shortcuts [data-action=search]").click()
+    page.keyboard.press("k")
+    expect(page.locator("#shortcut-trouble")).not_to_be_empty()
+
+
+def test_shortcuts_can_be_switched_off_and_on(page):
+    page.locator(".side-user").click()
+    page.locator("[data-show-shortcuts]").click()
+    page.locator("#shortcuts-on").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette")).to_be_hidden()
+    page.locator(".side-user").click()
+    page.locator("[data-show-shortcuts]").click()
+    page.locator("#shortcuts-usual").click()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#palette")).to_be_visible()
+
+
+def test_the_sidebar_and_the_input_have_keys(page):
+    page.keyboard.press("Control+Shift+S")
+    expect(page.locator("#sidebar")).to_be_hidden()
+    page.keyboard.press("Control+Shift+S")
+    expect(page.locator("#sidebar")).to_be_visible()
+    page.locator(".side-new").focus()
+    page.keyboard.press("Shift+Escape")
+    expect(page.locator("#composer-input")).to_be_focused()
+
+
+def test_nothing_moves_for_who_wants_it_so(windows, reader):
+    page = windows(reader, reduced_motion="reduce")
+    page.goto("/")
+    page.keyboard.press("Control+k")
+    moving = page.evaluate(
+        "document.getAnimations().filter((one) => one.effect.getTiming().duration > 20).length"
+    )
+    assert moving == 0

@@ -1,0 +1,42 @@
+"""What a browser installs, and what it shows without a connection."""
+
+import re
+
+import pytest
+from django.contrib.staticfiles import finders
+
+
+@pytest.mark.parametrize(("language", "name"), [("ko", "새 대화"), ("en", "New chat")])
+def test_the_manifest_names_icons_that_are_there(client, language, name):
+    client.cookies["django_language"] = language
+    response = client.get("/manifest.webmanifest")
+    assert response["Content-Type"] == "application/manifest+json"
+    described = response.json()
+    assert (described["start_url"], described["display"]) == ("/", "standalone")
+    assert described["shortcuts"][0]["name"] == name
+    assert {icon["sizes"] for icon in described["icons"]} == {"192x192", "512x512"}
+    for icon in described["icons"]:
+        assert finders.find(icon["src"].removeprefix("/static/"))
+
+
+def test_the_worker_keeps_the_offline_page_and_its_files_and_nothing_else(client):
+    response = client.get("/sw.js")
+    assert response["Content-Type"].startswith("text/javascript")
+    assert "no-store" in response["Cache-Control"]
+    text = response.content.decode()
+    kept = re.search(r"const FILES = \[(.*)\]", text)[1]
+    assert set(re.findall(r'"([^"]+)"', kept)) == {
+        "/static/nura/built/narrow.css",
+        "/static/nura/img/mark.svg",
+    }
+    assert "/offline" in text
+
+
+@pytest.mark.django_db
+def test_the_offline_page_holds_nothing_of_a_person(client, django_user_model):
+    open_to_all = client.get("/offline").content
+    client.force_login(django_user_model.objects.create_user("남몰래"))
+    signed_in = client.get("/offline").content
+    assert "연결되어 있지 않습니다" in open_to_all.decode()
+    assert b"csrfmiddlewaretoken" not in open_to_all
+    assert signed_in == open_to_all
