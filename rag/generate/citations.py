@@ -16,7 +16,7 @@ MAX_RANGE_PASSAGES = 50
 
 _GAP = r"[ \t\u200b-\u200d\u2060\ufeff]{0,3}"
 _WORDS = "출처|문서|자료|발췌문|발췌|근거|source|document|doc|excerpt|reference|ref|citation"
-_LABEL = rf"(?:(?:{_WORDS}){_GAP}[:#]?{_GAP}|\^|#)?"
+_LABEL = rf"(?:(?:{_WORDS}){_GAP}[:#]?{_GAP}|#)?"
 _BETWEEN = rf"{_GAP}(?:[,;/·、，~∼–—-]|and|및)?{_GAP}"
 _NUMBERS = rf"\d{{1,4}}(?:{_BETWEEN}\d{{1,4}}){{0,11}}"
 _NOTE = r"(?:†[^\]】\n]{0,30})?"
@@ -26,7 +26,7 @@ _MARKER = re.compile(
     r"\\?[\]】］〕](?(two)\\?[\]】］〕])",
     re.IGNORECASE,
 )
-_LETTERS = r"[\d\s\u200b-\u200d\u2060\ufeff,;/·、，~∼–—^#:a-z가-힣-]{0,64}"
+_LETTERS = r"[\d\s\u200b-\u200d\u2060\ufeff,;/·、，~∼–—#:a-z가-힣-]{0,64}"
 _BEGUN = re.compile(
     rf"[ \t]{{0,40}}(?:\\?[\[【［〔]?){{1,2}}(?:(?<=[\[【［〔]){_LETTERS}{_NOTE}\\?)?\Z"
     rf"|[ \t]{{0,40}}(?:\\?[\[【［〔]){{2}}{_LETTERS}{_NOTE}\\?[\]】］〕]\\?\Z",
@@ -56,8 +56,9 @@ class CitationFilter:
     `citations` tells where which passage is cited. Numbers that no passage has are dropped, and
     markers of one slot that stand together become one.
 
-    Code (between backticks) passes as it is. "[1, 2]", "[1-2]", "【1】【2】" and "[^1][^2]" become
-    "[1][2]". A marker never becomes a link: a blank comes before the address behind it.
+    Code (between backticks) passes as it is, and so does "[^1]", which is a footnote of the answer's
+    own. "[1, 2]", "[1-2]" and "【1】【2】" become "[1][2]". A marker never becomes a link: a blank
+    comes before the address behind it.
     However the text is cut into pieces, what comes out is the same.
     """
 
