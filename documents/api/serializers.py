@@ -113,6 +113,8 @@ class ChunkShape(serializers.Serializer[Chunk]):
     index = serializers.IntegerField()
     page = serializers.IntegerField(allow_null=True)
     page_end = serializers.IntegerField(allow_null=True)
+    start = serializers.IntegerField(help_text="Offset in the document's text")
+    end = serializers.IntegerField()
     section = serializers.CharField()
     kind = serializers.ChoiceField(choices=[one.value for one in Kind])
     header = serializers.CharField(help_text="Header rows of the table that the text goes on with")

@@ -80,7 +80,7 @@ export class VersionUpload extends EventTarget {
 
 /** `?page=7` opens the document there; the page in sight stays in the address, and Back closes the panel. */
 async function keepPage(panel) {
-  const address = (number) => `${location.pathname}${number ? `?page=${number}` : ""}`;
+  const address = (number) => `${location.pathname}${number ? `?page=${number}` : ""}${location.hash}`;
   let isFollowing = false;
   const follow = async () => {
     const number = readPlace().page;
@@ -126,6 +126,8 @@ class DocumentReading {
   }
 }
 
+const PART = "part-"; // of the ids of panels: a browser would take the focus to one that the address names
+
 /** Tabs whose panels are named in the address, so that a link or the way back opens the same one. */
 export class Tabs {
   constructor(root) {
@@ -150,18 +152,19 @@ export class Tabs {
   }
 
   choose(tab) {
-    const name = tab.getAttribute("aria-controls");
+    const name = tab.getAttribute("aria-controls").slice(PART.length);
     history.replaceState(history.state, "", name === "read" ? location.pathname + location.search : `#${name}`);
     this.open(name);
   }
 
   open(name) {
-    if (!this.tabs.some((tab) => tab.getAttribute("aria-controls") === name)) return;
+    if (!this.tabs.some((tab) => tab.getAttribute("aria-controls") === PART + name)) return;
     for (const tab of this.tabs) {
       const panelName = tab.getAttribute("aria-controls");
-      tab.setAttribute("aria-selected", String(panelName === name));
-      tab.tabIndex = panelName === name ? 0 : -1;
-      byId(panelName).hidden = panelName !== name;
+      const isOpen = panelName === PART + name;
+      tab.setAttribute("aria-selected", String(isOpen));
+      tab.tabIndex = isOpen ? 0 : -1;
+      byId(panelName).hidden = !isOpen;
     }
   }
 }

@@ -74,7 +74,10 @@ export class PdfView {
     this.events.on("pagechanging", ({ pageNumber }) => onPage(pageNumber));
     this.events.on("scalechanging", ({ scale }) => onScale(scale));
     this.events.on("pagerendered", ({ pageNumber }) => this.drawMarks(pageNumber));
-    this.events.on("textlayerrendered", ({ pageNumber }) => this.drawMarks(pageNumber));
+    this.events.on("textlayerrendered", ({ pageNumber }) => {
+      this.drawMarks(pageNumber);
+      this.mendTables(pageNumber);
+    });
     const tell = (matches, state) => onFound({ ...matches, isDone: state !== FindState.PENDING });
     this.events.on("updatefindmatchescount", ({ matchesCount }) => tell(matchesCount, FindState.FOUND));
     this.events.on("updatefindcontrolstate", ({ state, matchesCount }) => tell(matchesCount, state));
@@ -218,6 +221,12 @@ export class PdfView {
     const near = (one) => (one.length ? Math.abs(one[0].y0 - aimed) : Infinity);
     const [best] = found.sort((one, other) => near(one) - near(other));
     return best?.length ? best : null;
+  }
+
+  /** Lines and blanks that some producers put between the rows of a tagged table are no part of it. */
+  async mendTables(number) {
+    const tree = await this.viewer.getPageView(number - 1)?.structTreeLayer?.render();
+    for (const stray of tree?.querySelectorAll("[role=table] > span[aria-owns]:not([role])") ?? []) stray.remove();
   }
 
   // Search, zoom, outline

@@ -172,7 +172,7 @@ export class Reader {
       },
     });
     this.pageTotal = el("span", { class: "reader-total" });
-    this.scaleLabel = el("button", { type: "button", class: "reader-scale", title: t("reader.fit"), "aria-label": t("reader.fit"), on: { click: () => this.fit() } });
+    this.scaleLabel = el("button", { type: "button", class: "reader-scale", title: t("reader.fit"), text: "100%", on: { click: () => this.fit() } });
     this.paper = button("sun", t("reader.paper"), () => this.togglePaper(), { class: "icon-button reader-paper", "aria-pressed": "false" });
     this.root.classList.toggle("paper-light", localStorage.getItem(PAPER_KEY) === "light");
     this.showPaper();

@@ -3,6 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from tests.support import wait_until
+
 MARKED = "[...CSS.highlights.get('found') ?? []].map(String)"
 
 
@@ -28,7 +30,7 @@ def test_a_message_is_found_and_the_chat_opens_at_it_with_the_words_marked(page,
     found.click()
     page.wait_for_url(f"**/c/{chat}?message=*")
     expect(page.locator(".msg-question").first).to_be_in_viewport()
-    page.wait_for_function(f"{MARKED}.includes('두루미가')")
+    wait_until(lambda: page.evaluate(f"{MARKED}.includes('두루미가')"))
 
 
 def test_a_document_is_found_by_its_text_and_opens_at_the_place(page, reader):
@@ -37,7 +39,7 @@ def test_a_document_is_found_by_its_text_and_opens_at_the_place(page, reader):
     expect(found).to_contain_text("환기청정기")
     found.click()
     page.wait_for_url("**/documents/*?chunk=*")
-    page.wait_for_function(f"{MARKED}.length > 0")
+    wait_until(lambda: page.evaluate(f"{MARKED}.length"))
 
 
 def test_a_document_is_found_by_its_name_with_keys_alone(page, reader):
