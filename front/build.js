@@ -22,24 +22,17 @@ const COPIED_FOLDERS = {
   "pdfjs/cmaps": { from: `${PDFJS}/cmaps`, ending: ".bcmap" },
   "pdfjs/fonts": { from: `${PDFJS}/standard_fonts`, ending: "" },
 };
-const LICENCES = {
-  "htmx.org": "node_modules/htmx.org/LICENSE",
-  "markdown-it": "node_modules/markdown-it/LICENSE",
-  "entities": "node_modules/entities/LICENSE",
-  "linkify-it": "node_modules/linkify-it/LICENSE",
-  "mdurl": "node_modules/mdurl/LICENSE",
-  "punycode.js": "node_modules/punycode.js/LICENSE-MIT.txt",
-  "uc.micro": "node_modules/uc.micro/LICENSE.txt",
-  "dompurify": "node_modules/dompurify/LICENSE",
-  "highlight.js": "node_modules/highlight.js/LICENSE",
-  "katex": "node_modules/katex/LICENSE",
-  "pdfjs-dist": `${PDFJS}/LICENSE`,
-};
+// Packages that are copied, not bundled; those of bundles are found by what esbuild took from them.
+const COPIED_PACKAGES = ["htmx.org", "pdfjs-dist"];
 const FURTHER_LICENCES = {
   "pdfjs/cmaps": [`${PDFJS}/cmaps/LICENSE`],
   "pdfjs/fonts": [`${PDFJS}/standard_fonts/LICENSE_FOXIT`, `${PDFJS}/standard_fonts/LICENSE_LIBERATION`],
   "pdfjs/wasm": ["JBIG2", "OPENJPEG", "PDFJS_JBIG2", "PDFJS_OPENJPEG"].map((name) => `${PDFJS}/wasm/LICENSE_${name}`),
 };
+// Runs in a frame without an origin, which may load no module: a script of its own, whole.
+const FRAMED = "diagram";
+// Layouts by ELK are under a licence that asks more of those who pass it on, and formulas have KaTeX of their own.
+const LEFT_OUT_OF_DIAGRAMS = { "elkjs/lib/elk.bundled.js": "./js/absent.js", katex: "./js/absent.js" };
 const OPTIONS = {
   absWorkingDir: HERE,
   bundle: true,
@@ -47,6 +40,7 @@ const OPTIONS = {
   charset: "utf8",
   legalComments: "none", // licenses.txt has them, whole
   write: false,
+  metafile: true,
   outdir: BUILT,
   logLevel: "warning",
 };
@@ -60,13 +54,14 @@ async function buildFiles() {
     target: "es2022",
     external: ["./markdown.js", "./highlight.js", "./katex.js", "./pdf.js"], // shared by pages; all but the first are loaded when needed
   });
+  const framed = await build({ ...OPTIONS, entryPoints: [`js/${FRAMED}.js`], format: "iife", target: "es2022", alias: LEFT_OUT_OF_DIAGRAMS });
   const styles = await build({
     ...OPTIONS,
     entryPoints: STYLES.map((name) => `css/${name}.css`),
     external: ["../fonts/*"],
   });
   const files = new Map();
-  for (const { path, text } of [...scripts.outputFiles, ...styles.outputFiles]) files.set(basename(path), keepImports(text));
+  for (const { path, text } of [...scripts.outputFiles, ...framed.outputFiles, ...styles.outputFiles]) files.set(basename(path), keepImports(text));
   for (const [name, path] of Object.entries(COPIED)) files.set(name, await readFile(join(HERE, path)));
   for (const [folder, { from, ending }] of Object.entries(COPIED_FOLDERS)) {
     for (const name of (await readdir(join(HERE, from))).sort()) {
@@ -74,7 +69,7 @@ async function buildFiles() {
     }
   }
   files.set("katex.css", await writeFormulaStyle());
-  files.set("licenses.txt", await writeLicences());
+  files.set("licenses.txt", await writeLicences([...listPackages(scripts), ...listPackages(framed), ...COPIED_PACKAGES]));
   return files;
 }
 
@@ -90,12 +85,21 @@ function keepImports(text) {
   return text.replaceAll('import("${', 'import ("${');
 }
 
-/** The licences of all packages that the bundles hold. */
-async function writeLicences() {
+/** The packages of which a build holds something. */
+function listPackages({ metafile }) {
+  const taken = Object.values(metafile.outputs).flatMap(({ inputs }) => Object.keys(inputs).filter((path) => inputs[path].bytesInOutput > 0));
+  return taken.map((path) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1]).filter(Boolean);
+}
+
+/** The licences of packages; the terms that it names, of one that brings no text of them. */
+async function writeLicences(names) {
   const parts = ["These packages are part of the files in this folder.\n"];
-  for (const [name, path] of Object.entries(LICENCES)) {
-    const { version, license } = JSON.parse(await readFile(join(HERE, "node_modules", name, "package.json"), "utf8"));
-    parts.push(`${"=".repeat(80)}\n${name} ${version} (${license})\n\n${(await readFile(join(HERE, path), "utf8")).trim()}\n`);
+  for (const name of [...new Set(names)].sort()) {
+    const folder = join(HERE, "node_modules", name);
+    const { version, license, author } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
+    const file = (await readdir(folder)).find((one) => /^licen[cs]e(-mit)?(\.(md|txt))?$/i.test(one));
+    const terms = file ? await readFile(join(folder, file), "utf8") : `${license}. ${author?.name ?? author ?? ""}`;
+    parts.push(`${"=".repeat(80)}\n${name} ${version}${license ? ` (${license})` : ""}\n\n${terms.trim()}\n`);
   }
   for (const [name, paths] of Object.entries(FURTHER_LICENCES)) {
     for (const path of paths) parts.push(`${"=".repeat(80)}\n${name}\n\n${(await readFile(join(HERE, path), "utf8")).trim()}\n`);

@@ -1,15 +1,18 @@
-"""What makes the pages an app: its manifest, and a service worker that only has an offline page.
+"""What stands beside the pages: manifest, service worker, offline page, the frame of a diagram.
 
 The worker asks the network first and keeps nothing that belongs to a person: no page, no answer of
 the API. It can therefore never show anything old.
 """
 
+from csp.constants import NONE, SELF, UNSAFE_INLINE
+from csp.decorators import csp
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
+from django.views.decorators.clickjacking import xframe_options_sameorigin
 from django.views.decorators.http import require_GET
 
 from nura import __version__
@@ -72,3 +75,24 @@ def service_worker(request: HttpRequest) -> HttpResponse:
 def offline(request: HttpRequest) -> HttpResponse:
     """The page that stands in for all others while the server cannot be reached."""
     return render(request, "offline.html")
+
+
+DIAGRAM_POLICY = {
+    "default-src": [NONE],
+    "script-src": [SELF],
+    "style-src": [UNSAFE_INLINE],  # Mermaid writes styles into what it draws
+    "base-uri": [NONE],
+    "form-action": [NONE],
+    "frame-ancestors": [SELF],
+    "sandbox": ["allow-scripts"],
+}
+"""A diagram may have been written to do harm: its frame has no origin and reaches nothing."""
+
+
+@require_GET
+@never_cache
+@xframe_options_sameorigin
+@csp(DIAGRAM_POLICY)
+def diagram(request: HttpRequest) -> HttpResponse:
+    """The page of the frame that draws one diagram (`front/js/diagram.js`)."""
+    return render(request, "diagram.html")

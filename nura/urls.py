@@ -65,6 +65,7 @@ urlpatterns = [
     path("manifest.webmanifest", app_shell.manifest, name="manifest"),
     path("sw.js", app_shell.service_worker, name="service-worker"),
     path("offline", app_shell.offline, name="offline"),
+    path("diagram", app_shell.diagram, name="diagram"),
     path("healthz", health.healthz),
     path("readyz", health.readyz),
     path("metrics", metrics.metrics),

@@ -3,6 +3,7 @@
 import DOMPurify from "dompurify";
 import MarkdownIt from "markdown-it";
 import { createMarkers } from "./citations.js";
+import { showDiagram } from "./diagrams.js";
 import { createIcon, el, scrollWithin } from "./dom.js";
 import { letStarsCloseBeforeHangul } from "./emphasis.js";
 import { readBareLinks, readFootnotes, readFormulas, readTasks } from "./markdown_rules.js";
@@ -18,6 +19,7 @@ const TAGS = (
 ).split(" ");
 const CLASSES = /^(language-[\w+#.-]{1,40}|to-(left|center|right)|math( math-block)?|footnote(-ref)?|task( task-done)?)$/;
 const LINKS = /^(https?:|mailto:)/i;
+const DIAGRAM = "mermaid";
 
 const md = createParser({ breaks: true });
 for (const plugin of [readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
@@ -180,11 +182,13 @@ function decorateCode(pre, final) {
     createIcon("copy", "icon-s"),
     el("span", { text: t("copy") }),
   );
-  const box = el("div", { class: "code-box" }, el("div", { class: "code-head" }, el("span", { text: language }), copy));
+  const head = el("div", { class: "code-head" }, el("span", { text: language }), copy);
+  const box = el("div", { class: "code-box" }, head);
   pre.replaceWith(box);
   pre.tabIndex = 0;
   box.append(pre);
-  if (final && language) colourCode(code, language);
+  if (final && language === DIAGRAM) showDiagram({ box, head, pre });
+  else if (final && language) colourCode(code, language);
 }
 
 function insertCitations(fragment, message) {

@@ -65,6 +65,9 @@ EVERYWHERE = {
     "table.copy": _("Copy for a spreadsheet"),
     "table.open": _("Open large"),
     "footnote": _("Footnote {name}"),
+    "diagram": _("Diagram"),
+    "diagram.code": _("Code"),
+    "diagram.failed": _("This diagram cannot be drawn"),
     "delete": _("Delete"),
     "delete_document": _("Delete “{name}”?"),
     "delete_document_text": _(

@@ -40,3 +40,16 @@ def test_the_offline_page_holds_nothing_of_a_person(client, django_user_model):
     assert "연결되어 있지 않습니다" in open_to_all.decode()
     assert b"csrfmiddlewaretoken" not in open_to_all
     assert signed_in == open_to_all
+
+
+def test_the_frame_of_a_diagram_has_no_origin_and_reaches_nothing(client):
+    response = client.get("/diagram")
+    policy = dict(
+        one.strip().split(" ", 1) for one in response["Content-Security-Policy"].split(";")
+    )
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == "'self'"
+    assert policy["sandbox"] == "allow-scripts"
+    assert policy["frame-ancestors"] == "'self'"
+    assert response["X-Frame-Options"] == "SAMEORIGIN"
+    assert client.get("/offline")["X-Frame-Options"] == "DENY"

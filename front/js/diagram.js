@@ -1,0 +1,57 @@
+// Draws one diagram in the frame that templates/diagram.html is: without an origin, cookies or network, so that whatever a
+// diagram does stays there. It gets {text, dark} and answers {height}, again where that changes, or {failed}. A bundle of
+// its own, loaded with the frame; see diagrams.js.
+
+import DOMPurify from "dompurify";
+import mermaid from "mermaid";
+
+const MAX_EDGES = 400;
+const LEAST_SCALE = 0.6; // a wider diagram is scrolled
+const FONT = 'Pretendard, "Apple SD Gothic Neo", "Malgun Gothic", "Noto Sans KR", "Noto Sans CJK KR", system-ui, sans-serif';
+
+// What Mermaid itself allows, without all that leads or asks for something: labels are words.
+const DRAWN = {
+  ADD_TAGS: ["foreignobject"],
+  ADD_ATTR: ["dominant-baseline"],
+  HTML_INTEGRATION_POINTS: { foreignobject: true },
+  FORBID_TAGS: ["a", "audio", "button", "form", "image", "img", "input", "picture", "select", "textarea", "video"],
+};
+
+const tell = (what) => parent.postMessage(what, "*");
+let count = 0;
+
+async function draw({ text, dark }) {
+  count += 1;
+  document.documentElement.style.colorScheme = dark ? "dark" : "light";
+  mermaid.initialize({
+    startOnLoad: false,
+    securityLevel: "strict",
+    suppressErrorRendering: true,
+    layout: "dagre", // the other one is left out; see build.js
+    secure: [...mermaid.mermaidAPI.defaultConfig.secure, "layout"],
+    theme: dark ? "dark" : "neutral",
+    fontFamily: FONT,
+    maxTextSize: text.length + 1, // who sends it has a limit
+    maxEdges: MAX_EDGES,
+  });
+  const { svg } = await mermaid.render(`diagram-${count}`, text);
+  document.body.innerHTML = DOMPurify.sanitize(svg, DRAWN);
+  const drawn = document.body.firstElementChild;
+  fit(drawn);
+  new ResizeObserver(() => fit(drawn)).observe(document.documentElement);
+}
+
+function fit(drawn) {
+  const { width, height } = drawn.viewBox.baseVal;
+  if (!width || !height) return;
+  const shown = Math.max(Math.min(width, document.documentElement.clientWidth), width * LEAST_SCALE);
+  drawn.style.maxWidth = "none";
+  drawn.style.width = `${shown}px`;
+  drawn.style.height = `${(shown * height) / width}px`;
+  tell({ height: document.body.scrollHeight });
+}
+
+addEventListener("message", ({ source, data }) => {
+  if (source === parent) draw(data).catch(() => tell({ failed: true }));
+});
+tell({ ready: true });
