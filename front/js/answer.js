@@ -6,7 +6,7 @@ import { postJson } from "./api.js";
 import { tagMarkers, writeWithFootnotes } from "./citations.js";
 import { createIcon, createIconButton, el, placeBeside } from "./dom.js";
 import { formatDateTime, formatTime, formatTimeAgo } from "./format.js";
-import { createChecksLine, markDoubts } from "./grounding.js";
+import { countVerdicts, markDoubts } from "./grounding.js";
 import { showAskedColumn, StreamedMarkdown } from "./markdown.js";
 import { BranchSwitcher, createMessageMenu, createPlainNote, renderPlainText, reportUndrawn } from "./message.js";
 import { copyText, showToast } from "./notify.js";
@@ -136,7 +136,6 @@ export class AnswerView {
       note,
       ...createNotices(notices.filter((one) => !isShownFirst(one))),
       this.brokenNote(),
-      createChecksLine(message, this.hooks),
       createFilterNote(message),
       createKeptNote(message, this.hooks),
       createCandidateButtons(message, this.hooks),
@@ -245,7 +244,7 @@ const UNCHECKED_MODES = new Set(["document", "clarify"]); // no sentence of ours
 /** What the answer rests on, where it looked, and the way to all the rest. */
 export function createHonestLine(message, hooks) {
   const { mode, status } = message;
-  const badge = mode && status === "COMPLETED" ? createBadge(message) : null;
+  const badge = mode && status === "COMPLETED" ? createBadge(message, hooks) : null;
   const why = el("button", { type: "button", class: "link-button msg-why", data: { action: "why" }, "aria-haspopup": "dialog" }, t("why"));
   why.addEventListener("click", () => hooks.explain(message, why));
   return el("span", { class: "msg-label" }, badge, createScopeChip(message, hooks), status === "COMPLETED" ? why : null);
@@ -256,16 +255,28 @@ function createTime({ usage, created_at: time }) {
   return time ? el("time", { class: "msg-time", datetime: time, title: describeUsage(usage, time), text: formatTime(time) }) : null;
 }
 
-/** What an answer rests on, in a word; how it came about, where it was not checked. */
-function createBadge({ mode, label: grounds }) {
+/** What an answer rests on, in a word; how it came about, where it was not checked. With doubts: how many sentences hold, and which. */
+function createBadge(message, hooks) {
+  const { mode, label: grounds } = message;
   const told = grounds && !UNCHECKED_MODES.has(mode);
-  const name = told ? BADGES[grounds] : BADGES[mode];
-  return el("span", {
-    class: name ?? "badge",
-    text: t(told ? `label.${grounds}` : `mode.${mode}`),
-    title: told ? t(`label.${grounds}.more`) : null,
+  const name = (told ? BADGES[grounds] : BADGES[mode]) ?? "badge";
+  const text = t(told ? `label.${grounds}` : `mode.${mode}`);
+  const title = told ? t(`label.${grounds}.more`) : null;
+  const { supported, unsupported, claims } = countVerdicts(message);
+  if (!unsupported) return el("span", { class: name, text, title, data: { label: grounds ?? "" } });
+  const shown = `${text} ${supported}/${claims}`;
+  const words = tn("checks.some", claims, { supported });
+  const button = el("button", {
+    type: "button",
+    class: `${name} msg-checks`,
+    text: shown,
+    title: words,
+    "aria-label": `${shown}. ${words}. ${t("checks.more")}`,
+    "aria-haspopup": "dialog",
     data: { label: grounds ?? "" },
   });
+  button.addEventListener("click", () => hooks.explain(message, button, "checks"));
+  return button;
 }
 
 /** Says that the document named holds nothing and others were searched. */

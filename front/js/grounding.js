@@ -3,7 +3,7 @@
 import { createIcon, el, watchHoverCard } from "./dom.js";
 import { renderMarkdown } from "./markdown.js";
 import { findSentences, findStretches, mapLetters, toLetters } from "./matching.js";
-import { hasString, t, tn } from "./strings.js";
+import { hasString, t } from "./strings.js";
 
 const MARKER = /\[\d{1,3}\]/g;
 const BARS = /\s*\|\s*/g;
@@ -111,14 +111,4 @@ export function watchDoubts(root, messageOf) {
     return true;
   };
   watchHoverCard(root, ".doubt, .doubt-sign", { id: "doubt-card", fill });
-}
-
-/** How much of the answer was confirmed, and the way to the whole of it. Null where nothing is in doubt. */
-export function createChecksLine(message, hooks) {
-  const { supported, unsupported, claims } = countVerdicts(message);
-  if (!unsupported) return null;
-  const more = el("button", { type: "button", class: "link-button", text: t("checks.more"), "aria-haspopup": "dialog" });
-  more.addEventListener("click", () => hooks.explain(message, more, "checks"));
-  const words = el("span", { text: tn("checks.some", claims, { supported }) });
-  return el("p", { class: "msg-checks" }, createIcon("circle-help", "icon-s"), words, more);
 }

@@ -190,7 +190,7 @@ def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
 
     page.goto("/")
     ask(page, doubted)
-    answer(page).locator(".msg-checks button").click()
+    answer(page).locator(".msg-checks").click()
     expect(page.locator("#panel .trace-checks")).to_be_visible()
     save(page, f"check-{language}")
 
