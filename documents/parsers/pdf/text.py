@@ -148,18 +148,33 @@ class TextRun:
         return TextRun(text, edges, box, self.row, led, spaced)
 
 
+_FIGURE_BEFORE = re.compile(r"^\s*\d{1,3}\)?(?=[^\W\d_])", re.MULTILINE)
+_FIGURE_BEHIND = re.compile(r"(?:(?<=[A-Za-z]{3})|(?<=[.,;:!?)”’]))\d{1,3}(?![\w.,%]*\d)(?!\w)")
+"""A figure that may be that of a footnote. Shorter words are units: m² and km². Korean keeps its
+particle behind the figure, and the analyser tells the two apart."""
+_RAISED = 0.12
+"""Part of a letter's height by which the figure of a footnote stands above the line."""
+_SMALLER = 0.9
+"""Part of a letter's height that such a figure has at most."""
+
+
 def split_runs(glyphs: Glyphs) -> Iterator[TextRun]:
     """The runs of a page in PDFium's order."""
     composed = unicodedata.is_normalized("NFC", glyphs.text)
     gap = False
     for row, match in enumerate(_BROKEN_OFF.finditer(glyphs.text)):
         start, end = match.span()
-        if not composed or _SPECIAL.search(match[0]):
-            found = _special(glyphs, start, end, row)
-        elif _is_even(glyphs, start, end):
-            found = [_plain(glyphs, start, end, row)]
-        else:
-            found = _uneven(glyphs, start, end, row)
+        found = []
+        for first, last, is_apart in _part_at_raised_figures(glyphs, start, end):
+            if not composed or _SPECIAL.search(glyphs.text, first, last):
+                part = _special(glyphs, first, last, row)
+            elif _is_even(glyphs, first, last):
+                part = [_plain(glyphs, first, last, row)]
+            else:
+                part = _uneven(glyphs, first, last, row)
+            if part:
+                part[0].led |= is_apart
+            found += part
         for run in found:
             stripped = run.part(0, len(run.text))
             if stripped.text:
@@ -168,6 +183,36 @@ def split_runs(glyphs: Glyphs) -> Iterator[TextRun]:
                 yield stripped
             else:
                 gap = True
+
+
+def _part_at_raised_figures(
+    glyphs: Glyphs, start: int, end: int
+) -> Iterator[tuple[int, int, bool]]:
+    """A row in parts, so that the figures of footnotes are words of their own; whether one is."""
+    first, is_apart = start, False
+    text = glyphs.text
+    if figure := _FIGURE_BEFORE.match(text[start:end]):
+        at = start + figure.end()
+        if _is_raised(glyphs, at - 1, at):
+            yield first, at, False
+            first, is_apart = at, True
+    for figure in _FIGURE_BEHIND.finditer(text, first, end):
+        at = figure.start()
+        if at > first and _is_raised(glyphs, at, at - 1):
+            yield first, at, is_apart
+            yield at, figure.end(), True
+            first, is_apart = figure.end(), False
+    if first < end:
+        yield first, end, is_apart
+
+
+def _is_raised(glyphs: Glyphs, figure: int, letter: int) -> bool:
+    """Whether a glyph is smaller than its neighbour and stands above the line of that."""
+    height = glyphs.y1[letter] - glyphs.y0[letter]
+    return (
+        glyphs.y1[figure] < glyphs.y1[letter] - _RAISED * height
+        and glyphs.y1[figure] - glyphs.y0[figure] < _SMALLER * height
+    )
 
 
 def to_plain_text(text: str) -> str:

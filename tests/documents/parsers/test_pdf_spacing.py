@@ -80,3 +80,22 @@ def test_the_words_of_a_justified_paragraph_are_whole(tmp_path: Path, joiner: st
     typst.compile(source.encode(), output=str(path), font_paths=[str(FONTS)])
     (page,) = read(path).pages
     assert page.text.split() == TEXT.split()
+
+
+def test_the_figure_of_a_footnote_is_a_word_of_its_own_and_that_of_a_unit_is_not(
+    tmp_path: Path,
+) -> None:
+    source = """#set page(width: 120mm, height: 100mm)
+    #set text(font: "Noto Sans KR", size: 9pt)
+    #set super(typographic: false)
+    The pilots read an alert,#super[5] and the checklists#super[15] say so.#super[6]
+
+    It covers 84 m#super[2] and costs 1,200 in 2027.
+
+    #text(size: 7pt)[#super[15]All of the checklists were replaced.]"""
+    path = tmp_path / "notes.pdf"
+    typst.compile(source.encode(), output=str(path), font_paths=[str(FONTS)])
+    (page,) = read(path).pages
+    assert "an alert, 5 and the checklists 15 say so. 6" in page.text
+    assert "84 m2 and costs 1,200 in 2027." in page.text
+    assert "15 All of the checklists" in page.text
