@@ -10,5 +10,6 @@ urlpatterns = [
     path("c/<uuid:chat_id>", views.chat_page, name="chat"),
     path("chats/<uuid:chat_id>", views.chat_page, name="chat-link"),
     path("panels/documents/<uuid:document_id>/chats", views.document_chats, name="document-chats"),
+    path("panels/documents/uses", views.document_uses, name="document-uses"),
     path("panels/chats", views.sidebar_panel, name="sidebar"),
 ]

@@ -21,6 +21,7 @@ from chats.services.chat_page import (
     Sidebar,
     SidebarPart,
     list_chats_using,
+    list_document_uses,
     suggest_questions,
 )
 from documents.models import Document
@@ -97,6 +98,17 @@ def document_chats(request: HttpRequest, document_id: UUID) -> HttpResponse:
     return render(request, "panels/document_chats.html", context)
 
 
+@require_GET
+@never_cache
+@login_required
+def document_uses(request: HttpRequest) -> HttpResponse:
+    """When answers last used documents of the list, for its rows: `?documents=id,id`."""
+    user = cast("User", request.user)
+    visible = Document.objects.visible_to(user).filter(pk__in=_list_named(request))
+    uses = list_document_uses(user, set(visible.values_list("pk", flat=True)))
+    return render(request, "panels/document_uses.html", {"uses": uses})
+
+
 def _list_opened(request: HttpRequest) -> str:
     return request.COOKIES.get(FOLDERS_COOKIE, "")
 
@@ -139,10 +151,15 @@ def _document_data(document: Document) -> dict[str, Any]:
 
 def _selected(request: HttpRequest, completed: Any) -> list[dict[str, Any]]:
     """Documents named in the address (`/?documents=ID,ID`), as far as they can be searched."""
+    named = completed.filter(pk__in=_list_named(request))
+    return [_document_data(document) for document in named]
+
+
+def _list_named(request: HttpRequest) -> list[UUID]:
     ids = []
     for text in request.GET.get("documents", "").split(",")[:SELECTED_DOCUMENTS]:
         try:
             ids.append(UUID(text))
         except ValueError:
             continue
-    return [_document_data(document) for document in completed.filter(pk__in=ids)]
+    return ids

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from django.core.paginator import Paginator
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, Func, Max, OuterRef, Q, QuerySet, Subquery, UUIDField
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.functional import Promise
@@ -168,6 +168,29 @@ def list_chats_using(user: "User", document: Document) -> list[Chat]:
     chats = chats.filter(Q(cited_at__isnull=False) | about)
     used_at = Coalesce("cited_at", "created_at")
     return list(chats.annotate(used_at=used_at).order_by("-used_at", "id")[:MAX_CHATS_USING])
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentUse:
+    """How many of the user's chats have answers from a document, and when the last of them was."""
+
+    document_id: UUID
+    chats: int
+    used_at: datetime
+
+
+def list_document_uses(user: "User", document_ids: Collection[UUID]) -> list[DocumentUse]:
+    """The uses of these documents; those that no answer has used are left out."""
+    turns = Turn.objects.filter(
+        chat__in=Chat.objects.visible_to(user), document_ids__overlap=list(document_ids)
+    )
+    used = turns.annotate(used=Func("document_ids", function="unnest", output_field=UUIDField()))
+    counted = used.values("used").annotate(chats=Count("chat", distinct=True), at=Max("ts"))
+    return [
+        DocumentUse(one["used"], one["chats"], one["at"])
+        for one in counted.order_by()
+        if one["used"] in document_ids
+    ]
 
 
 MAX_EXAMPLES = 4

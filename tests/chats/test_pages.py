@@ -11,6 +11,7 @@ from django.utils.translation import override
 from chats.models import Chat, Message
 from chats.services.chat_page import PAGE_SIZE, choose_heading
 from tests.chats.conftest import make_document
+from tests.chats.turns import say
 
 TODAY = date(2026, 3, 10)
 
@@ -144,3 +145,35 @@ def test_english_is_complete_where_korean_is_the_default(visitor):
     assert "New chat" in text
     left = re.sub(r"한국어", "", text)
     assert not re.search(r"[가-힣]", left), User.objects.count()
+
+
+def test_a_document_tells_which_chats_have_used_it_the_last_first(visitor, owner):
+    used, other = make_document(owner), make_document(owner)
+    say(owner, "먼저 물은 것", used)
+    say(owner, "나중에 물은 것", used)
+    say(owner, "다른 문서에 물은 것", other)
+    text = visitor.get(f"/panels/documents/{used.pk}/chats").content.decode()
+    assert re.findall(r">([^<>]* 물은 것)<", text) == ["나중에 물은 것", "먼저 물은 것"]
+
+
+def test_the_rows_of_documents_get_their_last_use_and_how_many_chats_it_was(visitor, owner):
+    used, unused = make_document(owner), make_document(owner)
+    first = say(owner, "하나", used)
+    say(owner, "둘", used, chat_id=first.chat_id)
+    say(owner, "셋", used)
+    address = f"/panels/documents/uses?documents={used.pk},{unused.pk},kein-id"
+    text = visitor.get(address).content.decode()
+    assert f'id="uses-{used.pk}"' in text
+    assert str(unused.pk) not in text
+    assert 'title="대화 2개에서 사용"' in text
+
+
+def test_a_stranger_does_not_learn_of_the_uses_of_a_document(client, owner, stranger):
+    document = make_document(owner)
+    say(owner, "질문", document)
+    client.force_login(stranger)
+    assert client.get(f"/panels/documents/{document.pk}/chats").status_code == 404
+    assert (
+        "uses-"
+        not in client.get(f"/panels/documents/uses?documents={document.pk}").content.decode()
+    )
