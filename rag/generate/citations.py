@@ -56,9 +56,9 @@ class CitationFilter:
     `citations` tells where which passage is cited. Numbers that no passage has are dropped, and
     markers of one slot that stand together become one.
 
-    Code (between backticks) passes as it is, and so does "[^1]", which is a footnote of the answer's
-    own. "[1, 2]", "[1-2]" and "【1】【2】" become "[1][2]". A marker never becomes a link: a blank
-    comes before the address behind it.
+    Code (between backticks) passes as it is, and so does "[^1]", a footnote of the answer's own.
+    "[1, 2]", "[1-2]" and "【1】【2】" become "[1][2]". A marker never becomes a link: a blank comes
+    before the address behind it.
     However the text is cut into pieces, what comes out is the same.
     """
 
