@@ -12,6 +12,8 @@ import { showAskedColumn, watchTables, wrapTables } from "./tables.js";
 
 const MAX_TEXT_CHARACTERS = 300_000;
 const MAX_CELLS = 12_000;
+const MAX_ROWS_AT_ONCE = 300;
+const MAX_CELLS_AT_ONCE = 6_000;
 const DEEPEST_HEADING = 6;
 const TAGS = (
   "a p br hr h1 h2 h3 h4 h5 h6 strong em s del code pre blockquote ul ol li " +
@@ -347,9 +349,39 @@ export function parseDocumentBlocks(text) {
     if (token.map && token.nesting >= 0) token.attrSet("data-at", token.map.join("-"));
     if (token.level > 0 || token.nesting > 0) return;
     const own = tokens.slice(from, at + 1);
-    const [line, end] = own[0].map ?? [0, 0];
     from = at + 1;
-    blocks.push({ line, end, render: () => sanitizeHtml(documentMd.renderer.render(own, documentMd.options, env), DOCUMENT_RULES) });
+    for (const [line, end, part] of token.type === "table_close" ? cutTable(own) : [[...(own[0].map ?? [0, 0]), own]]) {
+      blocks.push({ line, end, render: () => sanitizeHtml(documentMd.renderer.render(part, documentMd.options, env), DOCUMENT_RULES) });
+    }
   });
   return blocks;
+}
+
+/** Rows that are drawn at once of a table of so many columns: a page would stand still for seconds over all of a long one. */
+export function countRowsAtOnce(columns) {
+  return Math.max(1, Math.min(MAX_ROWS_AT_ONCE, Math.floor(MAX_CELLS_AT_ONCE / Math.max(columns, 1))));
+}
+
+/** The tokens of a table in pieces, its header above each: [line, end, tokens]. */
+function* cutTable(tokens) {
+  const body = tokens.findIndex(({ type }) => type === "tbody_open");
+  const close = tokens.findLastIndex(({ type }) => type === "tbody_close");
+  const rows = tokens.flatMap(({ type }, at) => (type === "tr_open" && at > body ? [at] : []));
+  const step = countRowsAtOnce(tokens.filter(({ type }) => type === "th_open").length);
+  if (body < 0 || rows.length <= step) {
+    yield [...tokens[0].map, tokens];
+    return;
+  }
+  const above = tokens.slice(0, body + 1);
+  const again = above.map((token) => Object.assign(Object.create(Object.getPrototypeOf(token)), token, { attrs: withoutPlace(token) }));
+  for (let from = 0; from < rows.length; from += step) {
+    const end = rows[from + step] ?? close;
+    const line = from ? tokens[rows[from]].map[0] : tokens[0].map[0];
+    const last = tokens[rows[Math.min(from + step, rows.length) - 1]].map[1];
+    yield [line, last, [...(from ? again : above), ...tokens.slice(rows[from], end), ...tokens.slice(close)]];
+  }
+}
+
+function withoutPlace({ attrs }) {
+  return attrs?.filter(([name]) => name !== "data-at") ?? null;
 }

@@ -2,14 +2,13 @@
 // from the stored text alone; nothing of the file itself comes near the page. Places are offsets in that text.
 
 import { el } from "./dom.js";
-import { parseDocumentBlocks } from "./markdown.js";
+import { countRowsAtOnce, parseDocumentBlocks } from "./markdown.js";
 import { findLetters, mapLetters, toLetters, toUnitConverter, wrapLetters } from "./matching.js";
 import { wrapTables } from "./tables.js";
 
 const MARKDOWN = "text/markdown";
 const MAX_MARKDOWN_CHARACTERS = 2_000_000;
 const PART_CHARACTERS = 12_000;
-const MAX_TABLE_ROWS = 300; // longer tables are drawn in pieces
 const LINE_CHARACTERS = 40; // of a part that is not drawn yet, to guess its height
 const LINE_PIXELS = 27;
 const NEAR = "1200px 0px";
@@ -332,8 +331,9 @@ function* createTables(lines) {
   const header = rule > 0 ? lines.slice(0, rule) : [];
   const rows = lines.slice(rule + 1);
   const isFigures = findFigureColumns(rows);
-  for (let from = 0; from < Math.max(rows.length, 1); from += MAX_TABLE_ROWS) {
-    const piece = rows.slice(from, from + MAX_TABLE_ROWS);
+  const step = countRowsAtOnce(splitCells(lines[0].text).length);
+  for (let from = 0; from < Math.max(rows.length, 1); from += step) {
+    const piece = rows.slice(from, from + step);
     const head = from ? [] : header;
     const [first, last] = [(head[0] ?? piece[0] ?? lines[0]).start, piece.at(-1) ?? lines.at(-1)];
     yield {

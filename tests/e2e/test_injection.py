@@ -7,8 +7,10 @@ from tests.e2e.chat import answer, ask, script
 from tests.e2e.injections import answers, needs_answers
 from tests.e2e.watching import Watch
 from tests.servers.llm import Stream
+from tests.support import DATA, NO_DATA
 
-FOUL, CUT = script("foul"), script("cut")
+FOUL, CUT, DRAW = script("foul"), script("cut"), script("heavy")
+HEAVY = sorted((DATA / "bad-inputs" / "text").glob("md-*.md"))
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
@@ -31,9 +33,13 @@ def test_no_answer_of_a_model_becomes_more_than_text(talk, llm):
 @needs_answers
 @pytest.mark.parametrize("markdown", answers(), ids=range(len(answers())))
 def test_an_answer_cut_at_any_character_is_as_clean(markdown, still):
-    loaded = still.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
-    path = next(name for name in loaded if "/built/markdown." in name)
-    assert still.evaluate(CUT, [path, markdown, FOUL]) == []
+    assert still.evaluate(CUT, [markdown_module(still), markdown, FOUL]) == []
+
+
+def markdown_module(window):
+    """The address of the page's own module that draws Markdown."""
+    loaded = window.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
+    return next(name for name in loaded if "/built/markdown." in name)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +53,17 @@ def still(chromium, talker):
     yield window
     chromium.close_context(context)
     watch.assert_clean()
+
+
+@pytest.mark.skipif(not HEAVY, reason=NO_DATA)
+def test_c94_no_markdown_makes_a_page_stand_still(still):
+    """As an answer, as one that is being written, and as a document."""
+    texts = {path.name: path.read_text("utf-8") for path in HEAVY}
+    texts["150,000 cells"] = "| a | b | c |\n|---|---|---|\n" + "| 1 | 2 | 3 |\n" * 50_000
+    took = {
+        name: still.evaluate(DRAW, [markdown_module(still), text]) for name, text in texts.items()
+    }
+    assert max(took.values()) < 2000, took
 
 
 def test_a_picture_in_an_answer_is_never_fetched(talk, llm, windows):

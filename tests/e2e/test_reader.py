@@ -195,6 +195,25 @@ def test_a_text_is_searched_and_its_hits_are_stepped_through(page):
     assert panel.locator("mark.found").bounding_box() != first
 
 
+def test_a_row_deep_in_a_long_table_is_found_below_the_header(page, reader, tmp_path):
+    file = tmp_path / "rows.md"
+    rows = "".join(f"| 품목 {number} | {number}원 |\n" for number in range(1, 1001))
+    file.write_text(f"| 이름 | 값 |\n|---|---|\n{rows}\n끝입니다.\n", encoding="utf-8")
+    document = reader.upload(file, "긴 표.md")
+    reader.wait_for_documents()
+    page.goto(f"/?documents={document['id']}")
+    ask(page, "품목 3은 얼마인가요?")
+    answer(page).locator(".cite").first.click()
+    panel = page.locator("#panel")
+    panel.get_by_role("button", name="문서에서 찾기").click()
+    panel.locator(".reader-query").fill("품목 987")
+    expect(panel.locator("mark.found")).to_be_in_viewport()
+    table = panel.locator("table", has=page.locator("mark.found"))
+    expect(table.locator("th").first).to_have_text("이름")
+    assert table.locator("tbody tr").count() <= 300
+    reader.api(f"documents/{document['id']}", method="DELETE")
+
+
 def test_a_link_leads_to_a_message_and_a_reload_keeps_the_place(windows, reader):
     page = windows(reader)
     page.goto("/")
