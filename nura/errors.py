@@ -62,6 +62,15 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         gettext_lazy("This account uses two-step sign-in. Send the current code as well."),
     ),
     "reauthentication_required": (403, gettext_lazy("Enter your password again first.")),
+    "import_unreadable": (
+        422,
+        gettext_lazy("This is neither an export of Nura nor one of ChatGPT, or it is broken."),
+    ),
+    "import_too_large": (413, gettext_lazy("The export is larger than this server accepts.")),
+    "import_under_way": (
+        409,
+        gettext_lazy("Another file is still being imported. Wait until it is done."),
+    ),
     "csrf_failed": (403, gettext_lazy("This page has expired. Reload it and try again.")),
     "forbidden": (403, gettext_lazy("Your account is not allowed to do this.")),
     "method_not_allowed": (405, gettext_lazy("This address does not accept that method.")),

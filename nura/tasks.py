@@ -1,4 +1,4 @@
-"""Celery tasks of the installation: exports of accounts, what was deleted, what has run out."""
+"""Celery tasks of the installation: files of accounts, what was deleted, what has run out."""
 
 from uuid import UUID
 
@@ -6,9 +6,9 @@ from celery import shared_task
 
 from documents import deletions
 from nura import retention
-from nura.accounts import exports
+from nura.accounts import exports, imports
 
-EXPORT_LIMIT_SECONDS = 3600
+EXPORT_LIMIT_SECONDS = IMPORT_LIMIT_SECONDS = 3600
 SWEEP_LIMIT_SECONDS = 300
 SETTLE_LIMIT_SECONDS = 600
 PURGE_LIMIT_SECONDS = 3600
@@ -20,10 +20,17 @@ def make_export(export_id: str) -> None:
     exports.make_export(UUID(export_id))
 
 
+@shared_task(time_limit=IMPORT_LIMIT_SECONDS)
+def make_import(import_id: str) -> None:
+    """Read one import."""
+    imports.make_import(UUID(import_id))
+
+
 @shared_task(time_limit=SWEEP_LIMIT_SECONDS)
-def sweep_exports() -> None:
-    """Hand on exports that lost their worker, remove those that have expired; sent by beat."""
+def sweep_account_files() -> None:
+    """Hand on exports and imports that lost their worker, remove old files; sent by beat."""
     exports.sweep_exports()
+    imports.sweep_imports()
 
 
 @shared_task(time_limit=SETTLE_LIMIT_SECONDS)

@@ -35,7 +35,7 @@ from documents.search import bm25
 from jobs import connections
 from nura import urls
 from nura.accounts.exports import name_file
-from nura.accounts.models import DataExport
+from nura.accounts.models import DataExport, DataImport
 from nura.accounts.sessions import make_session_id
 from tests.support import ROOT
 
@@ -53,6 +53,7 @@ COLLECTIONS = {
     "keys": "key",
     "sessions": "session",
     "exports": "export",
+    "imports": "import",
 }
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
@@ -205,6 +206,7 @@ def make_world(owner: User) -> dict[str, Any]:
         "session": make_session(owner),
         "model": f"nura/{document.pk}",
         "export": make_export(owner).pk,
+        "import": DataImport.objects.create(owner=owner, name=SECRET, status="DONE").pk,
     }
 
 

@@ -43,6 +43,7 @@ MAKING = {
     "POST /api/v1/me/keys",
     "DELETE /api/v1/me/sessions",
     "POST /api/v1/me/export",
+    "POST /api/v1/me/imports",
     "DELETE /api/v1/me",
 }
 """Routes that name no object at all."""

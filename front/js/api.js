@@ -68,6 +68,7 @@ async function requestJson(...what) {
 export const getJson = (path, options) => requestJson("GET", path, undefined, options);
 export const postJson = (path, body = {}, options = {}) => requestJson("POST", path, body, options);
 export const patchJson = (path, body) => requestJson("PATCH", path, body);
+export const postForm = (path, form) => requestJson("POST", path, undefined, { body: form });
 export const sendDelete = (path, options) => requestJson("DELETE", path, undefined, options);
 
 /** What the server answers as it is, with its headers. */

@@ -2,6 +2,7 @@
 
 import "./theme.js";
 import "./shell.js";
+import { getJson, postForm } from "./api.js";
 import { byId, el } from "./dom.js";
 import { copyText } from "./notify.js";
 import { t } from "./strings.js";
@@ -30,6 +31,46 @@ function offerCopies() {
   }
 }
 
+const LOOK_EVERY_MS = 1000;
+
+/** How far a worker is with what this element stands for; the page is drawn anew when it has ended. */
+async function watchJob(element) {
+  const job = await getJson(element.dataset.job).catch(() => null); // perhaps the next time
+  if (job && job.status !== "WAITING") {
+    location.reload();
+    return;
+  }
+  if (job?.total && element instanceof HTMLProgressElement) {
+    element.max = job.total;
+    element.value = job.done;
+  }
+  setTimeout(watchJob, LOOK_EVERY_MS, element);
+}
+
+/** Send the chosen file; what the server says against it stands below the field. */
+function offerImport() {
+  const form = /** @type {HTMLFormElement | null} */ (document.querySelector("[data-import]"));
+  if (!form) return;
+  const errors = form.querySelector(".errorlist");
+  const fields = form.querySelector("button");
+  form.hidden = false;
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    fields.disabled = true;
+    errors.hidden = true;
+    try {
+      await postForm("/me/imports", new FormData(form));
+      location.reload();
+    } catch (error) {
+      errors.replaceChildren(el("li", { text: error.message }));
+      errors.hidden = false;
+      fields.disabled = false;
+    }
+  });
+}
+
+for (const job of document.querySelectorAll("[data-job]")) watchJob(job);
+offerImport();
 offerCopies();
 offerVoices();
 globalThis.speechSynthesis?.addEventListener?.("voiceschanged", offerVoices);

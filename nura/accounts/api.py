@@ -6,12 +6,14 @@ from uuid import UUID
 from allauth.account.adapter import get_adapter
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.parsers import MultiPartParser
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,10 +21,12 @@ from rest_framework.views import APIView
 
 from chats.access import announce_change
 from chats.models import KeyScope
+from documents.api.serializers import FileRequest
+from documents.api.transfers import LimitedUpload, get_sent_name, takes_file
 from documents.api.views import AnyAccept
-from nura.accounts import deletion, exports, services, two_step
+from nura.accounts import deletion, exports, imports, services, two_step
 from nura.accounts.authentication import require_recent_proof
-from nura.accounts.models import DataExport, Preferences
+from nura.accounts.models import DataExport, DataImport, Preferences
 from nura.accounts.preferences import get_preferences, save_preferences
 from rag.errors import NuraError
 
@@ -195,6 +199,60 @@ class MyExportView(APIView):
         """How far an export is."""
         mine = DataExport.objects.filter(owner=cast("User", request.user))
         return Response(ExportSerializer(get_object_or_404(mine, pk=export_id)).data)
+
+
+class ImportSerializer(serializers.ModelSerializer[DataImport]):
+    """A file that is being imported, or was; `total` is null until it has been read once."""
+
+    class Meta:
+        """Without what only workers read."""
+
+        model = DataImport
+        fields = (
+            "id",
+            "name",
+            "status",
+            "done",
+            "total",
+            "messages",
+            "empty",
+            "error_code",
+            "created_at",
+            "ended_at",
+        )
+
+
+class MyImportsView(APIView):
+    """`POST /me/imports`."""
+
+    parser_classes = (MultiPartParser,)
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        """Watch the file from its first byte: authentication may be what reads the body."""
+        request.upload_handlers = [LimitedUpload(request)]
+        return super().initialize_request(request, *args, **kwargs)
+
+    @extend_schema(request={"multipart/form-data": FileRequest}, responses={202: ImportSerializer})
+    @takes_file
+    def post(self, request: Request) -> Response:
+        """Import chats from an export of Nura or ChatGPT; what is there already stays as it is."""
+        given = FileRequest(data=request.data)
+        given.is_valid(raise_exception=True)
+        file = given.validated_data["file"]
+        kept = imports.request_import(
+            user=cast("User", request.user), name=get_sent_name(file), content=file
+        )
+        return Response(ImportSerializer(kept).data, status=202)
+
+
+class MyImportView(APIView):
+    """`GET /me/imports/{id}`."""
+
+    @extend_schema(responses=ImportSerializer)
+    def get(self, request: Request, import_id: UUID) -> Response:
+        """How far an import is."""
+        mine = DataImport.objects.filter(owner=cast("User", request.user))
+        return Response(ImportSerializer(get_object_or_404(mine, pk=import_id)).data)
 
 
 class MyExportFileView(APIView):

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from allauth.account.decorators import reauthentication_required
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_required
@@ -18,9 +19,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from chats.access import announce_change
+from documents.errors import explain_code
 from nura.accounts import deletion
 from nura.accounts.exports import request_export, respond_with_export
-from nura.accounts.models import DataExport
+from nura.accounts.models import DataExport, DataImport
 from nura.accounts.sections import render_section
 
 SHOWN_EXPORTS = 5
@@ -31,7 +33,7 @@ SHOWN_EXPORTS = 5
 @reauthentication_required(allow_get=True)  # type: ignore[untyped-decorator]
 @require_http_methods(["GET", "HEAD", "POST"])
 def data(request: HttpRequest) -> HttpResponse:
-    """The exports; POST asks for one."""
+    """The exports and imports; POST asks for an export."""
     user = cast("User", request.user)
     if request.method == "POST":
         request_export(user=user)
@@ -40,9 +42,16 @@ def data(request: HttpRequest) -> HttpResponse:
         )
         return redirect("accounts:data")
     exports = DataExport.objects.filter(owner=user)
+    imports = DataImport.objects.filter(owner=user)
     told = {
         "exports": exports[:SHOWN_EXPORTS],
-        "is_waiting": exports.filter(status=DataExport.Status.WAITING).exists(),
+        "is_waiting": exports.filter(DataExport.OPEN).exists(),
+        "imports": [
+            (one, explain_code(one.error_code) if one.error_code else "")
+            for one in imports[:SHOWN_EXPORTS]
+        ],
+        "is_importing": imports.filter(DataImport.OPEN).exists(),
+        "max_mb": settings.MAX_UPLOAD_MB,
     }
     return render_section(request, "accounts:data", "settings/data.html", told)
 

@@ -45,7 +45,7 @@ KEPT_HOURS = 48
 PATIENCE = timedelta(seconds=30)
 COPY_BYTES = 1024 * 1024
 MAX_NAME_CHARACTERS = 60
-FORMAT, VERSION = "nura-export", 1
+FORMAT, VERSION, INDEX = "nura-export", 1, "export.json"
 HEARTBEAT = Heartbeat(DataExport)
 
 
@@ -122,7 +122,7 @@ def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
             while part := source.read(COPY_BYTES):
                 kept.write(part)
                 yield
-    archive.writestr("export.json", _to_json(index))
+    archive.writestr(INDEX, _to_json(index))
 
 
 def _describe_preferences(user: User) -> dict[str, Any]:

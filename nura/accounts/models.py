@@ -146,3 +146,54 @@ class DataExport(OwnedJob):
 
     def __str__(self) -> str:
         return f"{self.owner_id} {self.status}"
+
+
+class DataImport(OwnedJob):
+    """A file of chats from elsewhere, which a worker reads: `done` of `total` chats so far.
+
+    `messages` were new; in `empty` chats nothing was said. `error_code` says why it failed.
+    """
+
+    class Status(models.TextChoices):
+        """WAITING -> DONE | FAILED."""
+
+        WAITING = "WAITING", _("Being read")
+        DONE = "DONE", _("Imported")
+        FAILED = "FAILED", _("Failed")
+
+    OPEN = Q(status="WAITING")
+    LEASE = timedelta(seconds=30)
+    MAX_ATTEMPTS = 3
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="imports")
+    name = models.CharField(max_length=255)
+    status = models.CharField(max_length=7, choices=Status, default=Status.WAITING)
+    total = models.PositiveIntegerField(null=True)
+    done = models.PositiveIntegerField(default=0)
+    messages = models.PositiveIntegerField(default=0)
+    empty = models.PositiveIntegerField(default=0)
+    error_code = models.CharField(max_length=64, blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        """One at a time for each account."""
+
+        ordering = ("-created_at",)
+        indexes = (
+            models.Index(
+                fields=("owner", "created_at"),
+                condition=Q(status="WAITING"),
+                name="data_import_waiting",
+            ),
+            models.Index(fields=("owner", "started_at"), name="data_import_served"),
+        )
+        constraints = (
+            models.UniqueConstraint(
+                fields=("owner",), condition=Q(status="WAITING"), name="one_import_at_a_time"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.owner_id} {self.status}"

@@ -10,6 +10,8 @@ from nura.accounts.api import (
     MyExportFileView,
     MyExportsView,
     MyExportView,
+    MyImportsView,
+    MyImportView,
     PreferencesView,
     TokenView,
 )
@@ -40,6 +42,8 @@ api_urlpatterns = [
     path("me/export", MyExportsView.as_view(), name="api-export"),
     path("me/exports/<uuid:export_id>", MyExportView.as_view(), name="api-export-state"),
     path("me/exports/<uuid:export_id>/file", MyExportFileView.as_view(), name="api-export-file"),
+    path("me/imports", MyImportsView.as_view(), name="api-imports"),
+    path("me/imports/<uuid:import_id>", MyImportView.as_view(), name="api-import"),
     path("me/preferences", PreferencesView.as_view(), name="api-preferences"),
     path("me/keys", KeysView.as_view(), name="api-keys"),
     path("me/keys/<uuid:key_id>", KeyView.as_view(), name="api-key"),

@@ -362,8 +362,8 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 60.0,
         "options": {"expires": 60.0},
     },
-    "exports": {
-        "task": "nura.tasks.sweep_exports",
+    "account-files": {
+        "task": "nura.tasks.sweep_account_files",
         "schedule": 60.0,
         "options": {"expires": 60.0},
     },

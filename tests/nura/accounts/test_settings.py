@@ -25,6 +25,11 @@ KNOWN_LATIN = {
     "PIN",
     "USB",
     "JSON",
+    "json",
+    "ChatGPT",
+    "Nura",
+    "ZIP",
+    "conversations",
 }
 """What Korean pages write in Latin letters, and the reader's own name and address."""
 APPEARANCE = {

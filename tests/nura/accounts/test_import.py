@@ -1,0 +1,297 @@
+"""Chats from elsewhere: Nura's own export, ChatGPT's, and files that are neither."""
+
+import io
+import json
+import zipfile
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.utils import timezone
+
+from chats.models import Chat, Message, Turn
+from chats.services.branches import delete_message
+from chats.services.chats import delete_chats
+from documents.parsers.base import MEGABYTE
+from nura.accounts import exports, imports
+from nura.accounts.models import DataExport, DataImport
+from tests import strangers
+
+pytestmark = pytest.mark.django_db
+
+ASKED = datetime(2024, 3, 1, 9, 0, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def own_place(settings, tmp_path, monkeypatch):
+    settings.MEDIA_ROOT, settings.DATA_DIR = tmp_path / "files", tmp_path
+    monkeypatch.setattr(imports, "announce_import", lambda _import_id: None)
+
+
+def node(key, parent, role, text, seconds=0, **more):
+    told = {
+        "author": {"role": role},
+        "content": {"content_type": "text", "parts": [text]},
+        "create_time": ASKED.timestamp() + seconds,
+        "recipient": "all",
+    }
+    return key, {"id": key, "parent": parent, "message": told | more, "children": []}
+
+
+def conversation(*nodes, key="c-1", title="휴가 규정"):
+    root = {"root": {"id": "root", "parent": None, "message": None, "children": []}}
+    return {
+        "conversation_id": key,
+        "title": title,
+        "create_time": ASKED.timestamp(),
+        "mapping": root | dict(nodes),
+    }
+
+
+def talk(**options):
+    return conversation(
+        node("s", "root", "system", ""),
+        node("q1", "s", "user", "연차는 며칠인가요?", 1),
+        node("a1", "q1", "assistant", "15일입니다.", 2),
+        node("q2", "a1", "user", "그럼 반차는?", 3),
+        node("a2", "q2", "assistant", "연차에서 0.5일을 씁니다.", 4),
+        **options,
+    )
+
+
+def zipped(files):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return made.getvalue()
+
+
+def chatgpt(*conversations):
+    return zipped({"conversations.json": json.dumps(conversations), "chat.html": "<script>"})
+
+
+def take(user, data):
+    kept = imports.request_import(user=user, name="export.zip", content=ContentFile(data))
+    imports.make_import(kept.pk)
+    kept.refresh_from_db()
+    return kept
+
+
+def said(chat):
+    return [
+        (one.role, one.content, one.parent.content if one.parent else None)
+        for one in Message.objects.filter(chat=chat).select_related("parent")
+    ]
+
+
+def test_a_conversation_of_chatgpt_comes_with_its_messages_and_times(minsu):
+    kept = take(minsu, chatgpt(talk()))
+    assert (kept.status, kept.done, kept.total, kept.messages) == ("DONE", 1, 1, 4)
+    chat = Chat.objects.get(owner=minsu)
+    assert (chat.title, chat.created_at) == ("휴가 규정", ASKED)
+    assert chat.updated_at == ASKED + timedelta(seconds=4)
+    assert said(chat) == [
+        ("user", "연차는 며칠인가요?", None),
+        ("assistant", "15일입니다.", "연차는 며칠인가요?"),
+        ("user", "그럼 반차는?", "15일입니다."),
+        ("assistant", "연차에서 0.5일을 씁니다.", "그럼 반차는?"),
+    ]
+    turns = Turn.objects.filter(chat=chat)
+    assert [(one.number, one.user_text) for one in turns] == [
+        (1, "연차는 며칠인가요?"),
+        (2, "그럼 반차는?"),
+    ]
+    assert not default_storage.exists(imports.name_file(kept.pk))
+
+
+def test_what_is_imported_again_is_there_once(minsu):
+    take(minsu, chatgpt(talk()))
+    again = take(minsu, chatgpt(talk()))
+    assert (again.status, again.messages) == ("DONE", 0)
+    assert (Chat.objects.count(), Message.objects.count(), Turn.objects.count()) == (1, 4, 2)
+
+
+def test_what_was_said_since_is_added(minsu):
+    take(minsu, chatgpt(talk()))
+    longer = talk()
+    longer["mapping"] |= dict([node("q3", "a2", "user", "병가는?", 9)])
+    assert take(minsu, chatgpt(longer)).messages == 1
+    assert said(Chat.objects.get())[-1] == ("user", "병가는?", "연차에서 0.5일을 씁니다.")
+
+
+def test_a_deleted_message_stays_deleted(minsu):
+    take(minsu, chatgpt(talk()))
+    delete_message(message=Message.objects.get(content="15일입니다."))
+    assert take(minsu, chatgpt(talk())).messages == 0
+    assert said(Chat.objects.get())[0] == ("user", "그럼 반차는?", None)
+
+
+def test_a_deleted_chat_comes_back_when_it_is_imported_again(minsu):
+    take(minsu, chatgpt(talk()))
+    delete_chats(owner=minsu, chat_ids=[Chat.objects.get().pk])
+    assert take(minsu, chatgpt(talk())).messages == 4
+    assert Chat.objects.visible_to(minsu).count() == 1
+
+
+def test_both_answers_to_a_question_are_kept(minsu):
+    told = talk()
+    told["mapping"] |= dict([node("b1", "q1", "assistant", "입사 첫해는 11일입니다.", 5)])
+    take(minsu, chatgpt(told))
+    answers = Message.objects.filter(parent__content="연차는 며칠인가요?")
+    assert {one.content for one in answers} == {"15일입니다.", "입사 첫해는 11일입니다."}
+
+
+def test_steps_of_one_answer_are_one_message_and_tools_are_left_out(minsu):
+    told = conversation(
+        node("q", "root", "user", "오늘 날씨는?"),
+        node("a1", "q", "assistant", "찾아보겠습니다."),
+        node("call", "a1", "assistant", "search(weather)", recipient="web"),
+        node("tool", "call", "tool", "{...}"),
+        node("a2", "tool", "assistant", "맑습니다. \ue200cite\ue202turn0\ue201"),
+    )
+    take(minsu, chatgpt(told))
+    assert said(Chat.objects.get()) == [
+        ("user", "오늘 날씨는?", None),
+        ("assistant", "찾아보겠습니다.\n\n맑습니다.", "오늘 날씨는?"),
+    ]
+
+
+def test_a_picture_leaves_a_word(minsu):
+    content = {
+        "content_type": "multimodal_text",
+        "parts": [{"content_type": "image_asset_pointer"}, "무엇인가요?"],
+    }
+    take(minsu, chatgpt(conversation(node("q", "root", "user", "", content=content))))
+    assert Message.objects.get().content == "[사진]\n\n무엇인가요?"
+
+
+def test_conversations_without_a_zip_and_in_several_files_are_read(minsu):
+    assert take(minsu, json.dumps([talk()]).encode()).messages == 4
+    parts = {f"conversations-00{n}.json": json.dumps([talk(key=f"k-{n}")]) for n in range(3)}
+    assert take(minsu, zipped(parts)).messages == 12
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_own_export_comes_to_another_account(minsu, stranger):
+    strangers.make_world(minsu)
+    DataExport.objects.all().delete()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        list(exports.write_archive(archive, minsu))
+    chats, messages = Chat.objects.count(), Message.objects.filter(chat__owner=minsu).count()
+    assert take(minsu, made.getvalue()).messages == 0
+    assert Chat.objects.count() == chats
+    kept = take(stranger, made.getvalue())
+    assert (kept.status, kept.done) == ("DONE", 1)
+    copies = Message.objects.filter(chat__owner=stranger)
+    assert copies.count() <= messages
+    assert copies.filter(content__contains=strangers.SECRET).exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"PK\x03\x04 broken",
+        b"hello",
+        b"[{",
+        b'{"mapping": {}}',
+        b"[" * 200_000,
+        b'[{"conversation_id": "x", "mapping": ' + b"[" * 200_000,
+        b'[{"conversation_id": "x", "mapping": []}]',
+        b'[{"mapping": {}}]',
+        b"\xff\xfe[",
+        zipped({"other.txt": "x"}),
+        zipped({"export.json": json.dumps({"format": "other"})}),
+        zipped({"export.json": json.dumps({"format": "nura-export", "chats": ["../x"]})}),
+        zipped({"export.json": json.dumps({"format": "nura-export", "chats": [{}]})}),
+    ],
+    ids=range(14),
+)
+def test_what_is_no_export_is_refused_in_words_and_writes_nothing(minsus_client, minsu, data):
+    kept = take(minsu, data)
+    assert kept.status == "FAILED"
+    assert kept.error_code
+    assert not Chat.objects.exists()
+    page = minsus_client.get("/settings/data").content.decode()
+    assert "실패" in page
+    assert "%(" not in page
+
+
+def test_a_file_that_breaks_at_its_end_writes_nothing(minsu):
+    whole = json.dumps([talk(key="one"), talk(key="two")]).encode()
+    assert take(minsu, whole[:-10]).status == "FAILED"
+    assert not Chat.objects.exists()
+
+
+def test_a_bomb_is_refused(minsu):
+    bomb = zipped({"conversations.json": b"[" + b" " * 80 * MEGABYTE + b"]"})
+    assert take(minsu, bomb).error_code == "archive_bomb"
+
+
+def test_one_endless_conversation_is_refused(minsu, monkeypatch):
+    monkeypatch.setattr(imports, "MAX_CHARACTERS", 10_000)
+    told = conversation(node("q", "root", "user", "가" * 40_000))
+    assert take(minsu, json.dumps([told]).encode()).error_code == "import_too_large"
+
+
+def test_circles_nul_and_broken_pairs_harm_nothing(minsu):
+    told = conversation(
+        node("q", "root", "user", "한\0글\ud800"),
+        node("x", "y", "user", "x"),
+        node("y", "x", "assistant", "y"),
+        node("a", "q", "assistant", "답", create_time=float("inf")),
+        title="제\0목",
+    )
+    kept = take(minsu, json.dumps([told]).encode())
+    assert (kept.status, kept.messages) == ("DONE", 2)
+    assert (Chat.objects.get().title, Message.objects.earliest("created_at").content) == (
+        "제목",
+        "한글",
+    )
+
+
+def test_a_long_chain_is_taken(minsu):
+    steps = [node(f"m{n}", f"m{n - 1}", "assistant", str(n)) for n in range(1, 3000)]
+    told = conversation(node("m0", "root", "user", "0"), *steps)
+    kept = take(minsu, json.dumps([told]).encode())
+    assert (kept.status, kept.messages) == ("DONE", 2)
+
+
+def test_a_worker_that_begins_anew_ends_what_another_began(minsu):
+    data = chatgpt(talk(key="one"), talk(key="two"))
+    kept = imports.request_import(user=minsu, name="x", content=ContentFile(data))
+    for foreign in list(imports.read_chats(io.BytesIO(data)))[:1]:
+        imports.import_chat(owner=minsu, foreign=foreign)
+    imports.make_import(kept.pk)
+    assert (Chat.objects.count(), Message.objects.count()) == (2, 8)
+
+
+def test_files_that_nothing_names_are_removed(minsu, monkeypatch):
+    kept = imports.request_import(user=minsu, name="x", content=ContentFile(b"x"))
+    default_storage.save("imports/left-over", ContentFile(b"x"))
+    monkeypatch.setattr(imports, "LEFTOVER_AGE", timedelta(0))
+    imports.sweep_imports()
+    assert default_storage.exists(imports.name_file(kept.pk))
+    assert not default_storage.exists("imports/left-over")
+
+
+def test_a_file_is_sent_and_followed_over_rest(minsus_client, stranger, client):
+    file = SimpleUploadedFile("내보내기.zip", chatgpt(talk()))
+    sent = minsus_client.post("/api/v1/me/imports", {"file": file})
+    assert sent.status_code == 202
+    told = sent.json()
+    assert (told["name"], told["status"], told["total"]) == ("내보내기.zip", "WAITING", None)
+    second = SimpleUploadedFile("2.zip", chatgpt(talk()))
+    refused = minsus_client.post("/api/v1/me/imports", {"file": second})
+    assert (refused.status_code, refused.json()["code"]) == (409, "import_under_way")
+    assert len(default_storage.listdir("imports")[1]) == 1
+    address = f"/api/v1/me/imports/{told['id']}"
+    client.force_login(stranger)
+    assert client.get(address).status_code == 404
+    imports.make_import(DataImport.objects.get().pk)
+    assert minsus_client.get(address).json()["messages"] == 4
+    assert timezone.now() - DataImport.objects.get().ended_at < timedelta(minutes=1)
