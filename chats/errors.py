@@ -45,6 +45,12 @@ class StillAnswering(NuraError):
     code = "still_answering"
 
 
+class SummaryChanged(NuraError):
+    """There is no running summary, or another one than whoever changes it has read."""
+
+    code = "summary_changed"
+
+
 class QuotaMessages(NuraError):
     """The user has asked as much today as he may; `retry_after` seconds are left of the day."""
 
@@ -163,6 +169,12 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     "rate_limited": (
         429,
         _("That was a lot at once. Please try again in %(retry_after)s seconds."),
+    ),
+    "summary_changed": (
+        409,
+        _(
+            "The summary has changed meanwhile, or there is none. Look at it again before you edit it."
+        ),
     ),
     "still_answering": (
         409,

@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models.functions import Left
 
 from chats.calls import released
-from chats.models import Chat, Message
+from chats.models import Chat, Message, Trace
 from chats.models import Turn as Row
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
@@ -28,6 +28,7 @@ from rag.conversation import (
     number_documents,
     to_conversation,
 )
+from rag.memory.window import open_window
 from rag.types import HistoryMessage, QuestionType, Speaker
 from rag.understand.kinds import find_reset
 
@@ -322,6 +323,45 @@ def describe_memory(branch: Branch) -> ChatMemory:
         last_answer=kept.last_answer,
         last_question_type=kept.last_question_type,
         updated_at=max(last.created_at, cleared) if cleared else last.created_at,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatContext:
+    """What the next question of a branch is told of it: see `rag.memory`.
+
+    `profile` are slots as `/me/memory` shows them. `recent` are the turns in its window, `summary`
+    tells of those before; `recalled` are older turns that the latest answer looked up.
+    """
+
+    documents: tuple[RememberedFile, ...] = ()
+    profile: tuple[Mapping[str, Any], ...] = ()
+    recent: tuple[Row, ...] = ()
+    summary: RunningSummary | None = None
+    recalled: tuple[Row, ...] = ()
+
+
+def describe_context(branch: Branch) -> ChatContext:
+    """What is in play at the end of a branch."""
+    if not branch.steps:
+        return ChatContext()
+    pairs = history_pairs_of(branch.chat)
+    known = load_conversation(branch, pairs=pairs)
+    window = open_window(known, pairs=pairs)
+    last = Trace.objects.filter(message__turn=branch.turn_ids[-1]).first()
+    history = last.steps.get("history") if last else None
+    recalled = set(history.get("selected", ())) if isinstance(history, Mapping) else set()
+    wanted = {
+        step.turn_id: step.number >= window.first
+        for step in branch.steps
+        if step.number >= window.first or step.number in recalled
+    }
+    turns = list(Row.objects.told().filter(pk__in=wanted).order_by("number"))
+    return ChatContext(
+        documents=_name_files(known.memory.documents),
+        recent=tuple(turn for turn in turns if wanted[turn.pk]),
+        summary=known.summary,
+        recalled=tuple(turn for turn in turns if turn.number in recalled),
     )
 
 

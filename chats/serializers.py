@@ -26,6 +26,7 @@ from rag.types import Source, StrategyName, Topic, Verdict
 MAX_CONTENT_CHARACTERS = 20_000
 MAX_DOCUMENTS = 1_000
 MAX_CHATS = 1_000
+MAX_SUMMARY_CHARACTERS = 4_000
 MAX_FIND_CHARACTERS = 100
 """Nobody types a longer search, and it costs."""
 
@@ -625,6 +626,47 @@ class MemorySerializer(serializers.Serializer[Any]):
     last_answer = serializers.CharField(allow_null=True)
     last_question_type = serializers.CharField(allow_null=True)
     updated_at = serializers.DateTimeField(allow_null=True)
+
+
+class ContextTurnSerializer(serializers.ModelSerializer[Turn]):
+    """A turn as the next question is told of it, in short."""
+
+    turn_id = serializers.UUIDField(source="id", read_only=True)
+    message_id = serializers.UUIDField(read_only=True)
+
+    class Meta:
+        """Fields of the contract."""
+
+        model = Turn
+        fields = ("turn_id", "message_id", "number", "ts", "user_text", "summary")
+        read_only_fields = fields
+
+
+class RunningSummarySerializer(serializers.Serializer[Any]):
+    """What the turns up to `through` said. `model`: who wrote it, "user" for a person."""
+
+    text = serializers.CharField()
+    through = serializers.IntegerField()
+    model = serializers.CharField()
+
+
+class ContextSerializer(serializers.Serializer[Any]):
+    """What the next question is told of its conversation: see `chats.history.ChatContext`."""
+
+    documents = RememberedDocumentSerializer(many=True)
+    profile = serializers.ListField(child=serializers.DictField())
+    recent_turns = ContextTurnSerializer(many=True, source="recent")
+    running_summary = RunningSummarySerializer(source="summary", allow_null=True)
+    recalled = ContextTurnSerializer(many=True)
+
+
+class ContextChange(serializers.Serializer[Any]):
+    """Other words for the running summary; `through` as it was read."""
+
+    running_summary = serializers.CharField(
+        max_length=MAX_SUMMARY_CHARACTERS, allow_blank=True, trim_whitespace=True
+    )
+    through = serializers.IntegerField(required=False, allow_null=True, default=None)
 
 
 class HitSerializer(serializers.Serializer[Any]):

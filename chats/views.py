@@ -6,6 +6,7 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
@@ -13,8 +14,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 
 from chats.errors import NotFound
-from chats.models import Chat
-from chats.serializers import MAX_CONTENT_CHARACTERS
+from chats.history import Branch
+from chats.models import Chat, Turn
+from chats.serializers import MAX_CONTENT_CHARACTERS, MAX_FIND_CHARACTERS
 from chats.services.chat_page import (
     ARCHIVED,
     MAX_EXAMPLES,
@@ -24,8 +26,10 @@ from chats.services.chat_page import (
     list_document_uses,
     suggest_questions,
 )
+from chats.services.find import describe_turns, find_turns
 from documents.models import Document
 
+TURNS_A_PAGE = 20
 SELECTED_DOCUMENTS = 50
 FOLDERS_COOKIE = "folders"
 """Short ids of the folders that are open in the sidebar; front/js/sidebar.js writes it."""
@@ -62,6 +66,24 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
         },
     }
     return render(request, "chat.html", context)
+
+
+@require_GET
+@never_cache
+@login_required
+def turn_page(request: HttpRequest, chat_id: UUID) -> HttpResponse:
+    """The turns of a chat's newest branch, the latest first; those that hold what is looked for."""
+    user = cast("User", request.user)
+    chat = get_object_or_404(Chat.objects.visible_to(user).select_related("owner"), pk=chat_id)
+    query = request.GET.get("q", "").replace("\x00", "").strip()[:MAX_FIND_CHARACTERS]
+    rows = Turn.objects.told().filter(pk__in=Branch.find_newest(chat).turn_ids)
+    found = Paginator(find_turns(rows, query), TURNS_A_PAGE).get_page(request.GET.get("page"))
+    turns = describe_turns(found, query)
+    context = {"chat": chat, "query": query, "pages": found, "turns": turns}
+    if request.headers.get("HX-Request"):
+        return render(request, "panels/turn_list.html", context)
+    context["sidebar"] = Sidebar.of(user, opened=_list_opened(request), current=chat)
+    return render(request, "turns.html", context)
 
 
 @require_GET

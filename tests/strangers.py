@@ -24,7 +24,7 @@ from drf_spectacular.generators import SchemaGenerator
 from knox.models import AuthToken
 from rest_framework.test import APIClient
 
-from chats.models import Category, Chat, Feedback, KeyDetails, Message, Run, Trace
+from chats.models import Category, Chat, Feedback, KeyDetails, Message, Run, Trace, Turn
 from chats.models.key import make_key_id
 from chats.services.chats import create_chat
 from chats.services.turn_store import Outcome, record
@@ -194,6 +194,8 @@ def make_world(owner: User) -> dict[str, Any]:
     )
     first = open_turn(user=owner, content=f"{SECRET} 질문", chat_id=chat.pk, client_id="owner-1")
     finish(first.assistant_message)
+    folded = {"running_summary": SECRET, "running_through": 1}
+    Turn.objects.filter(message=first.assistant_message).update(**folded)
     second = open_turn(user=owner, content=f"{SECRET} 더", chat_id=chat.pk, client_id="owner-2")
     return {
         "document": document.pk,

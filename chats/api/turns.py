@@ -1,5 +1,6 @@
 """What a chat remembers, and its turns, over REST."""
 
+from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -11,15 +12,18 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chats.access import get_user
-from chats.history import Branch, describe_memory
+from chats.history import Branch, describe_context, describe_memory
 from chats.models import Chat, KeyScope, Message, Turn
 from chats.models.turn import TurnQuerySet
 from chats.serializers import (
     BranchRequest,
+    ContextChange,
+    ContextSerializer,
     MemorySerializer,
     ShownDocumentSerializer,
     TurnSerializer,
 )
+from chats.services import branches
 from chats.services import chats as services
 
 QUERY_CHARACTERS = 200
@@ -44,6 +48,33 @@ class MemoryView(APIView):
         """Forget the documents; the turns stay."""
         services.clear_memory(chat=get_own_chat(request, chat_id))
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class ContextView(APIView):
+    """What is in play: what the next question is told of its conversation."""
+
+    change_scope = KeyScope.ASK
+
+    @extend_schema(parameters=[BRANCH], responses=ContextSerializer)
+    def get(self, request: Request, chat_id: UUID) -> Response:
+        """Remembered documents, last turns, running summary, and what the last answer recalled."""
+        return Response(_describe(_branch(request, chat_id)))
+
+    @extend_schema(parameters=[BRANCH], request=ContextChange, responses=ContextSerializer)
+    def patch(self, request: Request, chat_id: UUID) -> Response:
+        """Put the running summary into other words."""
+        serializer = ContextChange(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        chat, message = _find_place(request, chat_id)
+        wanted = serializer.validated_data
+        branches.edit_running_summary(
+            chat=chat, message=message, text=wanted["running_summary"], through=wanted["through"]
+        )
+        return Response(_describe(_branch(request, chat_id)))
+
+
+def _describe(branch: Branch) -> Any:
+    return ContextSerializer(describe_context(branch)).data
 
 
 @extend_schema(
@@ -87,16 +118,22 @@ def get_own_chat(request: Request, chat_id: UUID) -> Chat:
     return get_object_or_404(rows, pk=chat_id)
 
 
-def _branch(request: Request, chat_id: UUID) -> Branch:
+def _find_place(request: Request, chat_id: UUID) -> tuple[Chat, Message | None]:
+    """The user's own chat, and the message of the branch that is meant; None: of the newest."""
     chat = get_own_chat(request, chat_id)
     serializer = BranchRequest(data=request.query_params)
     serializer.is_valid(raise_exception=True)
     message_id = serializer.validated_data["message_id"]
     if message_id is None:
-        return Branch.find_newest(chat)
+        return chat, None
     message = get_object_or_404(Message.objects.filter(chat=chat), pk=message_id)
     message.chat = chat
-    return Branch.to_message(message)
+    return chat, message
+
+
+def _branch(request: Request, chat_id: UUID) -> Branch:
+    chat, message = _find_place(request, chat_id)
+    return Branch.find_newest(chat) if message is None else Branch.to_message(message)
 
 
 def _turns(request: Request, chat_id: UUID) -> TurnQuerySet:

@@ -7,7 +7,7 @@ from chats.api.chats import CategoryViewSet, ChatViewSet, ExportView
 from chats.api.messages import MessageViewSet, SpeechView
 from chats.api.runs import RunEventsView, RunStopView
 from chats.api.search import FindView, SearchView
-from chats.api.turns import MemoryView, TurnDocumentsView, TurnsView, TurnView
+from chats.api.turns import ContextView, MemoryView, TurnDocumentsView, TurnsView, TurnView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("chats", ChatViewSet, "chat")
@@ -18,6 +18,7 @@ urlpatterns = [
     path("", include(router.urls)),
     path("chats/<uuid:chat_id>/export", ExportView.as_view(), name="chat-export"),
     path("chats/<uuid:chat_id>/memory", MemoryView.as_view(), name="chat-memory"),
+    path("chats/<uuid:chat_id>/context", ContextView.as_view(), name="chat-context"),
     path("chats/<uuid:chat_id>/turns", TurnsView.as_view(), name="chat-turns"),
     path("chats/<uuid:chat_id>/turns/<int:number>", TurnView.as_view(), name="chat-turn"),
     path(

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from django.db import transaction
 from django.utils import timezone
 
 from chats.calls import in_database
@@ -45,6 +46,8 @@ class _TurnToSummarise:
     folding: tuple[PastTurn, ...]
     running: RunningSummary | None
     config: RagConfig
+    summarised: UUID | None = None
+    """The turn that carries `running`."""
 
 
 async def summarise_turn(turn_id: UUID) -> None:
@@ -75,7 +78,7 @@ async def _summarise(lease: Lease[Row], known: _TurnToSummarise | None = None) -
     try:
         work = await in_database(_load_turn, lease.job_id) if known is None else known
         noted = await get_engine(work.config).note_turn(work.turn, work.folding, work.running)
-        await in_database(_store_summary, lease, noted, work.running)
+        await in_database(_store_summary, lease, noted, work)
     except BaseException:
         await in_database(release_lease, lease)
         raise
@@ -117,13 +120,19 @@ def _load_turn(turn_id: UUID) -> _TurnToSummarise:
     )
     folded = [step.turn_id for step in branch.steps if step.number in wanted]
     folding = rows.filter(pk__in=folded).order_by("number")
-    return _TurnToSummarise(to_past_turn(row), tuple(map(to_past_turn, folding)), running, config)
+    told = tuple(map(to_past_turn, folding))
+    return _TurnToSummarise(to_past_turn(row), told, running, config, branch.summarised)
 
 
-def _store_summary(lease: Lease[Row], noted: Noted, before: RunningSummary | None) -> None:
-    """End the job; who has lost it changes nothing."""
+@transaction.atomic
+def _store_summary(lease: Lease[Row], noted: Noted, work: _TurnToSummarise) -> None:
+    """End the job; who has lost it changes nothing.
+
+    What was folded on a summary that somebody has put into other words since is left to the next
+    turn, which folds it on those.
+    """
     folded: dict[str, Any] = {}
-    if noted.running is not None and noted.running != before:
+    if noted.running is not None and noted.running != work.running and _is_as_read(work):
         folded = {
             "running_summary": noted.running.text,
             "running_through": noted.running.through,
@@ -139,3 +148,11 @@ def _store_summary(lease: Lease[Row], noted: Noted, before: RunningSummary | Non
         **folded,
         **RELEASED,
     )
+
+
+def _is_as_read(work: _TurnToSummarise) -> bool:
+    """Whether the summary that was folded on is still there; its row is held then."""
+    if work.summarised is None:
+        return True
+    rows = Row.objects.told().select_for_update().filter(pk=work.summarised)
+    return to_running_summary(rows.first()) == work.running

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Model
 from django.utils.translation import gettext as _
 
-from chats.errors import NotFound, StillAnswering, WrongRole
+from chats.errors import NotFound, StillAnswering, SummaryChanged, WrongRole
 from chats.history import Branch
 from chats.models import Chat, ChatDocument, Message, MessageDocument, Run, Trace, Turn
 from chats.notices import chat_changed
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 TITLE_CHARACTERS = 200
+OWN_WORDS = "user"
+"""Who wrote a running summary that a person has changed."""
 Row = TypeVar("Row", bound=Model)
 
 UP = """
@@ -94,6 +96,37 @@ def rewrite_question(*, message: Message, content: str) -> Message:
     transaction.on_commit(partial(chat_changed, held.pk))
     message.content = text
     return message
+
+
+@transaction.atomic
+def edit_running_summary(
+    *, chat: Chat, message: Message | None, text: str, through: int | None = None
+) -> None:
+    """Keep a person's own words for what the first turns of a branch said.
+
+    `message` is of the branch, None for the newest; `through` is the last turn that the text which
+    was read tells of. Raises `SummaryChanged`.
+    """
+    held = _hold_chat(chat.pk)
+    turn = None
+    while turn is None:  # a worker may fold more turns until the row is held
+        branch = _find_branch(held, message)
+        if branch.summarised is None:
+            raise SummaryChanged
+        row = Turn.objects.told().select_for_update().get(pk=branch.summarised)
+        if _find_branch(held, message).summarised == row.pk:
+            turn = row
+    if through is not None and turn.running_through != through:
+        raise SummaryChanged
+    Turn.objects.filter(pk=turn.pk).update(running_summary=text, running_model=OWN_WORDS)
+    transaction.on_commit(partial(chat_changed, held.pk))
+
+
+def _find_branch(chat: Chat, message: Message | None) -> Branch:
+    if message is None:
+        return Branch.find_newest(chat)
+    message.chat = chat
+    return Branch.to_message(message)
 
 
 @transaction.atomic

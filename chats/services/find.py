@@ -4,18 +4,22 @@ This is what Ctrl+K opens. It finds words where they stand and asks no model.
 """
 
 import unicodedata
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
 
-from chats.models import Chat, Message
+from chats.models import Chat, Message, Turn
 from chats.models.chat import to_text_filter
+from chats.models.turn import TurnQuerySet
 from chats.serializers import to_time_json
 from documents.models import Document
 from documents.search import text
 from documents.search.text import MarkedExcerpt, cut_excerpt
 
+BEGINNING_CHARACTERS = 240
+"""Of an answer in a list of turns."""
 MAX_CHATS, MAX_MESSAGES, MAX_DOCUMENTS, MAX_PASSAGES = 6, 8, 6, 6
 
 
@@ -36,6 +40,46 @@ def find_everything(*, user: User, query: str) -> dict[str, list[dict[str, Any]]
         ],
         "passages": _find_passages(documents, query),
     }
+
+
+def find_turns(turns: TurnQuerySet, query: str) -> TurnQuerySet:
+    """The turns whose question, answer or summary hold each word of a search, the latest first."""
+    for word in text.split_words(unicodedata.normalize("NFC", query)):
+        turns = turns.matching(word)
+    return turns.order_by("-number")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTurn:
+    """A turn as a list shows it: texts in pieces, each with whether it is a hit."""
+
+    turn: Turn
+    question: list[tuple[str, bool]]
+    answer: list[tuple[str, bool]]
+    summary: list[tuple[str, bool]]
+
+
+def describe_turns(turns: Iterable[Turn], query: str) -> list[FoundTurn]:
+    """The turns with what was looked for marked in them; without a search their beginnings."""
+    words = text.split_words(unicodedata.normalize("NFC", query))
+    return [
+        FoundTurn(
+            turn,
+            MarkedExcerpt(turn.user_text, text.find_hits(turn.user_text, words)).split(),
+            _cut(turn.assistant_text, words),
+            _cut(turn.summary, words),
+        )
+        for turn in turns
+    ]
+
+
+def _cut(said: str, words: list[str]) -> list[tuple[str, bool]]:
+    found = cut_excerpt(said, words)
+    if found.marks:
+        return found.split()
+    plain = text.to_plain_text(said)
+    is_whole = len(plain) <= BEGINNING_CHARACTERS
+    return [(plain if is_whole else f"{plain[:BEGINNING_CHARACTERS]}…", False)] if plain else []
 
 
 def _holding(rows: Any, field: str, words: list[str]) -> Any:

@@ -25,6 +25,8 @@ _RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
 _BEGINNING = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+(?:\[[ xX]\]\s+)?|```[\w-]*)")
 _SIGNS = re.compile(r"\*\*|__|~~|`+")
 _CELLS = re.compile(r"\|")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_RULE_OF_TABLE = re.compile(r"(?<=\s)\|?(?:\s*:?-{3,}:?\s*\|)+")
 _EMPHASIS = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+)(?<=\S)\*(?![\w*])")
 
 
@@ -52,7 +54,8 @@ def to_plain_text(markdown: str) -> str:
     text = _RULE.sub(" ", text)
     text = _BEGINNING.sub(" ", text)
     text = _EMPHASIS.sub(r"\1", text)
-    return " ".join(_CELLS.sub(" ", _SIGNS.sub("", text)).split())
+    text = _CELLS.sub(" ", _SIGNS.sub("", _RULE_OF_TABLE.sub(" ", text)))
+    return " ".join(_ESCAPED.sub(r"\1", text).split())
 
 
 def split_words(query: str) -> list[str]:

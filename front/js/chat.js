@@ -7,6 +7,7 @@ import { exportChat } from "./chat_actions.js";
 import { Composer } from "./composer.js";
 import { ComposerMenu, listCommands } from "./composer_menu.js";
 import { ConnectionNote } from "./connection.js";
+import { ContextView } from "./context.js";
 import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
 import { readSearchedWords, showFound } from "./found.js";
@@ -52,6 +53,19 @@ const thread = new Thread({
   },
 });
 const place = new Place({ thread, panel, chatId: () => chatId });
+
+const context = new ContextView(panel, {
+  branch: () => (thread.runId ? "" : (thread.parentId ?? "")),
+  goTo: showMessage,
+  forgotten: () => scope.refreshMemory(chatId),
+});
+byId("context-open").addEventListener("click", (event) => context.open(chatId, event.currentTarget));
+
+/** Lead to an answer of this chat, be it in sight, on another branch or not loaded. */
+function showMessage(id) {
+  if (matchMedia("(max-width: 760px)").matches) panel.leave();
+  if (!thread.goTo({ message: id })) location.assign(toAddress(`/c/${chatId}?message=${id}`));
+}
 
 function nameBlocker() {
   if (uploads.working.length) return "documents";
@@ -110,6 +124,7 @@ runs.addEventListener("refused", ({ detail: { pending, error } }) => {
 thread.addEventListener("busy", () => {
   composer.setBusy(Boolean(thread.runId));
   if (!thread.runId) scope.refreshMemory(chatId);
+  if (!thread.runId) context.refresh();
   refreshChats();
 });
 
@@ -120,6 +135,7 @@ function becomeChat(id, title) {
   composer.taken();
   history.replaceState(null, "", toAddress(`/c/${id}`));
   byId("chat-current").value = id;
+  byId("context-open").hidden = false;
   /** @type {NodeListOf<HTMLInputElement>} */
   const nexts = document.querySelectorAll("input[name=next]");
   for (const next of nexts) next.value = location.pathname;
@@ -157,6 +173,7 @@ runs.addEventListener("notice", ({ detail: frame }) => {
       if (frame.data.title) showTitle(frame.data.title);
       if (!runs.outbox.size) thread.catchUp();
       if (!thread.runId) scope.refreshMemory(chatId);
+      if (!thread.runId) context.refresh();
     }
   }
 });

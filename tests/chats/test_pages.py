@@ -35,7 +35,9 @@ def visitor(client, owner):
     return client
 
 
-@pytest.mark.parametrize("path", ["/", f"/c/{uuid.UUID(int=1)}", "/panels/chats"])
+@pytest.mark.parametrize(
+    "path", ["/", f"/c/{uuid.UUID(int=1)}", "/panels/chats", f"/c/{uuid.UUID(int=1)}/turns"]
+)
 @pytest.mark.django_db
 def test_the_pages_are_for_people_who_signed_in(client, path):
     response = client.get(path)
@@ -177,3 +179,31 @@ def test_a_stranger_does_not_learn_of_the_uses_of_a_document(client, owner, stra
         "uses-"
         not in client.get(f"/panels/documents/uses?documents={document.pk}").content.decode()
     )
+
+
+def test_the_page_of_turns_lists_the_newest_branch_and_finds_in_it(owner, client):
+    client.force_login(owner)
+    first = say(owner, "프리필터는 언제 바꾸나요?", content="**2년**마다 바꿉니다\\.")
+    second = say(owner, "보증 기간은?", parent=first, content="1년입니다.")
+    page = client.get(f"/c/{first.chat_id}/turns").content.decode()
+    assert page.index("보증 기간은?") < page.rindex("프리필터는 언제 바꾸나요?")
+    assert "2년마다 바꿉니다." in page
+    assert f"?message={second.message_id}" in page
+    found = client.get(f"/c/{first.chat_id}/turns?q=필터 바꾸", headers={"HX-Request": "true"})
+    text = found.content.decode()
+    assert "<mark>필터</mark>" in text
+    assert "보증" not in text
+    assert "<html" not in text
+
+
+def test_a_page_of_turns_in_which_nothing_is_found_says_so(owner, client):
+    client.force_login(owner)
+    turn = say(owner, "보증 기간은?")
+    page = client.get(f"/c/{turn.chat_id}/turns?q=없는말").content.decode()
+    assert "검색 결과가 없습니다" in page
+
+
+def test_nobody_sees_the_turns_of_somebody_else(owner, stranger, client):
+    turn = say(owner, "보증 기간은?")
+    client.force_login(stranger)
+    assert client.get(f"/c/{turn.chat_id}/turns").status_code == 404
