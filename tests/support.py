@@ -22,6 +22,7 @@ from uuid import uuid4
 import psutil
 
 from nura.embedded import spawn
+from nura.embedded.locations import build_redis_url, derive_password, find_socket_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -225,6 +226,22 @@ class Product:
             check=check,
             timeout=120,
         )
+
+    @property
+    def database(self) -> dict[str, str]:
+        """How `psycopg.connect` reaches its database."""
+        where = {"host": str(find_socket_dir(self.data_dir)), "dbname": "nura", "user": "nura"}
+        return where | {"password": self._service_password}
+
+    @property
+    def redis_url(self) -> str:
+        """Its own Redis."""
+        return build_redis_url(self.data_dir, self._service_password)
+
+    @property
+    def _service_password(self) -> str:
+        given = self.environment().get("SECRET_KEY")
+        return derive_password(given or (self.data_dir / "secret-key").read_text(encoding="ascii"))
 
     def status(self, path: str) -> int:
         """The status of one GET; 0 when nobody answers."""

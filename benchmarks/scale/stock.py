@@ -59,7 +59,10 @@ def postgres(folder: Path) -> Iterator[None]:
     from nura.embedded import session
 
     django.setup()
-    with session.lock_folder(folder, "a benchmark"), session.run_services(folder, with_redis=False):
+    with (
+        session.lock_folder(folder, "a benchmark"),
+        session.run_services(folder, with_redis=False, makes_databases=True),
+    ):
         yield
 
 

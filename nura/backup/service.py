@@ -265,8 +265,7 @@ def restore(
         pieces = vault.read(vault.locate(manifest.secret), manifest.secret)
         write_whole(settings.DATA_DIR / SIGNING_KEY, b"".join(pieces))
     tell("Restoring the database")
-    with connection.cursor() as cursor:
-        cursor.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    _empty_database()
     dump = vault.folder / "backups" / name / "database.dump"
     _restore_dump(vault.read(dump, manifest.database[0]))
     migrate()
@@ -303,6 +302,17 @@ def _refuse_newer(manifest: Manifest) -> None:
         )
 
 
+def _empty_database() -> None:
+    """Drop what is ours; the extension stays where only its superuser can make it again."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT extowner = current_user::regrole FROM pg_extension WHERE extname = 'vector'"
+        )
+        ours = cursor.fetchone() in {None, (True,)}
+        emptying = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
+        cursor.execute(emptying if ours else "DROP OWNED BY CURRENT_USER CASCADE")
+
+
 def _put_back(path: str, pieces: Iterable[bytes]) -> None:
     """Store a file under its own name; one that a restore before left there gives way."""
     with tempfile.TemporaryFile() as waiting:
@@ -315,7 +325,13 @@ def _put_back(path: str, pieces: Iterable[bytes]) -> None:
 
 def _restore_dump(pieces: Iterable[bytes]) -> None:
     command = [_find_program("pg_restore"), "--single-transaction", "--exit-on-error"]
-    options = ["--no-owner", "--no-privileges", "--dbname", connection.settings_dict["NAME"]]
+    options = [
+        "--no-owner",
+        "--no-privileges",
+        "--no-comments",
+        "--dbname",
+        connection.settings_dict["NAME"],
+    ]
     process = subprocess.Popen(
         [*command, *options], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()
     )

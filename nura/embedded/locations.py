@@ -1,6 +1,7 @@
 """Where the embedded services live and how they are reached. Touches neither disk nor network."""
 
 import hashlib
+import hmac
 import tempfile
 import time
 from pathlib import Path
@@ -72,9 +73,27 @@ def find_socket_dir(data_dir: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"nura-{digest}"
 
 
-def build_redis_url(data_dir: Path) -> str:
-    """URL of the embedded Redis."""
-    return f"unix://{find_socket_dir(data_dir) / 'redis.sock'}?db=0"
+ROLE = "nura"
+"""Our name in the embedded Postgres and Redis."""
+
+
+def derive_password(secret_key: str) -> str:
+    """Our password there: all processes know the key, and nothing else has to be kept."""
+    return hmac.digest(secret_key.encode(), b"embedded services", "sha256").hex()
+
+
+def read_password() -> str:
+    """That of this installation."""
+    from django.conf import settings
+
+    password: str = settings.SERVICE_PASSWORD
+    return password
+
+
+def build_redis_url(data_dir: Path, password: str = "") -> str:
+    """URL of the embedded Redis, with the password of this installation or the given one."""
+    path = find_socket_dir(data_dir) / "redis.sock"
+    return f"unix://{ROLE}:{password or read_password()}@{path}?db=0"
 
 
 def build_models_socket(data_dir: Path) -> str:
@@ -86,17 +105,23 @@ def to_celery_url(redis_url: str) -> str:
     """The same URL in Celery's spelling."""
     if not redis_url.startswith("unix://"):
         return redis_url
-    path, _, query = redis_url.removeprefix("unix://").partition("?")
+    place, _, query = redis_url.removeprefix("unix://").partition("?")
     database = dict(parse_qsl(query)).get("db", "0")
-    return f"redis+socket://{path}?virtual_host={database}"
+    return f"redis+socket://{place}?virtual_host={database}"
 
 
-def build_database_settings(data_dir: Path, url: str) -> dict[str, Any]:
-    """Django's settings of the database: `url`, or the embedded Postgres when it is empty."""
+def build_database_settings(data_dir: Path, url: str, password: str = "") -> dict[str, Any]:
+    """Django's settings of the database: `url`, or the embedded Postgres with `password`."""
     parts = urlsplit(url)
     options: dict[str, Any] = dict(parse_qsl(parts.query)) | {"pool": dict(POOL)}
     if not url:
-        where = {"NAME": "nura", "USER": "nura", "HOST": str(find_socket_dir(data_dir)), "PORT": ""}
+        where = {
+            "NAME": "nura",
+            "USER": ROLE,
+            "PASSWORD": password,
+            "HOST": str(find_socket_dir(data_dir)),
+            "PORT": "",
+        }
     else:
         where = {
             "NAME": unquote(parts.path.lstrip("/")),

@@ -1,18 +1,30 @@
-"""The embedded Postgres 18 with pgvector: one cluster in the data folder, behind a socket."""
+"""The embedded Postgres 18 with pgvector: one cluster in the data folder, behind a socket.
 
+The product's role owns its database and is no superuser. The superuser cannot sign in: what needs
+it (roles, extensions) is done before a start, in Postgres' single-user mode.
+"""
+
+import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
-from psycopg import sql
 
 from nura.embedded import programs, spawn
-from nura.embedded.locations import find_socket_dir
-from nura.embedded.programs import Account, find_service_account, give_folder, open_data_folder
+from nura.embedded.locations import ROLE, find_socket_dir, read_password
+from nura.embedded.programs import (
+    Account,
+    find_service_account,
+    give_folder,
+    open_data_folder,
+    write_private,
+)
 
 SOCKET = ".s.PGSQL.5432"
 STATUS_LINE = 7  # of postmaster.pid
@@ -40,11 +52,65 @@ FOR_TESTS = {
     "idle_in_transaction_session_timeout": "180s",
 }
 
+ACCESS = f"""\
+# Written by Nura at each start. Nobody else signs in, the superuser neither.
+local all {ROLE} scram-sha-256
+"""
+SUPERUSER = "postgres"
+PREPARED = "nura-roles"
+"""File in the cluster that says for which password the roles have been made."""
 
-def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
+MAKE_ROLE = """
+DO $$ BEGIN
+  IF (SELECT rolname FROM pg_roles WHERE oid = 10) = 'nura' THEN
+    CREATE ROLE nura_setup SUPERUSER;
+    SET SESSION AUTHORIZATION nura_setup;
+    ALTER ROLE nura RENAME TO postgres;
+    SET SESSION AUTHORIZATION postgres;
+    DROP ROLE nura_setup;
+  END IF;
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'nura') THEN
+    CREATE ROLE nura LOGIN;
+  END IF;
+  ALTER ROLE nura {rights} PASSWORD '{password}';
+END $$;
+"""
+"""Where an earlier version made the role a superuser, that one gets another name: the first
+superuser of a cluster cannot be made an ordinary role."""
+
+EXTENSION = "CREATE EXTENSION IF NOT EXISTS vector;"
+MAKE_DATABASE = "CREATE DATABASE nura OWNER nura;"
+TAKE_DATABASE = """
+ALTER DATABASE nura OWNER TO nura;
+ALTER SCHEMA public OWNER TO pg_database_owner;
+DO $$ DECLARE command text; BEGIN
+  FOR command IN
+    SELECT format('ALTER %s %s OWNER TO nura',
+        CASE relkind WHEN 'S' THEN 'SEQUENCE' WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW'
+          ELSE 'TABLE' END, pg_class.oid::regclass)
+      FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relowner <> 'nura'::regrole
+      AND relkind IN ('r', 'p', 'v', 'm', 'S') AND NOT EXISTS (SELECT FROM pg_depend
+        WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid
+        AND (deptype = 'e' OR (relkind = 'S' AND deptype IN ('a', 'i'))))
+    UNION ALL SELECT format('ALTER ROUTINE %s OWNER TO nura', pg_proc.oid::regprocedure)
+      FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proowner <> 'nura'::regrole
+      AND NOT EXISTS (SELECT FROM pg_depend
+        WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
+  LOOP EXECUTE command; END LOOP;
+END $$;
+"""
+"""All that belongs to no extension becomes the role's."""
+
+RIGHTS = "NOSUPERUSER NOCREATEROLE NOREPLICATION NOBYPASSRLS"
+FOR_DATABASES = "GRANT SET ON PARAMETER session_replication_role TO nura;"
+"""Tests empty tables in any order."""
+
+
+def prepare(data_dir: Path, durable: bool = True, *, makes_databases: bool = False) -> spawn.Launch:
     """Make the cluster when there is none, clear what a crash left, and say how to start it.
 
-    The caller holds the lock of the data folder.
+    The caller holds the lock of the data folder. `makes_databases` lets the role make further ones,
+    as tests do.
     """
     account = find_service_account(data_dir)
     programs_dir = programs.find_postgres(account)
@@ -66,20 +132,17 @@ def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
     spawn.clear_leftovers(launch, "postgres")
     for stale in (folder / "postmaster.pid", sockets / SOCKET, sockets / f"{SOCKET}.lock"):
         stale.unlink(missing_ok=True)
+    write_private(folder / "pg_hba.conf", ACCESS, account)
+    _prepare_roles(launch, programs_dir, makes_databases=makes_databases or not durable)
     return launch
 
 
 def wait_ready(data_dir: Path, alive: Callable[[], bool], timeout: float = 60.0) -> None:
-    """Wait for the first connection and make the database `nura`. Raises `RuntimeError`."""
+    """Wait for the first connection. Raises `RuntimeError`."""
     pid_file = data_dir / "postgres" / "postmaster.pid"
     if not spawn.wait_until(lambda: not alive() or _says_ready(pid_file), timeout) or not alive():
         raise RuntimeError("Postgres did not start; its last lines above say why")
-    with connect(data_dir, "postgres") as connection:
-        found = connection.execute("SELECT 1 FROM pg_database WHERE datname = 'nura'").fetchone()
-        if not found:
-            connection.execute(sql.SQL("CREATE DATABASE nura"))
-    with connect(data_dir) as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    connect(data_dir).close()
 
 
 def connect(data_dir: Path, name: str = "nura") -> psycopg.Connection[tuple[object, ...]]:
@@ -87,7 +150,8 @@ def connect(data_dir: Path, name: str = "nura") -> psycopg.Connection[tuple[obje
     return psycopg.connect(
         host=str(find_socket_dir(data_dir)),
         dbname=name,
-        user="nura",
+        user=ROLE,
+        password=read_password(),
         connect_timeout=5,
         autocommit=True,
     )
@@ -96,7 +160,7 @@ def connect(data_dir: Path, name: str = "nura") -> psycopg.Connection[tuple[obje
 def answers(data_dir: Path) -> bool:
     """Whether it takes connections now."""
     try:
-        connect(data_dir, "postgres").close()
+        connect(data_dir).close()
     except psycopg.OperationalError:
         return False
     return True
@@ -131,7 +195,13 @@ def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, dur
     shutil.rmtree(draft, ignore_errors=True)
     give_folder(draft, account)
     command = [
-        *(str(programs_dir / "initdb"), "-D", spawn.HERE, "--username=nura", "--auth=trust"),
+        *(
+            str(programs_dir / "initdb"),
+            "-D",
+            spawn.HERE,
+            f"--username={SUPERUSER}",
+            "--auth=reject",
+        ),
         *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
         *(() if durable else ("--no-sync",)),
     ]
@@ -141,3 +211,40 @@ def _make_cluster(programs_dir: Path, folder: Path, account: Account | None, dur
     if process.returncode:
         raise RuntimeError(f"initdb failed: {output.decode(errors='replace').strip()}")
     draft.rename(folder)
+
+
+def _prepare_roles(launch: spawn.Launch, programs_dir: Path, *, makes_databases: bool) -> None:
+    """Make or change the role, its database and the extension, unless that has been done."""
+    rights = f"{RIGHTS} {'CREATEDB' if makes_databases else 'NOCREATEDB'}"
+    role = MAKE_ROLE.format(rights=rights, password=read_password())
+    wanted = hashlib.sha256(f"{role}{TAKE_DATABASE}".encode()).hexdigest()
+    stamp = launch.folder / PREPARED
+    if stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
+        return
+    more = [FOR_DATABASES] if makes_databases else []
+    _run_single(launch, programs_dir, "template1", [role, EXTENSION, *more, MAKE_DATABASE])
+    _run_single(launch, programs_dir, "nura", [EXTENSION, TAKE_DATABASE])
+    write_private(stamp, wanted, launch.account)
+
+
+def _run_single(
+    launch: spawn.Launch, programs_dir: Path, database: str, commands: Sequence[str]
+) -> None:
+    """Run SQL as the superuser of a cluster that does not run. Raises `RuntimeError`."""
+    settings = (f"{name}={SETTINGS[name]}" for name in ("dynamic_shared_memory_type", "jit"))
+    options = [part for one in settings for part in ("-c", one)]
+    single = replace(
+        launch,
+        command=[
+            *(str(programs_dir / "postgres"), "--single", "-j", "-D", spawn.HERE),
+            *(*options, database),
+        ],
+    )
+    process = spawn.start_program(single, subprocess.PIPE, subprocess.PIPE)
+    text = "".join(f"{command.strip()}\n\n" for command in commands)
+    output, _ = process.communicate(text.encode(), timeout=120)
+    lines = output.decode(errors="replace").splitlines()
+    errors = [one for one in lines if re.search(r"(ERROR|FATAL|PANIC):", one)]
+    errors = [one for one in errors if not one.endswith('database "nura" already exists')]
+    if process.returncode or errors:
+        raise RuntimeError(f"The roles of Postgres could not be made: {(errors or lines)[-1:]}")

@@ -44,7 +44,7 @@ def find_service_account(data_dir: Path) -> Account | None:
         return None
     return (
         _find_owner(data_dir / "postgres")
-        or _find_account(ACCOUNT)
+        or find_account(ACCOUNT)
         or _make_account()
         or _find_stand_in()
     )
@@ -66,16 +66,30 @@ def give_folder(folder: Path, account: Account | None) -> None:
         os.chown(folder, account.uid, account.gid)
 
 
-def open_data_folder(data_dir: Path, account: Account | None) -> None:
-    """Let the account step through the data folder into its own folders, and nobody else.
+def write_private(path: Path, text: str, account: Account | None) -> None:
+    """Write a file that only the server's user reads; whole, or not at all."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    if account:
+        os.chown(draft, account.uid, account.gid)
+    draft.replace(path)
 
-    Folders above need no permission: services start inside their folder (see `spawn`).
+
+def open_data_folder(data_dir: Path, account: Account | None) -> None:
+    """Close the data folder to others; the account may step through it into its own folders.
+
+    Whom it belongs to is for `nura.privileges` to say. Folders above need no permission: services
+    start inside their folder (see `spawn`).
     """
     data_dir.mkdir(parents=True, exist_ok=True)
-    mode = data_dir.stat().st_mode & 0o777
-    if account and not mode & 0o001:
+    owner = data_dir.stat().st_uid
+    if account and owner != account.uid:
         os.chown(data_dir, -1, account.gid)
-        data_dir.chmod(mode | 0o010)
+        data_dir.chmod(0o710)
+    elif account or owner == os.geteuid():
+        data_dir.chmod(0o700)
 
 
 def _find_owner(folder: Path) -> Account | None:
@@ -86,7 +100,8 @@ def _find_owner(folder: Path) -> Account | None:
     return Account(f"#{found.st_uid}", found.st_uid, found.st_gid)
 
 
-def _find_account(name: str) -> Account | None:
+def find_account(name: str) -> Account | None:
+    """A user by name, never root."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -103,12 +118,12 @@ def _make_account() -> Account | None:
         check=False,
         capture_output=True,
     )
-    return _find_account(ACCOUNT)
+    return find_account(ACCOUNT)
 
 
 def _find_stand_in() -> Account:
     for name in STAND_INS:
-        if account := _find_account(name):
+        if account := find_account(name):
             return account
     raise RuntimeError(
         f"Running as root needs a system user for Postgres: useradd --system {ACCOUNT}"

@@ -1,7 +1,15 @@
-"""The embedded Redis: broker, run log and notices in the data folder, reached by a socket only."""
+"""The embedded Redis: broker, run log and notices in the data folder, reached by a socket only.
 
+Only our user may do anything there, with a password, and none of the commands that change the
+server or look at others. Redis 6.2.14 is what comes with pip; the holes found in it since are
+closed by that: HyperLogLog (CVE-2025-32023) and scripts of others (CVE-2024-31449, CVE-2024-46981,
+CVE-2025-46817 to -46819, CVE-2025-49844) need a user, long patterns (CVE-2024-31228) too, and
+connections that never sign in (CVE-2025-21605, CVE-2025-48367) the socket, which nobody else opens.
+"""
+
+import hashlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from redis import Redis
@@ -9,15 +17,29 @@ from redis.exceptions import BusyLoadingError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from nura.embedded import programs, spawn
-from nura.embedded.locations import build_redis_url, find_socket_dir
-from nura.embedded.programs import find_service_account, give_folder, open_data_folder
+from nura.embedded.locations import ROLE, build_redis_url, find_socket_dir, read_password
+from nura.embedded.programs import (
+    find_service_account,
+    give_folder,
+    open_data_folder,
+    write_private,
+)
 
 SOCKET = "redis.sock"
 DATABASES = 64
 """More than the usual 16, so that every test process gets its own."""
 
+USERS = "users.acl"
+RIGHTS = (
+    *("~*", "&*", "+@all", "-@dangerous", "+info", "+config|get"),
+    *("+client|setname", "+client|setinfo", "+client|id"),
+    *("-script", "+script|load", "+script|exists", "-pfadd", "-pfcount", "-pfmerge"),
+)
+FOR_TESTS = ("~*", "&*", "+@all")
+"""Tests empty their database."""
 
-def prepare(data_dir: Path) -> spawn.Launch:
+
+def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
     """Remove what a crash left; how to start Redis. The caller holds the folder's lock."""
     account = find_service_account(data_dir)
     folder = data_dir / "redis"
@@ -25,6 +47,7 @@ def prepare(data_dir: Path) -> spawn.Launch:
     open_data_folder(data_dir, account)
     for place in (folder, sockets):
         give_folder(place, account)
+    write_private(folder / USERS, _describe_users(RIGHTS if durable else FOR_TESTS), account)
     where = "../run" if sockets == data_dir / "run" else str(sockets)
     settings = {
         "port": "0",
@@ -36,6 +59,7 @@ def prepare(data_dir: Path) -> spawn.Launch:
         "save": "",
         "maxmemory-policy": "noeviction",
         "loglevel": "warning",
+        "aclfile": USERS,
     }
     options = [part for name, value in settings.items() for part in (f"--{name}", value)]
     options += ["--client-output-buffer-limit", "pubsub", "64mb", "32mb", "60"]
@@ -61,3 +85,9 @@ def answers(data_dir: Path) -> bool:
         return False
     finally:
         client.close()
+
+
+def _describe_users(rights: Sequence[str]) -> str:
+    digest = hashlib.sha256(read_password().encode()).hexdigest()
+    ours = " ".join(("user", ROLE, "on", f"#{digest}", *rights))
+    return f"user default off resetpass resetkeys resetchannels -@all\n{ours}\n"

@@ -96,18 +96,26 @@ def hold_folder(
 
 @contextlib.contextmanager
 def run_services(
-    data_dir: Path, *, with_postgres: bool = True, with_redis: bool = True, durable: bool = True
+    data_dir: Path,
+    *,
+    with_postgres: bool = True,
+    with_redis: bool = True,
+    durable: bool = True,
+    makes_databases: bool = False,
 ) -> Iterator[None]:
-    """Start the services, and stop them afterwards. The caller holds the lock of the folder."""
+    """Start the services, and stop them afterwards. The caller holds the lock of the folder.
+
+    `makes_databases`: the role may make further ones, as benchmarks do.
+    """
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((data_dir / "services.log").open("ab"))
         if with_postgres:
-            launch = postgres.prepare(data_dir, durable)
+            launch = postgres.prepare(data_dir, durable, makes_databases=makes_databases)
             process = spawn.start_program(launch, log)
             stack.callback(spawn.stop_program, process, launch)
             postgres.wait_ready(data_dir, functools.partial(_lives, process))
         if with_redis:
-            launch = redis.prepare(data_dir)
+            launch = redis.prepare(data_dir, durable)
             process = spawn.start_program(launch, log)
             stack.callback(spawn.stop_program, process, launch)
             redis.wait_ready(data_dir, functools.partial(_lives, process))
@@ -141,7 +149,7 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
     """
     from django.conf import settings
 
-    from nura import health
+    from nura import health, privileges
 
     if (
         arguments
@@ -153,6 +161,7 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
         yield
         return
     with contextlib.ExitStack() as stack:
+        stack.callback(privileges.settle_ownership, settings.DATA_DIR)
         if settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS:
             stack.enter_context(_services(settings.DATA_DIR))
             if arguments[0] not in WITHOUT_MIGRATION:

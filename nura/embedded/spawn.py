@@ -48,9 +48,12 @@ class Launch:
     """`module:function` that does the same in a process which has loaded our code already."""
 
 
-def start_program(launch: Launch, output: int | IO[bytes]) -> subprocess.Popen[bytes]:
+def start_program(
+    launch: Launch, output: int | IO[bytes], stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
     """Start the program; it gets its death signal when this process dies."""
-    return subprocess.Popen(launch.command, stdout=output, **build_options(launch))
+    options = build_options(launch) | {"stdin": stdin}
+    return subprocess.Popen(launch.command, stdout=output, **options)
 
 
 def build_options(launch: Launch) -> dict[str, Any]:

@@ -42,11 +42,15 @@ DATA_DIR = env.read_folder("NURA_DATA_DIR", BASE_DIR / "var")
 HOST = env.read_text("NURA_HOST", "127.0.0.1")
 URL_HOST = f"[{HOST}]" if ":" in HOST else HOST
 PORT = env.read_integer("NURA_PORT", 8000, minimum=1, maximum=65535)
+SECRET_KEY = env.read_secret_key(DATA_DIR)
+SERVICE_PASSWORD = locations.derive_password(SECRET_KEY)  # of the embedded Postgres and Redis
 DATABASE_URL = env.read_url("DATABASE_URL", ("postgres", "postgresql"))
 REDIS_URL = env.read_url("REDIS_URL", ("redis", "rediss", "unix"))
-REDIS_URL = REDIS_URL or locations.build_redis_url(DATA_DIR)
+REDIS_URL = REDIS_URL or locations.build_redis_url(DATA_DIR, SERVICE_PASSWORD)
 EMBEDDED_POSTGRES = not DATABASE_URL
 EMBEDDED_REDIS = not env.read_text("REDIS_URL")
+
+RUN_AS = env.read_text("NURA_RUN_AS")
 
 WEB_WORKERS = env.read_integer("NURA_WEB_WORKERS", 1, minimum=1, maximum=64)
 ANSWER_WORKERS = env.read_integer("NURA_ANSWER_WORKERS", 1, minimum=1, maximum=64)
@@ -63,7 +67,6 @@ logs.configure_structlog()
 URL_PREFIX = env.read_prefix("NURA_URL_PREFIX")
 FORCE_SCRIPT_NAME = URL_PREFIX or None
 
-SECRET_KEY = env.read_secret_key(DATA_DIR)
 DEBUG = False
 ALLOWED_HOSTS = list(env.read_words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", URL_HOST)))
 CSRF_TRUSTED_ORIGINS = list(env.read_origins("CSRF_TRUSTED_ORIGINS"))
@@ -131,7 +134,7 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": locations.build_database_settings(DATA_DIR, DATABASE_URL)}
+DATABASES = {"default": locations.build_database_settings(DATA_DIR, DATABASE_URL, SERVICE_PASSWORD)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 CACHES = {

@@ -452,6 +452,12 @@ GROUPS = (
                 "File with settings that are not in the environment.",
                 default="`.env`",
             ),
+            _S(
+                "NURA_RUN_AS",
+                "User that `up` steps down to when root starts it; `root`: it stays root. Where "
+                "that user may not read the code, it stays root, and `doctor` says so.",
+                default="`nura`, which is created, or the owner of the database",
+            ),
             _S("NURA_HOST", "Address the web server listens on.", example="192.168.0.10"),
             _S("NURA_PORT", "Port the web server listens on.", example="8000"),
             _S(

@@ -36,7 +36,7 @@ os.environ["NURA_DOTENV"] = os.devnull  # what a developer keeps there must not 
 from nura.settings.base import *  # noqa: E402, F403
 
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-REDIS_URL = locations.build_redis_url(DATA_DIR).replace("db=0", f"db={WORKER}")  # noqa: F405
+REDIS_URL = locations.build_redis_url(DATA_DIR, SERVICE_PASSWORD).replace("db=0", f"db={WORKER}")  # noqa: F405
 CACHES["default"]["LOCATION"] = REDIS_URL  # noqa: F405
 CELERY_BROKER_URL = locations.to_celery_url(REDIS_URL)
 

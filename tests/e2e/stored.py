@@ -6,7 +6,6 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from nura.embedded.locations import find_socket_dir
 from tests.support import Product
 
 
@@ -15,8 +14,7 @@ def store(product: Product, message_id: str, **fields: Any) -> None:
     values = [Jsonb(value) if isinstance(value, list) else value for value in fields.values()]
     columns = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in fields)
     command = sql.SQL("UPDATE chats_message SET {} WHERE id = %s").format(columns)
-    where = {"host": str(find_socket_dir(product.data_dir)), "dbname": "nura", "user": "nura"}
-    with psycopg.connect(**where) as connection:
+    with psycopg.connect(**product.database) as connection:
         changed = connection.execute(command, [*values, message_id]).rowcount
     assert changed == 1
 

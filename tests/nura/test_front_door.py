@@ -216,7 +216,9 @@ def test_c85_who_gets_no_connection_is_told_to_come_again(web, minsu):
     assert call(0).status_code == 200
     with (
         ThreadPoolExecutor(pool + 20) as threads,
-        psycopg.connect(**{name: given[name] for name in ("dbname", "user", "host")}) as other,
+        psycopg.connect(
+            **{name: given[name] for name in ("dbname", "user", "password", "host")}
+        ) as other,
     ):
         other.execute("LOCK TABLE chats_category IN ACCESS EXCLUSIVE MODE")
         begun = time.monotonic()

@@ -74,7 +74,7 @@ def test_a_former_migration_that_one_took_over_is_known():
 
 def reach_database():
     given = connection.get_connection_params()
-    return {name: given[name] for name in ("dbname", "user", "host")}
+    return {name: given[name] for name in ("dbname", "user", "password", "host")}
 
 
 def test_one_node_migrates_while_others_wait():

@@ -48,7 +48,7 @@ def left(client):
 
 
 def settled(product):
-    with psycopg.connect(f"host={product.data_dir / 'run'} user=nura dbname=nura") as connection:
+    with psycopg.connect(**product.database) as connection:
         return connection.execute(SETTLED).fetchone()
 
 

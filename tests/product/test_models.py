@@ -29,7 +29,7 @@ def vectors_of(product, document):
         SELECT count(*), count(e.vector) FROM documents_chunk c
           LEFT JOIN documents_chunkembedding e ON e.chunk_id = c.id WHERE c.document_id = %s
     """
-    with psycopg.connect(f"host={product.data_dir / 'run'} user=nura dbname=nura") as connection:
+    with psycopg.connect(**product.database) as connection:
         return connection.execute(query, [document["id"]]).fetchone()
 
 

@@ -5,7 +5,6 @@ import time
 import pytest
 import redis
 
-from nura.embedded.locations import build_redis_url
 from tests.product.sockets import Socket, text_of
 from tests.servers.llm import Failure, Hang, Stream
 from tests.support import wait_until
@@ -49,7 +48,9 @@ def assert_whole(client, turn, listener, *heard):
 
 def test_f77_a_redis_that_forgets_everything_costs_no_character(product, client, phone):
     turn, listener = streaming(client, phone)
-    redis.Redis.from_url(build_redis_url(product.data_dir)).flushall()
+    store = redis.Redis.from_url(product.redis_url)
+    for key in store.scan_iter(count=1000):
+        store.unlink(key)
     heard = phone.wait_for_end(turn["run_id"])
     assert_whole(client, turn, listener, heard)
     assert_whole(client, turn, client.follow(turn))

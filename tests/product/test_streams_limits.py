@@ -8,7 +8,6 @@ import json
 import psycopg
 import pytest
 
-from nura.embedded.locations import find_socket_dir
 from tests.product.client import Client
 from tests.product.sockets import text_of
 from tests.servers.llm import Failure, Hang, LLMServer, Stream, embeddings
@@ -161,8 +160,7 @@ def test_d56_a_document_whose_embedder_answers_nonsense_fails_with_a_reason(aske
 def test_d57_a_search_that_raises_in_postgres_leaves_general_conversation(
     asker, far, strict, rules
 ):
-    place = f"host={find_socket_dir(strict.data_dir)} dbname=nura user=nura"
-    with psycopg.connect(place, autocommit=True) as database:
+    with psycopg.connect(**strict.database, autocommit=True) as database:
         database.execute("ALTER TABLE documents_chunk RENAME COLUMN text TO hidden")
         try:
             message = answered(asker, QUESTION, document_ids=[rules])

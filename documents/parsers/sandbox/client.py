@@ -56,6 +56,8 @@ ENVIRONMENT = {
     "PYTHONUTF8": "1",
     "PATH": os.defpath,
     "MALLOC_ARENA_MAX": "1",  # else each thread reserves 64 MB and more of a child's limit
+    # A shared Python outside the linker's folders does not start without it.
+    **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
 }
 DEFAULT_LIMITS = Limits()
 TICK_SECONDS = 1.0

@@ -27,7 +27,7 @@ from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
 from documents.parsers.sandbox import jail
 from documents.reindex import renewal
-from nura import __version__, housekeeping
+from nura import __version__, housekeeping, privileges
 from nura.embedded import models, session
 from nura.health import WORKERS, check_redis_and_workers, client
 from rag.adapters.sentence_transformers import find_embedded_model
@@ -87,6 +87,7 @@ class Command(BaseCommand):
 def examine_all() -> Iterator[Finding]:
     """All findings, quick ones first."""
     yield Finding("Nura", State.OK, __version__)
+    yield check_user()
     yield check_data_folder()
     yield from check_database()
     yield from check_redis()
@@ -147,14 +148,30 @@ def check_room() -> Iterator[Finding]:
     )
 
 
+def check_user() -> Finding:
+    """Whether `up` runs, or would run, without root's privileges."""
+    try:
+        choice = privileges.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
+    except RuntimeError as error:
+        return Finding("user", State.FAIL, str(error))
+    if choice.reason:
+        return Finding("user", State.WARN, f"root: {choice.reason}")
+    name = choice.account.name if choice.account else privileges.describe_user()
+    return Finding("user", State.OK, f"{name}, without privileges")
+
+
 def check_data_folder() -> Finding:
-    """Writable, and with room."""
+    """Private, writable, and with room."""
     folder = settings.DATA_DIR
     try:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
     except OSError as error:
         return Finding("data folder", State.FAIL, f"{folder} is not writable: {error.strerror}")
+    mode = folder.stat().st_mode & 0o777
+    if mode & 0o067:  # the group may step through, where the database has another user
+        detail = f"{folder} is open to others (mode {mode:o}): chmod 700"
+        return Finding("data folder", State.WARN, detail)
     state = State.FAIL if free < NO_DISK else State.WARN if free < LITTLE_DISK else State.OK
     return Finding("data folder", state, f"{folder}, {free / 1024**3:.1f} GB free")
 
@@ -168,12 +185,18 @@ def check_database() -> Iterator[Finding]:
             version = cursor.fetchone()[0]
             cursor.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
             extension = cursor.fetchone()
+            cursor.execute("SELECT rolname, rolsuper FROM pg_roles WHERE rolname = current_user")
+            role, is_superuser = cursor.fetchone()
         executor = MigrationExecutor(connection)
         missing = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
     except DatabaseError as error:
         yield Finding("database", State.FAIL, f"{kind}: not reachable ({type(error).__name__})")
         return
-    yield Finding("database", State.OK, f"{kind}: Postgres {version}")
+    detail = f"{kind}: Postgres {version}, role {role}"
+    if is_superuser:
+        yield Finding("database", State.WARN, f"{detail} is a superuser: an ordinary one will do")
+    else:
+        yield Finding("database", State.OK, f"{detail} without superuser")
     if extension:
         yield Finding("pgvector", State.OK, extension[0])
     else:
@@ -191,7 +214,10 @@ def check_redis() -> Iterator[Finding]:
     except RedisError as error:
         yield Finding("redis", State.FAIL, f"{kind}: not reachable ({type(error).__name__})")
         return
-    yield Finding("redis", State.OK, f"{kind}: Redis {version}")
+    if urlsplit(settings.REDIS_URL).password or "password=" in settings.REDIS_URL:
+        yield Finding("redis", State.OK, f"{kind}: Redis {version}, with a password")
+    else:
+        yield Finding("redis", State.WARN, f"{kind}: Redis {version}, without a password")
     for name, wanted in (("maxmemory-policy", "noeviction"), ("appendonly", "yes")):
         yield _check_redis_setting(name, wanted)
 

@@ -26,7 +26,7 @@ import structlog
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from nura import forkserver, schema
+from nura import forkserver, privileges, schema
 from nura.embedded import models, postgres, redis, session, spawn
 from nura.forkserver import PartForker
 from nura.supervisor import Child, Part, Voice, first_of, start_all, stop_in_order
@@ -81,6 +81,7 @@ class Command(BaseCommand):
         with contextlib.ExitStack() as stack:
             self._hold_folder(stack)
             listener = stack.enter_context(self._listener(settings.HOST, settings.PORT))
+            self._step_down()
             product = Product(listener, seed=not options["no_seed"])
             status = asyncio.run(product.run())
         sys.exit(status)
@@ -92,6 +93,18 @@ class Command(BaseCommand):
             raise CommandError(f"{settings.DATA_DIR} is in use by a management command. Try again.")
         if busy is not None:
             raise CommandError(f"Nura runs on {settings.DATA_DIR} already: {busy}")
+
+    def _step_down(self) -> None:
+        """Only the port had to be opened by root, and only one below 1024."""
+        try:
+            choice = privileges.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
+        except RuntimeError as error:
+            raise CommandError(str(error)) from error
+        if choice.account:
+            privileges.step_down(choice.account, settings.DATA_DIR)
+        elif choice.reason:
+            privileges.stay_root(settings.DATA_DIR)
+            logger.warning("runs_as_root", reason=choice.reason)
 
     def _listener(self, host: str, port: int) -> socket.socket:
         """A killed product's web process may hold the port for one more moment."""
