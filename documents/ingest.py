@@ -26,7 +26,7 @@ from documents.notices import IngestProgress, Stopwatch
 from documents.parsers import formats
 from documents.parsers.base import NoText, OutOfMemory, ParserCrashed, PictureRules, TimedOut
 from documents.parsers.sandbox.client import DocumentReading, read_document
-from jobs.heartbeat import Heartbeat, HeldLease
+from jobs.heartbeat import Heartbeat, HeldLease, LeavingError
 from jobs.lease import Lease, LeaseLostError, waiting_jobs
 from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag import chunking, tokenize
@@ -129,6 +129,9 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch) -> None:
     try:
         with HEARTBEAT.hold(lease) as held:
             _process_document(held, watch)
+    except LeavingError:
+        queue.hand_back(lease)
+        logger.info("ingest_handed_back", document_id=str(lease.job_id))
     except LeaseLostError:
         raise
     except NuraError as error:

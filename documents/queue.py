@@ -76,6 +76,12 @@ def retry_later(lease: Lease[Document], most: int = Document.MAX_ATTEMPTS) -> bo
     return True
 
 
+def hand_back(lease: Lease[Document]) -> None:
+    """Let another worker begin at once; the attempt that was cut off does not count."""
+    if release_lease(lease, attempts=F("attempts") - 1, **to_waiting_values()):
+        enqueue_ingest(lease.job_id)
+
+
 def complete_document(lease: Lease[Document], **values: Any) -> None:
     """End well, with an index that serves. Raises `LeaseLostError`."""
     done = to_ended_values(Document.Status.COMPLETED) | {"progress": 1.0, "indexed_at": Now()}

@@ -9,6 +9,7 @@ no slow step costs a lease.
         ...
 """
 
+import mmap
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,13 +29,23 @@ MAX_IDLE_BEATS = 10
 """The thread ends when it had nothing to renew for so many beats."""
 
 
+class LeavingError(LeaseLostError):
+    """This process is to end: give the job back, which is no attempt that failed, and stop."""
+
+
 class HeldLease(Generic[JobT]):
     """A lease that is being renewed."""
 
-    def __init__(self, lease: Lease[JobT], on_loss: Callable[[], None] | None) -> None:
+    def __init__(
+        self,
+        lease: Lease[JobT],
+        on_loss: Callable[[], None] | None,
+        is_leaving: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.lease = lease
         self.since = time.monotonic()
         self._on_loss = on_loss
+        self._is_leaving = is_leaving
         self._lost = threading.Event()
 
     @property
@@ -43,9 +54,11 @@ class HeldLease(Generic[JobT]):
         return self._lost.is_set()
 
     def check(self) -> None:
-        """Raise `LeaseLostError` if the lease is lost."""
+        """Raise `LeaseLostError` if the lease is lost, `LeavingError` if it is to be given back."""
         if self._lost.is_set():
             raise LeaseLostError
+        if self._is_leaving():
+            raise LeavingError
 
     def mark_lost(self) -> None:
         """Notify the worker; called from the heartbeat's thread."""
@@ -77,13 +90,31 @@ class Heartbeat(Generic[JobT]):
         self._changing = threading.Lock()
         self._beating = threading.Lock()
         self._ended = threading.Event()  # of no work: it only measures the time
+        self._leaving: mmap.mmap | None = None
+
+    def share_leaving(self) -> Callable[[], None]:
+        """What lets this process and all that it forks from now on give back what they hold.
+
+        A byte that they share; unlike an event between processes it has no lock, which a process
+        that is killed would keep.
+        """
+        self._leaving = leaving = mmap.mmap(-1, 1)
+
+        def leave() -> None:
+            leaving[0] = 1
+
+        return leave
+
+    def is_leaving(self) -> bool:
+        """Whether what is held is to be given back."""
+        return self._leaving is not None and self._leaving[0] == 1
 
     @contextmanager
     def hold(
         self, lease: Lease[JobT], on_loss: Callable[[], None] | None = None
     ) -> Iterator[HeldLease[JobT]]:
         """Renew a lease within the block. `on_loss` is called once, from another thread."""
-        held = HeldLease(lease, on_loss)
+        held = HeldLease(lease, on_loss, self.is_leaving)
         with self._changing:
             self._held[lease] = held
             if self._thread is None or not self._thread.is_alive():  # also after a fork

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import threading
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -121,9 +123,28 @@ def _let_people_go_first(**_: Any) -> None:
         os.nice(NICENESS - os.nice(0))
 
 
+@signals.worker_init.connect
+def _share_leaving(**_: Any) -> None:
+    """Before the pool is forked: by it its processes learn that they are to give work back."""
+    from documents.ingest import HEARTBEAT
+
+    _LEAVE.append(HEARTBEAT.share_leaving())
+
+
+_LEAVE: list[Callable[[], None]] = []
+
+
 @signals.worker_shutting_down.connect
 def _leaving(sender: str, **_: Any) -> None:
+    """What does not end in time is handed to another worker. Celery alone would wait for hours."""
+    from django.conf import settings
+
     from nura.health import heartbeat_key
+
+    for leave in _LEAVE:
+        timer = threading.Timer(settings.SHUTDOWN_SECONDS, leave)
+        timer.daemon = True
+        timer.start()
 
     try:
         _redis().delete(heartbeat_key(_worker(sender)))

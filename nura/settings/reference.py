@@ -512,7 +512,7 @@ GROUPS = (
                 "NURA_SHUTDOWN_SECONDS",
                 "Seconds running answers get to finish when Nura stops. Those that need "
                 "longer end as interrupted and keep their text; those that have not begun are "
-                "answered after the next start.",
+                "answered after the next start. Documents that need longer are read again then.",
             ),
             _S("NURA_LOG_LEVEL", "Lowest level of messages in the log."),
             _S(

@@ -258,6 +258,30 @@ def test_e70_cancel_or_delete_during_ingest_stops_the_work(document, tiny_engine
     assert remaining is None or remaining.error_code == "cancelled"
 
 
+def test_e71_a_worker_that_has_to_go_hands_its_document_back_and_no_attempt_is_counted(
+    document, tiny_engine, reads, sent
+):
+    sent.clear()
+    leave = ingest.HEARTBEAT.share_leaving()
+    try:
+
+        def left():
+            leave()
+            return Page(2, "zwei")
+
+        reads(Page(1, "eins"), left, AssertionError("went on"))
+        tasks.ingest_document(str(document.pk))
+        document.refresh_from_db()
+        assert (document.status, document.stage, document.attempts) == ("PROCESSING", "queued", 0)
+        assert (document.claim, document.lease_until) == (None, None)
+        assert str(document.pk) in str(sent)
+    finally:
+        ingest.HEARTBEAT.share_leaving()
+    reads(Page(1, "eins"), Page(2, "zwei"))
+    run(document)
+    assert (document.status, document.attempts) == ("COMPLETED", 1)
+
+
 def test_e70_a_cancelled_document_does_not_come_back_at_the_last_step(
     document, tiny_engine, monkeypatch
 ):

@@ -298,7 +298,7 @@ def list_workers() -> list[Part]:
     patience = settings.SHUTDOWN_SECONDS + SETTLING_SECONDS
     return [
         *(Part(one.name, partial(_as_it_is, one), patience=patience) for one in answers),
-        Part("documents", lambda: documents, patience=WORKER_PATIENCE),
+        Part("documents", lambda: documents, patience=patience),
     ]
 
 
