@@ -17,6 +17,8 @@ MAX_MESSAGE_CHARACTERS = 1500
 MAX_PARAGRAPH_CHARACTERS = 400
 MAX_QUOTED_CHARACTERS = 12
 """Of words between quotation marks that may still be a name; longer ones are a quotation."""
+MIN_SPEAKERS = 2
+"""From so many on "A: ... B: ..." is a conversation, and not the user's own words."""
 OMITTED = "…"
 """Stands for what was left out of a message."""
 
@@ -103,9 +105,13 @@ def find_own_words(text: str) -> str:
         parts = [one for one in re.split(r"\n\s*\n", text) if one.strip()]
         ends = [parts[0], parts[-1]] if len(parts) > 1 else []
         text = "\n\n".join(one for one in ends if len(one) <= MAX_PARAGRAPH_CHARACTERS)
-    brought = load_patterns("profile")["brings"].search(text)
+    known = load_patterns("profile")
+    brought = known["brings"].search(text)
     if brought:
         text = text[: brought.end()]
+    speakers = list(known["speaker"].finditer(text))
+    if len({one["who"] for one in speakers}) >= MIN_SPEAKERS:
+        text = text[: speakers[0].start("who")]
     return _QUOTE.sub(_keep_name, text)
 
 

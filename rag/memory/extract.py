@@ -54,6 +54,12 @@ _NATIVE_WORDS = (
 _NATIVE_VALUES = (10, 20, 20, 30, 40, 50, 60, 70, 80, 90, 1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9)
 _NATIVE_NUMBERS = dict(zip(_NATIVE_WORDS.split(), _NATIVE_VALUES, strict=True))
 _NEEDED = re.compile(r"\s?(?:둬|두어|아|어)?야?\s?(?:할|하는|될|되는|하기|한다는)\s")
+_REPORTED = re.compile(
+    r"(?:두|둬|놔|놓)?(?:라|다|자|달라)?고\s?(?:말|했|하|부탁|시|전)|(?:는|던|은|을)\s"
+)
+_BARE_REMEMBER = re.compile(r"(?:기억|저장|메모|기록)해\s*$")
+_WRITING = re.compile(r"(?:적어|써)\s?(?:줘|주세요)$")
+"""As likely about how answers are written as about what is to be remembered."""
 _ASKED_EN = re.compile(
     r"(?:\b(?:please|can you|could you|would you|will you|and|so|but|also|just)\s*)+$",
     re.IGNORECASE,
@@ -73,8 +79,9 @@ _BECAUSE = re.compile(
     r"(?:으니까|이니까|니까|거든|인데|는데)\s*,?\s*(?:이거|이걸|그거|그걸|꼭|좀)?$"
 )
 _REQUEST_KO = re.compile(
-    r"(?:줘|주세요|주십시오|주라|줄래|달라|해라|하세요|해봐|마|말아|라|세요|부탁\S*|써|바라\S*|바랍니다)\s*[.!~]*$"
+    r"(?:줘|주세요|주십시오|주라|줄래\S*|주실래\S*|주시겠\S*|달라|해라|하세요|해봐|마|말아|라|세요|부탁\S*|써|바라\S*|바랍니다)\s*[.!~?]*$"
 )
+_LASTING_TAIL = re.compile(r"[\s,]+(?:쭉|계속|내내)\s*[.!~]*$")
 _TELLING_EN = re.compile(r"\s*(?:i|my|our|we|it|the|this|that|hi|hello)\b", re.IGNORECASE)
 _SAYING_EN = re.compile(
     r"\s*(?:i|my|we|our|he|she|they|it)\b(?!.{0,6}(?:prefer|like))", re.IGNORECASE
@@ -89,11 +96,15 @@ _SELF_EN = re.compile(r"\bi\b|\bi['’]", re.IGNORECASE)
 _SELF_BEFORE = re.compile(r"(?<![가-힣])(?:저는|나는|난|전|제가|내가|저|나)\s")
 _PROFESSIONAL = re.compile(r"의사|약사|주치의|병원에서|간호사|한의사|선생님")
 _COMPANION = re.compile(r"(?:와|과|랑|하고)\s")
-_FORGETTING = re.compile(r"(?:잊|지워|삭제|없애|제거|초기화|빼)\S*")
+_FORGETTING = re.compile(
+    r"(?:잊|지워|삭제|없애|제거|초기화|빼)\S*|(?:기억|저장)하지\s?(?:마|말)\S*"
+    r"|\b(?:forget|erase|delete|remove|clear|wipe|please)\b",
+    re.IGNORECASE,
+)
 _FORGET_FILLERS = re.compile(
     r"(?<![가-힣])(?:그건|그거|이건|이거|그걸|이걸|그것|이것|아까|줘|주세요|버려|줄래|달라|내|제|나의|저의"
     r"|내가|제가|나|저|말한|얘기한|이야기한|했던|말했던|기억|기억에서|프로필에서|이제|좀|그냥|정보|거|것|걸|건"
-    r"|는|은|을|를|있다는|이라는|라는|다는)(?![가-힣])"
+    r"|는|은|을|를|있다는|이라는|라는|다는|위치|내용|사실|하지|마세요|마|말고|말아)(?![가-힣])"
     r"|\b(?:that|i['’]m|i|am|my|have|about|me|is|the|your|memory|from|please|it|fact|an?)\b",
     re.IGNORECASE,
 )
@@ -166,7 +177,8 @@ class _Reader:
     def read(self, text: str) -> Extraction:
         own = find_own_words(text)
         if any(self._known[f"remember_not_{one}"].search(own) for one in ("ko", "en")):
-            return Extraction()
+            named = [one for one in split_sentences(own) if self._names_forgotten(one)]
+            return Extraction(forgets=tuple(_to_forgotten(one) for one in named))
         for sentence in map(str.strip, split_sentences(own)):
             if len(sentence) <= MAX_SENTENCE_CHARACTERS:
                 self._read_sentence(sentence, handles=self._handles_text(own))
@@ -186,13 +198,22 @@ class _Reader:
         if self._is_foreign(sentence):
             self._is_plain = False
             return
+        if self._known["standing_alone"].match(sentence) and self._told:
+            self._is_awaited = False
+            if self._read_standing_wish(f"{sentence} {self._told.pop()}", language):
+                self._wishes.append(Wish.REMEMBER)
+            return
         if self._read_forgetting(sentence, language):
             return
         body, explicit = self._find_remembered(sentence, language)
         if explicit and not body:
             self._apply_wish()
-        elif not explicit and (handles or self._is_no_telling(sentence, language)):
+        elif not explicit and (handles or self._asks_back(sentence, language)):
             self._is_plain = False
+        elif not explicit and self._known["reports"].search(sentence):
+            self._is_plain = False
+            if told := self._find_told_before_report(sentence, language):
+                self._read_body(told, language, explicit=False)
         else:
             if self._is_awaited and not explicit:
                 explicit, self._is_awaited = True, False
@@ -216,10 +237,16 @@ class _Reader:
                 self._is_plain = self._is_plain and self._only_tells(body, language)
             self._told.append(body)
 
-    def _is_no_telling(self, sentence: str, language: str) -> bool:
-        """Whether a sentence reports a text, or asks what is remembered."""
-        asks_back = self._known[f"remembers_{language}"].search(sentence)
-        return bool(asks_back or self._known["reports"].search(sentence))
+    def _asks_back(self, sentence: str, language: str) -> bool:
+        """Whether a sentence asks what is remembered."""
+        return bool(self._known[f"remembers_{language}"].search(sentence))
+
+    def _find_told_before_report(self, sentence: str, language: str) -> str:
+        """What stands before the clause that names a text: only that may be the user's own."""
+        report = self._known["reports"].search(sentence)
+        place = report.start() if report else 0
+        clauses = split_clauses(sentence, language)
+        return max((one.before for one in clauses if len(one.before) <= place), key=len, default="")
 
     def _only_tells(self, sentence: str, language: str) -> bool:
         """Whether a sentence only tells something: nothing has to be answered."""
@@ -243,6 +270,10 @@ class _Reader:
     def _read_forgetting(self, sentence: str, language: str) -> bool:
         known = self._known
         found = known[f"forget_{language}"].search(sentence)
+        if not found and self._names_forgotten(sentence):
+            self._forgets.append(_to_forgotten(sentence))
+            self._is_plain = False
+            return True
         if not found:
             return False
         if language == "ko":
@@ -258,12 +289,17 @@ class _Reader:
         if known[f"everything_{language}"].search(sentence):
             self._everything = True
             return True
-        wanted = " ".join(_FORGET_FILLERS.sub(" ", wanted).split()).strip(" .!?,~")
+        wanted = _to_forgotten(wanted)
         if not wanted and self._found:  # "...야. 아니다, 잊어줘": what was just said
             self._found.clear()
         else:
             self._forgets.append(wanted)
         return True
+
+    def _names_forgotten(self, sentence: str) -> bool:
+        """Whether a sentence may ask for something to be forgotten that is remembered."""
+        perhaps = self._known["forget_perhaps_ko"].search(sentence)
+        return bool(perhaps) and not self._known["forget_not_ko"].search(sentence)
 
     def _find_remembered(self, sentence: str, language: str) -> tuple[str, bool]:
         """The sentence without its wish to be remembered, and whether it had one."""
@@ -274,6 +310,10 @@ class _Reader:
         places = list(known[f"remember_{language}"].finditer(sentence))
         if not places or _NEEDED.match(sentence[places[-1].end() :]):
             return sentence, False
+        if language == "ko" and self._is_of_other_memory(sentence, places[-1]):
+            return sentence, False
+        if _WRITING.search(places[-1][0]) and self._is_standing_wish(sentence):
+            return sentence, False
         before, after = sentence[: places[-1].start()], sentence[places[-1].end() :]
         if language == "en":
             body = f"{_ASKED_EN.sub('', before)} {after}".strip(" .!?,:~")
@@ -283,6 +323,13 @@ class _Reader:
         body = _DOING.sub("함", _QUOTED_FACT.sub(_finish_quoted, body))
         body = _BECAUSE.sub("", body).strip()
         return ("" if _EMPTY_KO.fullmatch(body) else body), True
+
+    def _is_of_other_memory(self, sentence: str, wish: re.Match[str]) -> bool:
+        """Whether it tells what somebody else remembers or is asked to: no wish of the user's."""
+        if _REPORTED.match(sentence[wish.end() :]):
+            return True
+        by_others = self._known["person_anywhere_ko"].search(sentence[: wish.start()])
+        return bool(by_others) and _BARE_REMEMBER.search(wish[0]) is not None
 
     def _apply_wish(self) -> None:
         """What stands before "기억해줘" is what is to be remembered, or else what comes next."""
@@ -317,10 +364,11 @@ class _Reader:
         if len(self._found) > before:
             return True
         names = any(rule.key == "address" and rule.match.search(body) for rule in rules)
-        asks = _REQUEST_KO.search(body) if language == "ko" else not _SAYING_EN.match(body)
+        told = " ".join(self._known[f"standing_{language}"].sub(" ", body).split())
+        told = _LASTING_TAIL.sub("", told).strip(" .!,")
+        asks = _REQUEST_KO.search(told) if language == "ko" else not _SAYING_EN.match(body)
         if names or not asks:
             return False
-        told = " ".join(self._known[f"standing_{language}"].sub(" ", body).split()).strip(" .!,")
         self._found.append(
             Statement(
                 "preference",
@@ -445,7 +493,8 @@ class _Reader:
     def _is_other(self, topic: Topic, rule: Rule, found: re.Match[str]) -> bool:
         """Whether a topic is somebody or something else than the user and what he tells."""
         if self._names_person(topic):
-            return True
+            # "우리 팀장은 ...": that changes what the user had remembered, and tells nothing else
+            return not (rule.known_only and rule.kind == FACT)
         if topic.own or topic.end > found.start() or self._known["neutral_ko"].search(topic.head):
             return False
         is_item = rule.item == "before" and topic.end >= found.start() - 1
@@ -487,6 +536,7 @@ class _Reader:
         elif rule.value:
             told = clause.text.strip(" .,!")
             value = rule.value.replace("{item}", item).replace("{sentence}", told)
+            value = value.replace("{value}", groups.get("value", ""))
         else:
             value = _look_up(rule.values, groups.get("value", "")) or item
             value, unit = _to_measure(rule, key, value, groups.get("unit", ""))
@@ -503,6 +553,13 @@ class _Reader:
             effect=rule.effect,
             corrects=rule.corrects or bool(self._known["corrects"].search(clause.text)),
         )
+
+
+def _to_forgotten(sentence: str) -> str:
+    """The words of a wish to forget; empty where it means what was told last."""
+    named = load_patterns("profile")["just_said"].sub(" ", sentence)
+    wanted = _FORGET_FILLERS.sub(" ", _FORGETTING.sub(" ", named))
+    return " ".join(wanted.split()).strip(" .!?,~")
 
 
 # Values

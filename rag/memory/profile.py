@@ -166,6 +166,11 @@ class Packs:
         """What people call a key; those that are the user's own words stay."""
         return self.titles.get(key, {}).get(language, key)
 
+    def is_asked_for(self, key: str, text: str) -> bool:
+        """Whether a text means what is kept under a key without its name: "where I live"."""
+        asked = self.titles.get(key, {}).get("asked", "")
+        return bool(asked) and re.search(asked, text, re.IGNORECASE) is not None
+
 
 @functools.lru_cache(maxsize=8)
 def load_packs(names: tuple[str, ...]) -> Packs:
@@ -373,8 +378,9 @@ def to_entry(slot: Slot) -> dict[str, Any]:
 
 def is_same_key(one: str, other: str) -> bool:
     """Whether two keys name the same thing, however they are spelt and whosever it is."""
-    mine, other = _OWNER.sub("", one), _OWNER.sub("", other)
-    return (to_letters(mine) or mine) == (to_letters(other) or other)
+    mine, theirs = (_OWNER.sub("", each) for each in (one, other))
+    mine, theirs = (to_letters(each) or each for each in (mine, theirs))
+    return theirs in {mine, f"{mine}s"} or mine == f"{theirs}s"
 
 
 def is_same_value(one: Slot, other: Slot) -> bool:
@@ -391,6 +397,9 @@ def find_forgotten(slots: Sequence[Slot], wish: str, packs: Packs) -> tuple[Slot
     if not wish:  # "잊어줘" alone: what was said last
         latest = max((slot.at for slot in slots if slot.at), default=None)
         return tuple(slot for slot in slots if latest and slot.at == latest)
+    asked = tuple(slot for slot in slots if packs.is_asked_for(slot.key, wish))
+    if asked:
+        return asked
     if not wanted:
         return ()
     shares = [len(wanted & _words_of(_names_of(slot, packs))) / len(wanted) for slot in slots]
