@@ -81,9 +81,23 @@ function watchUserMenu() {
 }
 
 for (const button of document.querySelectorAll("[data-side-toggle]")) button.addEventListener("click", toggleSidebar);
+/** Where a keyboard lies over the page instead of making it smaller (iOS), the page ends above it. */
+function watchKeyboard() {
+  const { visualViewport: seen } = globalThis;
+  const { style } = document.documentElement;
+  const show = () => {
+    const isZoomed = seen.scale !== 1; // then the rest is out of sight because the reader wants it so
+    style.setProperty("--covered", isZoomed ? "0px" : `${Math.max(0, innerHeight - seen.height)}px`);
+    style.setProperty("--shown-top", isZoomed ? "0px" : `${seen.offsetTop}px`);
+  };
+  seen?.addEventListener("resize", show);
+  seen?.addEventListener("scroll", show);
+}
+
 document.querySelector("[data-side-close]").addEventListener("click", closeDrawer);
 narrowScreen.addEventListener("change", showSidebarState);
 watchUserMenu();
+watchKeyboard();
 showSidebarState();
 
 // What shows the offline page; it keeps nothing else. Browsers have it on https and on this machine only.

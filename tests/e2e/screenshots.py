@@ -1,5 +1,8 @@
 """The pictures in docs/pictures, taken from the running product: `python -m tests.e2e.screenshots`.
 
+Those of the guides are whole windows; docs/pictures/pages has every page once more, each wide and
+on a phone, light and dark, on one sheet, for whoever changes how pages look.
+
 The documents are the samples that come with Nura and a few files of this repository. The answers
 are written here and sent by a stand-in for a language model, which looks up the number of the
 passage that each sentence comes from; search, sources and checks are the product's own.
@@ -18,6 +21,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
+from nura.accounts.sections import SECTIONS
 from nura.samples import FOLDER, SAMPLES
 from tests.e2e.chat import answer, ask
 from tests.e2e.chromium import Chromium, program
@@ -29,11 +33,17 @@ PICTURES = ROOT / "docs" / "pictures"
 SIZE = {"width": 1280, "height": 860}
 PHONE = {"width": 375, "height": 740}
 OTHER_PAGES = {
-    "/settings/keys": "keys",
     "/accounts/password/change/": "password",
     "/offline": "offline",
     "/nowhere": "missing",
+} | {
+    f"/settings/{name}": f"settings-{name}"
+    for name in (one.route.removeprefix("accounts:") for one in SECTIONS)
 }
+SIGNED_OUT = {"/accounts/login/": "login", "/accounts/password/reset/": "password-reset"}
+LOOKS = [(SIZE, "light"), (PHONE, "light"), (SIZE, "dark"), (PHONE, "dark")]
+SHEET_SCALE = 0.6
+SHEET_GAP = 12
 
 OTHERS = {
     "ko": {"관리자 설명서.md": "docs/administrator.ko.md", "Apache-2.0.txt": "LICENSE"},
@@ -109,7 +119,7 @@ ALL_SCENES = (
 
 def main() -> None:
     """Take all pictures, in both languages."""
-    PICTURES.mkdir(exist_ok=True)
+    (PICTURES / "pages").mkdir(parents=True, exist_ok=True)
     expect.set_options(timeout=30_000)
     answers = {asked: text for scenes in ALL_SCENES for asked, text in scenes.answers.items()}
     with LLMServer() as model, tempfile.TemporaryDirectory() as folder:
@@ -121,6 +131,11 @@ def main() -> None:
                 upload_documents(person, scenes.language)
                 with open_page(person, scenes.language) as page:
                     take_pictures(page, person, scenes)
+                    take_pictures_of_the_shell(page, scenes)
+                    page.context.clear_cookies(name="sessionid")
+                    for path, name in SIGNED_OUT.items():
+                        page.goto(path)
+                        save_sheet(page, f"{name}-{scenes.language}")
 
 
 def reply(answers: dict[str, str], request: Any) -> Stream:
@@ -182,11 +197,13 @@ def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
     answer(page).locator(".cite").last.click()
     expect(page.locator("#panel .pdf-sentence, #panel .cited").first).to_be_visible()
     save(page, f"answer-{language}")
+    save_sheet(page, f"source-{language}")
 
     page.locator("#panel-close").click()
     answer(page).locator("[data-action=why]").click()
     expect(page.locator("#panel .trace-candidates")).to_be_visible()
     save(page, f"why-{language}")
+    save_sheet(page, f"why-{language}")
 
     page.goto("/")
     ask(page, doubted)
@@ -201,57 +218,83 @@ def take_pictures(page: Page, person: Person, scenes: Scenes) -> None:
     expect(page.locator(".msg-answer .msg-actions")).to_have_count(2)
     save(page, f"followup-{language}")
 
+    save_sheet(page, f"followup-{language}")
+
     page.goto("/documents")
     expect(page.get_by_text(scenes.document).first).to_be_visible()
     save(page, f"documents-{language}")
+    save_sheet(page, f"documents-{language}")
 
     found = person.api("documents?page_size=100")["results"]
     page.goto(f"/documents/{next(one['id'] for one in found if one['name'] == scenes.document)}")
-    expect(
-        page.locator("#document-reader .doc-part, #document-reader .textLayer span").first
-    ).to_be_visible()
+    shown = page.locator("#document-reader .doc-part, #document-reader .textLayer span")
+    expect(shown.first).to_be_visible()
     save(page, f"document-{language}")
-    page.locator("#tab-index").click()
-    expect(page.locator("#document-made")).to_be_visible()
-    save(page, f"index-{language}")
+    save_sheet(page, f"document-{language}")
+    for tab in ("about", "index"):
+        page.locator(f"#tab-{tab}").click()
+        expect(page.locator(f"#part-{tab}")).to_be_visible()
+        save_sheet(page, f"document-{tab}-{language}")
 
-    take_pictures_of_the_shell(page, language, followup.split()[-2])
 
-    page.emulate_media(color_scheme="dark")
+def take_pictures_of_the_shell(page: Page, scenes: Scenes) -> None:
+    """What belongs to no document and no answer."""
+    language = scenes.language
     page.goto("/")
-    ask(page, question)
-    answer(page)
-    save(page, f"dark-{language}")
-    page.set_viewport_size(PHONE)
-    save(page, f"phone-{language}")
-
-
-def take_pictures_of_the_shell(page: Page, language: str, word: str) -> None:
-    """What belongs to no document and no chat; `word` is looked for."""
-    page.goto("/")
-    save(page, f"start-{language}")
+    save_sheet(page, f"start-{language}")
     page.keyboard.press("Control+k")
-    page.keyboard.type(word)
+    page.keyboard.type(list(scenes.answers)[-1].split()[-2])
     expect(page.locator("#palette-list mark").first).to_be_visible()
-    save(page, f"search-{language}")
+    save_sheet(page, f"search-{language}", keep_focus=True)
     page.keyboard.press("Escape")
     page.keyboard.press("Control+/")
     expect(page.locator("#shortcuts")).to_be_visible()
-    save(page, f"shortcuts-{language}")
+    save_sheet(page, f"shortcuts-{language}")
     for path, name in OTHER_PAGES.items():
         page.goto(path)
-        save(page, f"{name}-{language}")
+        save_sheet(page, f"{name}-{language}")
 
 
 def save(page: Page, name: str) -> None:
-    """Write the window as docs/pictures/NAME.png, with a palette to keep it small."""
+    """Write the window as docs/pictures/NAME.png."""
+    write_picture(take_shot(page), PICTURES / f"{name}.png")
+
+
+def save_sheet(page: Page, name: str, *, keep_focus: bool = False) -> None:
+    """Write the window in all looks, on one sheet, as docs/pictures/pages/NAME.png."""
+    shots = []
+    for size, scheme in LOOKS:
+        page.set_viewport_size(size)
+        page.emulate_media(color_scheme=scheme)
+        shot = take_shot(page, keep_focus=keep_focus)
+        shots.append(shot.resize([round(side * SHEET_SCALE) for side in shot.size]))
+    page.set_viewport_size(SIZE)
+    page.emulate_media(color_scheme="light")
+    across = shots[0].width + SHEET_GAP + shots[1].width
+    down = shots[0].height + SHEET_GAP + shots[2].height
+    sheet = Image.new("RGB", (across, down), "#888")
+    for number, shot in enumerate(shots):
+        at = (
+            (number % 2) * (shots[0].width + SHEET_GAP),
+            (number // 2) * (shots[0].height + SHEET_GAP),
+        )
+        sheet.paste(shot, at)
+    write_picture(sheet, PICTURES / "pages" / f"{name}.png")
+
+
+def take_shot(page: Page, *, keep_focus: bool = False) -> Image.Image:
+    """The window as it stands, when all is there."""
     page.mouse.move(0, 0)
-    page.evaluate("document.activeElement.blur()")
+    if not keep_focus:
+        page.evaluate("document.activeElement.blur()")
     expect(page.locator(".hover-card:popover-open")).to_have_count(0)
     page.evaluate("document.fonts.ready")
     page.wait_for_load_state("networkidle")
-    shot = Image.open(io.BytesIO(page.screenshot(animations="disabled", caret="hide")))
-    target = PICTURES / f"{name}.png"
+    return Image.open(io.BytesIO(page.screenshot(animations="disabled", caret="hide")))
+
+
+def write_picture(shot: Image.Image, target: Path) -> None:
+    """Write it with a palette, to keep it small."""
     shot.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
     print(target.relative_to(ROOT))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from nura.accounts.sections import SECTIONS
 from tests.support import ROOT
 
 AXE = ROOT / "front" / "node_modules" / "axe-core" / "axe.min.js"
@@ -20,9 +21,8 @@ LOOKS = [
     for size in (WIDE, PHONE)
 ]
 OPEN = ["/accounts/login/", "/accounts/signup/", "/accounts/password/reset/", "/offline"]
-SECTIONS = ("profile", "email", "appearance", "two-step", "keys")
-OWN = ["/", "/documents", "/nowhere", "/accounts/password/change/"]
-OWN += [f"/settings/{section}" for section in SECTIONS]
+OWN = ["/", "/documents", "/nowhere", "/accounts/password/change/", "/settings/email"]
+OWN += [f"/settings/{one.route.removeprefix('accounts:')}" for one in SECTIONS]
 
 pytestmark = pytest.mark.skipif(not AXE.exists(), reason="npm --prefix front ci installs axe-core")
 
@@ -105,3 +105,41 @@ def test_what_lies_over_a_page_has_no_violation(language, scheme, size, look, re
     expect(page.locator("#panel")).to_be_visible()
     found["panel"] = list_violations(page)
     assert not any(found.values()), found
+
+
+SMALL = """() => [...document.querySelectorAll("a[href], button, input, select, textarea")]
+.flatMap((one) => {
+  const isChoice = one.matches("[type=radio], [type=checkbox]");
+  const target = isChoice ? (one.closest("label") ?? one.labels[0] ?? one) : one;
+  const box = target.getBoundingClientRect();
+  const isShown = one.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+  const isInText = one.matches("p a, .prose a, .cite");
+  const isWhole = box.top >= 0 && box.bottom <= innerHeight && box.right <= innerWidth;
+  if (!isShown || isInText || !isWhole || !box.width || one.closest("[inert]")) return [];
+  const [x, y] = [box.left + box.width / 2, box.top + box.height / 2];
+  const hits = (dx, dy) => {
+    const hit = document.elementFromPoint(x + dx, y + dy);
+    return !hit || target.contains(hit);
+  };
+  if (document.elementFromPoint(x, y)?.closest("a, button, input, label") !== target) return [];
+  const isTall = box.height >= 43 || (hits(0, -20) && hits(0, 20));
+  const isWide = box.width >= 43 || (hits(-20, 0) && hits(20, 0));
+  return isTall && isWide ? [] : [`${one.outerHTML.slice(0, 120)} ${box.width}x${box.height}`];
+})"""
+
+
+def test_what_is_tapped_is_large_enough(windows, reader, places):
+    page = windows(reader, viewport=PHONE, has_touch=True, is_mobile=True)
+    found = {}
+    for path in [*OWN, *places]:
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+        found[path] = page.evaluate(SMALL)
+    page.goto(places[0])
+    page.locator(".msg-answer .cite").first.tap()
+    expect(page.locator("#panel")).to_be_visible()
+    found["panel"] = page.evaluate(SMALL)
+    page.goto("/documents")
+    page.locator("[data-choose]").first.check()
+    found["bulk"] = page.evaluate(SMALL)
+    assert not any(found.values()), "\n".join(f"{at} {all_}" for at, all_ in found.items() if all_)

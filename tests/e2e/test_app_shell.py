@@ -121,3 +121,20 @@ def test_nothing_moves_for_who_wants_it_so(windows, reader):
         "document.getAnimations().filter((one) => one.effect.getTiming().duration > 20).length"
     )
     assert moving == 0
+
+
+def test_a_keyboard_over_the_page_never_covers_the_composer(windows, reader, chat):
+    page = windows(reader, viewport={"width": 375, "height": 740}, has_touch=True)
+    page.add_init_script(
+        "const seen = new EventTarget();"
+        "Object.assign(seen, {scale: 1, height: innerHeight, offsetTop: 0});"
+        "Object.defineProperty(window, 'visualViewport', {value: seen})"
+    )
+    page.goto(f"/c/{chat}")
+    page.locator("#composer-input").tap()
+    page.evaluate("visualViewport.height = 400; visualViewport.dispatchEvent(new Event('resize'))")
+    box = page.locator(".dock").bounding_box()
+    assert box["y"] + box["height"] <= 400
+    page.evaluate("visualViewport.height = 740; visualViewport.dispatchEvent(new Event('resize'))")
+    box = page.locator(".dock").bounding_box()
+    assert box["y"] + box["height"] == 740
