@@ -67,6 +67,16 @@ class ContextRules:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfileRules:
+    """What is remembered of users."""
+
+    packs: tuple[str, ...] = ("general",)
+    """Names of packs in `rag/memory/packs`, or paths of TOML files; empty: nothing."""
+    half_life_days: float = 14.0
+    """After so long a symptom counts half."""
+
+
+@dataclass(frozen=True, slots=True)
 class StyleRules:
     """How finished answers are rewritten by the light model."""
 
@@ -121,6 +131,7 @@ class RagConfig:
     history_pairs: int = 10
     memory: MemoryRules = field(default_factory=MemoryRules)
     context: ContextRules = field(default_factory=ContextRules)
+    profile: ProfileRules = field(default_factory=ProfileRules)
     verifier_model: str = ""
     """Cross-encoder for natural language inference that checks sentences; empty: rules."""
     revise: bool = True

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
+from rag.memory.profile import Slot
 from rag.types import HistoryMessage, QuestionType, Scope, Speaker, Topic
 
 SCHEMA_VERSION = 1
@@ -190,11 +191,17 @@ class Question:
     history_pairs: int | None = None
     """Question-and-answer pairs to read; None: as configured."""
     sampling: Sampling = field(default_factory=Sampling)
+    profile: tuple[Slot, ...] | None = None
+    """What is known of the user; None: it is not to be asked, nor added to."""
 
     @property
     def stands_alone(self) -> bool:
-        """Whether its answer rests on nothing but the documents: no earlier turn, no own wishes."""
-        return not self.conversation.total and self.sampling == Sampling()
+        """Whether its answer rests on nothing but the documents.
+
+        Neither on earlier turns, nor on own wishes, nor on what is known of who asks.
+        """
+        plain = self.sampling == Sampling() and not self.profile
+        return plain and not self.conversation.total
 
 
 def to_conversation(messages: Sequence[HistoryMessage]) -> Conversation:

@@ -8,7 +8,7 @@ import functools
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import ParamSpec, TypeVar
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from rag.context.budget import (
     Budget,
     fit_conversation,
     fit_earlier,
+    fit_profile,
     make_budget,
     resolve_context_tokens,
 )
@@ -41,9 +42,19 @@ from rag.events import (
     list_statuses,
 )
 from rag.generate.citations import CitationFilter
-from rag.generate.fixed import FixedAnswer, answer_fixed
+from rag.generate.fixed import FixedAnswer, answer_fixed, answer_wish
 from rag.generate.llm import SECONDS_A_PART, Check, Reviser, SectionReader, Writer, Written
 from rag.generate.offline import answer_offline
+from rag.memory.profile import (
+    Packs,
+    Slot,
+    describe_slots,
+    is_medical,
+    is_protected,
+    load_packs,
+    rank_slots,
+    write_caution,
+)
 from rag.memory.recall import LookBack, LookedBack, is_recalling
 from rag.memory.window import Window, open_window, show_last_turn_whole
 from rag.ports import HistoryStore, PassageStore, Usage, Verifier
@@ -101,6 +112,8 @@ MAX_REVIEWED = 8
 """Passages that an answer keeps beside those that it cites."""
 MAX_CHECKED_AT_ONCE_CHARACTERS = 400
 """Of an answer that rests on nothing: checking that takes less than a thread to do it in."""
+MAX_CAUTION_PASSAGES = 4
+"""Of the best passages, in which allergies of the user are looked for."""
 MAX_CHUNKS_OUTLINED = 400
 """Chunks of whole documents that are looked at where no model reads them."""
 
@@ -198,6 +211,11 @@ class Pipeline:
     reviser: Reviser | None = None
     verifier: Verifier | None = None
 
+    @property
+    def packs(self) -> Packs:
+        """The kinds of things that are remembered of users."""
+        return load_packs(self.config.profile.packs)
+
     async def answer(
         self, question: Question, store: PassageStore, history: HistoryStore
     ) -> AsyncGenerator[Event, None]:
@@ -233,9 +251,31 @@ class Pipeline:
         if question.conversation.total and is_recalling(asked.analysis.text):
             yield StepBegan("explore")
         answer = self._write(self.writer, asked) if self.writer else self._show_passages(asked)
-        async with aclosing(answer) as events:
+        caution = self._write_caution(asked)
+        async with aclosing(_open_with(caution, answer) if caution else answer) as events:
             async for event in events:
                 yield event
+
+    def _write_caution(self, asked: Asked) -> str:
+        """What is said first of the user's allergies that the question or its passages name."""
+        note = write_caution(
+            asked.question.profile or (), _list_read(asked), self.packs, asked.language
+        )
+        return f"{note}\n\n" if note else ""
+
+    def _rank_profile(self, asked: Asked) -> tuple[Slot, ...]:
+        """What is known of the user and still holds, best first; the trace names it by ids."""
+        rules = self.config.profile
+        slots = rank_slots(
+            asked.question.profile or (),
+            asked.analysis.standalone,
+            self.packs,
+            now=datetime.now(UTC),
+            half_life_days=rules.half_life_days,
+        )
+        if slots:
+            asked.trace.add({"profile": {"slots": [slot.id for slot in slots]}})
+        return slots
 
     async def preview_prompt(
         self, question: Question, store: PassageStore, history: HistoryStore
@@ -266,6 +306,8 @@ class Pipeline:
         trace.add(describe_analysis(question, analysis))
         trace.add({"models": {"embedder": self.searcher.embedder.name}})
         language = choose_reply_language(question.text)
+        if wished := answer_wish(question, self.packs, language):
+            return Asked(question, store, history, trace, analysis, language), wished
         reads = analysis.reference is not None and analysis.reference.whole
         given = await _run_apart(reads, answer_fixed, question, analysis, store, language)
         return Asked(question, store, history, trace, analysis, language), given
@@ -364,6 +406,7 @@ class Pipeline:
             forgets=asked.begins_anew,
         )
         last = question.conversation.last if analysis.follows else None
+        known = self._rank_profile(asked)
         # what was said is asked in the conversation's own words: a completed question would mislead
         is_plain = analysis.standalone == analysis.text or is_recalling(analysis.text)
         context = AnswerContext(
@@ -375,10 +418,14 @@ class Pipeline:
             window=show_last_turn_whole(opened.messages, last) if last else opened.messages,
             seen=tuple(ref.title or ref.source for ref in last.doc_refs) if last else (),
             searched=asked.found is not None,
+            profile=describe_slots(known, self.packs, asked.language),
+            protected=sum(is_protected(slot, self.packs) for slot in known),
+            medical=is_medical(_list_read(asked)),
         )
         tokens = await resolve_context_tokens(self.config)
         budget = make_budget(context, replace(self.config.context, tokens=tokens), writer.counter)
-        return (*fit_conversation(context, budget), opened)
+        context, budget = fit_profile(*fit_conversation(context, budget))
+        return context, budget, opened
 
     async def _recall(self, asked: Asked, shown: Sequence[HistoryMessage] = ()) -> LookedBack:
         """What older turns hold on the question; a store that fails is gone on without.
@@ -582,9 +629,32 @@ def _put_behind(event: Event, opening: str) -> Event:
                 replace(one, start=one.start + len(opening), end=one.end + len(opening))
                 for one in event.checks
             ]
-            return replace(event, checks=tuple(moved))
+            cited = [replace(one, offset=one.offset + len(opening)) for one in event.citations]
+            return replace(event, checks=tuple(moved), citations=tuple(cited))
         case _:
             return event
+
+
+async def _open_with(
+    opening: str, answer: AsyncGenerator[Event, None]
+) -> AsyncGenerator[Event, None]:
+    """The events of an answer whose text begins with an opening."""
+    is_said = False
+    async with aclosing(answer) as events:
+        async for event in events:
+            if isinstance(event, Delta) and not is_said:
+                is_said = True
+                yield replace(event, text=opening + event.text)
+            else:
+                yield _put_behind(event, opening)
+
+
+def _list_read(asked: Asked) -> list[str]:
+    """The question and the passages that surely bear on it."""
+    hits = asked.found.hits if asked.found else ()
+    strong = [one for one in hits if one.scores.get("relevance", 0.0) >= STRONG_RELEVANCE]
+    texts = [f"{hit.passage.title}\n{hit.passage.content}" for hit in strong[:MAX_CAUTION_PASSAGES]]
+    return [asked.question.text, *texts]
 
 
 def _tell_fixed(given: FixedAnswer, asked: Asked) -> Iterator[Event]:

@@ -94,6 +94,7 @@ def _in_chat(  # noqa: PLR0913, PLR0917 - what `begin` knows
         language=get_language() or "ko",
         sampling=body.sampling,
         asked_with=asked_with,
+        memory=bool(body.use_memory),
     )
     return Opened(turn.run.pk, model.id, turn.user_message.chat_id)
 
@@ -150,6 +151,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     language: str,
     sampling: Sampling,
     asked_with: str = "",
+    memory: bool = False,
 ) -> OpenedTurn:
     """Store a question of the chat called `key`, made at its first one, and begin its answer.
 
@@ -167,6 +169,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
         language=language,
         sampling=sampling,
         asked_with=asked_with,
+        memory=memory,
     )
 
 

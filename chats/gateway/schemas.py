@@ -72,6 +72,7 @@ class CompletionRequest(BaseModel):
     seed: int | None = Field(None, ge=-MAX_SEED, le=MAX_SEED)
     n: int | None = None
     metadata: Any = None
+    use_memory: bool | None = None
 
     @property
     def sampling(self) -> Sampling:

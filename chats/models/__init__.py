@@ -10,6 +10,7 @@ from chats.models.message import (
     MessageDocument,
     Trace,
 )
+from chats.models.profile import ProfileChoice, ProfileSlot
 from chats.models.run import Run
 from chats.models.turn import Turn
 
@@ -24,6 +25,8 @@ __all__ = [
     "KeyScope",
     "Message",
     "MessageDocument",
+    "ProfileChoice",
+    "ProfileSlot",
     "Run",
     "Trace",
     "Turn",

@@ -114,6 +114,9 @@ class Chat(models.Model):
 
     `unread`: an answer ended since its owner last had the chat before him. Archived chats are kept
     out of the sidebar until something is asked in them again.
+
+    `use_memory`: what is known of its owner is told to the engine, and added to. A `temporary` chat
+    does neither, stands in no list, and goes for good soon after its last question.
     """
 
     has_documents: bool
@@ -142,6 +145,10 @@ class Chat(models.Model):
     pinned = models.BooleanField(default=False, db_default=False, verbose_name=_("pinned"))
     archived = models.BooleanField(default=False, db_default=False, verbose_name=_("archived"))
     unread = models.BooleanField(default=False, db_default=False, verbose_name=_("unread"))
+    use_memory = models.BooleanField(
+        default=True, db_default=True, verbose_name=_("knows what is remembered")
+    )
+    temporary = models.BooleanField(default=False, db_default=False, verbose_name=_("temporary"))
     memory_cleared_at = models.DateTimeField(null=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, verbose_name=_("deleted at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))

@@ -54,7 +54,7 @@ class Turn(Job):
     turn with documents up to this one, None when the memory was cleared since. `forgets`: nothing
     is taken over from before. `summary` to `embedding` and `running_*` (the turns up to
     `running_through`, folded) are the summary, which a worker writes later: that is the job, see
-    `chats.runs.summaries`.
+    `chats.runs.summaries`. `profile_read_at`: what it tells of its user has been kept.
     """
 
     OPEN = Q(summarised_at=None)
@@ -93,6 +93,7 @@ class Turn(Job):
     running_summary = models.TextField(blank=True, default="")
     running_through = models.PositiveIntegerField(null=True)
     running_model = models.CharField(max_length=255, blank=True, default="")
+    profile_read_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = TurnQuerySet.as_manager()

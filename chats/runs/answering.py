@@ -33,6 +33,7 @@ from chats.runs.writer import RunWriter
 from chats.serializers import started_data, terminal_event, to_sources_json
 from chats.services import answer_cache
 from chats.services.answer_cache import CacheKey, KeptAnswer
+from chats.services.profile import load_profiles, note_turn
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn
 from chats.stores import ReleasingStore
@@ -55,6 +56,7 @@ from rag.events import (
     milliseconds_since,
 )
 from rag.factory import get_embedding_model_name, get_engine
+from rag.memory.profile import Slot
 from rag.types import Checked, CitedPassage, Scope, ScopeReason, Source, Topic
 
 logger = structlog.get_logger()
@@ -81,11 +83,15 @@ class LoadedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """A run that is ours, with its message, question, chat and owner, and the space in use."""
+    """A run that is ours, with its message, question, chat and owner, and the space in use.
+
+    `profile` is what is known of the owner, None where the answer is to know nothing of him.
+    """
 
     lease: Lease[Run]
     run: Run
     used: SpaceInUse
+    profile: tuple[Slot, ...] | None = None
 
 
 def claim_run(run_id: UUID) -> list[ClaimedRun]:
@@ -107,7 +113,12 @@ def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
     rows = Run.objects.select_related("message__parent", "message__chat__owner")
     runs = rows.in_bulk([lease.job_id for lease in leases])
     used = spaces.get_space_in_use()
-    return [ClaimedRun(lease, runs[lease.job_id], used) for lease in leases if lease.job_id in runs]
+    known = load_profiles([run.message for run in runs.values()])
+    return [
+        ClaimedRun(lease, runs[lease.job_id], used, known.get(runs[lease.job_id].message_id))
+        for lease in leases
+        if lease.job_id in runs
+    ]
 
 
 def is_first_question(run: Run) -> bool:
@@ -115,7 +126,9 @@ def is_first_question(run: Run) -> bool:
     return run.message.parent is None or run.message.parent.parent_id is None
 
 
-def load_question(run: Run, used: SpaceInUse) -> LoadedQuestion:
+def load_question(
+    run: Run, used: SpaceInUse, profile: tuple[Slot, ...] | None = None
+) -> LoadedQuestion:
     """The question of a run, with the scope that was fixed when it was asked.
 
     Asks the database for what was said before. Raises `RunLost` for a run without a question.
@@ -139,6 +152,7 @@ def load_question(run: Run, used: SpaceInUse) -> LoadedQuestion:
             topic=topic,
             history_pairs=pairs,
             sampling=Sampling.from_stored(run.sampling),
+            profile=profile,
         ),
         store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
         history=BranchHistory(branch, embedding=get_embedding_model_name(used.config)),
@@ -291,9 +305,9 @@ async def _answer(
 async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) -> None:
     """Let the engine answer. Raises what the database does before that, and `RunLost`."""
     if is_first_question(claimed.run):
-        loaded = load_question(claimed.run, claimed.used)
+        loaded = load_question(claimed.run, claimed.used, claimed.profile)
     else:
-        loaded = await in_database(load_question, claimed.run, claimed.used)
+        loaded = await in_database(load_question, claimed.run, claimed.used, claimed.profile)
     if answer_cache.is_cache_on():
         progress.key, kept = await _look_up(claimed.run, loaded)
         if kept is not None:
@@ -430,6 +444,7 @@ def _close_and_describe(
     run = claimed.run
     turn = close_turn(lease=claimed.lease, outcome=outcome, run=run, summary_follows=True, key=key)
     if turn is not None:
+        _note_profile(turn)
         # nobody has rated what ends now: one query less
         prefetched = {"feedback": Feedback.objects.none()}
         run.message._prefetched_objects_cache = prefetched  # type: ignore[attr-defined] # noqa: SLF001
@@ -438,6 +453,14 @@ def _close_and_describe(
     if run.message.status == Message.Status.STREAMING:
         raise RunLost
     return (*terminal_event(run), None)
+
+
+def _note_profile(turn: Turn) -> None:
+    """Keep what the turn tells of its user before the page hears of its end."""
+    try:
+        note_turn(turn.pk)
+    except Exception:  # the answer has ended well; the job of its summary tries again
+        logger.exception("profile_not_noted")
 
 
 # Runs whose worker is gone

@@ -19,6 +19,7 @@ from chats.calls import in_database
 from chats.history import Branch, to_past_turn, to_running_summary
 from chats.models import Turn as Row
 from chats.runs.dispatch import dispatch_summary
+from chats.services.profile import note_turn
 from documents import spaces
 from jobs.heartbeat import Heartbeat
 from jobs.lease import RELEASED, Lease, claim_job, release_lease
@@ -76,6 +77,7 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
 
 async def _summarise(lease: Lease[Row], known: _TurnToSummarise | None = None) -> None:
     try:
+        await in_database(note_turn, lease.job_id)
         work = await in_database(_load_turn, lease.job_id) if known is None else known
         noted = await get_engine(work.config).note_turn(work.turn, work.folding, work.running)
         await in_database(_store_summary, lease, noted, work)

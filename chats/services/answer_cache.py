@@ -57,7 +57,9 @@ COUNTS = "nura:answer-cache"
 """A hash in Redis: how many questions were looked up with which result."""
 RESULTS = ("same", "near", "miss")
 
-_OTHERS = frozenset(("text", "scope", "conversation", "topic", "history_pairs", "sampling"))
+_OTHERS = frozenset(
+    ("text", "scope", "conversation", "topic", "history_pairs", "sampling", "profile")
+)
 """Fields of a question that the keys tell of otherwise, or that do not matter where it is alone."""
 _SECRET = frozenset(("api_key", "fence", "socket", "models_socket"))
 """Of the configuration: what changes no answer."""

@@ -24,6 +24,7 @@ from redis.exceptions import RedisError
 from chats.models import Chat, Message, Run, Trace, Turn
 from chats.runs import log
 from chats.services import turn_store
+from chats.services.profile import forget_source_chats
 from chats.services.turn_store import Outcome
 from documents import deletions
 from documents.models import Deletion, DeletionKind, Document
@@ -365,6 +366,7 @@ def purge_chat(chat_id: UUID) -> bool:
                 log.request_stop(run_id)
             return False
         keys = [run.pk for run in runs]
+        forget_source_chats([chat_id])
         Chat.objects.filter(pk=chat_id).delete()
         Deletion.objects.filter(kind=DeletionKind.CHAT, key=str(chat_id)).update(
             erased_at=timezone.now()

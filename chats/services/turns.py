@@ -167,10 +167,12 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     sampling: Sampling = NO_WISHES,
     asked_with: str = "",
     anew: bool = False,
+    memory: bool = True,
 ) -> OpenedTurn:
     """An empty answer to `question` with its run, dispatched on commit.
 
-    `anew`: no answer that was kept will do.
+    `anew`: no answer that was kept will do. `memory`: it may know what is remembered of the user,
+    and add to it.
 
     `documents` are those that a new question names (None: one that is gone); it is stored with
     them. Without `documents` the question is one that is stored. Raises `QuotaMessages`.
@@ -181,7 +183,9 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         documents = [link.document for link in links]
     count_question(chat.owner_id)
     scope = find_scope(chat=chat, named=documents, topic=topic)
-    wished = {} if topic == Topic.AUTO else {"topic": str(topic)}
+    wished: dict[str, object] = {} if topic == Topic.AUTO else {"topic": str(topic)}
+    if not memory:
+        wished["memory"] = False
     now = timezone.now()
     answer = Message(
         chat=chat,

@@ -9,7 +9,16 @@ from django.core.exceptions import ImproperlyConfigured
 from documents.parsers.base import ALL_PICTURES, PictureRules
 from nura.settings import env
 from rag.adapters import light
-from rag.config import USUAL_TOKENS, ContextRules, Endpoint, MemoryRules, RagConfig, StyleRules
+from rag.config import (
+    USUAL_TOKENS,
+    ContextRules,
+    Endpoint,
+    MemoryRules,
+    ProfileRules,
+    RagConfig,
+    StyleRules,
+)
+from rag.memory.profile import load_packs
 from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
 
 HTTP = ("http", "https")
@@ -56,6 +65,7 @@ def build_rag_config(secret_key: str = "", models_socket: str = "") -> RagConfig
         history_pairs=env.read_integer("MAX_CONVERSATION_HISTORY", 10, maximum=100),
         memory=_memory(),
         context=_context(),
+        profile=_profile(),
         verifier_model=env.read_text("NURA_VERIFIER_MODEL"),
         revise=env.read_flag("NURA_REVISE", default=True),
         style=_style(),
@@ -99,6 +109,22 @@ def _context() -> ContextRules:
             "NURA_EXPLORE_TOKENS", 6000, minimum=100, maximum=1_000_000
         ),
         explore_seconds=env.read_decimal("NURA_EXPLORE_SECONDS", 20.0, minimum=0.1, maximum=600.0),
+    )
+
+
+def _profile() -> ProfileRules:
+    """The packs are read here, so that a wrong line stops the start."""
+    packs = env.read_words("NURA_MEMORY_PACKS", ProfileRules().packs)
+    try:
+        load_packs(packs)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"NURA_MEMORY_PACKS: {error}") from error
+    usual = ProfileRules().half_life_days
+    return ProfileRules(
+        packs=packs,
+        half_life_days=env.read_decimal(
+            "NURA_MEMORY_HALF_LIFE_DAYS", usual, minimum=0.1, maximum=3650.0
+        ),
     )
 
 

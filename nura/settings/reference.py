@@ -278,6 +278,15 @@ GROUPS = (
                 "For mode `simple`: cosine similarity of two questions from which the second is a "
                 "follow-up.",
             ),
+            _S(
+                "NURA_MEMORY_PACKS",
+                "Kinds of things that are remembered of users: `general`, `medical`, or the path "
+                "of a TOML file like those in `rag/memory/packs`.",
+            ),
+            _S(
+                "NURA_MEMORY_HALF_LIFE_DAYS",
+                "After so many days a remembered symptom counts half.",
+            ),
             _S("NURA_PROTECTED_TERMS", "Words that summaries must keep.", default="`rag/lexicon`"),
             _S(
                 "NURA_CONTEXT_SYSTEM_SHARE",

@@ -42,6 +42,8 @@ OVERFLOW_STEP_TURNS = 3
 cached prefix."""
 SUMMARY_SHARE = 0.5
 """Largest share of the older turns' room that their summary may take."""
+PROFILE_SHARE = 0.25
+"""Share of the older turns' room for what is known of the user; allergies stay beyond it."""
 MAX_ROOM_TOKENS = 16_000
 """Models read longer prompts less carefully and more slowly, and they are seldom filled."""
 MIN_ROOM_TOKENS = 1000
@@ -68,7 +70,8 @@ class Budget:
     """A prompt's `total` tokens, and what each part of it may take.
 
     `system` and `documents` are reserved; `query` is for the question; of what these leave `recent`
-    is for the last messages, `long_term` for older turns. `used` holds what parts took.
+    is for the last messages, `long_term` for older turns and, a part of it, `profile` for what is
+    known of the user. `used` holds what parts took.
     """
 
     total: int
@@ -79,6 +82,11 @@ class Budget:
     documents: int
     counter: TokenCounter
     used: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def profile(self) -> int:
+        """Tokens for what is known of the user."""
+        return int(self.long_term * PROFILE_SHARE)
 
     @property
     def room(self) -> int:
@@ -107,6 +115,7 @@ class Budget:
             "system": self.system,
             "query": self.query,
             "recent": self.recent,
+            "profile": self.profile,
             "long_term": self.long_term,
             "documents": self.room,
         }
@@ -162,9 +171,25 @@ def fit_conversation(context: AnswerContext, budget: Budget) -> tuple[AnswerCont
     return replace(context, window=window), budget.with_used(recent=used)
 
 
+def fit_profile(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, Budget]:
+    """The context with as much of what is known of the user as fits, and its budget.
+
+    The first `protected` lines always stay.
+    """
+    used, kept = 0, list[str]()
+    for place, line in enumerate(context.profile):
+        size = _size(line, budget.counter)
+        if place >= context.protected and used + size > budget.profile:
+            break
+        kept.append(line)
+        used += size
+    return replace(context, profile=tuple(kept)), budget.with_used(profile=used)
+
+
 def fit_earlier(context: AnswerContext, budget: Budget) -> tuple[AnswerContext, Budget]:
     """The context with the older turns, findings and summary that fit, and its budget."""
-    room, counter = budget.long_term, budget.counter
+    room = max(0, budget.long_term - budget.used.get("profile", 0))
+    counter = budget.counter
     summary_size = _size(context.summary, counter)
     kept_for_summary = min(summary_size, int(room * SUMMARY_SHARE))
     used = 0
@@ -206,6 +231,7 @@ def halve_context(context: AnswerContext, counter: TokenCounter) -> AnswerContex
         context,
         evidence=context.evidence[:kept],
         notes=context.notes[: len(context.notes) // 2],
+        profile=context.profile[: context.protected],
         window=window,
         recalled=(),
         findings=(),

@@ -39,7 +39,8 @@ class AnswerContext:
     bear on the question, oldest first, `seen` the titles of documents that the last answer showed.
     `notes` are what was noted of whole documents that do not fit, section by section.
     `notices` name prompts that say how the evidence was found. `searched`: documents were looked
-    at.
+    at. `profile` are lines of what is known of the user, of which the first `protected` must stay.
+    `medical`: it is about health.
     """
 
     question: str
@@ -56,13 +57,17 @@ class AnswerContext:
     notes: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     searched: bool = False
+    profile: tuple[str, ...] = ()
+    protected: int = 0
+    medical: bool = False
 
     @property
     def said_before(self) -> tuple[str, ...]:
         """The texts of the conversation that the model reads."""
         window = [message.content for message in self.window]
         turns = [f"{turn.user_text}\n{turn.assistant_text}" for turn in self.recalled]
-        return tuple(filter(None, (*window, *turns, self.summary, *self.findings)))
+        told = (*window, *turns, self.summary, *self.findings, *self.profile)
+        return tuple(filter(None, told))
 
 
 def build_messages(context: AnswerContext) -> tuple[HistoryMessage, ...]:
@@ -138,6 +143,7 @@ def count_characters(messages: Sequence[HistoryMessage], context: AnswerContext)
     return {
         "system": len(messages[0].content),
         "history": sum(len(message.content) for message in messages[1:-1]),
+        "profile": sum(map(len, context.profile)),
         "evidence": sum(len(item.content) for item in context.evidence),
         "question": len(context.question),
         "total": sum(len(message.content) for message in messages),
@@ -164,6 +170,11 @@ def _render_earlier(context: AnswerContext, fence: str) -> tuple[HistoryMessage,
 def _render_question(context: AnswerContext, fence: str) -> str:
     language = context.language
     blocks = [_render_today(context)]
+    if context.profile:
+        known = "\n".join(f"- {_tame_text(line)}" for line in context.profile)
+        blocks.append(_block("block_profile", language, fence, known))
+    if context.medical:
+        blocks.append(prompts.load_prompt("medical", language))
     if context.seen:
         titles = "\n".join(_tame_title(title) for title in context.seen[:MAX_TITLES])
         blocks.append(_block("block_seen", language, fence, titles))

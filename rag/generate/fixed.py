@@ -7,10 +7,20 @@ stands in its place, and that is said.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from uuid import UUID
 
 from rag.conversation import DocRef, Question, View
 from rag.generate import markdown
+from rag.memory.extract import Extraction, find_wish
+from rag.memory.profile import (
+    Packs,
+    Slot,
+    Status,
+    apply_statements,
+    find_forgotten,
+    is_protected,
+)
 from rag.ports import PassageStore
 from rag.replies import get_reply
 from rag.retrieve.evidence import to_evidence, to_sources
@@ -73,6 +83,30 @@ def answer_fixed(
         text = ask_back(reference, language)
         return FixedAnswer(text, AnswerMode.CLARIFY, candidates=reference.documents)
     return _answer_with_document(question, reference, store, language) if reference.whole else None
+
+
+def answer_wish(question: Question, packs: Packs, language: str) -> FixedAnswer | None:
+    """The answer to a message that only wishes something to be remembered or forgotten."""
+    read = find_wish(question.text, packs) if packs.kinds else None
+    if read is None:
+        return None
+    name = "memory_off" if question.profile is None else _judge_wish(read, question.profile, packs)
+    return FixedAnswer(get_reply(name, language), AnswerMode.GENERAL, AnswerLabel.CONVERSATION)
+
+
+def _judge_wish(read: Extraction, known: Sequence[Slot], packs: Packs) -> str:
+    """The name of the reply that says what becomes of a wish."""
+    held = [slot for slot in known if slot.status is not Status.PROPOSED]
+    if read.everything:
+        return "memory_forgot"
+    if read.forgets:
+        meant = [slot for wish in read.forgets for slot in find_forgotten(held, wish, packs)]
+        if any(is_protected(slot, packs) for slot in meant):
+            return "memory_asks"
+        return "memory_forgot" if meant else "memory_unknown"
+    changed = apply_statements(known, read.statements, packs, at=datetime.now(UTC))
+    asks = any(slot.status is Status.PROPOSED for slot in changed)
+    return "memory_asks" if asks else "memory_kept"
 
 
 def ask_back(reference: Reference, language: str) -> str:

@@ -32,6 +32,7 @@ FACT = "fact"
 """The kind of what no other rule knows."""
 MAX_SENTENCE_CHARACTERS = 300
 MAX_VALUE_CHARACTERS = 200
+MAX_WISH_CHARACTERS = 1000
 MAX_ITEMS = 8
 MAX_STATEMENTS = 20
 MIN_KNOWN_LETTERS = 12
@@ -153,6 +154,19 @@ def extract_statements(text: str, packs: Packs, *, foreign: Collection[str] = ()
     `foreign` are texts that are not his: documents and answers that he was shown.
     """
     return _Reader(packs, [to_letters(one) for one in foreign]).read(text)
+
+
+def find_wish(text: str, packs: Packs) -> Extraction | None:
+    """What a message holds that is nothing but a wish; None where something else is wanted."""
+    known = load_patterns("profile")
+    if len(text) > MAX_WISH_CHARACTERS or not any(
+        known[f"{name}_{language}"].search(text)
+        for name in ("remember", "forget", "standing")
+        for language in ("ko", "en")
+    ):
+        return None
+    read = extract_statements(text, packs)
+    return read if read.wish else None
 
 
 class _Reader:

@@ -14,7 +14,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from rag import tokenize
+from rag import prompts, tokenize
+from rag.replies import get_reply
 from rag.tokenize.text import to_letters
 
 PACKS = Path(__file__).parent / "packs"
@@ -27,6 +28,10 @@ MIN_FORGOTTEN_SHARE = 0.5
 """Share of the words of a wish to forget that a slot must hold."""
 OWN_WEIGHT = 0.15
 """What a slot weighs for any question, beside the terms that it shares with it."""
+MIN_NAMED_CHARACTERS = 2
+"""Of a thing that is looked for in a text; shorter words stand in others."""
+MIN_MEDICAL_TERMS = 2
+"""Words of medicine in a text from which it is about health."""
 _OWNER = re.compile(r"^(?:(?:우리|저희|내|제|our|my|the)\s+)+", re.IGNORECASE)
 _PIECE = re.compile(r"\{([a-z_]+)\}")
 
@@ -48,6 +53,10 @@ class Status(StrEnum):
     ACTIVE = "active"
     PROPOSED = "proposed"
     PAST = "past"
+
+
+DATED = frozenset((Policy.SERIES, Policy.TIMELINE, Policy.FADING))
+"""Policies of what may have changed since."""
 
 
 class Effect(StrEnum):
@@ -139,12 +148,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of slot. `contradiction`: "latest", or "confirm" where the user is asked first."""
+    """A kind of slot. `contradiction`: "latest", or "confirm" where the user is asked first.
+
+    `related_only`: a prompt tells it only where it shares a word with the question.
+    """
 
     name: str
     policy: Policy
     contradiction: str
     titles: Mapping[str, str]
+    related_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +202,8 @@ def load_packs(names: tuple[str, ...]) -> Packs:
             pieces = _fill_pieces(read.get("pieces", {}))
             for kind, told in read.get("kinds", {}).items():
                 asks = told.get("contradiction", "latest")
-                kinds[kind] = Kind(kind, Policy(told["policy"]), asks, told.get("titles", {}))
+                policy, called = Policy(told["policy"]), told.get("titles", {})
+                kinds[kind] = Kind(kind, policy, asks, called, told.get("related_only", False))
             rules += (_to_rule(told, pieces) for told in read.get("rules", ()))
             titles |= read.get("keys", {})
             terms += read.get("terms", ())
@@ -464,6 +478,50 @@ def rank_slots(
             continue
         held = _words_of(_names_of(slot, packs))
         shared = sum(weight for term, weight in wanted.items() if term in held) / whole
+        if packs.kinds[slot.kind].related_only and not shared:
+            continue
         always = slot.kind == "preference"
         ranked.append((not kept, -(shared + OWN_WEIGHT * left + always), slot))
     return tuple(slot for _, _, slot in sorted(ranked, key=lambda one: one[:2]))
+
+
+def describe_slots(slots: Iterable[Slot], packs: Packs, language: str) -> tuple[str, ...]:
+    """A line for each slot, as a prompt tells it; protected ones are marked."""
+    lines = []
+    for slot in slots:
+        kind = packs.get_kind_title(slot.kind, language)
+        key = packs.get_key_title(slot.key, language)
+        named = kind if to_letters(key) in to_letters(slot.value) else f"{kind} · {key}"
+        line = f"{named}: {slot.shown}"
+        if is_protected(slot, packs):
+            line += f" {prompts.load_prompt('profile_protected', language)}"
+        elif slot.at is not None and packs.kinds[slot.kind].policy in DATED:
+            line += f" ({slot.at.date().isoformat()})"
+        lines.append(line)
+    return tuple(lines)
+
+
+def write_caution(slots: Iterable[Slot], texts: Sequence[str], packs: Packs, language: str) -> str:
+    """What an answer says first of allergies and the like that `texts` name; empty for none."""
+    held = [text.casefold() for text in texts]
+    touched: dict[str, list[str]] = {}
+    for slot in slots:
+        named = slot.value.casefold()
+        if slot.status is not Status.ACTIVE or not is_protected(slot, packs):
+            continue
+        if len(named) >= MIN_NAMED_CHARACTERS and any(named in text for text in held):
+            touched.setdefault(packs.get_kind_title(slot.kind, language), []).append(slot.value)
+    notes = [
+        get_reply("profile_caution", language, title=title, items=", ".join(items))
+        for title, items in touched.items()
+    ]
+    return "\n\n".join(notes)
+
+
+def is_medical(texts: Iterable[str]) -> bool:
+    """Whether texts are about health: they hold a word of medicine each, or one holds several."""
+    terms = load_packs(("medical",)).terms
+    return any(
+        sum(term in text for term in terms) >= MIN_MEDICAL_TERMS
+        for text in map(str.casefold, texts)
+    )

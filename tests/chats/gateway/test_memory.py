@@ -4,8 +4,9 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.utils import timezone
 
-from chats.models import Chat, Message, Run, Turn
+from chats.models import Chat, Message, ProfileSlot, Run, Turn
 from chats.runs import answering
 from chats.services.chats import create_chat, delete_chat
 from tests.chats.engines import Delta, finished
@@ -220,3 +221,16 @@ def test_a_made_up_id_is_as_good_as_any(http, numbering):
     key = str(uuid.uuid4())
     say(http, "하나", headers={"X-Chat-Id": key})
     assert Chat.objects.get().external_id == key
+
+
+@pytest.mark.parametrize(("fields", "known"), [({"use_memory": True}, 1), ({}, None)])
+def test_what_is_remembered_of_a_user_takes_part_only_where_a_request_says_so(
+    http, numbering, owner, fields, known
+):
+    ProfileSlot.objects.create(
+        owner=owner, kind="fact", key="서버", value="A동", noted_at=timezone.now()
+    )
+    say(http, "내 나이는 35살이야. 하나", headers={"X-Chat-Id": "c-1"}, **fields)
+    (asked_for,) = numbering.asked
+    assert (None if asked_for.profile is None else len(asked_for.profile)) == known
+    assert ProfileSlot.objects.count() == (2 if known else 1)

@@ -1,0 +1,390 @@
+"""What is remembered of a user: read out of his turns, confirmed, changed and forgotten by him.
+
+The engine says what a turn tells and what that does to what is known (`rag.memory`). Here it is
+stored, each turn once, under the lock of its user.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from chats.errors import NotFound
+from chats.models import Chat, Message, ProfileChoice, ProfileSlot, Turn
+from chats.services import turn_store
+from rag.memory.extract import Extraction, extract_statements
+from rag.memory.profile import (
+    Effect,
+    Packs,
+    Slot,
+    Statement,
+    Status,
+    apply_statements,
+    change_slot,
+    end_slot,
+    find_forgotten,
+    is_protected,
+    load_packs,
+    to_entry,
+)
+from rag.tokenize.text import to_letters
+
+logger = structlog.get_logger()
+
+MAX_SLOTS = 1000
+"""Of one user; what is told after that is not kept."""
+REDACTED = "…"
+"""Stands in the turn store for a sentence that was forgotten."""
+
+
+def get_packs() -> Packs:
+    """The kinds that this installation remembers."""
+    return load_packs(settings.RAG.profile.packs)
+
+
+def is_memory_on(user_id: int) -> bool:
+    """Whether the user wants to be remembered."""
+    return not ProfileChoice.objects.filter(owner_id=user_id, enabled=False).exists()
+
+
+def switch_memory(*, owner: User, enabled: bool) -> None:
+    """Remember things of the user from now on, or no longer; what is known stays."""
+    ProfileChoice.objects.update_or_create(owner=owner, defaults={"enabled": enabled})
+
+
+def load_profiles(answers: Collection[Message]) -> dict[UUID, tuple[Slot, ...]]:
+    """What the engine is told of those who wait for these answers, by the answer's id.
+
+    An answer that is missing is to know of nobody, nor to add to what is known.
+    """
+    wanted = {one.pk: one.chat.owner_id for one in answers if uses_memory(one.chat, one.scope)}
+    owners = set(wanted.values())
+    off = ProfileChoice.objects.filter(owner__in=owners, enabled=False)
+    owners -= set(off.values_list("owner_id", flat=True)) if owners else set()
+    slots: dict[int, list[Slot]] = {owner_id: [] for owner_id in owners}
+    for row in ProfileSlot.objects.filter(owner__in=owners) if owners else ():
+        slots[row.owner_id].append(row.to_slot())
+    return {pk: tuple(slots[owner]) for pk, owner in wanted.items() if owner in owners}
+
+
+def uses_memory(chat: Chat, scope: dict[str, Any] | None) -> bool:
+    """Whether a question of this chat knows of the user, and adds to what is known."""
+    return chat.use_memory and not chat.temporary and (scope or {}).get("memory", True) is True
+
+
+# Reading turns
+
+
+def note_turn(turn_id: UUID) -> None:
+    """Keep what a turn tells of its user; a turn that was read is not read again."""
+    with transaction.atomic():
+        turn = (
+            Turn.objects.told()
+            .select_related("chat__owner", "message__parent", "parent")
+            .select_for_update(of=("self",))
+            .filter(pk=turn_id, profile_read_at=None)
+            .first()
+        )
+        if turn is None:
+            return
+        Turn.objects.filter(pk=turn.pk).update(profile_read_at=timezone.now())
+        if not uses_memory(turn.chat, turn.message.scope) or not _hold_profile(turn.chat.owner):
+            return
+        read = extract_statements(turn.user_text, get_packs(), foreign=_list_foreign(turn))
+        _apply(turn, read)
+
+
+def _hold_profile(owner: User) -> bool:
+    """Lock what is known of a user; False where he wants nothing remembered."""
+    ProfileChoice.objects.get_or_create(owner=owner)
+    return ProfileChoice.objects.select_for_update().get(owner=owner).enabled
+
+
+def _list_foreign(turn: Turn) -> list[str]:
+    """Texts before the user's eyes that are not his: passages of this answer and the last one."""
+    shown = [*turn.doc_refs, *(turn.parent.doc_refs if turn.parent else ())]
+    texts = [text for ref in shown for text in ref.get("passages", ())]
+    said = turn.parent.assistant_text if turn.parent and turn.parent.doc_refs else ""
+    return [*texts, said]
+
+
+def _apply(turn: Turn, read: Extraction) -> None:
+    owner = turn.chat.owner
+    message_id = turn.message.parent_id
+    if read.everything:
+        forget_everything(owner=owner)
+    for wish in read.forgets:
+        _forget_by_wish(owner, wish, turn)
+    keep_statements(owner=owner, statements=read.statements, message_id=message_id, at=turn.ts)
+
+
+def _forget_by_wish(owner: User, wish: str, turn: Turn) -> None:
+    """Forget what a wish names; what is protected is only proposed to be forgotten."""
+    packs = get_packs()
+    rows = ProfileSlot.objects.owned_by(owner).exclude(status=Status.PROPOSED)
+    known = {str(row.pk): row for row in rows}
+    for slot in find_forgotten([row.to_slot() for row in known.values()], wish, packs):
+        if not is_protected(slot, packs):
+            forget_slot(slot=known[slot.id])
+        elif not known[slot.id].proposals.exists():
+            _store_slot(
+                owner,
+                replace(
+                    slot,
+                    id="",
+                    history=(),
+                    at=turn.ts,
+                    sentence=turn.user_text[:500],
+                    source=str(turn.message.parent_id or ""),
+                    status=Status.PROPOSED,
+                    replaces=slot.id,
+                    effect=Effect.END,
+                ),
+            )
+
+
+def keep_statements(
+    *,
+    owner: User,
+    statements: Sequence[Statement],
+    message_id: UUID | None,
+    at: datetime | None = None,
+) -> None:
+    """Store what statements change of what is known. The caller holds the profile."""
+    if not statements:
+        return
+    rows = ProfileSlot.objects.owned_by(owner)
+    slots = [row.to_slot() for row in rows[:MAX_SLOTS]]
+    changed = apply_statements(
+        slots,
+        statements,
+        get_packs(),
+        at=at or timezone.now(),
+        source=str(message_id or ""),
+    )
+    room = MAX_SLOTS - len(slots)
+    for slot in changed:
+        room -= not slot.id
+        if slot.id or room >= 0:
+            _store_slot(owner, slot)
+        else:
+            logger.warning("profile_full", user_id=owner.pk)
+
+
+def _store_slot(owner: User, slot: Slot) -> ProfileSlot:
+    values: dict[str, Any] = {
+        "kind": slot.kind,
+        "key": slot.key,
+        "value": slot.value,
+        "unit": slot.unit,
+        "noted_at": slot.at or timezone.now(),
+        "message_id": _find_message(slot.source),
+        "sentence": slot.sentence,
+        "certainty": slot.certainty,
+        "status": slot.status.value,
+        "history": [dict(entry) for entry in slot.history],
+        "replaces_id": slot.replaces or None,
+        "effect": slot.effect.value,
+    }
+    if slot.id:
+        ProfileSlot.objects.filter(pk=slot.id, owner=owner).update(**values)
+        return ProfileSlot.objects.get(pk=slot.id)
+    return ProfileSlot.objects.create(owner=owner, **values)
+
+
+def _find_message(source: str) -> UUID | None:
+    """The message that a slot comes from, if it is still there."""
+    if not source:
+        return None
+    return Message.objects.filter(pk=source).values_list("pk", flat=True).first()
+
+
+# The owner's own hand
+
+
+@transaction.atomic
+def add_slot(*, owner: User, kind: str, key: str, value: str, unit: str = "") -> ProfileSlot:
+    """Keep what the user wrote himself; what was known of the same key goes into its history."""
+    _hold_profile(owner)
+    fresh = Slot(kind, key, value, unit, at=timezone.now())
+    same = ProfileSlot.objects.owned_by(owner).filter(kind=kind, key=key)
+    held = same.exclude(status=Status.PROPOSED).first()
+    return _store_slot(owner, change_slot(held.to_slot(), fresh) if held else fresh)
+
+
+@transaction.atomic
+def edit_slot(*, slot: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
+    """Change key, value, unit or status by the user's own hand; proposals to it are settled."""
+    _hold_profile(slot.owner)
+    before = _get_held(slot)
+    if before.status == Status.PROPOSED:
+        return _accept(before, changes)
+    entry = to_entry(before.to_slot())
+    for name, value in changes.items():
+        setattr(before, name, value)
+    before.history = [*before.history, entry]
+    before.noted_at, before.certainty = timezone.now(), 1.0
+    before.save()
+    before.proposals.all().delete()
+    return before
+
+
+@transaction.atomic
+def confirm_slot(*, slot: ProfileSlot, accept: bool) -> ProfileSlot | None:
+    """Apply a proposal, or drop it; the slot that holds now, None where none does.
+
+    What is there already is only marked as sure.
+    """
+    _hold_profile(slot.owner)
+    held = _get_held(slot)
+    if held.status != Status.PROPOSED:
+        if not accept:
+            forget_slot(slot=held)
+            return None
+        ProfileSlot.objects.filter(pk=held.pk).update(certainty=1.0)
+        return held
+    if accept:
+        return _accept(held, {})
+    target = held.replaces
+    held.delete()
+    return target
+
+
+def _get_held(slot: ProfileSlot) -> ProfileSlot:
+    """The row as it is now. Raises `NotFound`."""
+    rows = ProfileSlot.objects.select_related("owner", "replaces")
+    held = rows.filter(pk=slot.pk).first()
+    if held is None:
+        raise NotFound
+    return held
+
+
+def _accept(proposal: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
+    """What was proposed holds from now on, with the user's own changes to it."""
+    fresh = replace(proposal.to_slot(), certainty=1.0, status=Status.ACTIVE, replaces="", id="")
+    fresh = replace(
+        fresh,
+        key=changes.get("key", fresh.key),
+        value=changes.get("value", fresh.value),
+        unit=changes.get("unit", fresh.unit),
+    )
+    target = proposal.replaces
+    proposal.delete()
+    if target is None:
+        return _store_slot(proposal.owner, fresh)
+    known = target.to_slot()
+    if Effect(proposal.effect) is Effect.END and not changes:
+        known = end_slot(known, at=fresh.at, sentence=fresh.sentence, source=fresh.source)
+    else:
+        known = change_slot(known, fresh)
+    return _store_slot(proposal.owner, known)
+
+
+# Forgetting
+
+
+@transaction.atomic
+def forget_slot(*, slot: ProfileSlot) -> None:
+    """Forget one thing: its row with its history, and its sentences in the turn store."""
+    _forget_sentences(slot.owner, _list_sentences([slot, *slot.proposals.all()]))
+    slot.delete()
+
+
+@transaction.atomic
+def forget_everything(*, owner: User) -> int:
+    """Forget all that is known of the user; how many things."""
+    rows = ProfileSlot.objects.owned_by(owner)
+    slots = list(rows)
+    _forget_sentences(owner, _list_sentences(slots))
+    rows.delete()
+    return sum(slot.status != Status.PROPOSED for slot in slots)
+
+
+def _list_sentences(slots: Iterable[ProfileSlot]) -> list[str]:
+    told = [
+        sentence
+        for slot in slots
+        for sentence in (slot.sentence, *(one.get("sentence", "") for one in slot.history))
+    ]
+    return [one for one in dict.fromkeys(told) if to_letters(one)]
+
+
+def _forget_sentences(owner: User, sentences: Sequence[str]) -> None:
+    """Take sentences out of what conversations remember; the messages stay in their chats.
+
+    What summaries were made of such turns is made anew without them.
+    """
+    for sentence in sentences:
+        told = (
+            Q(user_text__contains=sentence)
+            | Q(summary__contains=sentence)
+            | Q(running_summary__contains=sentence)
+            | Q(assistant_text__contains=sentence)
+        )
+        for turn in Turn.objects.told().filter(told, chat__owner=owner).order_by("chat", "number"):
+            turn_store.forget_folded(turn)
+            Turn.objects.filter(pk=turn.pk).update(
+                user_text=_redact(turn.user_text, sentence),
+                assistant_text=_redact(turn.assistant_text, sentence),
+                running_summary=_redact(turn.running_summary, sentence),
+                **turn_store.to_unsummarised(),
+            )
+
+
+def _redact(text: str, sentence: str) -> str:
+    return re.sub(re.escape(sentence), REDACTED, text)
+
+
+def forget_source_chats(chat_ids: Iterable[UUID]) -> None:
+    """Of chats that go for good nothing stays but what is known: no sentence of theirs."""
+    rows = ProfileSlot.objects.filter(message__chat__in=list(chat_ids))
+    for row in rows:
+        row.history = [{**one, "sentence": "", "source": ""} for one in row.history]
+        row.sentence = ""
+        row.save(update_fields=("history", "sentence"))
+
+
+# For others
+
+
+def list_slots(owner: User) -> QuerySet[ProfileSlot]:
+    """All that is known of the user, with where it comes from."""
+    return ProfileSlot.objects.owned_by(owner).select_related("message")
+
+
+def describe_slot(slot: ProfileSlot) -> dict[str, Any]:
+    """A slot as plain JSON: for REST, exports and the page."""
+    return {
+        "id": slot.pk,
+        "kind": slot.kind,
+        "key": slot.key,
+        "value": slot.value,
+        "unit": slot.unit,
+        "at": slot.noted_at,
+        "status": slot.status,
+        "effect": slot.effect,
+        "certainty": round(slot.certainty, 3),
+        "replaces": slot.replaces_id,
+        "source_message_id": slot.message_id,
+        "source_chat_id": _find_chat(slot),
+        "sentence": slot.sentence,
+        "history": slot.history,
+    }
+
+
+def _find_chat(slot: ProfileSlot) -> UUID | None:
+    return slot.message.chat_id if slot.message is not None else None
+
+
+def describe_profile(owner: User) -> list[dict[str, Any]]:
+    """All that is known of the user as plain JSON."""
+    return [describe_slot(slot) for slot in list_slots(owner)]
