@@ -5,6 +5,7 @@ import json
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 from dataclasses import dataclass, field
@@ -97,15 +98,18 @@ class Listener:
                 pause.wait(0.1)
 
     def _read(self):
-        host = self.client.url.removeprefix("http://")
-        connection = http.client.HTTPConnection(host, timeout=30)
+        place = urllib.parse.urlsplit(self.client.url)
+        speak = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+        connection = speak[place.scheme](place.netloc, timeout=30)
         headers = {
             "Authorization": f"Token {self.client.token}",
             "Last-Event-ID": str(self.last),
             "Accept": "text/event-stream",
         }
         try:
-            connection.request("GET", f"/api/v1/runs/{self.run_id}/events", headers=headers)
+            connection.request(
+                "GET", f"{place.path}/api/v1/runs/{self.run_id}/events", headers=headers
+            )
             answer = connection.getresponse()
             if answer.status != 200:
                 raise http.client.HTTPException(answer.status)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -97,11 +98,12 @@ class Socket:
         return self.run(run_id)
 
     def _shake_hands(self, url, token, cookie, deflate):
-        place = urlsplit(url).netloc
+        place = urlsplit(url)
+        scheme = "wss" if place.scheme == "https" else "ws"
         offered = ["nura.v1", *([f"token.{token}"] if token else [])]
         extensions = [ClientPerMessageDeflateFactory()] if deflate else None
         protocol = ClientProtocol(
-            parse_uri(f"ws://{place}/ws/chat/"),
+            parse_uri(f"{scheme}://{place.netloc}{place.path}/ws/chat/"),
             origin=url if cookie else None,
             extensions=extensions,
             subprotocols=offered,
@@ -157,4 +159,6 @@ def _connected(url, buffer):
         tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
     tcp.connect((place.hostname, place.port))
     tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if place.scheme == "https":
+        return ssl.create_default_context().wrap_socket(tcp, server_hostname=place.hostname)
     return tcp
