@@ -7,6 +7,7 @@ from uuid import UUID
 
 from documents.search.store import ScopedStore
 from rag import tokenize
+from rag.generate.markdown import to_plain_text
 from rag.types import Passage
 
 EXCERPT_BEFORE = 24
@@ -18,16 +19,6 @@ CANDIDATES = 4
 """For each passage wanted, so many are looked at: some hold the terms, but not the words."""
 MIN_COVERAGE = 0.5
 """A passage without the very words must hold so much of what the search is about."""
-
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
-_CITATION = re.compile(r"\[\d{1,3}\]")
-_RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
-_BEGINNING = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+(?:\[[ xX]\]\s+)?|```[\w-]*)")
-_SIGNS = re.compile(r"\*\*|__|~~|`+")
-_CELLS = re.compile(r"\|")
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
-_RULE_OF_TABLE = re.compile(r"(?<=\s)\|?(?:\s*:?-{3,}:?\s*\|)+")
-_EMPHASIS = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+)(?<=\S)\*(?![\w*])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +36,6 @@ class MarkedExcerpt:
             pieces += [(self.excerpt[at:start], False), (self.excerpt[start:end], True)]
             at = end
         return [piece for piece in [*pieces, (self.excerpt[at:], False)] if piece[0]]
-
-
-def to_plain_text(markdown: str) -> str:
-    """What a reader of the page sees of a Markdown text, on one line: no signs, no citations."""
-    text = _LINK.sub(r"\1", markdown)
-    text = _CITATION.sub("", text)
-    text = _RULE.sub(" ", text)
-    text = _BEGINNING.sub(" ", text)
-    text = _EMPHASIS.sub(r"\1", text)
-    text = _CELLS.sub(" ", _SIGNS.sub("", _RULE_OF_TABLE.sub(" ", text)))
-    return " ".join(_ESCAPED.sub(r"\1", text).split())
 
 
 def split_words(query: str) -> list[str]:

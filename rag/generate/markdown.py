@@ -1,4 +1,4 @@
-"""Text of documents and titles as Markdown that shows it as it is, and nothing more."""
+"""Text of documents and titles as Markdown that shows it as it is, and the way back."""
 
 import re
 
@@ -17,6 +17,15 @@ _BEGINS = re.compile(r"^(\d{1,9}(?=[.)]))?([-+=:>#|]+|[.)])(?=\s|$|[-=:>#|])")
 """What begins a list, a heading or a row."""
 _FIXED = "\u00a0"
 _MAX_INDENT = 16
+_LINKED = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
+_MARKER = re.compile(r"\[\d{1,3}\]")
+_RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
+_BEGINNING = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+(?:\[[ xX]\]\s+)?|```[\w-]*)")
+_SIGNS = re.compile(r"\*\*|__|~~|`+")
+_CELLS = re.compile(r"\|")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_TABLE_RULE = re.compile(r"(?<=\s)\|?(?:\s*:?-{3,}:?\s*\|)+")
+_EMPHASIS = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+)(?<=\S)\*(?![\w*])")
 MAX_TITLE_CHARACTERS = 120
 
 
@@ -77,3 +86,14 @@ def _escape(line: str) -> str:
         numbered = _NUMBER_END.match(body)
         body = f"{numbered[1]}\\{body[numbered.end(1) :]}" if numbered else f"\\{body}"
     return _FIXED * depth + body
+
+
+def to_plain_text(markdown: str) -> str:
+    """What a reader of the page sees of a Markdown text, on one line: no signs, no citations."""
+    text = _LINKED.sub(r"\1", markdown)
+    text = _MARKER.sub("", text)
+    text = _RULE.sub(" ", text)
+    text = _BEGINNING.sub(" ", text)
+    text = _EMPHASIS.sub(r"\1", text)
+    text = _CELLS.sub(" ", _SIGNS.sub("", _TABLE_RULE.sub(" ", text)))
+    return " ".join(_ESCAPED.sub(r"\1", text).split())

@@ -17,6 +17,7 @@ from rag.adapters.light import Light
 from rag.config import ContextRules
 from rag.conversation import PastTurn, RunningSummary
 from rag.errors import EmbedderFailed, LLMError
+from rag.generate.markdown import to_plain_text
 from rag.lexicon import load_patterns, load_phrases, load_words
 from rag.memory.window import EXTRACTIVE, MAX_LINE_CHARACTERS, SLIDE_TURNS, find_window_start
 from rag.ports import Embedder
@@ -277,11 +278,12 @@ def _find_telling(asked: str, said: str) -> str:
 
 
 def strip_own_sentences(turn: PastTurn) -> str:
-    """The answer without source markers and without sentences that the product says of itself."""
+    """The answer without signs of Markdown, and sentences that the product says of itself."""
     text = _MARKER.sub("", turn.assistant_text)
     for fixed in _own_sentences():
         text = text.replace(fixed, "")
-    return text.strip()
+    lines = [line for line in map(to_plain_text, text.splitlines()) if line]
+    return "\n".join(lines)
 
 
 @functools.cache

@@ -169,7 +169,7 @@ def stem_word(word: str) -> str:
 
     "studies" and "study" meet, as do "running", "runs" and "run"; no different words do.
     """
-    word = _singular(word)
+    word = to_singular(word)
     for ending in ("ing", "ed"):
         base = word.removesuffix(ending)
         if base != word and len(base) >= 3 and not _VOWELS.isdisjoint(base):
@@ -179,7 +179,8 @@ def stem_word(word: str) -> str:
     return word.removesuffix("e") if len(word) > 4 else word
 
 
-def _singular(word: str) -> str:
+def to_singular(word: str) -> str:
+    """A lower-case English word without its plural ending."""
     if len(word) <= 3 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
         return word
     if word.endswith("ies"):

@@ -15,11 +15,15 @@ from dataclasses import dataclass
 from rag import tokenize
 from rag.lexicon import load_patterns, load_rules
 from rag.tokenize.korean import Morpheme
-from rag.tokenize.surface import HANGUL, stem_word
+from rag.tokenize.surface import HANGUL, to_singular
 
 MAX_CHARACTERS = 400
 """Of questions that are compared by their words; longer ones have to be written alike."""
 
+MAX_SIGN_LETTERS = 3
+"""Latin words of so many letters may be signs of units or countries."""
+
+_LETTERS = re.compile(r"[A-Za-z]+")
 _END = re.compile(r"[\s?!.。？！…~]+$")
 _BLANKS = re.compile(r"\s+")
 _IS = load_patterns("sameness")
@@ -38,9 +42,22 @@ _QUESTION_WORDS = _turn_round(_RULES["question_words"])
 
 
 def fold_question(text: str) -> str:
-    """A question as it is compared letter by letter: in small letters, no signs at its end."""
+    """A question as it is compared letter by letter: in small letters, no signs at its end.
+
+    Short words keep their case but for the first: Mb is not MB, nor US us.
+    """
     clean = _BLANKS.sub(" ", unicodedata.normalize("NFC", text)).strip()
-    return (_END.sub("", clean) or clean).lower()
+    return _fold_case(_END.sub("", clean) or clean)
+
+
+def _fold_case(text: str) -> str:
+    return _LETTERS.sub(lambda found: _fold_word(found[0], is_first=not found.start()), text)
+
+
+def _fold_word(word: str, *, is_first: bool) -> str:
+    if len(word) > MAX_SIGN_LETTERS or (is_first and (len(word) == 1 or not word.isupper())):
+        return word.lower()
+    return word
 
 
 def depends_on_today(text: str) -> bool:
@@ -95,11 +112,15 @@ def _agree(first: _Asked, second: _Asked) -> bool:
 @functools.lru_cache(maxsize=256)
 def _read(text: str) -> _Asked | None:
     """What counts of a question; None where nothing does, or the analyser is not there."""
-    clean = unicodedata.normalize("NFC", text).strip()
+    clean = _fold_case(unicodedata.normalize("NFC", text).strip())
     if not HANGUL.search(clean):
         return _read_words(clean)
     stripped = _IS["asking_ko"].sub("", clean, count=1)
     found = tokenize.analyse_morphemes(stripped)
+    if (
+        found and found[-1].tag == "EC"
+    ):  # "...면 어떻게 되나요" asks more than that something is asked
+        stripped, found = clean, tokenize.analyse_morphemes(clean)
     if not found:
         return None
     return _arrange([*_read_morphemes(found, asks=stripped == clean)])
@@ -115,7 +136,7 @@ class _Piece:
 
 _BEHIND = frozenset(("<부터>", "<까지>", "<에서>", "<에게>", "<로>", "<와>", "<보다>"))
 """What moves with the word before it: "언제까지"."""
-_IMPLIED = {"<past>": "date", "<must>": "question", "<says>": "question"}
+_IMPLIED = {"<past>": "date", "<says>": "question"}
 """Signs that tell nothing beside a date that says when, or a word that asks."""
 
 
@@ -151,6 +172,12 @@ _KEPT = frozenset(
     ("NNG", "NNP", "NR", "XR", "SL", "SH", "SN", "NNB", "XPN", "MM", "MAG", "MAJ", "VV", "VA", "NP")
 ) | {"SW", "SO", "UN", "W_SERIAL", "W_URL", "W_EMAIL", "W_HASHTAG", "W_MENTION", "IC"}
 _DATE_UNITS = frozenset(("년", "년도", "월", "일", "분기", "학년도", "회계연도"))
+_SUFFIXES = frozenset(("XSN", "XSV", "XSA", "XSM"))
+_GIVING = frozenset(("주", "드리"))
+_REQUESTS = frozenset(
+    ("어", "어요", "세요", "으세요", "십시오", "시", "ᆯ래", "ᆯ래요", "ᆯ까", "ᆯ까요", "라", "오")
+)
+"""What stands behind 주 in "해 줘", which only asks: "빌려주나요" is another verb."""
 _ENDINGS = {
     **dict.fromkeys(("면", "으면", "ᆫ다면", "다면", "는다면", "라면", "이라면"), "<if>"),
     **dict.fromkeys(("어야", "아야", "여야", "어야지"), "<must>"),
@@ -160,7 +187,7 @@ _ENDINGS = {
 }
 _NEGATIONS = frozenset(("안", "못", "않", "말", "못하", "아니"))
 _TENSES = {"었": "<past>", "았": "<past>", "겠": "<will>"}
-_TIMES = {"ᆫ": "<done>", "은": "<done>", "ᆯ": "<will>", "을": "<will>"}
+_TIMES = {"던": "<past>", "ᆫ": "<done>", "은": "<done>", "ᆯ": "<will>", "을": "<will>"}
 _PARTICLES = {
     **dict.fromkeys(("은", "는", "요", "이요", "의"), ""),
     **dict.fromkeys(("와", "과", "랑", "이랑", "하고"), "<와>"),
@@ -184,7 +211,9 @@ def _read_morphemes(found: Sequence[Morpheme], *, asks: bool) -> Iterator[_Piece
         if tag in _KEPT:
             yield from _read_word(form, tag, before, after)
         elif tag in {"VX", "VCN"}:
-            yield from _read_auxiliary(form)
+            yield from _read_auxiliary(form, after)
+        elif tag in _SUFFIXES and form not in {"하", "들"}:
+            yield _Piece(f"<{form}>", "mark")
         elif tag in {"JKS", "JKO"} or (tag == "JKB" and form == "에"):
             yield _Piece(_ROLES.get(form, form), "role")
         elif tag == "EF" and asks:
@@ -193,10 +222,11 @@ def _read_morphemes(found: Sequence[Morpheme], *, asks: bool) -> Iterator[_Piece
             yield _Piece(sign, "mark")
 
 
-def _read_auxiliary(form: str) -> Iterator[_Piece]:
+def _read_auxiliary(form: str, after: Morpheme | None) -> Iterator[_Piece]:
+    is_request = after is not None and after.form in _REQUESTS
     if form in _NEGATIONS:
         yield _Piece("<not>", "mark")
-    elif form not in _EMPTY_VERBS:
+    elif form not in _EMPTY_VERBS and not (form in _GIVING and is_request):
         yield _Piece(form)
 
 
@@ -217,7 +247,6 @@ def _find_sign(form: str, tag: str, before: Morpheme | None, after: Morpheme | N
 def _read_word(
     form: str, tag: str, before: Morpheme | None, after: Morpheme | None
 ) -> Iterator[_Piece]:
-    form = form.lower()
     if form in _NEGATIONS and tag == "MAG":
         yield _Piece("<not>", "mark")
     elif form in _QUESTION_WORDS and tag in {"NP", "NNG", "MAG", "MM", "VA"}:
@@ -230,8 +259,11 @@ def _read_word(
 
 
 def _is_empty(form: str, tag: str, before: Morpheme | None) -> bool:
-    if tag == "VV":
-        return form in {"하", "되"}
+    if tag == "VV" and form in {"하", "되"}:
+        obliges = (
+            before is not None and before.tag == "EC" and _ENDINGS.get(before.form) == "<must>"
+        )
+        return form == "하" or obliges  # "해야 되나" is "해야 하나"
     if tag == "NNB" and form in _DATE_UNITS:
         return before is not None and before.tag == "SN"  # it went with its number
     return form in _EMPTY_KO or (tag == "XPN" and form == "제")
@@ -246,28 +278,58 @@ _SHORT = re.compile(r"['’](?:s|re|ll|ve|d|m)$")
 _HOW = frozenset(("much", "many", "long", "often", "far", "old", "big", "soon", "late"))
 _QUESTIONS_EN = frozenset(("when", "who", "whom", "whose", "where", "why", "which", "what", "how"))
 _YEAR = re.compile(r"(?:19|20)\d\d")
+_BEING = {"is": "be", "are": "be", "am": "be", "'s": "be", "were": "was"}
+_OWN = frozenset(("i", "we", "me", "us", "my", "our"))
+_OTHERS = frozenset(("you", "your"))
+_NO_PLURALS = frozenset(
+    (
+        "customs",
+        "goods",
+        "damages",
+        "arms",
+        "premises",
+        "savings",
+        "means",
+        "news",
+        "minutes",
+        "works",
+    )
+)
+"""Words that mean something else than what they would be the plural of."""
 
 
 def _read_words(text: str) -> _Asked | None:
     """What counts of a question in words between blanks; endings of verbs do."""
-    said = [match[0].lower() for match in _WORD.finditer(_IS["asking_en"].sub("", text, count=1))]
+    said = list(_split_words(_IS["asking_en"].sub("", text, count=1)))
+    is_exchange = not _OWN.isdisjoint(said) and not _OTHERS.isdisjoint(said)
     pieces: list[_Piece] = []
     for at, word in enumerate(said):
+        after = said[at + 1] if at + 1 < len(said) else ""
+        if word in _EMPTY_EN or (word in _OWN | _OTHERS and not is_exchange):
+            continue
+        if word in {"in", "for"} and _YEAR.fullmatch(after):
+            continue  # "the budget in 2023", "the 2023 budget"
+        if _YEAR.fullmatch(word):
+            pieces.append(_Piece(f" {word}", "date"))
+        elif word in _QUESTIONS_EN:
+            pieces.append(_Piece(f" {word}{after if after in _HOW else ''}", "question"))
+        else:
+            is_plain = word in _NO_PLURALS or not word.isalpha()
+            pieces.append(_Piece(f" {word if is_plain else to_singular(word)}"))
+    return _arrange(pieces)
+
+
+def _split_words(text: str) -> Iterator[str]:
+    for found in _WORD.finditer(text):
+        word = found[0].lower() if found[0].lower() in _SMALL_WORDS else found[0]
         if _NOT.search(word):
             cut = _NOT.sub("", word)
-            pieces.append(_Piece(f" {_CUT.get(cut, cut)}"))
-            pieces.append(_Piece(" not"))
+            yield from (_CUT.get(cut, _BEING.get(cut, cut)), "not")
             continue
         bare = _SHORT.sub("", word)
-        if bare in _EMPTY_EN:
-            continue
-        if _YEAR.fullmatch(bare):
-            pieces.append(_Piece(f" {bare}", "date"))
-        elif bare in _QUESTIONS_EN:
-            after = said[at + 1] if at + 1 < len(said) else ""
-            pieces.append(_Piece(f" {bare}{after if after in _HOW else ''}", "question"))
-        elif bare.endswith(("ed", "ing")) or not bare.isalpha():
-            pieces.append(_Piece(f" {bare}"))
-        else:
-            pieces.append(_Piece(f" {stem_word(bare)}"))
-    return _arrange(pieces)
+        yield _BEING.get(bare, bare)
+        if bare in _QUESTIONS_EN and word.endswith(("'s", "’s")):
+            yield "be"
+
+
+_SMALL_WORDS = _EMPTY_EN | _OWN | _OTHERS | _QUESTIONS_EN

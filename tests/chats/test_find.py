@@ -7,8 +7,9 @@ from django.utils import timezone
 
 from chats.models import Chat, Message
 from documents import spaces
-from documents.search.text import cut_excerpt, to_plain_text
+from documents.search.text import cut_excerpt
 from rag import tokenize
+from rag.generate.markdown import to_plain_text
 from rag.pages import Page
 from rag.types import IndexedChunk, TextChunk
 from tests.chats.conftest import client as api_of
@@ -157,6 +158,7 @@ def test_an_excerpt_is_cut_around_the_words():
         ("# 제목\n\n- 하나\n- [x] 둘\n> 인용", "제목 하나 둘 인용"),
         ("[이름](https://example.com) ![그림](a.png)", "이름 그림"),
         ("| 가 | 나 |\n|:--|--:|\n| 1 | 2 |", "가 나 1 2"),
+        ("1\\. 개요 | 가 | 나 | | --- | --- | | 1 |", "1. 개요 가 나 1"),
         ("2 * 3 * 4와 a_b_c [3]", "2 * 3 * 4와 a_b_c"),
     ],
 )
