@@ -199,9 +199,11 @@ READ_CHUNKS = 60
 MAX_NAME_CHARACTERS = 40
 MAX_HEADING_CHARACTERS = 30
 _NUMBER = re.compile(
-    r"^(?:제\s?\d+\s?[편장절관조항]\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)"
+    r"^(?:제\s?\d+\s?[편장절관조항](?:의\s?\d+)?\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)"
 )
 _HEADING = re.compile(r"[^\W\d_].*\w")
+_DATE_OR_AMOUNT = r"\d{4}(년|[.-] ?\d{1,2}[.-])|\d[\d,]* ?[만억조]? ?(원|달러)|[$₩€] ?\d"
+"""In PostgreSQL's words."""
 
 
 def suggest_questions(documents: Iterable[Document], *, has_model: bool) -> list[str]:
@@ -224,8 +226,11 @@ def _written(documents: list[Document]) -> list[str]:
 
 
 def _looked_up(documents: list[Document]) -> list[str]:
-    """A heading of each document, then the next of each; dates and amounts where it has none."""
+    """A heading of each document, then the next of each; where it has none, dates and amounts."""
     headings = _headings(documents)
+    others = [document.pk for document in documents if document.pk not in headings]
+    telling = Chunk.objects.filter(document__in=others, index__lt=READ_CHUNKS)
+    dated = set(telling.filter(text__regex=_DATE_OR_AMOUNT).values_list("document", flat=True))
     columns = []
     for document in documents:
         name = _spoken_name(document)
@@ -233,7 +238,9 @@ def _looked_up(documents: list[Document]) -> list[str]:
             _("Find what “{name}” says about “{heading}”").format(name=name, heading=heading)
             for heading in headings.get(document.pk, ())
         ]
-        columns.append(asked or [_("Find the dates and amounts in “{name}”").format(name=name)])
+        if document.pk in dated:
+            asked = [_("Find the dates and amounts in “{name}”").format(name=name)]
+        columns.append(asked)
     return [question for question in chain(*zip_longest(*columns)) if question]
 
 

@@ -435,7 +435,7 @@ function createOpener(message, hooks) {
 
 const MAX_FOLLOW_UPS = 3;
 const MAX_HEADING_CHARACTERS = 30;
-const HEADING_NUMBER = /^(?:제\s?\d+\s?[편장절관조항]\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)/;
+const HEADING_NUMBER = /^(?:제\s?\d+\s?[편장절관조항](?:의\s?\d+)?\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)/;
 const SAYS_SOMETHING = /\p{L}.*[\p{L}\p{N}]/u;
 
 /** What stands near the passages of an answer, as next questions. Null where nothing does. */

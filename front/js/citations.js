@@ -60,17 +60,26 @@ export function tagMarkers({ content, citations }) {
 
 const TAGGED = /\[(?:(\d{1,3})|\uE000([\d,]+))\]/g;
 
-/** Puts buttons in place of the markers of a text; null where it has none. */
+const LAST_WORD = /\S{1,24}\s?$/;
+const STOPS = /^[.,;:!?。…]+/;
+
+/** Puts buttons in place of the markers of a text, each tied to the word before it; null where it has none. */
 export function createMarkers(text, message) {
   const parts = [];
   let from = 0;
+  let tie = null;
   for (const match of text.matchAll(TAGGED)) {
     const made = match[2] ? match[2].split(",").map((number) => createCitation(message, Number(number))) : [createSlot(message, Number(match[1]))];
     const known = made.filter(Boolean);
     if (!known.length) continue;
-    if (match.index > from) parts.push(text.slice(from, match.index));
-    parts.push(...known);
+    const before = text.slice(from, match.index);
+    const word = LAST_WORD.exec(before)?.[0] ?? "";
+    if (before.length > word.length) parts.push(before.slice(0, before.length - word.length));
+    if (before || !tie) parts.push((tie = el("span", { class: "cite-tie" }, word)));
     from = match.index + match[0].length;
+    const stop = STOPS.exec(text.slice(from))?.[0] ?? "";
+    tie.append(...known, stop);
+    from += stop.length;
   }
   if (!parts.length) return null;
   if (from < text.length) parts.push(text.slice(from));

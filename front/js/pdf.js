@@ -148,7 +148,7 @@ export class PdfView {
   refit() {
     if (!this.viewer.pagesCount || this.viewer.currentScaleValue !== FITTED) return;
     this.viewer.currentScaleValue = FITTED;
-    if (this.aim) this.jump();
+    if (this.aim) requestAnimationFrame(() => this.aim && this.jump()); // pages have their new sizes by then
   }
 
   get page() {

@@ -15,16 +15,16 @@ WRITTEN = re.compile(r"요약해|비교해|summaris|compare", re.IGNORECASE)
 MODEL = Endpoint("http://127.0.0.1:9/v1", "stand-in")
 
 
-def with_headings(owner, name, *sections):
+def with_headings(owner, name, *sections, text="본문"):
     document = make_document(owner, name)
     Chunk.objects.bulk_create(
         Chunk(
             document=document,
             owner_id=owner.pk,
             index=index,
-            text="본문",
+            text=text,
             start=0,
-            end=2,
+            end=len(text),
             section=section,
         )
         for index, section in enumerate(sections)
@@ -42,7 +42,7 @@ def manual(owner):
         "사용 설명서 > 1. 설치",
         "사용 설명서 > 1. 설치",
         "사용 설명서 > 2. 운전 > 2.1 와이파이 연결",
-        "사용 설명서 > 제3조(보증과 서비스)",
+        "사용 설명서 > 제3조의2(보증과 서비스)",
     )
 
 
@@ -93,8 +93,10 @@ def test_every_document_has_its_turn(manual, owner):
     ]
 
 
-def test_a_document_without_headings_is_asked_for_dates_and_amounts(owner):
-    (found,) = asked(make_document(owner, "메모.txt"), has_model=False)
+def test_a_document_without_headings_is_asked_for_dates_and_amounts_if_it_has_any(owner):
+    dated = with_headings(owner, "메모.txt", "", text="회비는 3만 원이며 5월까지 냅니다.")
+    other = with_headings(owner, "수식.docx", "", text="넓이는 반지름의 제곱에 비례합니다.")
+    (found,) = asked(dated, other, has_model=False)
     assert "메모" in found
     assert "날짜" in found
 
