@@ -16,6 +16,8 @@ from django.core.asgi import get_asgi_application
 from django.core.exceptions import RequestDataTooBig
 from django.core.signals import request_started
 from django.db import close_old_connections, reset_queries
+from django.utils import translation
+from rest_framework.exceptions import NotAuthenticated
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
 # WhiteNoise hands its small files over piece by piece in a thread; Django warns at the first one.
@@ -29,11 +31,14 @@ for receiver in (close_old_connections, reset_queries):
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402 - needs loaded apps
 from django.urls import path, re_path  # noqa: E402
 
+from chats import access  # noqa: E402
+from chats.calls import in_database  # noqa: E402
 from chats.socket import ChatSocket  # noqa: E402
 from documents.api.transfers import is_upload  # noqa: E402
 from nura.errors import to_problem  # noqa: E402
-from nura.limits import RequestGate, drain, send_refusal  # noqa: E402
+from nura.limits import CALLER, RequestGate, drain, send_refusal  # noqa: E402
 from nura.metrics import CountedSockets  # noqa: E402
+from nura.middleware import choose_language_by_header  # noqa: E402
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -44,6 +49,7 @@ SENDING = frozenset({"POST", "PUT", "PATCH"})
 """Methods that may bring a file ..."""
 FILES_PREFIX = "/api/"
 """... below this path; for other requests no route is looked up."""
+MCP_PATH = "/mcp"
 MAX_OVERHEAD_BYTES = 1024 * 1024
 """Bytes a multipart body may have beyond its file."""
 
@@ -95,10 +101,38 @@ def _declared(scope: Message) -> int:
     return int(value) if value.isdigit() and len(value) < 19 else 0
 
 
-async def _refuse(error: RequestDataTooBig, scope: Message, send: Send) -> None:
+async def _refuse(error: Exception, scope: Message, send: Send) -> None:
     path = scope["path"]
     response = await sync_to_async(lambda: to_problem(error).response_at(path))()
     await send_refusal(scope, send, response)
+
+
+async def serve_mcp(scope: Message, receive: Receive, send: Send) -> None:
+    """`/mcp` for a key that holds now; whose request it is, the gate has found out."""
+    digest = scope[CALLER].key
+    key = (await in_database(access.find_keys, [digest])).get(digest) if digest else None
+    if key is None:
+        await drain(receive)
+        await _refuse(NotAuthenticated(), scope, send)
+        return
+    from chats.gateway import mcp  # here: only who is asked for it loads the protocol's library
+
+    await in_database(access.note_key_used, key)
+    accepted = next(
+        (v.decode("latin-1") for k, v in scope["headers"] if k == b"accept-language"), ""
+    )
+    with translation.override(choose_language_by_header(accepted)):
+        await mcp.serve(scope, receive, send, key=key)
+
+
+def by_path(application: Application) -> Application:
+    """What answers a request: the protocol of `/mcp`, or Django."""
+
+    async def answer(scope: Message, receive: Receive, send: Send) -> None:
+        to = serve_mcp if scope["path"] == MCP_PATH else application
+        await to(scope, receive, send)
+
+    return answer
 
 
 async def _refuse_socket(_scope: Message, receive: Receive, send: Send) -> None:
@@ -134,7 +168,7 @@ application = without_prefix(
     RequestGate(
         ProtocolTypeRouter(
             {
-                "http": BodyLimit(with_prefix(django_application)),
+                "http": BodyLimit(by_path(with_prefix(django_application))),
                 "websocket": URLRouter(
                     [
                         path("ws/chat/", CountedSockets(ChatSocket.as_asgi())),  # type: ignore[arg-type]
