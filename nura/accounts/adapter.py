@@ -1,11 +1,14 @@
 """Our rules for allauth: who may sign up and sign in, and how many wrong passwords are taken.
 
-Three limits, named as in `ACCOUNT_RATE_LIMITS`, hold for every way to sign in (the page, which is
+Four limits, named as in `ACCOUNT_RATE_LIMITS`, hold for every way to sign in (the page, which is
 the administration's too, and `POST /auth/token`), since all of them go through the adapter:
 
 `login_failed`: wrong passwords for one name from one address. Then the name is locked for that
-    address, and for no other: who guesses at a name locks out himself, and nobody else who uses
-    the name or the address (an office, a proxy).
+    address, longer each time, and for no other: who guesses at a name locks out himself, and
+    nobody else who uses the name or the address (an office, a proxy). A browser in which somebody
+    has signed in counts by itself for his name, so that no neighbour's guesses stand in his way.
+`login_name`: wrong passwords for one name from anywhere. Beyond it the name has one try at each
+    address.
 `login_flood`: wrong passwords from one address, whatever the names; far more than an office
     mistypes. Beyond it the address is slowed down and not locked: a name has one try there, so that
     the right password of somebody who has not failed is always taken; tries are checked one after
@@ -17,6 +20,7 @@ e-mail address of the same account: what is answered, and when, tells nothing ab
 """
 
 import math
+import secrets
 import smtplib
 import time
 import unicodedata
@@ -42,6 +46,7 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext_lazy as _
 from redis.exceptions import LockError
 
@@ -133,7 +138,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
         All ways to sign in come through here.
         """
-        with hold_turn(request):
+        with hold_turn(request, get_typed_name(credentials)):
             user: AbstractBaseUser | None = super().authenticate(request, **credentials)
         if user is not None:
             count_attempt(request, LOGIN_DONE, user=user)
@@ -147,15 +152,22 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         except ValidationError as error:
             self._record_lock(key, credentials)
             raise make_refusal(request, LOGIN_FAILED, key=key) from error
-        if count_failures(request, key) > 1 and is_flooding(request):
-            self._rollback_login_failed_rl_usage()
-            raise make_refusal(request, LOGIN_FLOOD)
+        name = get_typed_name(credentials)
+        if find_device(request, name) or count_failures(request, key) <= 1:
+            return
+        for action, whose in ((LOGIN_FLOOD, {}), (LOGIN_NAME, {"key": fold_name(name)})):
+            if is_exhausted(request, action, **whose):
+                self._rollback_login_failed_rl_usage()
+                raise make_refusal(request, action, **whose)
 
     def authentication_failed(self, request: HttpRequest, **credentials: Any) -> None:
-        """Count a wrong password against its address too."""
+        """Count a wrong password against its address and its name too."""
         account = find_account(credentials)
         record_event(Action.SIGN_IN_FAILED, subject=account, details={"known": account is not None})
-        count_attempt(request, LOGIN_FLOOD)
+        name = get_typed_name(credentials)
+        if not find_device(request, name):
+            count_attempt(request, LOGIN_FLOOD)
+            count_attempt(request, LOGIN_NAME, key=fold_name(name))
 
     def _record_lock(self, key: str, credentials: dict[str, Any]) -> None:
         """Write down that a name is locked, once as long as it is."""
@@ -185,13 +197,13 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         announce_change()
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
-        name = credentials.get("email", credentials.get("username", ""))
-        return make_attempt_key(request, name)
+        return make_attempt_key(request, get_typed_name(credentials))
 
     def post_login(self, request: HttpRequest, user: User, **told: Any) -> HttpResponse:
         """Where to go after signing in, in the language and colours of the account."""
         response: HttpResponse = super().post_login(request, user, **told)
         set_cookies(response, get_preferences(user=user))
+        remember_device(request, response, user)
         return response
 
     def clean_username(self, username: str, shallow: bool = False) -> str:
@@ -224,7 +236,8 @@ class LoginForm(forms.LoginForm):  # type: ignore[misc]
 
 
 EMAIL_STAGE = "allauth.account.stages.EmailVerificationStage"
-LOGIN_FAILED, LOGIN_FLOOD, LOGIN_DONE = "login_failed", "login_flood", "login_done"
+LOGIN_FAILED, LOGIN_FLOOD, LOGIN_NAME = "login_failed", "login_flood", "login_name"
+LOGIN_DONE = "login_done"
 ALLAUTH_APP = "allauth.account"
 """Whose settings name the limits."""
 LOCK_SECONDS = 300
@@ -237,18 +250,77 @@ MAX_TURN_WAIT_SECONDS = 2.0
 
 def find_account(credentials: dict[str, Any]) -> User | None:
     """Whose name or address was typed. What nobody has may be a password in the wrong field."""
-    name = credentials.get("email", credentials.get("username", ""))
+    name = get_typed_name(credentials)
     named = Q(username=User.normalize_username(name)) | Q(email__iexact=name)
     return User.objects.filter(named).order_by("pk").first() if name else None
 
 
+def get_typed_name(credentials: dict[str, Any]) -> str:
+    """The name or address that somebody wants to sign in with."""
+    return str(credentials.get("email", credentials.get("username", "")))
+
+
+def fold_name(name: str) -> str:
+    """A name as it is compared."""
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
 def make_attempt_key(request: HttpRequest, name: str) -> str:
-    """What wrong passwords are counted by: the name as it is compared, and the address.
+    """What wrong passwords are counted by: the name, and its known device or else the address.
 
     Not the host that the request names, as allauth has it: with another port in each it would be
     another count.
     """
-    return f"{unicodedata.normalize('NFKC', name).casefold()} {counters.get_ip(request)}"
+    device = find_device(request, name)
+    return f"{fold_name(name)} {f'device:{device}' if device else counters.get_ip(request)}"
+
+
+# Known devices: a signed cookie says for which names somebody has signed in with that browser. It
+# opens nothing; it only lets wrong passwords of others not count against this browser.
+
+DEVICE_COOKIE, DEVICE_SALT = "nura_device", "nura.accounts.device"
+DEVICE_SECONDS = 365 * 24 * 3600
+DEVICE_BYTES, MARK_CHARACTERS, MAX_DEVICE_NAMES = 16, 32, 10
+
+
+def find_device(request: HttpRequest, name: str) -> str:
+    """The id of this browser, where somebody has signed in with the name before; else empty."""
+    device, marks = _read_device(request)
+    return device if _mark_name(device, name) in marks else ""
+
+
+def remember_device(request: HttpRequest, response: HttpResponse, user: User) -> None:
+    """Let this browser be a known one for the names of the user."""
+    device, marks = _read_device(request)
+    device = device or secrets.token_urlsafe(DEVICE_BYTES)
+    own = [_mark_name(device, name) for name in (user.username, user.email) if name]
+    kept = list(dict.fromkeys([*own, *marks]))[:MAX_DEVICE_NAMES]
+    response.set_signed_cookie(
+        DEVICE_COOKIE,
+        ".".join([device, *kept]),
+        salt=DEVICE_SALT,
+        max_age=DEVICE_SECONDS,
+        path=settings.SESSION_COOKIE_PATH,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def _read_device(request: HttpRequest) -> tuple[str, list[str]]:
+    told = request.get_signed_cookie(
+        DEVICE_COOKIE, default="", salt=DEVICE_SALT, max_age=DEVICE_SECONDS
+    )
+    device, *marks = str(told).split(".")
+    return device, marks
+
+
+def _mark_name(device: str, name: str) -> str:
+    """What stands for a name in the cookie, which tells nobody who uses the browser."""
+    return salted_hmac(DEVICE_SALT, f"{device} {fold_name(name)}").hexdigest()[:MARK_CHARACTERS]
+
+
+# Counts
 
 
 def count_attempt(request: HttpRequest, action: str, **whose: Any) -> None:
@@ -260,23 +332,24 @@ def count_attempt(request: HttpRequest, action: str, **whose: Any) -> None:
         raise make_refusal(request, action, **whose)
 
 
-def is_flooding(request: HttpRequest) -> bool:
-    """Whether wrong passwords come from this address faster than people mistype."""
-    return not ratelimit.consume(request, action=LOGIN_FLOOD, dry_run=True)
+def is_exhausted(request: HttpRequest, action: str, **whose: Any) -> bool:
+    """Whether a limit takes no more at this moment."""
+    return not ratelimit.consume(request, action=action, dry_run=True, **whose)
 
 
 def count_failures(request: HttpRequest, key: str) -> int:
-    """Recent failures of the name from this address, the current attempt included."""
-    return max(len(history) for _rate, history in _list_counts(request, LOGIN_FAILED, key=key))
+    """Failures of the name from this address within minutes, the current attempt included."""
+    _rate, history = next(_list_counts(request, LOGIN_FAILED, key=key))
+    return len(history)
 
 
 @contextmanager
-def hold_turn(request: HttpRequest) -> Iterator[None]:
-    """Check a password; those from a flooding address one after the other.
+def hold_turn(request: HttpRequest, name: str) -> Iterator[None]:
+    """Check a password; those from a flooding address one after the other, but of known devices.
 
     Raises the finished 429 answer when the turn does not come in time.
     """
-    if not is_flooding(request):
+    if not is_exhausted(request, LOGIN_FLOOD) or find_device(request, name):
         yield
         return
     turn = connections.sync().lock(

@@ -173,7 +173,8 @@ ACCOUNT_FORMS = {
 }
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"
 # "login" would lock an address, which a whole office may share; instead: nura.accounts.adapter.
-ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "5/5m/key", "login_flood": "100/5m/ip"}
+ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": "5/5m/key,10/h/key,20/d/key"}
+ACCOUNT_RATE_LIMITS |= {"login_flood": "100/5m/ip", "login_name": "100/h/key"}
 ACCOUNT_RATE_LIMITS |= {"login_done": "120/m/user", "signup": "60/m/ip"}
 MFA_ADAPTER = "nura.accounts.two_step.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]

@@ -124,6 +124,72 @@ def test_a_right_password_counts_for_nothing(minsu):
     told_to_wait(by_token("minsu", PASSWORD))
 
 
+def browser_of(name, **extra):
+    """A browser in which somebody has signed in and out again."""
+    browser = Client(**extra)
+    browser.post("/accounts/login/", {"login": name, "password": PASSWORD})
+    browser.post("/accounts/logout/")
+    return browser
+
+
+def sign_in_with(browser, name, password):
+    return browser.post("/accounts/login/", {"login": name, "password": password})
+
+
+@pytest.mark.parametrize("name", ["minsu", "minsu@example.com"])
+def test_guesses_of_a_neighbour_do_not_lock_out_a_browser_that_is_known(minsu, name):
+    known, new = browser_of("minsu"), Client()
+    fail(by_page, [name] * 20)
+    told_to_wait(sign_in_with(new, name, PASSWORD))
+    assert sign_in_with(known, name, PASSWORD).status_code == 302
+
+
+def test_a_known_browser_that_guesses_locks_out_itself_alone(minsu):
+    known, other = browser_of("minsu"), browser_of("minsu")
+    codes = [sign_in_with(known, "minsu", "wrong").status_code for _ in range(7)]
+    assert codes == [200] * LOCKED_AFTER + [429] * 2
+    told_to_wait(sign_in_with(known, "minsu", PASSWORD))
+    assert sign_in_with(other, "minsu", PASSWORD).status_code == 302
+    assert by_page("minsu", PASSWORD).status_code == 302
+
+
+def test_a_browser_is_known_for_the_names_of_those_who_signed_in_alone(minsu, stranger):
+    browser = browser_of("stranger")
+    fail(by_page, ["minsu"] * LOCKED_AFTER)
+    told_to_wait(sign_in_with(browser, "minsu", PASSWORD))
+    browser.cookies[adapter.DEVICE_COOKIE] = "a.b:c:d"
+    told_to_wait(sign_in_with(browser, "minsu", PASSWORD))
+    assert sign_in_with(browser, "stranger", PASSWORD).status_code == 302
+
+
+def test_the_cookie_of_a_browser_names_nobody(minsu):
+    cookie = browser_of("minsu").cookies[adapter.DEVICE_COOKIE]
+    assert "minsu" not in cookie.value
+    assert cookie["httponly"]
+
+
+def test_who_goes_on_guessing_waits_for_minutes_then_for_an_hour_then_for_a_day(minsu, monkeypatch):
+    start, passed = time.time(), 0.0
+    monkeypatch.setattr(time, "time", lambda: start + passed)
+    waits = []
+    while len(waits) < 4:
+        if by_token("minsu", "wrong").status_code == 429:
+            waits.append(told_to_wait(by_token("minsu", PASSWORD)))
+            passed += waits[-1]
+    assert waits == [300, 3300, 300, 24 * 3600 - 3900]
+    assert by_token("minsu", PASSWORD).status_code == 200
+
+
+def test_a_name_that_is_guessed_from_everywhere_has_one_try_at_each_address(minsu):
+    known = browser_of("minsu")
+    for number in range(FLOOD):
+        by_token("minsu", "wrong", REMOTE_ADDR=f"10.2.0.{number}")
+    told_to_wait(by_token("minsu", "wrong", REMOTE_ADDR="10.3.0.1"))
+    told_to_wait(by_token("minsu", PASSWORD, REMOTE_ADDR="10.3.0.1"))
+    assert by_token("minsu", PASSWORD, REMOTE_ADDR="10.3.0.2").status_code == 200
+    assert sign_in_with(known, "minsu", PASSWORD).status_code == 302
+
+
 @pytest.fixture
 def flood(minsu):
     """So many wrong passwords from our address that it is slowed down."""
@@ -181,6 +247,15 @@ def test_a_turn_that_does_not_come_is_told_to_wait(flood, monkeypatch):
     with adapter.connections.sync().lock("nura:sign-in:127.0.0.1", timeout=5):
         assert 0 < told_to_wait(by_token("minsu", PASSWORD)) <= 5
     assert by_token("minsu", PASSWORD).status_code == 200
+
+
+def test_a_known_browser_waits_for_no_turn_in_a_flood(minsu, request, monkeypatch):
+    known = browser_of("minsu")
+    request.getfixturevalue("flood")
+    monkeypatch.setattr(adapter, "MAX_TURN_WAIT_SECONDS", 0.2)
+    with adapter.connections.sync().lock("nura:sign-in:127.0.0.1", timeout=5):
+        assert sign_in_with(known, "minsu", "wrong").status_code == 200
+        assert sign_in_with(known, "minsu", PASSWORD).status_code == 302
 
 
 @pytest.mark.django_db(transaction=True)
