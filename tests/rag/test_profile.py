@@ -282,3 +282,8 @@ def test_old_slots_of_kinds_that_no_pack_knows_are_left_alone():
     slots = [Slot("condition", "당뇨", "당뇨", id="1")]
     assert apply_statements(slots, read("당뇨는 아니래").statements, general, at=NOW) == ()
     assert rank_slots(slots, "", general, now=NOW, half_life_days=14) == ()
+
+
+@pytest.mark.parametrize("name", ["general", "medical"])
+def test_each_pack_stands_alone(name):
+    assert load_packs((name,)).rules
