@@ -90,6 +90,8 @@ class ChatRequest(serializers.Serializer[Any]):
         min_value=0, max_value=100, required=False, allow_null=True
     )
     document_ids = DocumentIdsField(required=False)
+    use_memory = serializers.BooleanField(required=False)
+    temporary = serializers.BooleanField(required=False)
 
 
 class ChatChange(ChatRequest):
@@ -260,6 +262,8 @@ def to_chat_json(chat: Chat, links: Collection[ChatDocument] | None = None) -> d
         "pinned": chat.pinned,
         "archived": chat.archived,
         "unread": chat.unread,
+        "use_memory": chat.use_memory,
+        "temporary": chat.temporary,
         "created_at": to_time_json(chat.created_at),
         "updated_at": to_time_json(chat.updated_at),
     }
@@ -281,6 +285,12 @@ class ChatSerializer(serializers.Serializer[Any]):
     archived = serializers.BooleanField(read_only=True)
     unread = serializers.BooleanField(
         read_only=True, help_text="An answer ended since the chat was last seen"
+    )
+    use_memory = serializers.BooleanField(
+        read_only=True, help_text="What is remembered of the user is used and added to"
+    )
+    temporary = serializers.BooleanField(
+        read_only=True, help_text="It stands in no list, and goes for good soon"
     )
     created_at = serializers.DateTimeField(read_only=True)
     updated_at = serializers.DateTimeField(read_only=True)

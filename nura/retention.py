@@ -26,6 +26,7 @@ from knox.models import AuthToken
 
 from chats.models import DailyMessages
 from chats.services import answer_cache, erasure
+from chats.services.chats import delete_idle_chats, find_idle_chats
 from documents import deletions, files, versions
 from documents.audit import Action, record_event
 from documents.models import Deletion, DeletionKind
@@ -71,11 +72,13 @@ def _find_evidence() -> int:
 
 
 def _find_chats() -> int:
-    return len(erasure.list_purgeable_chats(settings.RETENTION_DELETED_DAYS))
+    idle = find_idle_chats().count()
+    return idle + len(erasure.list_purgeable_chats(settings.RETENTION_DELETED_DAYS))
 
 
 def purge_chats() -> int:
-    """Delete deleted chats for good whose retention is over; how many."""
+    """Delete deleted chats for good whose retention is over, and idle temporary ones; how many."""
+    delete_idle_chats()
     chats = erasure.list_purgeable_chats(settings.RETENTION_DELETED_DAYS)
     return sum(erasure.purge_chat(pk) for pk in chats)
 

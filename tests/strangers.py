@@ -24,7 +24,17 @@ from drf_spectacular.generators import SchemaGenerator
 from knox.models import AuthToken
 from rest_framework.test import APIClient
 
-from chats.models import Category, Chat, Feedback, KeyDetails, Message, Run, Trace, Turn
+from chats.models import (
+    Category,
+    Chat,
+    Feedback,
+    KeyDetails,
+    Message,
+    ProfileSlot,
+    Run,
+    Trace,
+    Turn,
+)
 from chats.models.key import make_key_id
 from chats.services.chats import create_chat
 from chats.services.turn_store import Outcome, record
@@ -54,6 +64,7 @@ COLLECTIONS = {
     "sessions": "session",
     "exports": "export",
     "imports": "import",
+    "memory": "slot",
 }
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
@@ -200,6 +211,7 @@ def make_world(owner: User) -> dict[str, Any]:
     return {
         "document": document.pk,
         "category": category.pk,
+        "slot": make_slot(owner).pk,
         "chat": chat.pk,
         "answer": first.assistant_message.pk,
         "question": first.user_message.pk,
@@ -210,6 +222,13 @@ def make_world(owner: User) -> dict[str, Any]:
         "export": make_export(owner).pk,
         "import": DataImport.objects.create(owner=owner, name=SECRET, status="DONE").pk,
     }
+
+
+def make_slot(owner: User) -> ProfileSlot:
+    """Something that is remembered of the owner."""
+    return ProfileSlot.objects.create(
+        owner=owner, kind="fact", key=SECRET, value=SECRET, sentence=SECRET, noted_at=timezone.now()
+    )
 
 
 def make_export(owner: User) -> DataExport:

@@ -42,6 +42,9 @@ MAKING = {
     "PATCH /api/v1/me/preferences",
     "POST /api/v1/me/keys",
     "DELETE /api/v1/me/sessions",
+    "POST /api/v1/me/memory",
+    "PATCH /api/v1/me/memory",
+    "DELETE /api/v1/me/memory",
     "POST /api/v1/me/export",
     "POST /api/v1/me/imports",
     "DELETE /api/v1/me",
@@ -251,6 +254,7 @@ NAMES = {
     "key_id": "key",
     "session_id": "session",
     "export_id": "export",
+    "slot_id": "slot",
 }
 
 
@@ -276,7 +280,7 @@ def test_a_page_of_another_user_is_the_page_that_is_not_there(page, stranger, wo
 
 PLACES = (
     *("/", "/?documents={document}", "/documents", f"/documents?q={SECRET}", "/settings/keys"),
-    *("/settings/profile", "/settings/appearance"),
+    *("/settings/profile", "/settings/appearance", "/settings/memory"),
     *("/panels/chats", f"/panels/chats?q={SECRET}", "/panels/chats?current={chat}"),
 )
 

@@ -5,6 +5,12 @@ from rest_framework.routers import SimpleRouter
 
 from chats.api.chats import CategoryViewSet, ChatViewSet, ExportView
 from chats.api.messages import MessageViewSet, SpeechView
+from chats.api.profile import (
+    ProfileConfirmView,
+    ProfileExportView,
+    ProfileSlotView,
+    ProfileView,
+)
 from chats.api.runs import RunEventsView, RunStopView
 from chats.api.search import FindView, SearchView
 from chats.api.turns import ContextView, MemoryView, TurnDocumentsView, TurnsView, TurnView
@@ -26,6 +32,10 @@ urlpatterns = [
         TurnDocumentsView.as_view(),
         name="chat-turn-documents",
     ),
+    path("me/memory", ProfileView.as_view(), name="profile"),
+    path("me/memory/export", ProfileExportView.as_view(), name="profile-export"),
+    path("me/memory/<uuid:slot_id>", ProfileSlotView.as_view(), name="profile-slot"),
+    path("me/memory/<uuid:slot_id>/confirm", ProfileConfirmView.as_view(), name="profile-confirm"),
     path("messages/<uuid:message_id>/speech", SpeechView.as_view(), name="message-speech"),
     path("runs/<uuid:run_id>/events", RunEventsView.as_view(), name="run-events"),
     path("runs/<uuid:run_id>/stop", RunStopView.as_view(), name="run-stop"),

@@ -78,6 +78,10 @@ class ChatQuerySet(models.QuerySet["Chat"]):
         """What this user may change."""
         return self.visible_to(user)
 
+    def listed(self) -> Self:
+        """Those that stand in lists: not temporary ones, which only their address finds."""
+        return self.filter(temporary=False)
+
     def with_answering(self) -> Self:
         """Rows with `answering`: whether an answer is being written."""
         return self.annotate(answering=Exists(self._open_messages()))
@@ -92,7 +96,8 @@ class ChatQuerySet(models.QuerySet["Chat"]):
         self, *, q: str = "", archived: bool | None = None, category_id: uuid.UUID | None = None
     ) -> Self:
         """With `q` in the title or a message, archived or not, of one category."""
-        rows = self.matching(q.strip()) if q.strip() else self
+        rows = self.listed()
+        rows = rows.matching(q.strip()) if q.strip() else rows
         if archived is not None:
             rows = rows.filter(archived=archived)
         return rows if category_id is None else rows.filter(category_id=category_id)

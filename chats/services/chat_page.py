@@ -88,14 +88,14 @@ class Sidebar:
         The folder of the `current` chat is open, too.
         """
         names = {*opened.split("."), _to_short_id(current.category_id if current else None)}
-        shown = Chat.objects.visible_to(user).filter(archived=False, pinned=False)
+        shown = Chat.objects.visible_to(user).listed().filter(archived=False, pinned=False)
         counts = dict(shown.values_list("category").annotate(Count("pk")).order_by())
         folders = [
             SidebarFolder(category, counts.get(category.pk, 0), cls._open(user, category, names))
             for category in Category.objects.owned_by(user)
         ]
         parts = [SidebarPart.of(user, PINNED), SidebarPart.of(user, RECENT)]
-        archived = Chat.objects.visible_to(user).filter(archived=True).exists()
+        archived = Chat.objects.visible_to(user).listed().filter(archived=True).exists()
         return cls(parts, folders, has_archived=archived)
 
     @staticmethod
@@ -119,7 +119,7 @@ def _to_short_id(category_id: UUID | None) -> str:
 
 
 def _list_chats(user: "User", name: str) -> QuerySet[Chat]:
-    chats = Chat.objects.visible_to(user).with_answering().order_by("-updated_at", "id")
+    chats = Chat.objects.visible_to(user).listed().with_answering().order_by("-updated_at", "id")
     if name == ARCHIVED:
         return chats.filter(archived=True)
     chats = chats.filter(archived=False, pinned=name == PINNED)

@@ -33,7 +33,12 @@ COUNT = """
     ON CONFLICT (owner_id, day) DO UPDATE SET count = today.count + 1 WHERE today.count < %s
 """
 UNLIMITED = 2**31 - 1
-PLAIN_FIELDS = ("title", "history_pairs", "pinned", "archived", "unread")
+TEMPORARY = timedelta(hours=24)
+"""After its last question a temporary chat is kept so long."""
+PLAIN_FIELDS = (
+    *("title", "history_pairs", "pinned", "archived", "unread"),
+    *("use_memory", "temporary"),
+)
 """What of a chat is changed as it is given."""
 
 
@@ -52,18 +57,24 @@ def touch_chat(user: User, chat_id: UUID | None = None, external_id: str = "") -
 
 
 @transaction.atomic
-def create_chat(
+def create_chat(  # noqa: PLR0913 - the fields of a new chat, by name
     *,
     owner: User,
     title: str,
     document_ids: Collection[UUID] = (),
     category_id: UUID | None = None,
     history_pairs: int | None = None,
+    use_memory: bool = True,
+    temporary: bool = False,
 ) -> Chat:
     """A new chat about these documents: all of it or nothing. Raises `NotFound`."""
     documents = find_documents(owner=owner, document_ids=document_ids)
     category = find_category(owner=owner, category_id=category_id)
-    return add_chat(owner, title, documents, category, history_pairs)
+    chat = add_chat(owner, title, documents, category, history_pairs)
+    if temporary or not use_memory:
+        chat.use_memory, chat.temporary = use_memory, temporary
+        chat.save(update_fields=("use_memory", "temporary"))
+    return chat
 
 
 def add_chat(
@@ -154,6 +165,21 @@ def delete_chat(*, chat: Chat, actor: User | None = None) -> None:
     """The same of one chat; one that is hidden already stays so."""
     with suppress(NotFound):
         delete_chats(owner=chat.owner, chat_ids=[chat.pk], actor=actor)
+
+
+def delete_idle_chats() -> int:
+    """Hide temporary chats in which nothing was said for a while, to be purged; how many."""
+    idle = find_idle_chats().values_list("owner_id", "pk")
+    for owner_id, pk in list(idle):
+        with suppress(NotFound):  # its owner was faster
+            delete_chats(owner=User.objects.get(pk=owner_id), chat_ids=[pk])
+    return len(idle)
+
+
+def find_idle_chats() -> ChatQuerySet:
+    """Temporary chats whose time is over."""
+    before = timezone.now() - TEMPORARY
+    return Chat.objects.filter(temporary=True, deleted_at=None, updated_at__lt=before)
 
 
 @transaction.atomic

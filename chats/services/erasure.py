@@ -342,9 +342,10 @@ class _Quotes:
 
 
 def list_purgeable_chats(days: int) -> list[UUID]:
-    """Chats that were deleted at least so many days ago, oldest first."""
+    """Chats that were deleted at least so many days ago, oldest first; temporary ones at once."""
     before = timezone.now() - timedelta(days=days)
-    rows = Chat.objects.filter(deleted_at__lte=before).order_by("deleted_at", "pk")
+    due = Q(deleted_at__lte=before) | Q(deleted_at__isnull=False, temporary=True)
+    rows = Chat.objects.filter(due).order_by("deleted_at", "pk")
     return list(rows.values_list("pk", flat=True))
 
 

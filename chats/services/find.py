@@ -31,7 +31,7 @@ def find_everything(*, user: User, query: str) -> dict[str, list[dict[str, Any]]
     return {
         "chats": [
             {"chat_id": str(chat.pk), **_mark_whole(chat.title, words)}
-            for chat in _holding(Chat.objects.visible_to(user), "title", words)[:MAX_CHATS]
+            for chat in _holding(Chat.objects.visible_to(user).listed(), "title", words)[:MAX_CHATS]
         ],
         "messages": _find_messages(user, words),
         "documents": [
@@ -91,7 +91,9 @@ def _holding(rows: Any, field: str, words: list[str]) -> Any:
 
 def _find_messages(user: User, words: list[str]) -> list[dict[str, Any]]:
     """Newest first; of what only Markdown's own signs hold, nothing."""
-    rows = _holding(Message.objects.visible_to(user), "content", words)
+    rows = _holding(
+        Message.objects.visible_to(user).filter(chat__temporary=False), "content", words
+    )
     rows = rows.order_by("-created_at", "id").select_related("chat")
     found: list[dict[str, Any]] = []
     for message in rows.only("content", "role", "created_at", "chat__title")[: 2 * MAX_MESSAGES]:

@@ -223,7 +223,7 @@ def add_slot(*, owner: User, kind: str, key: str, value: str, unit: str = "") ->
 
 @transaction.atomic
 def edit_slot(*, slot: ProfileSlot, changes: dict[str, str]) -> ProfileSlot:
-    """Change key, value, unit or status by the user's own hand; proposals to it are settled."""
+    """Change key, value or unit by the user's own hand; proposals to it are settled."""
     _hold_profile(slot.owner)
     before = _get_held(slot)
     if before.status == Status.PROPOSED:

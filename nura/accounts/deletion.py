@@ -27,7 +27,7 @@ from django.utils import timezone
 from knox.models import AuthToken
 from redis.exceptions import RedisError
 
-from chats.models import Category, Chat, Feedback, Message, Run, Turn
+from chats.models import Category, Chat, Feedback, Message, ProfileSlot, Run, Turn
 from chats.runs import log
 from documents import deletions
 from documents.audit import Action, record_event
@@ -122,6 +122,7 @@ def _count(user: User) -> Counter[str]:
         turns=Turn.objects.filter(chat__owner=user).count(),
         runs=Run.objects.filter(owner=user).count(),
         verdicts=Feedback.objects.filter(user=user).count(),
+        memories=ProfileSlot.objects.filter(owner=user).count(),
         categories=Category.objects.filter(owner=user).count(),
         keys=AuthToken.objects.filter(user=user).count(),
     )

@@ -27,6 +27,7 @@ from django.utils.text import get_valid_filename
 
 from chats.models import Chat, Message, Turn
 from chats.services.export import export_markdown, to_one_line
+from chats.services.profile import describe_profile
 from documents.api.transfers import read_blocks
 from documents.audit import Action, record_event
 from documents.models import Document
@@ -104,6 +105,7 @@ def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
             "joined_at": user.date_joined,
         },
         "preferences": _describe_preferences(user),
+        "memory": describe_profile(user),
         "chats": [],
         "documents": [],
     }

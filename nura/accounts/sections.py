@@ -25,6 +25,7 @@ class SettingsSection:
 SECTIONS = (
     SettingsSection("accounts:profile", _("Profile"), "user"),
     SettingsSection("accounts:appearance", _("Appearance and language"), "sun"),
+    SettingsSection("accounts:memory", _("Memory"), "sparkles"),
     SettingsSection("accounts:two-step", _("Two-step sign-in"), "shield"),
     SettingsSection("accounts:keys", _("API keys"), "key-round"),
     SettingsSection("accounts:devices", _("Devices"), "monitor"),

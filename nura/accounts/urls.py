@@ -3,7 +3,7 @@
 from django.urls import path
 from django.views.generic import RedirectView
 
-from nura.accounts import data, profile, signup, two_step, views
+from nura.accounts import data, memory, profile, signup, two_step, views
 from nura.accounts.access_api import KeysView, KeyView, SessionsView, SessionView
 from nura.accounts.api import (
     MeView,
@@ -27,6 +27,11 @@ urlpatterns = [
     path("settings/two-step", two_step.two_step, name="two-step"),
     path("accounts/2fa/", RedirectView.as_view(pattern_name="accounts:two-step")),
     path("accounts/2fa/webauthn/", RedirectView.as_view(pattern_name="accounts:two-step")),
+    path("settings/memory", memory.memory, name="memory"),
+    path("settings/memory/add", memory.add_memory, name="add-memory"),
+    path("settings/memory/switch", memory.switch_memory, name="switch-memory"),
+    path("settings/memory/forget", memory.forget_memory, name="forget-memory"),
+    path("settings/memory/<uuid:slot_id>", memory.change_memory, name="change-memory"),
     path("settings/data", data.data, name="data"),
     path("settings/data/<uuid:export_id>", data.export_file, name="export-file"),
     path("settings/delete", data.delete_account, name="delete"),
