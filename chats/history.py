@@ -9,10 +9,12 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 from django.db.models.functions import Left
+from django.utils.translation import get_language
 
 from chats.calls import released
 from chats.models import Chat, Message, Trace
 from chats.models import Turn as Row
+from chats.services.profile import describe_used_slots
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
 from rag.conversation import (
@@ -330,8 +332,9 @@ def describe_memory(branch: Branch) -> ChatMemory:
 class ChatContext:
     """What the next question of a branch is told of it: see `rag.memory`.
 
-    `profile` are slots as `/me/memory` shows them. `recent` are the turns in its window, `summary`
-    tells of those before; `recalled` are older turns that the latest answer looked up.
+    `profile` are slots as `/me/memory` shows them, with the title of their kind. `recent` are the
+    turns in its window, `summary` tells of those before; `recalled` are older turns that the latest
+    answer looked up.
     """
 
     documents: tuple[RememberedFile, ...] = ()
@@ -343,8 +346,9 @@ class ChatContext:
 
 def describe_context(branch: Branch) -> ChatContext:
     """What is in play at the end of a branch."""
+    profile = tuple(describe_used_slots(branch.chat, get_language() or settings.LANGUAGE_CODE))
     if not branch.steps:
-        return ChatContext()
+        return ChatContext(profile=profile)
     pairs = history_pairs_of(branch.chat)
     known = load_conversation(branch, pairs=pairs)
     window = open_window(known, pairs=pairs)
@@ -359,6 +363,7 @@ def describe_context(branch: Branch) -> ChatContext:
     turns = list(Row.objects.told().filter(pk__in=wanted).order_by("number"))
     return ChatContext(
         documents=_name_files(known.memory.documents),
+        profile=profile,
         recent=tuple(turn for turn in turns if wanted[turn.pk]),
         summary=known.summary,
         recalled=tuple(turn for turn in turns if turn.number in recalled),

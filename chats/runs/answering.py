@@ -308,7 +308,7 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
         loaded = load_question(claimed.run, claimed.used, claimed.profile)
     else:
         loaded = await in_database(load_question, claimed.run, claimed.used, claimed.profile)
-    if answer_cache.is_cache_on():
+    if answer_cache.is_cache_on() and not claimed.run.message.chat.temporary:
         progress.key, kept = await _look_up(claimed.run, loaded)
         if kept is not None:
             _tell_kept(kept, writer)

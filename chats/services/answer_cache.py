@@ -111,8 +111,8 @@ def make_key(question: Question, config: RagConfig, *, owner: User) -> CacheKey 
     text, ids = question.text, question.scope.document_ids
     if not question.stands_alone or not ids or find_emergency(text) is not None:
         return None
-    readable = Document.objects.visible_to(owner).filter(pk__in=ids).values_list("pk", flat=True)
-    if len(set(readable)) != len(set(ids)):
+    readable = Document.objects.visible_to(owner).filter(pk__in=ids).values("pk").distinct()
+    if readable.count() != len(set(ids)):
         return None
     basis = _digest(
         {

@@ -17,6 +17,7 @@ from chats.serializers import to_time_json
 from documents.models import Document
 from documents.search import text
 from documents.search.text import MarkedExcerpt, cut_excerpt
+from rag.generate.markdown import to_plain_text
 
 BEGINNING_CHARACTERS = 240
 """Of an answer in a list of turns."""
@@ -77,7 +78,7 @@ def _cut(said: str, words: list[str]) -> list[tuple[str, bool]]:
     found = cut_excerpt(said, words)
     if found.marks:
         return found.split()
-    plain = text.to_plain_text(said)
+    plain = to_plain_text(said)
     is_whole = len(plain) <= BEGINNING_CHARACTERS
     return [(plain if is_whole else f"{plain[:BEGINNING_CHARACTERS]}…", False)] if plain else []
 

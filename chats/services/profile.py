@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from chats.errors import NotFound
 from chats.models import Chat, Message, ProfileChoice, ProfileSlot, Turn
-from chats.services import turn_store
+from chats.services import answer_cache, turn_store
 from rag.memory.extract import Extraction, extract_statements
 from rag.memory.profile import (
     Effect,
@@ -332,6 +332,7 @@ def _forget_sentences(owner: User, sentences: Sequence[str]) -> None:
         )
         for turn in Turn.objects.told().filter(told, chat__owner=owner).order_by("chat", "number"):
             turn_store.forget_folded(turn)
+            answer_cache.forget_answers(Message.objects.filter(turn=turn))
             Turn.objects.filter(pk=turn.pk).update(
                 user_text=_redact(turn.user_text, sentence),
                 assistant_text=_redact(turn.assistant_text, sentence),
@@ -383,6 +384,17 @@ def describe_slot(slot: ProfileSlot) -> dict[str, Any]:
 
 def _find_chat(slot: ProfileSlot) -> UUID | None:
     return slot.message.chat_id if slot.message is not None else None
+
+
+def describe_used_slots(chat: Chat, language: str) -> list[dict[str, Any]]:
+    """What a question of this chat may be told of its owner, each with the `title` of its kind."""
+    if not uses_memory(chat, None) or not is_memory_on(chat.owner_id):
+        return []
+    packs = get_packs()
+    return [
+        {**describe_slot(slot), "title": packs.get_kind_title(slot.kind, language)}
+        for slot in list_slots(chat.owner).filter(status=Status.ACTIVE)
+    ]
 
 
 def describe_profile(owner: User) -> list[dict[str, Any]]:

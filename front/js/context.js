@@ -139,7 +139,7 @@ export class ContextView {
 /** What is known of the person. Null where nothing is, or nothing is used here. */
 function createProfile(slots) {
   if (!slots.length) return null;
-  const item = ({ key, value, unit }) => el("li", { text: [`${key}:`, value, unit].filter(Boolean).join(" ") });
+  const item = ({ title, value, unit }) => el("li", { text: [`${title}:`, value, unit].filter(Boolean).join(" ") });
   return createPart(t("context.profile"), el("ul", { class: "context-list" }, slots.map(item)));
 }
 

@@ -81,7 +81,7 @@ export class Place {
     this.isFollowing = true;
     try {
       if (source) await this.panel.open(message, source, null, { tab, page });
-      else this.panel.close();
+      else if (!history.state?.panel) this.panel.close(); // else something without an address was opened meanwhile
     } finally {
       this.isFollowing = false;
     }

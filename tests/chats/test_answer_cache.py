@@ -10,9 +10,9 @@ from django.core.files.base import ContentFile
 from django.db import connection, transaction
 from django.utils import timezone
 
-from chats.models import CachedAnswer, Message, Run
+from chats.models import CachedAnswer, Chat, Message, Run
 from chats.runs import answering, log
-from chats.services import answer_cache
+from chats.services import answer_cache, profile
 from chats.services.branches import delete_message, rewrite_question
 from chats.services.chats import delete_chats
 from documents import ingest, services, versions
@@ -174,6 +174,25 @@ def test_a_question_on_today_is_answered_anew_on_another_day(ask, monkeypatch):
 
     monkeypatch.setattr(answer_cache, "date", Tomorrow)
     assert not is_kept(ask(asked))
+
+
+def test_a_temporary_chat_neither_gets_nor_leaves_an_answer(ask, api):
+    temporary = api.post("/api/v1/chats", {}, format="json").data["id"]
+    Chat.objects.filter(pk=temporary).update(temporary=True)
+    assert not is_kept(Talk(api, temporary).say(ASKED))
+    assert not CachedAnswer.objects.exists()
+    ask()
+    other = api.post("/api/v1/chats", {}, format="json").data["id"]
+    Chat.objects.filter(pk=other).update(temporary=True)
+    assert not is_kept(Talk(api, other).say(ASKED))
+
+
+def test_who_is_remembered_gets_answers_of_his_own(ask, owner):
+    ask()
+    slot = profile.add_slot(owner=owner, kind="preference", key="format", value="표로")
+    assert not is_kept(ask())
+    profile.forget_slot(slot=slot)
+    assert is_kept(ask())
 
 
 def test_an_emergency_is_never_kept(ask, model):

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from chats.models import Trace, Turn
+from chats.models import Chat, Trace, Turn
 from chats.runs.summaries import _load_turn, _store_summary, summarise_turn
+from chats.services import profile
 from jobs.lease import claim_job
 from rag.factory import get_engine
 from tests.chats.conftest import client, make_document
@@ -136,3 +137,13 @@ def test_a_stranger_neither_reads_nor_changes_it(stranger, long):
     assert theirs.get(url(long.chat_id)).status_code == 404
     body = {"running_summary": "x"}
     assert theirs.patch(url(long.chat_id), body, format="json").status_code == 404
+
+
+def test_what_is_known_of_the_owner_is_in_play_where_the_chat_uses_it(api, owner):
+    profile.add_slot(owner=owner, kind="preference", key="format", value="표로")
+    turn = talk(owner, 1)
+    (slot,) = read(api, turn.chat_id)["profile"]
+    assert slot["value"] == "표로"
+    assert slot["title"]
+    Chat.objects.filter(pk=turn.chat_id).update(use_memory=False)
+    assert read(api, turn.chat_id)["profile"] == []

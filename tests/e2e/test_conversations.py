@@ -279,3 +279,38 @@ def test_a_conversation_fits_a_phone(windows, talker_with_files):
     answer(page, 1).locator("[data-action=why]").tap()
     expect(page.locator(".trace-part").first).to_be_visible()
     assert overflow(page) <= 0
+
+
+def test_the_eye_shows_what_the_conversation_has_in_mind_and_the_way_to_all_of_it(page):
+    ask_of_the_filter(page)
+    page.locator("#context-open").click()
+    panel = page.locator(".context")
+    expect(panel.get_by_role("link", name=MANUAL)).to_be_visible()
+    expect(panel.get_by_role("button", name="헤파 필터는 언제 교체하나요?")).to_be_visible()
+    ask(page, "그럼 프리필터는?")
+    answer(page, 1)
+    expect(panel.get_by_role("button", name="그럼 프리필터는?")).to_be_visible()
+    panel.locator(".context-all").click()
+    page.locator("#turn-search").fill("프리필터")
+    expect(page.locator(".turn-question mark").first).to_have_text("프리필터")
+    page.locator(".turn-question").first.click()
+    expect(page.locator(".msg-answer").first).to_be_visible()
+
+
+def test_a_summary_is_put_into_ones_own_words(page, talker_with_files):
+    chat = None
+    for number in range(1, 13):
+        body = {"content": f"{number}번 서가에는 책이 몇 권 있나요?", "chat_id": chat}
+        chat = talker_with_files.api("messages", body)["chat_id"]
+    wait_until(
+        lambda: talker_with_files.api(f"chats/{chat}/context")["running_summary"],
+        timeout=30,
+    )
+    page.goto(f"/c/{chat}")
+    page.locator("#context-open").click()
+    page.locator("[data-action=edit-summary]").click()
+    page.locator(".context-form textarea").fill("서가의 책을 하나씩 물었다.")
+    page.locator(".context-form button[type=submit]").click()
+    expect(page.locator(".context-summary")).to_have_text("서가의 책을 하나씩 물었다.")
+    told = talker_with_files.api(f"chats/{chat}/context")["running_summary"]
+    assert (told["text"], told["model"]) == ("서가의 책을 하나씩 물었다.", "user")
