@@ -195,6 +195,16 @@ def test_who_is_remembered_gets_answers_of_his_own(ask, owner):
     assert is_kept(ask())
 
 
+def test_a_sentence_that_was_forgotten_takes_the_answers_to_it_along(ask, owner):
+    ask()
+    slot = profile.add_slot(owner=owner, kind="preference", key="format", value="표로")
+    slot.sentence = ASKED
+    slot.save()
+    assert CachedAnswer.objects.exists()
+    profile.forget_slot(slot=slot)
+    assert not CachedAnswer.objects.exists()
+
+
 def test_an_emergency_is_never_kept(ask, model):
     asked = "가슴이 너무 아파요. 그런데 숙박비 상한은 얼마죠?"
     ask(asked)
