@@ -18,6 +18,7 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.utils import timezone
 
 from chats.calls import in_database
 from chats.history import to_references
@@ -47,6 +48,8 @@ from rag.evaluation.question_set import QuestionLine
 from rag.evaluation.recording import Recorder
 from rag.events import Delta, Event, Finished, Replaced, SourcesFound
 from rag.factory import Engine, get_light_model, get_main_model
+from rag.memory.extract import extract_statements
+from rag.memory.profile import Slot, apply_statements, load_packs
 from rag.memory.summary import list_turns_to_fold
 from rag.pipeline import FIXED_MODEL, OFFLINE_MODEL
 from rag.types import QuestionType, Scope, ScopeReason
@@ -186,11 +189,29 @@ async def answer_line(
     """The turns of a line, one after the other in a conversation of its own."""
     ticked = Scope(askable.find(line), ScopeReason.EXPLICIT)
     everything = Scope(askable.ids, ScopeReason.ALL)
-    talk = _Talk(configuration, askable.ids)
+    profile = _read_profile(line.known, configuration.rag.profile.packs)
+    talk = _Talk(configuration, askable.ids, profile=profile)
+    # who is not remembered says it again
+    before = "" if profile else " ".join(line.known)
     return [
-        await talk.ask(expected.user, ticked if expected.is_ticked else everything)
-        for expected in line.turns
+        await talk.ask(
+            f"{before} {expected.user}" if before and not number else expected.user,
+            ticked if expected.is_ticked else everything,
+        )
+        for number, expected in enumerate(line.turns)
     ]
+
+
+def _read_profile(known: Sequence[str], packs: tuple[str, ...]) -> tuple[Slot, ...]:
+    """What is remembered of a user who said this, each in a conversation of its own."""
+    slots: dict[str, Slot] = {}
+    kinds = load_packs(packs)
+    for number, text in enumerate(known):
+        said = extract_statements(text, kinds).statements
+        for slot in apply_statements([*slots.values()], said, kinds, at=timezone.now()):
+            name = slot.id or f"{number}.{len(slots)}"
+            slots[name] = replace(slot, id=name)
+    return tuple(slots.values())
 
 
 @dataclass(slots=True)
@@ -203,6 +224,7 @@ class _Talk:
     shown: PastTurn | None = None
     memory: Memory = field(default_factory=Memory)
     running: RunningSummary | None = None
+    profile: tuple[Slot, ...] = ()
 
     async def ask(self, text: str, scope: Scope) -> AnsweredTurn:
         """Answer from the documents of the scope, and remember the turn."""
@@ -232,6 +254,7 @@ class _Talk:
                 summary=self.running,
                 readable=versions,
             ),
+            profile=self.profile or None,
         )
         wanted = dict.fromkeys((*scope.document_ids, *versions))
         space = (await in_database(spaces.get_space_in_use)).space

@@ -115,6 +115,7 @@ def _context() -> ContextRules:
 def _profile() -> ProfileRules:
     """The packs are read here, so that a wrong line stops the start."""
     packs = env.read_words("NURA_MEMORY_PACKS", ProfileRules().packs)
+    packs = () if packs == ("none",) else packs
     try:
         load_packs(packs)
     except ValueError as error:

@@ -281,7 +281,7 @@ GROUPS = (
             _S(
                 "NURA_MEMORY_PACKS",
                 "Kinds of things that are remembered of users: `general`, `medical`, or the path "
-                "of a TOML file like those in `rag/memory/packs`.",
+                "of a TOML file like those in `rag/memory/packs`; `none` remembers nothing.",
             ),
             _S(
                 "NURA_MEMORY_HALF_LIFE_DAYS",

@@ -136,15 +136,19 @@ class ExpectedTurn:
 
 @dataclass(frozen=True, slots=True)
 class QuestionLine:
-    """A conversation of its own; `documents` are names or ids."""
+    """A conversation of its own; `documents` are names or ids.
+
+    `known` is what the user has said of himself in conversations before.
+    """
 
     id: str
     turns: tuple[ExpectedTurn, ...]
     documents: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
 
 
 def parse_set(text: str) -> list[QuestionLine]:
-    """The lines of `{id, documents?, turns: [{user, gold, answerable, ...}]}`.
+    """The lines of `{id, documents?, known?, turns: [{user, gold, answerable, ...}]}`.
 
     `gold` lists facts, each a list of alternatives or one text. Of a turn `kind`, `label` (one or
     several) and `choose` may be told; `kind` of a line holds for its turns. `choose: false` says
@@ -187,6 +191,7 @@ def _to_line(given: Any) -> QuestionLine:
         id=_text(given.get("id"), "id"),
         turns=tuple(_to_turn(turn, kind, has_documents=bool(documents)) for turn in turns),
         documents=tuple(documents or ()),
+        known=tuple(_texts(given.get("known") or (), "known")),
     )
 
 

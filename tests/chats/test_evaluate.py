@@ -144,6 +144,16 @@ def test_two_configurations_are_compared_question_by_question(library, model, ev
     assert "B - A, 신뢰구간" in said
 
 
+def test_what_a_user_told_before_is_remembered_or_told_again(library, model, evaluate):
+    line = LINE | {"known": ["나는 페니실린 알레르기가 있어", "앞으로 표로 답해줘"]}
+    figures, _ = evaluate(line, options=["--compare", "NURA_MEMORY_PACKS=none"])
+    remembered, again = [call.json["messages"][-1]["content"] for call in model.chats]
+    assert "페니실린" in remembered
+    assert line["known"][1] not in remembered
+    assert again.count("나는 페니실린 알레르기가 있어 앞으로 표로 답해줘 숙박비") == 1
+    assert [whole(figures, place)["failed"] for place in (0, 1)] == [0, 0]
+
+
 def test_the_table_speaks_english_too_and_stands_in_columns(library, evaluate):
     with override("en"):
         _, said = evaluate(LINE | {"kind": "여비 규정"}, LINE | {"id": "b", "kind": "fact"})
