@@ -27,6 +27,12 @@ PASSAGE = "연차 휴가는 해마다 스물다섯 날을 준다고 정한다."
 OTHER = "출장비는 다음 달 첫째 월요일에 지급한다고 정한다."
 
 
+@pytest.fixture(autouse=True)
+def _own_files(settings, tmp_path):
+    """No files of other tests: what nothing names is damage."""
+    settings.MEDIA_ROOT = tmp_path / "files"
+
+
 def source(document, slot=1, text=PASSAGE):
     return {
         "slot": slot,

@@ -425,10 +425,11 @@ WORKER = textwrap.dedent(
 
 @pytest.mark.django_db(transaction=True)
 def test_e62_a_document_of_a_killed_worker_is_found_and_finished(document, tiny_engine, sent):
-    host, name = connection.settings_dict["HOST"], connection.settings_dict["NAME"]
+    used = connection.settings_dict
+    access = f"{used['USER']}:{used['PASSWORD']}"
     environment = os.environ | {
         "DJANGO_SETTINGS_MODULE": "nura.settings.prod",
-        "DATABASE_URL": f"postgresql://nura@/{name}?host={host}",
+        "DATABASE_URL": f"postgresql://{access}@/{used['NAME']}?host={used['HOST']}",
         "NURA_DATA_DIR": str(settings.DATA_DIR),
         "REDIS_URL": settings.REDIS_URL,
     }

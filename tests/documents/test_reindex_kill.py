@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 import pytest
-from django.db import connection
+from django.db import IntegrityError, connection
 
 from documents import spaces
 from documents.models import Chunk, EmbeddingSpace, Reindexing
@@ -116,11 +116,11 @@ def test_an_index_that_was_interrupted_is_made_again(embedding_server, settings)
     space = spaces.ensure_space(
         spaces.get_engine(settings.RAG).embedder, base_url=embedding_server.url
     )
-    spaces.build_index(space)
-    with connection.cursor() as cursor:  # what a killed CREATE INDEX CONCURRENTLY leaves
+    with connection.cursor() as cursor, pytest.raises(IntegrityError):
+        # what a killed CREATE INDEX CONCURRENTLY leaves: a name that is taken and serves nobody
         cursor.execute(
-            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass",
-            (spaces.to_index_name(space),),
+            f"CREATE UNIQUE INDEX CONCURRENTLY {spaces.to_index_name(space)}"
+            " ON documents_chunkembedding ((1))"
         )
     assert spaces._is_index_valid(space) is False
     reindex()
