@@ -32,6 +32,7 @@ from chats.serializers import (
     WholeSourceSerializer,
 )
 from chats.services import answer_cache, branches, speech, turn_store, turns
+from chats.services.profile import name_used
 from jobs.fairness import leave_place
 
 TURN = inline_serializer(
@@ -130,7 +131,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         """Every step of the answer."""
         message = self.get_object()
         trace = Trace.objects.filter(message=message).first()
-        return Response({} if trace is None else trace.steps)
+        return Response({} if trace is None else name_used(trace.steps, get_user(request)))
 
     @extend_schema(responses=WholeSourceSerializer(many=True))
     @action(detail=True)

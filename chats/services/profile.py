@@ -17,6 +17,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import get_language
 
 from chats.errors import NotFound
 from chats.models import Chat, Message, ProfileChoice, ProfileSlot, Turn
@@ -400,3 +401,27 @@ def describe_used_slots(chat: Chat, language: str) -> list[dict[str, Any]]:
 def describe_profile(owner: User) -> list[dict[str, Any]]:
     """All that is known of the user as plain JSON."""
     return [describe_slot(slot) for slot in list_slots(owner)]
+
+
+def name_used(steps: dict[str, Any], owner: User) -> dict[str, Any]:
+    """The steps of a trace, with what it used of the profile by name: it holds ids alone."""
+    used = steps.get("profile", {}).get("slots", [])
+    rows = ProfileSlot.objects.owned_by(owner).in_bulk([UUID(pk) for pk in used if pk])
+    packs, language = get_packs(), get_reply_language()
+    known = [
+        {
+            "id": pk,
+            "title": packs.get_kind_title(rows[UUID(pk)].kind, language),
+            "key": packs.get_key_title(rows[UUID(pk)].key, language),
+            "value": rows[UUID(pk)].value,
+            "unit": rows[UUID(pk)].unit,
+        }
+        for pk in used
+        if pk and UUID(pk) in rows
+    ]
+    return steps | {"profile": {"slots": used, "known": known}} if used else steps
+
+
+def get_reply_language() -> str:
+    """The language of the page, as the packs name theirs."""
+    return "ko" if (get_language() or "ko").startswith("ko") else "en"

@@ -11,6 +11,7 @@ import { ContextView } from "./context.js";
 import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
 import { readSearchedWords, showFound } from "./found.js";
+import { refreshMemoryCards } from "./memory_cards.js";
 import { showToast } from "./notify.js";
 import { Panel } from "./panel.js";
 import { Place, readPlace } from "./place.js";
@@ -125,8 +126,11 @@ thread.addEventListener("busy", () => {
   composer.setBusy(Boolean(thread.runId));
   if (!thread.runId) scope.refreshMemory(chatId);
   if (!thread.runId) context.refresh();
+  if (!thread.runId) refreshMemoryCards(byId("memory-cards"));
   refreshChats();
 });
+
+if (chatId) refreshMemoryCards(byId("memory-cards"));
 
 function becomeChat(id, title) {
   chatId = id;

@@ -9,7 +9,7 @@ import { countVerdicts, describeReasons, listCheckedSentences } from "./groundin
 import { hasString, locale, t, tn } from "./strings.js";
 
 const MAX_CANDIDATES = 10;
-const LAYERS = ["system", "query", "recent", "long_term", "documents"];
+const LAYERS = ["system", "query", "recent", "profile", "long_term", "documents"];
 const TIMES = ["understand", "retrieve", "recall", "select", "first_delta", "generate", "check", "revise", "style", "total"];
 const SCORES = ["relevance", "similarity", "bm25", "share", "coverage", "rerank"];
 
@@ -32,6 +32,7 @@ export async function explainAnswer(panel, message, opener, hooks, at = "") {
     createChecksPart(message),
     createStylePart(trace.style),
     createHistoryPart(trace.history),
+    createProfilePart(trace.profile),
     createExplorationPart(trace.exploration),
     createTokensPart(trace.token_plan, Boolean(trace.trimmed)),
     createTimesPart(trace.timings_ms),
@@ -145,6 +146,14 @@ function createExplorationPart(exploration) {
   if (!exploration?.steps?.length) return null;
   const stopped = describeKnown("stopped", exploration.stopped);
   return createPart(t("trace.exploration"), createSteps(exploration.steps), stopped ? el("p", { class: "trace-rest", text: stopped }) : null);
+}
+
+/** What was known of the person and used. Null where nothing was. */
+function createProfilePart(profile) {
+  const slots = profile?.known ?? [];
+  if (!slots.length) return null;
+  const rows = slots.map(({ title, key, value, unit }) => [[title, key === value ? "" : key].filter(Boolean).join(" · "), `${value} ${unit}`.trim()]);
+  return createPart(t("trace.profile"), createFacts(rows));
 }
 
 function createTokensPart(plan, trimmed) {

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from django.contrib.auth.models import User
 
-from chats.models import Chat, ProfileSlot, Turn
+from chats.models import Chat, ProfileSlot, Trace, Turn
 from chats.services import erasure
 from chats.services import profile as services
 from rag.config import Endpoint, ProfileRules
@@ -81,8 +81,16 @@ def test_the_trace_names_what_was_used_by_id_and_holds_no_word_of_it(model, talk
     second = Talk(api)
     trace = second.trace(second.say("숙박비 상한은 얼마인가요?"))
     assert trace["profile"]["slots"] == [str(slot.pk)]
+    assert [one["value"] for one in trace["profile"].pop("known")] == ["부산"]
     assert trace["token_plan"]["layers"]["profile"]["used"] > 0
-    assert "부산" not in str(trace)
+    assert "부산" not in str(
+        Trace.objects.get(message=second.turn["assistant_message"]["id"]).steps
+    )
+
+
+def test_the_context_of_a_chat_shows_what_is_known(talk, owner):
+    talk.say("저는 부산에 살아요. 기억해줘")
+    assert [one["value"] for one in talk.get("/context")["profile"]] == ["부산"]
 
 
 def test_allergies_that_the_passages_name_are_said_first(talk, owner, api):
