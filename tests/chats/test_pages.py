@@ -11,6 +11,7 @@ from django.utils.translation import override
 from chats.models import Chat, Message
 from chats.services.chat_page import PAGE_SIZE, choose_heading
 from tests.chats.conftest import make_document
+from tests.chats.test_examples import with_headings
 from tests.chats.turns import say
 
 TODAY = date(2026, 3, 10)
@@ -90,8 +91,8 @@ def test_documents_named_in_the_address_are_chosen_if_they_are_ones_own(visitor,
 
 
 def test_first_questions_are_made_from_ones_own_documents(visitor, owner, stranger):
-    make_document(owner, "취업규칙.pdf")
-    make_document(stranger, "남몰래.pdf")
+    with_headings(owner, "취업규칙.pdf", "취업규칙 > 제3조(근무 시간)")
+    with_headings(stranger, "남몰래.pdf", "남몰래 > 제3조(근무 시간)")
     text = visitor.get("/").content.decode()
     assert "취업규칙" in text
     assert "남몰래" not in text
