@@ -79,6 +79,11 @@ def ensure(kind: str) -> None:
         stop(f"Nura needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
     if is_current(kind):
         return
+    if not os.access(VENV if VENV.exists() else ROOT, os.W_OK):
+        stop(
+            f"requirements/{kind}.txt is not installed, and this user may not write to {VENV}: run "
+            f"`python -m nura.bootstrap {kind}` as its owner, or change the settings that need it."
+        )
     with alone():
         if is_current(kind):  # somebody else did it while we waited
             return

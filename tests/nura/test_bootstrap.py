@@ -119,6 +119,15 @@ def test_every_package_but_torch_has_digests_at_the_locked_version(kind):
     assert find_needed(without_torch) - find_needed({"torch"}) <= set(hashed)
 
 
+def test_who_may_not_install_what_the_settings_need_is_told_so(project, monkeypatch, capsys):
+    bootstrap.ensure("base")
+    monkeypatch.setattr(bootstrap.os, "access", lambda *_: False)
+    bootstrap.ensure("base")
+    with pytest.raises(SystemExit):
+        bootstrap.ensure("models")
+    assert "python -m nura.bootstrap models" in capsys.readouterr().err
+
+
 def test_local_models_are_installed_unless_endpoints_have_them_all(project, monkeypatch):
     folder, _ = project
     for name in ("EMBEDDING_BASE_URL", "RERANKER_MODEL", "RERANKER_BASE_URL", "VERIFIER_MODEL"):
