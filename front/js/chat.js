@@ -2,7 +2,7 @@
 
 import "./theme.js";
 import { toAddress } from "./address.js";
-import { getJson, sendDelete } from "./api.js";
+import { getJson, postJson, sendDelete } from "./api.js";
 import { exportChat } from "./chat_actions.js";
 import { Composer } from "./composer.js";
 import { ComposerMenu, listCommands } from "./composer_menu.js";
@@ -84,7 +84,8 @@ function askOnly(source) {
 composer.addEventListener("send", ({ detail: content }) => ask(content));
 
 /** Send a question; `documents` are those it names. */
-function ask(content, documents = listChosenDocuments()) {
+async function ask(content, documents = listChosenDocuments()) {
+  if (!chatId && byId("temporary")?.checked && !(await beginTemporaryChat(content))) return;
   byId("welcome")?.remove();
   document.body.classList.remove("first-screen");
   const pending = runs.ask({
@@ -97,6 +98,21 @@ function ask(content, documents = listChosenDocuments()) {
   connection.expect(pending);
   thread.echo(pending, documents);
   composer.setBusy(Boolean(nameBlocker()));
+}
+
+/** Make the chat before its first question, as one that leaves nothing; false: it could not be made. */
+async function beginTemporaryChat(content) {
+  composer.setBusy(true);
+  try {
+    const chat = await postJson("/chats", { temporary: true });
+    becomeChat(chat.id, content);
+    return true;
+  } catch (error) {
+    composer.refused(content, error.message);
+    return false;
+  } finally {
+    composer.setBusy(Boolean(nameBlocker()));
+  }
 }
 
 function listChosenDocuments() {

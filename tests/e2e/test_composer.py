@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from tests.e2e.chat import answer, ask, chat_id, script
 from tests.e2e.conftest import MANUAL, NOTICE
+from tests.e2e.people import Person
 from tests.e2e.test_looks import PHONE
 from tests.servers.llm import Stream
 from tests.support import wait_until
@@ -281,3 +282,17 @@ def test_every_question_of_the_first_screen_is_answered_from_the_documents(page)
         page.goto("/")
         ask(page, question)
         expect(answer(page).locator("[data-label=passages]")).to_be_visible()
+
+
+def test_a_temporary_chat_stands_in_no_list_and_is_found_by_its_address(windows, product):
+    person = Person(product, "fleeting")
+    page = windows(person)
+    page.goto("/")
+    page.locator("#temporary").check()
+    ask(page, "숨은 질문입니다")
+    answer(page)
+    chat = chat_id(page)
+    page.reload()
+    expect(page.locator(".msg-question .bubble")).to_have_text(["숨은 질문입니다"])
+    assert person.api("chats")["count"] == 0
+    assert person.api(f"chats/{chat}")["temporary"] is True
