@@ -227,6 +227,16 @@ class Product:
             timeout=120,
         )
 
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Begin a management command, as the leader of a process group that can be killed."""
+        return subprocess.Popen(
+            self._manage(*arguments),
+            env=self.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
     @property
     def database(self) -> dict[str, str]:
         """How `psycopg.connect` reaches its database."""

@@ -13,7 +13,7 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connection, models
+from django.db import models
 from django.test import Client
 from rest_framework.test import APIClient
 
@@ -23,6 +23,7 @@ from nura import __version__
 from nura.accounts import services
 from nura.embedded import locations
 from tests import strangers
+from tests.nura.test_migrations import reach_database
 from tests.servers import asgi
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -207,7 +208,6 @@ def test_c30_no_error_of_any_route_tells_of_the_insides(minsu):
 
 def test_c85_who_gets_no_connection_is_told_to_come_again(web, minsu):
     headers = {"Authorization": f"Token {make_key(minsu)}"}
-    given = connection.get_connection_params()
     pool = locations.POOL["max_size"]
 
     def call(_number):
@@ -216,9 +216,7 @@ def test_c85_who_gets_no_connection_is_told_to_come_again(web, minsu):
     assert call(0).status_code == 200
     with (
         ThreadPoolExecutor(pool + 20) as threads,
-        psycopg.connect(
-            **{name: given[name] for name in ("dbname", "user", "password", "host")}
-        ) as other,
+        psycopg.connect(**reach_database()) as other,
     ):
         other.execute("LOCK TABLE chats_category IN ACCESS EXCLUSIVE MODE")
         begun = time.monotonic()

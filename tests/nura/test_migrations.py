@@ -1,6 +1,8 @@
 """Databases of other versions: of ones before the first release, of later ones, and of the next."""
 
+import os
 import re
+import signal
 
 import psycopg
 import pytest
@@ -13,6 +15,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
 from nura import __version__, preparation, schema
+from tests.support import Product, wait_until
 
 pytestmark = pytest.mark.django_db
 
@@ -83,6 +86,32 @@ def test_one_node_migrates_while_others_wait():
             "SELECT pg_try_advisory_lock(%s)", [preparation.MIGRATION_LOCK]
         ).fetchall()
         assert not free
+
+
+@pytest.mark.product
+def test_c98_migrations_that_were_killed_go_on_where_they_were(tmp_path):
+    product = Product(tmp_path / "var", prepared=False)
+
+    def count_applied():
+        try:
+            with psycopg.connect(**product.database) as other:
+                return other.execute("SELECT count(*) FROM django_migrations").fetchone()[0]
+        except (OSError, psycopg.Error):  # no cluster, server or table yet
+            return 0
+
+    reached = []
+    for _ in range(2):
+        with product.begin("migrate") as process:
+            wait_until(lambda: count_applied() > 10 + sum(reached), 60, step=0.005)
+            reached.append(count_applied())
+            os.killpg(process.pid, signal.SIGKILL)
+    product.manage("migrate")
+    assert product.manage("migrate", "--check", check=False).returncode == 0
+    assert 10 < reached[0] < reached[1] < count_all()
+
+
+def count_all():
+    return len(MigrationLoader(None).graph.nodes)
 
 
 # Nodes of the version before work on while a newer one migrates: migrations expand the schema, and

@@ -20,11 +20,12 @@ LAW = (
     "# 통합돌봄 조례\n\n제1조 해솔시는 통합돌봄 담당자를 세 명 둔다.\n\n제2조 예산은 2억 원이다.\n"
 )
 QUESTION = "통합돌봄 담당자는 몇 명인가요?"
+QUESTIONS = (QUESTION, "통합돌봄 예산은 얼마인가요?", "7차 회의록의 참석자는 누구인가요?")
 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory):
-    """A product with documents and an answer, running; its owner's client; and the answer."""
+    """A product with documents and answers, running; its owner's client; and the answers."""
     with Product(tmp_path_factory.mktemp("busy") / "var") as product:
         client = Client(product.url, product.create_user("owner"))
         client.upload("조례.md", LAW.encode())
@@ -35,9 +36,14 @@ def busy(tmp_path_factory):
             120,
             step=0.2,
         )
-        turn = client.ask(QUESTION)
-        wait_until(lambda: client.message(turn)["status"] == "COMPLETED", 60, step=0.1)
-        yield product, client, client.message(turn)
+        yield product, client, [answer(client, question) for question in QUESTIONS]
+
+
+def answer(client, question):
+    """The complete answer in a chat of its own."""
+    turn = client.ask(question)
+    wait_until(lambda: client.message(turn)["status"] == "COMPLETED", 60, step=0.1)
+    return client.message(turn)
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +55,15 @@ def passphrase(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def kept(busy, passphrase, tmp_path_factory):
-    """A folder with one encrypted backup, taken while files were being read."""
+    """A folder with one encrypted backup, taken while files were read and answers written."""
     product, client, _ = busy
     for number in range(5):
         client.upload(
             f"나중-{number}.txt", f"{number}번 공고의 마감은 5월 {number + 1}일이다.".encode()
         )
     folder = tmp_path_factory.mktemp("kept") / "backups"
+    for question in QUESTIONS * 3:
+        client.ask(question)
     product.manage("backup", str(folder), "--passphrase-file", passphrase)
     return folder
 
@@ -68,23 +76,25 @@ def run(product: Product, *arguments: str) -> subprocess.CompletedProcess[str]:
     return product.manage(*arguments, check=False)
 
 
-def test_what_was_restored_gives_the_same_answers_and_files(busy, kept, passphrase, tmp_path):
-    _, client, answer = busy
+def test_c97_what_was_restored_gives_the_same_answers_and_files(busy, kept, passphrase, tmp_path):
+    _, client, answers = busy
     restored = Product(tmp_path / "var")
     restored.manage("restore", str(kept), "--passphrase-file", passphrase)
     assert "Nothing is wrong" in restored.manage("verify").stdout
     with restored:
         again = Client(restored.url, client.token)
-        assert again.call("GET", f"/messages/{answer['id']}")[1] == answer
+        for known in answers:
+            assert again.call("GET", f"/messages/{known['id']}")[1] == known
         wait_until(
             lambda: not again.call("GET", "/documents?status=PROCESSING")[1]["count"], 120, step=0.2
         )
         names = {one["name"] for one in again.call("GET", "/documents?page_size=100")[1]["results"]}
         assert {"조례.md", "회의록-39.txt", "나중-4.txt"} <= names
-        turn = again.ask(QUESTION)
-        wait_until(lambda: again.message(turn)["status"] == "COMPLETED", 60, step=0.1)
-        sources = [source["chunk_id"] for source in again.message(turn)["sources"]]
-        assert sources == [source["chunk_id"] for source in answer["sources"]]
+        for question, known in zip(QUESTIONS, answers, strict=True):
+            sources = [source["chunk_id"] for source in answer(again, question)["sources"]]
+            assert sources == [source["chunk_id"] for source in known["sources"]]
+        for chat in again.call("GET", "/chats?page_size=100")[1]["results"]:
+            wait_until(lambda one=chat: has_ended(again, one), 60, step=0.2)
 
     refused = run(restored, "restore", str(kept), "--passphrase-file", passphrase)
     assert refused.returncode == 1
@@ -158,7 +168,7 @@ def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
     product.manage("backup", str(folder))
     first = sorted((folder / "backups").iterdir())
     client.upload("큰.txt", ("가나다라마바사 " * 200_000).encode())
-    with started(product, "backup", str(folder)) as process:
+    with product.begin("backup", str(folder)) as process:
         wait_until(lambda: list(folder.glob("*.part")) or new_dump(folder, first), 60, step=0.001)
         os.killpg(process.pid, signal.SIGKILL)
     assert "Nothing is wrong" in product.manage("verify", str(folder)).stdout
@@ -172,7 +182,7 @@ def test_a_backup_that_was_killed_leaves_the_one_before_it(busy, tmp_path):
 def test_a_restore_that_was_killed_can_be_run_again_and_damage_is_named(kept, passphrase, tmp_path):
     restored = Product(tmp_path / "var")
     arguments = ("restore", str(kept), "--passphrase-file", passphrase)
-    with started(restored, *arguments) as process:
+    with restored.begin(*arguments) as process:
         wait_until(lambda: list((tmp_path / "var" / "files").rglob("*.md")), 60, step=0.001)
         os.killpg(process.pid, signal.SIGKILL)
     restored.manage(*arguments)
@@ -190,14 +200,9 @@ def test_a_restore_that_was_killed_can_be_run_again_and_damage_is_named(kept, pa
     assert "stray.txt" in found.stdout
 
 
-def started(product: Product, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        product._manage(*arguments),
-        env=product.environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+def has_ended(client, chat):
+    messages = client.call("GET", f"/chats/{chat['id']}/messages")[1]["results"]
+    return all(message["status"] != "STREAMING" for message in messages)
 
 
 def new_dump(folder: Path, first: list[Path]) -> bool:
