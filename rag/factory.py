@@ -21,6 +21,8 @@ from rag.conversation import Conversation, MemoryHistory, PastTurn, Question, Ru
 from rag.events import Event
 from rag.generate.llm import Reviser, Writer
 from rag.memory import summary
+from rag.memory.extract import read_by_model
+from rag.memory.profile import Statement, load_packs
 from rag.memory.recall import LookBack
 from rag.memory.summary import Noted
 from rag.pipeline import Pipeline
@@ -176,6 +178,16 @@ class Engine:
             embedder=self.embedder,
             rules=self.config.context,
         )
+
+    async def read_profile(self, text: str, foreign: Sequence[str]) -> tuple[Statement, ...]:
+        """What the light model finds that the user says of himself; nothing without one.
+
+        See `rag.memory.extract.read_by_model`. Raises `LLMError`.
+        """
+        if self.light is None:
+            return ()
+        packs = load_packs(self.config.profile.packs)
+        return await read_by_model(text, packs, self.light, foreign=foreign)
 
 
 @functools.lru_cache(maxsize=KEPT)

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+import structlog
 from django.db import transaction
 from django.utils import timezone
 
@@ -19,15 +20,18 @@ from chats.calls import in_database
 from chats.history import Branch, to_past_turn, to_running_summary
 from chats.models import Turn as Row
 from chats.runs.dispatch import dispatch_summary
-from chats.services.profile import note_turn
+from chats.services.profile import find_unread, keep_read, note_turn
 from documents import spaces
 from jobs.heartbeat import Heartbeat
 from jobs.lease import RELEASED, Lease, claim_job, release_lease
 from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
 from rag.config import RagConfig
 from rag.conversation import PastTurn, RunningSummary
-from rag.factory import get_engine
+from rag.errors import LLMError
+from rag.factory import Engine, get_engine
 from rag.memory.summary import Noted, list_turns_to_fold
+
+logger = structlog.get_logger()
 
 PATIENCE = timedelta(seconds=30)
 """Workers are reminded of a turn without its summary after so long."""
@@ -75,11 +79,29 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
             await _summarise(lease, known)
 
 
+async def _read_profile(turn_id: UUID, engine: Engine) -> None:
+    """Let the light model read what the rules heard nothing of. A failure costs this reading."""
+    if engine.light is None:
+        return
+    unread = await in_database(find_unread, turn_id)
+    if unread is None:
+        return
+    try:
+        statements = await engine.read_profile(*unread)
+    except LLMError as error:
+        logger.warning("profile_not_read", error=error.code)
+        return
+    if statements:
+        await in_database(keep_read, turn_id, statements)
+
+
 async def _summarise(lease: Lease[Row], known: _TurnToSummarise | None = None) -> None:
     try:
         await in_database(note_turn, lease.job_id)
         work = await in_database(_load_turn, lease.job_id) if known is None else known
-        noted = await get_engine(work.config).note_turn(work.turn, work.folding, work.running)
+        engine = get_engine(work.config)
+        noted = await engine.note_turn(work.turn, work.folding, work.running)
+        await _read_profile(lease.job_id, engine)
         await in_database(_store_summary, lease, noted, work)
     except BaseException:
         await in_database(release_lease, lease)

@@ -26,6 +26,7 @@ from rag.memory.extract import Extraction, extract_statements
 from rag.memory.profile import (
     Effect,
     Packs,
+    Policy,
     Slot,
     Statement,
     Status,
@@ -34,6 +35,7 @@ from rag.memory.profile import (
     end_slot,
     find_forgotten,
     is_protected,
+    is_same_key,
     load_packs,
     to_entry,
 )
@@ -102,6 +104,61 @@ def note_turn(turn_id: UUID) -> None:
             return
         read = extract_statements(turn.user_text, get_packs(), foreign=_list_foreign(turn))
         _apply(turn, read)
+
+
+def find_unread(turn_id: UUID) -> tuple[str, list[str]] | None:
+    """The message of a turn of which the rules heard nothing, and texts that are not the user's.
+
+    None where there is nothing for a model to read: what rules heard they heard better.
+    """
+    rows = Turn.objects.told().select_related("chat__owner", "message__parent", "parent")
+    turn = rows.filter(pk=turn_id).first()
+    if turn is None or not uses_memory(turn.chat, turn.message.scope):
+        return None
+    if ProfileChoice.objects.filter(owner=turn.chat.owner, enabled=False).exists():
+        return None
+    foreign = _list_foreign(turn)
+    read = extract_statements(turn.user_text, get_packs(), foreign=foreign)
+    told = any(not one.known_only for one in read.statements)
+    heard = told or read.forgets or read.everything or read.wish
+    return None if heard else (turn.user_text, foreign)
+
+
+def keep_read(turn_id: UUID, statements: Sequence[Statement]) -> None:
+    """Keep what a model noted of a turn; of what is protected only as a question to the user."""
+    with transaction.atomic():
+        rows = Turn.objects.told().select_related("chat__owner", "message")
+        turn = rows.filter(pk=turn_id).first()
+        if turn is None or not uses_memory(turn.chat, turn.message.scope):
+            return
+        owner = turn.chat.owner
+        if not _hold_profile(owner):
+            return
+        packs, source = get_packs(), turn.message.parent_id
+        asked = [one for one in statements if packs.kinds[one.kind].policy is Policy.PROTECTED]
+        sure = [one for one in statements if one not in asked]
+        keep_statements(owner=owner, statements=sure, message_id=source, at=turn.ts)
+        for one in asked:
+            _propose(owner, one, at=turn.ts, source=str(source or ""))
+
+
+def _propose(owner: User, said: Statement, *, at: datetime, source: str) -> None:
+    """Ask the user whether something is so, unless it is known or asked already."""
+    for row in ProfileSlot.objects.owned_by(owner).filter(kind=said.kind):
+        if is_same_key(row.key, said.key):
+            return
+    slot = Slot(
+        said.kind,
+        said.key,
+        said.value,
+        said.unit,
+        at=at,
+        source=source,
+        sentence=said.sentence,
+        certainty=said.certainty,
+        status=Status.PROPOSED,
+    )
+    _store_slot(owner, slot)
 
 
 def _hold_profile(owner: User) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from rag import prompts
+from rag.adapters.light import Light
 from rag.lexicon import load_patterns
 from rag.memory.clauses import (
     OMITTED,
@@ -44,6 +46,35 @@ NEAR_CHARACTERS = 30
 """Before what an English rule found, within which a word such as "not" denies it."""
 MAX_METRES = 3
 """A height below it is one in metres."""
+
+MAX_READ_CHARACTERS = 1500
+READ_TOKENS = 300
+MODEL_CERTAINTY = 0.6
+"""Of what a model noted: the rules are surer of what they hear."""
+READ_SCHEMA = {
+    "title": "profile",
+    "type": "object",
+    "properties": {
+        "facts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    name: {"type": "string"} for name in ("kind", "key", "value", "sentence")
+                },
+                "required": ["kind", "key", "value", "sentence"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["facts"],
+    "additionalProperties": False,
+}
+_SELF_SAID = re.compile(
+    r"(?<![가-힣])(?:나|저|내|제|우리|저희|전|난)(?:는|도|의|가|한테|에게|\s)|\b(?:i|my|our|we)\b|\bi['’]",
+    re.IGNORECASE,
+)
+"""Nobody is asked about a message in which the user does not speak of himself."""
 
 _ENDING_POLICIES = frozenset((Policy.PROTECTED, Policy.ACCUMULATE, Policy.FADING, Policy.TIMELINE))
 _UNDENIED_KINDS = frozenset((FACT, "contraindication", "preference", "demographic"))
@@ -271,8 +302,7 @@ class _Reader:
         return bool(_TELLING_EN.match(sentence))
 
     def _is_foreign(self, sentence: str) -> bool:
-        letters = to_letters(sentence)
-        return len(letters) >= MIN_KNOWN_LETTERS and any(letters in one for one in self._foreign)
+        return _is_shown(sentence, self._foreign)
 
     def _handles_text(self, text: str) -> bool:
         """Whether something is wanted with a text; a wish for all answers is not that."""
@@ -689,3 +719,60 @@ def _merge(found: Sequence[Statement]) -> list[Statement]:
         same = before is not None and one.kind == "medication" and before.effect is one.effect
         kept[place] = before if before and same and len(before.value) > len(one.value) else one
     return list(kept.values())
+
+
+# What rules do not know
+
+
+async def read_by_model(
+    text: str, packs: Packs, light: Light, *, foreign: Collection[str] = ()
+) -> tuple[Statement, ...]:
+    """What the light model finds in a message of which the rules heard nothing.
+
+    Only what a sentence of the user's own says, word for word, that is no question. Raises what
+    `Light.ask_json` raises.
+    """
+    own = find_own_words(text)
+    shown = [to_letters(one) for one in foreign]
+    if not packs.kinds or not _SELF_SAID.search(own):
+        return ()
+    language = tell_language(own)
+    kinds = "\n".join(f"- {name}: {packs.get_kind_title(name, language)}" for name in packs.kinds)
+    system = prompts.fill_prompt("read_profile", language, kinds=kinds)
+    reply = await light.ask_json(
+        system, own[:MAX_READ_CHARACTERS], max_tokens=READ_TOKENS, schema=READ_SCHEMA
+    )
+    told = reply.get("facts") if isinstance(reply, dict) else None
+    found: list[Statement] = []
+    for one in told[:MAX_STATEMENTS] if isinstance(told, list) else ():
+        statement = _to_read_statement(one, own, packs)
+        if statement is None or _is_shown(statement.sentence, shown):
+            continue
+        found.append(statement)
+    return tuple(_merge(found))
+
+
+def _to_read_statement(told: object, own: str, packs: Packs) -> Statement | None:
+    """What a model noted, as far as the user's words bear it out."""
+    if not isinstance(told, dict):
+        return None
+    kind, key, value, sentence = (
+        " ".join(str(told.get(name) or "").split()) for name in ("kind", "key", "value", "sentence")
+    )
+    plain = " ".join(own.split())
+    if kind not in packs.kinds or not key or not value or not sentence or sentence not in plain:
+        return None
+    if is_asking(sentence, tell_language(sentence)):
+        return None
+    return Statement(
+        kind=kind,
+        key=neutralise_text(key)[:MAX_VALUE_CHARACTERS],
+        value=neutralise_text(value)[:MAX_VALUE_CHARACTERS],
+        sentence=sentence[:MAX_SENTENCE_CHARACTERS],
+        certainty=MODEL_CERTAINTY,
+    )
+
+
+def _is_shown(sentence: str, shown: Sequence[str]) -> bool:
+    letters = to_letters(sentence)
+    return len(letters) >= MIN_KNOWN_LETTERS and any(letters in one for one in shown)

@@ -1,5 +1,6 @@
 """What is remembered of users across chats: kept, used, asked about and forgotten."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from rag.config import Endpoint, ProfileRules
 from tests.chats.conftest import client
 from tests.chats.talking import TRAVEL, Talk, add_document
 from tests.servers.llm import Stream
+from tests.support import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -195,3 +197,86 @@ def test_what_is_known_goes_with_its_user(talk, owner):
     talk.say("저는 부산에 살아요. 기억해줘")
     owner.delete()
     assert ProfileSlot.objects.count() == 0
+
+
+# What the light model notes of messages in which the rules hear nothing
+
+
+SAID = "저희 집 강아지 이름은 누렁이고 저는 주말마다 등산을 갑니다."
+NOTED = {"kind": "preference", "key": "주말", "value": "등산", "sentence": SAID}
+
+
+@pytest.fixture
+def light(settings, llm_server):
+    """A light model that notes `light.facts`, and says nothing else that is of use."""
+    main = Endpoint(llm_server.url, MAIN, api_key="key")
+    settings.RAG = replace(settings.RAG, llm=main, light_llm=replace(main, model="light"))
+    llm_server.facts = []
+
+    def reply(request):
+        if request["model"] == MAIN:
+            return Stream(["네, 그렇습니다."])
+        is_note = "사용자 자신에 관한" in request["messages"][0]["content"]
+        said = json.dumps({"facts": llm_server.facts}, ensure_ascii=False) if is_note else "?"
+        return Stream([said])
+
+    llm_server.default = reply
+    return llm_server
+
+
+def summarised(talk):
+    """Wait until the last turn has its summary, and was read."""
+    rows = Turn.objects.filter(chat=talk.chat_id).exclude(summarised_at=None)
+    wait_until(rows.exists, 20)
+
+
+def notes_asked(light):
+    return [call for call in light.chats if "사용자 자신에 관한" in call.prompt]
+
+
+def test_the_light_model_notes_what_rules_do_not_hear(light, talk, owner):
+    light.facts = [NOTED]
+    talk.say(SAID)
+    summarised(talk)
+    assert ("preference", "주말", "등산", "active") in known(owner)
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        NOTED | {"sentence": "저는 왼손잡이입니다."},
+        NOTED | {"kind": "secret"},
+        NOTED | {"value": ""},
+        "등산",
+    ],
+    ids=["another sentence", "unknown kind", "no value", "no object"],
+)
+def test_nothing_is_kept_that_the_user_did_not_say(light, talk, owner, fact):
+    light.facts = [fact]
+    talk.say(SAID)
+    summarised(talk)
+    assert notes_asked(light)
+    assert known(owner) == []
+
+
+def test_a_protected_thing_that_a_model_noted_is_asked_first(light, talk, owner):
+    said = "저는 예전에 복숭아 때문에 크게 고생한 적이 있습니다."
+    light.facts = [{"kind": "allergy", "key": "복숭아", "value": "복숭아", "sentence": said}]
+    talk.say(said)
+    summarised(talk)
+    assert known(owner) == [("allergy", "복숭아", "복숭아", "proposed")]
+
+
+def test_nobody_is_asked_about_messages_without_the_user_in_them(light, talk, owner):
+    talk.say("숙박비 상한은 얼마인가요?")
+    summarised(talk)
+    assert notes_asked(light) == []
+
+
+def test_nobody_is_asked_where_memory_is_off(light, talk, owner):
+    services.switch_memory(owner=owner, enabled=False)
+    light.facts = [NOTED]
+    talk.say(SAID)
+    summarised(talk)
+    assert notes_asked(light) == []
+    assert known(owner) == []

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class NotingEngine:
     """Notes what a test tells it to, and keeps what it was asked for."""
 
+    light = None
+
     def __init__(self, running=None, fails=None, meanwhile=()):
         self.running = running
         self.fails = fails
