@@ -17,6 +17,7 @@ const DRAWN = {
   FORBID_TAGS: ["a", "audio", "button", "form", "image", "img", "input", "picture", "select", "textarea", "video"],
 };
 
+const TAG = /<(?!br\b)[a-z][a-z0-9-]*[\s/][^>]*>/gi; // "<br/>" ends a line, "<<interface>>" is a word
 const tell = (what) => parent.postMessage(what, "*");
 let count = 0;
 
@@ -34,7 +35,8 @@ async function draw({ text, dark }) {
     maxTextSize: text.length + 1, // who sends it has a limit
     maxEdges: MAX_EDGES,
   });
-  const { svg } = await mermaid.render(`diagram-${count}`, text);
+  // labels are measured before they are cleaned below: what a tag with attributes would do is not even tried
+  const { svg } = await mermaid.render(`diagram-${count}`, text.replace(TAG, ""));
   document.body.innerHTML = DOMPurify.sanitize(svg, DRAWN);
   const drawn = document.body.firstElementChild;
   fit(drawn);

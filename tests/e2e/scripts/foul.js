@@ -7,8 +7,16 @@
   const isLink = (node, { name, value }) => node.tagName === "A" && name === "href" && /^(https?:|mailto:)/i.test(value);
   const isOurs = ({ name }) => names.includes(name) || name.startsWith("aria-");
 
+  // a diagram is drawn in a frame without an origin of its own
+  const isDiagram = (node) =>
+    node.tagName === "IFRAME" &&
+    node.getAttribute("sandbox") === "allow-scripts" &&
+    node.getAttribute("src") === "/diagram" &&
+    [...node.attributes].every(({ name }) => /^(sandbox|src|loading|referrerpolicy|class|title|style|tabindex)$/.test(name));
+
   const foul = [];
   for (const node of root.querySelectorAll("*")) {
+    if (isDiagram(node)) continue;
     if (node.closest(".code-copy, .cite, .table-tools, .footnote-link")) continue;
     if (node.parentElement.closest(".math-drawn")) {
       // drawn by KaTeX, which knows hundreds of elements: nothing of them leads, loads or runs
