@@ -36,7 +36,9 @@ def test_the_first_screen_offers_to_take_files(newcomer):
 
 
 def test_with_the_first_document_come_first_questions(newcomer):
-    newcomer.set_input_files("#file-input", file("휴가 규정.md", "# 휴가 규정\n\n## 연차\n\n연차는 15일이다."))
+    newcomer.set_input_files(
+        "#file-input", file("휴가 규정.md", "# 휴가 규정\n\n## 연차\n\n연차는 15일이다.")
+    )
     example = newcomer.locator("[data-example]").first
     expect(example).to_contain_text("휴가 규정", timeout=DONE_WITHIN)
     example.click()
