@@ -28,6 +28,10 @@ _OWN_PRONOUNS = frozenset(("나", "저", "내", "제", "본인"))
 _TOPIC_PARTICLES = frozenset(("은", "는", "ᆫ", "이", "가", "께서", "도"))
 _JOINERS = frozenset(("와", "과", "랑", "이랑", "하고", "및", "또는", ",", "·", "/"))
 _ASKING_ENDS = re.compile(r"(?:까|까요|니|냐|나|나요|가요|는가|은가|ᆫ가|ᆫ가요|느냐|을래|ᆯ래|으냐)$")
+_POLITE_REQUEST = re.compile(r"(?:줄래|주실래|주시겠|줄\s?수\s?있)\S*\s*\?\s*$")
+"""A question in form only: "불러줄래요?"."""
+_SPAN = re.compile(r"\s*(?:약\s?)?\d+\s?(?:년|개월|달|주|일|분기|시간)")
+_TIMES = frozenset(("때", "땐", "경우"))
 _LASTING = frozenset(("편", "상태", "중", "지", "체질", "상황"))
 """Nouns behind a predicate that only say that it lasts: "먹고 있는 중"."""
 _FENCE = re.compile(r"```.*?(?:```|\Z)|^\s*>.*$|^\s*\|.*\|\s*$", re.DOTALL | re.MULTILINE)
@@ -128,12 +132,39 @@ def tell_language(text: str) -> str:
 
 def is_asking(sentence: str, language: str) -> bool:
     """Whether a sentence is a question."""
+    if language == "ko" and _POLITE_REQUEST.search(sentence):
+        return False
     if load_patterns("profile")[f"asks_{language}"].search(sentence):
         return True
     if language != "ko":
         return False
     ends = [one for one in korean.analyse_question(sentence) if one.tag == "EF"]
     return bool(ends and _ASKING_ENDS.search(ends[-1].form))
+
+
+def is_about_time(text: str) -> bool:
+    """Whether what follows "앞으로" or "항상" is said of things, not of the speaker's wish.
+
+    So it is before a verb that stands before a noun ("남은 일정", "지켜야 하는 수칙"), before a
+    question ("어떻게 되는지") and before a span of time ("3년간").
+    """
+    if _SPAN.match(text):
+        return True
+    morphemes = korean.analyse_question(text.strip())
+    is_verb = False
+    for place, one in enumerate(morphemes):
+        if one.tag in {"VV", "XSV", "VX", "VV-I", "VV-R"}:
+            is_verb = True
+        elif one.tag == "ETM" and is_verb:
+            noun = morphemes[place + 1].form if place + 1 < len(morphemes) else ""
+            return noun not in _TIMES
+        elif one.tag == "EC" and one.form.endswith("지"):
+            return True
+        elif one.tag in {"JKO", "JX", "JKB", "JKS", "VA", "EF"} or (
+            one.tag == "EC" and not one.form.endswith(("어", "아", "야"))
+        ):
+            return False
+    return False
 
 
 def split_clauses(sentence: str, language: str) -> Iterator[Clause]:

@@ -19,6 +19,7 @@ from rag.memory.clauses import (
     Topic,
     find_items_before,
     find_own_words,
+    is_about_time,
     is_asking,
     is_proper_name,
     modifies_other,
@@ -100,19 +101,24 @@ _EMPTY_EN = re.compile(
     r"(?:please|this|that|it|these|thanks?|thank you|for me|for later|ok(?:ay)?|\W)*", re.IGNORECASE
 )
 _EMPTY_KO = re.compile(
-    r"(?:이거|이걸|그거|그걸|이것|그것|이건|이\s?점|위\s?내용|이\s?내용|방금\s?(?:말한|한)\s?(?:것|거|말)?)?"
+    r"(?:이거|이걸|그거|그걸|이것|그것|이건|이\s?점|위\s?내용|이\s?내용|(?:다음|아래)\s?(?:사항|내용|정보|것|거)|방금\s?(?:말한|한)\s?(?:것|거|말)?)?"
     r"(?:을|를|도|은)?\s?(?:꼭|좀|잘)?"
 )
 _QUOTED_FACT = re.compile(
-    r"(?:(?:이?라는|다는|는)\s?(?:것|거|걸|점|사실|게)(?:을|를|도|만)?|(?:다|이?라)고)\s*(?:꼭|좀|잘)?$"
+    r"(?:(?:이?라는|다는|는|인)\s?(?:것|거|걸|점|사실|게)(?:을|를|도|만)?|(?:다|이?라)고)\s*(?:꼭|좀|잘)?$"
 )
 _DOING = re.compile(r"하(?:니까|거든|는데|니)\s*,?$")
 _BECAUSE = re.compile(
     r"(?:으니까|이니까|니까|거든|인데|는데)\s*,?\s*(?:이거|이걸|그거|그걸|꼭|좀)?$"
 )
 _REQUEST_KO = re.compile(
-    r"(?:줘|주세요|주십시오|주라|줄래\S*|주실래\S*|주시겠\S*|달라|해라|하세요|해봐|마|말아|라|세요|부탁\S*|써|바라\S*|바랍니다)\s*[.!~?]*$"
+    r"(?:줘|주세요|주십시오|주라|줄래\S*|주실래\S*|주시겠\S*|달라|해라|하세요|해봐|마|말아|라|세요|부탁\S*|써|바라\S*|바랍니다|원해\S*|원합니다|좋겠\S*)\s*[.!~?]*$"
 )
+_ASKED_POLITELY_EN = re.compile(r"\b(?:can|could|would|will) you\b|\bplease\b", re.IGNORECASE)
+_LOOK_UP_KO = re.compile(
+    r"(?:알려|찾아|보여|골라|설명|정리|요약|말|비교|뽑아|나열|확인|계산|추려)\S*\s?(?:줘|주세요|주십시오|줄래|주실|주시)"
+)
+"""May be wanted of documents as well: "앞으로 남은 일정을 알려줘" is no wish for all answers."""
 _LASTING_TAIL = re.compile(r"[\s,]+(?:쭉|계속|내내)\s*[.!~]*$")
 _TELLING_EN = re.compile(r"\s*(?:i|my|our|we|it|the|this|that|hi|hello)\b", re.IGNORECASE)
 _SAYING_EN = re.compile(
@@ -243,9 +249,9 @@ class _Reader:
         if self._is_foreign(sentence):
             self._is_plain = False
             return
-        if self._known["standing_alone"].match(sentence) and self._told:
+        if self._known["standing_alone"].match(sentence):
             self._is_awaited = False
-            if self._read_standing_wish(f"{sentence} {self._told.pop()}", language):
+            if self._told and self._read_standing_wish(f"{sentence} {self._told.pop()}", language):
                 self._wishes.append(Wish.REMEMBER)
             return
         if self._read_forgetting(sentence, language):
@@ -349,7 +355,9 @@ class _Reader:
         """The sentence without its wish to be remembered, and whether it had one."""
         known = self._known
         asks_back = known[f"remembers_{language}"].search(sentence)
-        if asks_back and not re.search(r"줄래|줄\s?수|줘|주세요|둬|that (?:i|my)", sentence):
+        if asks_back and not re.search(
+            r"줄래|줄\s?수|줘|주세요|둬|고\s?(?:계세요|계셔|있으세요)|that (?:i|my)", sentence
+        ):
             return sentence, False
         places = list(known[f"remember_{language}"].finditer(sentence))
         if not places or _NEEDED.match(sentence[places[-1].end() :]):
@@ -390,10 +398,14 @@ class _Reader:
 
     def _is_standing_wish(self, text: str) -> bool:
         """Whether a text holds a wish for all answers to come."""
-        return any(
-            self._known[f"standing_{one}"].search(text) and self._known[f"tells_{one}"].search(text)
-            for one in ("ko", "en")
-        )
+        for language in ("ko", "en"):
+            when = self._known[f"standing_{language}"].search(text)
+            if not when or not self._known[f"tells_{language}"].search(text):
+                continue
+            if language == "en":
+                return not is_asking(text, "en") or bool(_ASKED_POLITELY_EN.search(text))
+            return not (_LOOK_UP_KO.search(text) and is_about_time(text[when.end() :]))
+        return False
 
     def _read_standing_wish(self, body: str, language: str) -> bool:
         """Preferences of answers; False where the sentence wishes for none."""
@@ -670,7 +682,7 @@ def _read_native_number(text: str) -> int:
 def _finish_quoted(found: re.Match[str]) -> str:
     """The end of "...있다는 것" as that of the sentence that it reports: "...있다"."""
     said = found[0]
-    if said.startswith("이라"):
+    if said.startswith(("이라", "인")):
         return "이다"
     return "다" if said.startswith(("라", "다")) else "는 것"
 
