@@ -26,31 +26,31 @@ TRY = "import os, sys, django; os.scandir(sys.argv[1]); os.stat(sys.argv[2])"
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenUser:
     """The user that `up` runs as; `reason` says why it is root all the same."""
 
     account: Account | None
     reason: str = ""
 
 
-def choose_user(wanted: str, code: Path, data_dir: Path) -> Choice:
+def choose_user(wanted: str, code: Path, data_dir: Path) -> ChosenUser:
     """Whom to step down to: the user `wanted`, or the owner of the data where nothing is wanted.
 
     Raises `RuntimeError` where there is no such user.
     """
     if os.geteuid() != 0:
-        return Choice(None)
+        return ChosenUser(None)
     if wanted == "root":
-        return Choice(None, "NURA_RUN_AS=root")
+        return ChosenUser(None, "NURA_RUN_AS=root")
     account = find_account(wanted) if wanted else find_service_account(data_dir)
     if account is None:
         raise RuntimeError(f"NURA_RUN_AS={wanted}: there is no such user")
     place = next(one for one in (data_dir, *data_dir.parents) if one.exists())
     if not _can_work(account, code, place):
-        return Choice(
+        return ChosenUser(
             None, f"the user {account.name} may not read {sys.executable}, {code} or {data_dir}"
         )
-    return Choice(account)
+    return ChosenUser(account)
 
 
 def step_down(account: Account, data_dir: Path) -> None:

@@ -5,7 +5,7 @@ question. What they send says which of the branches stored here the question goe
 """
 
 import unicodedata
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
@@ -29,10 +29,10 @@ from chats.models.chat import make_title
 from chats.runs import dispatch, reader
 from chats.runs.log import RunEvent
 from chats.services.chats import count_question, find_documents, touch_chat
-from chats.services.turns import OpenedTurn, clean, new_question, open_answer
+from chats.services.turns import NO_WISHES, OpenedTurn, clean, new_question, open_answer
 from documents.models import Document
 from rag.conversation import Sampling
-from rag.types import ScopeReason, Speaker
+from rag.types import HistoryMessage, Scope, ScopeReason, Speaker
 
 JOB = "X-OpenWebUI-Task"
 ROLES = {"user": Speaker.USER, "assistant": Speaker.ASSISTANT} | dict.fromkeys(
@@ -102,13 +102,30 @@ def _in_chat(  # noqa: PLR0913, PLR0917 - what `begin` knows
 def _unstored(
     user: User, model: AskableModel, said: AskedQuestion, body: CompletionRequest
 ) -> UUID:
+    return send_question(
+        user, said.question, model.scope, history=said.history, sampling=body.sampling
+    )
+
+
+def send_question(
+    user: User,
+    question: str,
+    scope: Scope,
+    *,
+    history: Sequence[HistoryMessage] = (),
+    sampling: Sampling = NO_WISHES,
+) -> UUID:
+    """Have a question answered whose answer is stored nowhere; the id of its log.
+
+    Raises `QuotaMessages`, `Unavailable`.
+    """
     request = {
         "user_id": user.pk,
-        "question": said.question,
-        "history": [{"role": one.role, "content": one.content} for one in said.history],
-        "document_ids": [str(pk) for pk in model.scope.document_ids],
-        "reason": model.reason,
-        "sampling": asdict(body.sampling),
+        "question": question,
+        "history": [{"role": one.role, "content": one.content} for one in history],
+        "document_ids": [str(pk) for pk in scope.document_ids],
+        "reason": scope.reason,
+        "sampling": asdict(sampling),
     }
     with transaction.atomic():  # a question that no worker can be given is not counted
         count_question(user.pk)

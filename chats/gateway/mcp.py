@@ -9,9 +9,7 @@ from datetime import date
 from typing import Any, TypeVar
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
-from django.db import transaction
 from knox.models import AuthToken
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -24,17 +22,18 @@ from rest_framework.exceptions import APIException
 from chats.access import Credential
 from chats.calls import in_database
 from chats.errors import RateLimited, ScopeMissing
-from chats.gateway import streaming
+from chats.gateway import catalogue, completions, streaming
 from chats.gateway.completions import Opened
 from chats.models import KeyScope
 from chats.models.key import list_scopes
-from chats.runs import dispatch, log
+from chats.runs import log
 from chats.services import search as searching
-from chats.services.chats import count_question, find_documents
-from documents.errors import explain_code
+from chats.services.chats import find_documents
+from documents.errors import PageNotFound, explain_code
 from documents.models import Document
 from jobs import limiter
 from rag.errors import NuraError
+from rag.types import Scope as Documents
 from rag.types import ScopeReason, StrategyName
 
 Scope = MutableMapping[str, Any]
@@ -68,14 +67,14 @@ class ListedDocument(BaseModel):
     added: date
 
 
-class FoundPassage(BaseModel):
+class ToolPassage(BaseModel):
     """A passage that was found, best first."""
 
     document_id: UUID
     document: str
     page: int | None
     section: str
-    text: str
+    text: str = Field(description="the passage; of an answer's source, its first 200 characters")
 
 
 class ReadPage(BaseModel):
@@ -94,12 +93,12 @@ class GivenAnswer(BaseModel):
 
     answer: str
     label: str
-    sources: list[FoundPassage]
+    sources: list[ToolPassage]
 
 
 @server.tool(title="List documents", annotations=READS)
 async def list_documents(ctx: Context, name: str = "") -> list[ListedDocument]:
-    """List the newest documents that can be searched, those whose name holds `name`."""
+    """List the newest 200 documents that can be searched, of those whose name holds `name`."""
     user = _require(ctx, KeyScope.READ)
     return await in_database(_list_documents, user, name)
 
@@ -107,12 +106,13 @@ async def list_documents(ctx: Context, name: str = "") -> list[ListedDocument]:
 @server.tool(title="Search", annotations=READS)
 async def search(
     ctx: Context, query: str, document_ids: list[UUID] | None = None, limit: int = 8
-) -> list[FoundPassage]:
-    """Find the passages that bear on a question, in all documents or in some."""
+) -> list[ToolPassage]:
+    """Find the passages that bear on a question, at most 20, in all documents or in some."""
     user = _require(ctx, KeyScope.READ)
     await _count(ctx, "search")
     found = await _told(
-        sync_to_async(searching.search)(
+        in_database(
+            searching.search,
             user=user,
             query=query,
             chat_id=None,
@@ -125,7 +125,7 @@ async def search(
         )
     )
     return [
-        FoundPassage(
+        ToolPassage(
             document_id=one["document_id"],
             document=one["document_name"],
             page=one["page"],
@@ -156,7 +156,7 @@ async def ask(ctx: Context, question: str, document_ids: list[UUID] | None = Non
         raise ToolError(explain_code(event.data["code"], event.data.get("params")))
     message = event.data["message"]
     sources = [
-        FoundPassage(
+        ToolPassage(
             document_id=one["document_id"],
             document=one["document_name"],
             page=one["page"],
@@ -193,7 +193,7 @@ def _read_page(user: User, document_id: UUID, page: int) -> ReadPage:
         end = max(end, stop)
     whole = "".join(parts)
     if not whole and not (document.page_count and 1 <= page <= document.page_count):
-        raise ToolError(f"there is no page {page}")
+        raise PageNotFound(page=page)
     return ReadPage(
         document_id=document.pk,
         document=document.name,
@@ -206,21 +206,11 @@ def _read_page(user: User, document_id: UUID, page: int) -> ReadPage:
 
 def _send_question(user: User, question: str, document_ids: list[UUID] | None) -> UUID:
     if document_ids:
-        chosen = [one.pk for one in find_documents(owner=user, document_ids=document_ids)]
+        chosen = find_documents(owner=user, document_ids=document_ids)
+        scope = Documents(tuple(one.pk for one in chosen), ScopeReason.EXPLICIT)
     else:
-        rows = Document.objects.visible_to(user).searchable().order_by("created_at", "id")
-        chosen = list(rows.values_list("pk", flat=True))
-    request = {
-        "user_id": user.pk,
-        "question": question,
-        "history": [],
-        "document_ids": [str(pk) for pk in chosen],
-        "reason": ScopeReason.EXPLICIT if document_ids else ScopeReason.ALL,
-        "sampling": {},
-    }
-    with transaction.atomic():  # a question that no worker can be given is not counted
-        count_question(user.pk)
-        return dispatch.send_request("question", request)
+        scope = catalogue.find_model(user, catalogue.EVERYTHING).scope
+    return completions.send_question(user, question, scope)
 
 
 # Who asks, and how much

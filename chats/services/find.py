@@ -51,7 +51,7 @@ def find_turns(turns: TurnQuerySet, query: str) -> TurnQuerySet:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTurn:
+class DescribedTurn:
     """A turn as a list shows it: texts in pieces, each with whether it is a hit."""
 
     turn: Turn
@@ -60,11 +60,11 @@ class FoundTurn:
     summary: list[tuple[str, bool]]
 
 
-def describe_turns(turns: Iterable[Turn], query: str) -> list[FoundTurn]:
+def describe_turns(turns: Iterable[Turn], query: str) -> list[DescribedTurn]:
     """The turns with what was looked for marked in them; without a search their beginnings."""
     words = text.split_words(unicodedata.normalize("NFC", query))
     return [
-        FoundTurn(
+        DescribedTurn(
             turn,
             MarkedExcerpt(turn.user_text, text.find_hits(turn.user_text, words)).split(),
             _cut(turn.assistant_text, words),

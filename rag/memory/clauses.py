@@ -66,7 +66,7 @@ _LEADING_KO = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class NounPhrase:
     """A noun phrase that a clause speaks of, from `start` to the end of its particle.
 
     `head` is its last word, `own`: it begins or ends with a pronoun of the first person.
@@ -90,7 +90,7 @@ class Clause:
     asks: bool = False
     supposes: bool = False
     morphemes: tuple[Morpheme, ...] = field(default=())
-    topics: tuple[Topic, ...] = field(default=())
+    topics: tuple[NounPhrase, ...] = field(default=())
 
     @property
     def speaks_of_self(self) -> bool:
@@ -224,7 +224,7 @@ def _split_english(sentence: str) -> Iterator[tuple[int, int]]:
         yield start, len(sentence)
 
 
-def _find_topics(text: str, morphemes: Sequence[Morpheme]) -> Iterator[Topic]:
+def _find_topics(text: str, morphemes: Sequence[Morpheme]) -> Iterator[NounPhrase]:
     """The noun phrases before particles of topics and subjects."""
     for place, one in enumerate(morphemes):
         if one.tag not in {"JX", "JKS"} or one.form not in _TOPIC_PARTICLES:
@@ -240,7 +240,7 @@ def _find_topics(text: str, morphemes: Sequence[Morpheme]) -> Iterator[Topic]:
         written = text[morphemes[first].start : one.start].split()
         own = words[0] in _OWN_PRONOUNS or words[-1] in _OWN_PRONOUNS
         head = written[-1] if written else words[-1]
-        yield Topic(head, tuple(words), morphemes[first].start, one.end, own)
+        yield NounPhrase(head, tuple(words), morphemes[first].start, one.end, own)
 
 
 def modifies_other(clause: Clause, end: int) -> bool:

@@ -16,7 +16,7 @@ from rag.lexicon import load_patterns
 from rag.memory.clauses import (
     OMITTED,
     Clause,
-    Topic,
+    NounPhrase,
     find_items_before,
     find_own_words,
     is_about_time,
@@ -27,7 +27,7 @@ from rag.memory.clauses import (
     split_items,
     tell_language,
 )
-from rag.memory.profile import Effect, Packs, Policy, Rule, Statement
+from rag.memory.profile import Effect, Packs, Policy, ProfileRule, Statement
 from rag.tokenize import korean
 from rag.tokenize.text import neutralise_text, split_sentences, to_letters
 
@@ -483,11 +483,11 @@ class _Reader:
         elif others or (named and not clause.topics and not _COMPANION.search(clause.text)):
             self._of_others = True
 
-    def _names_person(self, topic: Topic) -> bool:
+    def _names_person(self, topic: NounPhrase) -> bool:
         named = any(self._known["person_ko"].search(word) for word in topic.words)
         return named or bool(self._known["animal_ko"].search(topic.head))
 
-    def _apply_rule(self, rule: Rule, clause: Clause, *, explicit: bool) -> None:
+    def _apply_rule(self, rule: ProfileRule, clause: Clause, *, explicit: bool) -> None:
         """Keep what the first place in the clause that a rule fits says."""
         if clause.supposes and not rule.supposes:
             return
@@ -511,12 +511,12 @@ class _Reader:
             ]
             return
 
-    def _may_end(self, rule: Rule) -> bool:
+    def _may_end(self, rule: ProfileRule) -> bool:
         """Whether its contrary says that something holds no more."""
         policy = self._packs.kinds[rule.kind].policy
         return rule.deniable or (policy in _ENDING_POLICIES and rule.kind not in _UNDENIED_KINDS)
 
-    def _is_denied(self, rule: Rule, clause: Clause, found: re.Match[str]) -> bool:
+    def _is_denied(self, rule: ProfileRule, clause: Clause, found: re.Match[str]) -> bool:
         """Whether the clause says the contrary of its rule."""
         if rule.effect is Effect.END or rule.standing:
             return False
@@ -528,7 +528,7 @@ class _Reader:
         item = found.groupdict().get("item") or ""
         return bool(self._known["denies_ko"].search(clause.text[found.start() + len(item) :]))
 
-    def _is_of_user(self, rule: Rule, clause: Clause, found: re.Match[str]) -> bool:
+    def _is_of_user(self, rule: ProfileRule, clause: Clause, found: re.Match[str]) -> bool:
         """Whether the user is whom the clause speaks of."""
         if clause.language == "en" or rule.standing:
             return not (rule.kind in {"vital", "lab"} and self._of_others)
@@ -546,7 +546,7 @@ class _Reader:
             return bool(told or _SELF_BEFORE.search(clause.before))
         return True
 
-    def _is_other(self, topic: Topic, rule: Rule, found: re.Match[str]) -> bool:
+    def _is_other(self, topic: NounPhrase, rule: ProfileRule, found: re.Match[str]) -> bool:
         """Whether a topic is somebody or something else than the user and what he tells."""
         if self._names_person(topic):
             # "우리 팀장은 ...": that changes what the user had remembered, and tells nothing else
@@ -558,7 +558,7 @@ class _Reader:
 
     # what was found
 
-    def _find_items(self, rule: Rule, clause: Clause, found: re.Match[str]) -> list[str]:
+    def _find_items(self, rule: ProfileRule, clause: Clause, found: re.Match[str]) -> list[str]:
         """The things that a rule is about; empty where it is about nothing that it may be."""
         groups = {name: (text or "").strip() for name, text in found.groupdict().items()}
         refused = rule.item_refuses
@@ -580,7 +580,7 @@ class _Reader:
         ]
 
     def _to_statement(
-        self, rule: Rule, clause: Clause, found: re.Match[str], item: str
+        self, rule: ProfileRule, clause: Clause, found: re.Match[str], item: str
     ) -> Statement | None:
         groups = {name: text.strip(" .,;") for name, text in found.groupdict().items() if text}
         key = rule.key or _look_up(rule.keys, groups.get("key", "")) or item
@@ -626,7 +626,7 @@ def _look_up(table: Mapping[str, str], text: str) -> str:
     return known.get(text.casefold(), text)
 
 
-def _to_measure(rule: Rule, key: str, value: str, unit: str) -> tuple[str, str]:
+def _to_measure(rule: ProfileRule, key: str, value: str, unit: str) -> tuple[str, str]:
     """A figure in the unit that its kind is kept in; other values stay."""
     if key == "age" and not value.isdigit():
         return str(_read_native_number(value)), rule.unit
@@ -648,7 +648,7 @@ def _to_measure(rule: Rule, key: str, value: str, unit: str) -> tuple[str, str]:
     return f"{figure:.2f}".rstrip("0").rstrip("."), rule.unit or unit
 
 
-def _is_within(rule: Rule, value: str) -> bool:
+def _is_within(rule: ProfileRule, value: str) -> bool:
     try:
         figure = float(value)
     except ValueError:

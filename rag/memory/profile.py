@@ -115,7 +115,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ProfileRule:
     """A pattern that finds statements of a kind in a clause; see `packs/general.toml`."""
 
     kind: str
@@ -165,7 +165,7 @@ class Packs:
     """The kinds and rules in use, and what fixed keys are called by language."""
 
     kinds: Mapping[str, Kind]
-    rules: tuple[Rule, ...]
+    rules: tuple[ProfileRule, ...]
     titles: Mapping[str, Mapping[str, str]]
     terms: tuple[str, ...] = ()
     """Words by which a text belongs to one of the packs that ask for care (medicine)."""
@@ -192,7 +192,7 @@ def load_packs(names: tuple[str, ...]) -> Packs:
     Raises `ValueError` with the file's name for one that cannot be read.
     """
     kinds: dict[str, Kind] = {}
-    rules: list[Rule] = []
+    rules: list[ProfileRule] = []
     titles: dict[str, Mapping[str, str]] = {}
     terms: list[str] = []
     for name in names:
@@ -222,7 +222,7 @@ def _fill_pieces(stored: Mapping[str, str]) -> dict[str, str]:
     return pieces
 
 
-def _to_rule(told: Mapping[str, Any], pieces: Mapping[str, str]) -> Rule:
+def _to_rule(told: Mapping[str, Any], pieces: Mapping[str, str]) -> ProfileRule:
     def compiled(text: str) -> re.Pattern[str]:
         filled = _PIECE.sub(lambda found: pieces[found[1]], text.replace("\n", ""))
         return re.compile(filled, re.IGNORECASE)
@@ -237,7 +237,7 @@ def _to_rule(told: Mapping[str, Any], pieces: Mapping[str, str]) -> Rule:
     given["units"] = {name: tuple(to) for name, to in given.get("units", {}).items()}
     given["examples"] = tuple(tuple(one) for one in given.get("examples", ()))
     given["refuses"] = tuple(given.get("refuses", ()))
-    return Rule(**given)
+    return ProfileRule(**given)
 
 
 # What a statement changes

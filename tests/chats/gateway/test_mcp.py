@@ -6,11 +6,13 @@ import httpx2 as httpx
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
+from django.utils.translation import override
 from knox.models import AuthToken
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from chats.models import KeyDetails, KeyScope
+from documents.errors import explain_code
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,6 +33,11 @@ async def call(web, key, tool, **arguments):
     if result.is_error:
         return result.content[0].text
     return result.structured_content.get("result", result.structured_content)
+
+
+def explain(page, language):
+    with override(language):
+        return explain_code("page_not_found", {"page": page})
 
 
 @pytest.fixture
@@ -76,7 +83,8 @@ async def test_a_page_is_read(web, key, travel):
 
 
 async def test_there_is_no_second_page_without_pages(web, key, travel):
-    assert "no page 2" in await call(web, key, "read_page", document_id=str(travel.pk), page=2)
+    told = await call(web, key, "read_page", document_id=str(travel.pk), page=2)
+    assert told.endswith((explain(2, "ko"), explain(2, "en")))
 
 
 async def test_a_question_is_answered_with_sources(web, key, travel, answers_worker):
