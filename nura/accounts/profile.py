@@ -1,9 +1,15 @@
 """Who one is and how one wants the pages: the sections of profile and appearance, the password."""
 
-from typing import cast
+import time
+from typing import Any, cast
 
 from allauth.account.decorators import reauthentication_required
-from allauth.account.forms import AddEmailForm, ChangePasswordForm, ResetPasswordKeyForm
+from allauth.account.forms import (
+    AddEmailForm,
+    ChangePasswordForm,
+    ResetPasswordForm,
+    ResetPasswordKeyForm,
+)
 from allauth.account.internal.flows import manage_email
 from django import forms
 from django.conf import settings
@@ -25,6 +31,8 @@ from nura.accounts.sections import render_section
 from nura.accounts.services import replace_email, revoke_keys
 
 MAX_DISPLAY_NAME_CHARACTERS = 60
+MIN_RESET_SECONDS = 0.15
+"""How long a request for a new password takes at least, several times what its work takes."""
 
 
 class ProfileForm(forms.ModelForm[User]):
@@ -63,6 +71,19 @@ class NewPasswordForm(ChangePasswordForm):  # type: ignore[misc]
         """Set it; the keys end with the old one, unless they are to stay."""
         super().save()
         end_keys(self)
+
+
+class AskForPasswordForm(ResetPasswordForm):  # type: ignore[misc]
+    """An address to send a link to; how long that takes does not tell whether it is known."""
+
+    def save(self, request: HttpRequest, **options: Any) -> str:
+        """Send the link, or the letter that says that there is no account."""
+        ends_at = time.monotonic() + MIN_RESET_SECONDS
+        try:
+            address: str = super().save(request, **options)
+        finally:
+            time.sleep(max(0.0, ends_at - time.monotonic()))
+        return address
 
 
 class ForgottenPasswordForm(ResetPasswordKeyForm):  # type: ignore[misc]

@@ -169,6 +169,7 @@ ACCOUNT_FORMS = {
     "login": "nura.accounts.adapter.LoginForm",
     "signup": "nura.accounts.signup.SignupForm",
     "change_password": "nura.accounts.profile.NewPasswordForm",
+    "reset_password": "nura.accounts.profile.AskForPasswordForm",
     "reset_password_from_key": "nura.accounts.profile.ForgottenPasswordForm",
 }
 ACCOUNT_ADAPTER = "nura.accounts.adapter.AccountAdapter"

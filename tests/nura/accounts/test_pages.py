@@ -1,6 +1,7 @@
 """Sign-up, sign-in, sign-out, change and reset of the password, in both languages."""
 
 import re
+import time
 import unicodedata
 
 import pytest
@@ -9,6 +10,7 @@ from django.core import mail
 from django.test import Client
 from django.utils.html import strip_tags
 
+from nura.accounts.profile import MIN_RESET_SECONDS
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -157,6 +159,13 @@ def test_a_reset_answers_the_same_for_an_unknown_address(client, minsu):
         return response.redirect_chain, strip_tags(response.content.decode())
 
     assert answer("minsu@example.com") == answer("nobody@example.com")
+
+
+@pytest.mark.parametrize("address", ["minsu@example.com", "nobody@example.com"])
+def test_how_long_a_reset_takes_tells_nothing_of_the_address(client, minsu, address):
+    asked_at = time.monotonic()
+    client.post("/accounts/password/reset/", {"email": address})
+    assert time.monotonic() - asked_at >= MIN_RESET_SECONDS
 
 
 def test_the_mail_is_in_the_language_of_the_page(english_client, client, minsu):
