@@ -463,6 +463,11 @@ class MessageSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="When the answer was made, where it is one that was kept from before",
     )
+    follow_ups = serializers.ListField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="Questions that may come next, by the light model; a moment after the answer",
+    )
     created_at = serializers.DateTimeField(read_only=True)
 
     def to_representation(self, message: Message) -> dict[str, Any]:
@@ -526,6 +531,7 @@ def to_message_json(
         "feedback": given and {"value": given.value, "reason": given.reason},
         "run_id": str(message.run.pk) if is_streaming else None,
         "made_at": message.made_at and to_time_json(message.made_at),
+        "follow_ups": message.follow_ups or [],
         "created_at": to_time_json(message.created_at),
     }
 

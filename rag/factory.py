@@ -19,6 +19,7 @@ from rag.adapters.openai import OpenAILLM, OpenAIVision
 from rag.config import Endpoint, RagConfig
 from rag.conversation import Conversation, MemoryHistory, PastTurn, Question, RunningSummary
 from rag.events import Event
+from rag.generate.follow_ups import suggest_follow_ups
 from rag.generate.llm import Reviser, Writer
 from rag.memory import summary
 from rag.memory.extract import read_by_model
@@ -188,6 +189,17 @@ class Engine:
             return ()
         packs = load_packs(self.config.profile.packs)
         return await read_by_model(text, packs, self.light, foreign=foreign)
+
+    async def suggest_follow_ups(
+        self, question: str, answer: str, headings: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Questions that may come next, by the light model; none without one.
+
+        See `rag.generate.follow_ups`. Raises `LLMError`.
+        """
+        if self.light is None:
+            return ()
+        return await suggest_follow_ups(question, answer, headings, self.light)
 
 
 @functools.lru_cache(maxsize=KEPT)

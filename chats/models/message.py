@@ -45,6 +45,7 @@ class Message(models.Model):
     `reasoning` is what the model thought aloud, `grounding` a list of `rag.types.Checked`,
     `citations` one of `rag.types.CitedPassage`, None of answers of before. `notices` are codes.
     `made_at` is when an answer that was not made for this question was made: see `CachedAnswer`.
+    `follow_ups` are questions that the light model sees coming, None where it was not asked.
     """
 
     class Role(models.TextChoices):
@@ -121,6 +122,7 @@ class Message(models.Model):
     citations = models.JSONField(null=True, blank=True, editable=False)
     notices = models.JSONField(default=list, blank=True, verbose_name=_("notices"))
     made_at = models.DateTimeField(null=True, blank=True, verbose_name=_("made at"))
+    follow_ups = models.JSONField(null=True, blank=True, verbose_name=_("next questions"))
     documents = models.ManyToManyField(Document, through="MessageDocument", related_name="+")
     created_at = models.DateTimeField(verbose_name=_("created at"))
 

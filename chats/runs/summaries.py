@@ -6,6 +6,7 @@ on, however long the queue of documents is.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,10 +19,11 @@ from django.utils import timezone
 
 from chats.calls import in_database
 from chats.history import Branch, to_past_turn, to_running_summary
+from chats.models import Message
 from chats.models import Turn as Row
 from chats.runs.dispatch import dispatch_summary
 from chats.services.profile import find_unread, keep_read, note_turn
-from documents import spaces
+from documents import notices, spaces
 from jobs.heartbeat import Heartbeat
 from jobs.lease import RELEASED, Lease, claim_job, release_lease
 from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
@@ -76,7 +78,44 @@ async def summarise_held_turn(row: Row, config: RagConfig) -> None:
     known = _TurnToSummarise(to_past_turn(row), (), None, config) if row.number == 1 else None
     with HEARTBEAT.hold(lease):
         async with _turns_at_once():
-            await _summarise(lease, known)
+            engine = get_engine(config)
+            both = _summarise(lease, known), _suggest_follow_ups(row, engine)
+            for ended in await asyncio.gather(*both, return_exceptions=True):
+                if ended is not None:
+                    raise ended
+
+
+async def _suggest_follow_ups(row: Row, engine: Engine) -> None:
+    """Let the light model say what may be asked next, and show it. A failure costs no more."""
+    if engine.light is None or not row.assistant_text:
+        return
+    headings = await in_database(_list_headings, row)
+    if headings is None:
+        return
+    try:
+        asked = await engine.suggest_follow_ups(row.user_text, row.assistant_text, headings)
+    except LLMError as error:
+        logger.warning("follow_ups_not_suggested", error=error.code)
+        return
+    if asked:
+        await in_database(_keep_follow_ups, row, asked)
+
+
+def _list_headings(row: Row) -> list[str] | None:
+    """The headings of an answer's passages; None where documents did not give the answer."""
+    message = Message.objects.filter(pk=row.message_id, status=Message.Status.COMPLETED).first()
+    if message is None or message.mode != Message.Mode.DOCUMENTS:
+        return None
+    return list(dict.fromkeys(filter(None, (one.get("section") for one in message.sources or ()))))
+
+
+def _keep_follow_ups(row: Row, asked: Sequence[str]) -> None:
+    """Write them to the answer, and tell the open pages of its owner."""
+    if not Message.objects.filter(pk=row.message_id).update(follow_ups=asked):
+        return  # the chat was deleted meanwhile
+    chat = row.message.chat
+    data = {"chat_id": chat.pk, "message_id": row.message_id, "questions": asked}
+    notices.send(chat.owner_id, {"type": "follow_ups", "data": data})
 
 
 async def _read_profile(turn_id: UUID, engine: Engine) -> None:

@@ -122,9 +122,15 @@ export class AnswerView {
     this.stream.reset();
   }
 
+  /** Next questions have come, a moment after the answer. */
+  suggest(questions) {
+    this.suggested = questions;
+    if (this.message.status === "COMPLETED") this.complete(this.message);
+  }
+
   /** The message as it stays: text, label, sources, actions. The view itself. */
   complete(message) {
-    this.message = message;
+    this.message = { ...message, follow_ups: this.suggested ?? message.follow_ups };
     this.root.removeAttribute("aria-busy");
     this.root.classList.toggle("msg-broken", message.status === "FAILED");
     this.step.hidden = true;
@@ -142,7 +148,7 @@ export class AnswerView {
       createPartBar(message, this.hooks),
       message.mode === "document" ? null : createSourceCards(message, this.hooks),
       this.actions() ?? this.switcher.root,
-      createFollowUps(message, this.hooks),
+      createFollowUps(this.message, this.hooks),
     ];
     this.foot.replaceChildren(...parts.filter(Boolean));
     return this;
@@ -438,8 +444,15 @@ const MAX_HEADING_CHARACTERS = 30;
 const HEADING_NUMBER = /^(?:제\s?\d+\s?[편장절관조항](?:의\s?\d+)?\s*|\d+(?:[.-]\d+)*[.)]?\s+|(?:[가나다라마바사아자차카타파하]|[IVX]+)[.)]\s*)/;
 const SAYS_SOMETHING = /\p{L}.*[\p{L}\p{N}]/u;
 
-/** What stands near the passages of an answer, as next questions. Null where nothing does. */
+/** Next questions: those that the light model sees coming, else what stands near the passages of the answer. Null without any. */
 export function createFollowUps(message, hooks) {
+  const asked = message.follow_ups?.length ? message.follow_ups : listNearHeadings(message, hooks);
+  if (!asked.length) return null;
+  const item = (text) => el("li", {}, el("button", { type: "button", class: "followup", text, on: { click: () => hooks.send(text) } }));
+  return el("ul", { class: "followups", "aria-label": t("followups") }, asked.map(item));
+}
+
+function listNearHeadings(message, hooks) {
   const sources = message.status === "COMPLETED" && message.mode === "documents" ? (message.sources ?? []) : [];
   const heading = ({ section }) => (section ?? "").split(" > ").at(-1).replace(HEADING_NUMBER, "").replace(/^[ ()[\]【】]+|[ ()[\]【】]+$/g, "");
   const known = new Set([...sources.filter((one) => one.cited !== false).map(heading), hooks.before(message).at(-1)?.content]);
@@ -448,8 +461,5 @@ export function createFollowUps(message, hooks) {
     .filter((one) => one.cited === false)
     .map(heading)
     .filter((one) => SAYS_SOMETHING.test(one) && one.length <= MAX_HEADING_CHARACTERS && !known.has(one) && !names.has(one));
-  const asked = [...new Set(found)].slice(0, MAX_FOLLOW_UPS).map((one) => t("followup.heading", { heading: one }));
-  if (!asked.length) return null;
-  const item = (text) => el("li", {}, el("button", { type: "button", class: "followup", text, on: { click: () => hooks.send(text) } }));
-  return el("ul", { class: "followups", "aria-label": t("followups") }, asked.map(item));
+  return [...new Set(found)].slice(0, MAX_FOLLOW_UPS).map((one) => t("followup.heading", { heading: one }));
 }

@@ -186,6 +186,7 @@ runs.addEventListener("notice", ({ detail: frame }) => {
     }
   }
   if (frame.type === "title" && frame.chat_id === chatId) showTitle(frame.data.title);
+  if (frame.type === "follow_ups" && frame.data.chat_id === chatId) thread.suggest(frame.data.message_id, frame.data.questions);
   if (frame.type === "chat") {
     refreshChats();
     if (frame.data.id === chatId) {

@@ -334,6 +334,11 @@ export class Thread extends EventTarget {
     else if (type === "replace") answer.replace(data.text);
   }
 
+  suggest(messageId, questions) {
+    const answer = this.views.get(messageId);
+    if (answer instanceof AnswerView) answer.suggest(questions);
+  }
+
   startedRun(runId, { user_message: question, assistant_message: message }) {
     const existing = this.views.get(message.id);
     if (existing) {

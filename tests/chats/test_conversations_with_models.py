@@ -13,7 +13,7 @@ import pytest
 from rag.config import Endpoint
 from tests.chats.talking import LEAVE, SECURITY, TRAVEL, Talk, add_document, documents_of
 from tests.servers.llm import Failure, Stream
-from tests.support import DATA, NO_DATA
+from tests.support import DATA, NO_DATA, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -97,6 +97,17 @@ def test_a_light_model_that_talks_nonsense_breaks_no_answer(talk, models, librar
     assert [first["status"], second["status"]] == ["COMPLETED"] * 2
     assert second["scope"]["document_ids"] == [str(library["출장 규정"].pk)]
     assert asked(models, LIGHT)
+
+
+def test_the_light_model_says_what_may_be_asked_next(talk, models, api):
+    next_ones = ["숙박비 정산은 언제까지 하나요?", "식비 상한은 얼마인가요?"]
+    light_says(models, **{"이어서 물을": {"questions": next_ones}})
+    answer = talk.say("출장 갈 때 숙박비 상한은 얼마인가요?")
+
+    def told():
+        return api.get(f"/api/v1/messages/{answer['id']}").json()["follow_ups"]
+
+    wait_until(lambda: told() == next_ones)
 
 
 def test_a_light_model_that_is_down_breaks_no_answer(talk, models):
