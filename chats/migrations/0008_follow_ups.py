@@ -8,13 +8,13 @@ class Migration(migrations.Migration):
     """Only adds."""
 
     dependencies = [
-        ('chats', '0007_memory'),
+        ("chats", "0007_memory"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='message',
-            name='follow_ups',
-            field=models.JSONField(blank=True, null=True, verbose_name='next questions'),
+            model_name="message",
+            name="follow_ups",
+            field=models.JSONField(blank=True, null=True, verbose_name="next questions"),
         ),
     ]
