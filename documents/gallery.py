@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from documents.parsers.base import NoText, Picture
 from documents.parsers.sandbox.client import TICK_SECONDS, DocumentReading
 from documents.parsers.text import tidy_text
 from rag import factory
+from rag.chunking import SEPARATOR as PAGE_SEPARATOR
 from rag.errors import LLMError
 from rag.pages import Box, Heading, Kind, Line, Page, Region
 from rag.ports import Vision
@@ -33,29 +34,43 @@ Part = TypeVar("Part", Heading, Line, Region)
 
 @dataclass(frozen=True, slots=True)
 class DescribedPicture:
-    """A picture's description, its box on the page, and its offset in the text if known."""
+    """A picture's description, its box on the page, and its offset in the text if known.
+
+    `text` is empty where nothing was read in it: nothing is inserted then.
+    """
 
     text: str
     box: Box | None = None
     at: int | None = None
 
 
-def insert_pictures(page: Page, pictures: Iterable[DescribedPicture]) -> Page:
-    """The page with these in their order, each a region; behind its text where no place is known.
+def insert_pictures(
+    page: Page, pictures: Sequence[DescribedPicture]
+) -> tuple[Page, list[int | None]]:
+    """The page with these in their order, each a region, and where each stands in its text.
 
-    No table or list is torn apart: what stands in one follows it.
+    One whose place is not known stands behind the text; None: it stands nowhere, since nothing was
+    read in it. No table or list is torn apart: what stands in one follows it.
     """
-    known = list[tuple[int, DescribedPicture]]()
-    for picture in pictures:
+    starts: list[int | None] = [None] * len(pictures)
+    known = list[tuple[int, int]]()
+    for number, picture in enumerate(pictures):
         place = _find_place(page, picture.at)
-        if place is None:
+        if place is not None:
+            known.append((place, number))
+        elif picture.text:
             page = _append_picture(page, picture)
-        else:
-            known.append((place, picture))
-    known.sort(key=lambda one: one[0])
-    for place, picture in reversed(known):  # what comes before a place stays where it is
-        page = _insert_before(page, place, picture)
-    return page
+            starts[number] = len(page.text) - len(picture.text)
+        elif picture.at is not None:
+            starts[number] = len(page.text)
+    known.sort()
+    for place, number in reversed(known):  # what comes before a place stays where it is
+        if text := pictures[number].text:
+            page = _insert_before(page, place, pictures[number])
+            by = len(text) + len(SEPARATOR)
+            starts = [one + by if one is not None and one >= place else one for one in starts]
+        starts[number] = place
+    return page, starts
 
 
 def _find_place(page: Page, at: int | None) -> int | None:
@@ -175,7 +190,7 @@ class _AskedPicture:
     def described(self, page: Page) -> DescribedPicture:
         """What goes into its page."""
         box = Box(page.number, *self.row.box) if page.number and self.row.box else None
-        return DescribedPicture(str(self.row.description), box, self.at)
+        return DescribedPicture(self.row.description or "", box, self.at)
 
 
 class Gallery:
@@ -208,6 +223,8 @@ class Gallery:
         self._early: list[Picture] = []
         self._rows: list[DocumentPicture] = []
         self._said = False
+        self._page_start = 0
+        """Of the next page in the whole text."""
         self._written = False
         self._open = contextlib.ExitStack()
 
@@ -305,9 +322,13 @@ class Gallery:
         for picture in pictures:
             if picture.said is not None:
                 self._hear(picture.row, picture.said)
-        described = [picture.described(page) for picture in pictures if picture.row.description]
-        self._said = self._said or bool(described)
-        return insert_pictures(page, described)
+        described = [picture.described(page) for picture in pictures]
+        self._said = self._said or any(one.text for one in described)
+        page, starts = insert_pictures(page, described)
+        for picture, start in zip(pictures, starts, strict=True):
+            picture.row.start = start if start is None else self._page_start + start
+        self._page_start += len(page.text) + len(PAGE_SEPARATOR)
+        return page
 
     def _hear(self, row: DocumentPicture, said: "Future[str]") -> None:
         """Take the model's word; a picture of which it says nothing is left for later."""

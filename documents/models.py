@@ -278,8 +278,9 @@ class Deletion(models.Model):
 class DocumentPicture(models.Model):
     """A picture found in a document; `rejected` is why it was not kept, empty for a kept one.
 
-    `box` is where it stands on its page. `description` is what the vision model `model` read in
-    it, None until it was asked.
+    `box` is where it stands on its page; it stands in front of the offset `start` of the document's
+    text, None where that is not known. `description` is what the vision model `model` read in it,
+    None until it was asked.
     """
 
     document = models.ForeignKey(Document, models.CASCADE, related_name="pictures")
@@ -289,6 +290,7 @@ class DocumentPicture(models.Model):
     width = models.PositiveIntegerField()
     height = models.PositiveIntegerField()
     box = models.JSONField(null=True)
+    start = models.PositiveIntegerField(null=True)
     rejected = models.CharField(max_length=20, blank=True, default="")
     file = models.FileField(max_length=255, blank=True, default="")
     content_type = models.CharField(max_length=40, blank=True, default="")

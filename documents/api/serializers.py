@@ -261,6 +261,7 @@ class InspectionShape(serializers.Serializer[Any]):
 class PictureShape(serializers.ModelSerializer[DocumentPicture]):
     """A picture; `box` is x0, y0, x1, y1 in fractions of its page.
 
+    It stands in front of the offset `start` of the document's text, null where that is not known.
     `rejected` is why it was not kept. `description` is what `model` read in it, null until then.
     """
 
@@ -270,7 +271,17 @@ class PictureShape(serializers.ModelSerializer[DocumentPicture]):
         """The fields shown."""
 
         model = DocumentPicture
-        fields = ("index", "page", "width", "height", "box", "rejected", "description", "model")
+        fields = (
+            "index",
+            "page",
+            "width",
+            "height",
+            "box",
+            "start",
+            "rejected",
+            "description",
+            "model",
+        )
 
 
 class HeadingShape(serializers.Serializer[Any]):

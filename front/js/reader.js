@@ -12,6 +12,8 @@ const FIND_PAUSE_MS = 250;
 const ZOOM_STEP = 0.1;
 const MIN_TEXT_SCALE = 0.8;
 const MAX_TEXT_SCALE = 1.8;
+const MAX_PICTURES = 1000; // more are not shown between the lines
+const PICTURES_AT_ONCE = 100;
 
 export class Reader {
   /**
@@ -64,16 +66,17 @@ export class Reader {
       this.root.dataset.kind = "text";
       this.note.replaceChildren(createNote("triangle-alert", t("reader.unreadable")));
     }
-    const [text, outline] = await Promise.all([
+    const [text, outline, pictures] = await Promise.all([
       getText(`${path}/text${query}`),
       getJson(`${path}/outline${query}`).catch(() => []),
-    ]).catch((error) => [error, []]);
+      this.version ? [] : listPictures(path),
+    ]).catch((error) => [error, [], []]);
     if (this.key !== key) return;
     if (text instanceof Error) {
       this.pane.replaceChildren(createNote("circle-alert", text.message, "note-error"));
       return;
     }
-    this.showText({ text, contentType: this.document.content_type, headings: outline });
+    this.showText({ text, contentType: this.document.content_type, headings: outline, pictures });
   }
 
   async loadPdf(key, url) {
@@ -323,4 +326,23 @@ export class Reader {
 
 export function createNote(icon, text, kind = "note-info") {
   return el("p", { class: `note ${kind}`, role: "note" }, createIcon(icon), el("span", { text }));
+}
+
+/** Pictures whose place in the text is known: {start, url, width, height, words}. Those of a version that is gone are not kept. */
+async function listPictures(path) {
+  const found = [];
+  for (let page = 1; found.length < MAX_PICTURES; page += 1) {
+    const list = await getJson(`${path}/pictures?${toQueryString({ page, page_size: PICTURES_AT_ONCE })}`).catch(() => null);
+    found.push(...(list?.results ?? []));
+    if (!list?.next) break;
+  }
+  return found
+    .filter((one) => !one.rejected && one.start !== null)
+    .map(({ index, start, width, height, description }) => ({
+      start,
+      width,
+      height,
+      words: description ?? "",
+      url: toAddress(`/api/v1${path}/pictures/${index}.png`),
+    }));
 }

@@ -45,14 +45,16 @@ export class TextView {
     container.addEventListener("scroll", onPlace, { passive: true, signal });
   }
 
-  /** `headings`: {title, level, start}; `pageStarts`: where pages begin, if it has any. */
-  show({ text, contentType, headings = [] }) {
+  /** `headings`: {title, level, start}; `pictures`: {start, url, width, height, words}, each in front of the block at its start. */
+  show({ text, contentType, headings = [], pictures = [] }) {
     this.text = text;
     this.headings = headings;
     this.units = toUnitConverter(text);
     const isMarkdown = contentType === MARKDOWN && text.length <= MAX_MARKDOWN_CHARACTERS;
     const starts = headings.map((one) => ({ ...one, start: this.units.fromPoints(one.start) }));
-    const blocks = isMarkdown ? listMarkdownBlocks(text) : listPlainBlocks(text, starts);
+    const written = isMarkdown ? listMarkdownBlocks(text) : listPlainBlocks(text, starts);
+    const drawn = pictures.map((one) => createPicture({ ...one, start: this.units.fromPoints(one.start) }));
+    const blocks = [...drawn, ...written].sort((one, other) => one.start - other.start);
     this.parts = [];
     for (const part of groupBlocks(blocks)) {
       const node = el("section", { class: "doc-part" });
@@ -323,6 +325,12 @@ function createHeading({ level }, start, line) {
   const end = start + line.length;
   const tag = `h${Math.min(level + 1, DEEPEST_HEADING)}`;
   return { start, end, render: () => el(tag, { data: { place: `${start}-${end}` }, text: line.trim() }) };
+}
+
+/** A picture of the document; nothing of the text is in it. */
+function createPicture({ start, url, width, height, words }) {
+  const render = () => el("figure", { class: "doc-picture" }, el("img", { src: url, width, height, alt: words, loading: "lazy" }));
+  return { start, end: start, render };
 }
 
 /** A table, its header above each piece of it. */

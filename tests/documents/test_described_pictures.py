@@ -110,6 +110,15 @@ def test_a_picture_of_a_word_file_belongs_to_its_section(
     assert hit.passage.section == "매출"
 
 
+def test_a_picture_without_a_description_says_before_which_text_it_stands(owner, tmp_path):
+    body = paragraph("조립 순서") + "{p0}" + paragraph("나사를 조인다")
+    path = docx_with(tmp_path / "a.docx", body, p0=png(chart()))
+    document = uploaded(owner, path.read_bytes(), "조립.docx")
+    run(document)
+    text = "".join(page.text for page in document.pages.all())
+    assert text[document.pictures.get().start :] == "나사를 조인다"
+
+
 def test_a_decoration_adds_nothing_and_is_not_asked_about_again(
     owner, sent, tiny_engine, vision, tmp_path
 ):
@@ -320,6 +329,7 @@ def test_the_owner_lists_and_sees_the_pictures(
         "width": 400,
         "height": 300,
         "box": [0.1, 0.59375, 0.6, 0.875],
+        "start": 8,
         "rejected": "",
         "description": SAID,
         "model": "qwen3-vl",

@@ -6,6 +6,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
+from tests.documents.parsers.pictured import chart, docx_with, png
+from tests.documents.parsers.samples import paragraph
 from tests.e2e.chat import answer, ask, chat_id, script
 from tests.e2e.conftest import MANUAL, NOTICE
 from tests.e2e.people import Person
@@ -30,6 +32,22 @@ def open_citation(page):
     panel = page.locator("#panel")
     expect(panel.locator(".pdf-mark-here")).to_be_in_viewport()
     return panel
+
+
+def test_pictures_of_a_text_stand_where_the_document_has_them(windows, reader, tmp_path):
+    body = paragraph("조립 순서") + "{p0}" + paragraph("나사를 조인다")
+    path = docx_with(tmp_path / "조립.docx", body, p0=png(chart()))
+    reader.upload(path, "조립.docx")
+    reader.wait_for_documents()
+    page = windows(reader)
+    page.goto(f"/documents/{document_of(reader, '조립')['id']}")
+    drawn = page.locator(".doc-text .doc-picture img")
+    expect(drawn).to_be_in_viewport()
+    assert drawn.evaluate("image => image.decode().then(() => image.naturalWidth)") > 100
+    told = page.locator(".doc-text").evaluate(
+        "node => [...node.querySelectorAll('p, img')].map(one => one.textContent)"
+    )
+    assert told == ["조립 순서", "", "나사를 조인다"]
 
 
 def test_the_panel_says_whose_document_it_is_of_which_day_and_version(page):
