@@ -8,13 +8,13 @@ class Migration(migrations.Migration):
     """Only adds."""
 
     dependencies = [
-        ('documents', '0004_deletions'),
+        ("documents", "0004_deletions"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='documentpicture',
-            name='start',
+            model_name="documentpicture",
+            name="start",
             field=models.PositiveIntegerField(null=True),
         ),
     ]
