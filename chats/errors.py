@@ -157,6 +157,10 @@ class WrongDimensions(NuraError):
 
 EXPLANATIONS: Mapping[str, Explanation] = {
     "not_found": (404, _("This does not exist, or you don't have access to it.")),
+    "model_not_allowed": (
+        400,
+        _("This language model is not available to you. Choose another one and ask again."),
+    ),
     "scope_missing": (
         403,
         _("This API key is not allowed to do this. It needs the scope “%(scope)s”."),

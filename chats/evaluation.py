@@ -150,12 +150,9 @@ def make_changed_configuration(changes: Sequence[str]) -> Configuration:
             f"{', '.join(stored)}: decides what is stored of documents; "
             "index them anew and evaluate again"
         )
-    kept = {
-        name: value
-        for name, value in _fields(spaces.get_space_in_use().config).items()
-        if name.startswith(OF_THE_INDEX)
-    }
-    return Configuration(", ".join(map(_show_change, pairs.items())), replace(changed, **kept))
+    present = spaces.get_space_in_use().config
+    asked = {name: getattr(changed, name) for name in different}
+    return Configuration(", ".join(map(_show_change, pairs.items())), replace(present, **asked))
 
 
 def _show_change(change: tuple[str, str]) -> str:

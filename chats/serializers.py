@@ -3,7 +3,7 @@
 Requests are validated here and handed on as plain values.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -19,7 +19,10 @@ from chats.models import Category, Chat, ChatDocument, Feedback, Message, Run, T
 from chats.runs import log
 from chats.services import speech
 from documents.api.serializers import ChunkBoxShape
+from documents.connected.choice import MainModel
+from documents.connected.models import SLUG_CHARACTERS
 from documents.errors import explain_code
+from rag.context.budget import find_known_context_length
 from rag.pages import Kind
 from rag.types import Source, StrategyName, Topic, Verdict
 
@@ -45,6 +48,13 @@ class TopicField(serializers.ChoiceField):
         super().__init__(choices=[topic.value for topic in Topic], default=Topic.AUTO, **kwargs)
 
 
+class ModelField(serializers.CharField):
+    """The id of a language model, as `GET /models` lists them; empty: the usual one."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(max_length=SLUG_CHARACTERS, allow_blank=True, default="", **kwargs)
+
+
 class SendRequest(serializers.Serializer[Any]):
     """A question: `POST /messages` and the socket's `send`.
 
@@ -60,12 +70,14 @@ class SendRequest(serializers.Serializer[Any]):
     category_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     client_id = serializers.CharField(required=False, allow_blank=True, default="", max_length=100)
     topic = TopicField(required=False)
+    model = ModelField(required=False)
 
 
 class RegenerateRequest(serializers.Serializer[Any]):
     """Another answer to the same question."""
 
     topic = TopicField(required=False)
+    model = ModelField(required=False)
 
 
 class EditRequest(serializers.Serializer[Any]):
@@ -92,6 +104,9 @@ class ChatRequest(serializers.Serializer[Any]):
     document_ids = DocumentIdsField(required=False)
     use_memory = serializers.BooleanField(required=False)
     temporary = serializers.BooleanField(required=False)
+    model = serializers.CharField(
+        max_length=SLUG_CHARACTERS, required=False, allow_null=True, allow_blank=True
+    )
 
 
 class ChatChange(ChatRequest):
@@ -264,6 +279,7 @@ def to_chat_json(chat: Chat, links: Collection[ChatDocument] | None = None) -> d
         "unread": chat.unread,
         "use_memory": chat.use_memory,
         "temporary": chat.temporary,
+        "model": chat.model or None,
         "created_at": to_time_json(chat.created_at),
         "updated_at": to_time_json(chat.updated_at),
     }
@@ -292,12 +308,39 @@ class ChatSerializer(serializers.Serializer[Any]):
     temporary = serializers.BooleanField(
         read_only=True, help_text="It stands in no list, and goes for good soon"
     )
+    model = serializers.CharField(
+        read_only=True,
+        allow_null=True,
+        help_text="The language model chosen for it; null: the usual one",
+    )
     created_at = serializers.DateTimeField(read_only=True)
     updated_at = serializers.DateTimeField(read_only=True)
 
     def to_representation(self, chat: Chat) -> dict[str, Any]:
         """As `to_chat_json`."""
         return to_chat_json(chat)
+
+
+class LanguageModelSerializer(serializers.Serializer[Any]):
+    """A language model that may be chosen. `default` is the one that answers without a choice."""
+
+    id = serializers.CharField()
+    name = serializers.CharField()
+    context_tokens = serializers.IntegerField(allow_null=True)
+    default = serializers.BooleanField()
+
+
+def to_models_json(models: Sequence[MainModel]) -> list[dict[str, Any]]:
+    """Models that somebody may choose, as the contract shows them; the usual one comes first."""
+    return [
+        {
+            "id": one.id,
+            "name": one.name,
+            "context_tokens": one.context_tokens or find_known_context_length(one.endpoint.model),
+            "default": place == 0,
+        }
+        for place, one in enumerate(models)
+    ]
 
 
 class AnswerErrorSerializer(serializers.Serializer[Any]):
@@ -451,6 +494,9 @@ class MessageSerializer(serializers.Serializer[Any]):
     candidates = CandidateSerializer(many=True, read_only=True, allow_null=True)
     view = DocumentViewSerializer(read_only=True, allow_null=True)
     usage = serializers.JSONField(read_only=True, allow_null=True)
+    model = serializers.CharField(
+        read_only=True, allow_null=True, help_text="Id of the language model that is asked"
+    )
     reasoning = serializers.CharField(read_only=True)
     grounding = CheckedSentenceSerializer(many=True, read_only=True, allow_null=True)
     citations = CitationSerializer(many=True, read_only=True, allow_null=True)
@@ -523,6 +569,7 @@ def to_message_json(
         "candidates": _represent(CandidateSerializer, message.candidates),
         "view": message.view and DocumentViewSerializer(message.view).data,
         "usage": message.usage,
+        "model": message.model or None,
         "reasoning": message.reasoning,
         "grounding": _represent(CheckedSentenceSerializer, message.grounding),
         "citations": _represent(CitationSerializer, message.citations),

@@ -27,6 +27,7 @@ from chats.services.chat_page import (
     suggest_questions,
 )
 from chats.services.find import describe_turns, find_turns
+from documents.connected.choice import list_allowed_models
 from documents.models import Document
 
 TURNS_A_PAGE = 20
@@ -45,7 +46,8 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
     chat = get_object_or_404(own, pk=chat_id) if chat_id else None
     documents = Document.objects.visible_to(user)
     searchable = documents.searchable()
-    has_model = settings.RAG.llm is not None
+    models = list_allowed_models(user)
+    has_model = bool(models)
     context = {
         "chat": chat,
         "sidebar": Sidebar.of(user, opened=_list_opened(request), current=chat),

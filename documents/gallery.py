@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import transaction
 
 from documents import files
+from documents.connected.choice import read_config
 from documents.errors import PicturesFailed
 from documents.models import Document, DocumentPicture
 from documents.notices import Stopwatch
@@ -217,7 +218,7 @@ class Gallery:
         self._document = document
         self._on_wait = on_wait
         self._watch = watch or Stopwatch()
-        vision = factory.get_vision(settings.RAG)
+        vision = factory.get_vision(read_config())
         self._describer = PictureDescriber(vision) if vision else None
         self._known = _load_descriptions(document, self._describer.model) if self._describer else {}
         self._early: list[Picture] = []

@@ -18,6 +18,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 
 from documents import files, index, metadata, notices, queue, spaces, versions
+from documents.connected.choice import read_config
 from documents.errors import DatabaseFailed, IngestTimeout, Internal, WorkerLost
 from documents.gallery import Gallery
 from documents.index import ChunkSpool
@@ -120,7 +121,7 @@ def _load_analyser() -> None:
 
     It stops all threads for seconds, on a busy machine for longer than a lease lasts unrenewed.
     """
-    get_engine(settings.RAG)
+    get_engine(read_config())
     tokenize.count_terms("준비")
 
 

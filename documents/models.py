@@ -20,7 +20,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from pgvector.django import HalfVectorField, SparseVectorField
 
-import documents.audit  # noqa: F401 - brings its table
+import documents.audit
+import documents.connected.models  # noqa: F401 - they bring their tables
 from jobs.lease import Job, OwnedJob
 from rag.understand.filters import BETWEEN_NAMES, to_name_key
 

@@ -1,8 +1,8 @@
 """Embedding spaces: which model's vectors are stored and searched, and the index of each.
 
 The active space decides, in every process and at every use, which model embeds questions and
-uploads. The settings name the model of a new installation only: once vectors are stored,
-`manage.py reindex` is the way to another model.
+uploads. The environment, or a choice in the page, names the model of a new installation only: once
+vectors are stored, a change of the space (`documents.reindex`) is the way to another model.
 """
 
 import random
@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Max, Min
 
+from documents.connected.choice import find_endpoint, read_config
 from documents.models import ChunkEmbedding, EmbeddingSpace
 from rag.config import Endpoint, RagConfig
 from rag.factory import get_embedding_model_name, get_engine
@@ -47,7 +48,7 @@ def get_space_in_use() -> SpaceInUse:
     """What questions are embedded and searched with now. Loads and writes nothing."""
     space = get_active_space()
     if space is None or _gives_way(space):
-        return SpaceInUse(None, settings.RAG)
+        return SpaceInUse(None, read_config())
     return SpaceInUse(space, to_config(space))
 
 
@@ -58,14 +59,15 @@ def get_space_for_writing() -> tuple[EmbeddingSpace, RagConfig]:
     """
     space = get_active_space()
     if space is None or not has_vectors(space):
-        space = ensure_active_space(get_engine(settings.RAG).embedder)
+        space = ensure_active_space(get_engine(read_config()).embedder)
     return space, to_config(space)
 
 
 def note_model_address() -> None:
     """Keep where the model in use is reached, for the time when the settings name another."""
-    EmbeddingSpace.objects.filter(active=True, model=get_embedding_model_name(settings.RAG)).update(
-        base_url=strip_credentials(settings.RAG.embedding_endpoint)
+    config = read_config()
+    EmbeddingSpace.objects.filter(active=True, model=get_embedding_model_name(config)).update(
+        base_url=strip_credentials(config.embedding_endpoint)
     )
 
 
@@ -79,7 +81,7 @@ def ensure_active_space(embedder: Embedder) -> EmbeddingSpace:
             has_vectors(now) or names == {"model": now.model, "dimensions": now.dimensions}
         ):
             return now
-        space = ensure_space(embedder, base_url=strip_credentials(settings.RAG.embedding_endpoint))
+        space = ensure_space(embedder, base_url=strip_credentials(read_config().embedding_endpoint))
         EmbeddingSpace.objects.filter(active=True).update(active=False)
         EmbeddingSpace.objects.filter(pk=space.pk).update(active=True)
         if space.dimensions <= MAX_INDEX_DIMENSIONS:
@@ -126,19 +128,22 @@ def build_config(
 ) -> RagConfig:
     """The engine's configuration with another embedding model.
 
-    Where the settings name this model, or this address, the settings say how it is reached. Their
-    key goes to no other address than theirs.
+    Where the present choice is this model, or at this address, it says how the model is reached;
+    else a connection with this address does. A key goes to no other address than its own.
     """
-    named = settings.RAG.embedding_endpoint
-    if model == get_embedding_model_name(settings.RAG):
+    chosen = read_config()
+    named = chosen.embedding_endpoint
+    if model == get_embedding_model_name(chosen):
         endpoint = named
     elif named and base_url == strip_credentials(named):
         endpoint = replace(named, model=model)
+    elif base_url and (connected := find_endpoint(base_url, model)):
+        endpoint = connected
     else:
         key = settings.EMBEDDING_OTHER_API_KEY
         endpoint = Endpoint(base_url, model, api_key=key) if base_url else None
     return replace(
-        settings.RAG,
+        chosen,
         embedding_model=model,
         embedding_endpoint=endpoint,
         embedding_languages=languages,
@@ -173,7 +178,8 @@ def describe_pending_reindex() -> str:
     space = get_active_space()
     if space is None or _gives_way(space):
         return ""
-    name, spoken = get_embedding_model_name(settings.RAG), settings.RAG.embedding_languages
+    config = read_config()
+    name, spoken = get_embedding_model_name(config), config.embedding_languages
     if space.model != name:
         return (
             f"the settings name the embedding model {name}, but the stored vectors are of "
@@ -189,7 +195,7 @@ def describe_pending_reindex() -> str:
 
 def _gives_way(space: EmbeddingSpace) -> bool:
     """Whether the model of the settings takes its place at once, as nothing is embedded yet."""
-    return space.model != get_embedding_model_name(settings.RAG) and not has_vectors(space)
+    return space.model != get_embedding_model_name(read_config()) and not has_vectors(space)
 
 
 INDEX_IS_VALID = """

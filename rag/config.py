@@ -15,7 +15,9 @@ class Endpoint:
 
     base_url: str
     model: str
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Sent with every request; they may hold keys, too."""
     connect_timeout: float = 5.0
     first_token_timeout: float = 30.0
     """From the request to the first token, thinking included."""
@@ -25,6 +27,11 @@ class Endpoint:
     """For the whole reply, retries included."""
     socket: str = ""
     """Path of the server's Unix socket; empty: use `base_url`."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no message may repeat."""
+        return tuple(filter(None, (self.api_key, *(value for _name, value in self.headers))))
 
 
 LOCAL_MODELS = Endpoint("http://localhost/v1", "", idle_timeout=600.0)
@@ -134,6 +141,8 @@ class RagConfig:
     profile: ProfileRules = field(default_factory=ProfileRules)
     verifier_model: str = ""
     """Cross-encoder for natural language inference that checks sentences; empty: rules."""
+    verifier_endpoint: Endpoint | None = None
+    """The verifier's endpoint; None: the models process."""
     revise: bool = True
     """Let the light model, if there is one, rewrite sentences that no source supports."""
     style: StyleRules | None = None
@@ -143,7 +152,8 @@ class RagConfig:
     def needs_models_process(self) -> bool:
         """Whether some model, named or embedded, has no endpoint of its own."""
         own_reranker = self.reranker_model and self.reranker_endpoint is None
-        return bool(self.embedding_endpoint is None or own_reranker or self.verifier_model)
+        own_verifier = self.verifier_model and self.verifier_endpoint is None
+        return bool(self.embedding_endpoint is None or own_reranker or own_verifier)
 
     def local_model(self, model: str) -> Endpoint:
         """The endpoint of a model in the models process."""

@@ -46,7 +46,9 @@ from rag.understand.analysis import analyse_by_rules, narrow_store
 NO_CONVERSATION = Conversation()
 NO_HISTORY = MemoryHistory()
 KEPT = 3
-"""Engines of a process: as the settings say, with the model in use, and with its successor."""
+"""Embedders of a process: as the settings say, the one in use, and its successor."""
+KEPT_ENGINES = 32
+"""Engines of a process: with each language model that is offered; they share all that is large."""
 
 
 class Engine:
@@ -202,11 +204,11 @@ class Engine:
         return await suggest_follow_ups(question, answer, headings, self.light)
 
 
-@functools.lru_cache(maxsize=KEPT)
+@functools.lru_cache(maxsize=KEPT_ENGINES)
 def get_engine(config: RagConfig) -> Engine:
     """The engine of this process for a configuration.
 
-    Engines of several embedding models share all but their embedders.
+    Engines of several models share all but these.
     """
     return Engine(config)
 
@@ -277,4 +279,4 @@ def make_verifier(config: RagConfig) -> Verifier | None:
     """The verifier model; None: rules only."""
     if not config.verifier_model:
         return None
-    return EndpointVerifier(config.local_model(config.verifier_model))
+    return EndpointVerifier(config.verifier_endpoint or config.local_model(config.verifier_model))

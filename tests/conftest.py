@@ -124,6 +124,14 @@ def _turn(nodeid):
     return len(SHARED) + (1 if group in WITH_OWN_PRODUCT else 2)
 
 
+@pytest.fixture(autouse=True)
+def _no_choices_of_before():
+    """Tables of tests are emptied behind the back of what a process keeps of them."""
+    from documents.connected.choice import forget_choices
+
+    forget_choices()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _quick_flush():
     with pytest.MonkeyPatch.context() as patch:

@@ -108,7 +108,7 @@ class Operation:
         """Fields of the body that name objects."""
         properties = (self.body or {}).get("properties", {})
         named = [name for name, shape in properties.items() if _names_an_object(shape)]
-        return [*named, "model"] if "model" in properties else named
+        return [*named, "model"] if self.of_gateway and "model" in properties else named
 
     @property
     def of_gateway(self) -> bool:
@@ -166,8 +166,9 @@ def example(operation: Operation) -> dict[str, Any]:
     """A body that the route accepts, without ids."""
     properties = (operation.body or {}).get("properties", {})
     wanted = set((operation.body or {}).get("required", ())) or set(properties)
+    usual = EXAMPLES if operation.of_gateway else {"model": ""}  # there: a language model
     return {
-        name: EXAMPLES.get(name) or _value(shape)
+        name: usual[name] if name in usual else _value(shape)
         for name, shape in properties.items()
         if name in wanted and not _names_an_object(shape)
     }

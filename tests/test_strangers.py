@@ -147,7 +147,8 @@ def test_a_list_holds_nothing_of_another_user(operation, stranger, world):
         assert SECRET not in body
         assert not [name for name, key in world.items() if str(key) in body]
         own = 1 if operation.path.endswith("/me/keys") else 0  # the key that asks
-        assert response.json().get("count", 0) == own
+        listed = response.json()
+        assert (listed.get("count", 0) if isinstance(listed, dict) else len(listed)) == own
 
 
 @pytest.mark.parametrize("operation", each(ALL), ids=named)

@@ -25,14 +25,17 @@ from chats.runs import reader
 from chats.serializers import (
     EditRequest,
     FeedbackRequest,
+    LanguageModelSerializer,
     MessageSerializer,
     RegenerateRequest,
     SendRequest,
     SpeechRequest,
     WholeSourceSerializer,
+    to_models_json,
 )
 from chats.services import answer_cache, branches, speech, turn_store, turns
 from chats.services.profile import name_used
+from documents.connected.choice import list_allowed_models
 from jobs.fairness import leave_place
 
 TURN = inline_serializer(
@@ -92,6 +95,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             language=get_language() or "ko",
             topic=serializer.validated_data["topic"],
             asked_with=get_credential(request).token,
+            model=serializer.validated_data["model"],
         )
         return self._answered(request, turn)
 
@@ -177,6 +181,17 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             "user_message": MessageSerializer(rows.get(pk=turn.user_message.pk)).data,
             "assistant_message": MessageSerializer(rows.get(pk=turn.assistant_message.pk)).data,
         }
+
+
+class ModelsView(APIView):
+    """`GET /models`."""
+
+    change_scope = KeyScope.ASK
+
+    @extend_schema(responses=LanguageModelSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """The language models that may be chosen; the usual one comes first."""
+        return Response(to_models_json(list_allowed_models(get_user(request))))
 
 
 def _sent(fields: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
 from chats.api.chats import CategoryViewSet, ChatViewSet, ExportView
-from chats.api.messages import MessageViewSet, SpeechView
+from chats.api.messages import MessageViewSet, ModelsView, SpeechView
 from chats.api.profile import (
     ProfileConfirmView,
     ProfileExportView,
@@ -32,6 +32,7 @@ urlpatterns = [
         TurnDocumentsView.as_view(),
         name="chat-turn-documents",
     ),
+    path("models", ModelsView.as_view(), name="models"),
     path("me/memory", ProfileView.as_view(), name="profile"),
     path("me/memory/export", ProfileExportView.as_view(), name="profile-export"),
     path("me/memory/<uuid:slot_id>", ProfileSlotView.as_view(), name="profile-slot"),

@@ -1,7 +1,11 @@
-"""The models of a key's owner: all of the documents, one of them, or those of a category."""
+"""The models of a key's owner: all of the documents, one of them, or those of a category.
+
+Each of them is answered by the owner's usual language model, or by the one named behind an `@`:
+`nura@qwen3`. The sign stands in no other id.
+"""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -12,11 +16,14 @@ from django.db.models import QuerySet
 
 from chats.errors import ModelNotFound
 from chats.models import Category, ChatDocument
+from documents.connected.choice import find_allowed_model, list_allowed_models
 from documents.models import Document
 from rag.types import Scope, ScopeReason
 
 EVERYTHING = "nura"
 PREFIX = f"{EVERYTHING}/"
+AT = "@"
+"""Before the id of a language model."""
 MAX_LISTED_DOCUMENTS = 200
 """Documents in the list, the newest; older ones can be used all the same."""
 MAX_CATEGORY_DOCUMENTS = 1_000
@@ -32,6 +39,8 @@ class AskableModel:
     created: datetime
     documents: QuerySet[Document]
     reason: ScopeReason
+    language_model: str = ""
+    """The id of the language model that was named."""
 
     @cached_property
     def scope(self) -> Scope:
@@ -41,7 +50,21 @@ class AskableModel:
 
 
 def find_model(user: User, name: str) -> AskableModel:
-    """The user's model of that name. Raises `ModelNotFound`."""
+    """The user's model of that name. Raises `ModelNotFound`, `ModelNotAllowed`."""
+    name, sign, language_model = name.partition(AT)
+    found = _find_scope(user, name)
+    if not sign:
+        return found
+    if not language_model:
+        raise ModelNotFound
+    chosen = find_allowed_model(user, language_model)
+    told = f"{found.name} ({chosen.name})" if chosen else found.name
+    return replace(
+        found, id=f"{name}{AT}{language_model}", name=told, language_model=language_model
+    )
+
+
+def _find_scope(user: User, name: str) -> AskableModel:
     if name == EVERYTHING:
         everything = _list_searchable(user)
         return AskableModel(name, "Nura", user.date_joined, everything, ScopeReason.ALL)
@@ -59,7 +82,10 @@ def describe_model(model: AskableModel) -> dict[str, Any]:
 
 
 def list_models(user: User) -> dict[str, Any]:
-    """Everything first, then categories with documents by name, then the newest documents."""
+    """Everything first, by each language model where there are some; then categories; documents.
+
+    Categories are those with documents, by name, and documents the newest.
+    """
     ready = _list_searchable(user)
     used = Category.objects.owned_by(user).filter(
         chats__deleted_at=None, chats__document_links__document__in=ready
@@ -68,10 +94,16 @@ def list_models(user: User) -> dict[str, Any]:
     rows = ready.order_by("-created_at", "id").values_list("pk", "name", "created_at")
     documents = list(rows[: MAX_LISTED_DOCUMENTS + 1])
     first = _describe(EVERYTHING, "Nura", user.date_joined)
+    language_models = list_allowed_models(user)
+    others = [
+        _describe(f"{EVERYTHING}{AT}{one.id}", f"Nura ({one.name})", user.date_joined)
+        for one in (language_models if len(language_models) > 1 else ())
+    ]
     return {
         "object": "list",
         "data": [
             first,
+            *others,
             *_describe_all(categories),
             *_describe_all(documents[:MAX_LISTED_DOCUMENTS]),
         ],

@@ -61,8 +61,8 @@ def begin(
 ) -> Opened:
     """Begin the answer to a request; `asked_with` is the digest of its key.
 
-    Raises `ModelNotFound`, `NoQuestion`, `TooLong`, `OneAnswerOnly`, `WrongChatId`, `EmptyMessage`,
-    `QuotaMessages`, `Unavailable`.
+    Raises `ModelNotFound`, `ModelNotAllowed`, `NoQuestion`, `TooLong`, `OneAnswerOnly`,
+    `WrongChatId`, `EmptyMessage`, `QuotaMessages`, `Unavailable`.
     """
     if (body.n or 1) != 1:
         raise OneAnswerOnly
@@ -95,6 +95,7 @@ def _in_chat(  # noqa: PLR0913, PLR0917 - what `begin` knows
         sampling=body.sampling,
         asked_with=asked_with,
         memory=bool(body.use_memory),
+        model=model.language_model,
     )
     return Opened(turn.run.pk, model.id, turn.user_message.chat_id)
 
@@ -103,21 +104,27 @@ def _unstored(
     user: User, model: AskableModel, said: AskedQuestion, body: CompletionRequest
 ) -> UUID:
     return send_question(
-        user, said.question, model.scope, history=said.history, sampling=body.sampling
+        user,
+        said.question,
+        model.scope,
+        history=said.history,
+        sampling=body.sampling,
+        model=model.language_model,
     )
 
 
-def send_question(
+def send_question(  # noqa: PLR0913 - the parts of a question, by name
     user: User,
     question: str,
     scope: Scope,
     *,
     history: Sequence[HistoryMessage] = (),
     sampling: Sampling = NO_WISHES,
+    model: str = "",
 ) -> UUID:
     """Have a question answered whose answer is stored nowhere; the id of its log.
 
-    Raises `QuotaMessages`, `Unavailable`.
+    `model` is the id of the language model. Raises `QuotaMessages`, `Unavailable`.
     """
     request = {
         "user_id": user.pk,
@@ -126,6 +133,7 @@ def send_question(
         "document_ids": [str(pk) for pk in scope.document_ids],
         "reason": scope.reason,
         "sampling": asdict(sampling),
+        "model": model,
     }
     with transaction.atomic():  # a question that no worker can be given is not counted
         count_question(user.pk)
@@ -169,6 +177,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     sampling: Sampling,
     asked_with: str = "",
     memory: bool = False,
+    model: str = "",
 ) -> OpenedTurn:
     """Store a question of the chat called `key`, made at its first one, and begin its answer.
 
@@ -187,6 +196,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
         sampling=sampling,
         asked_with=asked_with,
         memory=memory,
+        model=model,
     )
 
 

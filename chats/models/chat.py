@@ -10,6 +10,7 @@ from django.db.models.functions import StrIndex
 from django.db.models.lookups import GreaterThan
 from django.utils.translation import gettext_lazy as _
 
+from documents.connected.models import SLUG_CHARACTERS
 from documents.models import Document
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class Chat(models.Model):
     `unread`: an answer ended since its owner last had the chat before him. Archived chats are kept
     out of the sidebar until something is asked in them again.
 
+    `model` is the id of the language model that its owner chose for it; empty: the usual one.
+
     `use_memory`: what is known of its owner is told to the engine, and added to. A `temporary` chat
     does neither, stands in no list, and goes for good soon after its last question.
     """
@@ -154,6 +157,9 @@ class Chat(models.Model):
         default=True, db_default=True, verbose_name=_("knows what is remembered")
     )
     temporary = models.BooleanField(default=False, db_default=False, verbose_name=_("temporary"))
+    model = models.CharField(
+        max_length=SLUG_CHARACTERS, blank=True, default="", db_default="", verbose_name=_("model")
+    )
     memory_cleared_at = models.DateTimeField(null=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, verbose_name=_("deleted at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from pgvector.django import HalfVectorField
 
 from chats.models.chat import Chat, to_text_filter
+from documents.connected.models import SLUG_CHARACTERS
 from documents.models import Document
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Message(models.Model):
     a clarifying question offers, `view` the stretch of a whole document that is shown.
     `reasoning` is what the model thought aloud, `grounding` a list of `rag.types.Checked`,
     `citations` one of `rag.types.CitedPassage`, None of answers of before. `notices` are codes.
+    `model` is the id of the language model that an answer is asked of, empty without one; `usage`
+    holds the tokens and, as `model`, what its server calls it.
     `made_at` is when an answer that was not made for this question was made: see `CachedAnswer`.
     `follow_ups` are questions that the light model sees coming, None where it was not asked.
     """
@@ -117,6 +120,9 @@ class Message(models.Model):
     candidates = models.JSONField(null=True, blank=True, verbose_name=_("candidates"))
     view = models.JSONField(null=True, blank=True, verbose_name=_("part shown"))
     usage = models.JSONField(null=True, blank=True, verbose_name=_("usage"))
+    model = models.CharField(
+        max_length=SLUG_CHARACTERS, blank=True, default="", db_default="", verbose_name=_("model")
+    )
     reasoning = models.TextField(blank=True, default="", verbose_name=_("reasoning"))
     grounding = models.JSONField(null=True, blank=True, verbose_name=_("grounding"))
     citations = models.JSONField(null=True, blank=True, editable=False)

@@ -38,6 +38,7 @@ from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn
 from chats.stores import ReleasingStore
 from documents import spaces
+from documents.connected.choice import ModelNotAllowed, choose_config
 from documents.search.store import ScopedStore
 from documents.spaces import SpaceInUse
 from jobs.heartbeat import Heartbeat
@@ -86,12 +87,14 @@ class ClaimedRun:
     """A run that is ours, with its message, question, chat and owner, and the space in use.
 
     `profile` is what is known of the owner, None where the answer is to know nothing of him.
+    `refused` is why its language model may not answer any more.
     """
 
     lease: Lease[Run]
     run: Run
     used: SpaceInUse
     profile: tuple[Slot, ...] | None = None
+    refused: NuraError | None = None
 
 
 def claim_run(run_id: UUID) -> list[ClaimedRun]:
@@ -115,10 +118,20 @@ def load_claimed_runs(leases: Sequence[Lease[Run]]) -> list[ClaimedRun]:
     used = spaces.get_space_in_use()
     known = load_profiles([run.message for run in runs.values()])
     return [
-        ClaimedRun(lease, runs[lease.job_id], used, known.get(runs[lease.job_id].message_id))
+        _with_model(ClaimedRun(lease, run, used, known.get(run.message_id)))
         for lease in leases
-        if lease.job_id in runs
+        if (run := runs.get(lease.job_id))
     ]
+
+
+def _with_model(claimed: ClaimedRun) -> ClaimedRun:
+    """The run with the language model that it was asked of, if its owner still may ask that."""
+    message, used = claimed.run.message, claimed.used
+    try:
+        config = choose_config(used.config, message.chat.owner, message.model)
+    except ModelNotAllowed as error:
+        return replace(claimed, refused=error)
+    return replace(claimed, used=replace(used, config=config))
 
 
 def is_first_question(run: Run) -> bool:
@@ -248,6 +261,9 @@ class _Progress:
     key: CacheKey | None = None
     kept: Outcome | None = None
     trace: dict[str, object] = field(default_factory=dict)
+    model: str = ""
+    """What its server calls the language model."""
+    usage: dict[str, Any] | None = None
 
 
 async def answer_run(run_id: UUID) -> None:
@@ -304,6 +320,9 @@ async def _answer(
 
 async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) -> None:
     """Let the engine answer. Raises what the database does before that, and `RunLost`."""
+    if claimed.refused is not None:
+        progress.error = claimed.refused
+        return
     if is_first_question(claimed.run):
         loaded = load_question(claimed.run, claimed.used, claimed.profile)
     else:
@@ -315,6 +334,7 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
             progress.kept = kept.outcome
             return
     store = ReleasingStore(loaded.store)
+    progress.model = loaded.config.llm.model if loaded.config.llm else ""
     try:
         answer = get_engine(loaded.config).answer(loaded.question, store, loaded.history)
         async with aclosing(answer) as events:
@@ -368,7 +388,8 @@ def _record(event: Event, writer: RunWriter, progress: _Progress) -> None:
         case Finished():
             progress.finished = event
             if event.usage is not None:
-                writer.add("usage", asdict(event.usage))
+                progress.usage = asdict(event.usage) | {"model": progress.model}
+                writer.add("usage", progress.usage)
 
 
 def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcome:
@@ -392,7 +413,7 @@ def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcom
             sources=_to_sources(finished.sources),
             candidates=_to_plain(finished.candidates),
             view=log.to_plain(asdict(finished.view)) if finished.view else None,
-            usage=asdict(finished.usage) if finished.usage else None,
+            usage=progress.usage,
             grounding=_to_plain(finished.checks) or None,
             citations=_to_plain(finished.citations),
             notices=finished.notices,

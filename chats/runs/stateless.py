@@ -25,6 +25,7 @@ from chats.serializers import to_sources_json
 from chats.services import search
 from chats.stores import ReleasingStore
 from documents import spaces
+from documents.connected.choice import choose_config
 from documents.errors import explain_code
 from documents.models import Document
 from documents.search.store import ScopedStore
@@ -111,6 +112,8 @@ async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
                 case Finished():
                     finished = event
     told = _to_message(finished, request["language"]) if finished else {}
+    if told.get("usage") and config.llm:
+        told["usage"]["model"] = config.llm.model
     return {"message": {"content": "".join(said), "reasoning": "".join(thought), **told}}
 
 
@@ -131,7 +134,7 @@ def _to_message(finished: Finished, language: str) -> dict[str, Any]:
 def _load_question(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConfig]:
     """The question over those of its documents that its user may still read.
 
-    Raises `NotFound` when the user is gone.
+    Raises `NotFound` when the user is gone, `ModelNotAllowed`.
     """
     user = User.objects.filter(pk=request["user_id"], is_active=True).first()
     if user is None:
@@ -145,7 +148,8 @@ def _load_question(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore
         conversation=read_conversation(request["history"]),
         sampling=Sampling.from_stored(request["sampling"]),
     )
-    return question, ReleasingStore(ScopedStore(ids, space=used.space)), used.config
+    config = choose_config(used.config, user, request.get("model", ""))
+    return question, ReleasingStore(ScopedStore(ids, space=used.space)), config
 
 
 async def _search(request: dict[str, Any], _say: Say) -> dict[str, Any]:

@@ -61,7 +61,7 @@ _OTHERS = frozenset(
     ("text", "scope", "conversation", "topic", "history_pairs", "sampling", "profile")
 )
 """Fields of a question that the keys tell of otherwise, or that do not matter where it is alone."""
-_SECRET = frozenset(("api_key", "fence", "socket", "models_socket"))
+_SECRET = frozenset(("api_key", "headers", "fence", "socket", "models_socket"))
 """Of the configuration: what changes no answer."""
 
 STATE = """

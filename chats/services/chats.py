@@ -19,6 +19,7 @@ from chats.notices import chat_changed
 from chats.services import answer_cache
 from documents import deletions
 from documents.audit import Action, record_event
+from documents.connected.choice import find_allowed_model
 from documents.models import DeletionKind, Document
 
 TOUCH = """
@@ -66,15 +67,29 @@ def create_chat(  # noqa: PLR0913 - the fields of a new chat, by name
     history_pairs: int | None = None,
     use_memory: bool = True,
     temporary: bool = False,
+    model: str | None = None,
 ) -> Chat:
-    """A new chat about these documents: all of it or nothing. Raises `NotFound`."""
+    """A new chat about these documents: all of it or nothing.
+
+    Raises `NotFound`, `ModelNotAllowed`.
+    """
     documents = find_documents(owner=owner, document_ids=document_ids)
     category = find_category(owner=owner, category_id=category_id)
     chat = add_chat(owner, title, documents, category, history_pairs)
     if temporary or not use_memory:
         chat.use_memory, chat.temporary = use_memory, temporary
         chat.save(update_fields=("use_memory", "temporary"))
+    if model:
+        keep_model(chat, model)
     return chat
+
+
+def keep_model(chat: Chat, model: str) -> None:
+    """Let a language model answer in the chat; "" for the usual one. Raises `ModelNotAllowed`."""
+    if model:
+        find_allowed_model(chat.owner, model)
+    chat.model = model
+    chat.save(update_fields=("model",))
 
 
 def add_chat(
@@ -97,7 +112,7 @@ def add_chat(
 def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
     """Apply those of the names of `ChatChange` that are there.
 
-    Changes of one chat are made one after the other. Raises `NotFound`.
+    Changes of one chat are made one after the other. Raises `NotFound`, `ModelNotAllowed`.
     """
     held = Chat.objects.select_for_update().filter(pk=chat.pk, deleted_at=None).first()
     if held is None:
@@ -109,6 +124,8 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
         category_id: UUID | None = changes["category_id"]  # type: ignore[assignment]
         held.category = find_category(owner=held.owner, category_id=category_id)
         fields.append("category")
+    if "model" in changes:
+        keep_model(held, str(changes["model"] or ""))
     if "document_ids" in changes:
         ids: Collection[UUID] = changes["document_ids"]  # type: ignore[assignment]
         documents = find_documents(owner=held.owner, document_ids=ids)

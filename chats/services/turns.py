@@ -29,10 +29,12 @@ from chats.services.chats import (
     count_question,
     find_category,
     find_documents,
+    keep_model,
     touch_chat,
 )
 from chats.services.erasure import without_deleted
 from chats.services.turn_store import Outcome
+from documents.connected.choice import find_allowed_model
 from documents.models import Document
 from jobs.lease import RELEASED, Lease
 from rag.conversation import Sampling
@@ -72,18 +74,22 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     topic: str = Topic.AUTO,
     sampling: Sampling = NO_WISHES,
     asked_with: str = "",
+    model: str = "",
 ) -> OpenedTurn:
     """Store the question and an empty answer, and hand the run to a worker when that is committed.
 
     The same `client_id` again gives the run that it began. `asked_with` is the digest of the key
-    that asks. Raises `NotFound`,
-    `EmptyMessage`, `QuotaMessages`.
+    that asks. `model` writes this answer, and is kept for a chat that begins with it; empty: the
+    one that is chosen for the chat. Raises `NotFound`, `EmptyMessage`, `QuotaMessages`,
+    `ModelNotAllowed`.
     """
     text = clean(content)
     try:
         with transaction.atomic():
             documents = find_documents(owner=user, document_ids=document_ids)
             chat = _find_or_add_chat(user, chat_id, text, documents, category_id)
+            if model and chat_id is None:
+                keep_model(chat, model)
             parent = _find_parent(chat, parent_id) if chat_id or parent_id else None
             return open_answer(
                 chat=chat,
@@ -94,6 +100,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
                 topic=topic,
                 sampling=sampling,
                 asked_with=asked_with,
+                model=model,
             )
     except (IntegrityError, NuraError):  # sent before; what was so then may be refused now
         known = _find_opened(user, client_id) if client_id else None
@@ -168,6 +175,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     asked_with: str = "",
     anew: bool = False,
     memory: bool = True,
+    model: str = "",
 ) -> OpenedTurn:
     """An empty answer to `question` with its run, dispatched on commit.
 
@@ -175,8 +183,10 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     and add to it.
 
     `documents` are those that a new question names (None: one that is gone); it is stored with
-    them. Without `documents` the question is one that is stored. Raises `QuotaMessages`.
+    them. Without `documents` the question is one that is stored. `model` is the id of the language
+    model; empty: the chat's, else the user's usual one. Raises `QuotaMessages`, `ModelNotAllowed`.
     """
+    chosen = find_allowed_model(chat.owner, model or chat.model)
     is_new = documents is not None
     if documents is None:
         links = question.document_links.select_related("document")
@@ -192,6 +202,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         parent=question,
         role=Message.Role.ASSISTANT,
         status=Message.Status.STREAMING,
+        model=chosen.id if chosen else "",
         scope={
             "document_ids": [str(pk) for pk in scope.document_ids],
             "reason": scope.reason,
@@ -221,13 +232,19 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
 
 @transaction.atomic
 def regenerate_answer(
-    *, message: Message, language: str, topic: str = Topic.AUTO, asked_with: str = ""
+    *,
+    message: Message,
+    language: str,
+    topic: str = Topic.AUTO,
+    asked_with: str = "",
+    model: str = "",
 ) -> OpenedTurn:
     """Answer the question of an assistant's message once more, over the documents as they are now.
 
-    `topic` is what the user says of its bond to the conversation.
+    `topic` is what the user says of its bond to the conversation, `model` the id of the language
+    model for this answer.
 
-    Raises `WrongRole`, `StillAnswering`.
+    Raises `WrongRole`, `StillAnswering`, `ModelNotAllowed`.
     """
     if message.role != Message.Role.ASSISTANT or message.parent is None:
         raise WrongRole
@@ -241,6 +258,7 @@ def regenerate_answer(
         topic=topic,
         asked_with=asked_with,
         anew=True,
+        model=model,
     )
 
 
@@ -375,6 +393,7 @@ def log_run_end(run: Run, outcome: Outcome) -> None:
         mode=str(outcome.mode),
         label=str(outcome.label),
         attempts=run.attempts,
+        model=usage.get("model", ""),
         prompt_tokens=usage.get("prompt_tokens", 0),
         completion_tokens=usage.get("completion_tokens", 0),
         timings_ms=outcome.trace.get("timings_ms", {}),

@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import structlog
-from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from documents import queue, spaces
+from documents.connected.choice import read_config
 from documents.models import Chunk, EmbeddingSpace, Reindexing, ReindexState
 from documents.reindex import comparison, renewal
 from documents.reindex.comparison import ReindexQuestion
@@ -275,8 +275,8 @@ class _TimeSlice:
 
 
 def get_configured_wish() -> ReindexWish:
-    """The change to the model that the settings name."""
-    config = settings.RAG
+    """The change to the model that is chosen in the page, or named in the environment."""
+    config = read_config()
     return ReindexWish(
         get_embedding_model_name(config),
         spaces.strip_credentials(config.embedding_endpoint),

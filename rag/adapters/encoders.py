@@ -308,6 +308,7 @@ def _new_client(endpoint: Endpoint) -> Any:
     return openai.OpenAI(
         base_url=endpoint.base_url,
         api_key=endpoint.api_key or "none",
+        default_headers=dict(endpoint.headers),
         timeout=limits,
         max_retries=RETRIES,
         http_client=openai.DefaultHttpxClient(follow_redirects=False, timeout=limits, **way),

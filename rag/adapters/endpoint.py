@@ -12,7 +12,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -57,6 +57,7 @@ def get_client(endpoint: Endpoint) -> Any:
             client = openai.AsyncOpenAI(
                 base_url=endpoint.base_url,
                 api_key=endpoint.api_key or "none",
+                default_headers=dict(endpoint.headers),
                 max_retries=0,
                 timeout=timeout,
                 http_client=openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout),
@@ -189,15 +190,16 @@ _OVERFLOW = re.compile(
 MAX_DETAIL_CHARACTERS = 300
 
 
-def to_llm_error(error: Exception, *, started: bool, key: str = "") -> LLMError:
+def to_llm_error(error: Exception, *, started: bool, secrets: Iterable[str] = ()) -> LLMError:
     """The `LLMError` that an exception of the client stands for.
 
     `started`: something was shown already, so that a broken connection is an interruption.
+    `secrets` are left out of what it says.
     """
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        detail = _redact(f"{error} {error.code or ''} {error.body or ''}", key)
+        detail = _redact(f"{error} {error.code or ''} {error.body or ''}", secrets)
         return _error_of_status(int(error.status_code), detail, error.response.headers)
     if isinstance(error, ValueError | TypeError | AttributeError):
         # broken JSON, broken UTF-8, or a chunk of another shape
@@ -212,12 +214,12 @@ def to_llm_error(error: Exception, *, started: bool, key: str = "") -> LLMError:
     return LLMUnreachable(", ".join(type(cause).__name__ for cause in causes), slow=slow)
 
 
-def to_reported_error(error: object, *, started: bool, key: str = "") -> LLMError:
+def to_reported_error(error: object, *, started: bool, secrets: Iterable[str] = ()) -> LLMError:
     """The `LLMError` of an error body that came under HTTP 200, alone or within a stream.
 
     Its code is a status where it looks like one.
     """
-    detail = _redact(str(error), key)
+    detail = _redact(str(error), secrets)
     code = error.get("code") if isinstance(error, Mapping) else None
     if not started and isinstance(code, int) and 400 <= code < 600:
         return _error_of_status(code, detail, {})
@@ -254,9 +256,9 @@ def _error_of_status(status: int, detail: str, headers: Mapping[str, Any]) -> LL
     return LLMRejected(detail, status=status)
 
 
-def _redact(text: str, key: str) -> str:
-    if key:
-        text = text.replace(key, "***")
+def _redact(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
     return _KEY.sub("***", text)[:MAX_DETAIL_CHARACTERS]
 
 

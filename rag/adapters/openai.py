@@ -180,8 +180,8 @@ class _Call:
             except TimeoutError:
                 raise LLMTimeout(reader.phase, phase=reader.phase) from None
             except Exception as error:  # noqa: BLE001 - whatever it is, callers get LLMError
-                key = self._endpoint.api_key
-                raise to_llm_error(error, started=reader.started, key=key) from None
+                secrets = self._endpoint.secrets
+                raise to_llm_error(error, started=reader.started, secrets=secrets) from None
 
     async def _has_another_try(self, error: LLMError) -> bool:
         """Whether the call goes on after this; waits for the pause before it.

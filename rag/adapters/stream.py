@@ -277,7 +277,7 @@ class ReplyReader:
             return "", ""
         chunk = parse_chunk(event)
         if wrong := chunk.get("error"):
-            raise to_reported_error(wrong, started=self.started, key=self.endpoint.api_key)
+            raise to_reported_error(wrong, started=self.started, secrets=self.endpoint.secrets)
         if isinstance(usage := chunk.get("usage"), dict):
             asked, said = usage.get("prompt_tokens"), usage.get("completion_tokens")
             self.usage = Usage(_to_count(asked), _to_count(said))

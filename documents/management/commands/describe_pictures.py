@@ -3,11 +3,11 @@
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from documents import services
+from documents.connected.choice import read_config
 from documents.errors import DocumentBusy
 from documents.models import Document, DocumentPicture
 from rag import factory
@@ -28,7 +28,7 @@ class Command(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Send them and print how many."""
-        vision = factory.get_vision(settings.RAG)
+        vision = factory.get_vision(read_config())
         if vision is None:
             raise CommandError("No vision model is set. Set NURA_VISION_MODEL and start again.")
         wanted = undescribed(_named(options["user"], options["document"]), vision.name)

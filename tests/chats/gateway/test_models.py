@@ -4,10 +4,13 @@ from itertools import product
 
 import openai
 import pytest
+from django.contrib.auth.models import Group
 
 from chats.gateway import catalogue
 from chats.models import Category, Chat
 from chats.services.chats import create_chat, delete_chat
+from documents.connected.choice import announce_choices
+from documents.connected.models import ConnectedModel, Connection
 from tests.chats.conftest import make_document
 from tests.chats.gateway.wire import asked, program
 
@@ -125,3 +128,29 @@ def test_a_name_has_one_form_for_its_owner_too(owner, form):
     document = make_document(owner)
     with pytest.raises(catalogue.ModelNotFound):
         catalogue.find_model(owner, written(form, document.pk))
+
+
+def test_language_models_are_named_behind_a_sign_that_stands_in_no_other_id(
+    client, owner, stranger, model, llm_server, answers_worker, travel
+):
+    group = Group.objects.create(name="연구소")
+    owner.groups.add(group)
+    connection = Connection.objects.create(name="서버", base_url=llm_server.url)
+    row = ConnectedModel.objects.create(slug="qwen3", connection=connection, model="Qwen/Qwen3")
+    row.groups.add(group)
+    announce_choices()
+    assert ids(client)[:3] == ["nura", "nura@installation", "nura@qwen3"]
+    for name in ("nura@qwen3", f"nura/{travel.pk}@qwen3"):
+        reply = client.chat.completions.create(
+            model=name, messages=[{"role": "user", "content": "숙박비 상한은 얼마인가요?"}]
+        )
+        assert reply.model == name
+        assert llm_server.chats[-1].json["model"] == "Qwen/Qwen3"
+    for wrong in ("nura@", "nura@nothing", "qwen3", f"nura/{stranger.pk}@qwen3"):
+        with pytest.raises((openai.NotFoundError, openai.BadRequestError)):
+            client.models.retrieve(wrong)
+    owner.groups.clear()
+    with pytest.raises(openai.BadRequestError, match="언어 모델|language model"):
+        client.chat.completions.create(
+            model="nura@qwen3", messages=[{"role": "user", "content": "질문"}]
+        )

@@ -1,0 +1,1 @@
+"""Models that administrators connect in the page, beside those that the environment names."""

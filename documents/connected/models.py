@@ -1,0 +1,196 @@
+"""The tables: servers with their keys, and which of their models does what here.
+
+They stand on this floor because both conversations and documents use models.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from documents.secrets import open_secret, seal_secret
+
+SLUG_CHARACTERS = 60
+ENVIRONMENT = "installation"
+"""The id of the main model that the environment names."""
+
+
+def check_address(address: str) -> None:
+    """Raise `ValidationError` unless it is a plain address of a server."""
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValidationError(_("Enter an address that begins with http:// or https://."))
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValidationError(
+            _("Enter the address alone: the key goes into its own field, the rest into headers.")
+        )
+
+
+class Connection(models.Model):
+    """A server with OpenAI's API. Its key and headers are stored sealed and never shown again.
+
+    `trial` is what the last test found: `{at, models: [{id, context_tokens}], lines}`.
+    """
+
+    name = models.CharField(_("name"), max_length=100, unique=True)
+    base_url = models.CharField(
+        _("address"),
+        max_length=500,
+        validators=[check_address],
+        help_text=_("With the version, for example http://gpu.example:8000/v1"),
+    )
+    sealed_key = models.TextField(blank=True, default="", editable=False)
+    sealed_headers = models.TextField(blank=True, default="", editable=False)
+    trial = models.JSONField(default=dict, blank=True, editable=False)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+
+    class Meta:
+        """By name."""
+
+        verbose_name = _("model connection")
+        verbose_name_plural = _("model connections")
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def set_key(self, key: str) -> None:
+        """Keep another key; "" for none."""
+        self.sealed_key = seal_secret(key)
+
+    def set_headers(self, headers: Mapping[str, str]) -> None:
+        """Keep other headers."""
+        self.sealed_headers = seal_secret(json.dumps(dict(headers))) if headers else ""
+
+    def read_key(self) -> str:
+        """The key. Raises `SecretUnreadable`."""
+        return open_secret(self.sealed_key)
+
+    def read_headers(self) -> tuple[tuple[str, str], ...]:
+        """Names and values. Raises `SecretUnreadable`."""
+        stored = open_secret(self.sealed_headers)
+        return tuple(json.loads(stored).items()) if stored else ()
+
+
+class ModelRole(models.TextChoices):
+    """What a model does. Only of main models there may be several."""
+
+    MAIN = "main", _("Writes answers")
+    LIGHT = "light", _("Understands questions, summarises")
+    VISION = "vision", _("Describes pictures")
+    EMBEDDING = "embedding", _("Embeds texts for search")
+    RERANKER = "reranker", _("Ranks passages")
+    VERIFIER = "verifier", _("Checks sentences against sources")
+
+
+class ConnectedModel(models.Model):
+    """A model of a connection in its role.
+
+    Main models: `slug` is the id by which they are asked for, `groups` may use them (none:
+    everybody may), the default one answers where nothing was chosen. The row without a connection
+    stands for the environment's main model and says only who may use it and whether it is offered.
+    Prices are for a million tokens, in the currency that the installation reckons in.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    slug = models.CharField(max_length=SLUG_CHARACTERS, unique=True, editable=False)
+    connection = models.ForeignKey(
+        Connection,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="models",
+        verbose_name=_("connection"),
+    )
+    role = models.CharField(
+        _("role"), max_length=10, choices=ModelRole.choices, default=ModelRole.MAIN
+    )
+    model = models.CharField(
+        _("model"), max_length=200, blank=True, help_text=_("Its name at the server")
+    )
+    name = models.CharField(
+        _("shown as"), max_length=100, blank=True, help_text=_("Empty: the name at the server")
+    )
+    offered = models.BooleanField(_("offered"), default=True)
+    is_default = models.BooleanField(_("default"), default=False)
+    groups = models.ManyToManyField(
+        Group,
+        blank=True,
+        related_name="+",
+        verbose_name=_("groups"),
+        help_text=_("Who may choose it. None: everybody"),
+    )
+    context_tokens = models.PositiveIntegerField(
+        _("context length"),
+        null=True,
+        blank=True,
+        help_text=_("In tokens. Empty: as the server says"),
+    )
+    thinking = models.BooleanField(
+        _("thinks first"), null=True, blank=True, help_text=_("Unknown: as the environment says")
+    )
+    languages = models.CharField(
+        _("languages"),
+        max_length=200,
+        blank=True,
+        default="",
+        help_text=_("What an embedding model knows: ko,en or * for all. Empty: as known of it"),
+    )
+    input_price = models.DecimalField(
+        _("price of a million tokens read"), max_digits=12, decimal_places=4, null=True, blank=True
+    )
+    output_price = models.DecimalField(
+        _("price of a million tokens written"),
+        max_digits=12,
+        decimal_places=4,
+        null=True,
+        blank=True,
+    )
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+
+    class Meta:
+        """One model a role, except the main ones."""
+
+        verbose_name = _("model")
+        verbose_name_plural = _("models")
+        ordering = ("role", "created_at")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("role",),
+                condition=~Q(role=ModelRole.MAIN),
+                name="one_model_a_role",
+                violation_error_message=_(
+                    "There is a model with this role already. Change that one."
+                ),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name or self.model or ENVIRONMENT
+
+
+def make_slug(model: str) -> str:
+    """A free id for a model of this name: letters, digits, dots and dashes."""
+    bare = re.sub(r"[^a-z0-9._-]+", "-", model.rsplit("/", 1)[-1].lower()).strip("-.")
+    bare = bare[: SLUG_CHARACTERS - 4] or "model"
+    taken = set(
+        ConnectedModel.objects.filter(slug__startswith=bare).values_list("slug", flat=True)
+    ) | {ENVIRONMENT}
+    names = (bare, *(f"{bare}-{number}" for number in range(2, 1000)))
+    return next(name for name in names if name not in taken)
+
+
+class ModelsVersion(models.Model):
+    """One row whose number grows with every change, so that processes see that there was one."""
+
+    number = models.PositiveBigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return str(self.number)
