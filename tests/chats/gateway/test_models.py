@@ -150,7 +150,7 @@ def test_language_models_are_named_behind_a_sign_that_stands_in_no_other_id(
         with pytest.raises((openai.NotFoundError, openai.BadRequestError)):
             client.models.retrieve(wrong)
     owner.groups.clear()
-    with pytest.raises(openai.BadRequestError, match="언어 모델|language model"):
+    with pytest.raises(openai.BadRequestError, match=r"언어 모델|language model"):
         client.chat.completions.create(
             model="nura@qwen3", messages=[{"role": "user", "content": "질문"}]
         )
