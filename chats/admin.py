@@ -9,8 +9,9 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from chats.models import Category, Chat, Message, Run
+from chats.models import Chat, Message, Run
 from chats.services.chats import restore_chats
+from documents.administration import Place, Section
 from documents.audit import Action, record_event
 from documents.oversight import AuditedAdmin, ContentsAdmin
 
@@ -73,6 +74,7 @@ class DeletedFilter(admin.SimpleListFilter):
 class ChatAdmin(ReadOnly, ContentsAdmin):
     """Chats of all users, with those that their users deleted; what was said takes a reason."""
 
+    navigation = Place(Section.QUALITY, "forum", 60)
     list_display = ("id", "owner", "message_count", "is_visible", "updated_at")
     list_filter = (DeletedFilter, "updated_at")
     list_select_related = ("owner",)
@@ -121,6 +123,7 @@ class ChatAdmin(ReadOnly, ContentsAdmin):
 class MessageAdmin(ReadOnly, ContentsAdmin):
     """How messages of all users fared; what they say takes a reason."""
 
+    navigation = Place(Section.QUALITY, "chat_bubble", 50)
     list_display = ("id", "role", "status", "mode", "label", "owner", "created_at")
     list_filter = ("role", "status", "mode", "label", "created_at")
     list_select_related = ("chat__owner",)
@@ -158,6 +161,7 @@ class MessageAdmin(ReadOnly, ContentsAdmin):
 class RunAdmin(ReadOnly, AuditedAdmin):
     """Who answers what, and since when."""
 
+    navigation = Place(Section.OPERATIONS, "bolt", 60)
     list_display = ("id", "owner", "state", "attempts", "lease_until", "created_at")
     list_filter = ("message__status", "created_at")
     list_select_related = ("owner", "message")
@@ -169,17 +173,3 @@ class RunAdmin(ReadOnly, AuditedAdmin):
     def state(self, run: Run) -> str:
         """That of the message which it writes."""
         return run.message.get_status_display()
-
-
-@admin.register(Category)
-class CategoryAdmin(AuditedAdmin):
-    """Labels that users gave their chats."""
-
-    list_display = ("name", "owner")
-    list_select_related = ("owner",)
-    search_fields = ("name", "owner__username")
-    readonly_fields = ("owner",)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """A label belongs to the user who makes it."""
-        return False

@@ -15,6 +15,7 @@ from django.utils.translation import ngettext
 from unfold.decorators import display
 
 from documents import services, spaces
+from documents.administration import Place, Section
 from documents.errors import DocumentBusy, explain_code
 from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace, Reindexing
 from documents.oversight import AuditedAdmin, ContentsAdmin
@@ -41,6 +42,7 @@ COLOURS = {"PROCESSING": "info", "COMPLETED": "success", "FAILED": "danger"}
 class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
     """All users' documents. Deleting takes chunks, vectors and files along; text takes a reason."""
 
+    navigation = Place(Section.KNOWLEDGE, "description", 30)
     contents_template = "admin/document_contents.html"
 
     list_display = (
@@ -123,6 +125,7 @@ REFRESH_SECONDS = 2
 class EmbeddingSpaceAdmin(ReadOnlyAdmin):
     """Which models' vectors are stored, which one is searched, and how far a change is."""
 
+    navigation = Place(Section.MODELS, "scatter_plot", 60)
     list_display = ("model", "dimensions", "spoken", "active", "stored", "created_at")
     list_before_template = "admin/reindexing.html"
 

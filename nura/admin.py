@@ -12,8 +12,9 @@ from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as StockUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, StreamingHttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
@@ -22,6 +23,7 @@ from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from chats.access import announce_change
+from documents.administration import Place, Section, list_addresses
 from documents.audit import Action, AuditEvent, record_event
 from documents.models import Deletion
 from documents.oversight import AuditedAdmin
@@ -38,12 +40,14 @@ from nura.accounts.invitations import (
 from nura.accounts.models import Invitation
 from nura.accounts.names import check_name
 from nura.accounts.two_step import may_administer
+from nura.administration import operations  # noqa: F401 - registers its pages
 from nura.audit_export import make_export_response
-from nura.housekeeping import describe_bytes, measure_room
+from nura.housekeeping import OVERDUE
 
 admin.site.site_header = "Nura"
 admin.site.site_title = _("Nura administration")
 admin.site.index_title = _("Administration")
+admin.site.extra_urls = list_addresses  # type: ignore[attr-defined] # unfold asks for it
 is_staff_member = admin.site.has_permission
 
 
@@ -103,6 +107,7 @@ class NamedUserCreationForm(UserCreationForm):  # type: ignore[misc]
 class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     """Users with what they have stored and asked."""
 
+    navigation = Place(Section.PEOPLE, "group", 10)
     added_as = Action.ACCOUNT_CREATED
     changed_as = Action.ACCOUNT_CHANGED
     deleted_as = Action.ACCOUNT_DELETED
@@ -222,6 +227,7 @@ class ActionFilter(admin.SimpleListFilter):
 class AuditEventAdmin(AuditedAdmin):
     """The audit log, to read, search and export; nobody changes it."""
 
+    navigation = Place(Section.RECORD, "policy", 10)
     list_display = ("at", "what", "actor_name", "subject_name", "target", "address")
     list_filter = (ActionFilter, "at")
     search_fields = ("actor_name", "subject_name", "target", "address", "request_id")
@@ -291,6 +297,7 @@ class InvitationForm(forms.ModelForm[Invitation]):
 class InvitationAdmin(AuditedAdmin):
     """Links by which people create their accounts; a link is shown once."""
 
+    navigation = Place(Section.PEOPLE, "mail", 30)
     changed_as = deleted_as = Action.INVITATION_CHANGED
 
     form = InvitationForm
@@ -329,26 +336,43 @@ class InvitationAdmin(AuditedAdmin):
         self.message_user(request, text % {"count": count}, messages.SUCCESS)
 
 
+class ErasureFilter(admin.SimpleListFilter):
+    """Deletions whose copies are kept still, and those that should be gone."""
+
+    title = _("copies")
+    parameter_name = "state"
+
+    def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
+        """The states."""
+        return [
+            ("waiting", _("Waiting to be erased")),
+            ("overdue", _("Overdue")),
+            ("erased", _("Erased")),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Deletion]) -> QuerySet[Deletion]:
+        """Narrowed to the chosen state."""
+        if self.value() == "erased":
+            return queryset.exclude(erased_at=None)
+        if self.value() == "waiting":
+            return queryset.filter(erased_at=None)
+        if self.value() == "overdue":
+            return queryset.filter(erased_at=None, due_at__lt=timezone.now() - OVERDUE)
+        return queryset
+
+
 @admin.register(Deletion)
 class DeletionAdmin(AuditedAdmin):
-    """What was deleted and what of it is still to be erased, below what the installation takes."""
+    """What was deleted and what of it is still to be erased."""
 
+    navigation = Place(Section.RECORD, "delete_sweep", 40)
     list_display = ("kind", "key", "deleted_at", "due_at", "erased_at")
-    list_filter = ("kind", "deleted_at")
+    list_filter = (ErasureFilter, "kind", "deleted_at")
     search_fields = ("key",)
-    list_before_template = "admin/room.html"
     ordering = ("-deleted_at",)
     show_full_result_count = False
     fields = (*list_display, "receipt")
     readonly_fields = fields
-
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """The list, with the figures above it."""
-        room = describe_room() | {"title": _("Storage and deletions")}
-        response: HttpResponse = super().changelist_view(request, (extra_context or {}) | room)
-        return response
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """The product writes it."""
@@ -361,38 +385,3 @@ class DeletionAdmin(AuditedAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Never: a restore deletes again what stands here."""
         return False
-
-
-def describe_room() -> dict[str, Any]:
-    """What the template shows of the figures."""
-    room, tell = measure_room(), describe_bytes
-    limit = f"/ {tell(room.redis_limit)}" if room.redis_limit else ""
-    logs = _("%(count)d answer logs")
-    parts = (
-        (_("Database"), tell(room.database), ""),
-        ("Redis", f"{tell(room.redis)} {limit}", logs % {"count": room.run_logs}),
-        (_("Documents"), tell(room.files), ""),
-        (_("Page pictures"), tell(room.cache), f"/ {settings.CACHE_MB} MB"),
-        (_("Logs"), tell(room.logs), ""),
-        (_("Free disk space"), tell(room.disk_free), f"/ {tell(room.disk_total)}"),
-        (_("Waiting to be erased"), f"{room.deletions:,}", ""),
-        (_("Overdue"), f"{room.overdue_deletions:,}", ""),
-    )
-    return {
-        "room_parts": [
-            {"label": label, "value": value, "note": note} for label, value, note in parts
-        ],
-        "room_tables": [
-            {
-                "name": table.name,
-                "rows": f"{table.rows:,}",
-                "data": tell(table.rows_bytes),
-                "indexes": tell(table.index_bytes),
-                "dead": f"{table.dead_rows:,}",
-                "bloated": table.is_bloated,
-            }
-            for table in room.tables
-        ],
-        "evidence_days": settings.RETENTION_EVIDENCE_DAYS,
-        "deleted_days": settings.RETENTION_DELETED_DAYS,
-    }

@@ -22,17 +22,6 @@ from nura.settings import env, rag, reference
 
 django_stubs_ext.monkeypatch()  # lets Django's generic classes be written with their types
 
-
-def _link_list(title: Any, icon: str, model: str) -> dict[str, Any]:
-    """An entry of the administration's sidebar."""
-    return {
-        "title": title,
-        "icon": icon,
-        "link": reverse_lazy(f"admin:{model}_changelist"),
-        "permission": lambda request: request.user.has_perm(f"{model.replace('_', '.view_', 1)}"),
-    }
-
-
 BASE_DIR = Path(__file__).resolve().parents[2]
 env.load_dotenv(Path(env.read_text("NURA_DOTENV", str(BASE_DIR / ".env"))))
 env.adopt_renamed(reference.RENAMED, reference.RENAMED_VALUES)
@@ -254,34 +243,9 @@ UNFOLD: dict[str, Any] = {
     "SIDEBAR": {
         "show_search": False,
         "show_all_applications": False,
-        "navigation": [
-            {
-                "title": _("People"),
-                "items": [
-                    _link_list(_("Users"), "group", "auth_user"),
-                    _link_list(_("Invitations"), "mail", "nura_invitation"),
-                    _link_list(_("Audit log"), "policy", "documents_auditevent"),
-                    _link_list(_("Storage and deletions"), "delete_sweep", "documents_deletion"),
-                ],
-            },
-            {
-                "title": _("Conversations"),
-                "items": [
-                    _link_list(_("Chats"), "forum", "chats_chat"),
-                    _link_list(_("Messages"), "chat_bubble", "chats_message"),
-                    _link_list(_("Runs"), "bolt", "chats_run"),
-                    _link_list(_("Categories"), "label", "chats_category"),
-                ],
-            },
-            {
-                "title": _("Documents"),
-                "items": [
-                    _link_list(_("Documents"), "description", "documents_document"),
-                    _link_list(_("Embedding spaces"), "scatter_plot", "documents_embeddingspace"),
-                ],
-            },
-        ],
+        "navigation": "documents.administration.list_navigation",
     },
+    "STYLES": [lambda _request: static("nura/built/administration.css")],
 }
 
 # Language and time
