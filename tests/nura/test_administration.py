@@ -1,4 +1,4 @@
-"""The administration's own pages: who may open them, what stands in the navigation, their figures."""
+"""The administration's own pages: who may open them, the navigation, their figures."""
 
 import re
 
