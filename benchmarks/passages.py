@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from uuid import UUID, uuid5
 
 from benchmarks import report
-from benchmarks.evidence import as_evidence
 from benchmarks.local_models import with_local_models
-from benchmarks.quality import sets
-from benchmarks.quality.sets import QuestionSet
 from rag.factory import Engine
 from rag.generate.passages import PassagesAnswer, compose_passages
 from rag.retrieve.evidence import to_evidence
 from rag.tokenize.text import choose_reply_language
 from rag.types import Evidence, QuestionType, Scope, ScopeReason, TextChunk
+from tests.quality import sets
+from tests.quality.hand import as_evidence
+from tests.quality.sets import QuestionSet
 from tests.rag.memory_store import MemoryStore
 
 SQUAD = {

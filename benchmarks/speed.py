@@ -18,9 +18,9 @@ from uuid import UUID
 import numpy as np
 
 from benchmarks import report
-from benchmarks.quality import sets
 from benchmarks.scale import corpus, plot, recall, rivals, stock
 from benchmarks.scale.corpus import Question
+from tests.quality import sets
 
 SIZES = (1_000, 10_000, 100_000)
 SCOPES = (5, 100, None)

@@ -158,6 +158,11 @@ def test_a_heavy_library_has_one_adapter_and_is_imported_when_it_is_needed():
     assert not {name: files for name, files in users.items() if len(files) > ADAPTERS[name]}
 
 
+def test_no_test_depends_on_a_benchmark():
+    tests = [name for name in PYTHON if name.startswith("tests/")]
+    assert not [name for name in tests if any(top == "benchmarks" for top, _ in imports_of(name))]
+
+
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 
 

@@ -7,10 +7,10 @@ expected `*.docx.md`.
 import sys
 from pathlib import Path
 
-from benchmarks.fidelity.measure import likeness, token_f1
 from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.sandbox import client
+from tests.quality.likeness import likeness, token_f1
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "docx" / "docling"
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from benchmarks.fidelity.measure import likeness, token_f1
 from documents.parsers import formats
 from documents.parsers.base import ParseFailed
 from documents.parsers.sandbox import client
+from tests.quality.likeness import likeness, token_f1
 
 
 def main(folder: Path) -> dict[str, dict[str, float]]:

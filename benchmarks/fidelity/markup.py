@@ -18,11 +18,11 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import report
-from benchmarks.fidelity.measure import likeness
 from documents.parsers import formats
 from documents.parsers.base import Limits, ReadingContext
 from documents.parsers.html import HtmlParser
 from documents.parsers.markdown import find_blocks
+from tests.quality.likeness import likeness
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 REPEATED_CHARACTERS = 1_000_000

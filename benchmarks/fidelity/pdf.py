@@ -15,13 +15,13 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import mean
 
-from benchmarks.fidelity.measure import likeness, token_f1
 from documents.parsers import formats
 from documents.parsers.base import Limits
 from documents.parsers.pdf.geometry import Rect, bounding_box
 from documents.parsers.sandbox import client
 from rag.chunking import split_pages
 from rag.pages import Line, Page
+from tests.quality.likeness import likeness, token_f1
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data"
 MEASURED = ("pdf/docling/*.pdf", "pdf/us_public_records/*.pdf", "hwp/hancom_spec_pairs/*.pdf")

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
-from benchmarks.evidence import as_evidence
 from benchmarks.grounding import true, wrong
 from benchmarks.grounding.sources import Asked, Corpus, Passage, others
 from benchmarks.grounding.sources import sentences as sentences_of
 from rag.types import Evidence
+from tests.quality.hand import as_evidence
 
 SHOWN = 4
 """Passages of an answer."""

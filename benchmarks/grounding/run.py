@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from benchmarks import report
-from benchmarks.evidence import check
-from benchmarks.grounding import hand, planted, sources
-from benchmarks.quality import sets
+from benchmarks.grounding import planted, sources
 from rag.tokenize.korean import get_analyser
 from rag.types import Verdict
+from tests.quality import hand, sets
+from tests.quality.hand import check
 
 MARKERS = ("marker_near", "marker_far", "invented")
 """Wrong citations: the sentence is not of the passage that it cites."""

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.quality import sets
 from rag.tokenize.text import split_sentences
+from tests.quality import sets
 
 SHORTEST, LONGEST = 150, 1800
 """Characters of a passage."""

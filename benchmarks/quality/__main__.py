@@ -2,7 +2,8 @@
 
 import argparse
 
-from benchmarks.quality import run, sets
+from benchmarks.quality import run
+from tests.quality import sets
 
 
 def main() -> None:

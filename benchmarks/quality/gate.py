@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.local_models import local_embedder
-from benchmarks.quality import sets
 from benchmarks.quality.gate_cases import FOLDS, Articles, Case, Corpus, Row
 from benchmarks.quality.stand_in import CorpusEmbedder
 from rag.config import RagConfig
 from rag.ports import Embedder
 from rag.retrieve import relevance as gate
+from tests.quality import sets
 
 UNRELATED = 0.05
 """What unrelated texts have for a cosine in the embedded model."""

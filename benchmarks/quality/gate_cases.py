@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from benchmarks.quality.sets import QuestionSet, Unit
 from rag import indexing, tokenize
 from rag.ports import Embedder
 from rag.retrieve import relevance as gate
 from rag.retrieve.candidates import MAX_LEG_CANDIDATES, add_closeness
 from rag.tokenize.text import estimate_dense_weight
 from rag.types import IndexedChunk, Scope, ScopeReason, TextChunk
+from tests.quality.sets import QuestionSet, Unit
 from tests.rag.memory_store import MemoryStore
 
 FOLDS = 5

@@ -21,7 +21,6 @@ from rank_bm25 import BM25Okapi
 
 from benchmarks import report
 from benchmarks.local_models import with_local_models
-from benchmarks.quality import sets
 from rag.config import ContextRules
 from rag.conversation import QUESTION_CHARACTERS, PastTurn, TurnLine
 from rag.factory import Engine
@@ -29,6 +28,7 @@ from rag.memory.recall import choose_turns
 from rag.memory.summary import note_turn
 from rag.ports import Embedder
 from rag.types import Scope, ScopeReason, TextChunk
+from tests.quality import sets
 from tests.rag.memory_store import MemoryStore
 
 TOGETHER = 5

@@ -10,14 +10,15 @@ from typing import Any
 from uuid import UUID
 
 from benchmarks import report
-from benchmarks.quality import measures, multi_turn_sets, product, sets
+from benchmarks.quality import multi_turn_sets, product
 from benchmarks.quality.multi_turn_sets import Message
 from benchmarks.quality.product import Indexed, Library
-from benchmarks.quality.sets import QuestionSet
 from rag.conversation import Conversation, DocRef, Memory, PastTurn, Remembered
 from rag.retrieve.search import Wishes
 from rag.types import QuestionType, Retrieval, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis, complete_question
+from tests.quality import measures, sets
+from tests.quality.sets import QuestionSet
 
 ANSWER_CHARACTERS = 300
 SHOWN = 4

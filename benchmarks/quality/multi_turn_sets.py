@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality import sets
-from benchmarks.quality.sets import QuestionSet
+from tests.quality import sets
+from tests.quality.sets import QuestionSet
 
 OWN = Path(__file__).parents[2] / "tests" / "data" / "followups_ko.jsonl"
 NAMES = ("mtrag_un", "mtrag_human", "kr_law", "ko_docs")

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.quality.sets import Asked, QuestionSet, Unit
 from rag.tokenize.korean import analyse_texts
+from tests.quality.sets import Asked, QuestionSet, Unit
 
 PAIRS = 200
 READ = 800

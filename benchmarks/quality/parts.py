@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.quality import baselines, measures, particles, product, sets
-from benchmarks.quality.baselines import Bm25, Dense, Rankings
-from benchmarks.quality.measures import Mean
+from benchmarks.quality import particles, product
 from benchmarks.quality.product import Indexed, Library, Way
-from benchmarks.quality.sets import Asked, QuestionSet
 from benchmarks.quality.stand_in import CorpusEmbedder
 from rag.factory import Engine
 from rag.types import StrategyName
+from tests.quality import baselines, measures, sets
+from tests.quality.baselines import Bm25, Dense, Rankings
+from tests.quality.measures import Mean
+from tests.quality.sets import Asked, QuestionSet
 
 SAMPLE = 1200
 FOR_WAYS = 400

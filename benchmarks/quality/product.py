@@ -11,12 +11,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from benchmarks.local_models import with_local_models
-from benchmarks.quality.sets import QuestionSet, Unit
 from benchmarks.scale import stock
 from rag import chunking
 from rag.factory import Engine
 from rag.pages import Heading, Page
 from rag.types import Scope, ScopeReason, StrategyName, TextChunk
+from tests.quality.sets import QuestionSet, Unit
 
 THREADS = 3
 """Two cores: one thread waits for Postgres while the others compute."""

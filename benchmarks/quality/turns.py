@@ -8,35 +8,25 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from benchmarks import report
 from benchmarks.local_models import with_local_models
-from benchmarks.quality import sets, turn_sets
-from benchmarks.quality.turn_sets import Said, key
 from rag.config import MemoryRules, RagConfig
-from rag.conversation import Conversation, MemoryHistory, Question, Remembered
+from rag.conversation import Conversation, Remembered
 from rag.factory import Engine
 from rag.types import Retrieval, Scope, ScopeReason, TextChunk
-from rag.understand.analysis import QuestionAnalysis, analyse_by_rules
+from tests.quality import sets, turn_sets
+from tests.quality.turn_sets import Said, follow_f1, judge, key, kinds_f1
 from tests.rag.memory_store import MemoryStore
 
 MODES = ("auto", "simple")
 LIBRARY = ("kr_law", "korquad1_dev", "xquad_en")
-NO_HISTORY = MemoryHistory()
 EVERY = 7
 """Of the large sets, every so many-th message."""
 AIM_F1, AIM_LOST = 0.95, 0.005
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A message and what was decided of it."""
-
-    said: Said
-    analysis: QuestionAnalysis
 
 
 def main() -> None:
@@ -74,38 +64,6 @@ def measure() -> dict[str, Any]:
     lost = {f"own {language}": _lost(library, said) for language, said in own.items()}
     lost["korquad1_dev, stand-alone"] = _lost(library, alone)
     return {"sets": {name: _told(said) for name, said in asked.items()}, "lost": lost}
-
-
-def judge(said: Iterable[Said], rules: MemoryRules) -> list[Judged]:
-    """What is decided of every message, by its words alone."""
-    config, nowhere = RagConfig(memory=rules), Scope((), ScopeReason.ALL)
-    return [
-        Judged(one, analyse_by_rules(Question(one.text, nowhere, one.before), NO_HISTORY, config))
-        for one in said
-    ]
-
-
-def macro_f1(pairs: Iterable[tuple[object, object]]) -> float:
-    """The mean F1 over the classes, of pairs of what is and what was told."""
-    right: dict[object, int] = defaultdict(int)
-    told: dict[object, int] = defaultdict(int)
-    are: dict[object, int] = defaultdict(int)
-    for is_, said in pairs:
-        are[is_] += 1
-        told[said] += 1
-        right[is_] += is_ == said
-    classes = are.keys() | told.keys()
-    return sum(2 * right[name] / (are[name] + told[name]) for name in classes) / len(classes)
-
-
-def follow_f1(judged: Iterable[Judged]) -> float:
-    """Macro-F1 of follow-up or not."""
-    return macro_f1((one.said.follows, one.analysis.follows) for one in judged)
-
-
-def kinds_f1(judged: Iterable[Judged]) -> float:
-    """Macro-F1 over all kinds."""
-    return macro_f1((one.said.kind, one.analysis.question_type) for one in judged)
 
 
 class Library:

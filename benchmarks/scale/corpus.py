@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.local_models import with_local_models
-from benchmarks.quality import sets
 from rag import tokenize
 from rag.factory import Engine
 from rag.tokenize.text import split_sentences
+from tests.quality import sets
 
 SETS = {
     "ko": ("korquad1_dev", "ko_docs", "kr_law"),

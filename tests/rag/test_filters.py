@@ -4,10 +4,10 @@ from uuid import uuid4
 
 import pytest
 
-from benchmarks.quality import sets
 from rag.types import QuestionType, StrategyName
 from rag.understand import filters
 from rag.understand.filters import list_names, to_name_key
+from tests.quality import sets
 from tests.rag.memory_store import MemoryStore
 from tests.rag.worlds import Library, engine
 

@@ -7,9 +7,9 @@ and nothing of numbers; BM25 knows numbers and nothing of what words mean.
 import numpy as np
 import pytest
 
-from benchmarks.quality import measures
 from rag import tokenize
 from rag.types import StrategyName
+from tests.quality import measures
 from tests.rag.worlds import Library, engine
 
 TOPICS = {

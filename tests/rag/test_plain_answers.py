@@ -5,11 +5,11 @@ from uuid import uuid4
 
 import pytest
 
-from benchmarks.quality import sets
 from rag.generate.offline import answer_offline, find_product_topic
 from rag.pages import Box
 from rag.types import AnswerLabel, QuestionType, Scope, ScopeReason
 from rag.understand.analysis import QuestionAnalysis
+from tests.quality import sets
 from tests.rag.passages import evidence
 from tests.rag.worlds import Library, engine, text_of
 

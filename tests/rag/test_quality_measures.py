@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from benchmarks.quality import baselines, measures, sets
-from benchmarks.quality.baselines import Bm25, bigrams, fused, whitespace
+from tests.quality import baselines, measures, sets
+from tests.quality.baselines import Bm25, bigrams, fused, whitespace
 from tests.support import NO_DATA
 
 pytest.importorskip("scipy")

@@ -5,9 +5,9 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
-from benchmarks.quality import slots
 from rag.conversation import Conversation, DocRef, PastTurn, View
 from rag.understand.references import Unclear, resolve_reference
+from tests.quality import slots
 
 TITLES = ("공탁법", "공탁금관리위원회규칙", "상표법")
 

@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from benchmarks.quality import turn_sets, turns
 from rag.config import MemoryRules, RagConfig
 from rag.conversation import Conversation, DocRef, Memory, MemoryHistory, PastTurn, Question
 from rag.types import QuestionType, Scope, ScopeReason, Topic
 from rag.understand.analysis import analyse_by_rules
+from tests.quality import turn_sets
 from tests.rag.worlds import LetterEmbedder
 
 RULES = MemoryRules()
@@ -34,13 +34,13 @@ def told(text, before=BEFORE, rules=RULES, *, embedder=None, topic=Topic.AUTO):
 
 @pytest.mark.parametrize(("language", "follows", "kinds"), [("ko", 0.88, 0.94), ("en", 0.92, 0.95)])
 def test_own_dialogues_are_told_as_well_as_they_were(language, follows, kinds):
-    judged = turns.judge(turn_sets.own(language), RULES)
-    assert turns.follow_f1(judged) >= follows
-    assert turns.kinds_f1(judged) >= kinds
+    judged = turn_sets.judge(turn_sets.own(language), RULES)
+    assert turn_sets.follow_f1(judged) >= follows
+    assert turn_sets.kinds_f1(judged) >= kinds
 
 
 def test_macro_f1_is_the_mean_over_the_classes():
-    assert turns.macro_f1([(1, 1), (1, 2), (2, 2)]) == pytest.approx((2 / 3 + 2 / 3) / 2)
+    assert turn_sets.macro_f1([(1, 1), (1, 2), (2, 2)]) == pytest.approx((2 / 3 + 2 / 3) / 2)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.evidence import check
-from benchmarks.grounding import hand
 from rag.generate.citations import CitationFilter
 from rag.pages import Box
 from rag.types import AnswerLabel, Checked, Verdict
 from rag.verify import Grounds, decide_label, summarise_verification, verify_answer
 from rag.verify.sentences import split_answer
+from tests.quality import hand
+from tests.quality.hand import check
 from tests.rag.analysers import without_kiwi
 from tests.rag.passages import evidence as made_evidence
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fidelity.measure import token_f1
 from documents.parsers import formats
 from documents.parsers.base import (
     Corrupt,
@@ -27,6 +26,7 @@ from documents.parsers.sandbox import client
 from rag.pages import Kind
 from tests.documents.parsers.reading import read, shared
 from tests.documents.parsers.samples import hwpx
+from tests.quality.likeness import token_f1
 from tests.support import DATA
 
 NAMESPACES = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+from tests.support import DATA
 
 _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*$")
 _SECTION_LEVELS = 3

@@ -1,18 +1,20 @@
 """Answers as a model would write them, each sentence with the verdict that a reader gives it."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid5
 
-from benchmarks.evidence import as_evidence, check
-from rag.types import Evidence
+from rag.types import Checked, Citation, Evidence, Passage
+from rag.verify import Grounds, verify_answer
 
-DATA = Path(__file__).parents[2] / "tests" / "data"
+DATA = Path(__file__).parents[1] / "data"
 LANGUAGES = ("ko", "en")
 _SPACE = UUID(int=6)
 _OWN_LINE = ("#", "-", "|", "1.", "2.", "3.", "**")
+_MARKER = re.compile(r"\[(\d{1,4})\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +67,27 @@ def found(written: Written) -> list[tuple[str, str, str]]:
 
 def _weight(verdict: str) -> int:
     return ("plain", "supported", "unsupported").index(verdict)
+
+
+def as_evidence(
+    slot: int, text: str, *, document_id: UUID, name: str, section: str = ""
+) -> Evidence:
+    """A text as the passage of a document, as an answer's model would see it."""
+    passage = Passage(
+        key=slot,
+        document_id=document_id,
+        document_name=name,
+        index=0,
+        text=text,
+        page=None,
+        page_end=None,
+        section=section,
+        end=len(text),
+    )
+    return Evidence(slot, slot, passage, text, 0, relevance=1.0)
+
+
+def check(answer: str, evidence: Sequence[Evidence]) -> tuple[Checked, ...]:
+    """The sentences of an answer that cites by the numbers of its passages."""
+    citations = [Citation(found.start(), int(found[1])) for found in _MARKER.finditer(answer)]
+    return verify_answer(answer, citations, evidence, grounds=Grounds()).checks

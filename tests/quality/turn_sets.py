@@ -5,19 +5,31 @@ made. Documents are called by their titles, and by `key` where only their names 
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from benchmarks.quality import sets
-from rag.conversation import Conversation, DocRef, Memory, PastTurn, Remembered
-from rag.types import QuestionType
+from rag.config import MemoryRules, RagConfig
+from rag.conversation import (
+    Conversation,
+    DocRef,
+    Memory,
+    MemoryHistory,
+    PastTurn,
+    Question,
+    Remembered,
+)
+from rag.types import QuestionType, Scope, ScopeReason
+from rag.understand.analysis import QuestionAnalysis, analyse_by_rules
+from tests.quality import sets
 
-OWN = Path(__file__).parents[2] / "tests" / "data"
+OWN = Path(__file__).parents[1] / "data"
 LANGUAGES = ("ko", "en")
+NO_HISTORY = MemoryHistory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +44,14 @@ class Said:
     unseen: bool = False
     dialogue: str = ""
     answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A message and what was decided of it."""
+
+    said: Said
+    analysis: QuestionAnalysis
 
 
 def key(title: str) -> UUID:
@@ -99,6 +119,38 @@ def later_turns() -> list[Said]:
         text = messages[-1]["text"]
         found.append(Said(text, before, QuestionType.FOLLOWUP, True, dialogue=task["task_id"]))  # noqa: FBT003
     return found
+
+
+def judge(said: Iterable[Said], rules: MemoryRules) -> list[Judged]:
+    """What is decided of every message, by its words alone."""
+    config, nowhere = RagConfig(memory=rules), Scope((), ScopeReason.ALL)
+    return [
+        Judged(one, analyse_by_rules(Question(one.text, nowhere, one.before), NO_HISTORY, config))
+        for one in said
+    ]
+
+
+def macro_f1(pairs: Iterable[tuple[object, object]]) -> float:
+    """The mean F1 over the classes, of pairs of what is and what was told."""
+    right: dict[object, int] = defaultdict(int)
+    told: dict[object, int] = defaultdict(int)
+    are: dict[object, int] = defaultdict(int)
+    for is_, said in pairs:
+        are[is_] += 1
+        told[said] += 1
+        right[is_] += is_ == said
+    classes = are.keys() | told.keys()
+    return sum(2 * right[name] / (are[name] + told[name]) for name in classes) / len(classes)
+
+
+def follow_f1(judged: Iterable[Judged]) -> float:
+    """Macro-F1 of follow-up or not."""
+    return macro_f1((one.said.follows, one.analysis.follows) for one in judged)
+
+
+def kinds_f1(judged: Iterable[Judged]) -> float:
+    """Macro-F1 over all kinds."""
+    return macro_f1((one.said.kind, one.analysis.question_type) for one in judged)
 
 
 def _dialogue(rows: Sequence[Any]) -> Iterator[Said]:

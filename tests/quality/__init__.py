@@ -1,0 +1,1 @@
+"""What is right of questions, dialogues and answers, for tests and for benchmarks."""
