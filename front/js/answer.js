@@ -125,7 +125,10 @@ export class AnswerView {
   /** Next questions have come, a moment after the answer. */
   suggest(questions) {
     this.suggested = questions;
-    if (this.message.status === "COMPLETED") this.complete(this.message);
+    if (this.message.status !== "COMPLETED") return;
+    this.message = { ...this.message, follow_ups: questions };
+    this.foot.querySelector(".followups")?.remove();
+    this.foot.append(createFollowUps(this.message, this.hooks));
   }
 
   /** The message as it stays: text, label, sources, actions. The view itself. */

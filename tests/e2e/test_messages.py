@@ -56,7 +56,9 @@ def test_what_the_light_model_sees_coming_is_offered_a_moment_after_the_answer(w
 
     def reply(request):
         if request["model"] == "main":
-            return Stream(["필터는 6개월마다 교체합니다. [1]"])
+            return Stream(
+                ["필터는 6개월마다 교체합니다. [1]", "\n\n| 필터 | 개월 |\n|---|---|\n| 헤파 | 6 |"]
+            )
         wanted = "이어서 물을" in request["messages"][0]["content"]
         return Stream([json.dumps({"questions": [next_one] if wanted else []})])
 
@@ -70,6 +72,7 @@ def test_what_the_light_model_sees_coming_is_offered_a_moment_after_the_answer(w
         page.goto("/")
         ask(page, "헤파 필터는 언제 교체하나요?")
         expect(answer(page).locator(".followup")).to_have_text([next_one])
+        expect(answer(page).locator(".prose table")).to_have_count(1)
         page.reload()
         expect(answer(page).locator(".followup")).to_have_text([next_one])
 
