@@ -11,6 +11,7 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as StockUserAdmin
 from django.contrib.auth.models import Group, User
+from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.shortcuts import redirect
@@ -21,10 +22,12 @@ from django.utils.translation import ngettext
 from knox.models import AuthToken
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.widgets import UnfoldAdminSelectWidget
 
 from chats.access import announce_change
 from documents.administration import Place, Section, list_addresses
 from documents.audit import Action, AuditEvent, record_event
+from documents.errors import explain_code
 from documents.models import Deletion
 from documents.oversight import AuditedAdmin
 from nura.accounts import services
@@ -39,8 +42,18 @@ from nura.accounts.invitations import (
 )
 from nura.accounts.models import Invitation
 from nura.accounts.names import check_name
+from nura.accounts.roles import (
+    LastAdministrator,
+    Role,
+    get_role,
+    is_administrator,
+    is_auditor,
+    keep_an_administrator,
+    may_enter,
+    set_role,
+)
 from nura.accounts.two_step import may_administer
-from nura.administration import operations  # noqa: F401 - registers its pages
+from nura.administration import accounts, operations  # noqa: F401 - register their pages
 from nura.audit_export import make_export_response
 from nura.housekeeping import OVERDUE
 
@@ -48,23 +61,28 @@ admin.site.site_header = "Nura"
 admin.site.site_title = _("Nura administration")
 admin.site.index_title = _("Administration")
 admin.site.extra_urls = list_addresses  # type: ignore[attr-defined] # unfold asks for it
-is_staff_member = admin.site.has_permission
 
 
 def has_permission(request: HttpRequest) -> bool:
-    """Staff, with a second step where the installation demands one."""
-    return is_staff_member(request) and may_administer(request)
+    """Administrators and auditors, with a second step where the installation demands one."""
+    return may_enter(request.user) and may_administer(request)
 
 
 def ask_for_second_step(view: Any) -> Any:
-    """Send staff without a second step to where one is set up."""
+    """Send those without a second step to where one is set up, and who may enter in."""
 
     def sign_in(request: HttpRequest, *arguments: Any, **options: Any) -> Any:
-        if is_staff_member(request) and not may_administer(request):
+        if not may_enter(request.user):
+            return view(request, *arguments, **options)
+        if not may_administer(request):
             needed = _("The administration needs two-step sign-in. Set it up, or sign in with it.")
             messages.warning(request, needed)
             return redirect("accounts:two-step")
-        return view(request, *arguments, **options)
+        return (
+            redirect("admin:index")
+            if is_auditor(request.user)
+            else view(request, *arguments, **options)
+        )
 
     return sign_in
 
@@ -77,13 +95,42 @@ for model in (User, Group, AuthToken, EmailAddress, Authenticator, UserSession):
     admin.site.unregister(model)
 
 
-RIGHTS = frozenset({"is_active", "is_staff", "is_superuser"})
 PASSWORD_MESSAGE = [{"changed": {"fields": ["password"]}}]
 """What Django's form for a new password says that it changed."""
 
 
 class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
-    """A user, whose name may not be mistaken for another."""
+    """A user, whose name may not be mistaken for another, with the role."""
+
+    role = forms.ChoiceField(
+        label=_("Role"),
+        choices=Role.choices,
+        required=False,
+        widget=UnfoldAdminSelectWidget,
+        help_text=_(
+            "Administrators may open every page of the administration. Auditors read the audit log"
+            " and the usage, and no contents."
+        ),
+    )
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.initial["role"] = get_role(self.instance)
+
+    def clean_role(self) -> Role:
+        """The role; who names none leaves it."""
+        return Role(self.cleaned_data["role"] or get_role(self.instance))
+
+    def clean(self) -> dict[str, Any]:
+        """All of it; the last administrator stays one."""
+        cleaned: dict[str, Any] = super().clean()
+        stays = cleaned.get("role") == Role.ADMINISTRATOR and cleaned.get("is_active")
+        if not stays and is_administrator(self.instance):
+            try:
+                keep_an_administrator(without=[self.instance.pk])
+            except LastAdministrator as error:
+                raise forms.ValidationError(explain_code(error.code)) from error
+        return cleaned
 
     def clean_username(self) -> str:
         """The name; one that was there before stays."""
@@ -103,6 +150,25 @@ class NamedUserCreationForm(UserCreationForm):  # type: ignore[misc]
         return name
 
 
+class RoleFilter(admin.SimpleListFilter):
+    """Accounts of one role."""
+
+    title = _("role")
+    parameter_name = "role"
+
+    def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
+        """All roles."""
+        return list(Role.choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> Any:
+        """Narrowed to the chosen role."""
+        if self.value() == Role.ADMINISTRATOR:
+            return queryset.filter(is_staff=True)
+        if self.value() not in Role.values:
+            return queryset
+        return queryset.filter(is_staff=False, auditor__isnull=self.value() == Role.USER)
+
+
 @admin.register(User)
 class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     """Users with what they have stored and asked."""
@@ -115,22 +181,22 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     form = NamedUserChangeForm
     add_form = NamedUserCreationForm
     change_password_form = AdminPasswordChangeForm
-    list_display = ("username", "email", "document_count", "chat_count", "is_active", "is_staff")
-    list_filter = ("is_active", "is_staff", "date_joined")
+    list_display = ("username", "email", "role", "document_count", "chat_count", "is_active")
+    list_filter = (RoleFilter, "is_active", "date_joined")
     search_fields = ("username", "email")
     readonly_fields = ("last_login", "date_joined")
     fieldsets = (
         (None, {"fields": ("username", "email", "password")}),
-        (_("Permissions"), {"fields": ("is_active", "is_staff", "is_superuser")}),
+        (_("Permissions"), {"fields": ("is_active", "role", "groups")}),
         (_("Dates"), {"fields": ("last_login", "date_joined")}),
     )
-    filter_horizontal = ()
+    filter_horizontal = ("groups",)
     actions = ("revoke_keys", "end_two_step")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         """Users with the counts shown in the list."""
         users: QuerySet[User] = super().get_queryset(request)
-        return users.annotate(
+        return users.select_related("auditor").annotate(
             count_of_documents=Count("documents", distinct=True),
             count_of_chats=Count("chats", distinct=True),
         )
@@ -142,19 +208,26 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
         """Save; what ends or gives rights is written down by its name."""
         super().save_model(request, obj, form, change)
-        changed = set(form.changed_data) if change else set()
-        if "is_active" in changed and not obj.is_active:
-            record_event(Action.ACCOUNT_DEACTIVATED, actor=request.user, subject=obj, target=obj)
-        if changed & RIGHTS:
+        if not change:
+            return
+        by = cast("User", request.user)
+        set_role(user=obj, role=form.cleaned_data["role"], by=by)
+        if "is_active" in form.changed_data:
+            if not obj.is_active:
+                record_event(Action.ACCOUNT_DEACTIVATED, actor=by, subject=obj, target=obj)
+            active = {"is_active": obj.is_active}
+            record_event(Action.RIGHTS_CHANGED, actor=by, subject=obj, target=obj, details=active)
             announce_change()
-            rights = {name: getattr(obj, name) for name in sorted(RIGHTS)}
-            record_event(
-                Action.RIGHTS_CHANGED,
-                actor=request.user,
-                subject=obj,
-                target=obj,
-                details=rights,
-            )
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """What goes with the accounts; the last administrator cannot go."""
+        gone, counts, lacking, protected = super().get_deleted_objects(objs, request)
+        try:
+            with transaction.atomic():
+                keep_an_administrator(without=[user.pk for user in objs])
+        except LastAdministrator as error:
+            protected = [*protected, explain_code(error.code)]
+        return gone, counts, lacking, protected
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """A new password has a name of its own, and ends the keys: somebody may have had them."""
@@ -174,6 +247,13 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         for user in queryset:
             delete_account(user=user)
         announce_change()
+
+    @admin.display(description=_("role"))
+    def role(self, user: User) -> str:
+        """What the account is."""
+        if user.is_staff:
+            return str(Role.ADMINISTRATOR.label)
+        return str((Role.AUDITOR if hasattr(user, "auditor") else Role.USER).label)
 
     @admin.display(description=_("documents"), ordering="count_of_documents")
     def document_count(self, user: User) -> int:

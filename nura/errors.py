@@ -62,6 +62,10 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         gettext_lazy("This account uses two-step sign-in. Send the current code as well."),
     ),
     "reauthentication_required": (403, gettext_lazy("Enter your password again first.")),
+    "last_administrator": (
+        409,
+        gettext_lazy("This is the last administrator. Make somebody else one first."),
+    ),
     "import_unreadable": (
         422,
         gettext_lazy("This is neither an export of Nura nor one of ChatGPT, or it is broken."),

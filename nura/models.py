@@ -1,5 +1,5 @@
 """The tables of the installation itself, where Django looks for them."""
 
-from nura.accounts.models import DataExport, DataImport, Invitation, Preferences
+from nura.accounts.models import Auditor, DataExport, DataImport, Invitation, Preferences
 
-__all__ = ["DataExport", "DataImport", "Invitation", "Preferences"]
+__all__ = ["Auditor", "DataExport", "DataImport", "Invitation", "Preferences"]

@@ -56,7 +56,7 @@ def prepare(*, seed: bool) -> bool:
     collect_static()
     forget_old_workers()
     tell_of_another_model()
-    first = seed and not get_user_model().objects.filter(is_superuser=True).exists()
+    first = seed and not get_user_model().objects.filter(is_staff=True).exists()
     if first:
         call_command("seed", verbosity=0)
     return first

@@ -23,6 +23,7 @@ from documents.errors import explain_code
 from nura.accounts import deletion
 from nura.accounts.exports import request_export, respond_with_export
 from nura.accounts.models import DataExport, DataImport
+from nura.accounts.roles import LastAdministrator
 from nura.accounts.sections import render_section
 
 SHOWN_EXPORTS = 5
@@ -92,9 +93,13 @@ def delete_account(request: HttpRequest) -> HttpResponse:
     user = cast("User", request.user)
     form = DeletionForm(user, request.POST or None)
     if request.method == "POST" and form.is_valid():
-        receipt = deletion.delete_account(user=User.objects.get(pk=user.pk))
-        announce_change()
-        logout(request)
-        told = {"receipt": json.dumps(receipt, ensure_ascii=False, indent=1)}
-        return render(request, "account/deleted.html", told)
+        try:
+            receipt = deletion.delete_account(user=User.objects.get(pk=user.pk))
+        except LastAdministrator as error:
+            form.add_error(None, explain_code(error.code))
+        else:
+            announce_change()
+            logout(request)
+            told = {"receipt": json.dumps(receipt, ensure_ascii=False, indent=1)}
+            return render(request, "account/deleted.html", told)
     return render_section(request, "accounts:delete", "settings/delete.html", {"form": form})

@@ -42,6 +42,7 @@ from documents.models import (
 )
 from documents.services import remove_document
 from nura.accounts.models import Invitation
+from nura.accounts.roles import keep_an_administrator
 
 logger = structlog.get_logger()
 
@@ -51,13 +52,17 @@ RECEIPT_FORMAT = 1
 FOOTPRINT_BATCH = 500
 
 
-def delete_account(*, user: User) -> dict[str, Any]:
+def delete_account(*, user: User, may_be_last: bool = False) -> dict[str, Any]:
     """Delete a user with everything, files and running answers included; the receipt.
 
     Nobody can sign in from the first moment on. What the user begins meanwhile either stands before
-    it and goes too, or finds no owner.
+    it and goes too, or finds no owner. Raises `LastAdministrator` unless it `may_be_last`.
     """
-    _lock_out(user)
+    with transaction.atomic():
+        if not may_be_last:
+            keep_an_administrator(without=[user.pk])
+        User.objects.filter(pk=user.pk).update(is_active=False)
+    _stop_answers(user)
     for tries_left in reversed(range(MAX_DELETING_TRIES)):
         try:
             with transaction.atomic():
@@ -68,9 +73,8 @@ def delete_account(*, user: User) -> dict[str, Any]:
     raise AssertionError
 
 
-def _lock_out(user: User) -> None:
-    """End what is open: answers are told to stop, keys and the password hold no longer."""
-    User.objects.filter(pk=user.pk).update(is_active=False)
+def _stop_answers(user: User) -> None:
+    """End what is open; keys and the password hold no longer."""
     for run_id in Run.objects.filter(owner=user, ended_at=None).values_list("pk", flat=True):
         try:
             log.request_stop(run_id)

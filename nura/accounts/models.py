@@ -50,6 +50,18 @@ class Preferences(models.Model):
         return f"{self.user_id}"
 
 
+class Auditor(models.Model):
+    """Somebody who reads the audit log and usage (`nura.accounts.roles`)."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="auditor"
+    )
+    since = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.user_id}"
+
+
 class InvitationQuerySet(models.QuerySet["Invitation"]):
     """Filters as words that chain."""
 

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from nura.accounts.models import Preferences
+from nura.accounts.roles import may_enter
 
 THEME_COOKIE = "theme"
 COOKIE_SECONDS = 365 * 24 * 3600
@@ -46,7 +47,7 @@ def set_cookies(response: HttpResponseBase, preferences: Preferences) -> None:
 
 
 def describe_preferences(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: `preferences`, read by the pages that ask for it; whether mail works."""
+    """Context processor: what the pages ask for: `preferences`, mail, and the administration."""
 
     def read() -> dict[str, Any]:
         kept = (
@@ -54,4 +55,8 @@ def describe_preferences(request: HttpRequest) -> dict[str, Any]:
         )
         return {"send_key": kept.send_key, "voice": kept.voice, "speech_rate": kept.speech_rate}
 
-    return {"preferences": read, "mail_works": settings.MAIL_WORKS}
+    return {
+        "preferences": read,
+        "mail_works": settings.MAIL_WORKS,
+        "may_enter_administration": lambda: may_enter(request.user),
+    }

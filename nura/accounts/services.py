@@ -10,20 +10,24 @@ from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from knox.models import AuthToken
 
 from chats.access import announce_change
-from chats.models import KeyDetails
+from chats.models import DailyMessages, KeyDetails
 from chats.models.key import ALL_SCOPES, make_key_id, sort_scopes
 from chats.services.chats import count_questions_today
 from documents import files
 from documents.audit import Action, record_event
+from documents.models import Document
 from nura.accounts.names import check_name
 
 SHOWN_CHARACTERS = 8
 """Characters of a key that stay readable, so that its owner can tell keys apart."""
+USAGE_DAYS = 30
+"""Questions of so many days are told with the usage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ def make_user(*, name: str, password: str, staff: bool, email: str = "") -> User
     )
     user.set_password(password)
     user.is_active = True
-    user.is_staff = user.is_superuser = staff or user.is_staff
+    user.is_staff = staff or user.is_staff
     user.save()
     done = Action.ACCOUNT_CREATED if created else Action.PASSWORD_CHANGED
     record_event(done, subject=user, details={"by": "command", "is_staff": user.is_staff})
@@ -134,6 +138,28 @@ def count_usage(*, user: User) -> AccountUsage:
     """Counted now from the rows."""
     kept = files.count_kept(user.pk)
     return AccountUsage(kept.documents, kept.bytes, kept.pages, count_questions_today(user.pk))
+
+
+def list_usage(wanted: str = "") -> QuerySet[Any]:
+    """Accounts with what they keep and ask, those that ask most first.
+
+    Each has `kept_documents`, `kept_bytes`, `kept_pages`, and `questions` of the last `USAGE_DAYS`
+    days. `wanted` narrows them to names and addresses that contain it.
+    """
+    own = Document.objects.filter(owner=OuterRef("pk")).order_by().values("owner")
+    since = timezone.localdate() - timedelta(days=USAGE_DAYS - 1)
+    asked = DailyMessages.objects.filter(owner=OuterRef("pk"), day__gte=since).order_by()
+    questions = asked.values("owner").annotate(sum=Sum("count")).values("sum")
+    figures = {
+        "kept_documents": own.annotate(sum=Count("pk")).values("sum"),
+        "kept_bytes": own.annotate(sum=Sum("size")).values("sum"),
+        "kept_pages": own.annotate(sum=Sum("page_count")).values("sum"),
+        "questions": questions,
+    }
+    counted = {name: Coalesce(Subquery(rows), 0) for name, rows in figures.items()}
+    named = Q(username__icontains=wanted) | Q(email__icontains=wanted)
+    found: QuerySet[Any] = User.objects.filter(named).annotate(**counted)
+    return found.order_by("-questions", "username")
 
 
 def describe_account(*, user: User) -> dict[str, Any]:

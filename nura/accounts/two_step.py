@@ -25,6 +25,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from nura.accounts.roles import may_enter
 from nura.accounts.sections import render_section
 
 KEY_PURPOSE = b"nura two-step secrets"
@@ -72,7 +73,7 @@ def is_second_step_done(*, user: User, code: str) -> bool:
 
 
 def may_administer(request: HttpRequest) -> bool:
-    """Whether this member of staff has what the installation asks of one."""
+    """Whether this administrator or auditor has what the installation asks of one."""
     if not settings.STAFF_TWO_STEP:
         return True
     user = cast("User", request.user)
@@ -105,6 +106,6 @@ def two_step(request: HttpRequest) -> HttpResponse:
         "passkeys": by_type.get(Authenticator.Type.WEBAUTHN, []),
         "codes_left": len(codes[0].wrap().get_unused_codes()) if codes else 0,
         "is_on": bool(owned),
-        "is_demanded": settings.STAFF_TWO_STEP and user.is_staff,
+        "is_demanded": settings.STAFF_TWO_STEP and may_enter(user),
     }
     return render_section(request, "accounts:two-step", "settings/two_step.html", told)

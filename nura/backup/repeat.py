@@ -71,7 +71,7 @@ def _delete_user(line: NotedDeletion) -> bool:
     user = User.objects.filter(pk=int(line.key), date_joined__lt=line.at).first()
     if user is None:
         return False
-    delete_account(user=user)
+    delete_account(user=user, may_be_last=True)
     return True
 
 

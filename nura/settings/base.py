@@ -131,8 +131,12 @@ CACHES = {
 }
 
 # Accounts
-# Allauth's backend alone: with Django's before it a known name would cost a second hash and show.
-AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+# Allauth's alone takes passwords: with Django's before it a known name would cost a second hash and
+# show.
+AUTHENTICATION_BACKENDS = [
+    "allauth.account.auth_backends.AuthenticationBackend",
+    "nura.accounts.roles.RolePermissions",
+]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",

@@ -114,11 +114,11 @@ def test_a_bad_question_does_not_end_a_session(owner, play, typed):
     assert err.strip()
 
 
-@pytest.mark.parametrize("superuser", [True, False])
-def test_who_asks_is_the_first_administrator_where_there_are_several(owner, play, superuser):
-    admin = User.objects.create_user("admin", is_superuser=superuser)
+@pytest.mark.parametrize("is_staff", [True, False])
+def test_who_asks_is_the_first_administrator_where_there_are_several(owner, play, is_staff):
+    admin = User.objects.create_user("admin", is_staff=is_staff)
     play(Delta("답"), finished())
-    if superuser:
+    if is_staff:
         run("질문")
         assert Chat.objects.get().owner == admin
     else:

@@ -235,7 +235,7 @@ def find_user(name: str | None, chat: Chat | None = None) -> User:
     if chat is not None:
         return chat.owner
     known = list(active[:2])
-    found = known[0] if len(known) == 1 else active.filter(is_superuser=True).first()
+    found = known[0] if len(known) == 1 else active.filter(is_staff=True).first()
     if found is None:
         raise CommandError("say who asks: --user NAME")
     return found

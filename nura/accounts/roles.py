@@ -1,0 +1,115 @@
+"""What an account may do beyond its own things: administrator, auditor, or neither.
+
+An administrator is staff and may open every page of the administration; a superuser has no more
+than that, and no installation needs one. An auditor reads the audit log and who uses how much, and
+no contents. Who manages a library is said by the members of that library. One administrator always
+stays, so that nobody is locked out of an installation.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from django.contrib.auth.backends import BaseBackend
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.db import models, transaction
+from django.utils.translation import gettext_lazy as _
+
+from chats.access import announce_change
+from documents.audit import Action, record_event
+from nura.accounts.models import Auditor
+from rag.errors import NuraError
+
+AUDITOR_PERMISSIONS = frozenset({"documents.view_auditevent"})
+"""What an auditor may open of the administration's tables; usage has a page of its own."""
+
+Visitor = AbstractBaseUser | AnonymousUser
+
+
+class Role(models.TextChoices):
+    """What an account is; the values are public."""
+
+    USER = "user", _("User")
+    AUDITOR = "auditor", _("Auditor")
+    ADMINISTRATOR = "administrator", _("Administrator")
+
+
+class LastAdministrator(NuraError):
+    """Nobody could administer the installation any more."""
+
+    code = "last_administrator"
+
+
+def is_administrator(user: Visitor) -> bool:
+    """Whether every page of the administration is open to this account."""
+    return bool(user.is_active and getattr(user, "is_staff", False))
+
+
+def is_auditor(user: Visitor) -> bool:
+    """Whether this account reads the audit log and usage, and nothing else of others."""
+    return bool(user.is_active and user.pk and Auditor.objects.filter(pk=user.pk).exists())
+
+
+def may_enter(user: Visitor) -> bool:
+    """Whether anything of the administration is open to this account."""
+    return is_administrator(user) or is_auditor(user)
+
+
+def get_role(user: User) -> Role:
+    """What the account is, whether or not it is active."""
+    if user.is_staff:
+        return Role.ADMINISTRATOR
+    return Role.AUDITOR if Auditor.objects.filter(pk=user.pk).exists() else Role.USER
+
+
+@transaction.atomic
+def set_role(
+    *, user: User, role: Role, by: Visitor | None = None, way: str = "administration"
+) -> bool:
+    """Make the account that; False where it was. `way` says who decided where nobody did by hand.
+
+    Raises `LastAdministrator`.
+    """
+    before = get_role(user)
+    if before == role:
+        return False
+    if before == Role.ADMINISTRATOR:
+        keep_an_administrator(without=[user.pk])
+    user.is_staff = role == Role.ADMINISTRATOR
+    user.is_superuser = user.is_superuser and user.is_staff
+    user.save(update_fields=("is_staff", "is_superuser"))
+    if role == Role.AUDITOR:
+        Auditor.objects.create(user=user)
+    else:
+        Auditor.objects.filter(pk=user.pk).delete()
+    details = {"role": role.value, "before": before.value, "by": way}
+    record_event(Action.RIGHTS_CHANGED, actor=by, subject=user, target=user, details=details)
+    announce_change()
+    return True
+
+
+def keep_an_administrator(*, without: Collection[int]) -> None:
+    """Raise `LastAdministrator` where none would be left without these accounts.
+
+    The rows stay locked until the transaction ends: two administrators cannot end each other.
+    """
+    rows = User.objects.filter(is_active=True, is_staff=True).order_by("pk").select_for_update()
+    held = set(rows.values_list("pk", flat=True))
+    if held and held <= set(without):
+        raise LastAdministrator
+
+
+class RolePermissions(BaseBackend):
+    """Django's permissions as the roles give them; nobody signs in by it."""
+
+    def has_perm(self, user_obj: Visitor, perm: str, obj: Any = None) -> bool:
+        """Whether the role allows it."""
+        if is_administrator(user_obj):
+            return True
+        return perm in AUDITOR_PERMISSIONS and is_auditor(user_obj)
+
+    def has_module_perms(self, user_obj: Visitor, app_label: str) -> bool:
+        """Whether the role allows anything of that app."""
+        if is_administrator(user_obj):
+            return True
+        apps = {permission.partition(".")[0] for permission in AUDITOR_PERMISSIONS}
+        return app_label in apps and is_auditor(user_obj)
