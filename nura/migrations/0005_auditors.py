@@ -6,18 +6,26 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('auth', '0012_alter_user_first_name_max_length'),
-        ('nura', '0004_imports'),
+        ("auth", "0012_alter_user_first_name_max_length"),
+        ("nura", "0004_imports"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Auditor',
+            name="Auditor",
             fields=[
-                ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='auditor', serialize=False, to=settings.AUTH_USER_MODEL)),
-                ('since', models.DateTimeField(auto_now_add=True)),
+                (
+                    "user",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="auditor",
+                        serialize=False,
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                ("since", models.DateTimeField(auto_now_add=True)),
             ],
         ),
     ]
