@@ -2,8 +2,9 @@
 
 A session of our own pages or a key of a program lets in. Rights end while something is open (a
 socket, server-sent events, a stream of the gateway) or being done (an answer). Whoever ends some
-says so (`announce_change`), and what is open or being done is looked at at once; it is looked at
-every second besides, for what nobody said or Redis lost. Either way it ends within two seconds.
+says so (`documents.notices.announce_change`), and what is open or being done is looked at at once;
+it is looked at every second besides, for what nobody said or Redis lost. Either way it ends within
+two seconds.
 
 Jobs are not claimed for, nor kept by, an owner who is not active: see `jobs.lease`.
 """
@@ -24,14 +25,13 @@ from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
-from django.db import OperationalError, transaction
+from django.db import OperationalError
 from django.db.models import Exists, OuterRef, Q
 from django.http.request import validate_host
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from knox.crypto import hash_token
 from knox.models import AuthToken
-from redis.exceptions import RedisError
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.request import Request
 
@@ -40,6 +40,7 @@ from chats.errors import ScopeMissing
 from chats.models import KeyDetails, KeyScope, Run
 from chats.models.key import ALL_SCOPES, list_scopes
 from chats.runs import log
+from documents.notices import get_rights_channel
 from jobs import connections
 from jobs.background import LoopTask
 
@@ -238,27 +239,6 @@ Part = TypeVar("Part")
 Ended = Callable[[], Awaitable[None]]
 
 
-def get_channel() -> str:
-    """The Redis channel of changed rights; channels know no databases, so it names its own."""
-    return f"nura:rights:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
-
-
-def announce_change() -> None:
-    """Have everything that is open looked at, once the change of rights is committed.
-
-    For whatever ends some: a deactivation, a revoked key, a new password, an ended session; teams
-    call it when a member goes.
-    """
-    transaction.on_commit(_announce)
-
-
-def _announce() -> None:
-    try:
-        connections.sync().publish(get_channel(), "")
-    except (RedisError, OSError) as error:  # it is noticed within `RECHECK_SECONDS` all the same
-        logger.warning("rights_not_announced", error=type(error).__name__)
-
-
 class RightsListener(LoopTask):
     """Hears that rights have changed and wakes those of this event loop who look."""
 
@@ -270,7 +250,7 @@ class RightsListener(LoopTask):
     async def work(self) -> None:
         """Listen until the connection breaks."""
         async with connections.asynchronous().pubsub() as channel:
-            await channel.subscribe(get_channel())
+            await channel.subscribe(get_rights_channel())
             async for message in channel.listen():
                 if message["type"] == "subscribe":
                     self.note_success()

@@ -50,6 +50,14 @@ class Action(models.TextChoices):
     DATA_DELETED = "data_deleted", _("Data deleted")
     DATA_PURGED = "data_purged", _("Data purged")
     DATA_EXPORTED = "data_exported", _("Data exported")
+    LIBRARY_CREATED = "library_created", _("Library created")
+    LIBRARY_CHANGED = "library_changed", _("Library changed")
+    LIBRARY_DELETED = "library_deleted", _("Library deleted")
+    MEMBER_ADDED = "member_added", _("Library member added")
+    MEMBER_CHANGED = "member_changed", _("Role in a library changed")
+    MEMBER_REMOVED = "member_removed", _("Library member removed")
+    DOCUMENT_MOVED = "document_moved", _("Document moved to another library")
+    DOCUMENT_PASSED_ON = "document_passed_on", _("Document given to another account")
     LOG_TRIMMED = "log_trimmed", _("Old audit entries removed")
 
 

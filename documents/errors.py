@@ -134,6 +134,30 @@ class NotRenderable(NuraError):
     code = "not_renderable"
 
 
+class LibraryNotFound(NuraError):
+    """There is no such library, or nothing may be put there."""
+
+    code = "library_not_found"
+
+
+class NoSuchMember(NuraError):
+    """Nobody, and no group, has that name."""
+
+    code = "no_such_member"
+
+
+class MemberExists(NuraError):
+    """Who is to become a member is one."""
+
+    code = "member_exists"
+
+
+class LastManager(NuraError):
+    """Nobody would be left to manage the library."""
+
+    code = "last_manager"
+
+
 _EXPLANATIONS: dict[str, Explanation] = {}
 _VARIANTS = ("lock", "kind", "phase", "reason")
 """Parameters whose value may select another sentence: `encrypted.password`."""
@@ -290,11 +314,18 @@ DOCUMENTS: Mapping[str, Explanation] = {
             "document_not_processing": _(
                 "The document is not being processed, so there was nothing to stop. Reload the list."
             ),
+            "member_exists": _(
+                "That account or group is already a member. Change its role instead."
+            ),
+            "last_manager": _(
+                "A library needs at least one manager. Make somebody else a manager first."
+            ),
         },
     ),
     **_under(
         400,
         {
+            "no_such_member": _("There is no account or group with that name: %(name)s"),
             "invalid_metadata": _(
                 "The metadata must be a JSON object of at most %(limit_kb)s kB. Correct it and send it again."
             ),
@@ -343,6 +374,9 @@ DOCUMENTS: Mapping[str, Explanation] = {
         {
             "version_not_found": _(
                 "The document has no such version. Choose another one from its list."
+            ),
+            "library_not_found": _(
+                "There is no such library, or you may not add documents to it. Choose another one."
             ),
             "page_not_found": _("The document has no such page. Choose another one."),
             "picture_not_found": _(

@@ -1,19 +1,22 @@
 """Documents: a file of one user with its versions, pictures and labels, and what is made of it.
 
 That is its pages, its chunks with their terms and vectors, and the spaces of these vectors.
-Deleting a document deletes all of them in one transaction.
+Deleting a document deletes all of them in one transaction. A library holds documents for its
+members.
 """
 
 import unicodedata
 import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.lookups import Exact
 from django.utils import timezone
@@ -25,20 +28,156 @@ import documents.connected.models  # noqa: F401 - they bring their tables
 from jobs.lease import Job, OwnedJob
 from rag.understand.filters import BETWEEN_NAMES, to_name_key
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
+
+class IsAnyOf(models.Func):
+    """Whether a column holds one of the values of a subquery that gives an array.
+
+    Postgres asks such a subquery once and then walks an index, also beside an OR. `IN` beside an OR
+    reads the whole table.
+    """
+
+    template = "(%(expressions)s))"
+    arg_joiner = " = ANY("
+    output_field = models.BooleanField()
+
+    def __init__(self, column: str, rows: models.QuerySet[Any, Any]) -> None:
+        super().__init__(F(column), ArraySubquery(rows))
+
+
+class LibraryRole(models.TextChoices):
+    """What a member may do; each may also do what stands before it."""
+
+    READER = "reader", _("Reader")
+    CONTRIBUTOR = "contributor", _("Contributor")
+    MANAGER = "manager", _("Manager")
+
+
+ADDING_ROLES = (LibraryRole.CONTRIBUTOR, LibraryRole.MANAGER)
+"""Who may put documents into a library."""
+
+
+class LibraryQuerySet(models.QuerySet["Library"]):
+    """Filters as words that chain."""
+
+    def visible_to(self, user: User) -> Self:
+        """Those of which the user is a member, himself or by a group."""
+        return self._held_by(user, LibraryRole)
+
+    def contributed_by(self, user: User) -> Self:
+        """Those into which the user may put documents."""
+        return self._held_by(user, ADDING_ROLES)
+
+    def managed_by(self, user: User) -> Self:
+        """Those whose members and documents are the user's to change."""
+        return self._held_by(user, (LibraryRole.MANAGER,))
+
+    def _held_by(self, user: User, roles: Iterable[LibraryRole]) -> Self:
+        return self.filter(IsAnyOf("pk", list_library_ids(user, roles)))
+
+
+class Library(models.Model):
+    """A named collection of documents that its members share.
+
+    Everyone's private library has no row: it is the documents of an owner that are in no library.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(_("name"), max_length=100)
+    description = models.CharField(_("description"), max_length=1000, blank=True, default="")
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    updated_at = models.DateTimeField(_("changed at"), auto_now=True)
+
+    objects = LibraryQuerySet.as_manager()
+
+    class Meta:
+        """Lists go by name."""
+
+        verbose_name = _("library")
+        verbose_name_plural = _("libraries")
+        ordering = ("name", "id")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class LibraryMember(models.Model):
+    """That a user, or everybody in a group, may read a library, and what else they may do there.
+
+    Whoever is a member in several ways has the highest of these roles.
+    """
+
+    library = models.ForeignKey(Library, models.CASCADE, related_name="members", db_index=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="library_memberships",
+        verbose_name=_("account"),
+    )
+    group = models.ForeignKey(
+        "auth.Group",
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="library_memberships",
+        verbose_name=_("group"),
+    )
+    role = models.CharField(
+        _("role"), max_length=11, choices=LibraryRole.choices, default=LibraryRole.READER
+    )
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+
+    class Meta:
+        """A user or a group, once a library."""
+
+        verbose_name = _("member")
+        verbose_name_plural = _("members")
+        ordering = ("library", "pk")
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(user__isnull=True) ^ Q(group__isnull=True), name="user_or_group"
+            ),
+            models.UniqueConstraint(fields=("library", "user"), name="one_membership_a_user"),
+            models.UniqueConstraint(fields=("library", "group"), name="one_membership_a_group"),
+        )
+
+    def __str__(self) -> str:
+        return str(self.user or self.group)
+
+
+def list_library_ids(
+    user: User, roles: Iterable[LibraryRole] = LibraryRole
+) -> models.QuerySet[LibraryMember, Any]:
+    """The ids of the libraries that give one of these roles to the user, as a subquery."""
+    groups = User.groups.through.objects.filter(user_id=user.pk).values("group_id")
+    mine = Q(user_id=user.pk) | Q(IsAnyOf("group_id", groups))
+    rows = LibraryMember.objects.filter(mine).order_by()
+    wanted = set(roles)
+    if wanted != set(LibraryRole):
+        rows = rows.filter(role__in=wanted)
+    return rows.values("library_id")
 
 
 class DocumentQuerySet(models.QuerySet["Document"]):
     """Filters as words that chain."""
 
-    def visible_to(self, user: "User") -> Self:
-        """What this user may read."""
-        return self.filter(owner_id=user.pk)
+    def visible_to(self, user: User) -> Self:
+        """What this user may read: his private documents and those of his libraries."""
+        return self.filter(self._private_to(user) | IsAnyOf("library_id", list_library_ids(user)))
 
-    def owned_by(self, user: "User") -> Self:
-        """What this user may change."""
-        return self.filter(owner_id=user.pk)
+    def owned_by(self, user: User) -> Self:
+        """What this user may change.
+
+        In a library these are his own as long as he may add some there, and all as its manager.
+        """
+        added = Q(owner_id=user.pk) & Q(IsAnyOf("library_id", list_library_ids(user, ADDING_ROLES)))
+        managed = IsAnyOf("library_id", list_library_ids(user, (LibraryRole.MANAGER,)))
+        return self.filter(self._private_to(user) | added | managed)
+
+    @staticmethod
+    def _private_to(user: User) -> Q:
+        return Q(owner_id=user.pk, library_id=None)
 
     def searchable(self) -> Self:
         """What an index serves, also while it is processed again."""
@@ -78,6 +217,9 @@ class Document(OwnedJob):
     pages were read since `started_at`. `indexed_at` is when the index that serves was written;
     None: there is none. `terms_version` is that of its terms (`rag.indexing`). `seconds` tells how
     long each stage took, by its name. `received_at` is when the file of this `version` came.
+
+    `library`: its members read it, not its owner as such; None: it is in its owner's private one.
+    `moved_at` is when it last came from one into another.
     """
 
     class Status(models.TextChoices):
@@ -111,6 +253,16 @@ class Document(OwnedJob):
         verbose_name=_("owner"),
         db_index=False,
     )
+    library = models.ForeignKey(
+        Library,
+        models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="documents",
+        verbose_name=_("library"),
+        db_index=False,
+    )
+    moved_at = models.DateTimeField(null=True, editable=False)
     name = models.CharField(_("name"), max_length=255)
     original_name = models.CharField(max_length=1024, verbose_name=_("original name"))
     file = models.FileField(max_length=255, verbose_name=_("file"))
@@ -171,6 +323,19 @@ class Document(OwnedJob):
             ),
             models.Index(
                 fields=("indexed_at",), condition=Q(status="COMPLETED"), name="document_read_last"
+            ),
+            models.Index(
+                fields=("library", "-created_at"),
+                condition=Q(library__isnull=False),
+                name="document_of_library",
+            ),
+            models.Index(
+                fields=("library", "sha256"),
+                condition=Q(library__isnull=False),
+                name="document_same_in_library",
+            ),
+            models.Index(
+                fields=("moved_at",), condition=Q(moved_at__isnull=False), name="document_moved"
             ),
         )
 

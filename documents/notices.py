@@ -1,4 +1,4 @@
-"""Tells a user's open pages what changed, and how far an ingest is.
+"""Tells a user's open pages what changed, and how far an ingest is; and everybody that rights have.
 
 Notices are a convenience: the REST API is the truth.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 from django.core.serializers.json import DjangoJSONEncoder
+from django.db import transaction
 from django.db.models.functions import Now
 from redis.exceptions import RedisError
 
@@ -59,6 +60,27 @@ def describe_deletion(document: Document) -> dict[str, Any]:
     """What lets the owner's pages drop the document."""
     data = to_document_json(document) | {"deleted": True}
     return {"type": "document", "data": data}
+
+
+def get_rights_channel() -> str:
+    """The Redis channel of changed rights; channels know no databases, so it names its own."""
+    return f"nura:rights:{connections.sync().connection_pool.connection_kwargs.get('db', 0)}"
+
+
+def announce_change() -> None:
+    """Have everything that is open looked at, once the change of rights is committed.
+
+    For whatever ends some: a deactivation, a revoked key, a new password, an ended session, a
+    membership of a group or of a library, a document that moves. `chats.access` listens.
+    """
+    transaction.on_commit(_announce)
+
+
+def _announce() -> None:
+    try:
+        connections.sync().publish(get_rights_channel(), "")
+    except (RedisError, OSError) as error:  # it is noticed within a second all the same
+        logger.warning("rights_not_announced", error=type(error).__name__)
 
 
 REPORT_SECONDS = 0.25

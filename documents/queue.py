@@ -176,7 +176,7 @@ class QueueStatus:
 
 def get_queue_status(*, owner: "User") -> QueueStatus:
     """Counted now from the rows; the speed is that of the last minutes."""
-    mine = Document.objects.owned_by(owner)
+    mine = Document.objects.filter(owner=owner)
     now = timezone.now()
     counts = mine.processing().aggregate(
         waiting=Count("pk", filter=Q(claim=None) & ~Q(stage=Document.Stage.PAUSED)),

@@ -16,9 +16,9 @@ from django.utils import timezone
 
 from documents import deletions, files, index, notices, queue, versions
 from documents.audit import Action, record_event
-from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing
+from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing, LibraryNotFound
 from documents.metadata import clean_metadata, merge_metadata, rewrite_labels, to_display_name
-from documents.models import DeletionKind, Document
+from documents.models import DeletionKind, Document, DocumentQuerySet, Library
 from documents.queue import MAX_MESSAGES
 
 if TYPE_CHECKING:
@@ -31,19 +31,22 @@ def upload_document(
     name: str,
     content: "File[Any]",
     metadata: dict[str, Any] | None = None,
+    library: Library | None = None,
 ) -> tuple[Document, bool]:
     """The document of this file, and whether it is new. A new one is sent to the workers.
 
-    The same bytes of the same user are the document that is there: what is said of it now is added
-    to it, and it is processed again if it failed. Raises what is wrong with the file.
+    The same bytes in the same library are the document that is there. Where it is the user's, what
+    is said of it now is added to it, and it is processed again if it failed. `library` None: the
+    user's private one. Raises what is wrong with the file.
     """
     stated = clean_metadata(metadata)
     incoming = files.examine_file(name, content)
-    same = _find_same_bytes(owner.pk, incoming.sha256)
+    same = _find_same_bytes(owner.pk, library, incoming.sha256)
     if same is None:
         document = Document(
             id=uuid.uuid4(),
             owner=owner,
+            library=library,
             **asdict(incoming),
             stated=stated,
             metadata=merge_metadata({}, stated),
@@ -52,13 +55,15 @@ def upload_document(
         same = _store_new(document, content)
     if same is None:
         return document, True
-    _add_to_known(same, stated)
+    if same.owner_id == owner.pk:
+        _add_to_known(same, stated)
     return same, False
 
 
-def _find_same_bytes(owner_id: int, sha256: str) -> Document | None:
-    """The user's document with these bytes, the oldest where there are several from before."""
-    rows = Document.objects.filter(owner_id=owner_id, sha256=sha256)
+def _find_same_bytes(owner_id: int, library: Library | None, sha256: str) -> Document | None:
+    """The document of that library with these bytes, the oldest where there are several."""
+    rows = Document.objects.filter(library=library, sha256=sha256)
+    rows = rows.filter(owner_id=owner_id) if library is None else rows
     return rows.order_by("created_at", "id").first()
 
 
@@ -68,7 +73,8 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
         document.file.name = files.store_file(document.pk, document.original_name, content)
         with transaction.atomic():
             files.lock_owner(document.owner_id)
-            same = _find_same_bytes(document.owner_id, document.sha256)
+            _hold_library(document.library)
+            same = _find_same_bytes(document.owner_id, document.library, document.sha256)
             if same is None:
                 _insert_row(document)
     except BaseException:
@@ -77,6 +83,13 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
     if same is not None:
         files.remove_document_files(document.pk)
     return same
+
+
+def _hold_library(library: Library | None) -> None:
+    """Let nobody else add to the library, or delete it, until the transaction ends."""
+    held = Library.objects.select_for_update(no_key=True)
+    if library is not None and not held.filter(pk=library.pk).exists():
+        raise LibraryNotFound
 
 
 def _insert_row(document: Document) -> None:
@@ -202,17 +215,17 @@ def resume_document(*, document: Document) -> None:
 
 def pause_documents(*, owner: "User") -> int:
     """Put off all that waits or is at work; how many that were."""
-    return _pause(Document.objects.owned_by(owner))
+    return _pause(_list_own(owner))
 
 
 def resume_documents(*, owner: "User") -> int:
     """Go on with all that was put off; how many that were."""
-    return _resume(Document.objects.owned_by(owner))
+    return _resume(_list_own(owner))
 
 
 def cancel_documents(*, owner: "User") -> int:
     """Stop the processing of all; how many that were."""
-    mine = Document.objects.owned_by(owner).processing()
+    mine = _list_own(owner).processing()
     count = 0
     for document in mine.searchable():  # few: each may have a version that is refused
         with suppress(DocumentNotProcessing):  # it has ended meanwhile
@@ -221,6 +234,11 @@ def cancel_documents(*, owner: "User") -> int:
     never_indexed = mine.filter(indexed_at=None)
     ended = queue.to_ended_values(Document.Status.FAILED, Cancelled.code)
     return count + len(_change_rows(never_indexed, ended))
+
+
+def _list_own(owner: "User") -> DocumentQuerySet:
+    """What a user put there and may still change; of a library he manages not that of others."""
+    return Document.objects.owned_by(owner).filter(owner=owner)
 
 
 def _pause(rows: QuerySet[Document]) -> int:

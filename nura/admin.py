@@ -24,11 +24,11 @@ from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminSelectWidget
 
-from chats.access import announce_change
 from documents.administration import Place, Section, list_addresses
 from documents.audit import Action, AuditEvent, record_event
 from documents.errors import explain_code
 from documents.models import Deletion
+from documents.notices import announce_change
 from documents.oversight import AuditedAdmin
 from nura.accounts import services
 from nura.accounts.deletion import delete_account

@@ -50,8 +50,8 @@ from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext_lazy as _
 from redis.exceptions import LockError
 
-from chats.access import announce_change
 from documents.audit import Action, record_event
+from documents.notices import announce_change
 from jobs import connections
 from nura.accounts.invitations import find_invitation, take_invitation
 from nura.accounts.names import check_name

@@ -19,11 +19,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chats.access import announce_change
 from chats.models import KeyScope
 from documents.api.serializers import FileRequest
 from documents.api.transfers import LimitedUpload, get_sent_name, takes_file
 from documents.api.views import AnyAccept
+from documents.notices import announce_change
 from nura.accounts import deletion, exports, imports, services, two_step
 from nura.accounts.authentication import require_recent_proof
 from nura.accounts.models import DataExport, DataImport, Preferences

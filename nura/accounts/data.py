@@ -18,8 +18,8 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from chats.access import announce_change
 from documents.errors import explain_code
+from documents.notices import announce_change
 from nura.accounts import deletion
 from nura.accounts.exports import request_export, respond_with_export
 from nura.accounts.models import DataExport, DataImport

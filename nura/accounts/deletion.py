@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 
 from chats.models import Category, Chat, Feedback, Message, ProfileSlot, Run, Turn
 from chats.runs import log
-from documents import deletions
+from documents import deletions, libraries
 from documents.audit import Action, record_event
 from documents.models import (
     Chunk,
@@ -90,8 +90,9 @@ def _delete_account(user: User) -> dict[str, Any]:
     for pk, ended_at in held.values_list("pk", "ended_at"):
         (open_runs if ended_at is None else runs).append(pk)
     list(Chat.objects.filter(owner=user).order_by("pk").select_for_update().values_list("pk"))
+    libraries.pass_documents_on(owner=user)  # what others read there does not go with him
     counts = _count(user)
-    for document in Document.objects.owned_by(user).order_by("pk"):
+    for document in Document.objects.filter(owner=user).order_by("pk"):
         remove_document(document.pk)
     counts["sessions"] = _delete_sessions(user)
     Invitation.objects.filter(used_by=user).delete()  # it names the address

@@ -116,7 +116,8 @@ def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
         archive.writestr(f"{name}.md", export_markdown(chat, turns))
         index["chats"].append(f"{name}.json")
         yield
-    for number, document in enumerate(Document.objects.owned_by(user).order_by("created_at"), 1):
+    documents = Document.objects.visible_to(user).filter(owner=user)
+    for number, document in enumerate(documents.order_by("created_at"), 1):
         path = PurePosixPath(document.original_name)
         name = f"documents/{number:04}-{_to_file_name(path.stem) or 'document'}{path.suffix[:10]}"
         index["documents"].append(_describe_document(document, name))

@@ -14,8 +14,8 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
 
-from chats.access import announce_change
 from documents.audit import Action, record_event
+from documents.notices import announce_change
 from nura.accounts.models import Auditor
 from rag.errors import NuraError
 

@@ -15,13 +15,13 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 from knox.models import AuthToken
 
-from chats.access import announce_change
 from chats.models import DailyMessages, KeyDetails
 from chats.models.key import ALL_SCOPES, make_key_id, sort_scopes
 from chats.services.chats import count_questions_today
 from documents import files
 from documents.audit import Action, record_event
 from documents.models import Document
+from documents.notices import announce_change
 from nura.accounts.names import check_name
 
 SHOWN_CHARACTERS = 8

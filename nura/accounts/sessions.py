@@ -21,8 +21,8 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from chats.access import announce_change
 from documents.audit import Action, record_event
+from documents.notices import announce_change
 
 SEEN_NOTED_SECONDS = 60.0
 MAX_REMEMBERED = 10_000

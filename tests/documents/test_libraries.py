@@ -1,0 +1,221 @@
+"""Libraries: who reads and changes what in them, and what becomes of their documents."""
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.files.base import ContentFile
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from documents import libraries, services
+from documents.audit import AuditEvent
+from documents.errors import LastManager, LibraryNotFound, MemberExists, NoSuchMember
+from documents.libraries import DocumentsOfDeleted
+from documents.models import Document, Library, LibraryMember, LibraryRole
+from nura.accounts.deletion import delete_account
+
+pytestmark = pytest.mark.django_db
+
+READER, CONTRIBUTOR, MANAGER = LibraryRole
+
+
+def user(name):
+    return User.objects.create_user(name)
+
+
+def add(owner, library=None, text="본문"):
+    file = ContentFile(text.encode(), name="문서.md")
+    return services.upload_document(owner=owner, name="문서.md", content=file, library=library)[0]
+
+
+def may_read(who, document):
+    return Document.objects.visible_to(who).filter(pk=document.pk).exists()
+
+
+def may_change(who, document):
+    return Document.objects.owned_by(who).filter(pk=document.pk).exists()
+
+
+@pytest.fixture
+def manager():
+    return user("manager")
+
+
+@pytest.fixture
+def library(manager):
+    return libraries.create_library(creator=manager, name="규정")
+
+
+def join(library, principal, role, manager):
+    return libraries.add_member(library=library, principal=principal, role=role, actor=manager)
+
+
+def test_who_makes_a_library_manages_it(library, manager):
+    for found in (
+        Library.objects.visible_to(manager),
+        Library.objects.contributed_by(manager),
+        Library.objects.managed_by(manager),
+    ):
+        assert list(found) == [library]
+
+
+def test_a_reader_reads_and_changes_nothing(library, manager):
+    reader, document = user("reader"), add(manager, library)
+    join(library, reader, READER, manager)
+    assert may_read(reader, document)
+    assert not may_change(reader, document)
+    assert not Library.objects.contributed_by(reader).exists()
+
+
+def test_a_contributor_changes_only_what_is_his(library, manager):
+    contributor = user("contributor")
+    join(library, contributor, CONTRIBUTOR, manager)
+    his, other = add(contributor, library), add(manager, library, "다른 본문")
+    assert may_change(contributor, his)
+    assert may_read(contributor, other)
+    assert not may_change(contributor, other)
+    assert may_change(manager, his)
+
+
+def test_a_contributor_who_becomes_a_reader_changes_his_documents_no_more(library, manager):
+    contributor = user("contributor")
+    member = join(library, contributor, CONTRIBUTOR, manager)
+    his = add(contributor, library)
+    libraries.change_member(member=member, role=READER, actor=manager)
+    assert may_read(contributor, his)
+    assert not may_change(contributor, his)
+
+
+def test_a_former_member_does_not_read_even_what_he_added(library, manager):
+    former = user("former")
+    member = join(library, former, CONTRIBUTOR, manager)
+    his = add(former, library)
+    libraries.remove_member(member=member, actor=manager)
+    assert not may_read(former, his)
+    assert not may_change(former, his)
+    assert not Library.objects.visible_to(former).exists()
+
+
+def test_a_group_lets_its_people_in_and_nobody_else(library, manager):
+    group, other = Group.objects.create(name="영업"), Group.objects.create(name="개발")
+    inside, outside = user("inside"), user("outside")
+    inside.groups.add(group)
+    outside.groups.add(other)
+    document = add(manager, library)
+    join(library, group, READER, manager)
+    assert may_read(inside, document)
+    assert not may_read(outside, document)
+    inside.groups.remove(group)
+    assert not may_read(inside, document)
+
+
+def test_of_several_roles_the_highest_counts(library, manager):
+    group, both = Group.objects.create(name="편집"), user("both")
+    both.groups.add(group)
+    join(library, both, READER, manager)
+    join(library, group, MANAGER, manager)
+    assert libraries.find_roles(both, [library.pk]) == {library.pk: MANAGER}
+    assert Library.objects.managed_by(both).get() == library
+    assert Library.objects.visible_to(both).count() == 1
+
+
+def test_a_private_document_is_its_owners_alone(library, manager):
+    reader = user("reader")
+    join(library, reader, READER, manager)
+    assert not may_read(reader, add(manager))
+
+
+def test_the_last_manager_can_neither_go_nor_step_down(library, manager):
+    member = LibraryMember.objects.get(user=manager)
+    with pytest.raises(LastManager):
+        libraries.remove_member(member=member, actor=manager)
+    with pytest.raises(LastManager):
+        libraries.change_member(member=member, role=READER, actor=manager)
+    assert Library.objects.managed_by(manager).exists()
+
+
+def test_somebody_is_a_member_once(library, manager):
+    with pytest.raises(MemberExists):
+        join(library, manager, READER, manager)
+
+
+def test_nobody_is_found_by_a_wrong_name_or_a_closed_account(manager):
+    User.objects.create_user("gone", is_active=False)
+    for wrong in ({"user": "gone"}, {"user": "nobody"}, {"group": "nobody"}):
+        with pytest.raises(NoSuchMember):
+            libraries.find_principal(**wrong)
+
+
+def test_a_reader_puts_nothing_into_a_library(library, manager):
+    reader = user("reader")
+    join(library, reader, READER, manager)
+    with pytest.raises(LibraryNotFound):
+        libraries.find_target(user=reader, library_id=library.pk)
+
+
+def test_what_is_moved_follows_the_rights_of_where_it_is(library, manager):
+    reader, document = user("reader"), add(manager)
+    join(library, reader, READER, manager)
+    libraries.move_document(document=document, library=library, actor=manager)
+    assert may_read(reader, document)
+    libraries.move_document(document=document, library=None, actor=manager)
+    assert not may_read(reader, document)
+    assert may_read(manager, document)
+
+
+def test_the_same_file_is_one_document_of_a_library_and_another_in_private(library, manager):
+    contributor = user("contributor")
+    join(library, contributor, CONTRIBUTOR, manager)
+    shared = add(manager, library)
+    assert add(contributor, library) == shared
+    assert add(contributor) != shared
+
+
+@pytest.mark.parametrize("choice", list(DocumentsOfDeleted))
+def test_who_deletes_a_library_decides_about_its_documents(library, manager, choice):
+    contributor = user("contributor")
+    join(library, contributor, CONTRIBUTOR, manager)
+    his = add(contributor, library)
+    libraries.delete_library(library=library, actor=manager, documents=choice)
+    assert not Library.objects.exists()
+    assert may_read(contributor, his) == (choice == DocumentsOfDeleted.OWNERS)
+    assert not may_read(manager, his)
+
+
+def test_what_an_account_shared_outlives_it_with_a_manager(library, manager):
+    leaver = user("leaver")
+    join(library, leaver, CONTRIBUTOR, manager)
+    shared, private = add(leaver, library), add(leaver)
+    delete_account(user=leaver)
+    assert Document.objects.get(pk=shared.pk).owner == manager
+    assert not Document.objects.filter(pk=private.pk).exists()
+
+
+def test_what_the_only_manager_shared_goes_to_a_manager_by_group_first(library, manager):
+    group, heir, contributor = Group.objects.create(name="후임"), user("heir"), user("other")
+    heir.groups.add(group)
+    join(library, contributor, CONTRIBUTOR, manager)
+    join(library, group, MANAGER, manager)
+    shared = add(manager, library)
+    delete_account(user=manager)
+    assert Document.objects.get(pk=shared.pk).owner == heir
+
+
+def test_every_change_of_members_is_in_the_audit_log(library, manager):
+    reader = user("reader")
+    member = join(library, reader, READER, manager)
+    libraries.change_member(member=member, role=MANAGER, actor=manager)
+    libraries.remove_member(member=member, actor=manager)
+    actions = AuditEvent.objects.order_by("pk").values_list("action", "actor_name", "target")
+    target = f"library:{library.pk}"
+    names = ("library_created", "member_added", "member_changed", "member_removed")
+    assert list(actions) == [(name, "manager", target) for name in names]
+
+
+def test_rights_are_looked_up_once_a_query(library, manager):
+    add(manager, library)
+    with CaptureQueriesContext(
+        connection,
+    ) as asked:
+        list(Document.objects.visible_to(manager))
+    assert len(asked) == 1
+    assert "ANY(ARRAY(" in asked[0]["sql"]
