@@ -6,13 +6,11 @@ streams that read the library end at once.
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection
 from enum import StrEnum
 from uuid import UUID
 
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 from django.db.models.functions import Now
 
 from documents import notices
@@ -20,8 +18,6 @@ from documents.audit import Action, record_event
 from documents.errors import LastManager, LibraryNotFound, MemberExists, NoSuchMember
 from documents.models import Chunk, Document, Library, LibraryMember, LibraryRole
 from documents.services import delete_document
-
-_RANKS = {role: rank for rank, role in enumerate(LibraryRole)}
 
 
 class DocumentsOfDeleted(StrEnum):
@@ -75,21 +71,6 @@ def delete_library(*, library: Library, actor: User, documents: DocumentsOfDelet
     record_event(Action.LIBRARY_DELETED, actor=actor, target=library, details=told)
     Library.objects.filter(pk=library.pk).delete()
     notices.announce_change()
-
-
-def find_roles(user: User, library_ids: Collection[UUID]) -> dict[UUID, LibraryRole]:
-    """The user's role in each of these libraries in which he has one. One query."""
-    rows = LibraryMember.objects.filter(list_memberships_of(user), library_id__in=library_ids)
-    found: dict[UUID, LibraryRole] = {}
-    for library_id, value in rows.values_list("library_id", "role"):
-        role = LibraryRole(value)
-        found[library_id] = max(role, found.get(library_id, role), key=_RANKS.__getitem__)
-    return found
-
-
-def list_memberships_of(user: User) -> Q:
-    """Memberships of the user, himself or by a group."""
-    return Q(user=user) | Q(group__in=user.groups.values("pk"))
 
 
 # Members

@@ -16,8 +16,9 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Case, Count, F, OuterRef, Q, Subquery, When
 from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -52,6 +53,10 @@ class LibraryRole(models.TextChoices):
     MANAGER = "manager", _("Manager")
 
 
+_HIGHEST_FIRST = Case(
+    *(When(role=role, then=-rank) for rank, role in enumerate(LibraryRole)),
+    output_field=models.SmallIntegerField(),
+)
 ADDING_ROLES = (LibraryRole.CONTRIBUTOR, LibraryRole.MANAGER)
 """Who may put documents into a library."""
 
@@ -70,6 +75,15 @@ class LibraryQuerySet(models.QuerySet["Library"]):
     def managed_by(self, user: User) -> Self:
         """Those whose members and documents are the user's to change."""
         return self._held_by(user, (LibraryRole.MANAGER,))
+
+    def described_for(self, user: User) -> Self:
+        """Rows with `document_count`, and the highest `role` of the user in them."""
+        counted = Document.objects.filter(library=OuterRef("pk")).order_by().values("library")
+        count = Subquery(counted.annotate(count=Count("pk")).values("count"))
+        held = list_memberships(user).filter(library=OuterRef("pk")).order_by(_HIGHEST_FIRST)
+        return self.annotate(
+            document_count=Coalesce(count, 0), role=Subquery(held.values("role")[:1])
+        )
 
     def _held_by(self, user: User, roles: Iterable[LibraryRole]) -> Self:
         return self.filter(IsAnyOf("pk", list_library_ids(user, roles)))
@@ -146,17 +160,25 @@ class LibraryMember(models.Model):
         return str(self.user or self.group)
 
 
+def list_memberships(user: User) -> models.QuerySet[LibraryMember]:
+    """The user's own memberships and those of his groups."""
+    groups = User.groups.through.objects.filter(user_id=user.pk).values("group_id")
+    mine = Q(user_id=user.pk) | Q(IsAnyOf("group_id", groups))
+    return LibraryMember.objects.filter(mine).order_by()
+
+
 def list_library_ids(
     user: User, roles: Iterable[LibraryRole] = LibraryRole
 ) -> models.QuerySet[LibraryMember, Any]:
     """The ids of the libraries that give one of these roles to the user, as a subquery."""
-    groups = User.groups.through.objects.filter(user_id=user.pk).values("group_id")
-    mine = Q(user_id=user.pk) | Q(IsAnyOf("group_id", groups))
-    rows = LibraryMember.objects.filter(mine).order_by()
-    wanted = set(roles)
+    rows, wanted = list_memberships(user), set(roles)
     if wanted != set(LibraryRole):
         rows = rows.filter(role__in=wanted)
     return rows.values("library_id")
+
+
+PRIVATE = "private"
+"""What programs and addresses call the documents that are in no library."""
 
 
 class DocumentQuerySet(models.QuerySet["Document"]):
@@ -200,9 +222,11 @@ class DocumentQuerySet(models.QuerySet["Document"]):
             rows = rows.filter(alone | listed | to_label_filter(field, value))
         return rows
 
-    def narrowed(self, status: str = "", q: str = "") -> Self:
-        """In one status, with a part of the name; blank narrows nothing."""
+    def narrowed(self, status: str = "", q: str = "", library: str = "") -> Self:
+        """In one status, one library, with a part of the name; blank narrows nothing."""
         rows = self.filter(status=status) if status else self
+        if library:
+            rows = rows.filter(library=None if library == PRIVATE else library)
         text = unicodedata.normalize("NFC", q.strip())
         return rows.filter(name__icontains=text) if text else rows
 
