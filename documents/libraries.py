@@ -13,7 +13,7 @@ from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Now
 
-from documents import notices
+from documents import notices, quotas
 from documents.audit import Action, record_event
 from documents.errors import LastManager, LibraryNotFound, MemberExists, NoSuchMember
 from documents.models import Chunk, Document, Library, LibraryMember, LibraryRole
@@ -171,12 +171,14 @@ def find_target(*, user: User, library_id: UUID | None) -> Library | None:
 def move_document(*, document: Document, library: Library | None, actor: User) -> None:
     """Put a document into another library; None: into the private one of its owner.
 
-    Whoever could read it only where it was reads it no longer.
+    Whoever could read it only where it was reads it no longer. Raises `QuotaLibrary`.
     """
     row = Document.objects.select_for_update().get(pk=document.pk)
     before = row.library_id
     after = library.pk if library else None
     if before != after:
+        if after is not None:
+            quotas.check_library_quota(after, documents=1, size=quotas.count_bytes(row))
         Document.objects.filter(pk=row.pk).update(library=library, moved_at=Now(), updated_at=Now())
         told = {"from": before, "to": after}
         record_event(

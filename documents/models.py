@@ -372,6 +372,83 @@ class Document(OwnedJob):
         return self.indexed_at is not None
 
 
+class QuotaMeasure(models.TextChoices):
+    """What a quota counts. The values are those of `GET /me`; rules give bytes in megabytes."""
+
+    DOCUMENTS = "documents", _("Documents")
+    BYTES = "bytes", _("Storage (MB)")
+    PAGES = "pages", _("Pages")
+    QUESTIONS = "messages_today", _("Questions a day")
+    TOKENS = "tokens_this_month", _("Tokens a month")
+
+
+class QuotaRule(models.Model):
+    """How much of one thing a user, each member of a group, or a whole library may have.
+
+    From `soft` on people are told, beyond `hard` they are refused. Without `hard` there is no
+    limit; without `soft` people are told at a share of `hard` (`settings.QUOTA_SOFT_PERCENT`).
+    `documents.quotas` says which of several rules counts.
+    """
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="quota_rules",
+        verbose_name=_("user"),
+    )
+    group = models.ForeignKey(
+        "auth.Group",
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="quota_rules",
+        verbose_name=_("group"),
+    )
+    library = models.ForeignKey(
+        "documents.Library",
+        models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="quota_rules",
+        verbose_name=_("library"),
+    )
+    measure = models.CharField(_("what is counted"), max_length=20, choices=QuotaMeasure.choices)
+    soft = models.PositiveBigIntegerField(
+        _("tells from"), null=True, blank=True, help_text=_("Empty: shortly before the limit.")
+    )
+    hard = models.PositiveBigIntegerField(
+        _("limit"), null=True, blank=True, help_text=_("Empty: no limit.")
+    )
+
+    class Meta:
+        """One rule a subject and measure."""
+
+        verbose_name = _("quota")
+        verbose_name_plural = _("quotas")
+        ordering = ("pk",)
+        constraints = (
+            models.UniqueConstraint(fields=("user", "measure"), name="one_quota_a_user"),
+            models.UniqueConstraint(fields=("group", "measure"), name="one_quota_a_group"),
+            models.UniqueConstraint(fields=("library", "measure"), name="one_quota_a_library"),
+            models.CheckConstraint(
+                condition=Q(user__isnull=False, group=None, library=None)
+                | Q(user=None, group__isnull=False, library=None)
+                | Q(user=None, group=None, library__isnull=False),
+                name="quota_of_one_subject",
+            ),
+            models.CheckConstraint(
+                condition=Q(soft=None) | Q(hard=None) | Q(soft__lte=models.F("hard")),
+                name="quota_tells_before_it_refuses",
+                violation_error_message=_("People must be told before they are refused."),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.get_measure_display()
+
+
 class VersionState(models.TextChoices):
     """PENDING -> OLD (it became current and was replaced since) | REFUSED."""
 
