@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET
 from chats.errors import NotFound
 from chats.history import Branch
 from chats.models import Chat, Turn
-from chats.serializers import MAX_CONTENT_CHARACTERS, MAX_FIND_CHARACTERS
+from chats.serializers import MAX_CONTENT_CHARACTERS, MAX_FIND_CHARACTERS, to_models_json
 from chats.services.chat_page import (
     ARCHIVED,
     MAX_EXAMPLES,
@@ -60,6 +60,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
             "chat": chat and _chat_data(chat),
             "selected": [] if chat else _selected(request, searchable),
             "has_model": has_model,
+            "models": to_models_json(models),
             "documents_total": searchable.count(),
             "content_limit": MAX_CONTENT_CHARACTERS,
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
@@ -158,6 +159,7 @@ def _chat_data(chat: Chat) -> dict[str, Any]:
         "id": str(chat.pk),
         "title": chat.title,
         "unread": chat.unread,
+        "model": chat.model,
         "documents": [_document_data(link.document) for link in links if link.document],
         "documents_gone": sum(link.document_id is None for link in links),
     }

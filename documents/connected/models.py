@@ -15,7 +15,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from documents.secrets import open_secret, seal_secret
+from documents.secrets import SecretUnreadable, open_secret, seal_secret
 
 SLUG_CHARACTERS = 60
 ENVIRONMENT = "installation"
@@ -77,6 +77,15 @@ class Connection(models.Model):
         """Names and values. Raises `SecretUnreadable`."""
         stored = open_secret(self.sealed_headers)
         return tuple(json.loads(stored).items()) if stored else ()
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the secret key that is set opens what is sealed."""
+        try:
+            self.read_key(), self.read_headers()
+        except SecretUnreadable:
+            return False
+        return True
 
 
 class ModelRole(models.TextChoices):

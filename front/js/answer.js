@@ -22,7 +22,7 @@ export class AnswerView {
   /**
    * `hooks`: openSource(message, source, opener, claim), regenerate(message, topic), step(message, by),
    * send(content, documents), put(text), explain(message, opener, part), busy(), before(message), titleOf(id),
-   * hold(anchor, change), administration (where an administrator sees messages, else empty).
+   * hold(anchor, change), nameModel(id), administration (where an administrator sees messages, else empty).
    */
   constructor(message, hooks) {
     this.message = message;
@@ -215,7 +215,7 @@ export class AnswerView {
       "div",
       { class: "msg-actions" },
       createHonestLine(this.message, this.hooks),
-      el("span", { class: "msg-buttons" }, createTime(this.message), buttons),
+      el("span", { class: "msg-buttons" }, createModelName(this.message, this.hooks), createTime(this.message), buttons),
     );
   }
 }
@@ -257,6 +257,12 @@ export function createHonestLine(message, hooks) {
   const why = el("button", { type: "button", class: "link-button msg-why", data: { action: "why" }, "aria-haspopup": "dialog" }, t("why"));
   why.addEventListener("click", () => hooks.explain(message, why));
   return el("span", { class: "msg-label" }, badge, createScopeChip(message, hooks), status === "COMPLETED" ? why : null);
+}
+
+/** Who wrote it, where several models may. */
+function createModelName({ model }, hooks) {
+  const name = hooks.nameModel?.(model);
+  return name ? el("span", { class: "msg-model", text: name, title: t("model") }) : null;
 }
 
 /** When it was written and what it took, for those who look for it. */

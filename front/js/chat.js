@@ -13,6 +13,7 @@ import { watchFileInput } from "./file_input.js";
 import { readSearchedWords, showFound } from "./found.js";
 import { refreshMemoryCards } from "./memory_cards.js";
 import { showToast } from "./notify.js";
+import { ModelPicker } from "./models.js";
 import { Panel } from "./panel.js";
 import { Place, readPlace } from "./place.js";
 import { Runs } from "./runs.js";
@@ -39,6 +40,7 @@ const scope = new Scope({
   uploads,
 });
 const composer = new Composer({ chatId, limit: page.content_limit, blockers: nameBlocker });
+const models = new ModelPicker({ models: page.models, chosen: page.chat?.model, chatId: () => chatId });
 const panel = new Panel({ askOnly });
 const connection = new ConnectionNote(socket, runs);
 const thread = new Thread({
@@ -50,6 +52,12 @@ const thread = new Thread({
     openSource: (...what) => panel.open(...what),
     explain: (message, opener, part) => explainAnswer(panel, message, opener, thread.hooks, part),
     put: (text) => composer.put(text),
+    rivals: (message) => models.others(message),
+    nameModel: (id) => models.nameOf(id),
+    picked: (message) => {
+      if (models.nameOf(message.model)) models.choose(message.model);
+      composer.input.focus({ preventScroll: true });
+    },
     send: (content, documents) => nameBlocker() || ask(content, documents),
   },
 });
@@ -94,6 +102,7 @@ async function ask(content, documents = listChosenDocuments()) {
     content,
     document_ids: documents.length ? documents.map((one) => one.id) : null,
     topic: scope.takeTopic(),
+    model: models.value,
   });
   connection.expect(pending);
   thread.echo(pending, documents);
@@ -104,7 +113,7 @@ async function ask(content, documents = listChosenDocuments()) {
 async function beginTemporaryChat(content) {
   composer.setBusy(true);
   try {
-    const chat = await postJson("/chats", { temporary: true });
+    const chat = await postJson("/chats", { temporary: true, model: models.value });
     becomeChat(chat.id, content);
     return true;
   } catch (error) {

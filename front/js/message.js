@@ -37,7 +37,7 @@ export class BranchSwitcher {
   }
 }
 
-/** The button of what is seldom done to the message that `messageOf()` gives; `hooks`: fork(message), remove(message). */
+/** The button of what is seldom done to the message that `messageOf()` gives; `hooks`: fork(message), remove(message), rivals(message), compare(message, model), busy(). */
 export function createMessageMenu(messageOf, hooks) {
   const button = createIconButton("ellipsis", t("more"), {
     class: "icon-button branching",
@@ -46,7 +46,14 @@ export function createMessageMenu(messageOf, hooks) {
     "aria-expanded": "false",
   });
   button.addEventListener("click", () => {
+    const rivals = messageOf().role === "assistant" && !hooks.busy() ? (hooks.rivals?.(messageOf()) ?? []) : [];
     openMenu(button, [
+      ...rivals.map((model) => ({
+        name: "compare",
+        icon: "sparkles",
+        label: t("compare.with", { name: model.name }),
+        run: () => hooks.compare(messageOf(), model.id),
+      })),
       { name: "fork", icon: "git-fork", run: () => hooks.fork(messageOf()) },
       { name: "remove", icon: "trash-2", danger: true, run: () => hooks.remove(messageOf()) },
     ]);
@@ -56,15 +63,16 @@ export function createMessageMenu(messageOf, hooks) {
 
 const MENU_STEPS = { ArrowDown: 1, ArrowUp: -1 };
 
-/** A menu at `anchor`, walked with the arrows; each entry: {name, icon, danger?, run}. */
-function openMenu(anchor, entries) {
-  const items = entries.map(({ name, icon, danger, run }) =>
+/** A menu at `anchor`, walked with the arrows; each entry: {name, icon, label?, checked?, danger?, run}. */
+export function openMenu(anchor, entries, title = t("more")) {
+  const items = entries.map(({ name, icon, label, checked, danger, run }) =>
     el(
       "button",
       {
         type: "button",
         class: `menu-item ${danger ? "menu-danger" : ""}`.trim(),
-        role: "menuitem",
+        role: checked === undefined ? "menuitem" : "menuitemradio",
+        "aria-checked": checked === undefined ? null : String(checked),
         data: { action: name },
         on: {
           click: () => {
@@ -74,10 +82,10 @@ function openMenu(anchor, entries) {
         },
       },
       createIcon(icon),
-      t(`message.${name}`),
+      label ?? t(`message.${name}`),
     ),
   );
-  const menu = el("div", { class: "menu message-menu", popover: "auto", role: "menu", "aria-label": t("more") }, items);
+  const menu = el("div", { class: "menu message-menu", popover: "auto", role: "menu", "aria-label": title }, items);
   menu.addEventListener("keydown", (event) => {
     const step = MENU_STEPS[event.key];
     const ends = { Home: 0, End: items.length - 1 }[event.key];
@@ -95,7 +103,7 @@ function openMenu(anchor, entries) {
   document.body.append(menu);
   menu.showPopover();
   placeBeside(menu, anchor);
-  items[0].focus({ preventScroll: true });
+  (items.find((one) => one.getAttribute("aria-checked") === "true") ?? items[0]).focus({ preventScroll: true });
 }
 
 /** Tell the console; the reader gets the text all the same. */

@@ -8,6 +8,7 @@ import { announce, byId, el, placeChildren } from "./dom.js";
 import { watchDoubts } from "./grounding.js";
 import { createViewOrPlain } from "./message.js";
 import { MessagePages, MessageTree } from "./message_tree.js";
+import { Comparison } from "./models.js";
 import { askConfirmation, copyText, showToast } from "./notify.js";
 import { QuestionView } from "./question.js";
 import { stopReading } from "./speech.js";
@@ -31,6 +32,7 @@ export class Thread extends EventTarget {
       fork: (message) => this.fork(message),
       remove: (message) => this.remove(message),
       regenerate: (message, topic) => this.regenerate(message, topic),
+      compare: (message, model) => this.compare(message, model),
       busy: () => Boolean(this.runId),
       hold: (anchor, change) => this.scrolling.hold(anchor, change),
       before: (message) => this.tree.path(message.parent_id),
@@ -41,6 +43,7 @@ export class Thread extends EventTarget {
     this.byRun = new Map();
     this.echoes = new Map();
     this.leaf = null;
+    this.comparison = null;
     this.scrolling = new ThreadScroll(this.root);
     this.root.addEventListener("click", (event) => this.clicked(event));
     watchMarkers(this.root, (marker) => this.viewAt(marker)?.message);
@@ -160,7 +163,10 @@ export class Thread extends EventTarget {
     const path = this.tree.path(this.leaf);
     const views = path.map((message) => this.view(message));
     const sending = [...this.echoes.values()];
-    placeChildren(this.root, [...views, ...sending].map((view) => view.root));
+    if (sending.length || !this.comparison?.holds(path.at(-1))) this.comparison = null;
+    const roots = views.map((view) => view.root);
+    if (this.comparison) roots.splice(-1, 1, this.comparison.arrange());
+    placeChildren(this.root, [...roots, ...sending.map((view) => view.root)]);
     path.forEach((message, index) => views[index].switcher.show(this.tree.place(message)));
   }
 
@@ -191,6 +197,7 @@ export class Thread extends EventTarget {
     const next = this.tree.get(ids[index + by]);
     if (!next) return;
     stopReading();
+    this.comparison = null;
     this.scrolling.hold(this.view(message).switcher.root, () => {
       this.leaf = this.tree.newest(next.id);
       this.show();
@@ -209,6 +216,7 @@ export class Thread extends EventTarget {
       const turn = await postJson(`${path}?wait=false`, body);
       this.take([turn.user_message, turn.assistant_message]);
       this.scrolling.pin(this.view(this.tree.get(turn.user_message.id)).root);
+      return turn;
     } finally {
       this.branching = false;
     }
@@ -269,6 +277,36 @@ export class Thread extends EventTarget {
   /** `topic`: how the question is bound to what was before, where the reader says so. */
   regenerate(message, topic = "auto") {
     this.branch(`/messages/${message.id}/regenerate`, { topic }).catch((error) => showToast(error.message, { kind: "toast-error" }));
+  }
+
+  /** Show the answer beside one of another model to the same question, which is asked for where there is none. */
+  async compare(message, model) {
+    const beside = this.tree.siblings(message).map((id) => this.tree.get(id));
+    let other = beside.findLast((one) => one.model === model && one.status === "COMPLETED");
+    try {
+      other ??= (await this.branch(`/messages/${message.id}/regenerate`, { model }))?.assistant_message;
+    } catch (error) {
+      showToast(error.message, { kind: "toast-error" });
+    }
+    if (!other) return;
+    this.leaf = other.id;
+    this.comparison = new Comparison({
+      ids: [message.id, other.id],
+      viewOf: (id) => this.view(this.tree.get(id)),
+      nameOf: this.hooks.nameModel,
+      pick: (id) => this.pick(id),
+    });
+    this.show();
+    announce(t("compare"));
+  }
+
+  /** Go on with one of the two answers. */
+  pick(id) {
+    this.comparison = null;
+    this.leaf = this.tree.newest(id);
+    this.show();
+    this.hooks.picked(this.tree.get(id));
+    this.dispatchEvent(new Event("branched"));
   }
 
   /** Open the last question in sight for writing anew; false where that cannot be done now. */

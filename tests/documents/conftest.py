@@ -15,6 +15,7 @@ from documents import index, ingest, queue, services, spaces
 from documents.models import Document
 from rag.config import RagConfig
 from rag.factory import Engine
+from tests.servers.fixtures import _llm_server, llm_server  # noqa: F401
 
 
 class TinyEmbedder:

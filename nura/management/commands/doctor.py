@@ -22,16 +22,18 @@ from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
 from documents import spaces
+from documents.connected.choice import list_main_models, read_config
+from documents.connected.models import Connection
 from documents.parsers.base import Confinement
 from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
 from documents.parsers.sandbox import jail
 from documents.reindex import renewal
-from nura import __version__, housekeeping
-from nura.embedded import models, programs, session
+from nura import __version__, housekeeping, privileges
+from nura.embedded import models, session
 from nura.health import WORKERS, check_redis_and_workers, client
 from rag.adapters.sentence_transformers import find_embedded_model
-from rag.config import Endpoint
+from rag.config import Endpoint, RagConfig
 from rag.errors import EngineUnavailable
 from rag.tokenize.korean import DictionaryUnreadable, read_dictionary
 
@@ -92,11 +94,7 @@ def examine_all() -> Iterator[Finding]:
     yield from check_database()
     yield from check_redis()
     yield from check_workers()
-    yield check_llm("LLM", settings.RAG.llm)
-    if settings.RAG.light_llm:
-        yield check_optional_llm("light LLM", settings.RAG.light_llm)
-    if settings.RAG.vision:
-        yield check_optional_llm("vision model", settings.RAG.vision)
+    yield from check_connected_models()
     yield check_embedder()
     yield from check_models_process()
     yield from check_embedding_space()
@@ -151,12 +149,12 @@ def check_room() -> Iterator[Finding]:
 def check_user() -> Finding:
     """Whether `up` runs, or would run, without root's privileges."""
     try:
-        choice = programs.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
+        choice = privileges.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
     except RuntimeError as error:
         return Finding("user", State.FAIL, str(error))
     if choice.reason:
         return Finding("user", State.WARN, f"root: {choice.reason}")
-    name = choice.account.name if choice.account else programs.describe_user()
+    name = choice.account.name if choice.account else privileges.describe_user()
     return Finding("user", State.OK, f"{name}, without privileges")
 
 
@@ -270,6 +268,44 @@ def check_llm(name: str, endpoint: Endpoint | None) -> Finding:
     return Finding(name, State.FAIL, f"{where}: not reachable within {LLM_SECONDS:g} s")
 
 
+def find_config() -> RagConfig:
+    """What is in use; where the database cannot be asked, what the environment says."""
+    try:
+        return read_config()
+    except DatabaseError:  # told already, or not migrated yet
+        return settings.RAG
+
+
+def check_connected_models() -> Iterator[Finding]:
+    """The models that write answers, each with where it is named; those for other work; keys."""
+    config = find_config()
+    try:
+        mains = list_main_models()
+        lost = [one.name for one in Connection.objects.all() if not one.is_readable]
+    except DatabaseError:  # told already, or not migrated yet
+        mains, lost = [], []
+    if len(mains) < 2:
+        yield check_llm("LLM", config.llm)
+    for number, one in enumerate(mains if len(mains) > 1 else ()):
+        found = (check_optional_llm if number else check_llm)("LLM", one.endpoint)
+        source = "environment" if one.is_of_environment else "connected in the page"
+        told = f"{found.detail} ({one.id}, {source}{', default' if one.is_default else ''})"
+        yield replace(found, detail=told)
+    if config.light_llm:
+        yield check_optional_llm("light LLM", config.light_llm)
+    if config.vision:
+        yield check_optional_llm("vision model", config.vision)
+    if config.reranker_endpoint:
+        where = _hide_secrets(config.reranker_endpoint.base_url)
+        yield Finding("reranker", State.OK, f"{config.reranker_model} at {where}")
+    if config.verifier_endpoint:
+        where = _hide_secrets(config.verifier_endpoint.base_url)
+        yield Finding("verifier", State.OK, f"{config.verifier_model} at {where}")
+    for name in lost:
+        told = f"the key of {name} was sealed with another SECRET_KEY: enter it again"
+        yield Finding("model connection", State.WARN, told)
+
+
 def check_optional_llm(name: str, endpoint: Endpoint) -> Finding:
     """As `llm`, for a model without which the product serves: it only warns."""
     found = check_llm(name, endpoint)
@@ -278,7 +314,7 @@ def check_optional_llm(name: str, endpoint: Endpoint) -> Finding:
 
 def check_embedder() -> Finding:
     """Which one, and whether the embedded model's file is the official one."""
-    config = settings.RAG
+    config = find_config()
     if config.embedding_endpoint:
         where = _hide_secrets(config.embedding_endpoint.base_url)
         return Finding("embedder", State.OK, f"{config.embedding_endpoint.model} at {where}")
@@ -405,7 +441,8 @@ def _list_models(endpoint: Endpoint) -> tuple[int, list[str]]:
     """The status (0: nobody answers) and the models that the endpoint lists, if it does."""
     request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
         f"{endpoint.base_url.rstrip('/')}/models",
-        headers={"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {},
+        headers=dict(endpoint.headers)
+        | ({"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}),
     )
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=LLM_SECONDS) as answer:

@@ -1,0 +1,415 @@
+"""Trying a model from the administration: what its server can do, each with a plain sentence.
+
+A server may be anything: it may hang, send endless lists, or lead elsewhere. Every step has limits,
+and no key goes to another address than the one that was entered.
+"""
+
+import asyncio
+import base64
+import json
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from documents.connected.models import ModelRole
+from rag.adapters.encoders import EndpointEmbedder, EndpointReranker, EndpointVerifier
+from rag.adapters.endpoint import to_llm_error
+from rag.adapters.openai import OpenAILLM, OpenAIVision
+from rag.config import Endpoint
+from rag.context.budget import find_context_length
+from rag.errors import (
+    EmbedderFailed,
+    EngineUnavailable,
+    LLMEmptyAnswer,
+    LLMError,
+    LLMRateLimited,
+    LLMRejected,
+    LLMServerError,
+    LLMTimeout,
+    LLMUnauthorized,
+    LLMUnavailable,
+    LLMUnreachable,
+)
+from rag.ports import GenerationOptions, Tool
+from rag.types import HistoryMessage, Hit, Passage, Speaker
+
+LIST_SECONDS = 8.0
+LIST_BYTES = 2 * 2**20
+MAX_MODELS = 500
+MAX_NAME_CHARACTERS = 200
+FIRST_TOKEN_SECONDS = 20.0
+CALL_SECONDS = 40.0
+SAMPLE_TOKENS = 160
+SAMPLE_CHARACTERS = 300
+QUESTION = "사내 문서 검색이 왜 필요한지 한국어로 세 문장으로 설명해 주세요."
+TOOL = Tool(
+    "find_holidays",
+    "Finds how many days of leave an employee has left.",
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "description": "name of the employee"}},
+        "required": ["name"],
+    },
+)
+TOOL_QUESTION = "김민수 님의 남은 휴가가 며칠인지 도구로 찾아 주세요."
+HANGUL = re.compile(r"[가-힣]")
+LETTERS = re.compile(r"[^\W\d_]")
+NEAR = ("연차 휴가는 며칠인가요?", "1년에 쓸 수 있는 휴가 일수는 15일이다.")
+FAR = "서버실 출입문의 비밀번호는 분기마다 바꾼다."
+LEAST_MARGIN = 0.05
+"""Cosine by which the near sentence must be nearer than the far one."""
+RED_SQUARE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJ0lEQVR42u3NsQkAAAjAsP7/tF7hIASyp6lTCQQC"
+    "gUAgEAgEgi/BAjLD/C5w/SM9AAAAAElFTkSuQmCC"
+)
+
+
+class Verdict(StrEnum):
+    """How a step went; a note is neither good nor bad."""
+
+    GOOD = "good"
+    NOTE = "note"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialLine:
+    """One step: what was tried, how it went, and what that means."""
+
+    title: str
+    verdict: Verdict
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a test found. `models` are those that the server lists, as `{id, context_tokens}`."""
+
+    lines: tuple[TrialLine, ...]
+    models: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is bad."""
+        return not any(line.verdict is Verdict.BAD for line in self.lines)
+
+
+async def try_endpoint(endpoint: Endpoint, role: str = ModelRole.MAIN) -> Trial:
+    """Try a server and its model in a role; without a model, only its list."""
+    bounded = replace(
+        endpoint,
+        first_token_timeout=FIRST_TOKEN_SECONDS,
+        idle_timeout=FIRST_TOKEN_SECONDS,
+        total_timeout=CALL_SECONDS,
+    )
+    listed, models = await _try_list(bounded)
+    if not endpoint.model:
+        return Trial((listed,), models)
+    way = TRIALS.get(ModelRole(role), _try_chat)
+    return Trial((listed, *await way(bounded)), models)
+
+
+# The list of models
+
+
+async def _try_list(endpoint: Endpoint) -> tuple[TrialLine, tuple[Mapping[str, Any], ...]]:
+    title = _("Models")
+    try:
+        async with asyncio.timeout(LIST_SECONDS):
+            models = read_models(await _fetch_list(endpoint))
+    except _ListUnreadableError as error:
+        return TrialLine(title, Verdict.BAD, str(error)), ()
+    except TimeoutError:
+        text = _("The list of models did not come within %(seconds)s seconds.")
+        return TrialLine(title, Verdict.BAD, text % {"seconds": f"{LIST_SECONDS:g}"}), ()
+    except (OSError, _library().HTTPError, _library().InvalidURL):
+        return TrialLine(title, Verdict.BAD, _("Nothing answers at this address.")), ()
+    known = {str(one["id"]) for one in models}
+    if not known:
+        return TrialLine(title, Verdict.NOTE, _("The server lists no models.")), models
+    if endpoint.model and not {endpoint.model, f"{endpoint.model}:latest"} & known:
+        text = _("The server lists %(count)s models, but not this one.")
+        return TrialLine(title, Verdict.BAD, text % {"count": len(models)}), models
+    text = _("The server lists %(count)s models.") % {"count": len(models)}
+    return TrialLine(title, Verdict.GOOD, text), models
+
+
+class _ListUnreadableError(Exception):
+    """The list cannot be used; the message says why."""
+
+
+def _library() -> Any:
+    import httpx2
+
+    return httpx2
+
+
+async def _fetch_list(endpoint: Endpoint) -> bytes:
+    """The body of `/models`, at most `LIST_BYTES`; redirects are not followed."""
+    headers = dict(endpoint.headers)
+    if endpoint.api_key:
+        headers["Authorization"] = f"Bearer {endpoint.api_key}"
+    address = f"{endpoint.base_url.rstrip('/')}/models"
+    client = _library().AsyncClient(follow_redirects=False, timeout=endpoint.connect_timeout)
+    async with client, client.stream("GET", address, headers=headers) as response:
+        status = response.status_code
+        if 300 <= status < 400:
+            raise _ListUnreadableError(_leads_elsewhere())
+        if status in {401, 403}:
+            raise _ListUnreadableError(_("The server refuses the key."))
+        if status != 200:
+            text = _("The server answers its list of models with the error %(status)s.")
+            raise _ListUnreadableError(text % {"status": status})
+        body = b""
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > LIST_BYTES:
+                raise _ListUnreadableError(_("The list of models does not end."))
+        return body
+
+
+def _leads_elsewhere() -> str:
+    return _("The address leads elsewhere. Enter the final address; the key was not sent there.")
+
+
+def read_models(body: bytes) -> tuple[Mapping[str, Any], ...]:
+    """The models in a reply of `/models`. Raises where that is none, with a sentence."""
+    try:
+        found = json.loads(body)["data"]
+        rows = [one for one in found if isinstance(one["id"], str)][:MAX_MODELS]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise _ListUnreadableError(
+            _("What answers there does not speak OpenAI's protocol. Is /v1 missing?")
+        ) from None
+    names = ("max_model_len", "context_length", "max_context_length", "context_window")
+    return tuple(
+        {
+            "id": one["id"][:MAX_NAME_CHARACTERS],
+            "context_tokens": next(
+                (
+                    int(one[name])
+                    for name in names
+                    if isinstance(one.get(name), int) and one[name] > 0
+                ),
+                None,
+            ),
+        }
+        for one in rows
+    )
+
+
+# A language model
+
+
+async def _try_chat(endpoint: Endpoint) -> list[TrialLine]:
+    lines = await _try_stream(endpoint)
+    if lines[0].verdict is Verdict.BAD:
+        return lines
+    return [
+        await _try_context(endpoint),
+        *lines,
+        await _try_thinking(endpoint),
+        await _try_tools(endpoint),
+    ]
+
+
+async def _try_context(endpoint: Endpoint) -> TrialLine:
+    length = await find_context_length(endpoint)
+    if length is None:
+        text = _("The server does not say it. Nura keeps prompts short unless you enter it.")
+        return TrialLine(_("Context length"), Verdict.NOTE, text)
+    text = _("%(count)s tokens") % {"count": f"{length:,}"}
+    return TrialLine(_("Context length"), Verdict.GOOD, text)
+
+
+async def _try_stream(endpoint: Endpoint) -> list[TrialLine]:
+    """Whether the answer comes in parts, is Korean, and how fast."""
+    asked, parts = time.monotonic(), list[str]()
+    first = last = math.nan
+    tokens = 0
+    options = GenerationOptions(max_tokens=SAMPLE_TOKENS)
+    try:
+        async with aclosing(OpenAILLM(endpoint).stream(_ask(QUESTION), options)) as pieces:
+            async for piece in pieces:
+                if piece.text:
+                    last = time.monotonic()
+                    first = last if math.isnan(first) else first
+                    parts.append(piece.text)
+                tokens = piece.usage.completion_tokens if piece.usage else tokens
+    except LLMError as error:
+        return [TrialLine(_("Streaming"), Verdict.BAD, explain_failure(error))]
+    said = "".join(parts)
+    wait = _("First word after %(seconds)s s.") % {"seconds": f"{first - asked:.1f}"}
+    if len(parts) > 1:
+        streaming = TrialLine(_("Streaming"), Verdict.GOOD, wait)
+    else:
+        whole = _("The answer comes in one piece: readers wait until it is whole.")
+        streaming = TrialLine(_("Streaming"), Verdict.NOTE, f"{whole} {wait}")
+    count, spent = tokens or len(parts), last - first
+    speed = []
+    if len(parts) > 1 and spent > 0:
+        text = _("%(count)s tokens a second") % {"count": f"{count / spent:.0f}"}
+        speed.append(TrialLine(_("Speed"), Verdict.GOOD, text))
+    return [streaming, *speed, _judge_korean(said)]
+
+
+def _judge_korean(said: str) -> TrialLine:
+    letters = LETTERS.findall(said)
+    share = len(HANGUL.findall(said)) / len(letters) if letters else 0.0
+    sample = said.strip()[:SAMPLE_CHARACTERS]
+    if share >= 0.5:
+        return TrialLine(_("Korean"), Verdict.GOOD, sample)
+    text = _("A Korean question was not answered in Korean: %(sample)s") % {"sample": sample}
+    return TrialLine(_("Korean"), Verdict.BAD, text)
+
+
+async def _try_thinking(endpoint: Endpoint) -> TrialLine:
+    options = GenerationOptions(max_tokens=SAMPLE_TOKENS, thinking=True)
+    question = _ask("17 × 23 - 19는 얼마인가요? 숫자만 답하세요.")
+    title = _("Thinks first")
+    try:
+        async with aclosing(OpenAILLM(endpoint).stream(question, options)) as pieces:
+            async for piece in pieces:
+                if piece.reasoning:
+                    text = _("It can think before it answers, where that is switched on.")
+                    return TrialLine(title, Verdict.GOOD, text)
+    except LLMError as error:
+        return TrialLine(title, Verdict.NOTE, explain_failure(error))
+    return TrialLine(title, Verdict.NOTE, _("It shows no thinking. Answers do not need it."))
+
+
+async def _try_tools(endpoint: Endpoint) -> TrialLine:
+    title = _("Tools")
+    unable = _("It calls no tools: assistants with tools cannot use it, answers do not need it.")
+    try:
+        choice = await OpenAILLM(endpoint).choose(_ask(TOOL_QUESTION), [TOOL])
+    except LLMRejected:
+        return TrialLine(title, Verdict.NOTE, unable)
+    except LLMError as error:
+        return TrialLine(title, Verdict.NOTE, explain_failure(error))
+    for call in choice.calls:
+        if call.name == TOOL.name and not call.error and call.arguments.get("name"):
+            return TrialLine(title, Verdict.GOOD, _("It calls tools."))
+    return TrialLine(title, Verdict.NOTE, unable)
+
+
+def _ask(question: str) -> list[HistoryMessage]:
+    return [HistoryMessage(Speaker.USER, question)]
+
+
+# The others
+
+
+async def _try_vision(endpoint: Endpoint) -> list[TrialLine]:
+    title = _("Pictures")
+    try:
+        said = await OpenAIVision(endpoint, SAMPLE_TOKENS).describe(RED_SQUARE, "image/png", "ko")
+    except LLMError as error:
+        return [TrialLine(title, Verdict.BAD, explain_failure(error))]
+    shown = said[:SAMPLE_CHARACTERS] or _("It found nothing to say about a red square.")
+    return [TrialLine(title, Verdict.GOOD, shown)]
+
+
+async def _try_embedding(endpoint: Endpoint) -> list[TrialLine]:
+    title = _("Vectors")
+    try:
+        vectors = await asyncio.to_thread(EndpointEmbedder(endpoint).embed_passages, [*NEAR, FAR])
+    except EmbedderFailed as error:
+        return [TrialLine(title, Verdict.BAD, _explain_reader(error, endpoint))]
+    size = _("%(count)s dimensions") % {"count": len(vectors[0])}
+    question, near, far = vectors
+    margin = sum(one * (a - b) for one, a, b in zip(question, near, far, strict=True))
+    if margin >= LEAST_MARGIN:
+        korean = TrialLine(
+            _("Korean"), Verdict.GOOD, _("Korean sentences of one meaning are near each other.")
+        )
+    else:
+        text = _("It does not tell Korean sentences apart: Korean search would stand on words.")
+        korean = TrialLine(_("Korean"), Verdict.BAD, text)
+    return [TrialLine(title, Verdict.GOOD, size), korean]
+
+
+async def _try_reranker(endpoint: Endpoint) -> list[TrialLine]:
+    title = _("Ranking")
+    hits = [_to_hit(place, text) for place, text in enumerate((FAR, NEAR[1]))]
+    try:
+        ranked = await asyncio.to_thread(EndpointReranker(endpoint).rerank, NEAR[0], hits, 2)
+    except EngineUnavailable as error:
+        return [TrialLine(title, Verdict.BAD, _explain_reader(error, endpoint))]
+    if ranked and ranked[0].passage.text == NEAR[1]:
+        return [TrialLine(title, Verdict.GOOD, _("It puts the Korean passage that answers first."))]
+    text = _("It puts a Korean passage that does not answer first.")
+    return [TrialLine(title, Verdict.BAD, text)]
+
+
+async def _try_verifier(endpoint: Endpoint) -> list[TrialLine]:
+    title = _("Checking")
+    pairs = [(NEAR[1], "휴가는 1년에 15일이다."), (NEAR[1], "휴가는 1년에 40일이다.")]
+    try:
+        borne, not_borne = await asyncio.to_thread(EndpointVerifier(endpoint).infer, pairs)
+    except (EngineUnavailable, ValueError) as error:
+        return [TrialLine(title, Verdict.BAD, _explain_reader(error, endpoint))]
+    if borne.entailment > not_borne.entailment:
+        text = _("It tells a Korean sentence that is borne out from one that is not.")
+        return [TrialLine(title, Verdict.GOOD, text)]
+    text = _("It does not tell a Korean sentence that is borne out from one that is not.")
+    return [TrialLine(title, Verdict.BAD, text)]
+
+
+TRIALS = {
+    ModelRole.VISION: _try_vision,
+    ModelRole.EMBEDDING: _try_embedding,
+    ModelRole.RERANKER: _try_reranker,
+    ModelRole.VERIFIER: _try_verifier,
+}
+"""By role; the others are language models."""
+
+
+# Why not
+
+
+def explain_failure(error: LLMError) -> str:
+    """What went wrong, for an administrator: the server's own words where it refused."""
+    status = error.params.get("status")
+    if isinstance(status, int) and 300 <= status < 400:
+        return _leads_elsewhere()
+    for kind, text in _reasons():
+        if isinstance(error, kind):
+            return text % {"detail": str(error), "seconds": f"{FIRST_TOKEN_SECONDS:g}"}
+    return _("The server broke off: %(detail)s") % {"detail": str(error)}
+
+
+def _reasons() -> Sequence[tuple[type[LLMError], str]]:
+    return (
+        (LLMUnreachable, _("Nothing answers at this address.")),
+        (LLMUnavailable, _("The server failed several times just now. Try again in a moment.")),
+        (LLMTimeout, _("No answer came within %(seconds)s seconds.")),
+        (LLMUnauthorized, _("The server refuses the key.")),
+        (LLMRateLimited, _("The server is busy, or the quota of the key is used up.")),
+        (LLMEmptyAnswer, _("The model ended its answer without a word.")),
+        (LLMRejected, _("The server refuses the request: %(detail)s")),
+        (LLMServerError, _("The server reports an error: %(detail)s")),
+    )
+
+
+def _explain_reader(error: Exception, endpoint: Endpoint) -> str:
+    """Of an embedder, a reranker or a verifier: what stood behind the failure."""
+    cause = error.__cause__
+    if cause is None:
+        return _("The server's answer is of another shape: %(detail)s") % {"detail": str(error)}
+    if not isinstance(cause, Exception):
+        raise error
+    return explain_failure(to_llm_error(cause, started=False, secrets=endpoint.secrets))
+
+
+def _to_hit(place: int, text: str) -> Hit:
+    passage = Passage(place, UUID(int=place), "", place, text, page=None, page_end=None, section="")
+    return Hit(passage, 0.0)

@@ -1,0 +1,110 @@
+// Language models: which one answers the next question, and two answers to one question side by side.
+
+import { patchJson } from "./api.js";
+import { announce, byId, el, placeChildren } from "./dom.js";
+import { openMenu } from "./message.js";
+import { showToast } from "./notify.js";
+import { t } from "./strings.js";
+
+/** The button of the composer. `models` are those that the reader may choose, the usual one first. */
+export class ModelPicker {
+  constructor({ models, chosen, chatId }) {
+    this.models = models;
+    this.chosen = chosen ?? "";
+    this.chatId = chatId; // a function: a new chat has none yet
+    this.button = byId("model-button");
+    this.text = byId("model-text");
+    this.button.addEventListener("click", () => this.open());
+    this.show();
+  }
+
+  /** What the next question says; empty: what is chosen for the chat, else the usual one. */
+  get value() {
+    return this.isKnown ? this.chosen : "";
+  }
+
+  /** Whether what is chosen may still be chosen. */
+  get isKnown() {
+    return !this.chosen || this.models.some((one) => one.id === this.chosen);
+  }
+
+  get current() {
+    return this.chosen || this.models[0]?.id || "";
+  }
+
+  /** The models that another answer to the message may be asked of. */
+  others(message) {
+    return this.models.filter((one) => one.id !== message.model);
+  }
+
+  /** A model's name, where there is more than one and so it matters. */
+  nameOf(id) {
+    if (!id || this.models.length < 2) return "";
+    return this.models.find((one) => one.id === id)?.name ?? id;
+  }
+
+  open() {
+    const entries = this.models.map((one) => ({
+      name: "model",
+      icon: one.id === this.current ? "check" : "sparkles",
+      label: one.default ? t("model.usual", { name: one.name }) : one.name,
+      checked: one.id === this.current,
+      run: () => this.choose(one.id),
+    }));
+    openMenu(this.button, entries, t("model"));
+  }
+
+  /** Let a model answer in this chat from now on. */
+  async choose(id) {
+    if (id === this.current && this.isKnown) return;
+    const before = this.chosen;
+    this.chosen = id;
+    this.show();
+    if (this.chatId()) {
+      try {
+        await patchJson(`/chats/${this.chatId()}`, { model: id });
+      } catch (error) {
+        this.chosen = before;
+        this.show();
+        showToast(error.message, { kind: "toast-error" });
+        return;
+      }
+    }
+    announce(t("model.chosen", { name: this.nameOf(id) }));
+  }
+
+  show() {
+    const needed = this.models.length > 1 || (!this.isKnown && this.models.length > 0);
+    this.button.hidden = !needed;
+    this.button.classList.toggle("model-gone", !this.isKnown);
+    const name = this.models.find((one) => one.id === this.current)?.name;
+    this.text.textContent = name ?? t("model.gone");
+    this.button.setAttribute("aria-label", `${t("model")}: ${this.text.textContent}`);
+  }
+}
+
+/** Two answers to one question side by side, until one of them is gone on with. `viewOf(id)` gives the view of an answer. */
+export class Comparison {
+  constructor({ ids, viewOf, nameOf, pick }) {
+    this.ids = ids;
+    this.viewOf = viewOf;
+    this.sides = ids.map((id) => {
+      const name = nameOf(viewOf(id).message.model);
+      const button = el("button", { type: "button", class: "button", data: { action: "pick" }, on: { click: () => pick(id) } }, t("compare.pick"));
+      const head = el("div", { class: "compare-head" }, el("strong", { text: name }), button);
+      return { id, head, root: el("section", { class: "compare-side", "aria-label": name }, head) };
+    });
+    this.root = el("div", { class: "compare", role: "group", "aria-label": t("compare") }, ...this.sides.map((side) => side.root));
+  }
+
+  /** Whether the branch shown ends with one of the two. */
+  holds(message) {
+    return this.ids.includes(message?.id);
+  }
+
+  /** The two as they are now, as one element of the thread. */
+  arrange() {
+    for (const side of this.sides) placeChildren(side.root, [side.head, this.viewOf(side.id).root]);
+    return this.root;
+  }
+}
