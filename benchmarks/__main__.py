@@ -1,4 +1,7 @@
-"""Run the named benchmarks, or all of them, each on its own product in a temporary folder."""
+"""Run the named benchmarks, or all of them, each on its own product in a temporary folder.
+
+`compare BEFORE [AFTER]` names what has become worse instead.
+"""
 
 import argparse
 import subprocess
@@ -6,6 +9,7 @@ import sys
 
 from benchmarks import (
     answers,
+    compare,
     first_delta,
     first_token,
     footprint,
@@ -46,6 +50,8 @@ ALL = {
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["compare"]:
+        sys.exit(compare.main(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(ALL)}; none means all")
     names = parser.parse_args().names

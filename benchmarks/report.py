@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -28,12 +29,20 @@ def circumstances() -> dict[str, object]:
     """When, and on what."""
     return {
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "commit": read_commit(),
         "cores": len(os.sched_getaffinity(0)),
         "load_before": round(os.getloadavg()[0], 2),
         "machine": platform.machine(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
     }
+
+
+def read_commit() -> str:
+    """Of the code that is measured, with a plus where it was changed since; empty without git."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    asked = subprocess.run(command, cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+    return asked.stdout.strip()
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -57,6 +57,12 @@ class QuotaMessages(NuraError):
     code = "quota_messages"
 
 
+class QuotaTokens(NuraError):
+    """The user has used up the tokens of the month, which lasts `retry_after` seconds more."""
+
+    code = "quota_tokens"
+
+
 class RateLimited(NuraError):
     """Too much was asked for in too short a time; `retry_after` seconds are to be waited."""
 
@@ -188,6 +194,12 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         429,
         _(
             "You have reached today's limit of %(limit)s questions. Try again tomorrow, or ask your administrator for more."
+        ),
+    ),
+    "quota_tokens": (
+        429,
+        _(
+            "You have used this month's %(limit)s tokens. You can ask again from %(until)s on, or ask your administrator for more."
         ),
     ),
     "export_too_large": (

@@ -43,9 +43,8 @@ from rag.conversation import (
     RunningSummary,
 )
 from rag.errors import NuraError
-from rag.evaluation.measures import AnsweredTurn
+from rag.evaluation.measures import AnsweredTurn, Recorder
 from rag.evaluation.question_set import QuestionLine
-from rag.evaluation.recording import Recorder
 from rag.events import Delta, Event, Finished, Replaced, SourcesFound
 from rag.factory import Engine, get_light_model, get_main_model
 from rag.memory.extract import extract_statements

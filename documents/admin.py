@@ -1,9 +1,10 @@
-"""Documents and embedding spaces in the admin: to look at, to process again, to change over."""
+"""Documents, quotas and embedding spaces in the admin: to look at, to process again, to change."""
 
 from typing import Any
 
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -12,14 +13,24 @@ from django.template.defaultfilters import filesizeformat
 from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
+from unfold.admin import TabularInline
 from unfold.decorators import display
 
 from documents import services, spaces
 from documents.administration import Place, Section
+from documents.audit import Action, describe_target, record_event
 from documents.connected import pages  # noqa: F401 - registers its pages
 from documents.errors import DocumentBusy, explain_code
-from documents.models import Chunk, ChunkEmbedding, Document, EmbeddingSpace, Reindexing
-from documents.oversight import AuditedAdmin, ContentsAdmin
+from documents.models import (
+    Chunk,
+    ChunkEmbedding,
+    Document,
+    EmbeddingSpace,
+    QuotaMeasure,
+    QuotaRule,
+    Reindexing,
+)
+from documents.oversight import AuditedAdmin, AuditedFormSet, ContentsAdmin
 from documents.reindex import change, renewal
 from documents.reindex.change import ReindexBusyError, ReindexWish
 
@@ -235,3 +246,85 @@ def _refuse_change(request: HttpRequest) -> HttpResponse | None:
     if not may_change_spaces(request):
         raise PermissionDenied
     return None if request.method == "POST" else HttpResponseNotAllowed(["POST"])
+
+
+LIBRARY_MEASURES = [(one.value, one.label) for one in (QuotaMeasure.DOCUMENTS, QuotaMeasure.BYTES)]
+
+
+class QuotaFormSet(AuditedFormSet):
+    """The rules of one user or group, one for each measure."""
+
+    def clean(self) -> None:
+        """Refuse two rules of one measure."""
+        super().clean()
+        kept = [form.cleaned_data for form in self.forms if hasattr(form, "cleaned_data")]
+        measures = [one["measure"] for one in kept if one.get("measure") and not one.get("DELETE")]
+        if len(measures) != len(set(measures)):
+            raise ValidationError(_("There is more than one quota of the same kind."))
+
+    def record_changes(self, actor: Any) -> None:
+        """One entry a rule, with its figures: they tell nothing of anybody's contents."""
+        changed = [row for row, _fields in self.changed_objects]
+        for row in (*self.new_objects, *changed):
+            self._record(actor, row, {"soft": row.soft, "hard": row.hard})
+        for row in self.deleted_objects:
+            self._record(actor, row, {"removed": True})
+
+    def _record(self, actor: Any, row: QuotaRule, figures: dict[str, object]) -> None:
+        subject = self.instance if isinstance(self.instance, User) else None
+        record_event(
+            Action.QUOTA_CHANGED,
+            actor=actor,
+            subject=subject,
+            target=describe_target(self.instance),
+            details={"measure": row.measure, **figures},
+        )
+
+
+class QuotaInline(TabularInline):  # type: ignore[misc] # unfold has no types
+    """The rules in the form of whom they are for. Who may change the one may change the others."""
+
+    model = QuotaRule
+    formset = QuotaFormSet
+    extra = 0
+    fields = ("measure", "soft", "hard")
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """As for whom they are for."""
+        return request.user.has_perm(self._name_permission("view"))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """As for whom they are for."""
+        return request.user.has_perm(self._name_permission("change"))
+
+    has_add_permission = has_delete_permission = has_change_permission
+
+    def _name_permission(self, action: str) -> str:
+        parent = self.parent_model._meta  # noqa: SLF001 - public in all but its name
+        return f"{parent.app_label}.{action}_{parent.model_name}"
+
+
+class LibraryQuotaInline(QuotaInline):
+    """Limits of a whole library: documents and bytes."""
+
+    fk_name = "library"
+    verbose_name_plural = _("Quotas of this library")
+
+    def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **given: Any) -> Any:
+        """What a library has of its own."""
+        given["choices"] = [("", "---------"), *LIBRARY_MEASURES]
+        return super().formfield_for_choice_field(db_field, request, **given)
+
+
+class UserQuotaInline(QuotaInline):
+    """Rules of one user, which pass over those of groups."""
+
+    fk_name = "user"
+    verbose_name_plural = _("Quotas of this user")
+
+
+class GroupQuotaInline(QuotaInline):
+    """Rules of each member of a group; of several groups the most generous counts."""
+
+    fk_name = "group"
+    verbose_name_plural = _("Quotas of each member")

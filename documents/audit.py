@@ -44,6 +44,7 @@ class Action(models.TextChoices):
     RIGHTS_CHANGED = "rights_changed", _("Rights changed")
     SECOND_STEP_CHANGED = "second_step_changed", _("Two-step sign-in changed")
     INVITATION_CHANGED = "invitation_changed", _("Invitation changed")
+    QUOTA_CHANGED = "quota_changed", _("Quota changed")
     SETTING_CHANGED = "setting_changed", _("Setting changed")
     DATA_VIEWED = "data_viewed", _("Data of another person viewed")
     DATA_RESTORED = "data_restored", _("Data restored")

@@ -49,6 +49,12 @@ class QuotaBytes(NuraError):
     code = "quota_bytes"
 
 
+class QuotaLibrary(NuraError):
+    """The library would hold more than it may; `kind` says of what: "documents" or "bytes"."""
+
+    code = "quota_library"
+
+
 class QuotaPages(NuraError):
     """The user's documents would have more pages than they may."""
 
@@ -339,6 +345,12 @@ DOCUMENTS: Mapping[str, Explanation] = {
             ),
             "quota_bytes": _(
                 "Your files use %(used_mb)s of %(limit_mb)s MB, earlier versions included; this one needs %(need_mb)s MB. Delete some you no longer need and upload this one again."
+            ),
+            "quota_library": _(
+                "The library holds %(used)s of %(limit)s documents allowed. Delete some there, or ask your administrator for more."
+            ),
+            "quota_library.bytes": _(
+                "The files of the library use %(used)s of %(limit)s MB, earlier versions included. Delete some there, or ask your administrator for more."
             ),
             "quota_pages": _(
                 "The document has %(pages)s pages, and you already use %(used)s of %(limit)s. Delete some documents you no longer need and process this one again."

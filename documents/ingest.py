@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 
-from documents import files, index, metadata, notices, queue, spaces, versions
+from documents import files, index, metadata, notices, queue, quotas, spaces, versions
 from documents.connected.choice import read_config
 from documents.errors import DatabaseFailed, IngestTimeout, Internal, WorkerLost
 from documents.gallery import Gallery
@@ -246,7 +246,7 @@ def _split_pages(job: _IngestAttempt, reading: DocumentReading, analysis: ChunkA
     for done, page in enumerate(job.gallery.pages(reading), 1):
         watch.enter(Document.Stage.CHUNKING.value)
         if done == 1 and reading.page_total:
-            files.check_page_quota(job.document.owner_id, job.document.pk, reading.page_total)
+            quotas.check_page_quota(job.document.owner_id, job.document.pk, reading.page_total)
         job.draft.add_page(page, splitter.start)
         analysis.add(splitter.add(page))
         watch.enter(Document.Stage.PARSING.value)
@@ -272,7 +272,7 @@ def _embed_and_store(job: _IngestAttempt, found: index.IngestFindings) -> bool:
 
 def _write_beside(job: _IngestAttempt) -> None:
     """What becomes true together with the new index."""
-    files.check_page_quota(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
+    quotas.check_page_quota(job.document.owner_id, job.document.pk, job.draft.page_count or 1)
     if job.version:
         versions.promote_version(job.document.pk, job.version)
     job.gallery.write()

@@ -6,22 +6,18 @@ streams that read the library end at once.
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Collection
 from enum import StrEnum
 from uuid import UUID
 
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 from django.db.models.functions import Now
 
-from documents import notices
+from documents import notices, quotas
 from documents.audit import Action, record_event
 from documents.errors import LastManager, LibraryNotFound, MemberExists, NoSuchMember
 from documents.models import Chunk, Document, Library, LibraryMember, LibraryRole
 from documents.services import delete_document
-
-_RANKS = {role: rank for rank, role in enumerate(LibraryRole)}
 
 
 class DocumentsOfDeleted(StrEnum):
@@ -75,21 +71,6 @@ def delete_library(*, library: Library, actor: User, documents: DocumentsOfDelet
     record_event(Action.LIBRARY_DELETED, actor=actor, target=library, details=told)
     Library.objects.filter(pk=library.pk).delete()
     notices.announce_change()
-
-
-def find_roles(user: User, library_ids: Collection[UUID]) -> dict[UUID, LibraryRole]:
-    """The user's role in each of these libraries in which he has one. One query."""
-    rows = LibraryMember.objects.filter(list_memberships_of(user), library_id__in=library_ids)
-    found: dict[UUID, LibraryRole] = {}
-    for library_id, value in rows.values_list("library_id", "role"):
-        role = LibraryRole(value)
-        found[library_id] = max(role, found.get(library_id, role), key=_RANKS.__getitem__)
-    return found
-
-
-def list_memberships_of(user: User) -> Q:
-    """Memberships of the user, himself or by a group."""
-    return Q(user=user) | Q(group__in=user.groups.values("pk"))
 
 
 # Members
@@ -190,12 +171,14 @@ def find_target(*, user: User, library_id: UUID | None) -> Library | None:
 def move_document(*, document: Document, library: Library | None, actor: User) -> None:
     """Put a document into another library; None: into the private one of its owner.
 
-    Whoever could read it only where it was reads it no longer.
+    Whoever could read it only where it was reads it no longer. Raises `QuotaLibrary`.
     """
     row = Document.objects.select_for_update().get(pk=document.pk)
     before = row.library_id
     after = library.pk if library else None
     if before != after:
+        if after is not None:
+            quotas.check_library_quota(after, documents=1, size=quotas.count_bytes(row))
         Document.objects.filter(pk=row.pk).update(library=library, moved_at=Now(), updated_at=Now())
         told = {"from": before, "to": after}
         record_event(

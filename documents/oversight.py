@@ -24,6 +24,14 @@ from documents.audit import Action, record_event
 REASON_CHARACTERS = 500
 
 
+class AuditedFormSet(forms.BaseInlineFormSet):  # type: ignore[type-arg] # Django's has no types here
+    """Rows within the form of another one whose changes have an entry of their own."""
+
+    def record_changes(self, actor: Any) -> None:
+        """Write down what was saved just now."""
+        raise NotImplementedError
+
+
 class AuditedAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
     """Writes down additions, changes and deletions, in the transaction that does them."""
 
@@ -52,6 +60,12 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc] # unfold has no types
         for row in rows:
             self._record(request, self.deleted_as, row, {})
         return super().log_deletions(request, rows)
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        """Save rows that stand in the form of another one; some are written down by themselves."""
+        super().save_formset(request, form, formset, change)
+        if isinstance(formset, AuditedFormSet):
+            formset.record_changes(request.user)
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None

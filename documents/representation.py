@@ -54,6 +54,7 @@ def to_document_json(document: Document) -> dict[str, Any]:
         "id": str(document.pk),
         "name": document.name,
         "owner": document.owner.get_username(),
+        "library_id": str(document.library_id) if document.library_id else None,
         "content_type": document.content_type,
         "size": document.size,
         "sha256": document.sha256,

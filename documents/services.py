@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from documents import deletions, files, index, notices, queue, versions
+from documents import deletions, files, index, notices, queue, quotas, versions
 from documents.audit import Action, record_event
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing, LibraryNotFound
 from documents.metadata import clean_metadata, merge_metadata, rewrite_labels, to_display_name
@@ -72,7 +72,7 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
     try:
         document.file.name = files.store_file(document.pk, document.original_name, content)
         with transaction.atomic():
-            files.lock_owner(document.owner_id)
+            quotas.lock_owner(document.owner_id)
             _hold_library(document.library)
             same = _find_same_bytes(document.owner_id, document.library, document.sha256)
             if same is None:
@@ -93,7 +93,9 @@ def _hold_library(library: Library | None) -> None:
 
 
 def _insert_row(document: Document) -> None:
-    files.check_quota(document.owner_id, documents=1, size=document.size)
+    quotas.check_quota(
+        document.owner_id, documents=1, size=document.size, library_id=document.library_id
+    )
     document.save(force_insert=True)
     queue.enqueue_ingest_on_commit(document.pk)
     transaction.on_commit(partial(notices.notify_document_changed, document), robust=True)

@@ -18,7 +18,7 @@ from django.db.models import F, Max, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
-from documents import files, notices, queue
+from documents import files, notices, queue, quotas
 from documents.errors import VersionNotFound
 from documents.models import Document, DocumentVersion, VersionState
 from rag.chunking import SEPARATOR
@@ -181,7 +181,9 @@ def _store_beside(document: Document, facts: dict[str, Any]) -> str:
     before = get_pending_version(document.pk)
     if before:
         before.delete()
-    files.check_quota(document.owner_id, documents=0, size=facts["size"])
+    quotas.check_quota(
+        document.owner_id, documents=0, size=facts["size"], library_id=document.library_id
+    )
     DocumentVersion.objects.create(
         document=document, number=_next_number(document), created_at=timezone.now(), **facts
     )
@@ -190,7 +192,8 @@ def _store_beside(document: Document, facts: dict[str, Any]) -> str:
 
 def _replace_unserved(document: Document, facts: dict[str, Any]) -> str:
     """Replace a file that was never searchable; the name of the old file."""
-    files.check_quota(document.owner_id, documents=0, size=facts["size"] - document.size)
+    more = facts["size"] - document.size
+    quotas.check_quota(document.owner_id, documents=0, size=more, library_id=document.library_id)
     Document.objects.filter(pk=document.pk).update(
         version=_next_number(document), received_at=timezone.now(), **facts
     )

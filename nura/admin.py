@@ -24,6 +24,7 @@ from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminSelectWidget
 
+from documents.admin import UserQuotaInline
 from documents.administration import Place, Section, list_addresses
 from documents.audit import Action, AuditEvent, record_event
 from documents.errors import explain_code
@@ -191,6 +192,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         (_("Dates"), {"fields": ("last_login", "date_joined")}),
     )
     filter_horizontal = ("groups",)
+    inlines = (UserQuotaInline,)
     actions = ("revoke_keys", "end_two_step")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:

@@ -41,9 +41,14 @@ from documents.files import check_free_disk
 from jobs import fairness, limiter
 from jobs.fairness import FairPlaces, TooManyWait
 from jobs.limiter import LimitVerdict
-from nura.access_log import log_refusal
 from nura.errors import to_problem
-from nura.middleware import REQUEST_ID, choose_language_by_header, choose_request_id, is_api
+from nura.middleware import (
+    REQUEST_ID,
+    choose_language_by_header,
+    choose_request_id,
+    is_api,
+    log_refusal,
+)
 from rag.errors import NuraError
 
 Message = MutableMapping[str, Any]

@@ -2,13 +2,14 @@
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Min, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from knox.models import AuthToken
@@ -29,10 +30,11 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
-from chats.models import CachedAnswer, KeyScope, Message
+from chats.models import CachedAnswer, KeyScope, Message, Run
 from chats.models.key import list_scopes
 from chats.services import answer_cache
 from documents.models import Document
+from jobs.lease import OwnedJob, open_jobs, waiting_jobs
 from nura.housekeeping import measure_room
 
 REQUESTS = Counter("nura_http_requests", "HTTP requests", ["method", "route", "status"])
@@ -105,6 +107,28 @@ class RowCollector(Collector):
         yield GaugeMetricFamily("nura_answer_cache_answers", "answers kept", value=kept)
 
 
+class QueueCollector(Collector):
+    """Jobs that wait and are worked on, by kind: the signals to add or take away processes by."""
+
+    KINDS: ClassVar[Mapping[str, type[OwnedJob]]] = {"documents": Document, "answers": Run}
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Counts, and how long the first of those that wait for their first attempt has waited."""
+        waiting = GaugeMetricFamily("nura_jobs_waiting", "jobs that wait", labels=["kind"])
+        held = GaugeMetricFamily("nura_jobs_running", "jobs at work", labels=["kind"])
+        oldest = GaugeMetricFamily(
+            "nura_job_oldest_seconds", "age of the oldest new job that waits", labels=["kind"]
+        )
+        now = timezone.now()
+        for kind, model in self.KINDS.items():
+            rows = waiting_jobs(model)
+            waiting.add_metric([kind], rows.count())
+            held.add_metric([kind], open_jobs(model).filter(claim__isnull=False).count())
+            new = rows.filter(started_at=None).aggregate(since=Min("created_at"))["since"]
+            oldest.add_metric([kind], (now - new).total_seconds() if new else 0.0)
+        return waiting, held, oldest
+
+
 class CacheCollector(Collector):
     """Questions looked up in the answer cache, by result, since Redis was last emptied."""
 
@@ -160,6 +184,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
         raise Http404
     rows = CollectorRegistry()
     rows.register(RowCollector())
+    rows.register(QueueCollector())
     rows.register(RoomCollector())
     rows.register(CacheCollector())
     body = generate_latest(_processes()) + generate_latest(rows)

@@ -1,4 +1,4 @@
-"""What happens around every request: its id in the logs, its language, compression, policy.
+"""What happens around every request: its id and line in the logs, language, compression, policy.
 
 Django hands every middleware that was written for threads to one, twice a request. Those that only
 look at headers and cookies work in the event loop here, and go to a thread where they must.
@@ -6,11 +6,12 @@ look at headers and cookies work in the event loop here, and go to a thread wher
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+import structlog
 from allauth.core.internal import httpkit
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from csp.constants import SELF, UNSAFE_EVAL, UNSAFE_INLINE
@@ -22,23 +23,24 @@ from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
-from django.http import HttpRequest
+from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.common import CommonMiddleware
 from django.middleware.csrf import CsrfViewMiddleware
 from django.middleware.gzip import GZipMiddleware
 from django.middleware.security import SecurityMiddleware
+from django.urls import Resolver404, ResolverMatch, resolve
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.deprecation import MiddlewareMixin
+from django.utils.functional import SimpleLazyObject
 from django.utils.translation.trans_real import parse_accept_lang_header
 from structlog.contextvars import bound_contextvars
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from documents import audit
-from nura.access_log import log_response
 from nura.accounts import sessions
 
 GetResponse = Callable[[HttpRequest], Any]
@@ -378,3 +380,103 @@ class HtmlGZipMiddleware(InLoop, GZipMiddleware):
         """A page is compressed."""
         is_page = response.get("Content-Type", "").startswith("text/html")
         return is_page and not response.streaming
+
+
+# The access log: one line a request, written when its response has ended.
+#
+# Who, from where, what, how it ended, how long it took. No query strings, no bodies, no headers; of
+# a path only what are ids: the secret of a link (a new password, an invitation) is none.
+
+logger = structlog.get_logger()
+
+QUIET_PATHS = frozenset({"/healthz", "/readyz"})
+MAX_PATH_CHARACTERS = 200
+_ID = re.compile(r"[0-9a-fA-F-]{32,36}|\d{1,18}")
+
+
+def log_response(
+    request: HttpRequest, response: HttpResponseBase, address: str, started: float
+) -> None:
+    """Write the line now, or behind the last part of a stream."""
+    if not settings.ACCESS_LOG or _is_quiet(request.path):
+        return
+
+    def write() -> None:
+        logger.info(
+            "request",
+            method=request.method,
+            path=describe_path(request.path, request.resolver_match),
+            status=response.status_code,
+            ms=round((time.perf_counter() - started) * 1000),
+            user_id=find_user_id(request),
+            address=address,
+        )
+
+    if not isinstance(response, StreamingHttpResponse):
+        write()
+    elif response.is_async:
+        response.streaming_content = _then_async(response.streaming_content, write)
+    else:
+        response.streaming_content = _then(response.streaming_content, write)
+
+
+def log_refusal(
+    scope: Mapping[str, Any], status: int, *, user_id: int | None, address: str, started: float
+) -> None:
+    """The line of a request that was refused at the door, before Django saw it."""
+    if not settings.ACCESS_LOG:
+        return
+    path = scope["path"]
+    try:
+        match = resolve(path)
+    except Resolver404:
+        match = None
+    logger.info(
+        "request",
+        method=scope.get("method", "GET"),  # a socket's handshake
+        path=describe_path(settings.URL_PREFIX + path, match),
+        status=status,
+        ms=round((time.perf_counter() - started) * 1000),
+        user_id=user_id,
+        address=address,
+    )
+
+
+def describe_path(path: str, match: ResolverMatch | None) -> str:
+    """The path; its route where something else than an id stands in it."""
+    if match is not None and not all(_is_id(value) for value in match.kwargs.values()):
+        return f"/{match.route}"[:MAX_PATH_CHARACTERS]
+    return path[:MAX_PATH_CHARACTERS]
+
+
+def find_user_id(request: HttpRequest) -> int | None:
+    """Whose request it was, as far as somebody has asked; a request without is not looked up."""
+    if key := getattr(request, "auth", None):  # the gateway's
+        return getattr(key, "user_id", None)
+    user: Any = getattr(request, "_cached_user", None) or vars(request).get("user")
+    if user is None or isinstance(user, SimpleLazyObject):  # nobody has asked for it
+        return None
+    return user.pk  # type: ignore[no-any-return]
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, UUID | int) or bool(_ID.fullmatch(str(value)))
+
+
+def _is_quiet(path: str) -> bool:
+    return path in QUIET_PATHS or path.startswith(settings.STATIC_URL)
+
+
+def _then(parts: Any, write: Any) -> Iterator[bytes]:
+    try:
+        yield from parts
+    finally:
+        write()
+
+
+async def _then_async(parts: Any, write: Any) -> AsyncIterator[bytes]:
+    try:
+        async for part in parts:
+            yield part
+    finally:
+        write()

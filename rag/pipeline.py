@@ -42,7 +42,7 @@ from rag.events import (
     list_statuses,
 )
 from rag.generate.citations import CitationFilter
-from rag.generate.fixed import FixedAnswer, answer_fixed, answer_wish
+from rag.generate.fixed import FixedAnswer, answer_fixed, answer_wish, write_emergency_note
 from rag.generate.llm import SECONDS_A_PART, Check, Reviser, SectionReader, Writer, Written
 from rag.generate.offline import answer_offline
 from rag.memory.profile import (
@@ -68,7 +68,6 @@ from rag.retrieve.evidence import (
     to_sources,
 )
 from rag.retrieve.search import Searcher
-from rag.safety import write_emergency_note
 from rag.tokenize.text import choose_reply_language
 from rag.types import (
     AnswerLabel,

@@ -13,7 +13,7 @@ from allauth.usersessions.models import UserSession
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.contrib.sessions.backends.db import SessionStore
 from django.core.files import File
 from django.core.files.base import ContentFile
@@ -39,8 +39,16 @@ from chats.models.key import make_key_id
 from chats.services.chats import create_chat
 from chats.services.turn_store import Outcome, record
 from chats.services.turns import open_turn
-from documents import files, services
-from documents.models import Chunk, Document, DocumentPage, DocumentPicture
+from documents import files, libraries, services
+from documents.models import (
+    Chunk,
+    Document,
+    DocumentPage,
+    DocumentPicture,
+    Library,
+    LibraryMember,
+    LibraryRole,
+)
 from documents.search import bm25
 from jobs import connections
 from nura import urls
@@ -53,6 +61,8 @@ OURS = ("auth", "knox", "usersessions", "documents", "chats", "nura", "account")
 """Apps whose tables must stay as they are."""
 SECRET = "부엉이작전"
 """Stands in every text of the owner's."""
+COLLEAGUE = "colleague"
+"""An account that is there and has nothing."""
 COLLECTIONS = {
     "chats": "chat",
     "documents": "document",
@@ -65,6 +75,8 @@ COLLECTIONS = {
     "exports": "export",
     "imports": "import",
     "memory": "slot",
+    "libraries": "library",
+    "members": "member",
 }
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
@@ -77,6 +89,7 @@ FIELDS = {
     "parent_id": "answer",
     "message_id": "answer",
     "model": "model",
+    "library_id": "library",
 }
 """What these fields of a body name."""
 EXAMPLES = {"model": "nura", "messages": [{"role": "user", "content": "휴가"}]}
@@ -120,10 +133,10 @@ class Operation:
 
         def value(match: re.Match[str]) -> str:
             word, rest = match[1], match[2]
-            return f"{word}/{things[SPECIAL.get(word + rest, COLLECTIONS[word])]}{rest}"
+            return f"{word}/{things[SPECIAL.get(word + rest, COLLECTIONS[word])]}"
 
         words = "|".join(COLLECTIONS)
-        filled = re.sub(rf"({words})/\{{\w+\}}(.*)", value, self.path)
+        filled = re.sub(rf"({words})/\{{\w+\}}(?=(.*))", value, self.path)
         query = "?wait=false" if "wait" in self.queries else ""
         return filled.replace("{number}", "1").replace("{index}", "0") + query
 
@@ -164,6 +177,9 @@ def _names_an_object(shape: dict[str, Any]) -> bool:
 
 def example(operation: Operation) -> dict[str, Any]:
     """A body that the route accepts, without ids."""
+    if "/members" in operation.path:
+        who = {"user": COLLEAGUE} if operation.method == "post" else {}
+        return {**who, "role": "reader"}
     properties = (operation.body or {}).get("properties", {})
     wanted = set((operation.body or {}).get("required", ())) or set(properties)
     usual = EXAMPLES if operation.of_gateway else {"model": ""}  # there: a language model
@@ -201,6 +217,8 @@ def make_world(owner: User) -> dict[str, Any]:
     """One of everything: a chat with a finished and a running answer about a processed PDF."""
     document = make_document(owner)
     category = Category.objects.create(owner=owner, name=SECRET)
+    library = libraries.create_library(creator=owner, name=SECRET)
+    User.objects.get_or_create(username=COLLEAGUE)
     chat = create_chat(
         owner=owner, title=SECRET, document_ids=[document.pk], category_id=category.pk
     )
@@ -213,6 +231,8 @@ def make_world(owner: User) -> dict[str, Any]:
         "document": document.pk,
         "category": category.pk,
         "slot": make_slot(owner).pk,
+        "library": library.pk,
+        "member": make_member(library, owner).pk,
         "chat": chat.pk,
         "answer": first.assistant_message.pk,
         "question": first.user_message.pk,
@@ -223,6 +243,13 @@ def make_world(owner: User) -> dict[str, Any]:
         "export": make_export(owner).pk,
         "import": DataImport.objects.create(owner=owner, name=SECRET, status="DONE").pk,
     }
+
+
+def make_member(library: Library, owner: User) -> LibraryMember:
+    """A group that reads the library."""
+    group = Group.objects.create(name=f"{SECRET} {owner.pk}")
+    role = LibraryRole.READER
+    return libraries.add_member(library=library, principal=group, role=role, actor=owner)
 
 
 def make_slot(owner: User) -> ProfileSlot:
@@ -242,7 +269,7 @@ def make_export(owner: User) -> DataExport:
 
 def made_up(things: dict[str, Any]) -> dict[str, Any]:
     """Names of things that are not there."""
-    others = {"model": f"nura/{uuid.uuid4()}"}
+    others = {"model": f"nura/{uuid.uuid4()}", "member": 2**40}
     return {name: uuid.uuid4() for name in things} | others
 
 
@@ -324,7 +351,8 @@ def call(client: APIClient, operation: Operation, things: dict[str, Any], body: 
         return send(operation.url(things))
     if operation.form:
         file = SimpleUploadedFile("another.txt", f"휴가 {SECRET}".encode())
-        return send(operation.url(things), {"file": file}, format="multipart")
+        ids = {name: value for name, value in data.items() if name in operation.id_fields}
+        return send(operation.url(things), {"file": file, **ids}, format="multipart")
     return send(operation.url(things), data, format="json")
 
 

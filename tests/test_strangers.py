@@ -35,7 +35,7 @@ WITH_ID_IN_BODY = [(one, field) for one in ALL for field in one.id_fields]
 MAKING = {
     "POST /api/v1/auth/token",
     "POST /api/v1/categories",
-    "POST /api/v1/documents",
+    "POST /api/v1/libraries",
     "POST /api/v1/documents/cancel",
     "POST /api/v1/documents/pause",
     "POST /api/v1/documents/resume",

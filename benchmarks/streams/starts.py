@@ -1,16 +1,18 @@
 """What beginning answers costs: one by one, a hundred in an instant, five hundred in ten seconds.
 
 A model on the same machine answers at once, so that what is left is the product's own. Questions
-need no document. Processor time is that of all processes of the product.
+need no document. Processor time is that of all processes of the product. Cases whose answers are
+alike share a product, and each is told as soon as it is measured.
 """
 
+import itertools
 import json
 import pickle
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +54,7 @@ class Start:
     rate: float
     """Tokens a second of each answer."""
     tokens: int
-    """Of each answer."""
+    """Of each answer. Starts of one rate and number of tokens share a product."""
     ways: Sequence[str] = WAYS
     bystander: bool = False
 
@@ -78,44 +80,44 @@ AIM = {
 
 
 def main() -> None:
-    found = [measure(start, way) for start in STARTS for way in start.ways]
+    found = []
+    for (rate, tokens), starts in itertools.groupby(STARTS, lambda one: (one.rate, one.tokens)):
+        for figures in measure(list(starts), rate, tokens):
+            print(*(f"{name}: {figures[name]}" for name in COLUMNS), sep="  ", flush=True)
+            found.append(figures)
     report.write("starts", {"aim": AIM, "starts": found})
     rows = [[one[name] for name in COLUMNS] for one in found]
     report.table("Answers begun (ms; aims in benchmarks/streams/starts.py)", COLUMNS, rows)
 
 
-def measure(start: Start, way: str) -> dict[str, Any]:
-    """One case on a product of its own."""
-    with model(start.rate, start.tokens) as (_, port), tempfile.TemporaryDirectory() as folder:
+def measure(starts: Sequence[Start], rate: float, tokens: int) -> Iterator[dict[str, Any]]:
+    """Cases on one product, whose answers have so many tokens at that rate."""
+    with model(rate, tokens) as (_, port), tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "heard"
         endpoint = {"NURA_LLM_BASE_URL": f"http://127.0.0.1:{port}/v1", "NURA_LLM_MODEL": "bench"}
         with Product(**endpoint) as product:
             wait_until(lambda: "engine_warm" in product.log, 120, step=0.5)
-            keys = create_readers(product, start.people)
-            asked = [keys[number % len(keys)] for number in range(start.questions)]
-            out = Path(folder) / "heard"
-            _play({"way": way, "keys": keys[:1] * WARM_UP, "seconds": 0}, product, out)
-            processes = processes_of(product)
-            bystander = (
-                Bystander(product, Person(product, "bystander")) if start.bystander else None
-            )
-            told, cpu = _play(
-                {"way": way, "keys": asked, "seconds": start.seconds},
-                product,
-                out,
-                processes,
-                bystander,
-            )
-    return _figures(start, way, told, cpu, bystander)
+            keys = create_readers(product, max(start.people for start in starts))
+            person = Person(product, "bystander")
+            for start in starts:
+                asked = [keys[number % start.people] for number in range(start.questions)]
+                for way in start.ways:
+                    warm_up: Plan = {"way": way, "keys": keys[:1] * WARM_UP, "seconds": 0}
+                    _play(warm_up, product, out)
+                    bystander = Bystander(product, person) if start.bystander else None
+                    plan: Plan = {"way": way, "keys": asked, "seconds": start.seconds}
+                    told, cpu = _play(plan, product, out, processes_of(product), bystander)
+                    yield _figures(start, way, told, cpu, bystander)
 
 
 def _play(
-    plan: dict[str, Any],
+    plan: Plan,
     product: Product,
     out: Path,
     processes: dict[str, list[psutil.Process]] | None = None,
     bystander: Bystander | None = None,
 ) -> tuple[list[Told], dict[str, float]]:
-    whole: Plan = {**plan, "port": product.port, "out": str(out)}  # type: ignore[typeddict-item]
+    whole = {**plan, "port": product.port, "out": str(out)}
     command = [sys.executable, "-m", "benchmarks.streams.asking"]
     before: dict[str, float] = {}
     with subprocess.Popen(

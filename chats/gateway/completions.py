@@ -28,7 +28,7 @@ from chats.models import Chat, Message
 from chats.models.chat import make_title
 from chats.runs import dispatch, reader
 from chats.runs.log import RunEvent
-from chats.services.chats import count_question, find_documents, touch_chat
+from chats.services.chats import check_tokens, count_question, find_documents, touch_chat
 from chats.services.turns import NO_WISHES, OpenedTurn, clean, new_question, open_answer
 from documents.models import Document
 from rag.conversation import Sampling
@@ -62,13 +62,14 @@ def begin(
     """Begin the answer to a request; `asked_with` is the digest of its key.
 
     Raises `ModelNotFound`, `ModelNotAllowed`, `NoQuestion`, `TooLong`, `OneAnswerOnly`,
-    `WrongChatId`, `EmptyMessage`, `QuotaMessages`, `Unavailable`.
+    `WrongChatId`, `EmptyMessage`, `QuotaMessages`, `QuotaTokens`,
+    `Unavailable`.
     """
     if (body.n or 1) != 1:
         raise OneAnswerOnly
     model = catalogue.find_model(user, body.model)
     if job := headers.get(JOB, ""):
-        return Opened(_job(job, body), model.id)
+        return Opened(_job(user, job, body), model.id)
     said = read_question(body.messages)
     key = read_chat_key(headers, body.metadata)
     if key is None:
@@ -124,7 +125,8 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
 ) -> UUID:
     """Have a question answered whose answer is stored nowhere; the id of its log.
 
-    `model` is the id of the language model. Raises `QuotaMessages`, `Unavailable`.
+    `model` is the id of the language model. Raises `QuotaMessages`, `QuotaTokens`,
+    `Unavailable`.
     """
     request = {
         "user_id": user.pk,
@@ -140,14 +142,16 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
         return dispatch.send_request("question", request)
 
 
-def _job(job: str, body: CompletionRequest) -> UUID:
+def _job(user: User, job: str, body: CompletionRequest) -> UUID:
+    check_tokens(user.pk)
     told = [
         {"role": ROLES[message.role], "content": message.text}
         for message in body.messages
         if message.role in ROLES and message.text
     ]
     return dispatch.send_request(
-        "job", {"job": job, "messages": told, "sampling": asdict(body.sampling)}
+        "job",
+        {"user_id": user.pk, "job": job, "messages": told, "sampling": asdict(body.sampling)},
     )
 
 

@@ -11,6 +11,7 @@ from chats.calls import in_database
 from chats.errors import explain_notice
 from chats.models.chat import TITLE_CHARACTERS
 from chats.runs import log
+from chats.services.chats import add_tokens
 from documents import spaces
 from rag.conversation import Sampling
 from rag.events import ANSWER_CUT
@@ -43,7 +44,9 @@ async def work(request: dict[str, Any], say: Callable[[str, Any], None]) -> dict
         return {"message": {"content": text}}
     wished = Sampling.from_stored(request["sampling"])
     usual = GenerationOptions(used.config.temperature, used.config.max_tokens)
-    return {"message": await _asked(llm, asked, usual.with_sampling(wished), say)}
+    message = await _asked(llm, asked, usual.with_sampling(wished), say)
+    await in_database(add_tokens, request["user_id"], message["usage"])
+    return {"message": message}
 
 
 async def _asked(

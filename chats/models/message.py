@@ -230,12 +230,14 @@ class Feedback(models.Model):
 class DailyMessages(models.Model):
     """Questions of one user on one day, those that are stored nowhere and further answers included.
 
-    It outlives what it counts, so that deleting a chat gives nothing back.
+    `tokens` are those of the answers that ended on this day. It outlives what it counts, so that
+    deleting a chat gives nothing back.
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     day = models.DateField()
     count = models.PositiveIntegerField(default=0)
+    tokens = models.PositiveBigIntegerField(default=0, db_default=0)
 
     class Meta:
         """One row a user and day."""

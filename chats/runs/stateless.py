@@ -23,6 +23,7 @@ from chats.runs import log
 from chats.runs.writer import RunWriter
 from chats.serializers import to_sources_json
 from chats.services import search
+from chats.services.chats import add_tokens
 from chats.stores import ReleasingStore
 from documents import spaces
 from documents.connected.choice import choose_config
@@ -112,6 +113,7 @@ async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
                 case Finished():
                     finished = event
     told = _to_message(finished, request["language"]) if finished else {}
+    await in_database(add_tokens, request["user_id"], told.get("usage"))
     if told.get("usage") and config.llm:
         told["usage"]["model"] = config.llm.model
     return {"message": {"content": "".join(said), "reasoning": "".join(thought), **told}}

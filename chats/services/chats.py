@@ -1,26 +1,30 @@
-"""Chats and categories, made, changed, deleted; and how many questions a user may ask a day."""
+"""Chats and categories, made, changed, deleted; and how much a user may ask."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import connection, transaction
+from django.db.models import Sum
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from chats.errors import NotFound, QuotaMessages
+from chats.errors import NotFound, QuotaMessages, QuotaTokens
 from chats.models import Category, Chat, ChatDocument, DailyMessages, Message
 from chats.models.chat import ChatQuerySet
 from chats.notices import chat_changed
 from chats.services import answer_cache
-from documents import deletions
+from documents import deletions, quotas
 from documents.audit import Action, record_event
 from documents.connected.choice import find_allowed_model
-from documents.models import DeletionKind, Document
+from documents.models import DeletionKind, Document, QuotaMeasure
+from documents.quotas import QuotaLimits
 
 TOUCH = """
     UPDATE chats_chat SET updated_at = %s, archived = FALSE
@@ -30,8 +34,13 @@ TOUCH = """
     ) AS has_documents
 """
 COUNT = """
-    INSERT INTO chats_dailymessages AS today (owner_id, day, count) VALUES (%s, %s, 1)
-    ON CONFLICT (owner_id, day) DO UPDATE SET count = today.count + 1 WHERE today.count < %s
+    INSERT INTO chats_dailymessages AS today (owner_id, day, count)
+    SELECT %(owner)s, %(day)s, 1 WHERE %(most)s > 0
+    ON CONFLICT (owner_id, day) DO UPDATE SET count = today.count + 1 WHERE today.count < %(most)s
+"""
+ADD_TOKENS = """
+    INSERT INTO chats_dailymessages AS today (owner_id, day, count, tokens) VALUES (%s, %s, 0, %s)
+    ON CONFLICT (owner_id, day) DO UPDATE SET tokens = today.tokens + excluded.tokens
 """
 UNLIMITED = 2**31 - 1
 TEMPORARY = timedelta(hours=24)
@@ -246,23 +255,56 @@ def link_documents(*, chat: Chat, documents: Collection[Document]) -> None:
 def count_question(owner_id: int) -> None:
     """Count one question. The caller's transaction takes it back where the question fails.
 
-    Raises `QuotaMessages`.
+    Raises `QuotaMessages`, `QuotaTokens`.
     """
-    most = settings.QUOTA_MESSAGES_PER_DAY
-    day = timezone.localdate()
+    limits = quotas.find_limits(owner_id)
+    _check_tokens(owner_id, limits)
+    most = limits[QuotaMeasure.QUESTIONS].hard
+    counted: dict[str, Any] = {"owner": owner_id, "day": quotas.get_today()}
     with connection.cursor() as cursor:
-        cursor.execute(COUNT, [owner_id, day, most or UNLIMITED])
+        cursor.execute(COUNT, counted | {"most": UNLIMITED if most is None else most})
         if not cursor.rowcount:
-            raise QuotaMessages(limit=most, retry_after=_seconds_left(day))
+            left = _count_seconds_until(quotas.get_next_day())
+            raise QuotaMessages(limit=most, retry_after=left)
+
+
+def check_tokens(owner_id: int) -> None:
+    """Whether tokens of the month are left, for what is no question. Raises `QuotaTokens`."""
+    _check_tokens(owner_id, quotas.find_limits(owner_id))
+
+
+def _check_tokens(owner_id: int, limits: QuotaLimits) -> None:
+    """An answer that is under way may pass the limit; the next question does not begin."""
+    most = limits[QuotaMeasure.TOKENS].hard
+    if most is not None and count_tokens_this_month(owner_id) >= most:
+        again = quotas.get_next_month()
+        raise QuotaTokens(
+            limit=most,
+            until=timezone.localdate(again, timezone.get_default_timezone()).isoformat(),
+            retry_after=_count_seconds_until(again),
+        )
+
+
+def add_tokens(owner_id: int, usage: Mapping[str, Any] | None) -> None:
+    """Count what an answer took, as `rag.ports.Usage` tells it; None: nothing is known."""
+    tokens = sum((usage or {}).get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
+    if tokens:
+        with connection.cursor() as cursor:
+            cursor.execute(ADD_TOKENS, [owner_id, quotas.get_today(), tokens])
 
 
 def count_questions_today(owner_id: int) -> int:
     """Questions of today."""
-    today = DailyMessages.objects.filter(owner_id=owner_id, day=timezone.localdate())
+    today = DailyMessages.objects.filter(owner_id=owner_id, day=quotas.get_today())
     return today.values_list("count", flat=True).first() or 0
 
 
-def _seconds_left(day: date) -> int:
-    midnight = datetime.combine(day + timedelta(days=1), time.min)
-    left = timezone.make_aware(midnight) - timezone.now()
-    return max(1, math.ceil(left.total_seconds()))
+def count_tokens_this_month(owner_id: int) -> int:
+    """Tokens of the answers that ended this month."""
+    days = DailyMessages.objects.filter(owner_id=owner_id)
+    month = days.filter(day__gte=quotas.get_today().replace(day=1))
+    return int(month.aggregate(sum=Coalesce(Sum("tokens"), 0))["sum"])
+
+
+def _count_seconds_until(moment: datetime) -> int:
+    return max(1, math.ceil((moment - timezone.now()).total_seconds()))

@@ -5,7 +5,7 @@ branch: what was there stays.
 """
 
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -26,6 +26,7 @@ from chats.services import answer_cache, turn_store
 from chats.services.answer_cache import CacheKey
 from chats.services.chats import (
     add_chat,
+    add_tokens,
     count_question,
     find_category,
     find_documents,
@@ -37,6 +38,7 @@ from chats.services.turn_store import Outcome
 from documents.connected.choice import find_allowed_model
 from documents.models import Document
 from jobs.lease import RELEASED, Lease
+from rag.context.tokens import get_counter
 from rag.conversation import Sampling
 from rag.errors import NuraError
 from rag.events import read_filters
@@ -81,7 +83,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     The same `client_id` again gives the run that it began. `asked_with` is the digest of the key
     that asks. `model` writes this answer, and is kept for a chat that begins with it; empty: the
     one that is chosen for the chat. Raises `NotFound`, `EmptyMessage`, `QuotaMessages`,
-    `ModelNotAllowed`.
+    `QuotaTokens`, `ModelNotAllowed`.
     """
     text = clean(content)
     try:
@@ -184,7 +186,8 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
 
     `documents` are those that a new question names (None: one that is gone); it is stored with
     them. Without `documents` the question is one that is stored. `model` is the id of the language
-    model; empty: the chat's, else the user's usual one. Raises `QuotaMessages`, `ModelNotAllowed`.
+    model; empty: the chat's, else the user's usual one. Raises `QuotaMessages`,
+    `QuotaTokens`, `ModelNotAllowed`.
     """
     chosen = find_allowed_model(chat.owner, model or chat.model)
     is_new = documents is not None
@@ -372,6 +375,8 @@ def close_turn(
         update_fields=["steps"],
     )
     turn = turn_store.record(answer=answer, outcome=outcome, is_held=summary_follows)
+    if outcome.made_at is None:  # a kept answer took nothing
+        add_tokens(held.owner_id, outcome.usage or estimate_usage(outcome))
     if key is not None:
         answer_cache.keep_answer(key, answer=answer, outcome=outcome)
     transaction.on_commit(lambda: chat_changed(chat_id))
@@ -379,6 +384,19 @@ def close_turn(
         transaction.on_commit(lambda: dispatch_summary(turn.pk))
     transaction.on_commit(lambda: log_run_end(held, outcome))
     return turn
+
+
+def estimate_usage(outcome: Outcome) -> dict[str, int] | None:
+    """What an answer took that was stopped or broke off, so that it counts; None without a model.
+
+    The server tells it only with the end of an answer.
+    """
+    plan, prompt = (outcome.trace.get(name) for name in ("token_plan", "prompt"))
+    if not isinstance(plan, Mapping) or not isinstance(prompt, Mapping):
+        return None
+    count = get_counter(str(prompt["model"])).count
+    said = count(outcome.content) + count(outcome.reasoning)
+    return {"prompt_tokens": int(plan["used"]), "completion_tokens": said}
 
 
 def log_run_end(run: Run, outcome: Outcome) -> None:

@@ -11,7 +11,14 @@ from drf_spectacular.utils import (
 from rest_framework import serializers
 
 from documents.metadata import ORIGINAL_CHARACTERS
-from documents.models import Chunk, Document, DocumentPicture, DocumentVersion, VersionState
+from documents.models import (
+    PRIVATE,
+    Chunk,
+    Document,
+    DocumentPicture,
+    DocumentVersion,
+    VersionState,
+)
 from documents.representation import (
     CURRENT_VERSION,
     to_document_json,
@@ -46,6 +53,9 @@ class DocumentShape(serializers.Serializer[Document]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     owner = serializers.CharField(help_text="Name of the account that it belongs to")
+    library_id = serializers.UUIDField(
+        allow_null=True, help_text="The library that it is in; null: its owner's private one"
+    )
     content_type = serializers.CharField()
     size = serializers.IntegerField()
     sha256 = serializers.CharField()
@@ -153,6 +163,9 @@ class UploadRequest(FileRequest):
         max_length=MAX_METADATA_CHARACTERS,
         help_text="A JSON object",
     )
+    library_id = serializers.UUIDField(
+        required=False, allow_null=True, default=None, help_text="Where it goes; null: private"
+    )
 
 
 class DocumentRequest(serializers.Serializer[Any]):
@@ -160,6 +173,9 @@ class DocumentRequest(serializers.Serializer[Any]):
 
     name = serializers.CharField(max_length=ORIGINAL_CHARACTERS, required=False)
     metadata = serializers.DictField(required=False)
+    library_id = serializers.UUIDField(
+        required=False, allow_null=True, help_text="Where it moves; null: private to its owner"
+    )
 
 
 class ListQuery(serializers.Serializer[Any]):
@@ -172,6 +188,15 @@ class ListQuery(serializers.Serializer[Any]):
         max_length=MAX_QUERY_CHARACTERS,
         help_text="Part of the name",
     )
+    library = serializers.CharField(
+        required=False, allow_blank=True, help_text="Id of a library, or `private`"
+    )
+
+    def validate_library(self, value: str) -> str:
+        """An id or the word."""
+        if value in {"", PRIVATE}:
+            return value
+        return str(serializers.UUIDField().run_validation(value))
 
 
 class EraseQuery(serializers.Serializer[Any]):

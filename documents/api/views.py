@@ -22,7 +22,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from documents import metadata, queue, services
+from documents import libraries, metadata, queue, services
 from documents import versions as document_versions
 from documents.api import transfers
 from documents.api.serializers import (
@@ -113,8 +113,10 @@ class DocumentViewSet(
     def create(self, request: Request) -> Response:
         """Upload a file; it is processed afterwards."""
         fields = _validate(UploadRequest, request)
+        user = _asker(request)
         document, created = services.upload_document(
-            owner=_asker(request),
+            owner=user,
+            library=libraries.find_target(user=user, library_id=fields["library_id"]),
             name=get_sent_name(fields["file"]),
             content=fields["file"],
             metadata=metadata.parse_metadata(fields["metadata"]),
@@ -125,9 +127,14 @@ class DocumentViewSet(
 
     @extend_schema(request=DocumentRequest, responses=DocumentShape)
     def partial_update(self, request: Request, pk: UUID) -> Response:
-        """Rename a document or change its metadata."""
-        document = self.get_object()
-        services.update_document(document=document, **_validate(DocumentRequest, request))
+        """Rename a document, change its metadata or move it into another library."""
+        document, user = self.get_object(), _asker(request)
+        fields = _validate(DocumentRequest, request)
+        if "library_id" in fields:
+            target = libraries.find_target(user=user, library_id=fields.pop("library_id"))
+            libraries.move_document(document=document, library=target, actor=user)
+        if fields:
+            services.update_document(document=document, **fields)
         return Response(DocumentShape(document).data)
 
     @extend_schema(parameters=[EraseQuery], responses={204: None})

@@ -66,6 +66,7 @@ class UsageSerializer(serializers.Serializer[Any]):
     bytes = serializers.IntegerField()
     pages = serializers.IntegerField()
     messages_today = serializers.IntegerField()
+    tokens_this_month = serializers.IntegerField()
 
 
 class AccountSerializer(serializers.Serializer[Any]):
@@ -76,6 +77,16 @@ class AccountSerializer(serializers.Serializer[Any]):
     is_staff = serializers.BooleanField()
     usage = UsageSerializer()
     limits = serializers.DictField(child=serializers.IntegerField(allow_null=True))
+    left = serializers.DictField(
+        child=serializers.IntegerField(allow_null=True), help_text="What is left of each limit."
+    )
+    soft = serializers.DictField(
+        child=serializers.IntegerField(allow_null=True),
+        help_text="From that on people are told what is left.",
+    )
+    resets_at = serializers.DictField(
+        child=serializers.DateTimeField(), help_text="When counting begins anew."
+    )
 
 
 class PreferencesSerializer(serializers.ModelSerializer[Preferences]):

@@ -17,10 +17,10 @@ from knox.models import AuthToken
 
 from chats.models import DailyMessages, KeyDetails
 from chats.models.key import ALL_SCOPES, make_key_id, sort_scopes
-from chats.services.chats import count_questions_today
-from documents import files
+from chats.services.chats import count_questions_today, count_tokens_this_month
+from documents import files, quotas
 from documents.audit import Action, record_event
-from documents.models import Document
+from documents.models import Document, QuotaMeasure
 from documents.notices import announce_change
 from nura.accounts.names import check_name
 
@@ -38,6 +38,7 @@ class AccountUsage:
     bytes: int
     pages: int
     messages_today: int
+    tokens_this_month: int
 
 
 def create_key(*, user: User, lifetime: timedelta | None = None) -> str:
@@ -136,8 +137,14 @@ def replace_email(*, user: User, email: str) -> None:
 
 def count_usage(*, user: User) -> AccountUsage:
     """Counted now from the rows."""
-    kept = files.count_kept(user.pk)
-    return AccountUsage(kept.documents, kept.bytes, kept.pages, count_questions_today(user.pk))
+    kept = quotas.count_kept(user.pk)
+    return AccountUsage(
+        documents=kept.documents,
+        bytes=kept.bytes,
+        pages=kept.pages,
+        messages_today=count_questions_today(user.pk),
+        tokens_this_month=count_tokens_this_month(user.pk),
+    )
 
 
 def list_usage(wanted: str = "") -> QuerySet[Any]:
@@ -163,22 +170,22 @@ def list_usage(wanted: str = "") -> QuerySet[Any]:
 
 
 def describe_account(*, user: User) -> dict[str, Any]:
-    """The response of `GET /me`."""
+    """The response of `GET /me`. None in limits, what is left and soft limits means no limit."""
+    usage: dict[str, int] = asdict(count_usage(user=user))
+    limits = {measure.value: limit for measure, limit in quotas.find_limits(user.pk).items()}
     return {
         "id": user.pk,
         "username": user.username,
         "is_staff": user.is_staff,
-        "usage": asdict(count_usage(user=user)),
-        "limits": list_limits(),
-    }
-
-
-def list_limits() -> dict[str, int | None]:
-    """The limits of every user; None means no limit."""
-    return {
-        "documents": settings.QUOTA_DOCUMENTS or None,
-        "bytes": settings.QUOTA_MB * files.MEGABYTE or None,
-        "pages": settings.QUOTA_PAGES or None,
-        "messages_today": settings.QUOTA_MESSAGES_PER_DAY or None,
-        "upload_bytes": settings.MAX_UPLOAD_MB * files.MEGABYTE,
+        "usage": usage,
+        "limits": {
+            **{name: limit.hard for name, limit in limits.items()},
+            "upload_bytes": settings.MAX_UPLOAD_MB * files.MEGABYTE,
+        },
+        "left": {name: limit.get_left(usage[name]) for name, limit in limits.items()},
+        "soft": {name: limit.soft for name, limit in limits.items()},
+        "resets_at": {
+            QuotaMeasure.QUESTIONS.value: quotas.get_next_day(),
+            QuotaMeasure.TOKENS.value: quotas.get_next_month(),
+        },
     }

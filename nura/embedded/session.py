@@ -149,7 +149,8 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
     """
     from django.conf import settings
 
-    from nura import health, privileges
+    from nura import health
+    from nura.embedded import programs
 
     if (
         arguments
@@ -161,7 +162,7 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
         yield
         return
     with contextlib.ExitStack() as stack:
-        stack.callback(privileges.settle_ownership, settings.DATA_DIR)
+        stack.callback(programs.settle_ownership, settings.DATA_DIR)
         if settings.EMBEDDED_POSTGRES or settings.EMBEDDED_REDIS:
             stack.enter_context(_services(settings.DATA_DIR))
             if arguments[0] not in WITHOUT_MIGRATION:

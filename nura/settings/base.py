@@ -276,6 +276,8 @@ QUOTA_DOCUMENTS = env.read_integer("NURA_QUOTA_DOCUMENTS", 0)  # of one user eac
 QUOTA_MB = env.read_integer("NURA_QUOTA_MB", 0)
 QUOTA_PAGES = env.read_integer("NURA_QUOTA_PAGES", 0)
 QUOTA_MESSAGES_PER_DAY = env.read_integer("NURA_QUOTA_MESSAGES_PER_DAY", 0)
+QUOTA_TOKENS_PER_MONTH = env.read_integer("NURA_QUOTA_TOKENS_PER_MONTH", 0)
+QUOTA_SOFT_PERCENT = env.read_integer("NURA_QUOTA_SOFT_PERCENT", 80, maximum=100)
 LIMITS = {  # of one account a minute unless it says otherwise; 0 is no limit (nura.limits)
     "ask": env.read_integer("NURA_LIMIT_QUESTIONS", 160),
     "search": env.read_integer("NURA_LIMIT_SEARCHES", 160),

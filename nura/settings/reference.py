@@ -425,10 +425,24 @@ GROUPS = (
                 "NURA_STAFF_TWO_STEP",
                 "Administrators need two-step sign-in to open the administration.",
             ),
-            _S("NURA_QUOTA_DOCUMENTS", "Documents per user. 0: no limit."),
+            _S(
+                "NURA_QUOTA_DOCUMENTS",
+                "Documents per user. 0: no limit. The administration can set other quotas for "
+                "single users and groups; these are for everybody else.",
+            ),
             _S("NURA_QUOTA_MB", "Megabytes per user, earlier versions included. 0: no limit."),
             _S("NURA_QUOTA_PAGES", "Pages per user. 0: no limit."),
             _S("NURA_QUOTA_MESSAGES_PER_DAY", "Questions per user and day. 0: no limit."),
+            _S(
+                "NURA_QUOTA_TOKENS_PER_MONTH",
+                "Tokens of the language model per user and calendar month, questions and answers "
+                "together. 0: no limit.",
+            ),
+            _S(
+                "NURA_QUOTA_SOFT_PERCENT",
+                "Share of a quota in percent from which on people are told what is left. 0: they "
+                "are not.",
+            ),
             _S(
                 "EMAIL_BACKEND",
                 "How mail is sent: by default to `EMAIL_HOST`, and not at all without one.",

@@ -11,9 +11,18 @@ from rest_framework.test import APIClient
 
 from chats import socket
 from chats.errors import EmptyMessage, QuotaMessages
-from chats.models import Chat, DailyMessages, Message
-from chats.services.chats import count_question, count_questions_today, delete_chat
-from chats.services.turns import edit_question, open_turn, regenerate_answer
+from chats.models import Chat, DailyMessages, Message, Run
+from chats.services.chats import (
+    count_question,
+    count_questions_today,
+    count_tokens_this_month,
+    delete_chat,
+)
+from chats.services.turn_store import Outcome
+from chats.services.turns import close_turn, edit_question, open_turn, regenerate_answer
+from documents import quotas
+from documents.models import QuotaRule
+from jobs.lease import claim_job
 
 pytestmark = pytest.mark.django_db
 
@@ -92,6 +101,76 @@ def test_without_a_limit_questions_are_only_counted(owner, settings):
     for _ in range(3):
         count_question(owner.pk)
     assert count_questions_today(owner.pk) == 3
+
+
+@pytest.fixture
+def answered(owner, tokens_used):
+    """A question whose answer took 900 tokens."""
+    turn = open_turn(user=owner, content="질문")
+    lease = claim_job(Run, turn.run.pk)
+    usage = {"prompt_tokens": 800, "completion_tokens": 100, "estimated": False}
+    close_turn(
+        lease=lease, outcome=Outcome(status=Message.Status.COMPLETED, content="답", usage=usage)
+    )
+    return turn
+
+
+@pytest.fixture
+def tokens_used(settings):
+    settings.QUOTA_TOKENS_PER_MONTH = 900
+
+
+def test_when_the_tokens_of_the_month_are_used_the_next_question_is_429(owner, answered):
+    api = APIClient()
+    api.force_authenticate(owner)
+    response = api.post("/api/v1/messages?wait=false", {"content": "질문"}, format="json")
+    assert (response.status_code, response.json()["code"]) == (429, "quota_tokens")
+    again = quotas.get_next_month()
+    assert f"{again:%Y-%m-%d}" in response.json()["detail"]
+    left = (again - timezone.now()).total_seconds()
+    assert int(response["Retry-After"]) == pytest.approx(left, abs=5)
+
+
+def test_an_answer_under_way_may_pass_the_limit(owner, settings):
+    settings.QUOTA_TOKENS_PER_MONTH = 10
+    turn = open_turn(user=owner, content="질문")
+    usage = {"prompt_tokens": 800, "completion_tokens": 100}
+    outcome = Outcome(status=Message.Status.COMPLETED, content="답", usage=usage)
+    assert close_turn(lease=claim_job(Run, turn.run.pk), outcome=outcome) is not None
+    assert count_tokens_this_month(owner.pk) == 900
+
+
+def test_tokens_of_last_month_are_not_counted(owner, tokens_used):
+    before = quotas.get_today().replace(day=1) - timedelta(days=1)
+    DailyMessages.objects.create(owner=owner, day=before, count=1, tokens=900)
+    open_turn(user=owner, content="질문")
+
+
+def test_a_stopped_answer_counts_what_its_prompt_and_text_took(owner):
+    turn = open_turn(user=owner, content="질문")
+    outcome = Outcome(
+        status=Message.Status.STOPPED,
+        content="대답의 첫머리",
+        trace={"token_plan": {"used": 700}, "prompt": {"model": "small"}},
+    )
+    close_turn(lease=claim_job(Run, turn.run.pk), outcome=outcome)
+    assert count_tokens_this_month(owner.pk) > 700
+
+
+def test_a_kept_answer_takes_no_tokens(owner):
+    turn = open_turn(user=owner, content="질문")
+    usage = {"prompt_tokens": 800, "completion_tokens": 100}
+    outcome = Outcome(
+        status=Message.Status.COMPLETED, content="답", usage=usage, made_at=timezone.now()
+    )
+    close_turn(lease=claim_job(Run, turn.run.pk), outcome=outcome)
+    assert count_tokens_this_month(owner.pk) == 0
+
+
+def test_a_rule_of_no_questions_refuses_the_first_one(owner):
+    QuotaRule.objects.create(user=owner, measure="messages_today", hard=0)
+    with pytest.raises(QuotaMessages):
+        count_question(owner.pk)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -18,7 +18,7 @@ from jobs.lease import claim_job
 from nura import retention
 from nura.accounts.deletion import delete_account, is_genuine
 from nura.backup.integrity import inspect_installation
-from nura.backup.repeat import delete_again
+from nura.backup.service import delete_again
 from tests.chats.conftest import make_document
 
 pytestmark = pytest.mark.django_db(transaction=True)

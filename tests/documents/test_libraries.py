@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group, User
 from django.core.files.base import ContentFile
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
 
 from documents import libraries, services
 from documents.audit import AuditEvent
@@ -113,7 +114,7 @@ def test_of_several_roles_the_highest_counts(library, manager):
     both.groups.add(group)
     join(library, both, READER, manager)
     join(library, group, MANAGER, manager)
-    assert libraries.find_roles(both, [library.pk]) == {library.pk: MANAGER}
+    assert Library.objects.described_for(both).get().role == MANAGER
     assert Library.objects.managed_by(both).get() == library
     assert Library.objects.visible_to(both).count() == 1
 
@@ -219,3 +220,68 @@ def test_rights_are_looked_up_once_a_query(library, manager):
         list(Document.objects.visible_to(manager))
     assert len(asked) == 1
     assert "ANY(ARRAY(" in asked[0]["sql"]
+
+
+# Over REST
+
+
+def client_of(who):
+    client = APIClient()
+    client.force_authenticate(who)
+    return client
+
+
+def test_libraries_over_rest(manager):
+    client = client_of(manager)
+    made = client.post("/api/v1/libraries", {"name": "규정"}, format="json")
+    assert made.status_code == 201
+    assert made.json()["role"] == "manager"
+    address = f"/api/v1/libraries/{made.json()['id']}"
+    user("reader")
+    body = {"user": "reader", "role": "reader"}
+    member = client.post(f"{address}/members", body, format="json").json()
+    assert member["user"] == "reader"
+    assert member["group"] is None
+    assert client.post(f"{address}/members", body, format="json").status_code == 409
+    changed = client.patch(f"{address}/members/{member['id']}", {"role": "manager"}, format="json")
+    assert changed.json()["role"] == "manager"
+    assert client.get(f"{address}/members").json()["count"] == 2
+    assert client.delete(f"{address}/members/{member['id']}").status_code == 204
+    assert client.patch(address, {"name": "새 규정"}, format="json").json()["name"] == "새 규정"
+    assert client.delete(address).status_code == 204
+    assert client.get("/api/v1/libraries").json()["count"] == 0
+
+
+def test_a_reader_sees_a_library_and_changes_none_of_it_over_rest(library, manager):
+    reader, document = user("reader"), add(manager, library)
+    join(library, reader, READER, manager)
+    client, address = client_of(reader), f"/api/v1/libraries/{library.pk}"
+    shown = client.get(address).json()
+    assert (shown["role"], shown["document_count"]) == ("reader", 1)
+    body = {"name": "x", "role": "manager", "user": "reader"}
+    refused = [
+        client.patch(address, body, format="json"),
+        client.delete(address),
+        client.get(f"{address}/members"),
+        client.post(f"{address}/members", body, format="json"),
+        client.patch(f"/api/v1/documents/{document.pk}", {"name": "x.md"}, format="json"),
+        client.delete(f"/api/v1/documents/{document.pk}"),
+    ]
+    assert [one.status_code for one in refused] == [404] * 6
+
+
+def test_documents_are_uploaded_to_moved_between_and_listed_by_libraries(library, manager):
+    client = client_of(manager)
+    file = ContentFile(b"# hello", name="hello.md")
+    body = {"file": file, "library_id": str(library.pk)}
+    sent = client.post("/api/v1/documents", body, format="multipart").json()
+    assert sent["library_id"] == str(library.pk)
+
+    def count(where):
+        return client.get("/api/v1/documents", {"library": where}).json()["count"]
+
+    assert (count(library.pk), count("private")) == (1, 0)
+    address = f"/api/v1/documents/{sent['id']}"
+    assert client.patch(address, {"library_id": None}, format="json").json()["library_id"] is None
+    assert (count(library.pk), count("private")) == (0, 1)
+    assert client.get("/api/v1/documents", {"library": "x"}).status_code == 400

@@ -1,8 +1,17 @@
+import json
+import re
+import shutil
+import subprocess
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 
+from documents.models import Document
 from nura import metrics
 from nura.accounts import services
+from tests.support import ROOT
 
 pytestmark = pytest.mark.django_db
 
@@ -37,6 +46,19 @@ def test_staff_sees_requests_by_route_and_answers_by_status(client, staff):
     assert "nura_open_sockets" in text
 
 
+def test_the_jobs_that_wait_are_counted_with_the_age_of_the_oldest(client, staff):
+    for name, status in (("하나.md", "PROCESSING"), ("둘.md", "COMPLETED")):
+        Document.objects.create(owner=staff, name=name, size=1, sha256="0", status=status)
+    hour = timezone.now() - timedelta(hours=1)
+    Document.objects.filter(name="하나.md").update(created_at=hour)
+    client.force_login(staff)
+    text = client.get("/metrics").content.decode()
+    assert 'nura_jobs_waiting{kind="documents"} 1.0' in text
+    assert 'nura_jobs_running{kind="documents"} 0.0' in text
+    assert 3600 <= float(re.search(r'oldest_seconds{kind="documents"} (\S+)', text)[1]) < 3700
+    assert 'nura_job_oldest_seconds{kind="answers"} 0.0' in text
+
+
 def test_a_key_of_staff_opens_it_too(client, staff):
     key = services.create_key(user=staff)
     response = client.get("/metrics", headers={"Authorization": f"Token {key}"})
@@ -59,3 +81,30 @@ async def test_open_sockets_are_counted_while_they_are_open():
     await metrics.CountedSockets(socket)({}, None, None)
     assert seen == [before + 1]
     assert metrics.SOCKETS._value.get() == before
+
+
+MONITORING = ROOT / "deploy" / "monitoring"
+PROMTOOL = shutil.which("promtool")
+
+
+def test_the_dashboard_and_the_alerts_ask_for_metrics_that_there_are(client, staff):
+    client.force_login(staff)
+    client.get("/healthz")
+    given = set(re.findall(r"^# TYPE (\S+)", client.get("/metrics").content.decode(), re.MULTILINE))
+    panels = json.loads((MONITORING / "grafana.json").read_text(encoding="utf-8"))["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    asked.append((MONITORING / "alerts.yml").read_text(encoding="utf-8"))
+    names = set(re.findall(r"\bnura_\w+", " ".join(asked)))
+    assert len(names) > 10
+    assert {re.sub(r"_bucket$", "", name) for name in names} <= given
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed: package prometheus")
+@pytest.mark.parametrize(
+    "command", [["check", "rules", "alerts.yml"], ["test", "rules", "alerts-test.yml"]]
+)
+def test_the_alerts_are_raised_when_they_should(command):
+    said = subprocess.run(
+        [PROMTOOL, *command], cwd=MONITORING, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stdout + said.stderr

@@ -12,6 +12,8 @@ from rag.errors import LLMTimeout
 from rag.evaluation import measures
 from rag.evaluation.measures import (
     AnsweredTurn,
+    Call,
+    Recorder,
     compare_runs,
     judge_turn,
     measure_turn,
@@ -24,7 +26,6 @@ from rag.evaluation.question_set import (
     measure_fact_share,
     parse_set,
 )
-from rag.evaluation.recording import Call, Recorder
 from rag.ports import Choice, GenerationOptions, Piece, ToolCaller, Usage
 from rag.tokenize.text import choose_reply_language
 from rag.types import AnswerLabel, AnswerMode, Checked, HistoryMessage, Source, Speaker, Verdict

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rag.evaluation import dialogues
 from rag.memory.profile import Status, load_packs
+from tests.quality import dialogues
 
 PACKS = load_packs(("general", "medical"))
 FILE = Path(__file__).parents[1] / "data" / "memory_dialogues.jsonl"

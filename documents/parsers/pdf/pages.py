@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from documents.parsers.pdf.aligned import find_aligned_grids
 from documents.parsers.pdf.geometry import Rect
 from documents.parsers.pdf.grids import Grid
 from documents.parsers.pdf.layout import sort_reading_order
 from documents.parsers.pdf.lines import TextRow, TextWriter, WordSpacing, Wrapping
 from documents.parsers.pdf.pdfium import Bookmark
-from documents.parsers.pdf.tables import RuledTable, place_tables
+from documents.parsers.pdf.tables import RuledTable, find_aligned_grids, place_tables
 from documents.parsers.pdf.text import HYPHEN, Glyphs, split_runs
 from rag.pages import Heading, Kind, Page, Region
 

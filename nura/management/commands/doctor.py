@@ -29,8 +29,8 @@ from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
 from documents.parsers.sandbox import jail
 from documents.reindex import renewal
-from nura import __version__, housekeeping, privileges
-from nura.embedded import models, session
+from nura import __version__, housekeeping
+from nura.embedded import models, programs, session
 from nura.health import WORKERS, check_redis_and_workers, client
 from rag.adapters.sentence_transformers import find_embedded_model
 from rag.config import Endpoint, RagConfig
@@ -149,12 +149,12 @@ def check_room() -> Iterator[Finding]:
 def check_user() -> Finding:
     """Whether `up` runs, or would run, without root's privileges."""
     try:
-        choice = privileges.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
+        choice = programs.choose_user(settings.RUN_AS, settings.BASE_DIR, settings.DATA_DIR)
     except RuntimeError as error:
         return Finding("user", State.FAIL, str(error))
     if choice.reason:
         return Finding("user", State.WARN, f"root: {choice.reason}")
-    name = choice.account.name if choice.account else privileges.describe_user()
+    name = choice.account.name if choice.account else programs.describe_user()
     return Finding("user", State.OK, f"{name}, without privileges")
 
 

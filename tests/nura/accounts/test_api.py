@@ -4,9 +4,11 @@ import pytest
 from django.test import Client
 from knox.models import AuthToken
 
+from chats.models import DailyMessages
 from chats.services.chats import delete_chat
 from chats.services.turns import open_turn
-from documents.models import Document
+from documents.models import Document, QuotaRule
+from documents.quotas import get_today
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +71,7 @@ def test_me_counts_what_is_ones_own(minsus_client, minsu, stranger):
         "bytes": 15,
         "pages": 0,
         "messages_today": 1,
+        "tokens_this_month": 0,
     }
 
 
@@ -88,6 +91,19 @@ def test_me_tells_the_limits(minsus_client, settings):
         "pages": 1000,
         "messages_today": 50,
     }
+
+
+def test_me_tells_what_is_left_and_from_when_on_one_is_told(minsus_client, minsu, settings):
+    settings.QUOTA_DOCUMENTS, settings.QUOTA_MB = 10, 0
+    QuotaRule.objects.create(user=minsu, measure="tokens_this_month", soft=500, hard=1000)
+    DailyMessages.objects.create(owner=minsu, day=get_today(), count=1, tokens=700)
+    answer = minsus_client.get("/api/v1/me").json()
+    assert answer["left"]["documents"] == 10
+    assert answer["left"]["bytes"] is None
+    assert answer["left"]["tokens_this_month"] == 300
+    assert answer["soft"]["documents"] == 8
+    assert answer["soft"]["tokens_this_month"] == 500
+    assert set(answer["resets_at"]) == {"messages_today", "tokens_this_month"}
 
 
 def test_me_needs_someone(client):
