@@ -6,9 +6,11 @@ from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
+from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from chats.figures import AnswerResult, list_answers
 from chats.models import Chat, Message, Run
 from chats.services.chats import restore_chats
 from documents.administration import Place, Section
@@ -119,13 +121,30 @@ class ChatAdmin(ReadOnly, ContentsAdmin):
         self.message_user(request, text % {"count": count}, messages.SUCCESS)
 
 
+class ResultFilter(admin.SimpleListFilter):
+    """Answers of which this came, as the first page counts them."""
+
+    title = _("result")
+    parameter_name = "result"
+
+    def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
+        """What may come of a question."""
+        return list(AnswerResult.choices)
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Message]) -> QuerySet[Message]:
+        """Narrowed to the chosen result."""
+        if self.value() not in AnswerResult:
+            return queryset
+        return queryset.filter(pk__in=list_answers(str(self.value())).values("pk"))
+
+
 @admin.register(Message)
 class MessageAdmin(ReadOnly, ContentsAdmin):
     """How messages of all users fared; what they say takes a reason."""
 
     navigation = Place(Section.QUALITY, "chat_bubble", 50)
     list_display = ("id", "role", "status", "mode", "label", "owner", "created_at")
-    list_filter = ("role", "status", "mode", "label", "created_at")
+    list_filter = (ResultFilter, "role", "status", "mode", "label", "model", "created_at")
     list_select_related = ("chat__owner",)
     search_fields = ("id", "chat__owner__username")
     ordering = ("-created_at",)
@@ -157,17 +176,41 @@ class MessageAdmin(ReadOnly, ContentsAdmin):
         return message.chat.owner.get_username()
 
 
+class OpenFilter(admin.SimpleListFilter):
+    """Runs whose answer is being written, or waits to be."""
+
+    title = _("progress")
+    parameter_name = "open"
+
+    def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
+        """The two states."""
+        return [("yes", _("Answering")), ("no", _("Ended"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
+        """Narrowed to the chosen state."""
+        if self.value() is None:
+            return queryset
+        return queryset.filter(ended_at__isnull=self.value() == "yes")
+
+
 @admin.register(Run)
 class RunAdmin(ReadOnly, AuditedAdmin):
     """Who answers what, and since when."""
 
     navigation = Place(Section.OPERATIONS, "bolt", 60)
-    list_display = ("id", "owner", "state", "attempts", "lease_until", "created_at")
-    list_filter = ("message__status", "created_at")
+    list_display = ("id", "owner", "state", "attempts", "created_at", "first_word")
+    list_filter = ("message__status", OpenFilter, "created_at")
     list_select_related = ("owner", "message")
     search_fields = ("id", "owner__username")
     ordering = ("-created_at",)
     show_full_result_count = False
+
+    @admin.display(description=_("first word"), ordering="first_word_ms")
+    def first_word(self, run: Run) -> str:
+        """How long its reader waited for it."""
+        if run.first_word_ms is None:
+            return "-"
+        return _("%(count)s s") % {"count": number_format(round(run.first_word_ms / 1000, 1), 1)}
 
     @admin.display(description=_("status"), ordering="message__status")
     def state(self, run: Run) -> str:

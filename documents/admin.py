@@ -94,7 +94,7 @@ class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
     @admin.action(description=_("Process again"), permissions=("process",))
     def process_again(self, request: HttpRequest, queryset: QuerySet[Document]) -> None:
         """Send the chosen documents to the workers; those at work are left alone."""
-        started = sum(_start_processing(document) for document in queryset)
+        started = sum(start_processing(document) for document in queryset)
         text = ngettext(
             "%(count)d document is being processed again.",
             "%(count)d documents are being processed again.",
@@ -120,7 +120,8 @@ class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
             services.delete_document(document=document)
 
 
-def _start_processing(document: Document) -> bool:
+def start_processing(document: Document) -> bool:
+    """Let a document be processed again; False where it is being processed."""
     try:
         services.reprocess_document(document=document)
     except DocumentBusy:

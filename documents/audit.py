@@ -50,6 +50,8 @@ class Action(models.TextChoices):
     DATA_RESTORED = "data_restored", _("Data restored")
     DATA_DELETED = "data_deleted", _("Data deleted")
     DATA_PURGED = "data_purged", _("Data purged")
+    WORK_REPEATED = "work_repeated", _("Failed work tried again")
+    QUEUE_CHANGED = "queue_changed", _("Queue paused, resumed or reordered")
     DATA_EXPORTED = "data_exported", _("Data exported")
     LIBRARY_CREATED = "library_created", _("Library created")
     LIBRARY_CHANGED = "library_changed", _("Library changed")

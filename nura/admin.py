@@ -54,7 +54,7 @@ from nura.accounts.roles import (
     set_role,
 )
 from nura.accounts.two_step import may_administer
-from nura.administration import accounts, operations  # noqa: F401 - register their pages
+from nura.administration import accounts, operations, overview  # noqa: F401 - register pages
 from nura.audit_export import make_export_response
 from nura.housekeeping import OVERDUE
 

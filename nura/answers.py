@@ -18,7 +18,7 @@ from django.db import connection
 from redis.exceptions import RedisError
 
 from nura.embedded import models
-from nura.health import HEARTBEAT_SECONDS, client, heartbeat_key
+from nura.health import HEARTBEAT_SECONDS, client, describe_process, heartbeat_key
 
 logger = structlog.get_logger()
 
@@ -59,7 +59,7 @@ async def leave_signs_of_life() -> None:
 
 def _leave_sign(name: str) -> None:
     try:
-        client().set(heartbeat_key(NAME), name, ex=HEARTBEAT_SECONDS)
+        client().set(heartbeat_key(NAME), describe_process(name), ex=HEARTBEAT_SECONDS)
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
 

@@ -153,10 +153,11 @@ def _leaving(sender: str, **_: Any) -> None:
 
 
 def _sign_of_life(hostname: str) -> None:
-    from nura.health import HEARTBEAT_SECONDS, heartbeat_key
+    from nura.health import HEARTBEAT_SECONDS, describe_process, heartbeat_key
 
     try:
-        _redis().set(heartbeat_key(_worker(hostname)), hostname, ex=HEARTBEAT_SECONDS)
+        sign = describe_process(hostname)
+        _redis().set(heartbeat_key(_worker(hostname)), sign, ex=HEARTBEAT_SECONDS)
     except RedisError as error:
         logger.warning("redis_unreachable", error=type(error).__name__)
 

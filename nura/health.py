@@ -23,6 +23,7 @@ from django.views.decorators.http import require_safe
 from redis import Redis
 from redis.exceptions import RedisError
 
+from nura import __version__
 from nura.embedded import models
 
 logger = structlog.get_logger()
@@ -44,6 +45,19 @@ WRITTEN_BYTES = 64 * 1024
 def heartbeat_key(worker: str) -> str:
     """Redis key that a living worker renews."""
     return f"nura:worker:{worker}"
+
+
+def describe_process(name: str) -> str:
+    """What its heartbeat says: name and version."""
+    return f"{name} {__version__}"
+
+
+def read_heartbeats() -> dict[str, tuple[str, str]]:
+    """Name and version of each worker and beat that lives. Raises `RedisError`."""
+    names = (*WORKERS, BEAT)
+    beats = cast("list[bytes | None]", client().mget([heartbeat_key(name) for name in names]))
+    found = {name: beat.decode() for name, beat in zip(names, beats, strict=True) if beat}
+    return {name: (told.partition(" ")[0], told.partition(" ")[2]) for name, told in found.items()}
 
 
 @require_safe

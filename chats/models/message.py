@@ -140,7 +140,14 @@ class Message(models.Model):
         verbose_name = _("message")
         verbose_name_plural = _("messages")
         ordering = ("created_at", "id")
-        indexes = (models.Index(fields=("chat", "created_at")),)
+        indexes = (
+            models.Index(fields=("chat", "created_at")),
+            models.Index(  # figures of whole months are read from it alone
+                fields=("created_at",),
+                include=("role", "status", "label", "model", "chat", "usage"),
+                name="message_figures",
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.role} {self.id}"  # what it says is its owner's

@@ -34,7 +34,8 @@ class Run(OwnedJob):
     `ended_at` is when the message got its end state. `client_id` is the sender's own id of the
     message: the same one twice is the same run. `sampling` is a `rag.conversation.Sampling` as far
     as the sender wished for something. `asked_with` is the digest of the key that asked,
-    empty for a session: an answer ends with its key. `anew`: no answer that is there already will
+    empty for a session: an answer ends with its key. `first_word_ms` is how long its reader waited
+    for the first word, None where none came. `anew`: no answer that is there already will
     do.
     """
 
@@ -58,6 +59,7 @@ class Run(OwnedJob):
     language = models.CharField(max_length=8, default="ko", verbose_name=_("language"))
     anew = models.BooleanField(default=False, db_default=False, editable=False)
     sampling = models.JSONField(default=dict, blank=True, verbose_name=_("wishes"))
+    first_word_ms = models.PositiveIntegerField(null=True, blank=True, editable=False)
     ended_at = models.DateTimeField(null=True, blank=True, verbose_name=_("ended at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
 
@@ -80,6 +82,7 @@ class Run(OwnedJob):
                 fields=("owner", "created_at"), condition=Q(ended_at=None), name="run_in_turn"
             ),
             models.Index(fields=("owner", "started_at"), name="run_last_served"),
+            models.Index(fields=("created_at",), name="run_made"),
         )
 
     def __str__(self) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -312,6 +313,9 @@ async def _answer(
     if work.done() and not work.cancelled():
         work.result()
     outcome = _outcome_of(progress, writer, stopped)
+    if writer.spoke_at is not None:
+        waited = writer.spoke_at - claimed.run.created_at
+        outcome = replace(outcome, first_word_ms=max(0, waited // timedelta(milliseconds=1)))
     kind, data, turn = await _persist(claimed, outcome, progress.key)
     writer.add(kind, data)
     await writer.close()

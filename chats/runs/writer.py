@@ -6,10 +6,12 @@ between two calls; the first words of an answer do not wait.
 
 import asyncio
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import structlog
+from django.utils import timezone
 from redis.exceptions import RedisError
 
 from chats.errors import RunLost
@@ -95,7 +97,8 @@ class RunWriter:
         self._unsealed: list[str] = []
         self._settled = asyncio.Event()
         self._flusher: Flusher | None = None
-        self._speaking = False
+        self.spoke_at: datetime | None = None
+        """When the first word of the answer came."""
 
     async def open(self) -> None:
         """Take over what was written before (opening, earlier attempt)."""
@@ -141,8 +144,8 @@ class RunWriter:
             self._flowing = kind
         self._unsealed.append(text)
         (self._text if kind == log.DELTA else self._reasoning).add(text)
-        if kind == log.DELTA and not self._speaking:
-            self._speaking = True
+        if kind == log.DELTA and self.spoke_at is None:
+            self.spoke_at = timezone.now()
             if self._flusher is not None:
                 self._flusher.hurry()
 

@@ -48,6 +48,7 @@ class Outcome:
     `passages` are the texts shown, whole, by chunk id, as far as they are known; `method` is how
     they were found. `bearing` are documents that bore on the question, best first. `candidates`
     hold `rag.conversation.DocRef` as plain JSON. `made_at` is when it was made, where not just now.
+    `first_word_ms` is how long its reader waited for the first word, None where none came.
     """
 
     status: Message.Status
@@ -70,6 +71,7 @@ class Outcome:
     error_params: Mapping[str, object] = field(default_factory=dict)
     trace: Mapping[str, object] = field(default_factory=dict)
     made_at: datetime | None = None
+    first_word_ms: int | None = None
 
     @property
     def scope(self) -> dict[str, Any]:

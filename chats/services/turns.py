@@ -337,7 +337,8 @@ def close_turn(
     says how the answer ended. `summary_follows`: the caller writes the turn's summary and holds
     it; else the workers are told of it. `key`: the answer is kept for the same question.
     """
-    if not lease.rows().update(ended_at=Now(), **RELEASED):
+    ends = {"ended_at": Now(), "first_word_ms": outcome.first_word_ms}
+    if not lease.rows().update(**ends, **RELEASED):
         return None
     held = run or Run.objects.select_related("message__parent").get(pk=lease.job_id)
     answer = held.message

@@ -1,15 +1,180 @@
-"""Operations: how much room the installation takes."""
+"""Operations: whether everything runs, what waits, what failed, and the room that it takes."""
 
-from typing import Any
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, cast
 
 from django.conf import settings
+from django.contrib import messages
+from django.db import connection
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
+from redis.exceptions import RedisError
 
+from chats.admin import ADVICE
+from chats.figures import AnswerResult, list_answers
+from chats.models import Message, Run
+from chats.services.turns import regenerate_answer
+from documents.admin import start_processing
 from documents.administration import Place, Section, admin_page, render_page
+from documents.audit import Action, record_event
+from documents.errors import explain_code
+from documents.models import Document
+from nura import __version__
+from nura.embedded import models
+from nura.health import BEAT, MODELS, WORKERS, client, read_heartbeats
 from nura.housekeeping import describe_bytes, measure_room
+from rag.errors import NuraError
+
+RECENTLY = timedelta(days=1)
+"""Failures of this long are shown on the first page."""
+
+
+def describe_state() -> dict[str, Any]:
+    """What is going on now, and whether every process is there."""
+    room = measure_room()
+    documents = reverse("admin:documents_document_changelist")
+    runs = reverse("admin:chats_run_changelist")
+    waiting = Document.objects.processing()
+    answers = Run.objects.filter(ended_at=None).count()
+    failed = count_failures(timezone.now() - RECENTLY)
+    figures = (
+        (_("Documents being read"), waiting.count(), f"{documents}?status__exact=PROCESSING"),
+        (_("Answers being written"), answers, f"{runs}?open=yes"),
+        (_("Failures in 24 hours"), failed, reverse("admin:failures")),
+        (_("Storage"), describe_bytes(room.database + room.files), reverse("admin:storage")),
+    )
+    return {
+        "figures": [
+            {
+                "label": label,
+                "value": value,
+                "link": link,
+                "tone": "bad" if value and label == figures[2][0] else "",
+            }
+            for label, value, link in figures
+        ],
+        "parts": [*_list_parts()],
+    }
+
+
+def _list_parts() -> Iterator[dict[str, str]]:
+    """Every process and service, with its version."""
+    yield _describe_part("web", __version__)
+    try:
+        beats = read_heartbeats()
+        redis = cast("dict[str, Any]", client().info("server"))["redis_version"]
+    except RedisError:
+        beats, redis = {}, ""
+    for name in (*WORKERS, BEAT):
+        host, version = beats.get(name, ("", ""))
+        yield _describe_part(name, version, host=host.partition("@")[2])
+    if settings.RAG.needs_models_process:
+        there = models.answers(settings.RAG.models_socket)
+        yield _describe_part(MODELS, __version__ if there else "")
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_version")
+        yield _describe_part("PostgreSQL", cursor.fetchone()[0].partition(" ")[0], ours=False)
+    yield _describe_part("Redis", redis, ours=False)
+
+
+def _describe_part(name: str, version: str, *, host: str = "", ours: bool = True) -> dict[str, str]:
+    """One line; an empty version: it is not there."""
+    if not version:
+        return {"name": name, "tone": "bad", "word": _("not running"), "note": ""}
+    note = " · ".join(filter(None, (version, host)))
+    if ours and version != __version__:
+        return {"name": name, "tone": "warn", "word": _("another version"), "note": note}
+    return {"name": name, "tone": "good", "word": _("running"), "note": note}
+
+
+MAX_FAILURES = 200
+"""Of each kind that the page lists; it says how many there are."""
+
+
+def find_failed_documents(since: datetime) -> QuerySet[Document]:
+    """Documents whose processing has failed, latest first."""
+    rows = Document.objects.filter(status=Document.Status.FAILED, updated_at__gte=since)
+    return rows.select_related("owner").order_by("-updated_at")
+
+
+def find_failed_answers(since: datetime) -> QuerySet[Message]:
+    """Answers that have failed or broken off, latest first."""
+    rows = list_answers(AnswerResult.FAILED).filter(created_at__gte=since)
+    return rows.select_related("chat__owner").order_by("-created_at")
+
+
+def count_failures(since: datetime) -> int:
+    """Of documents and answers together."""
+    return find_failed_documents(since).count() + find_failed_answers(since).count()
+
+
+@admin_page("failures", Place(Section.OPERATIONS, "error", 20, gettext_lazy("Failures")))
+def show_failures(request: HttpRequest) -> HttpResponse:
+    """What failed within the last day, why, and trying it again."""
+    if request.method == "POST":
+        _try_again(request)
+        return redirect("admin:failures")
+    since = timezone.now() - RECENTLY
+    documents, answers = find_failed_documents(since), find_failed_answers(since)
+    context = {
+        "document_count": documents.count(),
+        "documents": [
+            {
+                "row": document,
+                "code": document.error_code,
+                "reason": explain_code(document.error_code, document.error_params),
+            }
+            for document in documents[:MAX_FAILURES]
+        ],
+        "answer_count": answers.count(),
+        "answers": [
+            {
+                "row": answer,
+                "code": answer.error_code or answer.status,
+                "reason": explain_code(answer.error_code, answer.error_params)
+                if answer.error_code
+                else answer.get_status_display(),
+                "advice": ADVICE.get(answer.error_code, ""),
+            }
+            for answer in answers.defer("content", "reasoning")[:MAX_FAILURES]
+        ],
+        "most": MAX_FAILURES,
+    }
+    return render_page(request, "admin/failures.html", context)
+
+
+def _try_again(request: HttpRequest) -> None:
+    """Let one thing that failed be done once more; its owner sees it as if he had asked."""
+    kind, _colon, key = request.POST.get("again", "").partition(":")
+    if kind == "document":
+        document = get_object_or_404(Document, pk=key)
+        done = start_processing(document)
+        target: Document | Message = document
+        owner = document.owner
+    else:
+        answer = get_object_or_404(Message.objects.select_related("chat__owner"), pk=key)
+        owner, target = answer.chat.owner, answer
+        done = _answer_again(answer)
+    if not done:
+        messages.warning(request, _("It is being worked on already, or is no longer there."))
+        return
+    record_event(Action.WORK_REPEATED, actor=request.user, subject=owner, target=target, details={})
+    messages.success(request, _("It is being tried again."))
+
+
+def _answer_again(answer: Message) -> bool:
+    language = Run.objects.filter(message=answer).values_list("language", flat=True).first()
+    try:
+        regenerate_answer(message=answer, language=language or "ko", model=answer.model)
+    except NuraError:
+        return False
+    return True
 
 
 @admin_page("storage", Place(Section.OPERATIONS, "hard_drive", 30, gettext_lazy("Storage")))

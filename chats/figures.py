@@ -1,0 +1,250 @@
+"""Figures of how answers fare and what they cost, counted from the rows that are there.
+
+Chats that were deleted for good are counted no longer, and so are questions that were stored
+nowhere: every number stands for rows that can be listed.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import (
+    Aggregate,
+    BigIntegerField,
+    Case,
+    CharField,
+    Count,
+    F,
+    FloatField,
+    Q,
+    QuerySet,
+    Sum,
+    TextChoices,
+    Value,
+    When,
+)
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, TruncDate
+from django.utils.translation import gettext_lazy as _
+
+from chats.models import Message, Run
+from documents.connected.models import ConnectedModel
+
+Status, Label, Mode = Message.Status, Message.Label, Message.Mode
+MILLION = 1_000_000
+
+
+class AnswerResult(TextChoices):
+    """What came of a question, for whoever looks after the installation."""
+
+    DOCUMENTS = "documents", _("From documents")
+    PARTIAL = "partial", _("Partly from documents")
+    INSUFFICIENT = "insufficient", _("Not in the documents")
+    GENERAL = "general", _("Without documents")
+    FAILED = "failed", _("Failed")
+    OTHER = "other", _("Stopped or asked back")
+
+
+ANSWERS = Q(role=Message.Role.ASSISTANT)
+QUESTIONS = Q(role=Message.Role.USER)
+_ENDED_WELL = Q(status=Status.COMPLETED)
+CONDITIONS: dict[str, Q] = {
+    AnswerResult.FAILED: Q(status__in=(Status.FAILED, Status.INTERRUPTED)),
+    AnswerResult.DOCUMENTS: _ENDED_WELL & Q(label__in=(Label.DOCUMENTS, Label.PASSAGES)),
+    AnswerResult.PARTIAL: _ENDED_WELL & Q(label=Label.PARTIAL),
+    AnswerResult.INSUFFICIENT: _ENDED_WELL & Q(label=Label.INSUFFICIENT),
+    AnswerResult.GENERAL: _ENDED_WELL & Q(label__in=(Label.GENERAL, Label.CONVERSATION)),
+}
+"""Of answers; none of them: OTHER."""
+_RESULT = Case(
+    When(QUESTIONS, then=Value("question")),
+    *(When(condition, then=Value(str(name))) for name, condition in CONDITIONS.items()),
+    default=Value(str(AnswerResult.OTHER)),
+    output_field=CharField(),
+)
+
+
+def list_answers(result: str) -> QuerySet[Message]:
+    """The answers of which this came."""
+    return Message.objects.alias(result=_RESULT).filter(ANSWERS, result=result)
+
+
+@dataclass(frozen=True, slots=True)
+class DayOfAnswers:
+    """What was asked on a day, and what came of it by `AnswerResult`."""
+
+    day: date
+    questions: int
+    results: dict[str, int]
+
+
+def count_days(since: datetime) -> list[DayOfAnswers]:
+    """Questions and results by day, oldest first; days without any are left out."""
+    rows = (
+        Message.objects.filter(created_at__gte=since)
+        .order_by()
+        .annotate(day=TruncDate("created_at"), result=_RESULT)
+        .values_list("day", "result")
+        .annotate(count=Count("*"))
+    )
+    days: defaultdict[date, dict[str, int]] = defaultdict(dict)
+    for day, result, count in rows:
+        days[day][result] = count
+    return [
+        DayOfAnswers(day, found.pop("question", 0), found) for day, found in sorted(days.items())
+    ]
+
+
+class Percentile(Aggregate):
+    """`percentile_cont`: the value below which a share of all values lies."""
+
+    function = "percentile_cont"
+    template = "%(function)s(%(share)s) WITHIN GROUP (ORDER BY %(expressions)s)"
+    output_field = FloatField()
+
+    def __init__(self, name: str, *, share: float) -> None:
+        super().__init__(name, share=share)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Milliseconds from the question to the first word: half of the answers, and 95 in a hundred.
+
+    `day` is None for a whole period.
+    """
+
+    median: float
+    p95: float
+    day: date | None = None
+
+
+_WAITS = {
+    "median": Percentile("first_word_ms", share=0.5),
+    "p95": Percentile("first_word_ms", share=0.95),
+}
+
+
+def measure_waiting(since: datetime) -> Waiting | None:
+    """Of the whole period; None where no answer began."""
+    rows = Run.objects.filter(created_at__gte=since, first_word_ms__isnull=False)
+    found = rows.aggregate(**_WAITS)
+    return None if found["median"] is None else Waiting(found["median"], found["p95"])
+
+
+def measure_waiting_by_day(since: datetime) -> list[Waiting]:
+    """Day by day, oldest first."""
+    rows = Run.objects.filter(created_at__gte=since, first_word_ms__isnull=False).order_by()
+    days: Any = (
+        rows.annotate(day=TruncDate("created_at")).values("day").annotate(**_WAITS).order_by("day")
+    )
+    return [Waiting(row["median"], row["p95"], row["day"]) for row in days]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUse:
+    """Tokens of answers. `key` is a slug of a model, or the id of a group or user.
+
+    `cost` is None where a model has no price.
+    """
+
+    key: Any
+    name: str
+    answers: int = 0
+    read: int = 0
+    written: int = 0
+    cost: Decimal | None = Decimal(0)
+
+
+class Usage:
+    """Who asked what of which language model since a moment, read from the messages at once."""
+
+    def __init__(self, since: datetime) -> None:
+        rows = Message.objects.filter(created_at__gte=since).order_by()
+        grouped = rows.values(
+            owner=F("chat__owner_id"), asked=F("model"), served=KT("usage__model")
+        )
+        found: Any = grouped.annotate(
+            questions=Count("role", filter=QUESTIONS),
+            answers=Count("role", filter=ANSWERS & Q(usage__isnull=False)),
+            read=_sum_tokens("prompt"),
+            written=_sum_tokens("completion"),
+        )
+        self._rows = list(found)
+        self._prices = read_prices()
+
+    def count_askers(self) -> int:
+        """How many people asked something."""
+        return len({row["owner"] for row in self._rows if row["questions"]})
+
+    def sum_models(self) -> list[TokenUse]:
+        """What each language model read and wrote, most expensive and busiest first."""
+        sums = self._sum(lambda row: [(row["asked"], row["served"] or row["asked"])])
+        return sorted(sums, key=lambda one: (-(one.cost or 0), -one.read))
+
+    def sum_groups(self) -> list[TokenUse]:
+        """What the members of each group used; somebody in two groups is counted in both.
+
+        Those in no group have the key None.
+        """
+        groups: defaultdict[int, list[tuple[Any, str]]] = defaultdict(list)
+        members = User.groups.through.objects.values_list("user_id", "group_id", "group__name")
+        for user_id, group_id, name in members:
+            groups[user_id].append((group_id, name))
+        return self._sum(lambda row: groups.get(row["owner"], [(None, "")]))
+
+    def sum_people(self, most: int) -> list[TokenUse]:
+        """Who used most."""
+        sums = self._sum(lambda row: [(row["owner"], "")])[:most]
+        names = dict(
+            User.objects.filter(pk__in=[one.key for one in sums]).values_list("pk", "username")
+        )
+        return [replace(one, name=names.get(one.key, "")) for one in sums]
+
+    def _sum(
+        self, find_keys: Callable[[dict[str, Any]], Iterable[tuple[Any, str]]]
+    ) -> list[TokenUse]:
+        """Rows with tokens under their keys, most first."""
+        sums: dict[Any, TokenUse] = {}
+        for row in self._rows:
+            if not row["answers"]:
+                continue
+            cost = self._reckon(row)
+            for key, name in find_keys(row):
+                old = sums.get((key, name)) or TokenUse(key, name)
+                sums[key, name] = TokenUse(
+                    key=key,
+                    name=name,
+                    answers=old.answers + row["answers"],
+                    read=old.read + row["read"],
+                    written=old.written + row["written"],
+                    cost=None if old.cost is None or cost is None else old.cost + cost,
+                )
+        return sorted(sums.values(), key=lambda one: -(one.read + one.written))
+
+    def _reckon(self, row: dict[str, Any]) -> Decimal | None:
+        price = self._prices.get(row["asked"])
+        if price is None:
+            return None
+        read, written = Decimal(row["read"]), Decimal(row["written"])
+        return (price[0] * read + price[1] * written) / MILLION
+
+
+def _sum_tokens(kind: str) -> Sum:
+    return Sum(Cast(KT(f"usage__{kind}_tokens"), BigIntegerField()), default=0)
+
+
+Price = tuple[Decimal, Decimal]
+"""Of a million tokens read and written."""
+
+
+def read_prices() -> dict[str, Price]:
+    """By the slug of the model; those without a price are left out."""
+    rows = ConnectedModel.objects.exclude(input_price=None, output_price=None)
+    return {
+        slug: (read or Decimal(0), written or Decimal(0))
+        for slug, read, written in rows.values_list("slug", "input_price", "output_price")
+    }

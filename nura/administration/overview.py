@@ -1,0 +1,292 @@
+"""The first page: how the installation fares, how it is used, and what that costs.
+
+Auditors see its figures of use; the rows behind them are administrators' work.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.formats import date_format, number_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from chats import figures
+from chats.figures import AnswerResult, DayOfAnswers, TokenUse, Waiting
+from documents.administration import Place, Section, admin_page, render_page
+from nura.accounts.roles import is_administrator, may_enter
+from nura.administration.charts import Chart, Series
+from nura.administration.operations import describe_state
+
+PERIODS = (7, 30, 90)
+"""Days; the first where nobody chose."""
+MAX_PEOPLE = 10
+COLOURS = {
+    AnswerResult.DOCUMENTS: "#2b917b",
+    AnswerResult.PARTIAL: "#84c9b7",
+    AnswerResult.INSUFFICIENT: "#d29922",
+    AnswerResult.GENERAL: "#6b8fd6",
+    AnswerResult.FAILED: "#d9534f",
+    AnswerResult.OTHER: "#9aa3ad",
+}
+"""To be told apart on light and on dark; the table below each chart has the figures in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The last days, today included."""
+
+    days: int
+
+    @property
+    def since(self) -> datetime:
+        """Midnight of its first day, here."""
+        today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+        return today - timedelta(days=self.days - 1)
+
+    @property
+    def all_days(self) -> list[Any]:
+        """Its dates, oldest first."""
+        first = self.since.date()
+        return [first + timedelta(days=number) for number in range(self.days)]
+
+
+def read_period(request: HttpRequest) -> Period:
+    """What was chosen in the page."""
+    chosen = request.GET.get("days", "")
+    return Period(int(chosen) if chosen in map(str, PERIODS) else PERIODS[0])
+
+
+@admin_page(
+    "",
+    Place(Section.OVERVIEW, "dashboard", 0, gettext_lazy("Overview")),
+    name="overview",
+    may_open=may_enter,
+)
+def show_overview(request: HttpRequest) -> HttpResponse:
+    """State, use and cost in the chosen period."""
+    period = read_period(request)
+    linked = is_administrator(request.user)
+    days = figures.count_days(period.since)
+    usage = figures.Usage(period.since)
+    context: dict[str, Any] = {
+        "period": period.days,
+        "periods": PERIODS,
+        "figures": describe_use(period, days, usage, linked=linked),
+        "charts": [
+            draw_answers(period, days, linked=linked),
+            draw_waiting(period, figures.measure_waiting_by_day(period.since)),
+        ],
+        "token_tables": [
+            describe_tokens(
+                _("By model"),
+                _("Model"),
+                usage.sum_models(),
+                _link_model(period) if linked else None,
+            ),
+            describe_tokens(
+                _("By group"),
+                _("Group"),
+                usage.sum_groups(),
+                _link_group if linked else None,
+                unnamed=_("No group"),
+            ),
+            describe_tokens(
+                _("By person"),
+                _("Person"),
+                usage.sum_people(MAX_PEOPLE),
+                _link_person(period) if linked else None,
+            ),
+        ],
+        "state": describe_state() if linked else None,
+    }
+    return render_page(request, "admin/overview.html", context)
+
+
+def list_messages(since: datetime, until: datetime | None = None, **filters: str) -> str:
+    """Address of the list of messages from one moment to another, narrowed."""
+    span = {"created_at__gte": _stamp(since)}
+    if until is not None:
+        span["created_at__lt"] = _stamp(until)
+    return f"{reverse('admin:chats_message_changelist')}?{urlencode(span | filters)}"
+
+
+def describe_use(
+    period: Period, days: Sequence[DayOfAnswers], usage: figures.Usage, *, linked: bool
+) -> list[dict[str, Any]]:
+    """The tiles above the charts."""
+    users = reverse("admin:auth_user_changelist")
+    models = usage.sum_models()
+    questions = sum(day.questions for day in days)
+    waiting = figures.measure_waiting(period.since)
+    tiles: list[dict[str, Any]] = [
+        {
+            "label": _("People"),
+            "value": _count(User.objects.filter(is_active=True).count()),
+            "note": _("%(count)s asked something") % {"count": _count(usage.count_askers())},
+            "link": f"{users}?is_active__exact=1",
+        },
+        {
+            "label": _("Questions"),
+            "value": _count(questions),
+            "note": _("%(count)s a day")
+            % {"count": number_format(round(questions / period.days, 1), 1)},
+            "link": list_messages(period.since, role__exact="user"),
+        },
+    ]
+    sums = {name: sum(day.results.get(name, 0) for day in days) for name in AnswerResult}
+    answers = sum(sums.values())
+    tiles += [
+        {
+            "label": name.label,
+            "value": _count(count),
+            "note": _("%(share)s of the answers") % {"share": _share(count, answers)},
+            "link": list_messages(period.since, result=name),
+            "tone": "bad" if name == AnswerResult.FAILED and count else "",
+        }
+        for name, count in sums.items()
+        if count or name != AnswerResult.OTHER
+    ]
+    costs = [one.cost for one in models if one.cost is not None]
+    tiles += [
+        {
+            "label": _("First word"),
+            "value": _seconds(waiting.median) if waiting else "–",
+            "note": _("95 in 100 within %(time)s") % {"time": _seconds(waiting.p95)}
+            if waiting
+            else _("No answers yet"),
+            "link": f"{reverse('admin:chats_run_changelist')}?"
+            + urlencode({"created_at__gte": _stamp(period.since), "o": "-6"}),
+        },
+        {
+            "label": _("Tokens"),
+            "value": _count(sum(one.read + one.written for one in models)),
+            "note": _("read and written by language models"),
+            "link": "#tokens-1",
+        },
+        {
+            "label": _("Cost"),
+            "value": _money(sum(costs, Decimal(0))) if costs else "–",
+            "note": _("of models with a price") if costs else _("No model has a price"),
+            "link": "#tokens-1",
+        },
+    ]
+    if not linked:
+        tiles = [
+            tile | {"link": tile["link"] if tile["link"].startswith("#") else ""} for tile in tiles
+        ]
+    return tiles
+
+
+def draw_answers(period: Period, days: Sequence[DayOfAnswers], *, linked: bool) -> Chart:
+    """What came of questions, day by day."""
+    by_day = {day.day: day for day in days}
+    found = [by_day.get(day) for day in period.all_days]
+    starts = [period.since + timedelta(days=number) for number in range(period.days + 1)]
+    series = [
+        Series(
+            name=str(result.label),
+            colour=COLOURS[result],
+            values=[day.results.get(result, 0) if day else 0 for day in found],
+            links=[
+                list_messages(start, end, result=result) if linked else ""
+                for start, end in pairwise(starts)
+            ],
+        )
+        for result in AnswerResult
+    ]
+    return Chart(
+        key="answers",
+        title=_("Answers a day"),
+        labels=[date_format(day, "MONTH_DAY_FORMAT") for day in period.all_days],
+        series=[one for one in series if any(one.values)] or series[:1],
+        stacked=True,
+    )
+
+
+def draw_waiting(period: Period, waiting: Iterable[Waiting]) -> Chart:
+    """How long readers waited for the first word, day by day, in seconds."""
+    by_day = {one.day: one for one in waiting}
+    found = [by_day.get(day) for day in period.all_days]
+    return Chart(
+        key="waiting",
+        title=_("Seconds to the first word"),
+        labels=[date_format(day, "MONTH_DAY_FORMAT") for day in period.all_days],
+        series=[
+            Series(
+                _("Half of the answers"),
+                "#2b917b",
+                [_to_seconds(one.median if one else None) for one in found],
+            ),
+            Series(
+                _("95 in 100"), "#d29922", [_to_seconds(one.p95 if one else None) for one in found]
+            ),
+        ],
+        kind="line",
+    )
+
+
+def describe_tokens(
+    title: str, heading: str, rows: Sequence[TokenUse], link: Any, unnamed: str = "–"
+) -> dict[str, Any]:
+    """A table of tokens and cost."""
+    return {
+        "title": title,
+        "heading": heading,
+        "rows": [
+            {
+                "name": row.name or unnamed,
+                "link": link(row) if link else "",
+                "answers": _count(row.answers),
+                "read": _count(row.read),
+                "written": _count(row.written),
+                "cost": "–" if row.cost is None else _money(row.cost),
+            }
+            for row in rows
+        ],
+    }
+
+
+def _link_model(period: Period) -> Any:
+    return lambda row: list_messages(period.since, role__exact="assistant", model=row.key)
+
+
+def _link_group(row: TokenUse) -> str:
+    users = reverse("admin:auth_user_changelist")
+    return f"{users}?groups__id__exact={row.key}" if row.key else f"{users}?groups__isnull=True"
+
+
+def _link_person(period: Period) -> Any:
+    return lambda row: list_messages(period.since, q=row.name, role__exact="assistant")
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.isoformat(" ")
+
+
+def _count(number: int) -> str:
+    return number_format(number, force_grouping=True)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "–"
+
+
+def _money(amount: Decimal) -> str:
+    return number_format(round(amount, 2), 2, force_grouping=True)
+
+
+def _seconds(milliseconds: float) -> str:
+    return _("%(count)s s") % {"count": number_format(round(milliseconds / 1000, 1), 1)}
+
+
+def _to_seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else round(milliseconds / 1000, 2)
