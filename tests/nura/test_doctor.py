@@ -117,11 +117,13 @@ def test_a_dead_model_server_is_a_failure_without_its_secrets():
     assert KEY not in finding.detail
 
 
+@pytest.mark.django_db
 def test_the_embedded_model_is_the_official_one(settings):
     settings.RAG = replace(settings.RAG, embedding_model="", embedding_endpoint=None)
     assert doctor.check_embedder().state is State.OK
 
 
+@pytest.mark.django_db
 def test_another_model_file_is_a_failure(settings, monkeypatch, tmp_path):
     settings.RAG = replace(settings.RAG, embedding_model="", embedding_endpoint=None)
     (tmp_path / "model.safetensors").write_bytes(b"else")
