@@ -153,7 +153,7 @@ def _reference(
         "version": version,
         "checksum": _checksum(document, version),
         "chunk_ids": list(texts),
-        "passages": list(texts.values()),
+        "passages": [] if best.get("erased") else list(texts.values()),
         "snippet": texts[best["chunk_id"]][:MAX_SNIPPET_CHARACTERS],
         "retrieval_method": outcome.method,
         "score": best["similarity"],

@@ -140,6 +140,7 @@ def test_an_answer_that_ends_after_its_document_was_erased_is_stored_without_it(
     assert PASSAGE not in kept()
     assert Message.objects.get(role="assistant").sources[0]["deleted"] is True
     assert deletions.settle_deletions() == 1
+    assert inspect_installation().damage == []
 
 
 def test_a_deleted_chat_is_purged_with_everything_when_its_time_is_over(api, owner, settings):

@@ -1,6 +1,7 @@
 """`make soak MINUTES=60 [SEED=1] [PEOPLE=4] [PAUSE=30]`; exit 1 if an invariant is broken."""
 
 import argparse
+import re
 import tempfile
 import threading
 import time
@@ -19,6 +20,9 @@ MAX_GROWTH = 1.5
 MIN_GROWTH_BYTES = 100 * 1024**2
 """What one part may grow at most, by both measures, between the warm-up and the end."""
 QUIET_SECONDS = 180
+RECORD_NUMBER = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=['\"])")
+"""Of an internal error, as its answer names it."""
+LINES_A_FAILURE = 80
 UNLIMITED = {
     "NURA_LIMIT_QUESTIONS": "0",
     "NURA_LIMIT_SEARCHES": "0",
@@ -42,6 +46,7 @@ def main() -> int:
             found = _soak(product, model, wanted)
             if found:
                 print(product.log[-6000:])
+                print("\n".join(_list_failures(product.log, found)))
     for line in found:
         print("VIOLATED", line)
     print("all invariants hold" if not found else f"{len(found)} violations; seed {wanted.seed}")
@@ -85,6 +90,17 @@ def _soak(product: Product, model: LLMServer, wanted: argparse.Namespace) -> lis
     return found + _check_memory(memory)
 
 
+def _list_failures(text: str, found: list[str]) -> list[str]:
+    """What the log tells of the answers with a record number among what was found."""
+    numbers = {number for line in found for number in RECORD_NUMBER.findall(line)}
+    lines = text.splitlines()
+    told = list[str]()
+    for at, line in enumerate(lines):
+        if any(number in line for number in numbers):
+            told += ["", *lines[at : at + LINES_A_FAILURE]]
+    return told
+
+
 def _watch(product: Product, seconds: float) -> list[dict[str, int]]:
     """Memory every ten seconds while it lasts."""
     begun, samples = time.monotonic(), []
@@ -95,14 +111,17 @@ def _watch(product: Product, seconds: float) -> list[dict[str, int]]:
 
 
 def _check_memory(samples: list[dict[str, int]]) -> list[str]:
-    """Parts that grew: the medians of the third after the warm-up and of the last third."""
+    """Parts that grew: the most of the third after the warm-up, and the median of the last third.
+
+    The most, since a part that was killed then begins empty: the models are loaded with the first
+    text.
+    """
     warm = samples[int(len(samples) * WARM_SHARE) :]
     third = max(1, len(warm) // 3)
     found = []
     for name in sorted({name for one in warm for name in one}):
-        first, last = (
-            _median([one.get(name, 0) for one in part]) for part in (warm[:third], warm[-third:])
-        )
+        first = max(one.get(name, 0) for one in warm[:third])
+        last = _median([one.get(name, 0) for one in warm[-third:]])
         print(f"memory {name}: {first / 1024**2:.0f} -> {last / 1024**2:.0f} MB")
         if last > MAX_GROWTH * first and last - first > MIN_GROWTH_BYTES:
             found.append(f"I8 memory of {name} grew from {first >> 20} to {last >> 20} MB")
