@@ -61,6 +61,10 @@ class Action(models.TextChoices):
     MEMBER_REMOVED = "member_removed", _("Library member removed")
     DOCUMENT_MOVED = "document_moved", _("Document moved to another library")
     DOCUMENT_PASSED_ON = "document_passed_on", _("Document given to another account")
+    SOURCE_CREATED = "source_created", _("Source set up")
+    SOURCE_CHANGED = "source_changed", _("Source changed")
+    SOURCE_DELETED = "source_deleted", _("Source removed")
+    SOURCE_RUN = "source_run", _("Source started by hand")
     LOG_TRIMMED = "log_trimmed", _("Old audit entries removed")
 
 

@@ -164,6 +164,54 @@ class LastManager(NuraError):
     code = "last_manager"
 
 
+class SourceNotFound(NuraError):
+    """The library has no such source."""
+
+    code = "source_not_found"
+
+
+class SourceBusy(NuraError):
+    """A run of the source is under way."""
+
+    code = "source_busy"
+
+
+class SourceEmpty(NuraError):
+    """Nothing is listed of a source of which something is held."""
+
+    code = "source_empty"
+
+
+class SourceOwnerLost(NuraError):
+    """Who set the source up may do so no longer."""
+
+    code = "source_owner_lost"
+
+
+class SourceForAdministrators(NuraError):
+    """Only administrators set up a source of this kind."""
+
+    code = "source_for_administrators"
+
+
+class ManifestInvalid(NuraError):
+    """The list of a program is none, or holds something twice."""
+
+    code = "manifest_invalid"
+
+
+class FileNotWanted(NuraError):
+    """The file was not asked for, or is not the one that its list named."""
+
+    code = "file_not_wanted"
+
+
+class DocumentFromSource(NuraError):
+    """The document is kept as it is at its source."""
+
+    code = "document_from_source"
+
+
 _EXPLANATIONS: dict[str, Explanation] = {}
 _VARIANTS = ("lock", "kind", "phase", "reason")
 """Parameters whose value may select another sentence: `encrypted.password`."""
@@ -422,7 +470,106 @@ DOCUMENTS: Mapping[str, Explanation] = {
         },
     ),
 }
+SOURCES: Mapping[str, Explanation] = {
+    **_under(
+        400,
+        {
+            "source_setting_invalid": _("A setting of the source cannot be used: %(name)s"),
+            "source_setting_invalid.required": _("Fill this in: %(name)s"),
+            "source_setting_invalid.folder": _(
+                "Enter the whole path of a folder, such as /srv/documents."
+            ),
+            "source_setting_invalid.outside": _(
+                "This folder is not below one that this installation allows. Ask whoever runs the server."
+            ),
+            "source_setting_invalid.address": _(
+                "That is no web address. Enter one such as https://example.com/page."
+            ),
+            "source_setting_invalid.range": _(
+                "%(name)s must be a number from %(minimum)s to %(maximum)s."
+            ),
+            "source_setting_invalid.unreadable": _(
+                "The stored key can no longer be read. Open the source and enter the key again."
+            ),
+            "address_invalid": _("That is no web address: %(address)s"),
+            "manifest_invalid": _(
+                'The list must be JSON of the form {"files": [{"path": …, "sha256": …}]}, each path once, %(limit)s at most.'
+            ),
+        },
+    ),
+    **_under(
+        403,
+        {
+            "address_forbidden": _(
+                "%(host)s is inside the own network, where nothing is fetched. Your administrator can allow it by name."
+            ),
+            "robots_refused": _(
+                "The website does not allow programs to read this page (robots.txt): %(address)s"
+            ),
+            "source_for_administrators": _(
+                "Only administrators can set up this kind of source. Ask yours."
+            ),
+        },
+    ),
+    **_under(404, {"source_not_found": _("The library has no such source. Reload the page.")}),
+    **_under(
+        409,
+        {
+            "source_busy": _(
+                "The source is being compared right now. Wait until that is finished."
+            ),
+            "source_empty": _(
+                "Nothing was found there any more, so nothing was deleted. Check the source; if it really is empty, remove it here."
+            ),
+            "source_owner_lost": _(
+                "%(owner)s, who set up this source, may no longer do so. Somebody who may has to save it again."
+            ),
+            "file_not_wanted": _(
+                "This file is not on the list of the source, or differs from it. Send the list again."
+            ),
+            "document_from_source": _(
+                "This document comes from a source and follows it. Change it there."
+            ),
+            "entry_gone": _("It was there a moment ago and is gone. The next run will settle it."),
+        },
+    ),
+    **_under(
+        502,
+        {
+            "source_unreachable": _(
+                "The source could not be reached, so nothing was changed. It is tried again at the next run."
+            ),
+            "source_unreachable.folder": _(
+                "The folder cannot be opened; perhaps it is not mounted. Nothing was changed."
+            ),
+            "source_unreachable.status": _(
+                "%(address)s answered with error %(status)s. Nothing was changed; check the address."
+            ),
+            "source_unreachable.web": _(
+                "%(address)s could not be reached. Nothing was changed; check the address."
+            ),
+            "source_unreachable.permission": _(
+                "The storage refused the key. Check the access key and what it may read."
+            ),
+            "source_unreachable.bucket": _("There is no bucket of this name. Check the name."),
+            "source_unreachable.sent": _("The program has not sent a list yet."),
+            "address_unreachable": _("%(host)s could not be reached."),
+            "answer_too_large": _("%(host)s sent more than %(limit_mb)s MB."),
+            "entry_unreadable": _("It could not be read. It is tried again at the next run."),
+            "entry_unreadable.permission": _(
+                "Nura may not read it. Give the account that Nura runs as the right to."
+            ),
+            "entry_unreadable.status": _("The website answered with error %(status)s."),
+            "entry_unreadable.limit": _(
+                "The limit of %(limit)s pages was reached; the rest was left as it is. Raise the limit or narrow the addresses."
+            ),
+            "entry_unreadable.sent": _("The program has not sent the file yet."),
+            "entry_unreadable.page": _("The page is too large or too entangled to be read."),
+        },
+    ),
+}
 add_explanations(FILES)
+add_explanations(SOURCES)
 add_explanations(DOCUMENTS)
 
 WARNINGS = {

@@ -18,6 +18,7 @@ from documents.audit import Action, record_event
 from documents.errors import LastManager, LibraryNotFound, MemberExists, NoSuchMember
 from documents.models import Chunk, Document, Library, LibraryMember, LibraryRole
 from documents.services import delete_document
+from documents.sources.models import Source
 
 
 class DocumentsOfDeleted(StrEnum):
@@ -207,6 +208,7 @@ def pass_documents_on(*, owner: User) -> int:
             continue
         Document.objects.filter(pk__in=ids).update(owner=heir)
         Chunk.objects.filter(document__in=ids).update(owner_id=heir.pk)
+        Source.objects.filter(owner=owner, library_id=library_id).update(owner=heir)
         told = {"documents": len(ids), "library": str(library_id)}
         record_event(
             Action.DOCUMENT_PASSED_ON, subject=heir, target=f"library:{library_id}", details=told

@@ -243,7 +243,8 @@ class Document(OwnedJob):
     long each stage took, by its name. `received_at` is when the file of this `version` came.
 
     `library`: its members read it, not its owner as such; None: it is in its owner's private one.
-    `moved_at` is when it last came from one into another.
+    `moved_at` is when it last came from one into another. `source` brought it and keeps it as it
+    is there; None: a person did.
     """
 
     class Status(models.TextChoices):
@@ -287,6 +288,16 @@ class Document(OwnedJob):
         db_index=False,
     )
     moved_at = models.DateTimeField(null=True, editable=False)
+    source = models.ForeignKey(
+        "documents.Source",
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        editable=False,
+        related_name="documents",
+        verbose_name=_("source"),
+        db_index=False,
+    )
     name = models.CharField(_("name"), max_length=255)
     original_name = models.CharField(max_length=1024, verbose_name=_("original name"))
     file = models.FileField(max_length=255, verbose_name=_("file"))
@@ -357,6 +368,11 @@ class Document(OwnedJob):
                 fields=("library", "sha256"),
                 condition=Q(library__isnull=False),
                 name="document_same_in_library",
+            ),
+            models.Index(
+                fields=("source", "status"),
+                condition=Q(source__isnull=False),
+                name="document_of_source",
             ),
             models.Index(
                 fields=("moved_at",), condition=Q(moved_at__isnull=False), name="document_moved"

@@ -69,6 +69,7 @@ def to_document_json(document: Document) -> dict[str, Any]:
         "page_count": document.page_count,
         "chunk_count": document.chunk_count,
         "metadata": document.metadata,
+        "source_id": str(document.source_id) if document.source_id else None,
         "version": document.version,
         "created_at": localtime(document.created_at).isoformat(),
         "updated_at": localtime(document.updated_at).isoformat(),

@@ -24,29 +24,34 @@ from documents.queue import MAX_MESSAGES
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+    from documents.sources.models import Source
 
-def upload_document(
+
+def upload_document(  # noqa: PLR0913 - what a file is and where it goes
     *,
     owner: "User",
     name: str,
     content: "File[Any]",
     metadata: dict[str, Any] | None = None,
     library: Library | None = None,
+    source: "Source | None" = None,
 ) -> tuple[Document, bool]:
     """The document of this file, and whether it is new. A new one is sent to the workers.
 
     The same bytes in the same library are the document that is there. Where it is the user's, what
     is said of it now is added to it, and it is processed again if it failed. `library` None: the
-    user's private one. Raises what is wrong with the file.
+    user's private one. What a `source` brings has its own documents, beside those of people. Raises
+    what is wrong with the file.
     """
     stated = clean_metadata(metadata)
     incoming = files.examine_file(name, content)
-    same = _find_same_bytes(owner.pk, library, incoming.sha256)
+    same = _find_same_bytes(owner.pk, library, source, incoming.sha256)
     if same is None:
         document = Document(
             id=uuid.uuid4(),
             owner=owner,
             library=library,
+            source=source,
             **asdict(incoming),
             stated=stated,
             metadata=merge_metadata({}, stated),
@@ -60,9 +65,11 @@ def upload_document(
     return same, False
 
 
-def _find_same_bytes(owner_id: int, library: Library | None, sha256: str) -> Document | None:
+def _find_same_bytes(
+    owner_id: int, library: Library | None, source: "Source | None", sha256: str
+) -> Document | None:
     """The document of that library with these bytes, the oldest where there are several."""
-    rows = Document.objects.filter(library=library, sha256=sha256)
+    rows = Document.objects.filter(library=library, source=source, sha256=sha256)
     rows = rows.filter(owner_id=owner_id) if library is None else rows
     return rows.order_by("created_at", "id").first()
 
@@ -74,7 +81,9 @@ def _store_new(document: Document, content: "File[Any]") -> Document | None:
         with transaction.atomic():
             quotas.lock_owner(document.owner_id)
             _hold_library(document.library)
-            same = _find_same_bytes(document.owner_id, document.library, document.sha256)
+            same = _find_same_bytes(
+                document.owner_id, document.library, document.source, document.sha256
+            )
             if same is None:
                 _insert_row(document)
     except BaseException:

@@ -4,6 +4,7 @@ from celery import shared_task
 
 from documents import ingest
 from documents.reindex import change
+from documents.sources import runs
 from jobs.reaper import is_due
 
 INGEST_SOFT_LIMIT_SECONDS = 3600
@@ -11,6 +12,8 @@ INGEST_HARD_LIMIT_SECONDS = 3660
 REINDEX_LIMIT_SECONDS = 6 * 3600
 """A slice fills for seconds; the index that is built at the end takes as long as it takes."""
 REAP_LIMIT_SECONDS = 300
+SOURCE_LIMIT_SECONDS = 3600
+"""A slice of a run gives way long before, unless a file server hangs."""
 BEAT_PATIENCE_SECONDS = 60.0
 """Where beat sent no reaper for so long, the workers do its work."""
 
@@ -28,6 +31,19 @@ def ingest_document(_sent_for: str) -> None:
 def reindex(reindexing_id: int) -> None:
     """Go on with a change of the embedding model."""
     change.continue_change(reindexing_id)
+
+
+@shared_task(time_limit=SOURCE_LIMIT_SECONDS)
+def run_source(_sent_for: str) -> None:
+    """Go on with the source whose turn it is; the message only says that one is waiting."""
+    runs.run_next_source()
+
+
+@shared_task(time_limit=REAP_LIMIT_SECONDS)
+def sweep_sources() -> None:
+    """Begin the runs that are due, and hand on those that lost their worker; sent by beat."""
+    runs.start_due_runs()
+    runs.reap_runs()
 
 
 @shared_task(time_limit=REAP_LIMIT_SECONDS)

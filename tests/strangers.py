@@ -50,6 +50,8 @@ from documents.models import (
     LibraryRole,
 )
 from documents.search import bm25
+from documents.sources.models import Source, SourceEntry
+from documents.sources.sync import to_digest
 from jobs import connections
 from nura import urls
 from nura.accounts.exports import name_file
@@ -61,6 +63,8 @@ OURS = ("auth", "knox", "usersessions", "documents", "chats", "nura", "account")
 """Apps whose tables must stay as they are."""
 SECRET = "부엉이작전"
 """Stands in every text of the owner's."""
+SUM = hashlib.sha256(f"휴가 {SECRET}".encode()).hexdigest()
+"""Of the file that is sent."""
 COLLEAGUE = "colleague"
 """An account that is there and has nothing."""
 COLLECTIONS = {
@@ -77,6 +81,7 @@ COLLECTIONS = {
     "memory": "slot",
     "libraries": "library",
     "members": "member",
+    "sources": "source",
 }
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
@@ -177,6 +182,10 @@ def _names_an_object(shape: dict[str, Any]) -> bool:
 
 def example(operation: Operation) -> dict[str, Any]:
     """A body that the route accepts, without ids."""
+    if operation.path.endswith("/sources"):
+        return {"kind": "manifest"}
+    if operation.path.endswith("/manifest"):
+        return {"files": [{"path": "another.txt", "sha256": SUM}]}
     if "/members" in operation.path:
         who = {"user": COLLEAGUE} if operation.method == "post" else {}
         return {**who, "role": "reader"}
@@ -218,6 +227,7 @@ def make_world(owner: User) -> dict[str, Any]:
     document = make_document(owner)
     category = Category.objects.create(owner=owner, name=SECRET)
     library = libraries.create_library(creator=owner, name=SECRET)
+    source = make_source(library, owner)
     User.objects.get_or_create(username=COLLEAGUE)
     chat = create_chat(
         owner=owner, title=SECRET, document_ids=[document.pk], category_id=category.pk
@@ -233,6 +243,7 @@ def make_world(owner: User) -> dict[str, Any]:
         "slot": make_slot(owner).pk,
         "library": library.pk,
         "member": make_member(library, owner).pk,
+        "source": source.pk,
         "chat": chat.pk,
         "answer": first.assistant_message.pk,
         "question": first.user_message.pk,
@@ -250,6 +261,14 @@ def make_member(library: Library, owner: User) -> LibraryMember:
     group = Group.objects.create(name=f"{SECRET} {owner.pk}")
     role = LibraryRole.READER
     return libraries.add_member(library=library, principal=group, role=role, actor=owner)
+
+
+def make_source(library: Library, owner: User) -> Source:
+    """A source that waits for a file."""
+    source = Source.objects.create(library=library, owner=owner, kind="manifest", name=SECRET)
+    key = {"digest": to_digest("another.txt"), "key": "another.txt", "name": "another.txt"}
+    SourceEntry.objects.create(source=source, fingerprint=SUM, uri=SECRET, **key)
+    return source
 
 
 def make_slot(owner: User) -> ProfileSlot:

@@ -70,6 +70,9 @@ class DocumentShape(serializers.Serializer[Document]):
     page_count = serializers.IntegerField(allow_null=True)
     chunk_count = serializers.IntegerField()
     metadata = serializers.DictField()
+    source_id = serializers.UUIDField(
+        allow_null=True, help_text="The source that brought it, where alone it is changed"
+    )
     version = serializers.IntegerField()
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()

@@ -47,6 +47,7 @@ from documents.api.transfers import LimitedUpload, get_sent_name, is_file_method
 from documents.errors import PictureNotFound
 from documents.models import Document, DocumentVersion
 from documents.representation import inspect_document, list_headings
+from documents.sources.services import refuse_change_by_hand
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -131,6 +132,7 @@ class DocumentViewSet(
         document, user = self.get_object(), _asker(request)
         fields = _validate(DocumentRequest, request)
         if "library_id" in fields:
+            refuse_change_by_hand(document)
             target = libraries.find_target(user=user, library_id=fields.pop("library_id"))
             libraries.move_document(document=document, library=target, actor=user)
         if fields:
@@ -141,6 +143,7 @@ class DocumentViewSet(
     def destroy(self, request: Request, pk: UUID) -> Response:
         """Delete a document with all that was made from it; `erase`: from old answers, too."""
         document = self.get_object()
+        refuse_change_by_hand(document)
         erase = _validate_query(EraseQuery, request)["erase"]
         services.delete_document(document=document, erase=erase, actor=_asker(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -179,6 +182,7 @@ class DocumentViewSet(
     def replace_file(self, request: Request, pk: UUID) -> Response:
         """Send a new version; the old one is searched until the new one has been read."""
         document = self.get_object()
+        refuse_change_by_hand(document)
         file = _validate(FileRequest, request)["file"]
         if not document_versions.receive_version(
             document=document, name=get_sent_name(file), content=file

@@ -289,6 +289,10 @@ LIMITS = {  # of one account a minute unless it says otherwise; 0 is no limit (n
     "at_once": env.read_integer("NURA_LIMIT_AT_ONCE", 8),
     "answers": env.read_integer("NURA_LIMIT_ANSWERS", 20),
 }
+SOURCE_FOLDERS = env.read_words("NURA_SOURCE_FOLDERS")
+INTERNAL_HOSTS = tuple(host.lower() for host in env.read_words("NURA_INTERNAL_HOSTS"))
+SOURCE_IN_FLIGHT = env.read_integer("NURA_SOURCE_IN_FLIGHT", 20, minimum=1)
+SOURCES_AT_ONCE = env.read_integer("NURA_SOURCES_AT_ONCE", 1, minimum=1)
 DISK_RESERVE_MB = env.read_integer("NURA_DISK_RESERVE_MB", 500)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 FILE_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
@@ -329,6 +333,11 @@ CELERY_TASK_DEFAULT_QUEUE = "documents"
 CELERY_BEAT_SCHEDULE = {
     "ingests": {
         "task": "documents.tasks.sweep_ingests",
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
+    },
+    "sources": {
+        "task": "documents.tasks.sweep_sources",
         "schedule": 15.0,
         "options": {"expires": 15.0},
     },

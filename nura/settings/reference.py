@@ -383,6 +383,29 @@ GROUPS = (
         "See the [administrator's guide](administrator.md#limits).",
     ),
     SettingGroup(
+        "Sources",
+        (
+            _S(
+                "NURA_SOURCE_FOLDERS",
+                "Folders below which administrators may set up a folder as a source. Empty: none.",
+                example="/mnt/share",
+            ),
+            _S(
+                "NURA_INTERNAL_HOSTS",
+                "Hosts inside the own network that sources may fetch pages from, as `name`, "
+                "`name:port` or `.domain`. All others that resolve to a private, local or reserved "
+                "address are refused.",
+                example="wiki.example.com,.intranet.example",
+            ),
+            _S(
+                "NURA_SOURCE_IN_FLIGHT",
+                "Documents of one source that wait to be read at a time; the rest stays at the source.",
+            ),
+            _S("NURA_SOURCES_AT_ONCE", "Sources that are compared at the same time."),
+        ),
+        "What fills libraries by itself. See the [administrator's guide](administrator.md#sources).",
+    ),
+    SettingGroup(
         "Retention",
         (
             _S(

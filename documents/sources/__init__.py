@@ -1,0 +1,1 @@
+"""Sources: what fills a library by itself and keeps it in step."""

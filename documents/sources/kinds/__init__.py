@@ -1,0 +1,1 @@
+"""One module a kind of source; each registers itself (`documents.sources.base`)."""

@@ -1,0 +1,200 @@
+"""When sources run, and who carries a run out.
+
+A message only says that a run waits (`announce_run`); a worker of documents claims whichever is
+next, owners taking turns. No more than `NURA_SOURCES_AT_ONCE` are at work at a time, and each gives
+way to documents that wait, so that a long list keeps nobody's upload waiting.
+"""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from documents import queue
+from documents.audit import Action, record_event
+from documents.errors import Internal, SourceBusy, SourceOwnerLost, WorkerLost
+from documents.models import Library
+from documents.secrets import SecretUnreadable, open_secret
+from documents.sources.base import SourceReader, SourceSettingInvalid, get_kind
+from documents.sources.models import RunStatus, Source, SourceRun
+from documents.sources.sync import GivesWayError, SourceSync
+from jobs.heartbeat import Heartbeat, HeldLease, LeavingError
+from jobs.lease import (
+    RELEASED,
+    Lease,
+    LeaseLostError,
+    claim_next_jobs,
+    jobs_at_work,
+    release_lease,
+)
+from jobs.queue import new_task_id, send_task
+from jobs.reaper import announce_unclaimed_jobs, reap_lost_jobs
+from rag.errors import NuraError
+
+logger = structlog.get_logger()
+
+TASK = "documents.tasks.run_source"
+HEARTBEAT = Heartbeat(SourceRun)
+PATIENCE = timedelta(seconds=30)
+"""How long a run waits before a message is sent again."""
+DELIVERY_SECONDS = 0.5
+MAX_RUNS_KEPT = 50
+"""Ended runs of a source that are kept for its history."""
+
+
+def request_run(
+    *,
+    source: Source,
+    dry_run: bool = False,
+    confirmed: bool = False,
+    listing: dict[str, Any] | None = None,
+    actor: User | None = None,
+) -> SourceRun:
+    """A run that a worker will carry out. Raises `SourceBusy` where one is under way."""
+    try:
+        with transaction.atomic():
+            run = SourceRun.objects.create(
+                source=source,
+                owner_id=source.owner_id,
+                dry_run=dry_run,
+                confirmed=confirmed,
+                listing=listing,
+                enqueued_at=timezone.now(),
+            )
+            if actor is not None:
+                told = {"dry_run": dry_run, "confirmed": confirmed}
+                record_event(Action.SOURCE_RUN, actor=actor, target=source, details=told)
+            transaction.on_commit(lambda: announce_run(run.pk), robust=True)
+    except IntegrityError as error:
+        raise SourceBusy from error
+    return run
+
+
+def announce_run(run_id: UUID, *, delay_seconds: float = 0.0) -> None:
+    """Tell a worker that a run waits."""
+    task_id = new_task_id("source", run_id)
+    send_task(TASK, [str(run_id)], task_id=task_id, delay_seconds=delay_seconds)
+
+
+def start_due_runs() -> int:
+    """Begin the runs whose time has come; how many. Runs that were missed are not made up for."""
+    started = 0
+    for source in Source.objects.due().order_by("next_run_at")[: settings.SOURCES_AT_ONCE * 100]:
+        due = Source.objects.filter(pk=source.pk, next_run_at=source.next_run_at)
+        if not due.update(next_run_at=source.find_next_run()):
+            continue  # another beat was quicker
+        try:
+            request_run(source=source)
+        except SourceBusy:  # the one before takes longer than its interval
+            continue
+        started += 1
+    return started
+
+
+def run_next_source() -> bool:
+    """Carry out a slice of the next run in turn; False where none waits or enough are at work."""
+    if jobs_at_work(SourceRun).count() >= settings.SOURCES_AT_ONCE:
+        return False
+    leases = claim_next_jobs(SourceRun, limit=1)
+    for lease in leases:
+        carry_out_run(lease)
+    return bool(leases)
+
+
+def carry_out_run(lease: Lease[SourceRun]) -> None:
+    """Work on a run until it ends or gives way."""
+    try:
+        with HEARTBEAT.hold(lease) as held:
+            _carry_out(held)
+    except GivesWayError as way:
+        _put_back(lease, way.rest)
+    except LeavingError:
+        _put_back(lease, None)
+    except LeaseLostError:
+        logger.info("source_run_taken_away", run_id=str(lease.job_id))
+    except NuraError as error:
+        _fail_run(lease, error)
+    except Exception:  # whatever it was: the run must end, and people must know
+        logger.exception("source_run_broke", run_id=str(lease.job_id))
+        _fail_run(lease, Internal())
+    announce_waiting_run()
+
+
+def _carry_out(held: HeldLease[SourceRun]) -> None:
+    run = SourceRun.objects.select_related("source__owner", "source__library").get(
+        pk=held.lease.job_id
+    )
+    if not may_fill(run.source):
+        raise SourceOwnerLost(owner=run.source.owner.get_username())
+    with open_source(run.source, run) as reader:
+        SourceSync(held, run, reader).go_on()
+    logger.info("source_run_ended", run_id=str(run.pk), status=run.status, **run.counts)
+
+
+def may_fill(source: Source) -> bool:
+    """Whether the owner of a source may still do what setting it up took."""
+    kind, owner = get_kind(source.kind), source.owner
+    managed = Library.objects.managed_by(owner).filter(pk=source.library_id)
+    return managed.exists() and (owner.is_staff or not kind.administrators)
+
+
+def open_source(source: Source, run: SourceRun | None = None) -> SourceReader:
+    """The reader of a source, to be used within a `with`."""
+    kind = get_kind(source.kind)
+    values = {**source.settings, **open_secrets(source)}
+    if kind.sends:
+        values["listing"] = run.listing if run is not None else None
+    return kind.open_reader(values)
+
+
+def open_secrets(source: Source) -> dict[str, str]:
+    """The secrets of a source by their names. Raises `SourceSettingInvalid`."""
+    try:
+        return {name: open_secret(text) for name, text in source.secrets.items()}
+    except SecretUnreadable as error:
+        raise SourceSettingInvalid(name="secret", reason="unreadable") from error
+
+
+def _put_back(lease: Lease[SourceRun], rest: timedelta | None) -> None:
+    """Let another slice begin; that one ended here is no attempt that failed."""
+    if release_lease(lease, rest=rest, attempts=0):
+        delay = rest.total_seconds() + DELIVERY_SECONDS if rest else 0.0
+        announce_run(lease.job_id, delay_seconds=delay)
+
+
+def _fail_run(lease: Lease[SourceRun], error: NuraError) -> None:
+    lease.rows().update(
+        status=RunStatus.FAILED,
+        error_code=error.code,
+        error_params=queue.to_stored_parameters(error.params),
+        ended_at=timezone.now(),
+        **RELEASED,
+    )
+    logger.warning("source_run_failed", run_id=str(lease.job_id), code=error.code)
+
+
+def announce_waiting_run() -> None:
+    """Wake a worker for a run that found no room; nothing where none waits."""
+    waiting = SourceRun.objects.filter(SourceRun.OPEN, claim=None, lease_until=None)
+    run_id = waiting.order_by("created_at").values_list("pk", flat=True).first()
+    if run_id is not None:
+        announce_run(run_id)
+
+
+def reap_runs() -> None:
+    """Hand on the runs that lost their worker, tell of those that nobody took, drop old ones."""
+    reap_lost_jobs(
+        SourceRun, announce=announce_run, give_up=lambda lease: _fail_run(lease, WorkerLost())
+    )
+    announce_unclaimed_jobs(SourceRun, announce=announce_run, patience=PATIENCE)
+
+
+def drop_old_runs(source: Source) -> None:
+    """Keep the latest runs of a source, and its dry ones for as long."""
+    kept = source.runs.order_by("-created_at").values("pk")[:MAX_RUNS_KEPT]
+    source.runs.exclude(status=RunStatus.RUNNING).exclude(pk__in=list(kept)).delete()

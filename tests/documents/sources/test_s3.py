@@ -1,0 +1,101 @@
+"""A bucket of moto's server, over the real protocol."""
+
+import boto3
+import pytest
+from django.contrib.auth.models import User
+from moto.server import ThreadedMotoServer
+
+from documents import libraries
+from documents.models import Document
+from documents.sources import services
+from documents.sources.models import Source
+from tests.documents.sources.test_folder import counts, run
+
+pytestmark = pytest.mark.django_db
+KEYS = {"access_key": "key-id", "secret_key": "a-very-secret-key"}
+
+
+@pytest.fixture(scope="module")
+def address():
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(address, request):
+    client = boto3.client(
+        "s3",
+        endpoint_url=address,
+        region_name="us-east-1",
+        aws_access_key_id="x",
+        aws_secret_access_key="y",
+    )
+    name = f"bucket-{abs(hash(request.node.name)) % 10**9}"
+    client.create_bucket(Bucket=name)
+
+    class Bucket:
+        def put(self, key, text):
+            client.put_object(Bucket=name, Key=key, Body=text.encode())
+
+        def delete(self, key):
+            client.delete_object(Bucket=name, Key=key)
+
+    one = Bucket()
+    one.name = name
+    return one
+
+
+@pytest.fixture
+def source(bucket, address, sent):
+    administrator = User.objects.create_user("administrator", is_staff=True)
+    return services.create_source(
+        library=libraries.create_library(creator=administrator, name="S3"),
+        creator=administrator,
+        kind="s3",
+        name="",
+        values={"bucket": bucket.name, "prefix": "규정/", "endpoint": address, **KEYS},
+    )
+
+
+def test_objects_are_kept_in_step(source, bucket):
+    bucket.put("규정/휴가.txt", "휴가")
+    bucket.put("규정/출장.txt", "출장")
+    bucket.put("다른/비밀.txt", "밖")
+    bucket.put("규정/그림.xyz", "x")
+    assert counts(run(source)) == {"added": 2}
+    assert counts(run(source)) == {}
+    bucket.put("규정/휴가.txt", "휴가 다시")
+    bucket.delete("규정/출장.txt")
+    bucket.put("규정/새/출장 규정.txt", "출장")
+    assert counts(run(source)) == {"changed": 1, "renamed": 1}
+    assert {one.metadata["source_uri"] for one in Document.objects.all()} == {
+        f"s3://{bucket.name}/규정/휴가.txt",
+        f"s3://{bucket.name}/규정/새/출장 규정.txt",
+    }
+
+
+def test_a_bucket_that_is_not_there_deletes_nothing(source, bucket):
+    bucket.put("규정/휴가.txt", "휴가")
+    run(source)
+    source.settings["bucket"] = "no-such-bucket"
+    source.save()
+    done = run(source)
+    assert (done.error_code, done.error_params) == ("source_unreachable", {"reason": "bucket"})
+    assert Document.objects.count() == 1
+
+
+def test_the_key_is_stored_sealed_and_shown_to_nobody(source):
+    row = Source.objects.get(pk=source.pk)
+    assert KEYS["secret_key"] not in f"{row.settings}{row.secrets}"
+    assert services.to_source_json(row)["settings"]["secret_key"] == ""
+
+
+def test_a_key_that_is_left_empty_stays(source):
+    before = source.secrets
+    services.update_source(
+        source=source, actor=source.owner, values={"prefix": "다른/", "secret_key": ""}
+    )
+    assert (source.secrets, source.settings["prefix"]) == (before, "다른/")
