@@ -399,11 +399,12 @@ GROUPS = (
             ),
             _S(
                 "NURA_SOURCE_IN_FLIGHT",
-                "Documents of one source that wait to be read at a time; the rest stays at the source.",
+                "Documents of one source that wait to be read at a time; the rest stays there.",
             ),
             _S("NURA_SOURCES_AT_ONCE", "Sources that are compared at the same time."),
         ),
-        "What fills libraries by itself. See the [administrator's guide](administrator.md#sources).",
+        "What fills libraries by itself. "
+        "See the [administrator's guide](administrator.md#sources).",
     ),
     SettingGroup(
         "Retention",
