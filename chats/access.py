@@ -32,14 +32,17 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 from knox.crypto import hash_token
 from knox.models import AuthToken
+from redis.exceptions import RedisError
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.request import Request
 
 from chats.calls import in_database
-from chats.errors import ScopeMissing
+from chats.errors import ScopeMissing, Unavailable
 from chats.models import KeyDetails, KeyScope, Run
 from chats.models.key import ALL_SCOPES, list_scopes
 from chats.runs import log
+from documents.libraries import list_held, list_unreadable
+from documents.models import Document
 from documents.notices import get_rights_channel
 from jobs import connections
 from jobs.background import LoopTask
@@ -232,6 +235,8 @@ def get_credential(request: Request) -> Credential:
 
 RECHECK_SECONDS = 1.0
 """Rights are looked up so often, and ..."""
+CLOCKS_APART = timedelta(seconds=10)
+"""How far the database's clock may be from ours."""
 CLOSE_SECONDS = 0.5
 """... that long may what ends by it keep the others waiting: together less than two seconds."""
 
@@ -304,7 +309,11 @@ def forget_credential(ended: Ended) -> None:
 
 
 def stop_runs_without_rights() -> list[UUID]:
-    """Stop the answers whose owner is not active any more, or whose key has ended; their ids.
+    """Stop the answers of those who may not have them any more; the ids of those that go on.
+
+    Their owner is not active, their key has ended, or what they read is closed to him: he is no
+    member of a library any more, or a document of one has been moved away. Of such answers that
+    have ended the logs are deleted: what they show is asked of the rows.
 
     Those that nobody has begun are left to whoever ends lost ones (`chats.runs.answering`). Raises
     `Unavailable`.
@@ -312,10 +321,64 @@ def stop_runs_without_rights() -> list[UUID]:
     living = AuthToken.objects.filter(_unexpired(), pk=OuterRef("asked_with"))
     ended = ~Q(asked_with="") & ~Exists(living)
     rows = Run.objects.filter(Run.OPEN).filter(Q(owner__is_active=False) | ended)
-    stopped = list(rows.values_list("pk", flat=True))
+    closed = _find_closed_runs()
+    _forget_logs([pk for pk, has_ended in closed.items() if has_ended])
+    going = [pk for pk, has_ended in closed.items() if not has_ended]
+    stopped = list({*rows.values_list("pk", flat=True), *going})
     for run_id in stopped:
         log.request_stop(run_id)  # again each time, until it has ended
     return stopped
+
+
+def _find_closed_runs() -> dict[UUID, bool]:
+    """Runs with a log that reads what its owner may not read any more; whether each has ended."""
+    since = timezone.now() - timedelta(seconds=log.CLOSED_SECONDS)
+    kept = Run.objects.filter(Run.OPEN | Q(ended_at__gt=since), library_ids__isnull=False)
+    runs = list(kept.values_list("pk", "owner_id", "library_ids", "ended_at", "created_at"))
+    if not runs:
+        return {}
+    held = list_held({owner_id for _pk, owner_id, *_rest in runs})
+    first = min(created_at for *_rest, created_at in runs) - CLOCKS_APART
+    moved = list(Document.objects.filter(moved_at__gt=first).values_list("pk", flat=True))
+    return {
+        pk: ended_at is not None
+        for pk, owner_id, library_ids, ended_at, _created_at in runs
+        if not held[owner_id].issuperset(library_ids or ()) or _reads_closed(pk, owner_id, moved)
+    }
+
+
+def _reads_closed(run_id: UUID, owner_id: int, moved: Collection[UUID]) -> bool:
+    """Whether one of the documents that were moved is in the run's scope, and closed to him."""
+    if not moved or not (closed := list_unreadable(owner_id, moved)):
+        return False
+    scope = Run.objects.values_list("message__scope", flat=True).get(pk=run_id)
+    return not {str(pk) for pk in closed}.isdisjoint((scope or {}).get("document_ids", ()))
+
+
+def _forget_logs(run_ids: Sequence[UUID]) -> None:
+    try:
+        log.delete_logs(run_ids)
+    except RedisError as error:
+        raise Unavailable from error
+    Run.objects.filter(pk__in=run_ids).update(library_ids=None)
+
+
+def may_read_libraries(user_id: int, library_ids: Collection[UUID]) -> bool:
+    """Whether an active user may read all of these libraries still."""
+    active = User.objects.filter(pk=user_id, is_active=True).exists()
+    return active and list_held([user_id])[user_id].issuperset(library_ids)
+
+
+async def wait_until_closed(user_id: int, library_ids: Collection[UUID]) -> None:
+    """Until the user may not read one of these libraries any more; for good where there is none."""
+    changed = asyncio.Event()
+    waiting = RightsListener.of_running_loop().waiting
+    waiting.add(changed)
+    try:
+        while not library_ids or await in_database(may_read_libraries, user_id, library_ids):
+            await wait_for_change(changed)
+    finally:
+        waiting.discard(changed)
 
 
 async def stream_while_held(

@@ -14,6 +14,7 @@ from django.utils.translation import get_language
 from chats.calls import released
 from chats.models import Chat, Message, Trace
 from chats.models import Turn as Row
+from chats.services.erasure import hide_closed_in_turns
 from chats.services.profile import describe_used_slots
 from chats.services.turn_store import is_forgotten
 from documents.models import Document
@@ -182,6 +183,7 @@ class BranchHistory:
         self._ids = {step.number: step.turn_id for step in branch.steps}
         self._answered = [step.turn_id for step in branch.steps if step.document_ids]
         self._embedding = embedding
+        self._user_id = branch.chat.owner_id
 
     def list_turns(self, limit: int, before: int | None = None) -> list[TurnLine]:
         """The newest turns, newest first."""
@@ -218,11 +220,13 @@ class BranchHistory:
 
     def _whole(self, ids: Sequence[UUID]) -> list[PastTurn]:
         rows = Row.objects.told().filter(pk__in=ids).order_by("number")
-        return [to_past_turn(row) for row in rows]
+        shown = hide_closed_in_turns(list(rows), user_id=self._user_id)
+        return [to_past_turn(row) for row in shown]
 
     def _references(self) -> list[tuple[DocRef, ...]]:
         rows = Row.objects.filter(pk__in=self._answered).order_by("number")
-        return [to_references(refs) for refs in rows.values_list("doc_refs", flat=True)]
+        shown = hide_closed_in_turns(list(rows), user_id=self._user_id)
+        return [to_references(row.doc_refs) for row in shown]
 
 
 MAX_EARLIER_TURNS = 10
@@ -234,9 +238,9 @@ def load_conversation(branch: Branch, *, pairs: int) -> Conversation:
     if not branch.steps:
         return Conversation()
     last = branch.turn_ids[-(pairs + MAX_EARLIER_TURNS) :]
-    rows = _rows(branch, last)
-    here = rows[last[-1]]
     can_read = find_readable_documents(branch)
+    rows = _show_rows(branch, _rows(branch, last), can_read)
+    here = rows[last[-1]]
     shown = rows.get(here.shown_id) if here.shown_id else None
     return Conversation(
         turns=tuple(to_past_turn(rows[pk]) for pk in last),
@@ -386,6 +390,14 @@ def _rows(branch: Branch, last: list[UUID]) -> dict[UUID, Row]:
     turns = Row.objects.told().select_related("chat")
     head = Row.objects.filter(pk=last[-1]).values("shown")
     return {row.pk: row for row in turns.filter(pk__in=wanted) | turns.filter(pk__in=head)}
+
+
+def _show_rows(
+    branch: Branch, rows: dict[UUID, Row], readable: Collection[UUID]
+) -> dict[UUID, Row]:
+    """The turns without passages of documents that the chat's owner may not read any more."""
+    shown = hide_closed_in_turns([*rows.values()], user_id=branch.chat.owner_id, readable=readable)
+    return {row.pk: row for row in shown}
 
 
 def history_pairs_of(chat: Chat) -> int:

@@ -18,6 +18,7 @@ from chats.errors import explain_notice
 from chats.models import Category, Chat, ChatDocument, Feedback, Message, Run, Turn
 from chats.runs import log
 from chats.services import speech
+from chats.services.erasure import hide_closed, hide_closed_in_turns
 from documents.api.serializers import ChunkBoxShape
 from documents.connected.choice import MainModel
 from documents.connected.models import SLUG_CHARACTERS
@@ -28,6 +29,7 @@ from rag.types import Source, StrategyName, Topic, Verdict
 
 MAX_CONTENT_CHARACTERS = 20_000
 MAX_DOCUMENTS = 1_000
+MAX_LIBRARIES = 200
 MAX_CHATS = 1_000
 MAX_SUMMARY_CHARACTERS = 4_000
 MAX_FIND_CHARACTERS = 100
@@ -39,6 +41,13 @@ class DocumentIdsField(serializers.ListField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=serializers.UUIDField(), max_length=MAX_DOCUMENTS, **kwargs)
+
+
+class LibraryIdsField(serializers.ListField):
+    """Libraries that the user may read."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=serializers.UUIDField(), max_length=MAX_LIBRARIES, **kwargs)
 
 
 class TopicField(serializers.ChoiceField):
@@ -67,6 +76,7 @@ class SendRequest(serializers.Serializer[Any]):
     chat_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     parent_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     document_ids = DocumentIdsField(required=False, allow_null=True, default=None)
+    library_ids = LibraryIdsField(required=False, allow_null=True, default=None)
     category_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     client_id = serializers.CharField(required=False, allow_blank=True, default="", max_length=100)
     topic = TopicField(required=False)
@@ -102,6 +112,7 @@ class ChatRequest(serializers.Serializer[Any]):
         min_value=0, max_value=100, required=False, allow_null=True
     )
     document_ids = DocumentIdsField(required=False)
+    library_ids = LibraryIdsField(required=False)
     use_memory = serializers.BooleanField(required=False)
     temporary = serializers.BooleanField(required=False)
     model = serializers.CharField(
@@ -221,6 +232,7 @@ class SearchRequest(serializers.Serializer[Any]):
     chat_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     history = HistoryItem(many=True, required=False, allow_null=True, default=None)
     document_ids = DocumentIdsField(required=False, allow_null=True, default=None)
+    library_ids = LibraryIdsField(required=False, allow_null=True, default=None)
     strategy = serializers.ChoiceField(
         choices=[name.value for name in StrategyName], required=False, default="auto"
     )
@@ -273,6 +285,7 @@ def to_chat_json(chat: Chat, links: Collection[ChatDocument] | None = None) -> d
         "history_pairs": pairs,
         "document_ids": [str(link.document_id) for link in links if link.document_id],
         "documents_gone": sum(link.document_id is None for link in links),
+        "library_ids": [str(pk) for pk in chat.library_ids or ()],
         "answering": getattr(chat, "answering", False),
         "pinned": chat.pinned,
         "archived": chat.archived,
@@ -296,6 +309,7 @@ class ChatSerializer(serializers.Serializer[Any]):
     documents_gone = serializers.IntegerField(
         read_only=True, help_text="How many of the chat's documents have been deleted since"
     )
+    library_ids = serializers.ListField(child=serializers.UUIDField(), read_only=True)
     answering = serializers.BooleanField(read_only=True)
     pinned = serializers.BooleanField(read_only=True)
     archived = serializers.BooleanField(read_only=True)
@@ -373,7 +387,8 @@ class SpanSerializer(serializers.Serializer[Any]):
 class SourceSerializer(serializers.Serializer[Any]):
     """One passage under an answer, of the `version` of its document that was searched.
 
-    `deleted`: the document is gone; once it is erased, `content_preview` is empty.
+    `deleted`: the document is gone; once it is erased, `content_preview` is empty. `unreadable`: it
+    is in a library that is closed to the user now; its passage is not shown.
     """
 
     slot = serializers.IntegerField()
@@ -393,6 +408,7 @@ class SourceSerializer(serializers.Serializer[Any]):
     )
     end = serializers.IntegerField(default=None, allow_null=True)
     deleted = serializers.BooleanField(default=False)
+    unreadable = serializers.BooleanField(default=False)
 
 
 class WholeSourceSerializer(SourceSerializer):
@@ -419,6 +435,9 @@ class ScopeSerializer(serializers.Serializer[Any]):
     """
 
     document_ids = serializers.ListField(child=serializers.UUIDField())
+    library_ids = serializers.ListField(
+        child=serializers.UUIDField(), help_text="Libraries that were chosen"
+    )
     reason = serializers.CharField()
     topic = serializers.CharField(default=Topic.AUTO)
     follows = serializers.BooleanField(default=False)
@@ -502,6 +521,7 @@ class MessageSerializer(serializers.Serializer[Any]):
     citations = CitationSerializer(many=True, read_only=True, allow_null=True)
     notices = AnswerErrorSerializer(many=True, read_only=True)
     document_ids = serializers.ListField(child=serializers.UUIDField(), read_only=True)
+    library_ids = serializers.ListField(child=serializers.UUIDField(), read_only=True)
     feedback = FeedbackSerializer(read_only=True, allow_null=True)
     run_id = serializers.UUIDField(read_only=True, allow_null=True)
     made_at = serializers.DateTimeField(
@@ -523,6 +543,7 @@ class MessageSerializer(serializers.Serializer[Any]):
 
 SCOPE_DEFAULTS: Mapping[str, Any] = {
     "document_ids": [],
+    "library_ids": [],
     "reason": "",
     "topic": Topic.AUTO,
     "follows": False,
@@ -542,6 +563,7 @@ def to_message_json(
     its run. Of a message that has just been stored nothing is looked up: `document_ids` are those
     that it names. Each answer is told by this a few times, so it goes without a serializer.
     """
+    message = hide_closed(message)
     is_question = message.role == Message.Role.USER
     is_streaming = message.status == Message.Status.STREAMING
     scope, code = message.scope, message.error_code
@@ -575,6 +597,7 @@ def to_message_json(
         "citations": _represent(CitationSerializer, message.citations),
         "notices": [{"code": one, "detail": explain_notice(one)} for one in message.notices],
         "document_ids": [str(one) for one in document_ids or ()],
+        "library_ids": [str(one) for one in message.library_ids or ()],
         "feedback": given and {"value": given.value, "reason": given.reason},
         "run_id": str(message.run.pk) if is_streaming else None,
         "made_at": message.made_at and to_time_json(message.made_at),
@@ -629,6 +652,7 @@ class DocumentReferenceSerializer(serializers.Serializer[Any]):
     retrieval_method = serializers.CharField()
     score = serializers.FloatField()
     deleted = serializers.BooleanField(default=False)
+    unreadable = serializers.BooleanField(default=False)
 
 
 class ShownDocumentSerializer(DocumentReferenceSerializer):
@@ -669,6 +693,12 @@ class TurnSerializer(serializers.ModelSerializer[Turn]):
             "view",
         )
         read_only_fields = fields
+
+    def to_representation(self, instance: Turn) -> dict[str, Any]:
+        """Without what its reader may not read any more."""
+        (turn,) = hide_closed_in_turns([instance], user_id=instance.chat.owner_id)
+        shown: dict[str, Any] = super().to_representation(turn)
+        return shown
 
 
 class RememberedDocumentSerializer(serializers.Serializer[Any]):

@@ -66,7 +66,7 @@ class RunFrame(serializers.Serializer[Any]):
 def open_turn(user: User, frame: Fields, language: str, asked_with: str) -> tuple[UUID, UUID]:
     """Open the turn that a `send` asks for; the ids of its run and chat."""
     fields = _validate(SendRequest, frame)
-    fields["document_ids"] = fields["document_ids"] or ()
+    fields |= {name: fields[name] or () for name in ("document_ids", "library_ids")}
     turn = turns.open_turn(user=user, language=language, asked_with=asked_with, **fields)
     return turn.run.pk, turn.user_message.chat_id
 

@@ -28,7 +28,7 @@ from chats.services.chat_page import (
 )
 from chats.services.find import describe_turns, find_turns
 from documents.connected.choice import list_allowed_models
-from documents.models import Document
+from documents.models import Document, Library
 
 TURNS_A_PAGE = 20
 SELECTED_DOCUMENTS = 50
@@ -57,10 +57,11 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
         if chat
         else suggest_questions(searchable[:MAX_EXAMPLES], has_model=has_model),
         "page": {
-            "chat": chat and _chat_data(chat),
-            "selected": [] if chat else _selected(request, searchable),
+            "chat": chat and _chat_data(chat, user),
+            "selected": [] if chat else _selected(user, request, searchable),
             "has_model": has_model,
             "models": to_models_json(models),
+            "libraries": [_library_data(one) for one in Library.objects.visible_to(user)],
             "documents_total": searchable.count(),
             "content_limit": MAX_CONTENT_CHARACTERS,
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
@@ -153,16 +154,27 @@ def _administration(user: User) -> str:
     return reverse("admin:chats_message_changelist") if allowed else ""
 
 
-def _chat_data(chat: Chat) -> dict[str, Any]:
-    links = chat.document_links.order_by("pk").select_related("document")
+def _chat_data(chat: Chat, user: User) -> dict[str, Any]:
+    """The chat with what it is about: of that, what is closed to its owner is gone."""
+    documents = Document.objects.visible_to(user).filter(chat_links__chat=chat)
+    libraries = Library.objects.visible_to(user).filter(pk__in=chat.library_ids or ())
+    about = [
+        *(_library_data(one) for one in libraries),
+        *(_document_data(one) for one in documents.order_by("chat_links__pk")),
+    ]
+    bound = chat.document_links.count() + len(chat.library_ids or ())
     return {
         "id": str(chat.pk),
         "title": chat.title,
         "unread": chat.unread,
         "model": chat.model,
-        "documents": [_document_data(link.document) for link in links if link.document],
-        "documents_gone": sum(link.document_id is None for link in links),
+        "documents": about,
+        "documents_gone": bound - len(about),
     }
+
+
+def _library_data(library: Library) -> dict[str, Any]:
+    return {"id": str(library.pk), "name": library.name, "is_library": True}
 
 
 def _document_data(document: Document) -> dict[str, Any]:
@@ -175,15 +187,16 @@ def _document_data(document: Document) -> dict[str, Any]:
     }
 
 
-def _selected(request: HttpRequest, completed: Any) -> list[dict[str, Any]]:
-    """Documents named in the address (`/?documents=ID,ID`), as far as they can be searched."""
+def _selected(user: User, request: HttpRequest, completed: Any) -> list[dict[str, Any]]:
+    """What the address names (`/?documents=ID,ID&libraries=ID`), as far as it can be searched."""
     named = completed.filter(pk__in=_list_named(request))
-    return [_document_data(document) for document in named]
+    libraries = Library.objects.visible_to(user).filter(pk__in=_list_named(request, "libraries"))
+    return [*map(_library_data, libraries), *map(_document_data, named)]
 
 
-def _list_named(request: HttpRequest) -> list[UUID]:
+def _list_named(request: HttpRequest, name: str = "documents") -> list[UUID]:
     ids = []
-    for text in request.GET.get("documents", "").split(",")[:SELECTED_DOCUMENTS]:
+    for text in request.GET.get(name, "").split(",")[:SELECTED_DOCUMENTS]:
         try:
             ids.append(UUID(text))
         except ValueError:

@@ -6,6 +6,7 @@ streams that read the library end at once.
 
 import unicodedata
 from collections import defaultdict
+from collections.abc import Collection
 from enum import StrEnum
 from uuid import UUID
 
@@ -150,6 +151,35 @@ def _record_member(action: Action, member: LibraryMember, actor: User) -> None:
 def _describe_member(member: LibraryMember) -> dict[str, object]:
     told: dict[str, object] = {"role": str(member.role)}
     return told | ({"group": member.group_id} if member.group_id else {})
+
+
+# Who may read what
+
+
+def find_libraries(*, user: User, library_ids: Collection[UUID]) -> list[UUID]:
+    """These ids, each once. Raises `LibraryNotFound` when one is not there for this user."""
+    wanted = list(dict.fromkeys(library_ids))
+    found = Library.objects.visible_to(user).filter(pk__in=wanted).count() if wanted else 0
+    if found != len(wanted):
+        raise LibraryNotFound
+    return wanted
+
+
+def list_held(user_ids: Collection[int]) -> dict[int, set[UUID]]:
+    """The ids of the libraries that each of these users may read. Two queries."""
+    held: dict[int, set[UUID]] = {pk: set() for pk in user_ids}
+    own = LibraryMember.objects.filter(user__in=held).values_list("user", "library_id")
+    groups = LibraryMember.objects.filter(group__user__in=held)
+    for user_id, library_id in (*own, *groups.values_list("group__user", "library_id")):
+        held[user_id].add(library_id)
+    return held
+
+
+def list_unreadable(user_id: int, document_ids: Collection[UUID]) -> set[UUID]:
+    """Those of these documents that are there, but not for this user."""
+    there = Document.objects.filter(pk__in=document_ids)
+    readable = there.visible_to(User(pk=user_id)).values("pk")
+    return set(there.exclude(pk__in=readable).values_list("pk", flat=True))
 
 
 # Documents

@@ -102,6 +102,9 @@ class Library(models.Model):
     updated_at = models.DateTimeField(_("changed at"), auto_now=True)
 
     objects = LibraryQuerySet.as_manager()
+    document_count: int
+    role: str | None
+    """Of rows `described_for` a user."""
 
     class Meta:
         """Lists go by name."""

@@ -1,7 +1,7 @@
 """The pages of documents: the list as it was asked for, and what is known of one document."""
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Any, cast
@@ -22,7 +22,16 @@ from django.views.decorators.http import require_GET
 
 from documents import representation
 from documents.errors import explain_code
-from documents.models import Chunk, Document, DocumentQuerySet, DocumentVersion
+from documents.models import (
+    ADDING_ROLES,
+    PRIVATE,
+    Chunk,
+    Document,
+    DocumentQuerySet,
+    DocumentVersion,
+    Library,
+    LibraryRole,
+)
 from documents.parsers import formats
 from documents.representation import inspect_document
 from documents.search.text import cut_excerpt, find_passages, list_marked_words
@@ -51,6 +60,33 @@ def get_query(asked: Mapping[str, str]) -> str:
     return asked.get("q", "").replace("\x00", "").strip()[:MAX_QUERY_CHARACTERS]
 
 
+def get_library(asked: Mapping[str, str]) -> str:
+    """The id of the library that is shown, `private`, or nothing for all; odd ones are nothing."""
+    named = asked.get("library", "")
+    try:
+        return named if named in {"", PRIVATE} else str(UUID(named))
+    except ValueError:
+        return ""
+
+
+def describe_libraries(user: "User", chosen: str) -> dict[str, Any]:
+    """The libraries that the page offers, and what may be done in the one that is chosen."""
+    rows = list(Library.objects.visible_to(user).described_for(user))
+    shown = next((one for one in rows if str(one.pk) == chosen), None)
+    return {
+        "libraries": rows,
+        "library": shown,
+        "is_private": chosen == PRIVATE,
+        "may_add": shown is None or shown.role in ADDING_ROLES,
+        "may_manage": shown is not None and shown.role == LibraryRole.MANAGER,
+    }
+
+
+def list_library_data(rows: Iterable[Library]) -> list[dict[str, Any]]:
+    """The libraries as the scripts of the page know them."""
+    return [{"id": str(one.pk), "name": one.name, "role": one.role} for one in rows]
+
+
 def filter_documents(
     documents: DocumentQuerySet, asked: Mapping[str, str], said: Mapping[UUID, Passage]
 ) -> QuerySet[Document]:
@@ -59,7 +95,9 @@ def filter_documents(
     `said` are the best passages on what is looked for, by their documents.
     """
     status, kind, days = (asked.get(name, "") for name in ("status", "type", "since"))
-    rows = documents.narrowed(status if status in Document.Status.values else "")
+    rows = documents.narrowed(
+        status if status in Document.Status.values else "", library=get_library(asked)
+    )
     if kind:
         rows = rows.filter(content_type=kind)
     if days in PERIODS:
@@ -324,18 +362,29 @@ CHUNKS_SHOWN = 10
 @login_required
 def document_list(request: HttpRequest) -> HttpResponse:
     """The table of documents; only the table when htmx asks."""
-    own = Document.objects.visible_to(cast("User", request.user))
+    user = cast("User", request.user)
+    own = Document.objects.visible_to(user)
     asked = request.GET.dict()
-    said = find_said(own, asked)
+    chosen = describe_libraries(user, get_library(asked))
+    said, query = find_said(own, asked), get_query(asked)
     rows = filter_documents(own, asked, said)
-    documents = Paginator(rows, PAGE_SIZE).get_page(asked.get("page"))
-    context = {
+    documents = Paginator(rows.select_related("library"), PAGE_SIZE).get_page(asked.get("page"))
+    shown = [one.pk for one in documents]
+    own_ids = set(Document.objects.owned_by(user).filter(pk__in=shown).values_list("pk", flat=True))
+    context = chosen | {
         "area": "documents",
         "documents": documents,
-        "rows": [_row(one) | _found(said.get(one.pk), get_query(asked)) for one in documents],
-        "query": get_query(asked),
+        "rows": [
+            _row(one) | _found(said.get(one.pk), query) | {"may_change": one.pk in own_ids}
+            for one in documents
+        ],
+        "query": query,
         "narrowed": is_narrowed(asked),
-        "page": {"upload_limit_mb": settings.MAX_UPLOAD_MB},
+        "page": {
+            "upload_limit_mb": settings.MAX_UPLOAD_MB,
+            "library": chosen["library"] and _library_data(chosen["library"]),
+            "libraries": list_library_data(chosen["libraries"]),
+        },
     }
     if request.headers.get("HX-Request") == "true":
         return render(request, "panels/document_table.html", context)
@@ -348,7 +397,8 @@ def document_list(request: HttpRequest) -> HttpResponse:
 def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
     """What is known of one document, and the chunks made of it; these alone when htmx asks."""
     user = cast("User", request.user)
-    document = get_object_or_404(Document.objects.visible_to(user), pk=document_id)
+    rows = Document.objects.visible_to(user).select_related("library", "owner")
+    document = get_object_or_404(rows, pk=document_id)
     # `?page=` of an address is a page of the document; of a list that htmx asks for, one of that
     is_part = request.headers.get("HX-Request") == "true"
     chunks = _chunks(document, request.GET.get("page") if is_part else "1")
@@ -360,9 +410,16 @@ def document_detail(request: HttpRequest, document_id: UUID) -> HttpResponse:
         "metadata": list_metadata_rows(document),
         "versions": list_versions(document),
         "kind": FORMAT_NAMES.get(document.content_type, document.content_type),
-        "page": _page(document),
+        "page": _page(document)
+        | {"libraries": list_library_data(Library.objects.visible_to(user).described_for(user))},
+        "may_change": Document.objects.owned_by(user).filter(pk=document.pk).exists(),
     }
     return render(request, "document.html", context)
+
+
+def _library_data(library: Library) -> dict[str, Any]:
+    fields = {"name": library.name, "description": library.description, "role": library.role}
+    return {"id": str(library.pk), **fields}
 
 
 def _row(document: Document) -> dict[str, Any]:

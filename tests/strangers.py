@@ -95,6 +95,7 @@ FIELDS = {
     "message_id": "answer",
     "model": "model",
     "library_id": "library",
+    "library_ids": "library",
 }
 """What these fields of a body name."""
 EXAMPLES = {"model": "nura", "messages": [{"role": "user", "content": "휴가"}]}

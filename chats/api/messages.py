@@ -1,5 +1,6 @@
 """Messages over REST, written and spoken."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from chats.serializers import (
     to_models_json,
 )
 from chats.services import answer_cache, branches, speech, turn_store, turns
+from chats.services.erasure import hide_closed, hide_closed_in_trace
 from chats.services.profile import name_used
 from documents.connected.choice import list_allowed_models
 from jobs.fairness import leave_place
@@ -135,16 +137,19 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
         """Every step of the answer."""
         message = self.get_object()
         trace = Trace.objects.filter(message=message).first()
-        return Response({} if trace is None else name_used(trace.steps, get_user(request)))
+        if trace is None:
+            return Response({})
+        user = get_user(request)
+        return Response(name_used(hide_closed_in_trace(trace.steps, user_id=user.pk), user))
 
     @extend_schema(responses=WholeSourceSerializer(many=True))
     @action(detail=True)
     def sources(self, request: Request, pk: UUID) -> Response:
         """What the answer rests on, each passage whole, as shown: it outlives its document."""
-        message = self.get_object()
+        message = hide_closed(self.get_object())
         texts = turn_store.whole_passages(message)
         shown = [
-            {**source, "text": texts.get(source["chunk_id"], source["content_preview"])}
+            {**source, "text": "" if source.get("unreadable") else _to_whole(source, texts)}
             for source in message.sources or ()
         ]
         return Response(WholeSourceSerializer(shown, many=True).data)
@@ -194,8 +199,12 @@ class ModelsView(APIView):
         return Response(to_models_json(list_allowed_models(get_user(request))))
 
 
+def _to_whole(source: Mapping[str, Any], texts: Mapping[str, str]) -> str:
+    return texts.get(source["chunk_id"], str(source["content_preview"]))
+
+
 def _sent(fields: dict[str, Any]) -> dict[str, Any]:
-    return fields | {"document_ids": fields["document_ids"] or ()}
+    return fields | {name: fields[name] or () for name in ("document_ids", "library_ids")}
 
 
 class SoundRenderer(BaseRenderer):
@@ -231,6 +240,7 @@ class SpeechView(APIView):
             raise speech.NothingToSay
         if message.status == Message.Status.STREAMING:
             raise StillAnswering
+        message = hide_closed(message)
         if not connection.in_atomic_block:
             connection.close()  # speech may take minutes: hold no connection meanwhile
         wanted = serializer.validated_data

@@ -25,6 +25,7 @@ from chats.serializers import (
 )
 from chats.services import branches
 from chats.services import chats as services
+from chats.services.erasure import hide_closed_in_turns
 
 QUERY_CHARACTERS = 200
 BRANCH = OpenApiParameter(
@@ -108,7 +109,8 @@ class TurnDocumentsView(APIView):
     @extend_schema(parameters=[BRANCH], responses=ShownDocumentSerializer(many=True))
     def get(self, request: Request, chat_id: UUID, number: int) -> Response:
         """The documents by slot, with the passages as they were shown."""
-        turn = _turn(request, chat_id, number)
+        user_id = get_user(request).pk
+        (turn,) = hide_closed_in_turns([_turn(request, chat_id, number)], user_id=user_id)
         return Response(ShownDocumentSerializer(turn.doc_refs, many=True).data)
 
 
@@ -138,7 +140,8 @@ def _branch(request: Request, chat_id: UUID) -> Branch:
 
 def _turns(request: Request, chat_id: UUID) -> TurnQuerySet:
     ids = _branch(request, chat_id).turn_ids
-    return Turn.objects.visible_to(get_user(request)).told().filter(pk__in=ids)
+    rows = Turn.objects.visible_to(get_user(request)).told()
+    return rows.select_related("chat").filter(pk__in=ids)
 
 
 def _turn(request: Request, chat_id: UUID, number: int) -> Turn:

@@ -1,4 +1,4 @@
-"""The models of a key's owner: all of the documents, one of them, or those of a category.
+"""The models of a key's owner: all of the documents, one, or those of a library or a category.
 
 Each of them is answered by the owner's usual language model, or by the one named behind an `@`:
 `nura@qwen3`. The sign stands in no other id.
@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from chats.errors import ModelNotFound
 from chats.models import Category, ChatDocument
 from documents.connected.choice import find_allowed_model, list_allowed_models
-from documents.models import Document
+from documents.models import Document, Library
 from rag.types import Scope, ScopeReason
 
 EVERYTHING = "nura"
@@ -41,6 +41,8 @@ class AskableModel:
     reason: ScopeReason
     language_model: str = ""
     """The id of the language model that was named."""
+    library_id: UUID | None = None
+    """The library whose documents these are."""
 
     @cached_property
     def scope(self) -> Scope:
@@ -70,7 +72,7 @@ def _find_scope(user: User, name: str) -> AskableModel:
         return AskableModel(name, "Nura", user.date_joined, everything, ScopeReason.ALL)
     if (key := _read_key(name)) is None:
         raise ModelNotFound
-    model = _find_document(user, key) or _find_category(user, key)
+    model = _find_document(user, key) or _find_library(user, key) or _find_category(user, key)
     if model is None:
         raise ModelNotFound
     return model
@@ -82,14 +84,15 @@ def describe_model(model: AskableModel) -> dict[str, Any]:
 
 
 def list_models(user: User) -> dict[str, Any]:
-    """Everything first, by each language model where there are some; then categories; documents.
+    """Everything first, by each language model where there are some; then what is a part of it.
 
-    Categories are those with documents, by name, and documents the newest.
+    These are libraries, categories with documents, both by name, and the newest documents.
     """
     ready = _list_searchable(user)
     used = Category.objects.owned_by(user).filter(
         chats__deleted_at=None, chats__document_links__document__in=ready
     )
+    shared = Library.objects.visible_to(user).values_list("pk", "name", "created_at")
     categories = ((one.pk, one.name, user.date_joined) for one in used.distinct())
     rows = ready.order_by("-created_at", "id").values_list("pk", "name", "created_at")
     documents = list(rows[: MAX_LISTED_DOCUMENTS + 1])
@@ -104,6 +107,7 @@ def list_models(user: User) -> dict[str, Any]:
         "data": [
             first,
             *others,
+            *_describe_all(shared),
             *_describe_all(categories),
             *_describe_all(documents[:MAX_LISTED_DOCUMENTS]),
         ],
@@ -141,6 +145,17 @@ def _find_document(user: User, key: UUID) -> AskableModel | None:
         return None
     name, created = document.name, document.created_at
     return AskableModel(f"{PREFIX}{key}", name, created, rows, ScopeReason.EXPLICIT)
+
+
+def _find_library(user: User, key: UUID) -> AskableModel | None:
+    library = Library.objects.visible_to(user).filter(pk=key).first()
+    if library is None:
+        return None
+    rows = _list_searchable(user).filter(library=library)
+    name, created = library.name, library.created_at
+    return AskableModel(
+        f"{PREFIX}{key}", name, created, rows, ScopeReason.EXPLICIT, library_id=library.pk
+    )
 
 
 def _find_category(user: User, key: UUID) -> AskableModel | None:

@@ -30,6 +30,7 @@ from chats.runs import dispatch, reader
 from chats.runs.log import RunEvent
 from chats.services.chats import check_tokens, count_question, find_documents, touch_chat
 from chats.services.turns import NO_WISHES, OpenedTurn, clean, new_question, open_answer
+from documents.libraries import find_libraries
 from documents.models import Document
 from rag.conversation import Sampling
 from rag.types import HistoryMessage, Scope, ScopeReason, Speaker
@@ -85,13 +86,14 @@ def _in_chat(  # noqa: PLR0913, PLR0917 - what `begin` knows
     key: ChatKey,
     asked_with: str,
 ) -> Opened:
-    named = model.reason is ScopeReason.EXPLICIT
+    named = model.reason is ScopeReason.EXPLICIT and model.library_id is None
     turn = ask_in_chat(
         user=user,
         key=key.value,
         content=said.question,
         place=Place(said.last_answer, said.last_question, key.whole),
         document_ids=model.scope.document_ids if named else (),
+        library_ids=[model.library_id] if model.library_id else (),
         language=get_language() or "ko",
         sampling=body.sampling,
         asked_with=asked_with,
@@ -177,6 +179,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     content: str,
     place: Place,
     document_ids: Collection[UUID],
+    library_ids: Collection[UUID] = (),
     language: str,
     sampling: Sampling,
     asked_with: str = "",
@@ -191,10 +194,11 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     documents = find_documents(owner=user, document_ids=document_ids)
     chat, is_new = find_or_create_chat(user=user, key=key, title=make_title(text))
     parent_id = None if is_new else _find_parent(chat, place)
-    asked = None if is_new else _find_asked_before(chat, parent_id, text, documents)
+    libraries = find_libraries(user=user, library_ids=library_ids)
+    asked = None if is_new else _find_asked_before(chat, parent_id, text, documents, libraries)
     return open_answer(
         chat=chat,
-        question=asked or new_question(chat, parent_id, text),
+        question=asked or new_question(chat, parent_id, text, libraries),
         documents=None if asked else documents,
         language=language,
         sampling=sampling,
@@ -258,11 +262,19 @@ def _bare(field: str) -> Func:
 
 
 def _find_asked_before(
-    chat: Chat, parent_id: UUID | None, text: str, documents: list[Document]
+    chat: Chat,
+    parent_id: UUID | None,
+    text: str,
+    documents: list[Document],
+    library_ids: list[UUID],
 ) -> Message | None:
-    """The same question at the same place about the same documents."""
+    """The same question at the same place about the same documents and libraries."""
     same = Message.objects.filter(
-        chat=chat, parent_id=parent_id, role=Message.Role.USER, content=text
+        chat=chat,
+        parent_id=parent_id,
+        role=Message.Role.USER,
+        content=text,
+        library_ids=library_ids or None,
     ).order_by("-created_at", "-id")
     wanted = {document.pk for document in documents}
     for question in same.prefetch_related("document_links"):

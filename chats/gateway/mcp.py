@@ -22,19 +22,19 @@ from rest_framework.exceptions import APIException
 from chats.access import Credential
 from chats.calls import in_database
 from chats.errors import RateLimited, ScopeMissing
-from chats.gateway import catalogue, completions, streaming
+from chats.gateway import completions, streaming
 from chats.gateway.completions import Opened
 from chats.models import KeyScope
 from chats.models.key import list_scopes
 from chats.runs import log
 from chats.services import search as searching
 from chats.services.chats import find_documents
+from chats.services.search import find_asked_scope
 from documents.errors import PageNotFound, explain_code
-from documents.models import Document
+from documents.models import Document, Library
 from jobs import limiter
 from rag.errors import NuraError
-from rag.types import Scope as Documents
-from rag.types import ScopeReason, StrategyName
+from rag.types import StrategyName
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -65,6 +65,16 @@ class ListedDocument(BaseModel):
     name: str
     pages: int | None
     added: date
+
+
+class ListedLibrary(BaseModel):
+    """A library whose documents can be searched."""
+
+    id: UUID
+    name: str
+    description: str
+    documents: int
+    role: str
 
 
 class ToolPassage(BaseModel):
@@ -103,9 +113,19 @@ async def list_documents(ctx: Context, name: str = "") -> list[ListedDocument]:
     return await in_database(_list_documents, user, name)
 
 
+@server.tool(title="List libraries", annotations=READS)
+async def list_libraries(ctx: Context) -> list[ListedLibrary]:
+    """List the libraries that can be searched, by name."""
+    return await in_database(_list_libraries, _require(ctx, KeyScope.READ))
+
+
 @server.tool(title="Search", annotations=READS)
 async def search(
-    ctx: Context, query: str, document_ids: list[UUID] | None = None, limit: int = 8
+    ctx: Context,
+    query: str,
+    document_ids: list[UUID] | None = None,
+    library_ids: list[UUID] | None = None,
+    limit: int = 8,
 ) -> list[ToolPassage]:
     """Find the passages that bear on a question, at most 20, in all documents or in some."""
     user = _require(ctx, KeyScope.READ)
@@ -118,6 +138,7 @@ async def search(
             chat_id=None,
             history=[],
             document_ids=document_ids,
+            library_ids=library_ids,
             strategy=StrategyName.AUTO,
             rerank=True,
             top_k=max(1, min(limit, MAX_PASSAGES)),
@@ -144,12 +165,17 @@ async def read_page(ctx: Context, document_id: UUID, page: int = 1) -> ReadPage:
 
 
 @server.tool(title="Ask", annotations=READS)
-async def ask(ctx: Context, question: str, document_ids: list[UUID] | None = None) -> GivenAnswer:
+async def ask(
+    ctx: Context,
+    question: str,
+    document_ids: list[UUID] | None = None,
+    library_ids: list[UUID] | None = None,
+) -> GivenAnswer:
     """Have a question answered from the documents, with citations. Nothing of it is stored."""
     user = _require(ctx, KeyScope.ASK)
     await _count(ctx, "ask")
     key = _key_of(ctx)
-    run_id = await _told(in_database(_send_question, user, question, document_ids))
+    run_id = await _told(in_database(_send_question, user, question, document_ids, library_ids))
     opened = Opened(run_id, "nura")
     event = await _told(streaming.last_event(opened, Credential(token=key.digest)))
     if event.type != log.COMPLETED:
@@ -204,12 +230,27 @@ def _read_page(user: User, document_id: UUID, page: int) -> ReadPage:
     )
 
 
-def _send_question(user: User, question: str, document_ids: list[UUID] | None) -> UUID:
-    if document_ids:
-        chosen = find_documents(owner=user, document_ids=document_ids)
-        scope = Documents(tuple(one.pk for one in chosen), ScopeReason.EXPLICIT)
-    else:
-        scope = catalogue.find_model(user, catalogue.EVERYTHING).scope
+def _list_libraries(user: User) -> list[ListedLibrary]:
+    rows = Library.objects.visible_to(user).described_for(user)
+    return [
+        ListedLibrary(
+            id=one.pk,
+            name=one.name,
+            description=one.description,
+            documents=one.document_count,
+            role=str(one.role),
+        )
+        for one in rows
+    ]
+
+
+def _send_question(
+    user: User,
+    question: str,
+    document_ids: list[UUID] | None,
+    library_ids: list[UUID] | None,
+) -> UUID:
+    scope = find_asked_scope(user=user, document_ids=document_ids, library_ids=library_ids)
     return completions.send_question(user, question, scope)
 
 

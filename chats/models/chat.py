@@ -4,6 +4,7 @@ import uuid
 from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import StrIndex
@@ -118,6 +119,9 @@ class Chat(models.Model):
 
     Turns asked up to `memory_cleared_at` stay in the store; no document of theirs is remembered.
 
+    `library_ids` are libraries that it is about, beside its documents; None: none. The ids outlive
+    their libraries: a chat about libraries that are gone, or closed to its owner, finds nothing.
+
     `unread`: an answer ended since its owner last had the chat before him. Archived chats are kept
     out of the sidebar until something is asked in them again.
 
@@ -160,6 +164,7 @@ class Chat(models.Model):
     model = models.CharField(
         max_length=SLUG_CHARACTERS, blank=True, default="", db_default="", verbose_name=_("model")
     )
+    library_ids = ArrayField(models.UUIDField(), null=True, blank=True, editable=False)
     memory_cleared_at = models.DateTimeField(null=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, verbose_name=_("deleted at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))

@@ -48,6 +48,7 @@ class Message(models.Model):
     `model` is the id of the language model that an answer is asked of, empty without one; `usage`
     holds the tokens and, as `model`, what its server calls it.
     `made_at` is when an answer that was not made for this question was made: see `CachedAnswer`.
+    `library_ids` are libraries that a question names, None without.
     `follow_ups` are questions that the light model sees coming, None where it was not asked.
     """
 
@@ -130,7 +131,11 @@ class Message(models.Model):
     made_at = models.DateTimeField(null=True, blank=True, verbose_name=_("made at"))
     follow_ups = models.JSONField(null=True, blank=True, verbose_name=_("next questions"))
     documents = models.ManyToManyField(Document, through="MessageDocument", related_name="+")
+    library_ids = ArrayField(models.UUIDField(), null=True, blank=True, editable=False)
     created_at = models.DateTimeField(verbose_name=_("created at"))
+
+    closed_documents: set[uuid.UUID] | None = None
+    """Of a message that is shown: its documents that its reader may not read any more."""
 
     objects = MessageQuerySet.as_manager()
 

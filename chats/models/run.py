@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
@@ -36,7 +37,8 @@ class Run(OwnedJob):
     as the sender wished for something. `asked_with` is the digest of the key that asked,
     empty for a session: an answer ends with its key. `first_word_ms` is how long its reader waited
     for the first word, None where none came. `anew`: no answer that is there already will
-    do.
+    do. `library_ids` are the libraries that it may read, None without: it ends with the right to
+    any of them.
     """
 
     OPEN = Q(ended_at=None)
@@ -60,6 +62,7 @@ class Run(OwnedJob):
     anew = models.BooleanField(default=False, db_default=False, editable=False)
     sampling = models.JSONField(default=dict, blank=True, verbose_name=_("wishes"))
     first_word_ms = models.PositiveIntegerField(null=True, blank=True, editable=False)
+    library_ids = ArrayField(models.UUIDField(), null=True, editable=False)
     ended_at = models.DateTimeField(null=True, blank=True, verbose_name=_("ended at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))
 
@@ -83,6 +86,11 @@ class Run(OwnedJob):
             ),
             models.Index(fields=("owner", "started_at"), name="run_last_served"),
             models.Index(fields=("created_at",), name="run_made"),
+            models.Index(
+                fields=("ended_at",),
+                condition=Q(library_ids__isnull=False),
+                name="run_of_libraries",
+            ),
         )
 
     def __str__(self) -> str:

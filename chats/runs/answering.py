@@ -40,6 +40,8 @@ from chats.services.turns import close_turn
 from chats.stores import ReleasingStore
 from documents import spaces
 from documents.connected.choice import ModelNotAllowed, choose_config
+from documents.libraries import list_unreadable
+from documents.models import Document
 from documents.search.store import ScopedStore
 from documents.spaces import SpaceInUse
 from jobs.heartbeat import Heartbeat
@@ -157,7 +159,8 @@ def load_question(
     known = load_conversation(branch, pairs=pairs)
     if topic is Topic.NEW:
         known = replace(known, memory=Memory())
-    ids = tuple(UUID(pk) for pk in message.scope["document_ids"])
+    ids = _narrow_to_readable(run, message.scope["document_ids"])
+    _note_libraries(run, {*known.readable} - {*ids})
     return LoadedQuestion(
         question=Question(
             text=message.parent.content,
@@ -172,6 +175,26 @@ def load_question(
         history=BranchHistory(branch, embedding=get_embedding_model_name(used.config)),
         config=used.config,
     )
+
+
+def _narrow_to_readable(run: Run, document_ids: Sequence[str]) -> tuple[UUID, ...]:
+    """The scope as it was fixed, less what has been closed to its owner meanwhile."""
+    ids = tuple(UUID(pk) for pk in document_ids)
+    if run.library_ids is None:
+        return ids
+    closed = list_unreadable(run.owner_id, ids)
+    return tuple(pk for pk in ids if pk not in closed)
+
+
+def _note_libraries(run: Run, document_ids: set[UUID]) -> None:
+    """Note that the run may also read documents of earlier answers; it ends with their rights."""
+    if not document_ids:
+        return
+    rows = Document.objects.filter(pk__in=document_ids, library__isnull=False)
+    found = set(rows.values_list("library_id", flat=True))
+    if more := found - set(run.library_ids or ()):
+        run.library_ids = sorted(more | set(run.library_ids or ()))
+        Run.objects.filter(pk=run.pk).update(library_ids=run.library_ids)
 
 
 # The lease
@@ -327,7 +350,7 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
     if claimed.refused is not None:
         progress.error = claimed.refused
         return
-    if is_first_question(claimed.run):
+    if is_first_question(claimed.run) and claimed.run.library_ids is None:
         loaded = load_question(claimed.run, claimed.used, claimed.profile)
     else:
         loaded = await in_database(load_question, claimed.run, claimed.used, claimed.profile)

@@ -15,6 +15,7 @@ import structlog
 from django.contrib.auth.models import User
 from django.utils.translation import override
 
+from chats import access
 from chats.calls import in_database
 from chats.errors import NotFound, explain_notice
 from chats.gateway import jobs, vectors
@@ -93,7 +94,27 @@ def describe_failure(error: NuraError, language: str) -> dict[str, Any]:
 
 async def _answer_question(request: dict[str, Any], say: Say) -> dict[str, Any]:
     """Answer a question whose history came with it."""
-    question, store, config = await in_database(_load_question, request)
+    question, store, config, libraries = await in_database(_load_question, request)
+    closed = asyncio.create_task(access.wait_until_closed(request["user_id"], libraries))
+    answer = asyncio.create_task(_say_answer(question, store, config, request, say))
+    try:
+        await asyncio.wait([closed, answer], return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():  # he is no member any more
+            raise NotFound
+        return answer.result()
+    finally:
+        for task in (closed, answer):
+            task.cancel()
+        await asyncio.gather(closed, answer, return_exceptions=True)
+
+
+async def _say_answer(
+    question: Question,
+    store: ReleasingStore,
+    config: RagConfig,
+    request: Mapping[str, Any],
+    say: Say,
+) -> dict[str, Any]:
     finished: Finished | None = None
     said: list[str] = []
     thought: list[str] = []
@@ -133,8 +154,10 @@ def _to_message(finished: Finished, language: str) -> dict[str, Any]:
     }
 
 
-def _load_question(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore, RagConfig]:
-    """The question over those of its documents that its user may still read.
+def _load_question(
+    request: Mapping[str, Any],
+) -> tuple[Question, ReleasingStore, RagConfig, set[UUID]]:
+    """The question over those of its documents that its user may still read, and their libraries.
 
     Raises `NotFound` when the user is gone, `ModelNotAllowed`.
     """
@@ -143,7 +166,8 @@ def _load_question(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore
         raise NotFound
     used = spaces.get_space_in_use()
     rows = Document.objects.visible_to(user).searchable().filter(pk__in=request["document_ids"])
-    ids = tuple(rows.order_by("created_at", "id").values_list("pk", flat=True))
+    found = dict(rows.order_by("created_at", "id").values_list("pk", "library_id"))
+    ids, libraries = tuple(found), {pk for pk in found.values() if pk is not None}
     question = Question(
         text=request["question"],
         scope=Scope(ids, ScopeReason(request["reason"])),
@@ -151,7 +175,7 @@ def _load_question(request: Mapping[str, Any]) -> tuple[Question, ReleasingStore
         sampling=Sampling.from_stored(request["sampling"]),
     )
     config = choose_config(used.config, user, request.get("model", ""))
-    return question, ReleasingStore(ScopedStore(ids, space=used.space)), config
+    return question, ReleasingStore(ScopedStore(ids, space=used.space)), config, libraries
 
 
 async def _search(request: dict[str, Any], _say: Say) -> dict[str, Any]:

@@ -153,6 +153,7 @@ def fork_chat(*, user: "User", chat: Chat, message_id: UUID) -> Chat:
         category_id=held.category_id,
         history_pairs=held.history_pairs,
         memory_cleared_at=held.memory_cleared_at,
+        library_ids=held.library_ids,
     )
     last.chat = held
     turn_ids = Branch.to_message(last).turn_ids

@@ -23,6 +23,7 @@ from chats.services import answer_cache
 from documents import deletions, quotas
 from documents.audit import Action, record_event
 from documents.connected.choice import find_allowed_model
+from documents.libraries import find_libraries
 from documents.models import DeletionKind, Document, QuotaMeasure
 from documents.quotas import QuotaLimits
 
@@ -77,14 +78,16 @@ def create_chat(  # noqa: PLR0913 - the fields of a new chat, by name
     use_memory: bool = True,
     temporary: bool = False,
     model: str | None = None,
+    library_ids: Collection[UUID] = (),
 ) -> Chat:
-    """A new chat about these documents: all of it or nothing.
+    """A new chat about these documents and libraries: all of it or nothing.
 
-    Raises `NotFound`, `ModelNotAllowed`.
+    Raises `NotFound`, `LibraryNotFound`, `ModelNotAllowed`.
     """
     documents = find_documents(owner=owner, document_ids=document_ids)
+    libraries = find_libraries(user=owner, library_ids=library_ids)
     category = find_category(owner=owner, category_id=category_id)
-    chat = add_chat(owner, title, documents, category, history_pairs)
+    chat = add_chat(owner, title, documents, category, history_pairs, libraries)
     if temporary or not use_memory:
         chat.use_memory, chat.temporary = use_memory, temporary
         chat.save(update_fields=("use_memory", "temporary"))
@@ -101,15 +104,17 @@ def keep_model(chat: Chat, model: str) -> None:
     chat.save(update_fields=("model",))
 
 
-def add_chat(
+def add_chat(  # noqa: PLR0913, PLR0917 - the same
     owner: User,
     title: str,
     documents: Collection[Document] = (),
     category: Category | None = None,
     history_pairs: int | None = None,
+    library_ids: Collection[UUID] = (),
 ) -> Chat:
     """The same within the caller's transaction, of what was looked up before."""
     chat = Chat(owner=owner, title=title, category=category, history_pairs=history_pairs)
+    chat.library_ids = list(library_ids) or None
     chat.has_documents = bool(documents)
     chat.save(force_insert=True)
     if documents:
@@ -121,7 +126,8 @@ def add_chat(
 def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
     """Apply those of the names of `ChatChange` that are there.
 
-    Changes of one chat are made one after the other. Raises `NotFound`, `ModelNotAllowed`.
+    Changes of one chat are made one after the other. Raises `NotFound`, `LibraryNotFound`,
+    `ModelNotAllowed`.
     """
     held = Chat.objects.select_for_update().filter(pk=chat.pk, deleted_at=None).first()
     if held is None:
@@ -140,6 +146,11 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
         documents = find_documents(owner=held.owner, document_ids=ids)
         ChatDocument.objects.filter(chat=held).exclude(document__in=documents).delete()
         link_documents(chat=held, documents=documents)
+    if "library_ids" in changes:
+        library_ids: Collection[UUID] = changes["library_ids"]  # type: ignore[assignment]
+        chosen = find_libraries(user=held.owner, library_ids=library_ids)
+        held.library_ids = chosen or None
+        fields.append("library_ids")
     # not updated_at: a chat moves up in the list when something is said in it
     held.save(update_fields=fields)
     transaction.on_commit(lambda: chat_changed(held.pk))

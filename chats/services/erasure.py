@@ -1,12 +1,18 @@
-"""What answers keep of a document that was deleted, and chats that were.
+"""What answers keep of a document that was deleted, or is closed to their reader; deleted chats.
 
 An answer keeps its words and its citation, which then says `deleted`. Erasing takes out what it
 kept of the document's own text: passages, previews, sentences, the model's thoughts about them, and
 what summaries and later answers quote of it word by word. An answer that is nothing but the
 document's text, as without a language model, gives way to a sentence that says so.
+
+A document may also be closed to whoever asked: the library that it is in has lost a member. Then
+nothing is taken out, since rights may come back; it is not shown as long as they are away.
 """
 
+import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,6 +33,7 @@ from chats.services import turn_store
 from chats.services.profile import forget_source_chats
 from chats.services.turn_store import Outcome
 from documents import deletions
+from documents.libraries import list_unreadable
 from documents.models import Deletion, DeletionKind, Document
 from rag.tokenize.text import split_sentences, to_letters
 
@@ -219,6 +226,115 @@ def _delete_logs(runs: Sequence[UUID]) -> None:
         logger.warning("run_logs_not_deleted", runs=len(runs), exc_info=True)
 
 
+# What is closed to the reader of an old answer
+
+
+def find_closed(
+    user_id: int, *rows: Iterable[Mapping[str, Any]] | None, readable: Collection[UUID] = ()
+) -> set[UUID]:
+    """Documents that these sources or references name, and that the user may not read any more.
+
+    Those that were deleted are marked as such, and are none of them.
+    """
+    named = {UUID(str(one["document_id"])) for part in rows for one in part or ()}
+    unsure = named.difference(readable)
+    return list_unreadable(user_id, unsure) if unsure else set()
+
+
+def hide_closed_in_turns(
+    turns: Sequence[Turn], *, user_id: int, readable: Collection[UUID] = ()
+) -> list[Turn]:
+    """The turns as the owner of their chat may see them now; the rows stay as they are.
+
+    `readable` are documents that he may read, as far as that is known.
+    """
+    closed = find_closed(user_id, *(turn.doc_refs for turn in turns), readable=readable)
+    return [_hide_in_turn(turn, closed) for turn in turns] if closed else list(turns)
+
+
+def _hide_in_turn(turn: Turn, closed: set[UUID]) -> Turn:
+    if not _names(turn.doc_refs, closed):
+        return turn
+    shown = copy(turn)
+    shown.doc_refs = _hide(turn.doc_refs, closed)
+    if _is_copy(turn.label, turn.mode):
+        shown.assistant_text = shown.summary = _say_closed(turn.doc_refs)
+    return shown
+
+
+def note_closed(messages: Sequence[Message], *, user_id: int) -> None:
+    """Look up for many messages at once what `hide_closed` needs to know of each."""
+    closed = find_closed(user_id, *(one.sources for one in messages))
+    for message in messages:
+        message.closed_documents = closed
+
+
+def hide_closed(message: Message) -> Message:
+    """The message as the owner of its chat may see it now; the row stays as it is.
+
+    It keeps its words and its citations, which then say `unreadable`, without the passages. What
+    consists of passages gives way to a sentence that says so.
+    """
+    if not message.sources:
+        return message
+    if message.closed_documents is None:
+        note_closed([message], user_id=message.chat.owner_id)
+    closed = message.closed_documents or set()
+    if not _names(message.sources, closed):
+        return message
+    shown = copy(message)
+    shown.sources = _hide(message.sources, closed)
+    shown.reasoning = ""
+    if _is_copy(message.label, message.mode):
+        shown.content, shown.grounding = _say_closed(message.sources), None
+    return shown
+
+
+def hide_closed_in_trace(steps: dict[str, Any], *, user_id: int) -> dict[str, Any]:
+    """The steps without texts of documents that the user may not read any more."""
+    named = {UUID(match) for match in _CHUNK_ID.findall(json.dumps(steps, ensure_ascii=False))}
+    closed = list_unreadable(user_id, named) if named else set()
+    stripped: dict[str, Any] = _strip_closed(steps, closed) if closed else steps
+    return stripped
+
+
+def _strip_closed(value: Any, closed: set[UUID]) -> Any:
+    if isinstance(value, list):
+        return [_strip_closed(one, closed) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    chunk_id = value.get("chunk_id")
+    is_closed = isinstance(chunk_id, str) and "_" in chunk_id and _document_of(chunk_id) in closed
+    return {
+        name: ""
+        if is_closed and isinstance(one, str) and name != "chunk_id" and name not in NAMES
+        else _strip_closed(one, closed)
+        for name, one in value.items()
+    }
+
+
+_CHUNK_ID = re.compile(r'"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})_\d+"')
+
+
+def _hide(rows: Sequence[Mapping[str, Any]], closed: set[UUID]) -> list[dict[str, Any]]:
+    return [
+        _without_texts(one) | {"unreadable": True}
+        if UUID(str(one["document_id"])) in closed
+        else dict(one)
+        for one in rows
+    ]
+
+
+def _without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(row) | {name: empty() for name, empty in TEXTS.items() if name in row}
+
+
+def _say_closed(sources: Sequence[Mapping[str, Any]]) -> str:
+    slots = dict.fromkeys(one["slot"] for one in sources if one.get("cited", True))
+    said = _("This answer quoted a document that you can no longer read.")
+    return " ".join([said, "".join(f"[{slot}]" for slot in slots)]).strip()
+
+
 # Shapes
 
 
@@ -239,8 +355,7 @@ def _scrub(
         if document_id in gone:
             told["deleted"] = True
         if document_id in erased:
-            told |= {name: empty() for name, empty in TEXTS.items() if name in told}
-            told["erased"] = True
+            told = _without_texts(told) | {"erased": True}
         scrubbed.append(told)
     return scrubbed
 

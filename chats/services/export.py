@@ -27,6 +27,7 @@ from chats.errors import ExportFailed, ExportTooLarge
 from chats.models import Chat, Turn
 from chats.runs import log
 from chats.serializers import ChatSerializer, TurnSerializer
+from chats.services.erasure import hide_closed_in_turns
 from documents.parsers.markdown import let_stars_close_before_hangul
 
 MAX_NAME_CHARACTERS = 80
@@ -44,6 +45,7 @@ def export_json(chat: Chat, turns: Sequence[Turn]) -> str:
 
 def export_markdown(chat: Chat, turns: Sequence[Turn]) -> str:
     """The chat to read: each question as a quotation, its answer, and what that rests on."""
+    turns = hide_closed_in_turns(turns, user_id=chat.owner_id)
     parts = [f"# {to_one_line(chat.title)}", *(_markdown_turn(turn) for turn in turns)]
     return "\n\n".join(parts) + "\n"
 
@@ -70,6 +72,8 @@ def _markdown_source(ref: dict[str, Any]) -> str:
 def describe_source(ref: dict[str, Any]) -> str:
     """What a document is called that was drawn from, its file, and whether it is gone."""
     name = f"{to_one_line(ref['title'])} ({to_one_line(ref['source'])})"
+    if ref.get("unreadable"):
+        return f"{name} {_('(no longer readable)')}"
     return f"{name} {_('(deleted)')}" if ref.get("deleted") else name
 
 
@@ -96,6 +100,7 @@ def export_pdf(chat: Chat, turns: Sequence[Turn]) -> bytes:
     characters = sum(len(turn.user_text) + len(turn.assistant_text) for turn in turns)
     if characters > MAX_PRINTED_CHARACTERS:
         raise ExportTooLarge(characters=characters, limit=MAX_PRINTED_CHARACTERS)
+    turns = hide_closed_in_turns(turns, user_id=chat.owner_id)
     told = {
         "title": _shown(to_one_line(chat.title)),
         "language": (get_language() or "ko").partition("-")[0],

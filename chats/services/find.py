@@ -14,6 +14,7 @@ from chats.models import Chat, Message, Turn
 from chats.models.chat import to_text_filter
 from chats.models.turn import TurnQuerySet
 from chats.serializers import to_time_json
+from chats.services.erasure import hide_closed, hide_closed_in_turns, note_closed
 from documents.models import Document
 from documents.search import text
 from documents.search.text import MarkedExcerpt, cut_excerpt
@@ -63,6 +64,8 @@ class DescribedTurn:
 def describe_turns(turns: Iterable[Turn], query: str) -> list[DescribedTurn]:
     """The turns with what was looked for marked in them; without a search their beginnings."""
     words = text.split_words(unicodedata.normalize("NFC", query))
+    rows = list(turns)
+    shown = hide_closed_in_turns(rows, user_id=rows[0].chat.owner_id) if rows else []
     return [
         DescribedTurn(
             turn,
@@ -70,7 +73,7 @@ def describe_turns(turns: Iterable[Turn], query: str) -> list[DescribedTurn]:
             _cut(turn.assistant_text, words),
             _cut(turn.summary, words),
         )
-        for turn in turns
+        for turn in shown
     ]
 
 
@@ -97,8 +100,11 @@ def _find_messages(user: User, words: list[str]) -> list[dict[str, Any]]:
     )
     rows = rows.order_by("-created_at", "id").select_related("chat")
     found: list[dict[str, Any]] = []
-    for message in rows.only("content", "role", "created_at", "chat__title")[: 2 * MAX_MESSAGES]:
-        excerpt = cut_excerpt(message.content, words)
+    fields = ("content", "role", "created_at", "label", "mode", "sources", "chat__title")
+    messages = list(rows.only(*fields)[: 2 * MAX_MESSAGES])
+    note_closed(messages, user_id=user.pk)
+    for message in messages:
+        excerpt = cut_excerpt(hide_closed(message).content, words)
         if excerpt.marks and len(found) < MAX_MESSAGES:
             found.append(
                 {

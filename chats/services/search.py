@@ -20,13 +20,14 @@ from chats.history import (
 from chats.models import Chat
 from chats.runs.dispatch import ask_worker
 from chats.services.chats import find_documents
+from chats.services.turns import find_scope
 from documents import spaces
+from documents.libraries import find_libraries
 from documents.models import Document
 from documents.search.store import ScopedStore
 from rag.conversation import Conversation, MemoryHistory, Question
 from rag.factory import NO_HISTORY, get_embedding_model_name, get_engine
 from rag.ports import HistoryStore
-from rag.retrieve.scope import select_scope
 from rag.types import HistoryMessage, Hit, Retrieval, Scope, ScopeReason, StrategyName
 
 
@@ -37,6 +38,7 @@ def search(  # noqa: PLR0913 - the parts of the public request
     chat_id: UUID | None,
     history: Sequence[Mapping[str, str]] | None,
     document_ids: Collection[UUID] | None,
+    library_ids: Collection[UUID] | None,
     strategy: str,
     rerank: bool,
     top_k: int | None,
@@ -47,7 +49,10 @@ def search(  # noqa: PLR0913 - the parts of the public request
     Raises `NotFound` for ids that are not the user's, and `Unavailable`.
     """
     chat = _chat(user, chat_id)
-    scope = _described(_scope(user, chat, document_ids), filters)
+    scope = _described(
+        find_asked_scope(user=user, chat=chat, document_ids=document_ids, library_ids=library_ids),
+        filters,
+    )
     if not connection.in_atomic_block:
         connection.close()  # a search may wait for its turn: hold no connection meanwhile
     return ask_worker(
@@ -96,7 +101,7 @@ def preview_prompt(
     Empty where no model is asked. Raises `NotFound` for a chat that is not the user's.
     """
     chat = _chat(user, chat_id)
-    scope = _scope(user, chat, None)
+    scope = find_asked_scope(user=user, chat=chat)
     used = spaces.get_space_in_use()
     request = {"history": None, "chat_id": chat_id}
     known, history = _conversation(request, get_embedding_model_name(used.config))
@@ -129,19 +134,26 @@ def _chat(user: User, chat_id: UUID | None) -> Chat | None:
     return chat
 
 
-def _scope(user: User, chat: Chat | None, document_ids: Collection[UUID] | None) -> Scope:
-    explicit = None
-    if document_ids:
-        documents = find_documents(owner=user, document_ids=document_ids)
-        explicit = [doc.pk for doc in documents if doc.indexed]
-    ready = Document.objects.visible_to(user).searchable().order_by("created_at", "id")
-    linked = ready.filter(chat_links__chat=chat) if chat else ready.none()
-    return select_scope(
-        explicit,
-        list(linked.values_list("pk", flat=True)),
-        list(ready.values_list("pk", flat=True)),
-        chat_named=chat is not None and chat.document_links.exists(),
-    )
+def find_asked_scope(
+    *,
+    user: User,
+    chat: Chat | None = None,
+    document_ids: Collection[UUID] | None = None,
+    library_ids: Collection[UUID] | None = None,
+) -> Scope:
+    """As a question of the user's in that chat would have it.
+
+    Raises `NotFound`, `LibraryNotFound`.
+    """
+    named = find_documents(owner=user, document_ids=document_ids or ())
+    chosen = find_libraries(user=user, library_ids=library_ids or ())
+    if chat is None:
+        chat = Chat(owner=user)
+        chat.has_documents = False
+    else:
+        chat.has_documents = chat.document_links.exists()
+    scope, _read = find_scope(chat=chat, named=named, library_ids=chosen)
+    return scope
 
 
 def _described(scope: Scope, filters: Mapping[str, str] | None) -> Scope:

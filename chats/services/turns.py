@@ -14,11 +14,12 @@ from uuid import UUID
 import structlog
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from chats.errors import EmptyMessage, NotFound, StillAnswering, WrongRole
-from chats.models import Chat, Message, MessageDocument, Run, Trace, Turn
+from chats.models import Chat, ChatDocument, Message, MessageDocument, Run, Trace, Turn
 from chats.models.chat import make_title
 from chats.notices import chat_changed
 from chats.runs.dispatch import dispatch_run, dispatch_summary
@@ -36,6 +37,7 @@ from chats.services.chats import (
 from chats.services.erasure import without_deleted
 from chats.services.turn_store import Outcome
 from documents.connected.choice import find_allowed_model
+from documents.libraries import find_libraries
 from documents.models import Document
 from jobs.lease import RELEASED, Lease
 from rag.context.tokens import get_counter
@@ -43,7 +45,7 @@ from rag.conversation import Sampling
 from rag.errors import NuraError
 from rag.events import read_filters
 from rag.retrieve.scope import select_scope
-from rag.types import Scope, Topic
+from rag.types import Scope, ScopeReason, Topic
 
 logger = structlog.get_logger()
 
@@ -70,6 +72,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     chat_id: UUID | None = None,
     parent_id: UUID | None = None,
     document_ids: Collection[UUID] = (),
+    library_ids: Collection[UUID] = (),
     category_id: UUID | None = None,
     client_id: str = "",
     language: str = "ko",
@@ -82,20 +85,21 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
 
     The same `client_id` again gives the run that it began. `asked_with` is the digest of the key
     that asks. `model` writes this answer, and is kept for a chat that begins with it; empty: the
-    one that is chosen for the chat. Raises `NotFound`, `EmptyMessage`, `QuotaMessages`,
-    `QuotaTokens`, `ModelNotAllowed`.
+    one that is chosen for the chat. Raises `NotFound`, `LibraryNotFound`, `EmptyMessage`,
+    `QuotaMessages`, `QuotaTokens`, `ModelNotAllowed`.
     """
     text = clean(content)
     try:
         with transaction.atomic():
             documents = find_documents(owner=user, document_ids=document_ids)
-            chat = _find_or_add_chat(user, chat_id, text, documents, category_id)
+            libraries = find_libraries(user=user, library_ids=library_ids)
+            chat = _find_or_add_chat(user, chat_id, text, documents, libraries, category_id)
             if model and chat_id is None:
                 keep_model(chat, model)
             parent = _find_parent(chat, parent_id) if chat_id or parent_id else None
             return open_answer(
                 chat=chat,
-                question=new_question(chat, parent, text),
+                question=new_question(chat, parent, text, libraries),
                 documents=documents,
                 client_id=client_id,
                 language=language,
@@ -124,16 +128,17 @@ def _find_opened(user: User, client_id: str) -> OpenedTurn | None:
     return OpenedTurn(run, run.message.parent, run.message, created=False)
 
 
-def _find_or_add_chat(
+def _find_or_add_chat(  # noqa: PLR0913, PLR0917 - what `open_turn` knows
     user: User,
     chat_id: UUID | None,
     text: str,
     documents: list[Document],
+    library_ids: list[UUID],
     category_id: UUID | None,
 ) -> Chat:
     category = find_category(owner=user, category_id=category_id)
     if chat_id is None:
-        return add_chat(user, make_title(text), documents, category)
+        return add_chat(user, make_title(text), documents, category, library_ids=library_ids)
     chat = touch_chat(user, chat_id)
     if chat is None:
         raise NotFound
@@ -154,13 +159,16 @@ def _find_parent(chat: Chat, parent_id: UUID | None) -> UUID | None:
     return parent
 
 
-def new_question(chat: Chat, parent_id: UUID | None, content: str) -> Message:
+def new_question(
+    chat: Chat, parent_id: UUID | None, content: str, library_ids: Collection[UUID] = ()
+) -> Message:
     """A user's message, which `open_answer` stores. Raises `EmptyMessage`."""
     return Message(
         chat=chat,
         parent_id=parent_id,
         role=Message.Role.USER,
         content=clean(content),
+        library_ids=list(library_ids) or None,
         created_at=timezone.now(),
     )
 
@@ -195,7 +203,9 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         links = question.document_links.select_related("document")
         documents = [link.document for link in links]
     count_question(chat.owner_id)
-    scope = find_scope(chat=chat, named=documents, topic=topic)
+    scope, read = find_scope(
+        chat=chat, named=documents, library_ids=question.library_ids or (), topic=topic
+    )
     wished: dict[str, object] = {} if topic == Topic.AUTO else {"topic": str(topic)}
     if not memory:
         wished["memory"] = False
@@ -209,6 +219,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         scope={
             "document_ids": [str(pk) for pk in scope.document_ids],
             "reason": scope.reason,
+            **_name_libraries(chat, question, scope),
             **wished,
         },
         # the answer sorts behind its question however coarse the clock is
@@ -227,6 +238,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         sampling={} if sampling == NO_WISHES else asdict(sampling),
         asked_with=asked_with,
         anew=anew,
+        library_ids=sorted(read) or None,
     )
     ids = [document.pk for document in documents if document is not None]
     transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
@@ -279,7 +291,7 @@ def edit_question(
     visible = set(Document.objects.visible_to(user).filter(message_links__message=message))
     links = message.document_links.select_related("document")
     named = [link.document for link in links if link.document in visible | {None}]
-    question = new_question(chat, message.parent_id, content)
+    question = new_question(chat, message.parent_id, content, message.library_ids or ())
     return open_answer(
         chat=chat, question=question, documents=named, language=language, asked_with=asked_with
     )
@@ -303,23 +315,45 @@ def clean(content: str) -> str:
     return text
 
 
-def find_scope(*, chat: Chat, named: Collection[Document | None], topic: str = Topic.AUTO) -> Scope:
-    """The documents of a question: those that it names, else the chat's, else all of the owner's.
+def find_scope(
+    *,
+    chat: Chat,
+    named: Collection[Document | None],
+    library_ids: Collection[UUID] = (),
+    topic: str = Topic.AUTO,
+) -> tuple[Scope, set[UUID]]:
+    """The documents of a question, and the libraries that these are in.
 
-    Those that an index serves. The topic "all" passes over the chat's.
+    Those that it names, alone or by their library, else the chat's, else all that its owner may
+    read, as far as an index serves them. The topic "all" passes over the chat's.
     """
-    if named:
+    if named or library_ids:
         ids = [document.pk for document in named if document is not None]
-        return select_scope(_list_searchable(Document.objects.filter(pk__in=ids), chat), (), ())
-    if chat.has_documents and topic != Topic.ALL:
-        linked = Document.objects.filter(chat_links__chat=chat)
-        return select_scope(None, _list_searchable(linked, chat), (), chat_named=True)
-    return select_scope(None, (), _list_searchable(Document.objects.all(), chat))
+        found = _list_searchable(chat, Q(pk__in=ids) | Q(library__in=library_ids))
+        scope = select_scope([*found], (), ())
+    elif (chat.has_documents or chat.library_ids) and topic != Topic.ALL:
+        linked = ChatDocument.objects.filter(chat=chat).values("document")
+        found = _list_searchable(chat, Q(pk__in=linked) | Q(library__in=chat.library_ids or ()))
+        scope = select_scope(None, [*found], (), chat_named=True)
+    else:
+        found = _list_searchable(chat, Q())
+        scope = select_scope(None, (), [*found])
+    return scope, {library for library in found.values() if library is not None}
 
 
-def _list_searchable(documents: Any, chat: Chat) -> list[UUID]:
-    rows = documents.visible_to(chat.owner).searchable().order_by("created_at", "id")
-    return list(rows.values_list("pk", flat=True))
+def _name_libraries(chat: Chat, question: Message, scope: Scope) -> dict[str, list[str]]:
+    """The libraries that were chosen for a question, by itself or by its chat."""
+    chosen = {
+        ScopeReason.EXPLICIT: question.library_ids,
+        ScopeReason.CHAT: chat.library_ids,
+    }.get(scope.reason)
+    return {"library_ids": [str(pk) for pk in chosen]} if chosen else {}
+
+
+def _list_searchable(chat: Chat, wanted: Q) -> dict[UUID, UUID | None]:
+    """Documents that the chat's owner may read, in order, with their libraries."""
+    rows = Document.objects.filter(wanted).visible_to(chat.owner).searchable()
+    return dict(rows.order_by("created_at", "id").values_list("pk", "library_id"))
 
 
 @transaction.atomic

@@ -12,7 +12,7 @@ export function createScopeChip(message, hooks) {
   const words = describeScope(message, hooks);
   if (!words) return null;
   const names = listDocumentNames(message.scope, hooks);
-  const tip = names.length ? joinNames(names, message.scope.document_ids.length) : null;
+  const tip = names.length ? joinNames(names, countNamed(message.scope)) : null;
   const text = el("span", { class: "scope-words", text: words });
   if (!hasMoreChoices(message, hooks)) return el("span", { class: "msg-scope", title: tip }, text);
   const chip = el(
@@ -39,10 +39,12 @@ export function describeScope(message, hooks) {
   if (label === "conversation" && !(scope && isBoundScope(scope))) return t("label.conversation.more");
   if (!scope?.reason || !scope.document_ids?.length || UNSEARCHED.has(mode) || message.question_type === "smalltalk") return "";
   if (scope.widened && sources) return t("scope.widened");
+  const libraries = isBoundScope(scope) ? [] : (scope.library_ids ?? []).map((id) => hooks.titleOf(id)).filter(Boolean);
   const names = sources && !isBoundScope(scope) ? describeFilters(scope.filters) : "";
   if (names) return t("filter.kept", { names });
   if (IN_VAIN.has(label) && !sources) return tn("scope.in_vain", scope.document_ids.length);
   if (scope.reason === "slot") return describeSlots(message, hooks);
+  if (libraries.length) return t("scope.libraries", { names: joinNames(libraries.slice(0, 1), libraries.length) });
   const key = `scope.${scope.reason}`;
   return hasString(key) ? tn(key, scope.document_ids.length) : "";
 }
@@ -68,7 +70,13 @@ function describeSlots(message, hooks) {
 
 function listDocumentNames(scope, hooks) {
   if (scope.reason === "all") return [];
+  if (scope.library_ids?.length) return scope.library_ids.slice(0, MAX_NAMES).map((id) => hooks.titleOf(id)).filter(Boolean);
   return scope.document_ids.slice(0, MAX_NAMES).map((id) => hooks.titleOf(id)).filter(Boolean);
+}
+
+/** How many names there are: libraries stand for their documents. */
+function countNamed(scope) {
+  return scope.library_ids?.length || scope.document_ids.length;
 }
 
 function joinNames(names, count) {
@@ -102,7 +110,7 @@ function openScopeMenu(chip, message, names, hooks) {
   const menu = el(
     "div",
     { class: "menu scope-menu", popover: "auto", role: "dialog", "aria-label": t("scope.menu") },
-    names.length ? createNameList(names, message.scope.document_ids.length) : null,
+    names.length ? createNameList(names, message.scope) : null,
     query ? createQueryPart(query, () => close(() => hooks.put(query))) : null,
     el("div", { role: "group", "aria-label": t("regenerate") }, TOPICS.map((topic) => choice(topic))),
   );
@@ -134,9 +142,10 @@ function openScopeMenu(chip, message, names, hooks) {
   menu.querySelector("button:not(:disabled)")?.focus({ preventScroll: true });
 }
 
-function createNameList(names, count) {
-  const rest = count - names.length;
-  const items = names.map((name) => el("li", {}, createIcon("file-text", "icon-s"), el("span", { text: name })));
+function createNameList(names, scope) {
+  const rest = countNamed(scope) - names.length;
+  const icon = scope.library_ids?.length ? "folder" : "file-text";
+  const items = names.map((name) => el("li", {}, createIcon(icon, "icon-s"), el("span", { text: name })));
   if (rest > 0) items.push(el("li", { class: "scope-rest", text: tn("names.rest", rest) }));
   return el("ul", { class: "scope-names" }, items);
 }

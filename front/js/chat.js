@@ -35,6 +35,7 @@ const uploads = new Uploads({ root: byId("uploads"), limitMb: page.upload_limit_
 const scope = new Scope({
   selected: page.selected,
   chatDocuments: page.chat?.documents ?? [],
+  libraries: page.libraries,
   gone: page.chat?.documents_gone ?? 0,
   total: page.documents_total,
   uploads,
@@ -100,7 +101,8 @@ async function ask(content, documents = listChosenDocuments()) {
     chat_id: chatId,
     parent_id: thread.parentId,
     content,
-    document_ids: documents.length ? documents.map((one) => one.id) : null,
+    document_ids: listIds(documents.filter((one) => !one.is_library)),
+    library_ids: listIds(documents.filter((one) => one.is_library)),
     topic: scope.takeTopic(),
     model: models.value,
   });
@@ -108,6 +110,8 @@ async function ask(content, documents = listChosenDocuments()) {
   thread.echo(pending, documents);
   composer.setBusy(Boolean(nameBlocker()));
 }
+
+const listIds = (chosen) => (chosen.length ? chosen.map((one) => one.id) : null);
 
 /** Make the chat before its first question, as one that leaves nothing; false: it could not be made. */
 async function beginTemporaryChat(content) {
@@ -178,7 +182,7 @@ function showTitle(title) {
 
 async function settleScope(id) {
   const chat = await getJson(`/chats/${id}`).catch(() => null);
-  const ids = chat?.document_ids ?? [];
+  const ids = [...(chat?.library_ids ?? []), ...(chat?.document_ids ?? [])];
   scope.remember(uploads.completed);
   const known = ids.map((one) => scope.documentOf(one)).filter(Boolean);
   scope.sent(known.length === ids.length ? known : null);

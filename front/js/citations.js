@@ -144,7 +144,7 @@ export function watchMarkers(root, messageOf) {
 
 function fillHoverCard(card, { source, spans }) {
   const page = spans[0]?.page ?? source.page;
-  const facts = [page ? t("page", { page }) : "", source.section, source.deleted ? t("deleted") : ""].filter(Boolean).join(" · ");
+  const facts = [page ? t("page", { page }) : "", source.section, source.unreadable ? t("unreadable") : source.deleted ? t("deleted") : ""].filter(Boolean).join(" · ");
   card.replaceChildren(
     el("div", { class: "hover-head" }, createIcon("file-text", "icon-s"), el("strong", { text: source.document_name })),
     facts ? el("p", { class: "hover-facts", text: facts }) : "",

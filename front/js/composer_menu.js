@@ -1,11 +1,12 @@
-// The small menus of the composer: `#` names a document, `/` at the beginning a command. The keyboard stays in the field.
+// The small menus of the composer: `#` names a document or a library, `/` at the beginning a command. The keyboard stays in the field.
 
 import { announce, byId, createIcon, el } from "./dom.js";
 import { isEnter } from "./ime.js";
-import { findReadyDocuments } from "./scope.js";
+import { describeSize, findLibraries, findReadyDocuments } from "./scope.js";
 import { t, tn } from "./strings.js";
 
 const MAX_OPTIONS = 8;
+const MAX_LIBRARIES = 3; // of them
 const SEARCH_WAIT_MS = 120;
 const DOUBLED_ENTER_MS = 150; // an Enter that closed a syllable may be told of once more
 const NAMED = /(^|\s)#([^\s#]{0,60})$/;
@@ -68,15 +69,19 @@ export class ComposerMenu {
   }
 
   async findDocuments(trigger) {
-    const found = await findReadyDocuments(trigger.word.normalize("NFC"), MAX_OPTIONS).catch(() => null);
+    const word = trigger.word.normalize("NFC");
+    const [libraries, found] = await Promise.all([
+      findLibraries(word, MAX_LIBRARIES).catch(() => []),
+      findReadyDocuments(word, MAX_OPTIONS).catch(() => null),
+    ]);
     if (trigger !== this.trigger || document.activeElement !== this.input) return;
     const toOption = (one) => ({
-      icon: "file-text",
+      icon: one.is_library ? "folder" : "file-text",
       label: one.name,
-      hint: one.page_count ? tn("pages", one.page_count) : "",
+      hint: describeSize(one),
       take: () => this.write("", () => this.pick(one)),
     });
-    this.open((found?.results ?? []).map(toOption));
+    this.open([...libraries, ...(found?.results ?? [])].map(toOption));
   }
 
   open(options) {

@@ -210,7 +210,7 @@ setInterval(async () => {
   if (!socket.isOpen && article.dataset.status === "PROCESSING") receiveDocument(await getJson(`/documents/${id}`).catch(() => ({})));
 }, LOOK_EVERY_MS);
 
-watchDocumentMenu(async (action) => {
+watchDocumentMenu(page.libraries, async (action) => {
   if (action === "delete") location.assign(toAddress("/documents"));
   if (action === "reprocess") showToast(t("reprocess_started"));
   await renewParts();

@@ -1,9 +1,10 @@
 // What can be done with a document, and how far it is, where it stands on the page.
 
 import { toAddress } from "./address.js";
-import { postJson, sendDelete } from "./api.js";
+import { patchJson, postJson, sendDelete } from "./api.js";
 import { byId, placeBeside } from "./dom.js";
 import { describeStage } from "./format.js";
+import { askForLibrary } from "./libraries.js";
 import { askConfirmation, showToast } from "./notify.js";
 import { t } from "./strings.js";
 
@@ -13,26 +14,32 @@ export const documentCalls = {
   pause: (id) => postJson(`/documents/${id}/pause`),
   resume: (id) => postJson(`/documents/${id}/resume`),
   cancel: (id) => postJson(`/documents/${id}/cancel`),
+  move: (id, { library_id = null } = {}) => patchJson(`/documents/${id}`, { library_id }),
   delete: (id, { erase = false } = {}) => sendDelete(`/documents/${id}${erase ? "?erase=true" : ""}`),
 };
 
 /** Which actions make sense for what a row says of its document. */
-export function listPossibleActions({ status, stage, indexed }) {
+export function listPossibleActions({ status, stage, indexed, mayChange }) {
+  const may = mayChange !== "false";
   const working = status === "PROCESSING";
   const paused = working && stage === "paused";
   return {
     ask: status === "COMPLETED" || indexed === "true",
     download: true,
-    reprocess: !working,
-    pause: working && !paused,
-    resume: paused,
-    cancel: working,
-    delete: true,
+    reprocess: may && !working,
+    move: may,
+    pause: may && working && !paused,
+    resume: may && paused,
+    cancel: may && working,
+    delete: may,
   };
 }
 
-/** Open the menu beside the buttons `[data-document-menu]`; `onDone(action)` hears of what was done. */
-export function watchDocumentMenu(onDone) {
+/**
+ * Open the menu beside the buttons `[data-document-menu]`; `onDone(action)` hears of what was done. `libraries` are those of
+ * the page.
+ */
+export function watchDocumentMenu(libraries, onDone) {
   const menu = byId("document-menu");
   let chosen = null;
 
@@ -55,7 +62,7 @@ export function watchDocumentMenu(onDone) {
     menu.hidePopover();
     if (!documentCalls[action]) return;
     const { documentId: id, name } = chosen.dataset;
-    const how = action === "delete" ? await askForDeletion({ title: t("delete_document", { name }) }) : {};
+    const how = await askHow(action, { title: t("delete_document", { name }) }, libraries, chosen.dataset.library);
     if (!how) return;
     try {
       await documentCalls[action](id, how);
@@ -66,13 +73,19 @@ export function watchDocumentMenu(onDone) {
   });
 }
 
+/** What there is to say about an action before it is done; null: it shall not be. */
+export async function askHow(action, question, libraries, current) {
+  if (action === "delete") return askForDeletion(question);
+  return action === "move" ? askForLibrary(libraries, current) : {};
+}
+
 /**
  * Ask before documents are deleted, and whether old answers shall lose what they quote from them.
  *
  * @param {{title: string, list?: string[]}} question
  * @returns {Promise<{erase: boolean} | null>}
  */
-export async function askForDeletion(question) {
+async function askForDeletion(question) {
   const said = await askConfirmation({ ...question, text: t("delete_document_text"), yes: t("delete"), choice: t("delete_document_erase") });
   return said && { erase: said.chosen };
 }

@@ -4,10 +4,11 @@ import "./theme.js";
 import { toAddress } from "./address.js";
 import "./shell.js";
 import { getJson } from "./api.js";
-import { askForDeletion, documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
+import { askHow, documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, el, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
 import { formatFileSize } from "./format.js";
+import { watchLibraryBar } from "./libraries.js";
 import { showToast } from "./notify.js";
 import { Socket } from "./socket.js";
 import { locale, t, tn } from "./strings.js";
@@ -19,10 +20,11 @@ const MAX_ASKED_DOCUMENTS = 50; // documents that an address may name
 
 /** Events: `done` once an action has ended. */
 export class BulkActions extends EventTarget {
-  constructor({ table, bar }) {
+  constructor({ table, bar, libraries = [] }) {
     super();
     this.table = table;
     this.bar = bar;
+    this.libraries = libraries;
     this.chosen = new Map(); // id -> what the row said of it
     this.words = bar.querySelector("[data-words]");
     table.addEventListener("change", (event) => this.toggled(event.target));
@@ -89,7 +91,7 @@ export class BulkActions extends EventTarget {
 
   async run(action) {
     const ids = this.fit(action);
-    const how = action === "delete" ? await this.askForDeletion(ids) : {};
+    const how = await askHow(action, this.nameFiles(ids), this.libraries);
     if (!how) return;
     const refused = [];
     const rest = [...ids];
@@ -105,13 +107,13 @@ export class BulkActions extends EventTarget {
     this.dispatchEvent(new Event("done"));
   }
 
-  /** Ask, naming the files. */
-  askForDeletion(ids) {
+  /** The question before they are deleted. */
+  nameFiles(ids) {
     const names = ids.map((id) => this.chosen.get(id).dataset.name);
     const shown = names.length > MAX_NAMED_FILES ? names.slice(0, MAX_NAMED_FILES - 1) : names;
     const more = names.length - shown.length;
     const list = more ? [...shown, tn("bulk.more_files", more)] : shown;
-    return askForDeletion({ title: tn("bulk.delete_sure", ids.length), list });
+    return { title: tn("bulk.delete_sure", ids.length), list };
   }
 }
 
@@ -181,7 +183,12 @@ function receiveDocument(data) {
   if (data.deleted || before !== data.status) refreshTable();
 }
 
-const uploads = new Uploads({ root: byId("uploads"), limitMb: page.upload_limit_mb, isLive: () => socket.isOpen });
+const uploads = new Uploads({
+  root: byId("uploads"),
+  limitMb: page.upload_limit_mb,
+  isLive: () => socket.isOpen,
+  libraryId: page.library?.id ?? "",
+});
 
 /** When all files are ready, the table says the rest. */
 function clearLater() {
@@ -213,11 +220,13 @@ setInterval(() => {
   if (!socket.isOpen && table.querySelector('[data-status="PROCESSING"]')) refreshTable();
 }, LOOK_EVERY_MS);
 
-const bulk = new BulkActions({ table, bar: byId("bulk") });
+const bulk = new BulkActions({ table, bar: byId("bulk"), libraries: page.libraries });
 bulk.addEventListener("done", refreshNow);
-watchDocumentMenu((action) => {
+watchLibraryBar(page);
+watchDocumentMenu(page.libraries, (action) => {
   if (action === "reprocess") showToast(t("reprocess_started"));
   if (action === "delete") showToast(t("document_deleted"));
+  if (action === "move") showToast(t("document_moved"));
   refreshNow();
 });
 drawMeter(byId("meter"));

@@ -260,7 +260,7 @@ export class Panel extends EventTarget {
     const version = source.version ?? document_?.version;
     const facts = document_
       ? [document_.owner, formatDate(document_.created_at), t("reader.version", { number: version }), formatFileSize(document_.size)]
-      : [t("deleted")];
+      : [source.unreadable ? t("unreadable") : t("deleted")];
     this.facts.textContent = facts.filter(Boolean).join(" · ");
     this.actions.replaceChildren(...(document_ ? this.createActions(source, document_) : []));
   }

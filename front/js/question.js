@@ -153,7 +153,7 @@ function createAttachments(documents) {
     el(
       "li",
       { class: "attached" },
-      createIcon("file-text", "icon-s"),
+      createIcon(document.is_library ? "folder" : "file-text", "icon-s"),
       el("span", { text: document.name }),
       document.size ? el("small", { text: formatFileSize(document.size) }) : null,
     );

@@ -1,11 +1,12 @@
 // What the next question reads: left to Nura, documents that the reader names, or all of them. One line says it.
 
 import { getJson, sendDelete, toQueryString } from "./api.js";
-import { announce, byId, el, placeBeside } from "./dom.js";
+import { announce, byId, createIcon, el, placeBeside } from "./dom.js";
 import { showToast } from "./notify.js";
 import { hasString, t, tn } from "./strings.js";
 
 const MAX_PICKER_DOCUMENTS = 50;
+const MAX_PICKER_LIBRARIES = 20;
 const AUTO = "auto";
 const THESE = "these";
 const ALL = "all";
@@ -16,12 +17,18 @@ export function findReadyDocuments(text, limit) {
   return getJson(`/documents?${toQueryString({ status: "COMPLETED", q: text, page_size: limit })}`);
 }
 
+/** Libraries of the reader whose names hold `text`, as what may be chosen beside documents. */
+export async function findLibraries(text, limit) {
+  const found = await getJson(`/libraries?${toQueryString({ q: text, page_size: limit })}`);
+  return found.results.map(({ id, name, document_count: documents }) => ({ id, name, documents, is_library: true }));
+}
+
 /** Events: `changed`. `mode` is "auto", "these" or "all" and stays until it is changed; a new topic holds for one question. */
 export class Scope extends EventTarget {
-  constructor({ selected, chatDocuments, gone, total, uploads }) {
+  constructor({ selected, chatDocuments, libraries = [], gone, total, uploads }) {
     super();
     this.selected = new Map(selected.map((document) => [document.id, document]));
-    this.names = new Map([...selected, ...chatDocuments].map((document) => [document.id, document]));
+    this.names = new Map([...libraries, ...selected, ...chatDocuments].map((document) => [document.id, document]));
     this.chatDocuments = chatDocuments;
     this.remembered = []; // what the conversation is about
     this.gone = gone; // documents of the chat that have been deleted: it does not turn to all others
@@ -38,7 +45,7 @@ export class Scope extends EventTarget {
     this.show();
   }
 
-  /** Ids to name in the next message; empty: the chat's documents or all. */
+  /** Ids of documents and libraries to name in the next message; empty: the chat's own or all. */
   get ids() {
     const chosen = this.mode === THESE ? [...this.selected.keys()] : [];
     return [...new Set([...chosen, ...this.uploads.completed.map((document) => document.id)])];
@@ -224,10 +231,14 @@ export class Scope extends EventTarget {
     const list = byId("picker-list");
     this.asked = text;
     try {
-      const found = await findReadyDocuments(text, MAX_PICKER_DOCUMENTS);
+      const [libraries, found] = await Promise.all([
+        findLibraries(text, MAX_PICKER_LIBRARIES),
+        findReadyDocuments(text, MAX_PICKER_DOCUMENTS),
+      ]);
       if (this.asked !== text) return;
-      const others = found.results.filter((document) => !this.selected.has(document.id));
-      const chosen = text ? found.results.filter((document) => this.selected.has(document.id)) : [...this.selected.values()];
+      const all = [...libraries, ...found.results];
+      const others = all.filter((document) => !this.selected.has(document.id));
+      const chosen = text ? all.filter((document) => this.selected.has(document.id)) : [...this.selected.values()];
       list.replaceChildren(...[...chosen, ...others].map((document) => this.option(document)));
       if (!list.children.length) list.append(el("li", { class: "picker-empty", text: t(text ? "no_match" : "no_documents") }));
       if (!text) this.total = found.count;
@@ -241,12 +252,9 @@ export class Scope extends EventTarget {
     const box = el("input", { type: "checkbox" });
     box.checked = this.mode === THESE && this.selected.has(document.id);
     box.addEventListener("change", () => this.toggle(document, box.checked));
-    const pages = document.page_count ? tn("pages", document.page_count) : "";
-    return el(
-      "li",
-      {},
-      el("label", { class: "picker-option" }, box, el("span", { class: "picker-name", text: document.name }), el("small", { text: pages })),
-    );
+    const name = el("span", { class: "picker-name", text: document.name });
+    const sign = document.is_library ? createIcon("folder", "icon-s") : null;
+    return el("li", {}, el("label", { class: "picker-option" }, box, sign, name, el("small", { text: describeSize(document) })));
   }
 
   /** The conversation forgets its documents. */
@@ -263,6 +271,12 @@ export class Scope extends EventTarget {
     this.changed();
     byId("composer-input").focus();
   }
+}
+
+/** How much there is to a document or a library. */
+export function describeSize({ is_library: isLibrary, documents, page_count: pages }) {
+  if (isLibrary) return documents === undefined ? t("library") : tn("library.documents", documents);
+  return pages ? tn("pages", pages) : "";
 }
 
 function describeNames(key, documents) {

@@ -188,7 +188,7 @@ export class Thread extends EventTarget {
   }
 
   documentsOf(message) {
-    return (message.document_ids ?? []).map((id) => this.nameOf(id)).filter(Boolean);
+    return [...(message.library_ids ?? []), ...(message.document_ids ?? [])].map((id) => this.nameOf(id)).filter(Boolean);
   }
 
   /** Show the branch beside the one that `message` is on. */

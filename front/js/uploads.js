@@ -13,8 +13,10 @@ const AT_WORK = new Set(["waiting", "uploading", "processing"]);
 
 /** Events: `changed` whenever a file changes its state, `completed` (detail: the document). */
 export class Uploads extends EventTarget {
-  constructor({ root, limitMb, isLive }) {
+  /** `libraryId` is where the files go; empty: they are the reader's own. */
+  constructor({ root, limitMb, isLive, libraryId = "" }) {
     super();
+    this.libraryId = libraryId;
     this.limit = limitMb * 1024 * 1024;
     this.limitMb = limitMb;
     this.items = [];
@@ -71,7 +73,8 @@ export class Uploads extends EventTarget {
       this.tray.touch(item);
     };
     try {
-      const answer = await sendFile({ path: "/documents", file: item.file, onProgress, signal: item.sending.signal });
+      const fields = this.libraryId ? { library_id: this.libraryId } : {};
+      const answer = await sendFile({ path: "/documents", file: item.file, fields, onProgress, signal: item.sending.signal });
       item.file = null;
       // A file that had to be sent again may have arrived the first time.
       item.duplicate = Boolean(answer.body.duplicate) && !answer.again;
@@ -252,19 +255,19 @@ const TOO_MANY_REQUESTS = 429;
  * Send `file` as a form to `path`. `onProgress` hears the share that is sent, `signal` ends it.
  * Answers {status, body, again}: `again` where it took more than one try. Throws ApiError, or AbortError.
  *
- * @param {{method?: string, path: string, file: File, onProgress?: (share: number) => void, signal?: AbortSignal}} what
+ * @param {{method?: string, path: string, file: File, fields?: Record<string, string>, onProgress?: (share: number) => void, signal?: AbortSignal}} what
  */
-export async function sendFile({ method = "POST", path, file, onProgress, signal }) {
+export async function sendFile({ method = "POST", path, file, fields = {}, onProgress, signal }) {
   for (let tries = 0; ; tries += 1) {
     onProgress?.(0);
-    const answer = await sendOnce({ method, path, file, onProgress, signal });
+    const answer = await sendOnce({ method, path, file, fields, onProgress, signal });
     if (answer.status >= 200 && answer.status < 300) return { ...answer, again: tries > 0 };
     if (!isTemporary(answer) || tries === RETRY_WAITS_MS.length) throw toApiError(answer.status, answer.body);
     await waitForRetry(Math.min(answer.wait || RETRY_WAITS_MS[tries], MAX_RETRY_WAIT_MS), signal);
   }
 }
 
-function sendOnce({ method, path, file, onProgress, signal }) {
+function sendOnce({ method, path, file, fields, onProgress, signal }) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     const stop = () => request.abort();
@@ -284,6 +287,7 @@ function sendOnce({ method, path, file, onProgress, signal }) {
     request.onabort = () => reject(new DOMException("", "AbortError"));
     signal?.addEventListener("abort", stop, { once: true });
     const body = new FormData();
+    for (const [name, value] of Object.entries(fields)) body.append(name, value);
     body.append("file", file, file.name);
     request.send(body);
   });

@@ -26,6 +26,7 @@ from django.utils import timezone, translation
 from django.utils.text import get_valid_filename
 
 from chats.models import Chat, Message, Turn
+from chats.services.erasure import hide_closed, note_closed
 from chats.services.export import export_markdown, to_one_line
 from chats.services.profile import describe_profile
 from documents.api.transfers import read_blocks
@@ -137,12 +138,15 @@ def _describe_preferences(user: User) -> dict[str, Any]:
 def _describe_chat(chat: Chat) -> dict[str, Any]:
     messages = Message.objects.filter(chat=chat).order_by("created_at", "id")
     fields = ("id", "parent_id", "role", "content", "status", "label", "sources", "created_at")
+    kept = list(messages)
+    note_closed(kept, user_id=chat.owner_id)
+    shown = [hide_closed(message) for message in kept]
     return {
         "id": chat.pk,
         "title": chat.title,
         "created_at": chat.created_at,
         "updated_at": chat.updated_at,
-        "messages": list(messages.values(*fields)),
+        "messages": [{name: getattr(one, name) for name in fields} for one in shown],
     }
 
 

@@ -128,6 +128,7 @@ SCORES_AND_SHEETS = {
     "download": _("Download"),
     "document_gone": _("The document has been deleted. This is the passage as it was quoted."),
     "deleted": _("Deleted"),
+    "unreadable": _("No longer readable"),
     "version.older": _(
         "This answer is based on version {number}. The document is now at version {current}."
     ),
@@ -151,6 +152,10 @@ SCORES_AND_SHEETS = {
 """Of passages with their scores and of documents, wherever these are shown."""
 
 THREAD = {
+    "library": _("Library"),
+    "library.documents": _("{count} documents"),
+    "library.documents.one": _("{count} document"),
+    "scope.libraries": _("Searched in the library {names}"),
     "your_question": _("Your question"),
     "answer": _("Answer"),
     "attached": _("Attached documents"),
@@ -533,6 +538,23 @@ TRACE = {
 
 DOCUMENTS = {
     "document_deleted": _("The document was deleted"),
+    "document_moved": _("The document was moved"),
+    "library.new": _("New library"),
+    "library.private": _("Private documents"),
+    "library.delete_sure": _("Delete the library “{name}”?"),
+    "library.delete_text": _(
+        "Its members can no longer read what is in it. "
+        "Each document goes back to whoever uploaded it."
+    ),
+    "library.delete_documents": _("Delete the documents, too"),
+    "member.role": _("Role of {name}"),
+    "member.remove": _("Remove {name}"),
+    "member.group": _("Group"),
+    "role.reader": _("Reader"),
+    "role.contributor": _("Contributor"),
+    "role.manager": _("Manager"),
+    "bulk.move": _("{count} documents were moved"),
+    "bulk.move.one": _("{count} document was moved"),
     "bulk.chosen": _("{count} chosen"),
     "bulk.reprocess": _("Processing {count} documents"),
     "bulk.reprocess.one": _("Processing {count} document"),

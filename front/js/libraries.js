@@ -1,0 +1,151 @@
+// Libraries on the pages of documents: a new one, its members and its end, and where documents are moved to.
+
+import { toAddress } from "./address.js";
+import { getJson, patchJson, postJson, sendDelete } from "./api.js";
+import { byId, createIconButton, el } from "./dom.js";
+import { askConfirmation, showToast } from "./notify.js";
+import { t } from "./strings.js";
+
+const ROLES = ["reader", "contributor", "manager"];
+const MEMBERS_A_PAGE = 100;
+
+/** The bar above the list: choose a library, make one, change the one that is shown. */
+export function watchLibraryBar(page) {
+  byId("library").addEventListener("change", ({ target }) => openLibrary(target.value));
+  const dialog = new LibraryDialog();
+  byId("library-new").addEventListener("click", () => dialog.open(null));
+  document.getElementById("library-manage")?.addEventListener("click", () => dialog.open(page.library));
+}
+
+function openLibrary(id) {
+  location.assign(toAddress(`/documents${id ? `?library=${id}` : ""}`));
+}
+
+class LibraryDialog {
+  constructor() {
+    this.root = byId("library-dialog");
+    this.form = byId("library-form");
+    this.members = byId("library-members");
+    this.list = byId("member-list");
+    this.root.querySelector("[data-close]").addEventListener("click", () => this.root.close());
+    this.form.addEventListener("submit", (event) => this.act(event, () => this.save()));
+    byId("member-form").addEventListener("submit", (event) => this.act(event, () => this.add(event.target)));
+    byId("library-delete").addEventListener("click", () => this.end());
+  }
+
+  /** `library` is null for a new one. */
+  async open(library) {
+    this.library = library;
+    byId("library-dialog-title").textContent = library ? library.name : t("library.new");
+    this.form.elements.name.value = library?.name ?? "";
+    this.form.elements.description.value = library?.description ?? "";
+    this.members.hidden = !library;
+    this.tell("");
+    this.root.showModal();
+    if (library) await this.showMembers();
+  }
+
+  get path() {
+    return `/libraries/${this.library.id}`;
+  }
+
+  async act(event, call) {
+    event.preventDefault();
+    this.tell("");
+    await call().catch((error) => this.tell(error.message));
+  }
+
+  tell(trouble) {
+    byId("library-trouble").textContent = trouble;
+    byId("library-trouble").hidden = !trouble;
+  }
+
+  async save() {
+    const { name, description } = this.form.elements;
+    const fields = { name: name.value, description: description.value };
+    const saved = this.library ? await patchJson(this.path, fields) : await postJson("/libraries", fields);
+    openLibrary(saved.id);
+  }
+
+  async showMembers() {
+    const found = [];
+    for (let number = 1, list = null; number === 1 || list?.next; number += 1) {
+      list = await getJson(`${this.path}/members?page_size=${MEMBERS_A_PAGE}&page=${number}`).catch((error) => this.tell(error.message));
+      found.push(...(list?.results ?? []));
+    }
+    this.list.replaceChildren(...found.map((member) => this.row(member)));
+  }
+
+  row(member) {
+    const name = member.user ?? member.group;
+    const role = el(
+      "select",
+      { "aria-label": t("member.role", { name }) },
+      ROLES.map((one) => el("option", { value: one, text: t(`role.${one}`), selected: one === member.role })),
+    );
+    role.addEventListener("change", (event) =>
+      this.act(event, async () => {
+        try {
+          await patchJson(`${this.path}/members/${member.id}`, { role: role.value });
+          member.role = role.value;
+        } finally {
+          role.value = member.role;
+        }
+      }),
+    );
+    const remove = createIconButton("x", t("member.remove", { name }));
+    remove.addEventListener("click", (event) =>
+      this.act(event, async () => {
+        await sendDelete(`${this.path}/members/${member.id}`);
+        await this.showMembers();
+      }),
+    );
+    const kind = member.group ? el("small", { text: t("member.group") }) : null;
+    return el("li", {}, el("span", { class: "member-name" }, name, kind), role, remove);
+  }
+
+  async add(form) {
+    const { kind, name, role } = form.elements;
+    await postJson(`${this.path}/members`, { [kind.value]: name.value, role: role.value });
+    name.value = "";
+    await this.showMembers();
+  }
+
+  async end() {
+    this.root.close();
+    const said = await askConfirmation({
+      title: t("library.delete_sure", { name: this.library.name }),
+      text: t("library.delete_text"),
+      yes: t("delete"),
+      choice: t("library.delete_documents"),
+    });
+    if (!said) return;
+    try {
+      await sendDelete(`${this.path}?documents=${said.chosen ? "delete" : "owners"}`);
+      openLibrary("");
+    } catch (error) {
+      showToast(error.message, { kind: "toast-error" });
+    }
+  }
+}
+
+/**
+ * Ask where documents shall go. `libraries` are those of the page.
+ *
+ * @param {{id: string, name: string, role: string}[]} libraries
+ * @param {string} current the id of the library that they are in, empty for a private one
+ * @returns {Promise<{library_id: string | null} | null>} null: nowhere
+ */
+export function askForLibrary(libraries, current = "") {
+  const dialog = /** @type {HTMLDialogElement} */ (byId("library-target"));
+  const choice = /** @type {HTMLSelectElement} */ (byId("library-target-choice"));
+  const open = libraries.filter(({ role }) => role !== "reader");
+  const option = (value, text) => el("option", { value, text, selected: value === current });
+  choice.replaceChildren(option("", t("library.private")), ...open.map(({ id, name }) => option(id, name)));
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((answer) => {
+    const told = () => (dialog.returnValue === "yes" ? { library_id: choice.value || null } : null);
+    dialog.addEventListener("close", () => answer(told()), { once: true });
+  });
+}

@@ -1,0 +1,309 @@
+"""Questions to libraries, and what is left of one when its rights have ended."""
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+from django.contrib.auth.models import Group
+from knox.models import AuthToken
+
+from chats import access
+from chats.gateway import catalogue
+from chats.history import Branch, BranchHistory
+from chats.models import Chat, Message, Run
+from chats.runs import log
+from chats.services import answer_cache
+from chats.services.chats import create_chat
+from chats.services.export import export_markdown
+from chats.services.find import find_everything
+from chats.services.turns import open_turn
+from documents import libraries
+from documents.errors import LibraryNotFound
+from documents.models import Document, LibraryMember, LibraryRole
+from rag.config import Endpoint
+from rag.types import ScopeReason
+from tests.chats.conftest import client, make_document
+from tests.chats.test_rights import ENDLESS, SOON, ended_run
+from tests.chats.turns import end, known_after, say
+from tests.support import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def library(stranger):
+    """A library of somebody else's with one document, which `owner` reads."""
+    library = libraries.create_library(creator=stranger, name="규정")
+    put(library, stranger)
+    return library
+
+
+@pytest.fixture
+def membership(library, owner, stranger):
+    role = LibraryRole.READER
+    return libraries.add_member(library=library, principal=owner, role=role, actor=stranger)
+
+
+@pytest.fixture
+def shared(library, membership):
+    """The document."""
+    return Document.objects.get(library=library)
+
+
+def put(library, uploader, name="공유.md"):
+    document = make_document(uploader, name=name)
+    Document.objects.filter(pk=document.pk).update(library=library)
+    return document
+
+
+def leave(membership):
+    libraries.remove_member(member=membership, actor=membership.user)
+
+
+def scope_of(turn):
+    scope = turn.assistant_message.scope
+    return set(scope["document_ids"]), scope["reason"]
+
+
+# Scope
+
+
+def test_a_question_without_a_choice_reads_all_that_its_asker_may(owner, shared):
+    own = make_document(owner)
+    turn = open_turn(user=owner, content="질문")
+    assert scope_of(turn) == ({str(own.pk), str(shared.pk)}, "all")
+    assert turn.run.library_ids == [shared.library_id]
+
+
+def test_a_question_reads_the_library_that_it_names(owner, library, shared):
+    make_document(owner)
+    turn = open_turn(user=owner, content="질문", library_ids=[library.pk])
+    assert scope_of(turn) == ({str(shared.pk)}, "explicit")
+    assert turn.assistant_message.scope["library_ids"] == [str(library.pk)]
+
+
+def test_a_chat_that_begins_with_a_library_is_about_it(owner, library, shared):
+    make_document(owner)
+    first = open_turn(user=owner, content="질문", library_ids=[library.pk])
+    later = open_turn(user=owner, content="더", chat_id=first.user_message.chat_id)
+    assert scope_of(later) == ({str(shared.pk)}, "chat")
+    wider = open_turn(user=owner, content="전부", chat_id=first.user_message.chat_id, topic="all")
+    assert scope_of(wider)[1] == "all"
+
+
+def test_documents_and_libraries_of_a_question_add_up(owner, library, shared):
+    own = make_document(owner)
+    turn = open_turn(user=owner, content="질문", document_ids=[own.pk], library_ids=[library.pk])
+    assert scope_of(turn) == ({str(own.pk), str(shared.pk)}, "explicit")
+
+
+def test_a_question_goes_before_its_chat(owner, library, shared):
+    own = make_document(owner)
+    chat = create_chat(owner=owner, title="대화", library_ids=[library.pk])
+    turn = open_turn(user=owner, content="질문", chat_id=chat.pk, document_ids=[own.pk])
+    assert scope_of(turn) == ({str(own.pk)}, "explicit")
+
+
+def test_a_library_of_others_cannot_be_named(owner, stranger, library):
+    for name in ({"library_ids": [library.pk]},):
+        with pytest.raises(LibraryNotFound):
+            open_turn(user=owner, content="질문", **name)
+        with pytest.raises(LibraryNotFound):
+            create_chat(owner=owner, title="대화", **name)
+
+
+def test_a_chat_about_a_library_that_is_closed_finds_nothing_and_never_widens(
+    owner, library, shared, membership
+):
+    make_document(owner)
+    chat = create_chat(owner=owner, title="대화", library_ids=[library.pk])
+    leave(membership)
+    assert scope_of(open_turn(user=owner, content="질문", chat_id=chat.pk)) == (set(), "chat")
+
+
+def test_a_chat_is_bound_to_libraries_over_rest(owner, library, shared):
+    api = client(owner)
+    made = api.post("/api/v1/chats", {"library_ids": [str(library.pk)]}, format="json").json()
+    assert made["library_ids"] == [str(library.pk)]
+    address = f"/api/v1/chats/{made['id']}"
+    assert api.patch(address, {"library_ids": []}, format="json").json()["library_ids"] == []
+
+
+def test_a_library_is_a_model_of_the_gateway(owner, stranger, library, shared):
+    model = catalogue.find_model(owner, f"nura/{library.pk}")
+    assert (model.name, model.reason) == ("규정", ScopeReason.EXPLICIT)
+    assert model.scope.document_ids == (shared.pk,)
+    assert f"nura/{library.pk}" in {one["id"] for one in catalogue.list_models(owner)["data"]}
+
+
+# When a membership ends
+
+
+@pytest.fixture
+def model(settings, llm_server):
+    settings.RAG = replace(settings.RAG, llm=Endpoint(llm_server.url, "stand-in"))
+    llm_server.default = ENDLESS
+    return llm_server
+
+
+def end_by_group(owner, shared, membership):
+    group = Group.objects.create(name="모두")
+    owner.groups.add(group)
+    role = LibraryRole.READER
+    actor = shared.owner
+    libraries.add_member(library=shared.library, principal=group, role=role, actor=actor)
+    leave(membership)
+    return lambda: owner.groups.remove(group)
+
+
+def end_by_move(owner, shared, membership):
+    return lambda: libraries.move_document(document=shared, library=None, actor=shared.owner)
+
+
+def end_by_deletion(owner, shared, membership):
+    return lambda: libraries.delete_library(
+        library=shared.library,
+        actor=shared.owner,
+        documents=libraries.DocumentsOfDeleted.OWNERS,
+    )
+
+
+def end_by_leaving(owner, shared, membership):
+    return lambda: leave(membership)
+
+
+ENDS = [end_by_leaving, end_by_group, end_by_move, end_by_deletion]
+
+
+@pytest.mark.parametrize("make_end", ENDS)
+def test_an_answer_that_reads_a_library_ends_with_the_right_to_it(
+    owner, shared, membership, model, answers_worker, make_end
+):
+    end_right = make_end(owner, shared, membership)
+    turn = open_turn(user=owner, content="안녕")
+    wait_until(lambda: model.chats)
+    since = time.monotonic()
+    end_right()
+    assert model.chats[0].wait_closed_by_client()
+    wait_until(lambda: ended_run(turn), SOON)
+    assert time.monotonic() - since < SOON
+    assert Message.objects.get(role="assistant").status == Message.Status.STOPPED
+
+
+def test_an_answer_goes_on_that_reads_other_libraries(
+    owner, stranger, shared, membership, model, answers_worker
+):
+    other = libraries.create_library(creator=owner, name="다른 곳")
+    put(other, owner)
+    turn = open_turn(user=owner, content="안녕", library_ids=[other.pk])
+    wait_until(lambda: model.chats)
+    leave(membership)
+    assert access.stop_runs_without_rights() == []
+    assert not ended_run(turn)
+    log.request_stop(turn.run.pk)
+    wait_until(lambda: ended_run(turn))
+
+
+async def test_what_is_stored_nowhere_waits_for_the_end_of_the_right(owner, shared, membership):
+    held = asyncio.create_task(access.wait_until_closed(owner.pk, {shared.library_id}))
+    done, _ = await asyncio.wait([held], timeout=0.3)
+    assert not done
+    await asyncio.to_thread(leave, membership)
+    await asyncio.wait_for(held, SOON)
+
+
+def test_the_log_of_an_answer_goes_with_the_right(owner, shared, membership):
+    turn = open_turn(user=owner, content="질문")
+    end(turn, shared)
+    assert log.load_events(turn.run.pk)
+    leave(membership)
+    assert access.stop_runs_without_rights() == []
+    assert not log.load_events(turn.run.pk)
+    assert Run.objects.get(pk=turn.run.pk).library_ids is None
+
+
+def test_an_old_answer_keeps_its_words_and_shows_no_passage(owner, shared, membership):
+    turn = say(owner, "질문", shared, content="답 [1]", label="documents")
+    message = f"/api/v1/messages/{turn.message_id}"
+    chat = f"/api/v1/chats/{turn.chat_id}"
+    api = client(owner)
+    assert api.get(message).json()["sources"][0]["content_preview"] == "본문"
+    leave(membership)
+    told = api.get(message).json()
+    assert told["content"] == "답 [1]"
+    assert told["sources"][0]["unreadable"] is True
+    assert told["sources"][0]["document_name"] == "공유.md"
+    for address in (
+        message,
+        f"{message}/sources",
+        f"{chat}/messages",
+        f"{chat}/turns",
+        f"{chat}/turns/1",
+        f"{chat}/turns/1/documents",
+        f"{chat}/export?format=md",
+        f"{chat}/export?format=json",
+    ):
+        answer = api.get(address)
+        assert answer.status_code == 200
+        assert "본문" not in answer.content.decode(), address
+    for part in ("", "/file", "/text", "/chunks", "/pages/1.png"):
+        assert api.get(f"/api/v1/documents/{shared.pk}{part}").status_code == 404
+
+
+def test_an_answer_of_nothing_but_passages_gives_way_to_a_sentence(owner, shared, membership):
+    turn = say(owner, "질문", shared, content="본문 [1]", label="passages")
+    leave(membership)
+    told = client(owner).get(f"/api/v1/messages/{turn.message_id}").json()
+    assert "본문" not in told["content"]
+    assert "[1]" in told["content"]
+    assert find_everything(user=owner, query="본문")["messages"] == []
+    turn.chat.refresh_from_db()
+    assert "본문" not in export_markdown(turn.chat, [turn])
+
+
+def test_what_was_shown_comes_back_with_the_right(owner, stranger, library, shared, membership):
+    turn = say(owner, "질문", shared)
+    leave(membership)
+    role = LibraryRole.READER
+    libraries.add_member(library=library, principal=owner, role=role, actor=stranger)
+    told = client(owner).get(f"/api/v1/messages/{turn.message_id}").json()
+    assert told["sources"][0]["content_preview"] == "본문"
+
+
+def test_a_later_question_is_told_nothing_of_what_was_closed(owner, shared, membership):
+    turn = say(owner, "질문", shared, content="본문 [1]", label="passages")
+    leave(membership)
+    known = known_after(turn)
+    assert known.readable == {}
+    assert known.memory.documents == ()
+    assert "본문" not in repr(known.last)
+    message = Message.objects.select_related("chat__owner").get(pk=turn.message_id)
+    history = BranchHistory(Branch.to_message(message))
+    assert "본문" not in repr((history.get_turns([1]), history.list_documents()))
+
+
+def test_a_kept_answer_is_not_looked_up_over_what_is_closed(owner, shared, membership, settings):
+    turn = open_turn(user=owner, content="휴가는 며칠입니까?")
+    ids = tuple(Document.objects.visible_to(owner).values_list("pk", flat=True))
+    question = answer_cache.Question("휴가는 며칠입니까?", answer_cache_scope(ids))
+    assert answer_cache.make_key(question, settings.RAG, owner=owner) is not None
+    leave(membership)
+    assert answer_cache.make_key(question, settings.RAG, owner=owner) is None
+    assert turn.created
+
+
+def answer_cache_scope(ids):
+    from rag.types import Scope
+
+    return Scope(ids, ScopeReason.ALL)
+
+
+def test_a_document_in_a_library_is_found_by_its_members_alone(owner, stranger, shared, membership):
+    assert find_everything(user=owner, query="공유")["documents"]
+    leave(membership)
+    assert not find_everything(user=owner, query="공유")["documents"]
+    key = AuthToken.objects.create(owner)[1]
+    assert key
+    assert not LibraryMember.objects.filter(user=owner).exists()
+    assert Chat.objects.filter(owner=stranger).count() == 0
