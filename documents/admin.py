@@ -21,15 +21,19 @@ from documents.administration import Place, Section
 from documents.audit import Action, describe_target, record_event
 from documents.connected import pages  # noqa: F401 - registers its pages
 from documents.errors import DocumentBusy, explain_code
+from documents.libraries import record_member
 from documents.models import (
     Chunk,
     ChunkEmbedding,
     Document,
     EmbeddingSpace,
+    Library,
+    LibraryMember,
     QuotaMeasure,
     QuotaRule,
     Reindexing,
 )
+from documents.notices import announce_change
 from documents.oversight import AuditedAdmin, AuditedFormSet, ContentsAdmin
 from documents.reindex import change, renewal
 from documents.reindex.change import ReindexBusyError, ReindexWish
@@ -329,3 +333,61 @@ class GroupQuotaInline(QuotaInline):
 
     fk_name = "group"
     verbose_name_plural = _("Quotas of each member")
+
+
+class LibraryMemberFormSet(AuditedFormSet):
+    """The members of a library."""
+
+    def record_changes(self, actor: Any) -> None:
+        """One entry a member; who lost a right by it loses it at once."""
+        for row in self.new_objects:
+            record_member(Action.MEMBER_ADDED, row, actor)
+        for row, _fields in self.changed_objects:
+            record_member(Action.MEMBER_CHANGED, row, actor)
+        for row in self.deleted_objects:
+            record_member(Action.MEMBER_REMOVED, row, actor)
+        announce_change()
+
+
+class LibraryMemberInline(TabularInline):  # type: ignore[misc] # unfold has no types
+    """Who may do what in a library."""
+
+    model = LibraryMember
+    formset = LibraryMemberFormSet
+    extra = 0
+    autocomplete_fields = ("user",)
+
+
+@admin.register(Library)
+class LibraryAdmin(AuditedAdmin):
+    """Libraries and their members. Nobody reads one here: it takes a membership, like elsewhere."""
+
+    navigation = Place(Section.KNOWLEDGE, "folder_shared", 10)
+    added_as = Action.LIBRARY_CREATED
+    changed_as = Action.LIBRARY_CHANGED
+    list_display = ("name", "held", "described_members", "created_at")
+    search_fields = ("name", "description", "members__user__username", "members__group__name")
+    fields = ("name", "description")
+    inlines = (LibraryMemberInline, LibraryQuotaInline)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Library]:
+        """With the numbers of documents and members."""
+        rows: QuerySet[Library] = super().get_queryset(request)
+        return rows.annotate(
+            count_of_documents=Count("documents", distinct=True),
+            count_of_members=Count("members", distinct=True),
+        )
+
+    @admin.display(description=_("documents"), ordering="count_of_documents")
+    def held(self, library: Library) -> int:
+        """How many documents are in it."""
+        return int(getattr(library, "count_of_documents", 0))
+
+    @admin.display(description=_("members"), ordering="count_of_members")
+    def described_members(self, library: Library) -> int:
+        """How many accounts and groups."""
+        return int(getattr(library, "count_of_members", 0))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Never: its managers say what becomes of its documents."""
+        return False

@@ -105,7 +105,7 @@ def add_member(
         if not Library.objects.filter(pk=library.pk).exists():
             raise LibraryNotFound from error
         raise MemberExists from error
-    _record_member(Action.MEMBER_ADDED, member, actor)
+    record_member(Action.MEMBER_ADDED, member, actor)
     return member
 
 
@@ -116,7 +116,7 @@ def change_member(*, member: LibraryMember, role: LibraryRole, actor: User) -> N
     LibraryMember.objects.filter(pk=member.pk).update(role=role)
     _check_managed(member.library_id)
     member.role = role
-    _record_member(Action.MEMBER_CHANGED, member, actor)
+    record_member(Action.MEMBER_CHANGED, member, actor)
     notices.announce_change()
 
 
@@ -126,7 +126,7 @@ def remove_member(*, member: LibraryMember, actor: User) -> None:
     _hold(member.library_id)
     LibraryMember.objects.filter(pk=member.pk).delete()
     _check_managed(member.library_id)
-    _record_member(Action.MEMBER_REMOVED, member, actor)
+    record_member(Action.MEMBER_REMOVED, member, actor)
     notices.announce_change()
 
 
@@ -142,7 +142,8 @@ def _check_managed(library_id: UUID) -> None:
         raise LastManager
 
 
-def _record_member(action: Action, member: LibraryMember, actor: User) -> None:
+def record_member(action: Action, member: LibraryMember, actor: User) -> None:
+    """Write down what was done with a membership."""
     target = f"library:{member.library_id}"
     told = _describe_member(member)
     record_event(action, actor=actor, subject=member.user, target=target, details=told)

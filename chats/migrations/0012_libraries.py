@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     """Only adds."""
 
     dependencies = [
-        ("chats", "0009_models_chosen"),
+        ("chats", "0011_first_word"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
