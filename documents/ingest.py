@@ -14,7 +14,7 @@ from typing import Self
 import structlog
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 
 from documents import files, index, metadata, notices, queue, quotas, spaces, versions
@@ -139,7 +139,7 @@ def _carry_out(lease: Lease[Document], watch: Stopwatch) -> None:
         _handle_failure(lease, error, watch)
     except SoftTimeLimitExceeded:
         _handle_failure(lease, IngestTimeout(), watch)
-    except (OperationalError, InterfaceError) as error:
+    except (OperationalError, InterfaceError, InternalError) as error:
         connection.close()
         _handle_failure(lease, DatabaseFailed(str(error)), watch)
     except Exception as error:  # whatever it was: the document must end, and its owner must know

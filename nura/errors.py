@@ -11,7 +11,7 @@ import redis.exceptions
 import structlog
 from allauth.core.exceptions import ImmediateHttpResponse
 from django.core import exceptions as django_errors
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError
+from django.db import DataError, IntegrityError, InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
@@ -321,6 +321,7 @@ _MAPPING: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Any
     (DataError, _logged("malformed")),  # a number or text wider than its column
     (IntegrityError, _logged("conflict")),  # two requests made the same thing at once
     (UnreadablePostError, _always("malformed")),
-    ((OperationalError, InterfaceError), _unavailable),
+    # the last one: the server ended a transaction that stood too long, as in a suspended process
+    ((OperationalError, InterfaceError, InternalError), _unavailable),
     ((redis.exceptions.ConnectionError, redis.exceptions.TimeoutError), _unavailable),
 )

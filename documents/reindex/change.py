@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import structlog
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
@@ -318,7 +318,7 @@ def continue_change(reindexing_id: int) -> None:
         logger.info("reindex_taken_away", reindexing=reindexing_id)
     except NuraError as error:
         _handle_failure(lease, error.code)
-    except (OperationalError, InterfaceError) as error:
+    except (OperationalError, InterfaceError, InternalError) as error:
         connection.close()
         _handle_failure(lease, type(error).__name__)
     else:

@@ -2,10 +2,18 @@
 
 import json
 import logging
+import select
 
 import pytest
 from django.core import exceptions as django_errors
-from django.db import DataError, IntegrityError, OperationalError
+from django.db import (
+    DataError,
+    IntegrityError,
+    InternalError,
+    OperationalError,
+    connection,
+    transaction,
+)
 from django.http import Http404, UnreadablePostError
 from django.test import RequestFactory
 from django.utils import translation
@@ -136,6 +144,19 @@ def test_a_failing_page_is_told_in_words(error, status):
     assert response.status_code == status
     assert "secret" not in response.content.decode()
     assert ("Retry-After" in response.headers) == (status == 503)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_stood_too_long_is_an_outage():
+    def stand():
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = '10ms'")
+            select.select([connection.connection.pgconn.socket], [], [], 10)  # until it is ended
+            cursor.execute("SELECT 1")
+
+    with pytest.raises(InternalError) as ended:
+        stand()
+    assert errors.to_problem(ended.value).status == 503
 
 
 @pytest.mark.django_db
