@@ -20,6 +20,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 from knox.models import AuthToken
+from unfold.admin import StackedInline, TabularInline
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminSelectWidget
@@ -33,6 +34,7 @@ from documents.notices import announce_change
 from documents.oversight import AuditedAdmin
 from nura.accounts import services
 from nura.accounts.deletion import delete_account
+from nura.accounts.groups import change_memberships, disband_group, record_membership
 from nura.accounts.invitations import (
     DEFAULT_DAYS,
     MAX_DAYS,
@@ -41,7 +43,7 @@ from nura.accounts.invitations import (
     mail_invitation,
     withdraw_invitation,
 )
-from nura.accounts.models import Invitation
+from nura.accounts.models import GroupDetails, Invitation
 from nura.accounts.names import check_name
 from nura.accounts.roles import (
     LastAdministrator,
@@ -96,6 +98,7 @@ for model in (User, Group, AuthToken, EmailAddress, Authenticator, UserSession):
     admin.site.unregister(model)
 
 
+MEMBERS_A_PAGE = 50
 PASSWORD_MESSAGE = [{"changed": {"fields": ["password"]}}]
 """What Django's form for a new password says that it changed."""
 
@@ -221,6 +224,16 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
             record_event(Action.RIGHTS_CHANGED, actor=by, subject=obj, target=obj, details=active)
             announce_change()
 
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Save; the groups by their service, which writes them down."""
+        chosen = form.cleaned_data.pop("groups", None) if change else None
+        super().save_related(request, form, formsets, change)
+        if chosen is not None:
+            held = list(form.instance.groups.all())
+            leave = [group for group in held if group not in chosen]
+            by = cast("User", request.user)
+            change_memberships(user=form.instance, join=chosen, leave=leave, by=by)
+
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """What goes with the accounts; the last administrator cannot go."""
         gone, counts, lacking, protected = super().get_deleted_objects(objs, request)
@@ -288,6 +301,100 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
                     Action.SECOND_STEP_CHANGED, actor=request.user, subject=user, details=ended
                 )
         self.message_user(request, _("Two-step sign-in has ended for them."), messages.SUCCESS)
+
+
+class GroupDetailsForm(forms.ModelForm[GroupDetails]):
+    """What Nura knows of a group; its name in the directory is no other group's."""
+
+    class Meta:
+        """All of it."""
+
+        model = GroupDetails
+        fields = ("description", "directory_name")
+
+    def clean_directory_name(self) -> str:
+        """The name."""
+        name = str(self.cleaned_data["directory_name"]).strip()
+        others = GroupDetails.objects.exclude(pk=self.instance.pk)
+        if name and others.filter(directory_name__iexact=name).exists():
+            raise forms.ValidationError(_("Another group has this name in the directory."))
+        return name
+
+
+class GroupDetailsInline(StackedInline):  # type: ignore[misc] # unfold has no types
+    """What Nura knows of the group."""
+
+    model = GroupDetails
+    form = GroupDetailsForm
+    can_delete = False
+
+
+class MembershipInline(TabularInline):  # type: ignore[misc] # unfold has no types
+    """Who is in the group."""
+
+    model = User.groups.through
+    verbose_name, verbose_name_plural = _("member"), _("members")
+    autocomplete_fields = ("user",)
+    ordering = ("user__username",)
+    extra = 0
+    per_page = MEMBERS_A_PAGE
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may see the group."""
+        return request.user.has_perm("auth.view_group")
+
+
+@admin.register(Group)
+class GroupAdmin(AuditedAdmin):
+    """Groups with their members, and what is given to them."""
+
+    navigation = Place(Section.PEOPLE, "groups", 20)
+    list_display = ("name", "description", "member_count", "directory_name")
+    search_fields = ("name", "details__description", "details__directory_name")
+    ordering = ("name",)
+    fields = ("name",)
+    inlines = (GroupDetailsInline, MembershipInline)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
+        """With the number of members, which the list shows."""
+        rows: QuerySet[Group] = super().get_queryset(request)
+        return rows.select_related("details").annotate(count_of_members=Count("user"))
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        """Save; who came and who went is written down, and holds at once."""
+        super().save_formset(request, form, formset, change)
+        if formset.model is not User.groups.through:
+            return
+        by = cast("User", request.user)
+        for row in formset.new_objects:
+            record_membership(user=row.user, group=row.group, is_member=True, by=by)
+        for row in formset.deleted_objects:
+            record_membership(user=row.user, group=row.group, is_member=False, by=by)
+
+    def delete_model(self, request: HttpRequest, obj: Group) -> None:
+        """Delete it; its members leave it first, each by an entry."""
+        disband_group(group=obj, by=cast("User", request.user))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Group]) -> None:
+        """Delete several."""
+        for group in queryset:
+            disband_group(group=group, by=cast("User", request.user))
+
+    @admin.display(description=_("members"), ordering="count_of_members")
+    def member_count(self, group: Group) -> int:
+        """How many are in it."""
+        count: int = getattr(group, "count_of_members", 0)
+        return count
+
+    @admin.display(description=_("description"))
+    def description(self, group: Group) -> str:
+        """What it is for."""
+        return group.details.description if hasattr(group, "details") else ""
+
+    @admin.display(description=_("name in the directory"))
+    def directory_name(self, group: Group) -> str:
+        """What it is called where its members come from."""
+        return group.details.directory_name if hasattr(group, "details") else ""
 
 
 class ActionFilter(admin.SimpleListFilter):
@@ -369,10 +476,18 @@ class InvitationForm(forms.ModelForm[Invitation]):
         """The rest is made."""
 
         model = Invitation
-        fields = ("email",)
+        fields = ("email", "max_uses", "groups")
         help_texts = {
-            "email": _("The address that the account gets. Empty: whoever has the link chooses.")
+            "email": _("The address that the account gets. Empty: whoever has the link chooses."),
+            "max_uses": _("How many people may create an account with the link."),
         }
+
+    def clean(self) -> dict[str, Any]:
+        """All of it; an address is one person's."""
+        cleaned: dict[str, Any] = super().clean() or {}
+        if cleaned.get("email") and cleaned.get("max_uses", 1) > 1:
+            self.add_error("max_uses", _("An invitation for an address is for one account."))
+        return cleaned
 
 
 @admin.register(Invitation)
@@ -383,8 +498,9 @@ class InvitationAdmin(AuditedAdmin):
     changed_as = deleted_as = Action.INVITATION_CHANGED
 
     form = InvitationForm
-    list_display = ("__str__", "created_by", "expires_at", "used_at", "used_by")
-    list_filter = ("used_at",)
+    list_display = ("__str__", "used", "joined_groups", "created_by", "expires_at", "used_by")
+    list_filter = ("used_at", "groups")
+    filter_horizontal = ("groups",)
     search_fields = ("email",)
     actions = ("withdraw",)
 
@@ -398,7 +514,11 @@ class InvitationAdmin(AuditedAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Make it, show its link this once, and mail it where there is an address and mail."""
         made, secret = create_invitation(
-            by=cast("User", request.user), email=obj.email, days=form.cleaned_data["days"]
+            by=cast("User", request.user),
+            email=obj.email,
+            days=form.cleaned_data["days"],
+            max_uses=form.cleaned_data["max_uses"],
+            groups=list(form.cleaned_data["groups"]),
         )
         obj.pk, obj.created_at, obj.expires_at = made.pk, made.created_at, made.expires_at
         link = request.build_absolute_uri(build_path(secret))
@@ -406,6 +526,22 @@ class InvitationAdmin(AuditedAdmin):
         self.message_user(request, format_html("{} <code>{}</code>", told, link), messages.WARNING)
         if made.email and settings.MAIL_WORKS:
             mail_invitation(made, link)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Invitation]:
+        """With the groups, which the list shows."""
+        rows: QuerySet[Invitation] = super().get_queryset(request)
+        return rows.prefetch_related("groups")
+
+    @admin.display(description=_("used"))
+    def used(self, invitation: Invitation) -> str:
+        """How many accounts of how many."""
+        uses = max(invitation.uses, 1 if invitation.used_at else 0)
+        return f"{uses} / {invitation.max_uses}"
+
+    @admin.display(description=_("groups"))
+    def joined_groups(self, invitation: Invitation) -> str:
+        """What the accounts join."""
+        return ", ".join(group.name for group in invitation.groups.all())
 
     @admin.action(description=_("Withdraw"), permissions=("delete",))
     def withdraw(self, request: HttpRequest, invitations: QuerySet[Invitation]) -> None:

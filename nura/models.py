@@ -1,5 +1,12 @@
 """The tables of the installation itself, where Django looks for them."""
 
-from nura.accounts.models import Auditor, DataExport, DataImport, Invitation, Preferences
+from nura.accounts.models import (
+    Auditor,
+    DataExport,
+    DataImport,
+    GroupDetails,
+    Invitation,
+    Preferences,
+)
 
-__all__ = ["Auditor", "DataExport", "DataImport", "Invitation", "Preferences"]
+__all__ = ["Auditor", "DataExport", "DataImport", "GroupDetails", "Invitation", "Preferences"]

@@ -95,7 +95,7 @@ def _delete_account(user: User) -> dict[str, Any]:
     for document in Document.objects.filter(owner=user).order_by("pk"):
         remove_document(document.pk)
     counts["sessions"] = _delete_sessions(user)
-    Invitation.objects.filter(used_by=user).delete()  # it names the address
+    Invitation.objects.filter(used_by=user, max_uses=1).delete()  # it names the address
     _forget_in_admin_log(user)
     deletions.forget_deletions_of(user.pk)
     User.objects.filter(pk=user.pk).delete()

@@ -1,4 +1,4 @@
-"""Invitations: links by which one person creates an account, once, until they expire.
+"""Invitations: links by which people create accounts, as often as said, until they expire.
 
 Only a digest of a link's secret is kept. Opening the link remembers the invitation in the session
 and leaves the address bar without the secret; the account that is created takes it.
@@ -6,12 +6,14 @@ and leaves the address bar without the secret; the account that is created takes
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from datetime import timedelta
 
 from django.conf import settings
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.core.mail import send_mail
 from django.db import transaction
+from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -20,6 +22,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from documents.audit import Action, record_event
+from nura.accounts.groups import change_memberships
 from nura.accounts.models import Invitation
 
 SECRET_BYTES = 32
@@ -30,17 +33,29 @@ SESSION_KEY = "invitation"
 
 @transaction.atomic
 def create_invitation(
-    *, by: User | None, email: str = "", days: int = DEFAULT_DAYS
+    *,
+    by: User | None,
+    email: str = "",
+    days: int = DEFAULT_DAYS,
+    max_uses: int = 1,
+    groups: Collection[Group] = (),
 ) -> tuple[Invitation, str]:
-    """A new invitation and its secret, which is readable only now."""
+    """A new invitation and its secret, which is readable only now.
+
+    One that names an address is for one account, whatever `max_uses` says.
+    """
     secret = secrets.token_urlsafe(SECRET_BYTES)
     invitation = Invitation.objects.create(
         digest=hash_secret(secret),
         email=email.lower(),
+        max_uses=1 if email else max_uses,
         created_by=by,
         expires_at=timezone.now() + timedelta(days=days),
     )
-    record_event(Action.INVITATION_CHANGED, actor=by, target=invitation, details={"added": True})
+    invitation.groups.set(groups)
+    details = {"added": True, "max_uses": invitation.max_uses}
+    details |= {"groups": [group.name for group in groups]} if groups else {}
+    record_event(Action.INVITATION_CHANGED, actor=by, target=invitation, details=details)
     return invitation, secret
 
 
@@ -78,20 +93,25 @@ def find_invitation(request: HttpRequest) -> Invitation | None:
 
 
 def take_invitation(request: HttpRequest, user: User) -> bool:
-    """Use up the visitor's invitation for the account that is being created, in its transaction.
+    """Use the visitor's invitation for the account that is being created, in its transaction.
 
-    False where somebody else was first or it has expired.
+    The account joins the groups of it. False where others were first or it has expired.
     """
-    held = Invitation.objects.open().filter(pk=request.session.get(SESSION_KEY, 0))
-    if not held.update(used_at=Now(), used_by=user):
+    key = request.session.get(SESSION_KEY, 0)
+    is_last = Q(uses=F("max_uses") - 1)
+    used_at = Case(When(is_last, then=Now()), default=F("used_at"))
+    held = Invitation.objects.open().filter(pk=key)
+    if not held.update(uses=F("uses") + 1, used_by=user, used_at=used_at):
         return False
     del request.session[SESSION_KEY]
+    joined = Invitation.objects.get(pk=key).groups.all()
+    change_memberships(user=user, join=joined, by=user, way="invitation")
     return True
 
 
 @transaction.atomic
 def withdraw_invitation(*, invitation: Invitation, by: User | None) -> bool:
-    """End an invitation before its time; False where it was used."""
+    """End an invitation before its time; False where it was used up."""
     if not Invitation.objects.open().filter(pk=invitation.pk).update(expires_at=Now()):
         return False
     withdrawn = {"withdrawn": True}

@@ -5,16 +5,20 @@ from datetime import timedelta
 from typing import Self
 
 from django.conf import settings
+from django.contrib.auth.models import Group
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models import F, Q
+from django.db.models.functions import Lower, Now
 from django.utils.translation import gettext_lazy as _
 
 from jobs.lease import OwnedJob
 
 MIN_SPEECH_RATE, MAX_SPEECH_RATE = 0.5, 2.0
 """Bounds of how fast answers are read aloud; 1 is the voice's own pace."""
+
+
+MAX_INVITATION_USES = 10_000
 
 
 class Preferences(models.Model):
@@ -62,23 +66,66 @@ class Auditor(models.Model):
         return f"{self.user_id}"
 
 
+class GroupDetails(models.Model):
+    """What Nura knows of a group of Django's (`nura.accounts.groups`)."""
+
+    group = models.OneToOneField(
+        Group, models.CASCADE, primary_key=True, related_name="details", verbose_name=_("group")
+    )
+    description = models.CharField(_("description"), max_length=200, blank=True, default="")
+    directory_name = models.CharField(
+        _("name in the directory"),
+        max_length=250,
+        blank=True,
+        default="",
+        help_text=_(
+            "Its members then come from the sign-on server at each sign-in. Empty: you choose them."
+        ),
+    )
+
+    class Meta:
+        """One group for each name of a directory."""
+
+        verbose_name = verbose_name_plural = _("details")
+        constraints = (
+            models.UniqueConstraint(
+                Lower("directory_name"),
+                condition=~Q(directory_name=""),
+                name="one_group_a_directory_name",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.description
+
+
 class InvitationQuerySet(models.QuerySet["Invitation"]):
     """Filters as words that chain."""
 
     def open(self) -> Self:
         """Those that somebody may still use."""
-        return self.filter(used_at=None, expires_at__gt=Now())
+        return self.filter(used_at=None, expires_at__gt=Now(), uses__lt=F("max_uses"))
 
 
 class Invitation(models.Model):
-    """A link by which one account is created; `digest` is all that is kept of its secret.
+    """A link by which accounts are created; `digest` is all that is kept of its secret.
 
-    `email`, where given, is the address that the account gets; it counts as verified when the link
-    was mailed to it.
+    `email`, where given, is the address that the one account gets; it counts as verified when the
+    link was mailed to it. `used_at` is set once it is used up, by the account `used_by`.
     """
 
     digest = models.CharField(max_length=64, unique=True, editable=False)
     email = models.EmailField(_("e-mail"), blank=True, default="")
+    max_uses = models.PositiveIntegerField(
+        _("number of accounts"),
+        default=1,
+        db_default=1,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_INVITATION_USES)],
+    )
+    uses = models.PositiveIntegerField(_("used"), default=0, db_default=0, editable=False)
+    groups = models.ManyToManyField(
+        Group, blank=True, related_name="+", verbose_name=_("joins these groups")
+    )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         models.SET_NULL,

@@ -6,13 +6,14 @@ from io import StringIO
 
 import pytest
 from allauth.account.models import EmailAddress
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.core import mail
 from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
 from documents.audit import AuditEvent
+from nura.accounts.deletion import delete_account
 from nura.accounts.invitations import build_path, create_invitation, withdraw_invitation
 from nura.accounts.models import Invitation
 from nura.retention import purge
@@ -110,6 +111,57 @@ def test_an_invitation_for_an_address_gives_the_account_that_address():
     assert User.objects.get().email == "hana@example.com"
 
 
+def join_by(secret, name):
+    browser = Client()
+    browser.get(build_path(secret))
+    return sign_up(browser, name=name, email=f"{name}@example.com")
+
+
+def test_one_link_makes_as_many_accounts_as_it_says_and_no_more():
+    invitation, secret = create_invitation(by=None, max_uses=5)
+    for number in range(7):
+        join_by(secret, f"person{number}")
+    assert User.objects.count() == 5
+    invitation.refresh_from_db()
+    assert (invitation.uses, invitation.used_by) == (5, User.objects.get(username="person4"))
+    assert not Invitation.objects.open().exists()
+
+
+def test_who_joins_by_a_link_joins_its_groups_and_that_is_written_down():
+    groups = [Group.objects.create(name=name) for name in ("인사팀", "재무팀", "다른 팀")]
+    _invitation, secret = create_invitation(by=None, max_uses=2, groups=groups[:2])
+    for name in ("hana", "dul"):
+        join_by(secret, name)
+        user = User.objects.get(username=name)
+        assert set(user.groups.all()) == set(groups[:2])
+        rights = AuditEvent.objects.filter(action="rights_changed", subject_id=user.pk)
+        assert {entry.details["group"] for entry in rights} == {"인사팀", "재무팀"}
+
+
+def test_a_link_of_several_outlives_the_account_that_used_it():
+    _invitation, secret = create_invitation(by=None, max_uses=2)
+    join_by(secret, "hana")
+    delete_account(user=User.objects.get())
+    join_by(secret, "dul")
+    assert User.objects.get().username == "dul"
+
+
+def test_an_address_is_invited_once():
+    invitation, _secret = create_invitation(by=None, email="hana@example.com", max_uses=5)
+    assert invitation.max_uses == 1
+
+
+def test_the_command_makes_a_link_of_several_for_groups():
+    Group.objects.create(name="인사팀")
+    out = StringIO()
+    call_command("invite", "--uses", "5", "--group", "인사팀", stdout=out)
+    invitation = Invitation.objects.get()
+    assert invitation.max_uses == 5
+    assert [group.name for group in invitation.groups.all()] == ["인사팀"]
+    with pytest.raises(CommandError, match="없는 팀"):
+        call_command("invite", "--group", "없는 팀", stdout=StringIO())
+
+
 def test_a_made_up_link_is_answered_as_one_that_was_used():
     def answer(secret):
         browser = Client()
@@ -139,7 +191,16 @@ def test_invitations_and_what_comes_of_them_are_in_the_audit_log():
     assert ("account_created", "", "hana") in written
 
 
-@pytest.mark.parametrize("options", [("--days", "0"), ("--email", "x"), ("--mail",)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--days", "0"),
+        ("--email", "x"),
+        ("--mail",),
+        ("--uses", "0"),
+        ("--email", "a@b.kr", "--uses", "2"),
+    ],
+)
 def test_the_command_refuses_what_cannot_be(options):
     with pytest.raises(CommandError):
         call_command("invite", *options, stdout=StringIO())
@@ -149,7 +210,9 @@ def test_the_command_refuses_what_cannot_be(options):
 def test_staff_make_an_invitation_in_the_administration(client, minsu):
     User.objects.update(is_staff=True, is_superuser=True)
     client.force_login(minsu)
-    page = client.post("/admin/nura/invitation/add/", {"email": "", "days": "3"}, follow=True)
+    page = client.post(
+        "/admin/nura/invitation/add/", {"email": "", "days": "3", "max_uses": "1"}, follow=True
+    )
     link = re.search(r"http://testserver(/invitations/[\w-]+)", page.content.decode())[1]
     assert Invitation.objects.get().created_by == minsu
     browser = Client()
@@ -159,7 +222,7 @@ def test_staff_make_an_invitation_in_the_administration(client, minsu):
 
 
 def test_who_is_no_staff_makes_no_invitation(minsus_client):
-    minsus_client.post("/admin/nura/invitation/add/", {"email": "", "days": "3"})
+    minsus_client.post("/admin/nura/invitation/add/", {"email": "", "days": "3", "max_uses": "1"})
     assert not Invitation.objects.exists()
 
 
