@@ -1,6 +1,7 @@
 """Administration of users, of the audit log, and of the site as a whole."""
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
+from urllib.parse import urlsplit
 
 from allauth.account.decorators import secure_admin_login
 from allauth.account.models import EmailAddress
@@ -15,6 +16,7 @@ from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
@@ -23,7 +25,7 @@ from knox.models import AuthToken
 from unfold.admin import StackedInline, TabularInline
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
-from unfold.widgets import UnfoldAdminSelectWidget
+from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminSelectWidget
 
 from documents.admin import UserQuotaInline
 from documents.administration import Place, Section, list_addresses
@@ -32,6 +34,7 @@ from documents.errors import explain_code
 from documents.models import Deletion
 from documents.notices import announce_change
 from documents.oversight import AuditedAdmin
+from documents.secrets import seal_secret
 from nura.accounts import services
 from nura.accounts.deletion import delete_account
 from nura.accounts.groups import change_memberships, disband_group, record_membership
@@ -43,7 +46,7 @@ from nura.accounts.invitations import (
     mail_invitation,
     withdraw_invitation,
 )
-from nura.accounts.models import GroupDetails, Invitation
+from nura.accounts.models import GroupDetails, Invitation, SignOnServer
 from nura.accounts.names import check_name
 from nura.accounts.roles import (
     LastAdministrator,
@@ -55,6 +58,7 @@ from nura.accounts.roles import (
     may_enter,
     set_role,
 )
+from nura.accounts.sign_on import SignOnFailed, discover
 from nura.accounts.two_step import may_administer
 from nura.administration import accounts, operations, overview  # noqa: F401 - register pages
 from nura.audit_export import make_export_response
@@ -603,3 +607,80 @@ class DeletionAdmin(AuditedAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Never: a restore deletes again what stands here."""
         return False
+
+
+class SignOnServerForm(forms.ModelForm[SignOnServer]):
+    """A sign-on server; its client secret is written, never shown."""
+
+    secret = forms.CharField(
+        label=_("client secret"),
+        required=False,
+        strip=True,
+        widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "off"}),
+        help_text=_("Stored encrypted and not shown again. Empty: it stays as it is."),
+    )
+
+    class Meta:
+        """All but what is sealed."""
+
+        model = SignOnServer
+        fields = (
+            *("name", "slug", "issuer", "client_id", "is_active", "sign_up", "domains"),
+            *("link_by_email", "vouches_for_email", "groups_claim", "administrators", "auditors"),
+        )
+
+    def clean_issuer(self) -> str:
+        """The address: encrypted, or on this machine."""
+        issuer = str(self.cleaned_data["issuer"]).removesuffix("/.well-known/openid-configuration")
+        parts = urlsplit(issuer)
+        if parts.scheme != "https" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
+            raise forms.ValidationError(_("The address must begin with https://."))
+        return issuer
+
+    def save(self, commit: bool = True) -> SignOnServer:
+        """With the new secret, if there is one."""
+        if secret := self.cleaned_data["secret"]:
+            self.instance.sealed_secret = seal_secret(secret)
+        saved: SignOnServer = super().save(commit)
+        return saved
+
+
+@admin.register(SignOnServer)
+class SignOnServerAdmin(AuditedAdmin):
+    """Servers by which people sign in."""
+
+    navigation = Place(Section.PEOPLE, "key", 40)
+    form = SignOnServerForm
+    list_display = ("name", "issuer", "sign_up", "is_active")
+    prepopulated_fields: ClassVar[dict[str, Any]] = {"slug": ("name",)}
+    fieldsets = (
+        (None, {"fields": ("name", "slug", "issuer", "client_id", "secret", "is_active")}),
+        (
+            _("Accounts"),
+            {"fields": ("sign_up", "domains", "link_by_email", "vouches_for_email")},
+        ),
+        (_("Groups and roles"), {"fields": ("groups_claim", "administrators", "auditors")}),
+    )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """Accounts go by the short name."""
+        return ("slug",) if obj else ()
+
+    def get_prepopulated_fields(self, request: HttpRequest, obj: Any = None) -> dict[str, Any]:
+        """Of a new one."""
+        return {} if obj else self.prepopulated_fields
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Save, and say whether the server answers and where it sends people back to."""
+        super().save_model(request, obj, form, change)
+        path = reverse("openid_connect_callback", args=[obj.slug])
+        told = _("Allow this redirect address at the server:")
+        address = request.build_absolute_uri(path)
+        self.message_user(request, format_html("{} <code>{}</code>", told, address), messages.INFO)
+        try:
+            discover(obj.issuer)
+        except SignOnFailed as error:
+            refused = _("The server does not answer as it should: %(error)s") % {"error": error}
+            self.message_user(request, refused, messages.WARNING)
+        else:
+            self.message_user(request, _("The server answers."), messages.SUCCESS)

@@ -7,6 +7,15 @@ from nura.accounts.models import (
     GroupDetails,
     Invitation,
     Preferences,
+    SignOnServer,
 )
 
-__all__ = ["Auditor", "DataExport", "DataImport", "GroupDetails", "Invitation", "Preferences"]
+__all__ = [
+    "Auditor",
+    "DataExport",
+    "DataImport",
+    "GroupDetails",
+    "Invitation",
+    "Preferences",
+    "SignOnServer",
+]

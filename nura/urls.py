@@ -1,9 +1,11 @@
 """All routes, and the gateway mounted behind API keys, its errors in OpenAI's shape."""
 
 from allauth.account.views import LoginView
+from django.conf import settings
 from django.contrib import admin
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import include, path
+from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError
@@ -13,6 +15,7 @@ from nura import app_shell, health, metrics
 from nura.accounts.adapter import is_signup_open
 from nura.accounts.authentication import authenticate_gateway_request
 from nura.accounts.profile import set_language
+from nura.accounts.sign_on import come_back, list_servers, sign_in, signed_out
 from nura.accounts.urls import api_urlpatterns
 from nura.errors import to_problem
 
@@ -47,14 +50,36 @@ api = [
     path("", include("chats.api.urls")),
 ]
 
-SIGN_IN = LoginView.as_view(extra_context={"is_signup_open": is_signup_open})
+SIGN_IN = LoginView.as_view(
+    extra_context={
+        "is_signup_open": is_signup_open,
+        "servers": list_servers,
+        "is_password_first": lambda: settings.LOCAL_SIGN_IN == "everybody",
+    }
+)
 """Allauth's page, which links to signing up whether or not that is open."""
+SETTINGS_PAGE = RedirectView.as_view(pattern_name="accounts:settings")
 
 urlpatterns = [
     path("", include("chats.urls")),
     path("", include("documents.urls")),
     path("", include("nura.accounts.urls")),
     path("accounts/login/", SIGN_IN, name="account_login"),
+    path("accounts/oidc/<slug:provider_id>/login/", sign_in, name="openid_connect_login"),
+    path(
+        "accounts/oidc/<slug:provider_id>/login/callback/",
+        come_back,
+        name="openid_connect_callback",
+    ),
+    path("accounts/oidc/<slug:provider_id>/signed-out/", signed_out, name="signed-out"),
+    path("accounts/3rdparty/", SETTINGS_PAGE, name="socialaccount_connections"),
+    path("accounts/3rdparty/signup/", SETTINGS_PAGE, name="socialaccount_signup"),
+    path("accounts/3rdparty/login/error/", SETTINGS_PAGE),
+    path(
+        "accounts/3rdparty/login/cancelled/",
+        RedirectView.as_view(pattern_name="account_login"),
+        name="socialaccount_login_cancelled",
+    ),
     path("accounts/", include("allauth.urls")),
     path("admin/", admin.site.urls),
     path("i18n/setlang/", set_language, name="set_language"),

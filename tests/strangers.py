@@ -59,7 +59,7 @@ from nura.accounts.models import DataExport, DataImport
 from nura.accounts.sessions import make_session_id
 from tests.support import ROOT
 
-OURS = ("auth", "knox", "usersessions", "documents", "chats", "nura", "account")
+OURS = ("auth", "knox", "usersessions", "documents", "chats", "nura", "account", "socialaccount")
 """Apps whose tables must stay as they are."""
 SECRET = "부엉이작전"
 """Stands in every text of the owner's."""

@@ -31,6 +31,8 @@ from typing import Any
 
 from allauth.account import forms
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.internal import stagekit
+from allauth.account.internal.flows.login import get_authentication_records
 from allauth.account.models import EmailAddress
 from allauth.account.utils import filter_users_by_email
 from allauth.core import context, ratelimit
@@ -38,6 +40,7 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.core.internal import ratelimit as counters
 from allauth.utils import build_absolute_uri
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.models import AbstractBaseUser, User
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
@@ -70,6 +73,11 @@ class MailFailed(NuraError):
 def is_signup_open() -> bool:
     """Whether anybody may create an account."""
     return bool(settings.SIGNUP == "open")
+
+
+def may_sign_in_here(user: AbstractBaseUser) -> bool:
+    """Whether somebody may come in without a sign-on server."""
+    return bool(settings.LOCAL_SIGN_IN == "everybody" or getattr(user, "is_staff", False))
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
@@ -140,9 +148,33 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
         """
         with hold_turn(request, get_typed_name(credentials)):
             user: AbstractBaseUser | None = super().authenticate(request, **credentials)
+        if user is not None and not may_sign_in_here(user):
+            return None
         if user is not None:
             count_attempt(request, LOGIN_DONE, user=user)
         return user
+
+    def pre_login(
+        self, request: HttpRequest, user: User, *, signal_kwargs: Any = None, **told: Any
+    ) -> HttpResponse | None:
+        """Refuse who has to come by a sign-on server, be it a passkey or a new password."""
+        is_ours = "sociallogin" not in (signal_kwargs or {})
+        if is_ours and not may_sign_in_here(user):
+            stagekit.clear_login(request)
+            messages.error(request, _("Sign in with the button of your organization."))
+            return redirect("account_login")
+        refusal: HttpResponse | None = super().pre_login(
+            request, user, signal_kwargs=signal_kwargs, **told
+        )
+        return refusal
+
+    def get_logout_redirect_url(self, request: HttpRequest) -> str:
+        """The page that leads to the sign-out of the server by which the session was begun."""
+        records = get_authentication_records(request, request.user)
+        for record in records:
+            if record["method"] == "socialaccount":
+                return reverse("signed-out", args=[record["provider"]])
+        return str(super().get_logout_redirect_url(request))
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Count the attempt as wrong until the password has proved right."""

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 
-from chats.access import announce_change
 from documents.audit import Action, record_event
+from documents.notices import announce_change
 from nura.accounts.models import GroupDetails
 from nura.accounts.roles import Visitor
 
@@ -51,7 +51,8 @@ def follow_directory(*, user: User, names: Collection[str], way: str) -> None:
     Groups without a name there stay as they are.
     """
     told = {name.casefold() for name in names}
-    join, leave = [], []
+    join: list[Group] = []
+    leave: list[Group] = []
     for details in GroupDetails.objects.exclude(directory_name="").select_related("group"):
         is_told = details.directory_name.casefold() in told
         (join if is_told else leave).append(details.group)

@@ -8,6 +8,7 @@ import hashlib
 import secrets
 from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group, User
@@ -53,7 +54,7 @@ def create_invitation(
         expires_at=timezone.now() + timedelta(days=days),
     )
     invitation.groups.set(groups)
-    details = {"added": True, "max_uses": invitation.max_uses}
+    details: dict[str, Any] = {"added": True, "max_uses": invitation.max_uses}
     details |= {"groups": [group.name for group in groups]} if groups else {}
     record_event(Action.INVITATION_CHANGED, actor=by, target=invitation, details=details)
     return invitation, secret

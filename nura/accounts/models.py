@@ -1,12 +1,13 @@
 """What an installation keeps of its accounts, beside what Django, allauth and knox keep."""
 
 import uuid
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Self
 
 from django.conf import settings
 from django.contrib.auth.models import Group
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower, Now
@@ -97,6 +98,89 @@ class GroupDetails(models.Model):
 
     def __str__(self) -> str:
         return self.description
+
+
+class SignOnServer(models.Model):
+    """A server of OpenID Connect by which people sign in (`nura.accounts.sign_on`)."""
+
+    class SignUp(models.TextChoices):
+        """Who of those that sign in there gets an account."""
+
+        EVERYBODY = "everybody", _("Everybody who signs in there")
+        INVITED = "invited", _("Those who are invited")
+        NOBODY = "nobody", _("Nobody: accounts exist before")
+
+    name = models.CharField(
+        _("name"), max_length=40, help_text=_("As the button of the sign-in page calls it.")
+    )
+    slug = models.SlugField(
+        _("short name"),
+        unique=True,
+        max_length=40,
+        help_text=_("A part of the address that the server sends people back to. It stays."),
+        validators=[RegexValidator("^(?!openid_connect$)")],
+    )
+    issuer = models.URLField(
+        _("issuer"),
+        max_length=500,
+        help_text=_("The server's address, as its /.well-known/openid-configuration says it."),
+    )
+    client_id = models.CharField(_("client id"), max_length=191)
+    sealed_secret = models.TextField(blank=True, default="", editable=False)
+    groups_claim = models.CharField(
+        _("claim with the groups"),
+        max_length=100,
+        blank=True,
+        default="",
+        help_text=_("Often: groups. Empty: the server has no say in groups and roles."),
+    )
+    administrators = models.CharField(
+        _("group of administrators"), max_length=250, blank=True, default=""
+    )
+    auditors = models.CharField(_("group of auditors"), max_length=250, blank=True, default="")
+    sign_up = models.CharField(
+        _("who gets an account"), max_length=10, choices=SignUp, default=SignUp.INVITED
+    )
+    domains = models.CharField(
+        _("e-mail domains"),
+        max_length=500,
+        blank=True,
+        default="",
+        help_text=_("Only people with a verified address there come in. Several: with commas."),
+    )
+    vouches_for_email = models.BooleanField(
+        _("vouches for all addresses"),
+        default=False,
+        help_text=_(
+            "Take addresses as verified that the server does not call so. Only for a server of"
+            " your own, such as one tenant of Entra ID."
+        ),
+    )
+    link_by_email = models.BooleanField(
+        _("link accounts by address"),
+        default=False,
+        help_text=_(
+            "Who signs in there with a verified address gets the account that has it, unless that"
+            " is an administrator's."
+        ),
+    )
+    is_active = models.BooleanField(_("active"), default=True)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+
+    class Meta:
+        """By name."""
+
+        verbose_name = _("sign-on server")
+        verbose_name_plural = _("sign-on servers")
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def takes(self, emails: Collection[str]) -> bool:
+        """Whether somebody with these verified addresses may come in."""
+        domains = {one.strip().lower() for one in self.domains.split(",") if one.strip()}
+        return not domains or any(email.rpartition("@")[2].lower() in domains for email in emails)
 
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):

@@ -77,6 +77,7 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.socialaccount",
     "allauth.usersessions",
     "documents",
     "chats",
@@ -178,6 +179,12 @@ MFA_TOTP_TOLERANCE = 1  # clocks of telephones are half a minute off
 STAFF_TWO_STEP = env.read_flag("NURA_STAFF_TWO_STEP", default=False)
 TRUSTED_PROXIES = env.read_integer("NURA_TRUSTED_PROXIES", 0, maximum=10)
 ALLAUTH_TRUSTED_PROXY_COUNT = TRUSTED_PROXIES
+SOCIALACCOUNT_ADAPTER = "nura.accounts.sign_on.SignOnAccounts"
+SOCIALACCOUNT_LOGIN_ON_GET = True  # the policy of our forms would stop at another server
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"  # only verified addresses are taken
+SOCIALACCOUNT_EMAIL_REQUIRED = False
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+LOCAL_SIGN_IN = env.read_choice("NURA_LOCAL_SIGN_IN", "everybody", ("everybody", "administrators"))
 SIGNUP = env.read_choice("NURA_SIGNUP", "invited", ("closed", "invited", "open"))
 EMAIL_HOST = env.read_text("EMAIL_HOST")
 # Without a server nothing is sent, and nothing printed: a mail holds a secret.

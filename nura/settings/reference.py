@@ -446,6 +446,11 @@ GROUPS = (
                 example="open",
             ),
             _S(
+                "NURA_LOCAL_SIGN_IN",
+                "Who may sign in with a password or a passkey of Nura: everybody, or "
+                "administrators alone, once everybody else comes by a sign-on server.",
+            ),
+            _S(
                 "NURA_STAFF_TWO_STEP",
                 "Administrators need two-step sign-in to open the administration.",
             ),

@@ -1,0 +1,466 @@
+"""Sign-on by servers of OpenID Connect: who may come in, as whom, and with which groups and role.
+
+Allauth speaks the protocol; what it leaves out is here. An ID token is taken only with a signature
+of the server's keys, from the issuer that was set up, for us, in time, and with the nonce of this
+sign-in; what the server tells besides must be of the same subject. PKCE is always used.
+
+An account is found by server and subject, never by a name. By an address it is found where the
+server says that it is verified and linking is allowed, and never an administrator's. Whoever may
+have held such an account before, having typed the address only, loses password, keys and second
+step.
+"""
+
+import hashlib
+from base64 import urlsafe_b64encode
+from typing import Any, cast
+
+import jwt
+import structlog
+from allauth.account.adapter import get_adapter as get_account_adapter
+from allauth.account.internal.flows.login import get_authentication_records
+from allauth.account.models import EmailAddress
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.adapter import get_adapter as get_social_adapter
+from allauth.socialaccount.helpers import render_authentication_error
+from allauth.socialaccount.models import SocialApp, SocialLogin, SocialToken
+from allauth.socialaccount.providers.base import AuthProcess
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
+from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
+from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from requests import RequestException
+
+from documents.audit import Action, record_event
+from documents.secrets import SecretUnreadable, open_secret
+from nura.accounts import services
+from nura.accounts.groups import follow_directory
+from nura.accounts.invitations import SESSION_KEY, find_invitation, take_invitation
+from nura.accounts.models import Invitation, SignOnServer
+from nura.accounts.roles import LastAdministrator, Role, set_role
+
+logger = structlog.get_logger()
+
+ALGORITHMS = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+)
+"""Signatures with a key of the server's own; one with our shared secret is none of its."""
+CLOCK_SECONDS = 60
+"""Clocks of servers are that much off."""
+PROTOCOL = "openid_connect"
+NAME_CHARACTERS, NAME_TRIES = 100, 100
+
+
+class SignOnFailed(OAuth2Error):  # type: ignore[misc]
+    """The server cannot be reached, or what it says cannot be believed."""
+
+
+class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
+    """One sign-in at one server. All of it raises `SignOnFailed`."""
+
+    verifier = ""
+
+    @property
+    def openid_config(self) -> dict[str, Any]:
+        """What the server says of itself, if it is the one that was set up."""
+        if not hasattr(self, "_config"):
+            self._config = discover(self.get_provider().app.settings["issuer"])
+        return self._config
+
+    def get_access_token_data(
+        self, request: HttpRequest, app: SocialApp, client: Any, pkce_code_verifier: str = ""
+    ) -> dict[str, Any]:
+        """The tokens of this sign-in, whose verifier the nonce comes from."""
+        self.verifier = pkce_code_verifier or ""
+        given: dict[str, Any] = super().get_access_token_data(
+            request, app, client, pkce_code_verifier=pkce_code_verifier
+        )
+        return given
+
+    def complete_login(
+        self, request: HttpRequest, app: SocialApp, token: SocialToken, **told: Any
+    ) -> SocialLogin:
+        """Who has signed in, with all that the server says of them as `claims`."""
+        claims = self._read_id_token(app, told["response"].get("id_token"))
+        if "userinfo_endpoint" in self.openid_config:
+            more = self._fetch_user_info(token.token)
+            if not isinstance(more, dict) or more.get("sub") != claims["sub"]:
+                raise SignOnFailed("userinfo of another subject")
+            claims |= more
+        login = self.get_provider().sociallogin_from_response(request, claims)
+        login.claims = claims
+        return login
+
+    def _read_id_token(self, app: SocialApp, id_token: Any) -> dict[str, Any]:
+        if not isinstance(id_token, str):
+            raise SignOnFailed("no ID token")
+        try:
+            keys = jwt.PyJWKSet.from_dict(fetch_json(self.openid_config["jwks_uri"]))
+            claims: dict[str, Any] = jwt.decode(
+                id_token,
+                _choose_key(keys, jwt.get_unverified_header(id_token).get("kid")),
+                algorithms=list(ALGORITHMS),
+                audience=app.client_id,
+                issuer=self.openid_config["issuer"],
+                leeway=CLOCK_SECONDS,
+                options={"require": ["iss", "sub", "aud", "exp", "iat"]},
+            )
+        except jwt.PyJWTError as error:
+            raise SignOnFailed(f"ID token: {type(error).__name__}") from error
+        if claims.get("nonce") != make_nonce(self.verifier):
+            raise SignOnFailed("ID token: nonce")
+        if (
+            isinstance(claims["aud"], list)
+            and len(claims["aud"]) > 1
+            and claims.get("azp") != app.client_id
+        ):
+            raise SignOnFailed("ID token: azp")
+        return claims
+
+
+def _choose_key(keys: jwt.PyJWKSet, kid: str | None) -> jwt.PyJWK:
+    usable = [one for one in keys.keys if one.public_key_use in {None, "sig"}]
+    named = [one for one in usable if one.key_id == kid] if kid else usable
+    if len(named) != 1:
+        raise jwt.InvalidKeyError
+    return named[0]
+
+
+def make_nonce(verifier: str) -> str:
+    """The nonce of the sign-in that has this verifier of PKCE, which stays in the session."""
+    digest = hashlib.sha256(b"nura nonce " + verifier.encode()).digest()
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def discover(issuer: str) -> dict[str, Any]:
+    """What the server at this address says of itself. Raises `SignOnFailed`."""
+    config = fetch_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    if str(config.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
+        raise SignOnFailed("discovery: another issuer")
+    for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+        if not isinstance(config.get(name), str):
+            raise SignOnFailed(f"discovery: no {name}")
+    return config
+
+
+def fetch_json(address: str) -> dict[str, Any]:
+    """An object of the server. Raises `SignOnFailed`."""
+    try:
+        with get_social_adapter().get_requests_session() as session:
+            response = session.get(address)
+            response.raise_for_status()
+            found = response.json()
+    except RequestException as error:
+        raise SignOnFailed(f"{address}: {type(error).__name__}") from error
+    if not isinstance(found, dict):
+        raise SignOnFailed(f"{address}: no object")
+    return found
+
+
+class SignOnProvider(OpenIDConnectProvider):  # type: ignore[misc]
+    """One server, as allauth sees it."""
+
+    oauth2_adapter_class = SignOnAdapter
+
+    def get_pkce_params(self) -> dict[str, str]:
+        """PKCE, and the nonce that comes of it."""
+        params: dict[str, str] = super().get_pkce_params()
+        return params | {"nonce": make_nonce(params["code_verifier"])}
+
+    def get_auth_params_from_request(self, request: HttpRequest, action: str) -> dict[str, str]:
+        """None of a visitor's own making."""
+        return {}
+
+    def get_redirect_from_request_kwargs(self, request: HttpRequest) -> dict[str, Any]:
+        """Signing in is all that an address can begin: nothing is connected by a link."""
+        found: dict[str, Any] = super().get_redirect_from_request_kwargs(request)
+        return found | {"process": AuthProcess.LOGIN}
+
+    def get_scope_from_request(self, request: HttpRequest) -> list[str]:
+        """None of a visitor's own making."""
+        return list(self.get_scope())
+
+    def extract_uid(self, data: dict[str, Any]) -> str:
+        """What the server calls the person, for ever."""
+        return str(data["sub"])
+
+    def extract_extra_data(self, data: dict[str, Any]) -> dict[str, Any]:
+        """What is kept: enough to tell accounts apart."""
+        return {name: data[name] for name in ("email", "preferred_username") if data.get(name)}
+
+    def extract_common_fields(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Name, and the address if it is verified."""
+        fields: dict[str, Any] = super().extract_common_fields(data)
+        return fields | {"email": self._find_email(data)}
+
+    def extract_email_addresses(self, data: dict[str, Any]) -> list[EmailAddress]:
+        """The address if it is verified; another one might be anybody's."""
+        email = self._find_email(data)
+        return [EmailAddress(email=email, verified=True, primary=True)] if email else []
+
+    def _find_email(self, data: dict[str, Any]) -> str:
+        is_verified = data.get("email_verified") in {True, "true"}
+        vouched = self.app.settings["vouches_for_email"]
+        return str(data.get("email") or "").lower() if is_verified or vouched else ""
+
+
+class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
+    """Which servers there are, and which account somebody gets who comes from one."""
+
+    def list_apps(
+        self, request: HttpRequest, provider: str | None = None, client_id: str | None = None
+    ) -> list[SocialApp]:
+        """The servers that are set up and switched on, as allauth describes one."""
+        rows = SignOnServer.objects.filter(is_active=True)
+        if provider and provider != PROTOCOL:
+            rows = rows.filter(slug=provider)
+        if client_id:
+            rows = rows.filter(client_id=client_id)
+        return [_to_app(row) for row in rows]
+
+    def list_providers(self, request: HttpRequest) -> list[SignOnProvider]:
+        """One for each server."""
+        return [SignOnProvider(request, app=app) for app in self.list_apps(request)]
+
+    def get_provider(
+        self, request: HttpRequest, provider: str, client_id: str | None = None
+    ) -> SignOnProvider:
+        """The server of that name. Raises `SocialApp.DoesNotExist`."""
+        return SignOnProvider(request, app=self.get_app(request, provider, client_id))
+
+    def on_authentication_error(
+        self, request: HttpRequest, provider: Any, exception: Any = None, **told: Any
+    ) -> None:
+        """Write down why nobody came in."""
+        reason = str(exception or told.get("error") or "unknown")[:200]
+        logger.warning("sign_on_failed", server=provider.sub_id, reason=reason)
+        record_event(Action.SIGN_IN_FAILED, details={"server": provider.sub_id, "reason": reason})
+
+    def authenticate_by_email(self, sociallogin: SocialLogin) -> tuple[User, str] | None:
+        """Somebody with that address, where linking is allowed; never an administrator."""
+        if not sociallogin.provider.app.settings["link_by_email"]:
+            return None
+        for address in sociallogin.email_addresses:
+            users = list(find_by_email(address.email)[:2])
+            if len(users) == 1 and not users[0].is_staff:
+                return users[0], address.email
+        return None
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
+        """Refuse who may not come in; bring groups and role of the others up to date."""
+        server = SignOnServer.objects.get(slug=sociallogin.account.provider)
+        emails = [address.email for address in sociallogin.email_addresses]
+        if not server.takes(emails):
+            self._refuse(request, sociallogin, "domain")
+        if sociallogin.is_existing:
+            user = cast("User", sociallogin.user)
+            if address := sociallogin._did_authenticate_by_email:  # noqa: SLF001 - it tells nowhere else
+                end_unproved_ways_in(user=user, email=address)
+            follow_server(user=user, server=server, claims=sociallogin.claims)
+        elif any(find_by_email(email).exists() for email in emails):
+            self._refuse(request, sociallogin, "email_taken")
+
+    def _refuse(self, request: HttpRequest, sociallogin: SocialLogin, reason: str) -> None:
+        server = sociallogin.account.provider
+        record_event(Action.SIGN_IN_FAILED, details={"server": server, "reason": reason})
+        told = {"reason": reason, "server": sociallogin.provider.name}
+        page = render(request, "socialaccount/refused.html", told, status=403)
+        raise ImmediateHttpResponse(page)
+
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
+        """Whether somebody who is new gets an account."""
+        server = SignOnServer.objects.get(slug=sociallogin.account.provider)
+        if server.sign_up == SignOnServer.SignUp.EVERYBODY:
+            return True
+        if server.sign_up == SignOnServer.SignUp.NOBODY:
+            return False
+        return find_invitation(request) is not None or bool(_find_invited(sociallogin))
+
+    @transaction.atomic
+    def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
+        """The account of somebody who is new, in the groups that server and invitation say."""
+        user: User = sociallogin.user
+        user.set_unusable_password()
+        user.username = choose_username(sociallogin.claims, user.email)
+        sociallogin.save(request)
+        server = SignOnServer.objects.get(slug=sociallogin.account.provider)
+        way = {"by": "sign-on", "server": server.slug}
+        record_event(Action.ACCOUNT_CREATED, actor=user, subject=user, details=way)
+        if invited := _find_invited(sociallogin):
+            request.session.setdefault(SESSION_KEY, invited.pk)
+        if SESSION_KEY in request.session:
+            take_invitation(request, user)
+        follow_server(user=user, server=server, claims=sociallogin.claims)
+        return user
+
+
+def _to_app(server: SignOnServer) -> SocialApp:
+    try:
+        secret = open_secret(server.sealed_secret)
+    except SecretUnreadable:
+        logger.warning("sign_on_secret_unreadable", server=server.slug)
+        secret = ""  # the server refuses it, and that is told
+    return SocialApp(
+        provider=PROTOCOL,
+        provider_id=server.slug,
+        name=server.name,
+        client_id=server.client_id,
+        secret=secret,
+        settings={
+            "issuer": server.issuer,
+            "server_url": server.issuer,
+            "oauth_pkce_enabled": True,
+            "link_by_email": server.link_by_email,
+            "vouches_for_email": server.vouches_for_email,
+        },
+    )
+
+
+def find_by_email(email: str) -> QuerySet[User]:
+    """Whoever has that address, proved or not, however it is written."""
+    own, kept = Q(email__iexact=email), Q(emailaddress__email__iexact=email)
+    return User.objects.filter(own | kept).distinct()
+
+
+def _find_invited(sociallogin: SocialLogin) -> Invitation | None:
+    emails = [address.email for address in sociallogin.email_addresses]
+    return Invitation.objects.open().filter(email__in=emails).first() if emails else None
+
+
+def choose_username(claims: dict[str, Any], email: str) -> str:
+    """A name that nobody has and that passes for no other, as the server says where it can be."""
+    account = get_account_adapter()
+    wanted = (claims.get("preferred_username"), email, claims.get("name"), "user")
+    for told in wanted:
+        base = str(told or "").partition("@")[0].strip()[:NAME_CHARACTERS]
+        for number in range(1, NAME_TRIES if base else 1):
+            try:
+                return str(account.clean_username(base if number == 1 else f"{base}{number}"))
+            except ValidationError as error:
+                if getattr(error, "code", "") in {"confusable", "unseen", "invalid"}:
+                    break
+    return f"user-{hashlib.sha256(str(claims['sub']).encode()).hexdigest()[:16]}"
+
+
+@transaction.atomic
+def end_unproved_ways_in(*, user: User, email: str) -> None:
+    """End keys and second step of an account that is linked by an address nobody had proved."""
+    if EmailAddress.objects.filter(user=user, email__iexact=email, verified=True).exists():
+        return
+    services.revoke_keys(user=user, actor=user)
+    if Authenticator.objects.filter(user=user).delete()[0]:
+        ended = {"change": "ended_by_sign_on"}
+        record_event(Action.SECOND_STEP_CHANGED, actor=user, subject=user, details=ended)
+
+
+@transaction.atomic
+def follow_server(*, user: User, server: SignOnServer, claims: dict[str, Any]) -> None:
+    """Bring groups and role to what the server says, where it has a say."""
+    names = read_groups(server, claims)
+    if names is None:
+        return
+    way = f"sign-on:{server.slug}"
+    follow_directory(user=user, names=names, way=way)
+    if not server.administrators and not server.auditors:
+        return
+    told = {name.casefold() for name in names}
+    role = Role.USER
+    if server.administrators and server.administrators.casefold() in told:
+        role = Role.ADMINISTRATOR
+    elif server.auditors and server.auditors.casefold() in told:
+        role = Role.AUDITOR
+    try:
+        set_role(user=user, role=role, way=way)
+    except LastAdministrator:
+        logger.warning("last_administrator_kept", user_id=user.pk, server=server.slug)
+
+
+def read_groups(server: SignOnServer, claims: dict[str, Any]) -> list[str] | None:
+    """The groups that the server tells; None where it has no say, or tells too many to say them.
+
+    Paths, as Keycloak writes them, go without the slash before them.
+    """
+    if not server.groups_claim:
+        return None
+    told = claims.get(server.groups_claim, [])
+    if not told and server.groups_claim in claims.get("_claim_names", {}):
+        logger.warning("groups_not_told", server=server.slug)  # Entra ID, for more than 200 groups
+        return None
+    listed = [told] if isinstance(told, str) else told
+    return [str(name).removeprefix("/") for name in listed] if isinstance(listed, list) else []
+
+
+# Pages
+
+
+def sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Send the visitor to the server."""
+    return _answer(request, provider_id, OAuth2LoginView)
+
+
+def come_back(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Take who comes back from the server."""
+    return _answer(request, provider_id, OAuth2CallbackView)
+
+
+def _answer(request: HttpRequest, provider_id: str, view: Any) -> HttpResponse:
+    adapter = SignOnAdapter(request, provider_id)
+    try:
+        provider = adapter.get_provider()
+    except SocialApp.DoesNotExist as error:
+        raise Http404 from error
+    try:
+        response: HttpResponse = view.adapter_view(adapter)(request)
+    except (OAuth2Error, RequestException) as error:
+        response = render_authentication_error(request, provider, exception=error)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def find_session_server(request: HttpRequest) -> SignOnServer | None:
+    """The server by which this session was begun."""
+    records = (
+        get_authentication_records(request, request.user) if request.user.is_authenticated else []
+    )
+    slugs = [record["provider"] for record in records if record["method"] == "socialaccount"]
+    return SignOnServer.objects.filter(slug__in=slugs[-1:], is_active=True).first()
+
+
+@require_safe
+@never_cache
+def signed_out(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Signed out of Nura; the server's own sign-out is one click away."""
+    server = get_object_or_404(SignOnServer, slug=provider_id, is_active=True)
+    try:
+        address = discover(server.issuer).get("end_session_endpoint", "")
+    except SignOnFailed:
+        address = ""
+    if address:
+        back = request.build_absolute_uri("/")
+        query = {"client_id": server.client_id, "post_logout_redirect_uri": back}
+        address = f"{address}?{urlencode(query)}"
+    return render(request, "socialaccount/signed_out.html", {"server": server, "address": address})
+
+
+def list_servers() -> list[SignOnServer]:
+    """The buttons of the sign-in page."""
+    return list(SignOnServer.objects.filter(is_active=True).order_by("name"))

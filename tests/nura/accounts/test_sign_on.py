@@ -1,0 +1,429 @@
+"""Sign-on by OpenID Connect, against a server that runs: who comes in, and as whom."""
+
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import requests
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from joserfc.jwk import RSAKey
+
+from documents.audit import Action, AuditEvent
+from documents.secrets import seal_secret
+from nura.accounts import services
+from nura.accounts.invitations import build_path, create_invitation
+from nura.accounts.models import GroupDetails, SignOnServer
+from nura.accounts.roles import Role, get_role, set_role
+from tests.nura.accounts.conftest import PASSWORD
+from tests.servers import oidc
+
+pytestmark = pytest.mark.django_db
+
+HANA = {
+    "sub": "1001",
+    "preferred_username": "hana",
+    "name": "김하나",
+    "email": "hana@example.com",
+    "email_verified": True,
+}
+
+
+@pytest.fixture
+def server():
+    with oidc.running(person=dict(HANA)) as running:
+        yield running
+
+
+@pytest.fixture
+def keycloak(server):
+    return set_up(server)
+
+
+def set_up(server, **fields):
+    given = {"slug": "keycloak", "name": "Keycloak", "sign_up": "everybody"} | fields
+    return SignOnServer.objects.create(
+        issuer=server.url,
+        client_id=oidc.CLIENT_ID,
+        sealed_secret=seal_secret(oidc.CLIENT_SECRET),
+        **given,
+    )
+
+
+def new_browser():
+    browser = Client()
+    browser.cookies["django_language"] = "en"
+    return browser
+
+
+def begin(browser, slug="keycloak", query=""):
+    """Press the button, and come back from the server's page: the address with the code."""
+    sent = browser.get(f"/accounts/oidc/{slug}/login/{query}")
+    assert sent.status_code == 302, sent.content.decode()[-1500:]
+    back = requests.get(sent.url, allow_redirects=False, timeout=5)
+    assert back.status_code == 302, back.text
+    parts = urlsplit(back.headers["Location"])
+    return f"{parts.path}?{parts.query}"
+
+
+def come_in(browser=None, **more):
+    browser = browser or new_browser()
+    return browser, browser.get(begin(browser, **more))
+
+
+def whose(browser):
+    key = browser.session.get("_auth_user_id")
+    return User.objects.get(pk=key) if key else None
+
+
+def test_a_person_who_is_new_gets_an_account_and_is_signed_in(server, keycloak):
+    browser, answer = come_in()
+    assert (answer.status_code, answer.url) == (302, "/")
+    user = whose(browser)
+    assert (user.username, user.email, user.has_usable_password()) == (
+        *("hana", "hana@example.com"),
+        False,
+    )
+    assert EmailAddress.objects.get(user=user).verified
+    assert browser.get("/").status_code == 200
+    assert AuditEvent.objects.filter(action=Action.ACCOUNT_CREATED, subject_id=user.pk).exists()
+
+
+def test_the_same_person_comes_back_to_the_same_account_under_another_name(server, keycloak):
+    first, _answer = come_in()
+    server.person |= {"preferred_username": "kim", "email": "kim@example.com"}
+    second, _answer = come_in()
+    assert whose(first) == whose(second)
+    assert User.objects.count() == 1
+
+
+def test_pkce_and_a_nonce_are_used(server, keycloak):
+    browser = new_browser()
+    sent = browser.get("/accounts/oidc/keycloak/login/")
+    asked = parse_qs(urlsplit(sent.url).query)
+    assert asked["code_challenge_method"] == ["S256"]
+    assert len(asked["nonce"][0]) >= 32
+    come_in()
+    assert len(server.verified[0]) >= 43
+
+
+def test_a_visitor_cannot_choose_what_is_asked_of_the_server(server, keycloak):
+    query = "?auth_params=nonce%3Dmine%26prompt%3Dnone&scope=admin&process=connect"
+    asked = parse_qs(
+        urlsplit(new_browser().get(f"/accounts/oidc/keycloak/login/{query}").url).query
+    )
+    assert asked["nonce"] != ["mine"]
+    assert "prompt" not in asked
+    assert set(asked["scope"][0].split()) == {"openid", "profile", "email"}
+
+
+def refused(browser, answer, status=401):
+    assert answer.status_code == status
+    assert whose(browser) is None
+    assert not User.objects.exists()
+    assert AuditEvent.objects.filter(action=Action.SIGN_IN_FAILED).exists()
+    return answer.content.decode()
+
+
+PAST = int(time.time()) - 3600
+LIES = {
+    "another issuer": {"iss": "https://evil.example.com"},
+    "another audience": {"aud": "another-client"},
+    "several audiences, for another": {"aud": ["nura", "other"], "azp": "other"},
+    "expired": {"exp": PAST, "iat": PAST - 60},
+    "without an end": {"exp": None},
+    "another nonce": {"nonce": "replayed"},
+    "no nonce": {"nonce": None},
+    "no subject": {"sub": None},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_token_that_is_not_right_lets_nobody_in(lie, server, keycloak):
+    server.lies = LIES[lie]
+    refused(*come_in())
+
+
+def test_a_token_signed_by_somebody_else_lets_nobody_in(server, keycloak):
+    server.signed_with = RSAKey.generate_key(2048, {"kid": "one"})
+    refused(*come_in())
+
+
+def test_what_is_told_of_another_subject_lets_nobody_in(server, keycloak):
+    server.userinfo = {"sub": "1"}
+    refused(*come_in())
+
+
+def test_a_server_that_calls_itself_otherwise_is_not_asked(server, keycloak):
+    server.discovery = {"issuer": "https://evil.example.com"}
+    browser = new_browser()
+    refused(browser, browser.get("/accounts/oidc/keycloak/login/"))
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_server_that_is_down_is_told_in_words(moment, server, keycloak):
+    browser = new_browser()
+    address = begin(browser) if moment == "after" else "/accounts/oidc/keycloak/login/"
+    server.is_down = True
+    assert "Keycloak could not be reached" in refused(browser, browser.get(address))
+
+
+def test_a_code_of_another_browser_lets_nobody_in(server, keycloak):
+    address = begin(new_browser())
+    browser = new_browser()
+    begin(browser)
+    refused(browser, browser.get(address))
+
+
+def test_a_code_is_good_once(server, keycloak):
+    browser = new_browser()
+    address = begin(browser)
+    browser.get(address)
+    again = new_browser()
+    assert again.get(address).status_code == 401
+    assert whose(again) is None
+
+
+def test_an_address_that_is_not_verified_takes_over_no_account(server):
+    set_up(server, link_by_email=True)
+    owner = User.objects.create_user("owner", "hana@example.com", PASSWORD)
+    server.person["email_verified"] = False
+    browser, _answer = come_in()
+    assert whose(browser) != owner
+    assert whose(browser).email == ""
+    assert not SocialAccount.objects.filter(user=owner).exists()
+
+
+def test_a_verified_address_takes_over_no_account_unless_linking_is_allowed(server, keycloak):
+    owner = User.objects.create_user("owner", "Hana@Example.com", PASSWORD)
+    browser, answer = come_in()
+    assert answer.status_code == 403
+    assert "already has the e-mail address" in answer.content.decode()
+    assert whose(browser) is None
+    assert list(User.objects.all()) == [owner]
+
+
+def test_a_verified_address_gets_its_account_where_linking_is_allowed(server):
+    set_up(server, link_by_email=True)
+    owner = User.objects.create_user("owner", "hana@example.com", PASSWORD)
+    EmailAddress.objects.create(user=owner, email="hana@example.com", verified=True, primary=True)
+    key = services.create_key(user=owner)
+    browser, _answer = come_in()
+    assert whose(browser) == owner
+    owner.refresh_from_db()
+    assert owner.check_password(PASSWORD)
+    headers = {"Authorization": f"Token {key}"}
+    assert Client().get("/api/v1/me", headers=headers).status_code == 200
+
+
+def test_who_typed_the_address_of_somebody_else_loses_password_and_keys(server):
+    set_up(server, link_by_email=True)
+    squatter = User.objects.create_user("owner", "hana@example.com", PASSWORD)
+    key = services.create_key(user=squatter)
+    browser, _answer = come_in()
+    assert whose(browser) == squatter
+    squatter.refresh_from_db()
+    assert not squatter.has_usable_password()
+    headers = {"Authorization": f"Token {key}"}
+    assert Client().get("/api/v1/me", headers=headers).status_code == 401
+
+
+def test_an_administrator_is_never_linked_by_an_address(server):
+    set_up(server, link_by_email=True)
+    head = User.objects.create_user("head", "hana@example.com", PASSWORD)
+    set_role(user=head, role=Role.ADMINISTRATOR)
+    browser, answer = come_in()
+    assert answer.status_code == 403
+    assert whose(browser) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "got"),
+    [
+        ("admin", "admin2"),
+        ("ADMIN", "ADMIN2"),
+        ("аdmin", "hana"),
+        ("\u200badmin", "hana"),
+        ("a b", "hana"),
+    ],
+)
+def test_a_name_that_somebody_has_or_that_looks_like_it_is_not_taken(told, got, server, keycloak):
+    User.objects.create_user("admin", password=PASSWORD)
+    server.person["preferred_username"] = told
+    browser, _answer = come_in()
+    assert whose(browser).username == got
+
+
+def test_a_deactivated_account_stays_out(server, keycloak):
+    come_in()
+    User.objects.update(is_active=False)
+    browser, _answer = come_in()
+    assert whose(browser) is None
+    assert User.objects.count() == 1
+
+
+def test_only_addresses_of_the_organization_come_in(server):
+    set_up(server, domains="example.co.kr, example.org")
+    browser, answer = come_in()
+    assert "no verified e-mail address of this organization" in refused(browser, answer, 403)
+
+
+def test_a_server_that_verifies_nothing_can_be_vouched_for(server):
+    set_up(server, vouches_for_email=True, domains="example.com")
+    del server.person["email_verified"]
+    browser, _answer = come_in()
+    assert whose(browser).email == "hana@example.com"
+
+
+def test_only_the_invited_get_an_account_where_that_is_set(server):
+    set_up(server, sign_up="invited")
+    browser, answer = come_in()
+    assert whose(browser) is None
+    assert "by invitation" in answer.content.decode()
+    group = Group.objects.create(name="인사팀")
+    _invitation, secret = create_invitation(by=None, max_uses=5, groups=[group])
+    browser.get(build_path(secret))
+    come_in(browser)
+    assert list(whose(browser).groups.all()) == [group]
+
+
+def test_an_invited_address_gets_its_account_without_the_link(server):
+    set_up(server, sign_up="invited")
+    invitation, _secret = create_invitation(by=None, email="hana@example.com")
+    browser, _answer = come_in()
+    invitation.refresh_from_db()
+    assert invitation.used_by == whose(browser)
+
+
+def test_groups_of_the_server_are_followed_at_each_sign_in(server):
+    set_up(server, groups_claim="groups")
+    group, other = (Group.objects.create(name=name) for name in ("인사", "재무"))
+    GroupDetails.objects.create(group=group, directory_name="hr")
+    GroupDetails.objects.create(group=other, directory_name="finance")
+    for told, held in ((["/hr", "x"], {group}), ("finance", {other}), ([], set())):
+        server.person["groups"] = told
+        browser, _answer = come_in()
+        assert set(whose(browser).groups.all()) == held
+
+
+def test_groups_that_are_too_many_to_be_told_stay_as_they_are(server):
+    set_up(server, groups_claim="groups")
+    group = Group.objects.create(name="인사")
+    GroupDetails.objects.create(group=group, directory_name="hr")
+    server.person["groups"] = ["hr"]
+    come_in()
+    del server.person["groups"]
+    server.person["_claim_names"] = {"groups": "src1"}
+    browser, _answer = come_in()
+    assert list(whose(browser).groups.all()) == [group]
+
+
+def test_the_server_gives_and_takes_the_roles_that_it_is_asked_for(server):
+    head = User.objects.create_user("head")
+    set_role(user=head, role=Role.ADMINISTRATOR)
+    set_up(server, groups_claim="roles", administrators="nura-admins", auditors="nura-audit")
+    for told, role in (
+        (["nura-admins"], Role.ADMINISTRATOR),
+        (["nura-audit"], Role.AUDITOR),
+        ([], Role.USER),
+    ):
+        server.person["roles"] = told
+        browser, _answer = come_in()
+        assert get_role(whose(browser)) == role
+
+
+def test_the_server_cannot_end_the_last_administrator(server):
+    set_up(server, groups_claim="roles", administrators="nura-admins")
+    server.person["roles"] = ["nura-admins"]
+    come_in()
+    server.person["roles"] = []
+    browser, _answer = come_in()
+    assert get_role(whose(browser)) == Role.ADMINISTRATOR
+
+
+def test_roles_stay_as_they_are_where_the_server_is_not_asked(server, keycloak):
+    browser, _answer = come_in()
+    set_role(user=whose(browser), role=Role.ADMINISTRATOR)
+    server.person["groups"] = ["x"]
+    browser, _answer = come_in()
+    assert get_role(whose(browser)) == Role.ADMINISTRATOR
+
+
+def test_two_servers_with_the_same_subject_are_two_people(server, keycloak):
+    come_in()
+    with oidc.running(person=HANA | {"email": "another@example.org"}) as second:
+        set_up(second, slug="google", name="Google")
+        come_in(slug="google")
+    assert User.objects.count() == 2
+
+
+def test_the_sign_in_page_has_a_button_for_each_server_that_is_switched_on(server, keycloak):
+    set_up(server, slug="off", name="Old one", is_active=False)
+    page = new_browser().get("/accounts/login/?next=/documents").content.decode()
+    assert "Sign in with Keycloak" in page
+    assert 'href="/accounts/oidc/keycloak/login/?next=/documents"' in page
+    assert "Old one" not in page
+    assert new_browser().get("/accounts/oidc/off/login/").status_code == 404
+
+
+def test_one_comes_back_to_where_one_wanted_to_go_and_nowhere_else(server, keycloak):
+    _browser, answer = come_in(query="?next=/documents")
+    assert answer.url == "/documents"
+    _browser, answer = come_in(query="?next=https://evil.example.com/")
+    assert answer.url == "/"
+
+
+def test_signing_out_leads_to_the_sign_out_of_the_server(server, keycloak):
+    browser, _answer = come_in()
+    page = browser.post("/accounts/logout/", follow=True)
+    assert page.redirect_chain[0][0] == "/accounts/oidc/keycloak/signed-out/"
+    assert f"{server.url}/end?client_id=nura&amp;post_logout_redirect_uri=" in page.content.decode()
+    assert whose(browser) is None
+
+
+def test_passwords_can_be_left_to_administrators(server, keycloak, settings):
+    settings.LOCAL_SIGN_IN = "administrators"
+    User.objects.create_user("minsu", password=PASSWORD)
+    head = User.objects.create_user("head", password=PASSWORD)
+    set_role(user=head, role=Role.ADMINISTRATOR)
+    form = {"login": "minsu", "password": PASSWORD}
+    browser = new_browser()
+    browser.post("/accounts/login/", form)
+    assert whose(browser) is None
+    token = {"username": "minsu", "password": PASSWORD}
+    assert Client().post("/api/v1/auth/token", token).status_code == 401
+    browser.post("/accounts/login/", form | {"login": "head"})
+    assert whose(browser) == head
+    other, _answer = come_in()
+    assert whose(other).username == "hana"
+
+
+def test_an_administrator_sets_up_a_server_whose_secret_is_sealed(server, settings):
+    head = User.objects.create_user("head")
+    set_role(user=head, role=Role.ADMINISTRATOR)
+    browser = new_browser()
+    browser.force_login(head)
+    form = {
+        "name": "Keycloak",
+        "slug": "keycloak",
+        "issuer": f"{server.url}/.well-known/openid-configuration",
+        "client_id": "nura",
+        "secret": oidc.CLIENT_SECRET,
+        "is_active": "on",
+        "sign_up": "everybody",
+    }
+    page = browser.post("/admin/nura/signonserver/add/", form, follow=True).content.decode()
+    assert "http://testserver/accounts/oidc/keycloak/login/callback/" in page
+    assert "The server answers." in page
+    made = SignOnServer.objects.get()
+    assert oidc.CLIENT_SECRET not in made.sealed_secret
+    address = f"/admin/nura/signonserver/{made.pk}/change/"
+    assert oidc.CLIENT_SECRET not in browser.get(address).content.decode()
+    browser.post(address, form | {"secret": "", "name": "Renamed"})
+    signed_in, _answer = come_in()
+    assert whose(signed_in).username == "hana"
+    unsafe = form | {"slug": "other", "issuer": "http://login.example.com"}
+    page = browser.post("/admin/nura/signonserver/add/", unsafe).content.decode()
+    assert "must begin with https://" in page
