@@ -67,7 +67,10 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Its members then come from the sign-on server at each sign-in. Empty: you choose them.",
+                        help_text=(
+                            "Its members then come from the sign-on server at each sign-"
+                            "in. Empty: you choose them."
+                        ),
                         max_length=250,
                         verbose_name="name in the directory",
                     ),

@@ -32,7 +32,9 @@ class Migration(migrations.Migration):
                 (
                     "slug",
                     models.SlugField(
-                        help_text="A part of the address that the server sends people back to. It stays.",
+                        help_text=(
+                            "A part of the address that the server sends people back to. It stays."
+                        ),
                         max_length=40,
                         unique=True,
                         validators=[django.core.validators.RegexValidator("^(?!openid_connect$)")],
@@ -42,7 +44,10 @@ class Migration(migrations.Migration):
                 (
                     "issuer",
                     models.URLField(
-                        help_text="The server's address, as its /.well-known/openid-configuration says it.",
+                        help_text=(
+                            "The server's address, as its /.well-known/openid-"
+                            "configuration says it."
+                        ),
                         max_length=500,
                         verbose_name="issuer",
                     ),
@@ -54,7 +59,9 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Often: groups. Empty: the server has no say in groups and roles.",
+                        help_text=(
+                            "Often: groups. Empty: the server has no say in groups and roles."
+                        ),
                         max_length=100,
                         verbose_name="claim with the groups",
                     ),
@@ -92,7 +99,10 @@ class Migration(migrations.Migration):
                     models.CharField(
                         blank=True,
                         default="",
-                        help_text="Only people with a verified address there come in. Several: with commas.",
+                        help_text=(
+                            "Only people with a verified address there come in. Several: "
+                            "with commas."
+                        ),
                         max_length=500,
                         verbose_name="e-mail domains",
                     ),
@@ -101,7 +111,11 @@ class Migration(migrations.Migration):
                     "vouches_for_email",
                     models.BooleanField(
                         default=False,
-                        help_text="Take addresses as verified that the server does not call so. Only for a server of your own, such as one tenant of Entra ID.",
+                        help_text=(
+                            "Take addresses as verified that the server does not call so."
+                            " Only for a server of your own, such as one tenant of Entra "
+                            "ID."
+                        ),
                         verbose_name="vouches for all addresses",
                     ),
                 ),
@@ -109,7 +123,10 @@ class Migration(migrations.Migration):
                     "link_by_email",
                     models.BooleanField(
                         default=False,
-                        help_text="Who signs in there with a verified address gets the account that has it, unless that is an administrator's.",
+                        help_text=(
+                            "Who signs in there with a verified address gets the account "
+                            "that has it, unless that is an administrator's."
+                        ),
                         verbose_name="link accounts by address",
                     ),
                 ),
