@@ -12,6 +12,7 @@ from ninja.errors import HttpError, ValidationError
 
 from chats.gateway.routes import router
 from nura import app_shell, health, metrics
+from nura.accounts import scim
 from nura.accounts.adapter import is_signup_open
 from nura.accounts.authentication import authenticate_gateway_request
 from nura.accounts.profile import set_language
@@ -82,6 +83,8 @@ urlpatterns = [
     ),
     path("accounts/", include("allauth.urls")),
     path("admin/", admin.site.urls),
+    path("scim/v2/Users", scim.list_users, name="scim-users"),
+    path("scim/v2/Users/<int:user_id>", scim.show_user, name="scim-user"),
     path("i18n/setlang/", set_language, name="set_language"),
     path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),

@@ -4,15 +4,22 @@ Only a digest of a link's secret is kept. Opening the link remembers the invitat
 and leaves the address bar without the secret; the account that is created takes it.
 """
 
+import csv
 import hashlib
+import re
 import secrets
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import timedelta
+from io import StringIO
+from itertools import islice
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
 from django.core.mail import send_mail
+from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import Case, F, Q, When
 from django.db.models.functions import Now
@@ -25,18 +32,33 @@ from django.utils.translation import gettext as _
 from documents.audit import Action, record_event
 from nura.accounts.groups import change_memberships
 from nura.accounts.models import Invitation
+from nura.accounts.names import check_name
 
 SECRET_BYTES = 32
 DEFAULT_DAYS = 7
 MAX_DAYS = 90
 SESSION_KEY = "invitation"
+MAX_NAME_CHARACTERS = 150
+MAX_LIST_BYTES, MAX_LIST_LINES = 2_000_000, 2_000
+MAX_TOLD_ERRORS = 100
+LIST_ENCODINGS = ("utf-8-sig", "cp949")
+"""As Excel saves lists, with Korean in them."""
+COLUMNS = {
+    "email": {"email", "e-mail", "mail", "address", "이메일", "메일", "전자우편"},
+    "name": {"name", "이름", "성명"},
+    "groups": {"groups", "group", "그룹", "부서"},
+}
+"""What the columns of a list are called."""
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
+"""A cell that begins so is computed by the program that opens the file."""
 
 
 @transaction.atomic
-def create_invitation(
+def create_invitation(  # noqa: PLR0913 - what an invitation says, by name
     *,
     by: User | None,
     email: str = "",
+    name: str = "",
     days: int = DEFAULT_DAYS,
     max_uses: int = 1,
     groups: Collection[Group] = (),
@@ -49,6 +71,7 @@ def create_invitation(
     invitation = Invitation.objects.create(
         digest=hash_secret(secret),
         email=email.lower(),
+        name=name,
         max_uses=1 if email else max_uses,
         created_by=by,
         expires_at=timezone.now() + timedelta(days=days),
@@ -118,3 +141,148 @@ def withdraw_invitation(*, invitation: Invitation, by: User | None) -> bool:
     withdrawn = {"withdrawn": True}
     record_event(Action.INVITATION_CHANGED, actor=by, target=invitation, details=withdrawn)
     return True
+
+
+# Lists of people
+
+
+@dataclass(frozen=True, slots=True)
+class InvitedPerson:
+    """A line of a list that can be invited."""
+
+    email: str
+    name: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InvitationList:
+    """What a list says: who can be invited, and what is wrong, with the number of the line.
+
+    `left_out` errors are not told one by one.
+    """
+
+    people: tuple[InvitedPerson, ...]
+    errors: tuple[tuple[int, str], ...]
+    left_out: int = 0
+
+
+def read_invitation_list(content: bytes) -> InvitationList:
+    """Read a CSV of addresses, names and groups; nothing is written.
+
+    The first line names the columns; commas, semicolons or tabs part them, and semicolons or
+    vertical bars the groups. UTF-8 or CP949.
+    """
+    if len(content) > MAX_LIST_BYTES:
+        return _refuse_list(_("The file is larger than 2 MB."))
+    text = _decode_list(content)
+    if text is None or "\0" in text:
+        return _refuse_list(_("The file is no text in UTF-8 or CP949."))
+    head = text.partition("\n")[0]
+    delimiter = max(",;\t", key=head.count)
+    try:
+        rows = list(islice(csv.reader(StringIO(text), delimiter=delimiter), MAX_LIST_LINES + 2))
+    except csv.Error:
+        return _refuse_list(_("The file is no CSV."))
+    columns = _find_columns(rows[0] if rows else [])
+    if "email" not in columns:
+        return _refuse_list(_("The first line must name the columns: email, name, groups."))
+    if len(rows) > MAX_LIST_LINES + 1:
+        most = _("The file has more than %(count)d lines. Split it.") % {"count": MAX_LIST_LINES}
+        return _refuse_list(most)
+    return _check_lines(rows[1:], columns)
+
+
+def _refuse_list(why: str) -> InvitationList:
+    return InvitationList((), ((1, why),))
+
+
+def _decode_list(content: bytes) -> str | None:
+    for encoding in LIST_ENCODINGS:
+        try:
+            return content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return None
+
+
+def _find_columns(head: list[str]) -> dict[str, int]:
+    named = [cell.strip().casefold() for cell in head]
+    found = {}
+    for column, names in COLUMNS.items():
+        index = next((i for i, name in enumerate(named) if name in names), None)
+        if index is not None:
+            found[column] = index
+    return found
+
+
+def _check_lines(rows: list[list[str]], columns: dict[str, int]) -> InvitationList:
+    known = set(Group.objects.values_list("name", flat=True))
+    taken = {email.casefold() for email in User.objects.values_list("email", flat=True)}
+    people: list[InvitedPerson] = []
+    errors: list[tuple[int, str]] = []
+    seen: set[str] = set()
+    for number, row in enumerate(rows, start=2):
+        cells = {name: row[i].strip() if i < len(row) else "" for name, i in columns.items()}
+        if not any(cells.values()):
+            continue
+        person = InvitedPerson(
+            email=cells["email"].lower(),
+            name=cells.get("name", ""),
+            groups=tuple(filter(None, map(str.strip, re.split("[;|]", cells.get("groups", ""))))),
+        )
+        if wrong := _find_fault(person, known, taken, seen):
+            errors.append((number, wrong))
+        else:
+            people.append(person)
+        seen.add(person.email)
+    told = tuple(errors[:MAX_TOLD_ERRORS])
+    return InvitationList(tuple(people), told, len(errors) - len(told))
+
+
+def _find_fault(person: InvitedPerson, known: set[str], taken: set[str], seen: set[str]) -> str:
+    try:
+        validate_email(person.email)
+        if person.name:
+            check_name(person.name)
+            User.username_validator(person.name.replace(" ", ""))
+    except ValidationError as error:
+        return " ".join(error.messages)
+    if len(person.name) > MAX_NAME_CHARACTERS or person.name.startswith(FORMULA_SIGNS):
+        return _("This is no name.")
+    if person.email in seen:
+        return _("The address is in the list twice.")
+    if person.email in taken:
+        return _("Somebody has an account with this address.")
+    if missing := sorted(set(person.groups) - known):
+        return _("There is no group %(names)s.") % {"names": ", ".join(missing)}
+    return ""
+
+
+@transaction.atomic
+def invite_people(
+    *, by: User, people: Collection[InvitedPerson], days: int = DEFAULT_DAYS
+) -> list[tuple[Invitation, str]]:
+    """An invitation for each, all or none, with their secrets, which are readable only now."""
+    groups = {group.name: group for group in Group.objects.all()}
+    return [
+        create_invitation(
+            by=by,
+            email=person.email,
+            name=person.name,
+            days=days,
+            groups=[groups[name] for name in person.groups],
+        )
+        for person in people
+    ]
+
+
+def write_links(links: Collection[tuple[Invitation, str]]) -> bytes:
+    """The links as a CSV that Excel opens with Korean in it, and computes nothing of."""
+    text = StringIO()
+    writer = csv.writer(text)
+    writer.writerow(("email", "name", "link"))
+    for invitation, link in links:
+        cells = (invitation.email, invitation.name, link)
+        writer.writerow([f"'{one}" if one.startswith(FORMULA_SIGNS) else one for one in cells])
+    return text.getvalue().encode("utf-8-sig")

@@ -200,6 +200,7 @@ class Invitation(models.Model):
 
     digest = models.CharField(max_length=64, unique=True, editable=False)
     email = models.EmailField(_("e-mail"), blank=True, default="")
+    name = models.CharField(_("name"), max_length=150, blank=True, default="", db_default="")
     max_uses = models.PositiveIntegerField(
         _("number of accounts"),
         default=1,

@@ -42,6 +42,8 @@ class SignupForm(forms.SignupForm):  # type: ignore[misc]
         self.fields["username"].label = _("User name")
         self.fields["username"].widget.attrs = {"autocomplete": "username", "autofocus": True}
         invited = find_invitation(context.request)
+        if invited is not None and invited.name:
+            self.initial["username"] = invited.name.replace(" ", "")
         if invited is not None and invited.email:
             self.fields["email"].disabled = True  # whatever is sent, the account gets this one
             self.initial["email"] = invited.email

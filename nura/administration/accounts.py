@@ -1,10 +1,34 @@
-"""People: who uses how much."""
+"""People: who uses how much, and invitations for a whole list of them."""
 
+import secrets
+from dataclasses import asdict
+from typing import Any, cast
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.core.cache import cache
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from documents.administration import Place, Section, admin_page, render_page
+from nura.accounts.adapter import MailFailed
+from nura.accounts.invitations import (
+    DEFAULT_DAYS,
+    MAX_DAYS,
+    InvitationList,
+    InvitedPerson,
+    build_path,
+    invite_people,
+    mail_invitation,
+    read_invitation_list,
+    write_links,
+)
+from nura.accounts.models import Invitation
 from nura.accounts.roles import may_enter
 from nura.accounts.services import USAGE_DAYS, list_usage
 from nura.housekeeping import describe_bytes
@@ -22,3 +46,79 @@ def show_usage(request: HttpRequest) -> HttpResponse:
     rows = [(account, describe_bytes(account.kept_bytes)) for account in page]
     context = {"page": page, "rows": rows, "wanted": wanted, "days": USAGE_DAYS}
     return render_page(request, "admin/usage.html", context)
+
+
+LIST_SECONDS = 1800
+"""A list that was tried can be invited for so long."""
+MAX_MAILS = 200
+"""Mails that one list sends; the links of the others are in the file."""
+
+
+class InvitationListForm(forms.Form):
+    """A list of people to try."""
+
+    file = forms.FileField(
+        label=gettext_lazy("CSV file"), widget=forms.FileInput(attrs={"accept": ".csv,text/csv"})
+    )
+
+
+class InvitePeopleForm(forms.Form):
+    """A list that was tried, to invite."""
+
+    tried = forms.CharField(widget=forms.HiddenInput)
+    days = forms.IntegerField(
+        label=gettext_lazy("Valid for days"),
+        min_value=1,
+        max_value=MAX_DAYS,
+        initial=DEFAULT_DAYS,
+        widget=forms.NumberInput(attrs={"class": "nu-input"}),
+    )
+
+
+@admin_page("invite-list", Place(Section.PEOPLE, "playlist_add", 35, gettext_lazy("Invite a list")))
+def invite_list(request: HttpRequest) -> HttpResponse:
+    """Try a list, which writes nothing and tells what is wrong line by line; then invite it."""
+    by = cast("User", request.user)
+    if "tried" in request.POST:
+        return _invite_tried(request, by)
+    form = InvitationListForm(request.POST or None, request.FILES or None)
+    context: dict[str, Any] = {"form": form, "mail_works": settings.MAIL_WORKS}
+    if request.method == "POST" and form.is_valid():
+        found = read_invitation_list(form.cleaned_data["file"].read())
+        context |= {"found": found, "invite": InvitePeopleForm(initial={"tried": _keep(by, found)})}
+    return render_page(request, "admin/invite_list.html", context)
+
+
+def _keep(by: User, found: InvitationList) -> str:
+    name = secrets.token_urlsafe(16)
+    people = [asdict(person) for person in found.people]
+    cache.set(f"nura:invite-list:{by.pk}:{name}", people, LIST_SECONDS)
+    return name
+
+
+def _invite_tried(request: HttpRequest, by: User) -> HttpResponse:
+    """Invite, mail where there is mail, and hand out the links, which are readable only now."""
+    form = InvitePeopleForm(request.POST)
+    key = f"nura:invite-list:{by.pk}:{request.POST['tried']}"
+    kept = cache.get(key) if form.is_valid() else None
+    if not kept or not cache.delete(key):  # who presses twice invites once
+        messages.error(request, _("The list is not there any more. Upload it again."))
+        return redirect("admin:invite-list")
+    people = [InvitedPerson(**person) for person in kept]
+    made = invite_people(by=by, people=people, days=form.cleaned_data["days"])
+    links = [(one, request.build_absolute_uri(build_path(secret))) for one, secret in made]
+    _mail(links)
+    response = HttpResponse(write_links(links), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = 'attachment; filename="invitations.csv"'
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _mail(links: list[tuple[Invitation, str]]) -> None:
+    if not settings.MAIL_WORKS:
+        return
+    for invitation, link in links[:MAX_MAILS]:
+        try:
+            mail_invitation(invitation, link)
+        except (MailFailed, OSError):
+            return  # the file has all links, and the list of invitations says which were mailed

@@ -185,6 +185,7 @@ SOCIALACCOUNT_EMAIL_VERIFICATION = "none"  # only verified addresses are taken
 SOCIALACCOUNT_EMAIL_REQUIRED = False
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 LOCAL_SIGN_IN = env.read_choice("NURA_LOCAL_SIGN_IN", "everybody", ("everybody", "administrators"))
+SCIM_TOKEN = env.read_text("NURA_SCIM_TOKEN")
 SIGNUP = env.read_choice("NURA_SIGNUP", "invited", ("closed", "invited", "open"))
 EMAIL_HOST = env.read_text("EMAIL_HOST")
 # Without a server nothing is sent, and nothing printed: a mail holds a secret.

@@ -451,6 +451,11 @@ GROUPS = (
                 "administrators alone, once everybody else comes by a sign-on server.",
             ),
             _S(
+                "NURA_SCIM_TOKEN",
+                "Token by which a directory switches accounts off and on at `/scim/v2` (SCIM 2.0): "
+                "long and random. Without one there is no such address.",
+            ),
+            _S(
                 "NURA_STAFF_TWO_STEP",
                 "Administrators need two-step sign-in to open the administration.",
             ),

@@ -393,7 +393,7 @@ def test_passwords_can_be_left_to_administrators(server, keycloak, settings):
     browser.post("/accounts/login/", form)
     assert whose(browser) is None
     token = {"username": "minsu", "password": PASSWORD}
-    assert Client().post("/api/v1/auth/token", token).status_code == 401
+    assert Client().post("/api/v1/auth/token", token, "application/json").status_code == 401
     browser.post("/accounts/login/", form | {"login": "head"})
     assert whose(browser) == head
     other, _answer = come_in()
