@@ -5,6 +5,7 @@ Every pytest-xdist process has its own database.
 
 import contextlib
 
+import hypothesis
 import pytest
 from django.test import TransactionTestCase
 from xdist.scheduler import LoadScopeScheduling
@@ -34,12 +35,27 @@ WITH_MODEL = tuple(
     )
 )
 """Browser tests of the product that has a language model."""
-WITH_OWN_PRODUCT = (
-    "tests/nura/test_up.py",
-    "tests/product/test_streams_limits.py",
-    "tests/product/test_reindex.py",
+OF_DOCUMENTS = tuple(
+    f"tests/e2e/test_{name}.py"
+    for name in (
+        *("accessibility", "diagrams", "document_pages", "documents", "exports", "filters"),
+        *("passages", "reader", "reading"),
+    )
 )
-SHARED = BROWSER_AND_MODEL, BROWSER, PRODUCT = "browser and model", "browser", "product"
+"""Half of those without one: a second product costs less than to wait for all with one."""
+WITH_OWN_PRODUCT = (
+    "tests/e2e/test_prefix.py",
+    "tests/nura/test_up.py",
+    *(
+        f"tests/product/test_{name}.py"
+        for name in (
+            *("backup", "deploy", "erasure", "nodes", "privileges", "reindex", "streams_limits"),
+        )
+    ),
+)
+BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL = "browser", "documents", "model"
+PRODUCT = "product"
+SHARED = BROWSER, BROWSER_AND_DOCUMENTS, BROWSER_AND_MODEL, PRODUCT
 """Groups of tests that share a running product."""
 
 _services = contextlib.ExitStack()
@@ -62,8 +78,15 @@ def pytest_addoption(parser):
     parser.addoption("--whole", action="store_true", help="run whole corpora, not samples of them")
 
 
+EXAMPLES = {"sample": 40, "whole": 300}
+"""How many cases hypothesis makes up for a test."""
+
+
 def pytest_configure(config):
     """Under pytest-xdist the controller starts them: it outlives its workers."""
+    for name, examples in EXAMPLES.items():
+        hypothesis.settings.register_profile(name, max_examples=examples, deadline=None)
+    hypothesis.settings.load_profile("whole" if config.option.whole else "sample")
     if getattr(config.option, "dist", "no") != "no" and not hasattr(config, "workerinput"):
         _start()
 
@@ -107,11 +130,13 @@ def pytest_xdist_make_scheduler(config, log):
 def _group(nodeid):
     """What shares a running product stays in one process, else what stands in one file."""
     file = nodeid.partition("::")[0]
-    if nodeid.startswith("tests/e2e/"):
-        return BROWSER_AND_MODEL if nodeid.startswith(WITH_MODEL) else BROWSER
-    if nodeid.startswith("tests/product/") and file not in WITH_OWN_PRODUCT:
+    if file in WITH_OWN_PRODUCT or not nodeid.startswith(("tests/e2e/", "tests/product/")):
+        return file
+    if nodeid.startswith("tests/product/"):
         return PRODUCT
-    return file
+    if nodeid.startswith(WITH_MODEL):
+        return BROWSER_AND_MODEL
+    return BROWSER_AND_DOCUMENTS if file in OF_DOCUMENTS else BROWSER
 
 
 def _turn(nodeid):
@@ -130,6 +155,12 @@ def _no_choices_of_before():
     from documents.connected.choice import forget_choices
 
     forget_choices()
+
+
+@pytest.fixture(scope="session")
+def whole(request):
+    """Whether whole corpora are read: tests that take a sample otherwise ask for it."""
+    return request.config.option.whole
 
 
 @pytest.fixture(scope="session", autouse=True)

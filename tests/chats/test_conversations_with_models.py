@@ -196,9 +196,9 @@ def test_a_model_that_finds_nothing_in_the_conversation_is_asked_once_before_it_
     assert ["tools" in call.json for call in calls] == [True, False]
 
 
-def test_the_prompt_grows_no_more_with_the_conversation(talk, models):
+def test_the_prompt_grows_no_more_with_the_conversation(talk, models, whole):
     sizes = []
-    for number in range(60):
+    for number in range(60 if whole else 35):
         talk.say(
             f"{number}번째 회의실 예약 이야기를 적어 둡니다. " + "자세한 사정이 있습니다. " * 8
         )

@@ -47,11 +47,7 @@ def oracle(chunks, question):
 
 @pytest.mark.parametrize("name", ["walk", "index"])
 @given(chunks=texts, question=questions, limit=st.integers(1, 30), cut=st.integers(0, 25))
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_bm25_is_that_of_rank_bm25(owner, name, chunks, question, limit, cut):
     owner.documents.all().delete()
     index(owner, [WORDS] * 3)  # out of scope: must not count

@@ -16,6 +16,17 @@ CLOSING = 30.0
 """Seconds for a window to close. Playwright has no limit of its own, and pytest-timeout none for
 the clean-up after a test that failed."""
 
+IDLE_PAGES = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup")
+"""Pages of the browser's own that it loads for the address bar of each new window. Nobody sees one
+here, and they take as much of the processor as a page of ours."""
+PLAYWRIGHTS = (
+    *("AvoidUnnecessaryBeforeUnloadCheckSync", "DestroyProfileOnBrowserClose", "HttpsUpgrades"),
+    *("HttpsFirstBalancedModeAutoEnable", "LensOverlay", "MediaRouter", "PaintHolding"),
+    *("ThirdPartyStoragePartitioning", "AvoidCorsURLLoaderRestartOnRedirect", "AimEnabled"),
+    *("OptimizationHints", "NetworkTimeServiceQuerying", "PreconnectToSearch"),
+)
+"""What Playwright switches off itself; a list given later replaces the one before."""
+
 
 def program() -> str | None:
     """The system's Chromium; None where there is none."""
@@ -64,7 +75,8 @@ class Chromium:
 
     def _launch(self) -> Browser:
         as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
-        options = [*as_root, "--disable-gpu", "--disable-dev-shm-usage"]
+        without = f"--disable-features={','.join((*PLAYWRIGHTS, *IDLE_PAGES))}"
+        options = [*as_root, "--disable-gpu", "--disable-dev-shm-usage", without]
         return self._playwright.chromium.launch(executable_path=self._executable, args=options)
 
 

@@ -311,18 +311,24 @@ def collector(product):
 
 NAMES = (
     "open-action-javascript.pdf",
-    "real-pdfjs-evaljs.pdf",
-    "real-pdfjs-attachment.pdf",
     "real-pdfjs-xfa_issue14315.pdf",
     "real-pdfjs-bomb_giant.pdf",
-    "real-pdfjs-poppler-395-0-fuzzed.pdf",
-    "mediabox-1e6.pdf",
     "page-tree-depth-6000.pdf",
-    "xref-prev-points-to-itself.pdf",
     "metadata-html-title.pdf",
     "truncated-half.pdf",
-    "real-pillow-trailer_loop.pdf",
+    *(
+        pytest.param(name, marks=pytest.mark.whole)
+        for name in (
+            "real-pdfjs-evaljs.pdf",
+            "real-pdfjs-attachment.pdf",
+            "real-pdfjs-poppler-395-0-fuzzed.pdf",
+            "mediabox-1e6.pdf",
+            "xref-prev-points-to-itself.pdf",
+            "real-pillow-trailer_loop.pdf",
+        )
+    ),
 )
+"""Something of every kind; `--whole` reads the like of them too."""
 
 
 @pytest.mark.parametrize("name", NAMES)

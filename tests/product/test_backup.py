@@ -13,7 +13,7 @@ from nura.backup.vault import Vault
 from tests.product.client import Client
 from tests.support import Product, wait_until
 
-pytestmark = [pytest.mark.product, pytest.mark.timeout(600), pytest.mark.xdist_group("backup")]
+pytestmark = [pytest.mark.product, pytest.mark.timeout(600)]
 
 PASSPHRASE = "바다 위의 긴 다리\n"
 LAW = (

@@ -32,7 +32,6 @@ SYSTEMD = shutil.which("systemd-analyze")
 pytestmark = [
     pytest.mark.product,
     pytest.mark.timeout(300),
-    pytest.mark.xdist_group("deploy"),
 ]
 
 MAIN = """

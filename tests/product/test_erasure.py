@@ -9,7 +9,7 @@ from tests.product.client import Client
 from tests.product.traces import find_text
 from tests.support import Product, wait_until
 
-pytestmark = [pytest.mark.product, pytest.mark.timeout(600), pytest.mark.xdist_group("erasure")]
+pytestmark = [pytest.mark.product, pytest.mark.timeout(600)]
 
 PLANTED = "은빛 열쇠는 서고 셋째 칸에 숨겨 두었다"
 TEXT = f"# 서고 규정\n\n제1조 서고의 열쇠에 대하여 정한다.\n\n제2조 {PLANTED}.\n"

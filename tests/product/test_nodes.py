@@ -12,7 +12,6 @@ from tests.support import Product, wait_until
 pytestmark = [
     pytest.mark.product,
     pytest.mark.timeout(300),
-    pytest.mark.xdist_group("nodes"),
 ]
 RULES = "# 여비 규정\n\n숙박비는 하루 8만 원까지 실비로 지급한다.\n"
 QUESTIONS_A_NODE = 10

@@ -3,7 +3,7 @@
 import unicodedata
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag.chunking import Split, Splitter, split_pages
@@ -58,7 +58,6 @@ def documents(draw: st.DrawFn) -> list[Page]:
     return pages
 
 
-@settings(max_examples=300, deadline=None)
 @given(pages=documents(), size=st.integers(10, 200), overlap=st.integers(0, 60))
 def test_any_document_is_covered_by_chunks_within_their_bounds(
     pages: list[Page], size: int, overlap: int
@@ -84,7 +83,6 @@ def most(page: Page, size: int) -> int:
     return int(size * 1.5) if code else size
 
 
-@settings(max_examples=100, deadline=None)
 @given(pages=documents(), size=st.integers(10, 200))
 def test_pages_cut_one_by_one_give_the_chunks_of_the_whole(pages: list[Page], size: int) -> None:
     splitter = Splitter(size=size, overlap=20)
@@ -100,7 +98,6 @@ def test_pages_cut_one_by_one_give_the_chunks_of_the_whole(pages: list[Page], si
     assert tuple(found) == split_pages(pages, size=size, overlap=20).chunks
 
 
-@settings(max_examples=100, deadline=None)
 @given(letters=st.lists(st.sampled_from(["e\u0301", "각", "ก็", "x"]), min_size=1).map("".join))
 def test_no_mark_is_cut_from_its_letter(letters: str) -> None:
     for chunk in split_pages([Page(1, letters * 9)], size=12, overlap=4).chunks:
@@ -108,7 +105,6 @@ def test_no_mark_is_cut_from_its_letter(letters: str) -> None:
         assert chunk.text[0] not in "\u1161\u11a8"
 
 
-@settings(max_examples=100, deadline=None)
 @given(pages=documents())
 def test_a_chunk_names_the_pages_that_hold_its_ends(pages: list[Page]) -> None:
     result = split_pages(pages, size=80, overlap=20)

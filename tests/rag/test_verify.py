@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag.generate.citations import CitationFilter
@@ -238,7 +238,6 @@ def test_of_answers_written_by_hand_most_are_judged_as_a_reader_does(language):
         assert sum(judged_so) >= least * len(judged_so), wanted
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.sampled_from(
