@@ -11,7 +11,7 @@ UP_OPTIONS = {"--host": "NURA_HOST", "--port": "NURA_PORT", "--data-dir": "NURA_
 
 def main():
     """Run one management command, with the embedded services if it needs them."""
-    bootstrap.enter()
+    bootstrap.enter_environment()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "nura.settings.prod")
     if sys.argv[1:2] == ["up"]:
         take_options(sys.argv[2:])

@@ -37,14 +37,14 @@ PACKAGES = {
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def enter() -> None:
+def enter_environment() -> None:
     """Continue here if the packages are installed, else inside `.venv`, created if needed."""
     wanted = find_wanted_kind()
     if all(map(importlib.util.find_spec, PACKAGES[wanted])) or (
         importlib.util.find_spec("django") and Path(sys.prefix) != VENV
     ):  # an environment that is not ours stays as it is; `doctor` says what it lacks
         return
-    ensure(wanted)
+    ensure_installed(wanted)
     os.execv(PYTHON, [str(PYTHON), *sys.argv])  # noqa: S606 - the same program, another Python
 
 
@@ -73,28 +73,30 @@ def read_dotenv(path: Path) -> "dict[str, str]":
     return found
 
 
-def ensure(kind: str) -> None:
+def ensure_installed(kind: str) -> None:
     """Create `.venv` and install `requirements/`, unless that has been done."""
     if sys.version_info < LEAST:
-        stop(f"Nura needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
+        exit_with(f"Nura needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
     if is_current(kind):
         return
     if not os.access(VENV if VENV.exists() else ROOT, os.W_OK):
-        stop(
+        exit_with(
             f"requirements/{kind}.txt is not installed, and this user may not write to {VENV}: run "
             f"`python -m nura.bootstrap {kind}` as its owner, or change the settings that need it."
         )
-    with alone():
+    with hold_lock():
         if is_current(kind):  # somebody else did it while we waited
             return
         if not PYTHON.exists():
             make_venv()
-        say(f"Installing requirements/{kind}.txt into .venv (once; this takes some minutes)")
-        install(kind)
-        remember(kind)
+        print_message(
+            f"Installing requirements/{kind}.txt into .venv (once; this takes some minutes)"
+        )
+        install_packages(kind)
+        write_stamp(kind)
 
 
-def digest(kind: str) -> str:
+def hash_requirements(kind: str) -> str:
     """A digest of a kind's requirement files."""
     sha = hashlib.sha256()
     for name in FILES[kind]:
@@ -104,10 +106,10 @@ def digest(kind: str) -> str:
 
 def is_current(kind: str) -> bool:
     """Whether exactly these requirements were installed."""
-    return PYTHON.exists() and stamps().get(kind) == digest(kind)
+    return PYTHON.exists() and read_stamps().get(kind) == hash_requirements(kind)
 
 
-def stamps() -> "dict[str, str]":
+def read_stamps() -> "dict[str, str]":
     """What was installed, by kind."""
     try:
         return dict(json.loads(STAMP.read_text(encoding="ascii")))
@@ -115,10 +117,10 @@ def stamps() -> "dict[str, str]":
         return {}
 
 
-def remember(kind: str) -> None:
+def write_stamp(kind: str) -> None:
     """Note what is installed; each kind includes those before it."""
     kinds = list(FILES)[: list(FILES).index(kind) + 1]
-    noted = dict(stamps(), **{name: digest(name) for name in kinds})
+    noted = dict(read_stamps(), **{name: hash_requirements(name) for name in kinds})
     draft = STAMP.with_suffix(".new")
     draft.write_text(json.dumps(noted), encoding="ascii")
     draft.replace(STAMP)
@@ -126,13 +128,15 @@ def remember(kind: str) -> None:
 
 def make_venv() -> None:
     """Make `.venv` with the running Python."""
-    say(f"Making .venv with Python {sys.version.split()[0]}")
+    print_message(f"Making .venv with Python {sys.version.split()[0]}")
     command = [sys.executable, "-m", "venv", str(VENV)]
-    if run(command) and not (apt("python3-venv") and not run(command)):
-        stop("This Python cannot make virtual environments: install python3-venv and try again.")
+    if run_command(command) and not (install_with_apt("python3-venv") and not run_command(command)):
+        exit_with(
+            "This Python cannot make virtual environments: install python3-venv and try again."
+        )
 
 
-def install(kind: str) -> None:
+def install_packages(kind: str) -> None:
     """Install one requirements file with pip: files with the known digests, and torch last.
 
     torch's builds with and without CUDA have different digests, so it goes by its version alone,
@@ -147,22 +151,24 @@ def install(kind: str) -> None:
 def pip_install(*arguments: str) -> None:
     """Run pip in `.venv`."""
     options = ["--disable-pip-version-check", "--no-input", "--quiet"]
-    if run([str(PYTHON), "-m", "pip", "install", *options, *arguments]):
-        stop(f"pip could not install {arguments[-1]} (its words are above).")
+    if run_command([str(PYTHON), "-m", "pip", "install", *options, *arguments]):
+        exit_with(f"pip could not install {arguments[-1]} (its words are above).")
 
 
-def browser() -> None:
+def ensure_browser() -> None:
     """For the browser tests: a Chromium and a font for Korean, installed where possible."""
     missing = [] if any(map(shutil.which, BROWSERS)) else ["chromium"]
     missing += [] if has_korean_font() else ["fonts-noto-cjk"]
-    if missing and not apt(*missing):
-        say(f"The browser tests will be skipped: please install {' '.join(missing)}.")
+    if missing and not install_with_apt(*missing):
+        print_message(f"The browser tests will be skipped: please install {' '.join(missing)}.")
 
 
-def recognition() -> None:
+def ensure_recognition() -> None:
     """For the tests of scanned pages: tesseract with Korean, installed where possible."""
-    if not (shutil.which("tesseract") or apt("tesseract-ocr", "tesseract-ocr-kor")):
-        say("The tests of text recognition will be skipped: please install tesseract-ocr-kor.")
+    if not (shutil.which("tesseract") or install_with_apt("tesseract-ocr", "tesseract-ocr-kor")):
+        print_message(
+            "The tests of text recognition will be skipped: please install tesseract-ocr-kor."
+        )
 
 
 def has_korean_font() -> bool:
@@ -174,18 +180,18 @@ def has_korean_font() -> bool:
     return bool(found.stdout.strip())
 
 
-def apt(*packages: str) -> bool:
+def install_with_apt(*packages: str) -> bool:
     """Install Debian packages if permitted; whether it worked."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
-    say(f"Installing {' '.join(packages)}")
-    run(["apt-get", "update", "-qq"])
+    print_message(f"Installing {' '.join(packages)}")
+    run_command(["apt-get", "update", "-qq"])
     quiet = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq"]
-    return not run([*quiet, "--no-install-recommends", *packages])
+    return not run_command([*quiet, "--no-install-recommends", *packages])
 
 
 @contextlib.contextmanager
-def alone() -> "Iterator[None]":
+def hold_lock() -> "Iterator[None]":
     """One set-up at a time; the kernel ends the lock with the process."""
     VENV.mkdir(exist_ok=True)
     with (VENV / ".lock").open("w", encoding="ascii") as file:
@@ -193,27 +199,27 @@ def alone() -> "Iterator[None]":
         yield
 
 
-def run(command: "list[str]") -> int:
+def run_command(command: "list[str]") -> int:
     """Run a command with all its output on stderr; its exit code."""
     finished = subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
     return finished.returncode
 
 
-def say(sentence: str) -> None:
+def print_message(sentence: str) -> None:
     """Print a message for the user."""
     sys.stderr.write(f"nura: {sentence}\n")
     sys.stderr.flush()
 
 
-def stop(sentence: str) -> "NoReturn":
+def exit_with(sentence: str) -> "NoReturn":
     """Exit with a reason."""
-    say(sentence)
+    print_message(sentence)
     sys.exit(1)
 
 
 if __name__ == "__main__":
     asked = sys.argv[1] if len(sys.argv) > 1 else find_wanted_kind()
-    ensure(asked)
+    ensure_installed(asked)
     if asked == "dev":
-        browser()
-        recognition()
+        ensure_browser()
+        ensure_recognition()

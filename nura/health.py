@@ -140,7 +140,7 @@ def check_models() -> dict[str, bool]:
     """Whether the models process responds; nothing if none is needed."""
     if not settings.RAG.needs_models_process:
         return {}
-    return {MODELS: models.answers(settings.RAG.models_socket)}
+    return {MODELS: models.is_answering(settings.RAG.models_socket)}
 
 
 def check_database() -> bool:

@@ -20,7 +20,7 @@ ENVIRONMENT = {
 }
 
 
-def prepare(data_dir: Path, path: str, environment: Mapping[str, str]) -> spawn.Launch:
+def prepare_launch(data_dir: Path, path: str, environment: Mapping[str, str]) -> spawn.Launch:
     """Make the folder of the socket and say how to start the process.
 
     Nobody else may listen on this socket: it is taken from whoever does.
@@ -39,11 +39,11 @@ def prepare(data_dir: Path, path: str, environment: Mapping[str, str]) -> spawn.
 
 def wait_ready(path: str, alive: Callable[[], bool], timeout: float = 60.0) -> None:
     """Wait until it answers; its models may still be loading. Raises `RuntimeError`."""
-    if not spawn.wait_until(lambda: not alive() or answers(path), timeout) or not alive():
+    if not spawn.wait_until(lambda: not alive() or is_answering(path), timeout) or not alive():
         raise RuntimeError("The models process did not start; its last lines above say why")
 
 
-def answers(path: str) -> bool:
+def is_answering(path: str) -> bool:
     """Whether it takes requests now."""
     return read_health(path) is not None
 

@@ -106,7 +106,9 @@ FOR_DATABASES = "GRANT SET ON PARAMETER session_replication_role TO nura;"
 """Tests empty tables in any order."""
 
 
-def prepare(data_dir: Path, durable: bool = True, *, makes_databases: bool = False) -> spawn.Launch:
+def prepare_launch(
+    data_dir: Path, durable: bool = True, *, makes_databases: bool = False
+) -> spawn.Launch:
     """Make the cluster when there is none, clear what a crash left, and say how to start it.
 
     The caller holds the lock of the data folder. `makes_databases` lets the role make further ones,
@@ -157,7 +159,7 @@ def connect(data_dir: Path, name: str = "nura") -> psycopg.Connection[tuple[obje
     )
 
 
-def answers(data_dir: Path) -> bool:
+def is_answering(data_dir: Path) -> bool:
     """Whether it takes connections now."""
     try:
         connect(data_dir).close()

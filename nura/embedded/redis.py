@@ -39,7 +39,7 @@ FOR_TESTS = ("~*", "&*", "+@all")
 """Tests empty their database."""
 
 
-def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
+def prepare_launch(data_dir: Path, durable: bool = True) -> spawn.Launch:
     """Remove what a crash left; how to start Redis. The caller holds the folder's lock."""
     account = find_service_account(data_dir)
     folder = data_dir / "redis"
@@ -72,11 +72,11 @@ def prepare(data_dir: Path, durable: bool = True) -> spawn.Launch:
 
 def wait_ready(data_dir: Path, alive: Callable[[], bool], timeout: float = 60.0) -> None:
     """Wait until it responds; a long append-only file takes time. Raises `RuntimeError`."""
-    if not spawn.wait_until(lambda: not alive() or answers(data_dir), timeout) or not alive():
+    if not spawn.wait_until(lambda: not alive() or is_answering(data_dir), timeout) or not alive():
         raise RuntimeError("Redis did not start; its last lines above say why")
 
 
-def answers(data_dir: Path) -> bool:
+def is_answering(data_dir: Path) -> bool:
     """Whether it takes commands now."""
     client = Redis.from_url(build_redis_url(data_dir))
     try:

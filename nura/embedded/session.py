@@ -110,12 +110,12 @@ def run_services(
     with contextlib.ExitStack() as stack:
         log = stack.enter_context((data_dir / "services.log").open("ab"))
         if with_postgres:
-            launch = postgres.prepare(data_dir, durable, makes_databases=makes_databases)
+            launch = postgres.prepare_launch(data_dir, durable, makes_databases=makes_databases)
             process = spawn.start_program(launch, log)
             stack.callback(spawn.stop_program, process, launch)
             postgres.wait_ready(data_dir, functools.partial(_lives, process))
         if with_redis:
-            launch = redis.prepare(data_dir, durable)
+            launch = redis.prepare_launch(data_dir, durable)
             process = spawn.start_program(launch, log)
             stack.callback(spawn.stop_program, process, launch)
             redis.wait_ready(data_dir, functools.partial(_lives, process))
@@ -127,7 +127,7 @@ def run_models(data_dir: Path, path: str) -> Iterator[None]:
     """Start the models process on the socket at `path`, and stop it afterwards."""
     data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "services.log").open("ab") as log:
-        launch = models.prepare(data_dir, path, {**os.environ, "NURA_PROCESS": "models"})
+        launch = models.prepare_launch(data_dir, path, {**os.environ, "NURA_PROCESS": "models"})
         process = spawn.start_program(launch, log)
         try:
             models.wait_ready(path, functools.partial(_lives, process))
@@ -169,7 +169,7 @@ def start_services_for(arguments: Sequence[str]) -> Iterator[None]:
                 _migrate()
         elif arguments[0] not in WITHOUT_MIGRATION:
             _require_known_schema()
-        if arguments[0] in WITH_MODELS and not models.answers(settings.RAG.models_socket):
+        if arguments[0] in WITH_MODELS and not models.is_answering(settings.RAG.models_socket):
             stack.enter_context(_own_models())
         yield
 
@@ -219,8 +219,8 @@ def _wait_for_product(data_dir: Path, holder: str) -> None:
 def _product_answers(data_dir: Path) -> bool:
     from django.conf import settings
 
-    return (not settings.EMBEDDED_POSTGRES or postgres.answers(data_dir)) and (
-        not settings.EMBEDDED_REDIS or redis.answers(data_dir)
+    return (not settings.EMBEDDED_POSTGRES or postgres.is_answering(data_dir)) and (
+        not settings.EMBEDDED_REDIS or redis.is_answering(data_dir)
     )
 
 

@@ -32,51 +32,51 @@ def project(tmp_path, monkeypatch):
             (venv / "bin" / "python").touch()
         return 0
 
-    monkeypatch.setattr(bootstrap, "run", run)
+    monkeypatch.setattr(bootstrap, "run_command", run)
     return tmp_path, commands
 
 
 def test_the_first_time_makes_the_environment_and_installs(project):
     _, commands = project
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     assert [command[2] for command in commands] == ["venv", "pip"]
 
 
 def test_the_second_time_does_nothing(project):
     _, commands = project
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     commands.clear()
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     assert commands == []
 
 
 @pytest.mark.parametrize("name", ["base.txt", "lock.txt", "hashed/base.txt"])
 def test_a_changed_file_installs_again(project, name):
     folder, commands = project
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     commands.clear()
     (folder / "requirements" / name).write_text("changed\n")
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     assert [command[2] for command in commands] == ["pip"]
 
 
 def test_what_the_tests_need_includes_what_the_product_needs(project):
     _, commands = project
-    bootstrap.ensure("dev")
+    bootstrap.ensure_installed("dev")
     commands.clear()
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     assert commands == []
 
 
 def test_only_files_with_known_digests_are_taken_and_torch_by_its_version(project):
     folder, commands = project
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     hashed, *more = [command for command in commands if "pip" in command]
     assert "--require-hashes" in hashed
     assert hashed[-1] == str(folder / "requirements" / "hashed" / "base.txt")
     assert not more
     commands.clear()
-    bootstrap.ensure("models")
+    bootstrap.ensure_installed("models")
     hashed, rest = commands
     assert "--require-hashes" in hashed
     assert rest[-1] == str(folder / "requirements" / "models.txt")
@@ -120,11 +120,11 @@ def test_every_package_but_torch_has_digests_at_the_locked_version(kind):
 
 
 def test_who_may_not_install_what_the_settings_need_is_told_so(project, monkeypatch, capsys):
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     monkeypatch.setattr(bootstrap.os, "access", lambda *_: False)
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     with pytest.raises(SystemExit):
-        bootstrap.ensure("models")
+        bootstrap.ensure_installed("models")
     assert "python -m nura.bootstrap models" in capsys.readouterr().err
 
 
@@ -151,18 +151,20 @@ def test_what_the_product_runs_on_without_local_models_holds_no_torch():
 
 def test_an_installation_that_failed_is_tried_again(project, monkeypatch):
     _, commands = project
-    works = bootstrap.run
-    monkeypatch.setattr(bootstrap, "run", lambda command: "pip" in command or works(command))
+    works = bootstrap.run_command
+    monkeypatch.setattr(
+        bootstrap, "run_command", lambda command: "pip" in command or works(command)
+    )
     with pytest.raises(SystemExit):
-        bootstrap.ensure("base")
-    monkeypatch.setattr(bootstrap, "run", works)
+        bootstrap.ensure_installed("base")
+    monkeypatch.setattr(bootstrap, "run_command", works)
     commands.clear()
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     assert [command[2] for command in commands] == ["pip"]
 
 
 def test_a_torn_stamp_counts_as_nothing_installed(project):
-    bootstrap.ensure("base")
+    bootstrap.ensure_installed("base")
     bootstrap.STAMP.write_text('{"base": ')
     assert not bootstrap.is_current("base")
 
@@ -170,7 +172,7 @@ def test_a_torn_stamp_counts_as_nothing_installed(project):
 def test_an_old_python_is_told_so(monkeypatch, capsys):
     monkeypatch.setattr(bootstrap, "LEAST", (99, 0))
     with pytest.raises(SystemExit):
-        bootstrap.ensure("base")
+        bootstrap.ensure_installed("base")
     assert "needs Python" in capsys.readouterr().err
 
 

@@ -38,7 +38,7 @@ def test_the_database_sorts_and_cases_unicode(tmp_path):
 
 def test_a_killed_postgres_starts_again_over_its_stale_files(tmp_path):
     with session.lock_folder(tmp_path, "a test"):
-        launch = postgres.prepare(tmp_path)
+        launch = postgres.prepare_launch(tmp_path)
         process = spawn.start_program(launch, subprocess.DEVNULL)
         postgres.wait_ready(tmp_path, lambda: process.poll() is None)
         with postgres.connect(tmp_path) as connection:
@@ -56,7 +56,7 @@ def test_a_postmaster_pid_of_an_unrelated_process_does_not_block(tmp_path):
     pid_file = tmp_path / "postgres" / "postmaster.pid"
     pid_file.write_text(f"{os.getpid()}\n/elsewhere\n0\n5432\n../run\n\n1 1\nready\n")
     with services(tmp_path):
-        assert postgres.answers(tmp_path)
+        assert postgres.is_answering(tmp_path)
 
 
 def test_a_half_made_cluster_is_made_anew(tmp_path):
@@ -64,7 +64,7 @@ def test_a_half_made_cluster_is_made_anew(tmp_path):
     draft.mkdir()
     (draft / "PG_VERSION").write_text("18\n")
     with services(tmp_path):
-        assert postgres.answers(tmp_path)
+        assert postgres.is_answering(tmp_path)
     assert not draft.exists()
 
 
@@ -72,8 +72,8 @@ def test_a_path_too_long_for_a_socket_gets_a_stand_in(tmp_path):
     folder = tmp_path / ("길" * 30) / "var"
     folder.mkdir(parents=True)
     with services(folder):
-        assert postgres.answers(folder)
-        assert redis.answers(folder)
+        assert postgres.is_answering(folder)
+        assert redis.is_answering(folder)
     assert locations.find_socket_dir(folder).parent != folder
     stand_in = locations.find_socket_dir(folder)
     assert stand_in.stat().st_mode & 0o077 == 0
@@ -186,8 +186,8 @@ def test_another_secret_key_changes_the_passwords(tmp_path, settings):
         pass
     settings.SERVICE_PASSWORD = locations.derive_password("another")
     with services(tmp_path):
-        assert postgres.answers(tmp_path)
-        assert redis.answers(tmp_path)
+        assert postgres.is_answering(tmp_path)
+        assert redis.is_answering(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root steps down")
@@ -209,7 +209,7 @@ def test_data_of_a_user_whose_name_is_gone_is_served_as_that_user(tmp_path):
         if path.parts[len(tmp_path.parts)] in {"postgres", "redis", "run"}:
             os.chown(path, 54321, 54321)
     with services(tmp_path):
-        assert postgres.answers(tmp_path)
+        assert postgres.is_answering(tmp_path)
         assert programs.find_service_account(tmp_path).uid == 54321
 
 

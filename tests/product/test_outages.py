@@ -47,7 +47,7 @@ def test_c86_lists_are_answered_within_two_seconds_of_postgres_being_back(produc
     victim = product.process_of("postgres")
     victim.kill()
     reach_again(product, "postgres", victim.pid)
-    wait_until(lambda: postgres.answers(product.data_dir), 30, step=0.02)
+    wait_until(lambda: postgres.is_answering(product.data_dir), 30, step=0.02)
     back = time.monotonic()
     wait_until(lambda: list_chats(client) == 200, 30, step=0.02)
     assert time.monotonic() - back < 2

@@ -241,10 +241,10 @@ def list_services() -> list[Part]:
     parts = []
     if settings.EMBEDDED_POSTGRES:
         ready = partial(postgres.wait_ready, data_dir)
-        parts.append(Part("postgres", partial(postgres.prepare, data_dir), ready))
+        parts.append(Part("postgres", partial(postgres.prepare_launch, data_dir), ready))
     if settings.EMBEDDED_REDIS:
         ready = partial(redis.wait_ready, data_dir)
-        parts.append(Part("redis", partial(redis.prepare, data_dir), ready))
+        parts.append(Part("redis", partial(redis.prepare_launch, data_dir), ready))
     return parts
 
 
@@ -267,7 +267,7 @@ def describe_models_process() -> Part:
     path = settings.RAG.models_socket
     return Part(
         "models",
-        partial(models.prepare, settings.DATA_DIR, path, _environment("models")),
+        partial(models.prepare_launch, settings.DATA_DIR, path, _environment("models")),
         partial(models.wait_ready, path),
         patience=MODELS_PATIENCE,
     )
