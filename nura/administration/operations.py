@@ -75,7 +75,7 @@ def _list_parts() -> Iterator[dict[str, str]]:
         host, version = beats.get(name, ("", ""))
         yield _describe_part(name, version, host=host.partition("@")[2])
     if settings.RAG.needs_models_process:
-        there = models.answers(settings.RAG.models_socket)
+        there = models.is_answering(settings.RAG.models_socket)
         yield _describe_part(MODELS, __version__ if there else "")
     with connection.cursor() as cursor:
         cursor.execute("SHOW server_version")
