@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from benchmarks import (
+    access,
     answers,
     compare,
     first_delta,
@@ -29,6 +30,7 @@ from benchmarks.streams import run as streams
 from benchmarks.streams import starts
 
 ALL = {
+    "access": access,
     "answers": answers,
     "fidelity": fidelity,
     "first_delta": first_delta,

@@ -95,17 +95,23 @@ def stored(corpus: Corpus, size: int) -> Stored:
 
 def _switch(size: int) -> None:
     """Go on in the database of this size, made if need be; those of earlier rows are dropped."""
+    rows = b"".join((ROOT / name).read_bytes() for name in WRITERS)
+    use_database(f"speed_{size}", hashlib.sha256(rows).hexdigest()[:8])
+
+
+def use_database(kind: str, state: str = "0") -> None:
+    """Go on in the database of this kind and state, made if need be; others of it are dropped."""
     from django.conf import settings
     from django.db import connection
 
     from nura.embedded import postgres as embedded
 
-    rows = b"".join((ROOT / name).read_bytes() for name in WRITERS)
-    name = f"speed_{size}_{hashlib.sha256(rows).hexdigest()[:8]}"
+    name = f"{kind}_{state}"
     connection.close()
     connection.close_pool()
     with embedded.connect(Path(settings.DATA_DIR), "postgres") as plain:
-        there = [row[0] for row in plain.execute(OURS, (f"speed\\_{size}\\_%",)).fetchall()]
+        like = kind.replace("_", "\\_") + "\\_%"
+        there = [row[0] for row in plain.execute(OURS, (like,)).fetchall()]
         for old in {*there} - {name}:
             plain.execute(f'DROP DATABASE "{old}"')
         if name not in there:
