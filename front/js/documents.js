@@ -3,15 +3,13 @@
 import "./theme.js";
 import { toAddress } from "./address.js";
 import "./shell.js";
-import { getJson } from "./api.js";
 import { askHow, documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
-import { byId, el, readPageData } from "./dom.js";
+import { byId, readPageData } from "./dom.js";
 import { watchFileInput } from "./file_input.js";
-import { formatFileSize } from "./format.js";
 import { watchLibraryBar } from "./libraries.js";
 import { showToast } from "./notify.js";
 import { Socket } from "./socket.js";
-import { locale, t, tn } from "./strings.js";
+import { t, tn } from "./strings.js";
 import { Uploads } from "./uploads.js";
 
 const MAX_CALLS = 4;
@@ -117,29 +115,6 @@ export class BulkActions extends EventTarget {
   }
 }
 
-const NEARLY_FULL = 0.9;
-
-export async function drawMeter(root) {
-  const account = await getJson("/me").catch(() => null);
-  const { usage, limits } = account ?? {};
-  const rows = [
-    createMeterRow(usage?.bytes, limits?.bytes, formatFileSize, "meter.bytes"),
-    createMeterRow(usage?.documents, limits?.documents, (count) => count.toLocaleString(locale), "meter.documents"),
-  ].filter(Boolean);
-  root.replaceChildren(...rows);
-  root.hidden = !rows.length;
-}
-
-function createMeterRow(used, limit, say, key) {
-  if (!limit) return null;
-  const share = Math.min(used / limit, 1);
-  const words = t(key, { used: say(used), limit: say(limit) });
-  const fill = el("span", { class: "meter-fill" });
-  fill.style.width = `${100 * share}%`;
-  const bar = el("span", { class: "meter-bar", "aria-hidden": "true" }, fill);
-  return el("p", { class: share >= NEARLY_FULL ? "meter-row meter-full" : "meter-row" }, bar, el("span", { text: words }));
-}
-
 const REFRESH_AFTER_MS = 400;
 const REFRESH_APART_MS = 3000;
 const LOOK_EVERY_MS = 5000;
@@ -159,7 +134,6 @@ function refreshTable() {
     refreshTimer = null;
     refreshed = Date.now();
     document.body.dispatchEvent(new Event("documents-changed"));
-    if (!byId("meter").hidden) drawMeter(byId("meter"));
   }, wait);
 }
 
@@ -229,4 +203,3 @@ watchDocumentMenu(page.libraries, (action) => {
   if (action === "move") showToast(t("document_moved"));
   refreshNow();
 });
-drawMeter(byId("meter"));

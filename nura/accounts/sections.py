@@ -29,6 +29,7 @@ SECTIONS = (
     SettingsSection("accounts:two-step", _("Two-step sign-in"), "shield"),
     SettingsSection("accounts:keys", _("API keys"), "key-round"),
     SettingsSection("accounts:devices", _("Devices"), "monitor"),
+    SettingsSection("accounts:usage", _("Usage"), "layout-grid"),
     SettingsSection("accounts:data", _("Your data"), "download"),
     SettingsSection("accounts:delete", _("Delete account"), "trash-2"),
 )

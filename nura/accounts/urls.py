@@ -1,9 +1,9 @@
 """Routes of accounts: pages that allauth does not bring, and REST."""
 
-from django.urls import path
+from django.urls import path, re_path
 from django.views.generic import RedirectView
 
-from nura.accounts import data, memory, profile, signup, two_step, views
+from nura.accounts import data, memory, profile, quotas, signup, two_step, views
 from nura.accounts.access_api import KeysView, KeyView, SessionsView, SessionView
 from nura.accounts.api import (
     MeView,
@@ -32,6 +32,8 @@ urlpatterns = [
     path("settings/memory/switch", memory.switch_memory, name="switch-memory"),
     path("settings/memory/forget", memory.forget_memory, name="forget-memory"),
     path("settings/memory/<uuid:slot_id>", memory.change_memory, name="change-memory"),
+    path("settings/usage", quotas.usage, name="usage"),
+    re_path("^panels/quota/(?P<area>documents|questions)$", quotas.quota_panel, name="quota-panel"),
     path("settings/data", data.data, name="data"),
     path("settings/data/<uuid:export_id>", data.export_file, name="export-file"),
     path("settings/delete", data.delete_account, name="delete"),

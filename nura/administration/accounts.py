@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from documents.administration import Place, Section, admin_page, render_page
+from documents.quotas import get_default_limits
 from nura.accounts.adapter import MailFailed
 from nura.accounts.invitations import (
     DEFAULT_DAYS,
@@ -29,7 +30,8 @@ from nura.accounts.invitations import (
     write_links,
 )
 from nura.accounts.models import Invitation
-from nura.accounts.roles import may_enter
+from nura.accounts.quotas import Allowance, list_near
+from nura.accounts.roles import is_administrator, may_enter
 from nura.accounts.services import USAGE_DAYS, list_usage
 from nura.housekeeping import describe_bytes
 
@@ -122,3 +124,41 @@ def _mail(links: list[tuple[Invitation, str]]) -> None:
             mail_invitation(invitation, link)
         except (MailFailed, OSError):
             return  # the file has all links, and the list of invitations says which were mailed
+
+
+@admin_page(
+    "quotas", Place(Section.PEOPLE, "speed", 40, gettext_lazy("Quotas")), may_open=may_enter
+)
+def show_quotas(request: HttpRequest) -> HttpResponse:
+    """Who is near a limit or at it, the fullest first, and what holds for everybody else."""
+    near = list_near()
+    page = Paginator(near, ACCOUNTS_A_PAGE).get_page(request.GET.get("page"))
+    names = User.objects.in_bulk({user_id for user_id, _allowance in page})
+    rows = [
+        {
+            "user": names[user_id],
+            "allowance": allowance,
+            "percent": round(100 * allowance.share),
+            "source": _describe_source(allowance.limit.source),
+        }
+        for user_id, allowance in page
+        if user_id in names
+    ]
+    context = {
+        "page": page,
+        "rows": rows,
+        "full": sum(allowance.is_full for _user, allowance in near),
+        "defaults": [
+            Allowance(measure, 0, limit) for measure, limit in get_default_limits().items()
+        ],
+        "may_change": is_administrator(request.user),
+    }
+    return render_page(request, "admin/quotas.html", context)
+
+
+def _describe_source(source: str) -> str:
+    """Which rule it is."""
+    if source == "user":
+        return _("own rule")
+    kind, _colon, name = source.partition(":")
+    return _("group %(name)s") % {"name": name} if kind == "group" else _("default")

@@ -571,8 +571,6 @@ DOCUMENTS = {
     "bulk.more_files": _("and {count} more"),
     "bulk.refused": _("{count} documents were left unchanged."),
     "bulk.refused.one": _("{count} document was left unchanged."),
-    "meter.bytes": _("{used} of {limit}"),
-    "meter.documents": _("{used} of {limit} documents"),
     "own_field": _("Another field"),
     "remove_field": _("Remove the field {name}"),
     "version.sent": _(

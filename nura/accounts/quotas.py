@@ -1,0 +1,226 @@
+"""What people have left of their quotas: in their own pages, and for administrators who is near.
+
+The rules themselves are set in the forms of users, groups and libraries (`documents.admin`).
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.db.models import Count, Sum, Value
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.defaultfilters import filesizeformat
+from django.utils import formats
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET
+
+from chats.models import DailyMessages
+from chats.services.chats import count_questions_today, count_tokens_this_month
+from documents import quotas
+from documents.models import Document, DocumentVersion, QuotaMeasure
+from documents.quotas import KEPT_STATES, QuotaLimit
+from nura.accounts.sections import render_section
+
+KEPT = (QuotaMeasure.DOCUMENTS, QuotaMeasure.BYTES, QuotaMeasure.PAGES)
+ASKED = (QuotaMeasure.QUESTIONS, QuotaMeasure.TOKENS)
+AREAS = {"documents": KEPT, "questions": ASKED}
+"""Parts of the pages with a notice of their own, and what is counted there."""
+LABELS: Mapping[QuotaMeasure, str | Promise] = {
+    QuotaMeasure.DOCUMENTS: gettext_lazy("Documents"),
+    QuotaMeasure.BYTES: gettext_lazy("Storage"),
+    QuotaMeasure.PAGES: gettext_lazy("Pages"),
+    QuotaMeasure.QUESTIONS: gettext_lazy("Questions today"),
+    QuotaMeasure.TOKENS: gettext_lazy("Tokens this month"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How much of one thing somebody has, and may have."""
+
+    measure: QuotaMeasure
+    used: int
+    limit: QuotaLimit
+
+    @property
+    def label(self) -> str | Promise:
+        """What is counted."""
+        return LABELS[self.measure]
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is anything to be told or refused."""
+        return self.bound is not None
+
+    @property
+    def bound(self) -> int | None:
+        """What a full bar stands for."""
+        return self.limit.soft if self.limit.hard is None else self.limit.hard
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is let in."""
+        return self.limit.hard is not None and self.used >= self.limit.hard
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the owner is to be told."""
+        return self.is_full or (self.limit.soft is not None and self.used >= self.limit.soft)
+
+    @property
+    def share(self) -> float:
+        """Of the bound; 1 and more is full."""
+        return self.used / self.bound if self.bound else float(self.used > 0 or self.bound == 0)
+
+    @property
+    def amount(self) -> str:
+        """What is used, of how much."""
+        if self.limit.hard is None:
+            return self._say(self.used)
+        values = {"used": self._say(self.used), "limit": self._say(self.limit.hard)}
+        return _("%(used)s of %(limit)s") % values
+
+    @property
+    def rest(self) -> str:
+        """What is left, where there is a limit."""
+        left = self.limit.get_left(self.used)
+        return "" if left is None else _("%(left)s left") % {"left": self._say(left)}
+
+    @property
+    def most(self) -> str:
+        """The limit; empty: none."""
+        return "" if self.limit.hard is None else self._say(self.limit.hard)
+
+    @property
+    def resets(self) -> str:
+        """When counting begins anew; empty for what stays until it is deleted."""
+        if self.measure == QuotaMeasure.QUESTIONS:
+            return _("Counted anew at midnight.")
+        if self.measure == QuotaMeasure.TOKENS:
+            return _("Counted anew on %(day)s.") % {"day": _say_day()}
+        return ""
+
+    @property
+    def notice(self) -> str:
+        """The sentence beside the composer."""
+        values = {
+            "left": self._say(self.limit.get_left(self.used) or 0),
+            "used": self._say(self.used),
+            "soft": self._say(self.limit.soft or 0),
+            "day": _say_day(),
+        }
+        questions = self.measure == QuotaMeasure.QUESTIONS
+        if self.is_full and questions:
+            said = _(
+                "You have asked all your questions of today. You can ask again from midnight on."
+            )
+        elif self.is_full:
+            said = _("This month's tokens are used up. You can ask again from %(day)s on.")
+        elif self.limit.hard is not None and questions:
+            said = _("Questions left today: %(left)s")
+        elif self.limit.hard is not None:
+            said = _("Tokens left this month: %(left)s")
+        elif questions:
+            said = _("You have asked %(used)s questions today, past the mark of %(soft)s.")
+        else:
+            said = _("You have used %(used)s tokens this month, past the mark of %(soft)s.")
+        return said % values
+
+    def _say(self, amount: int) -> str:
+        if self.measure == QuotaMeasure.BYTES:
+            return filesizeformat(amount)
+        return f"{amount:,}"
+
+
+def _say_day() -> str:
+    return formats.date_format(quotas.get_next_month(), "DATE_FORMAT")
+
+
+def list_allowances(
+    user: User,
+    measures: Collection[QuotaMeasure] = tuple(QuotaMeasure),
+    *,
+    all_of_them: bool = False,
+) -> list[Allowance]:
+    """The user's allowances: those that have limits, or `all_of_them`. Only these are counted."""
+    limits = quotas.find_limits(user.pk)
+    wanted = [one for one in measures if all_of_them or _has_limit(limits[one])]
+    used: dict[QuotaMeasure, int] = {}
+    if set(wanted) & set(KEPT):
+        kept = quotas.count_kept(user.pk)
+        used |= dict(zip(KEPT, (kept.documents, kept.bytes, kept.pages), strict=True))
+    if QuotaMeasure.QUESTIONS in wanted:
+        used[QuotaMeasure.QUESTIONS] = count_questions_today(user.pk)
+    if QuotaMeasure.TOKENS in wanted:
+        used[QuotaMeasure.TOKENS] = count_tokens_this_month(user.pk)
+    return [Allowance(one, used[one], limits[one]) for one in wanted]
+
+
+def _has_limit(limit: QuotaLimit) -> bool:
+    return limit.hard is not None or limit.soft is not None
+
+
+def list_near() -> list[tuple[int, Allowance]]:
+    """Whoever is to be told of a limit, by account, the fullest first."""
+    limits = quotas.find_limits_of()
+    near = []
+    for (user_id, measure), used in _count_everybody().items():
+        allowance = Allowance(measure, used, limits[user_id][measure])
+        if allowance.is_near:
+            near.append((user_id, allowance))
+    return sorted(near, key=lambda one: (-one[1].share, one[0]))
+
+
+def _count_everybody() -> dict[tuple[int, QuotaMeasure], int]:
+    """What everybody has, in four statements."""
+    used: dict[tuple[int, QuotaMeasure], int] = defaultdict(int)
+    owners = Document.objects.order_by().values_list("owner_id")
+    for owner, count, size in owners.annotate(count=Count("pk"), sum=Sum("size")):
+        used[owner, QuotaMeasure.DOCUMENTS] = count
+        used[owner, QuotaMeasure.BYTES] = size
+    indexed = owners.exclude(indexed_at=None)
+    for owner, pages in indexed.annotate(sum=Sum(Coalesce("page_count", Value(1)))):
+        used[owner, QuotaMeasure.PAGES] = pages
+    versions = DocumentVersion.objects.filter(state__in=KEPT_STATES).order_by()
+    for owner, size in versions.values_list("document__owner_id").annotate(sum=Sum("size")):
+        used[owner, QuotaMeasure.BYTES] += size
+    today = quotas.get_today()
+    days = DailyMessages.objects.filter(day__gte=today.replace(day=1))
+    for owner, day, count, tokens in days.values_list("owner_id", "day", "count", "tokens"):
+        used[owner, QuotaMeasure.TOKENS] += tokens
+        if day == today:
+            used[owner, QuotaMeasure.QUESTIONS] = count
+    return used
+
+
+def describe_area(user: User, area: str) -> dict[str, Any]:
+    """What the panel of a part of the pages shows."""
+    return {"allowances": list_allowances(user, AREAS[area]), "area": area}
+
+
+@never_cache
+@login_required
+@require_GET
+def quota_panel(request: HttpRequest, area: str) -> HttpResponse:
+    """The notice of one part of the pages, drawn again when something has changed there."""
+    context = describe_area(cast("User", request.user), area)
+    return render(request, "panels/quota.html", context)
+
+
+@never_cache
+@login_required
+@require_GET
+def usage(request: HttpRequest) -> HttpResponse:
+    """The section of the settings: how much of everything is used, and what is left."""
+    allowances = list_allowances(cast("User", request.user), all_of_them=True)
+    return render_section(
+        request, "accounts:usage", "settings/usage.html", {"allowances": allowances}
+    )
