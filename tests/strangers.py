@@ -86,6 +86,8 @@ COLLECTIONS = {
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
 """Routes whose `{id}` names something else of that kind."""
+NAMED = re.compile(rf"({'|'.join(COLLECTIONS)})/\{{\w+\}}(?=(.*))")
+"""A word of a path, its id, and as a lookahead what follows."""
 FIELDS = {
     "chat_id": "chat",
     "chat_ids": "chat",
@@ -134,17 +136,27 @@ class Operation:
         """Whether it is one of those under `/v1`, whose views ask the database in other threads."""
         return self.path.startswith("/v1/")
 
+    @property
+    def thing(self) -> str:
+        """What the first id of the path names."""
+        found = NAMED.search(self.path)
+        assert found, self.path
+        return _name_thing(found)
+
     def url(self, things: "dict[str, Any]") -> str:
         """The path with ids of these things; other numbers are 1."""
 
         def value(match: re.Match[str]) -> str:
-            word, rest = match[1], match[2]
-            return f"{word}/{things[SPECIAL.get(word + rest, COLLECTIONS[word])]}"
+            return f"{match[1]}/{things[_name_thing(match)]}"
 
-        words = "|".join(COLLECTIONS)
-        filled = re.sub(rf"({words})/\{{\w+\}}(?=(.*))", value, self.path)
+        filled = NAMED.sub(value, self.path)
         query = "?wait=false" if "wait" in self.queries else ""
         return filled.replace("{number}", "1").replace("{index}", "0") + query
+
+
+def _name_thing(match: re.Match[str]) -> str:
+    word, rest = match[1], match[2]
+    return SPECIAL.get(word + rest, COLLECTIONS[word])
 
 
 def operations() -> list[Operation]:

@@ -1,0 +1,256 @@
+"""Who may what with a shared library: every route by every role, over one world each.
+
+The matrix is made from the schema. Whoever is no member gets the answer of an id that was made up,
+changes nothing, and reads nothing of the owner's. Readers read what is in the library and change
+none of it. What is the owner's own stays so, whatever role somebody has.
+"""
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Group, User
+from django.core.cache import cache
+from django.test import Client
+from django.urls import reverse
+from knox.models import AuthToken
+
+from chats.models import Chat
+from documents import libraries
+from documents.models import Chunk, Document, Library, LibraryMember, LibraryRole
+from jobs import connections
+from nura.accounts.roles import Role, set_role
+from tests import strangers
+from tests.chats.gateway.test_mcp import connected
+from tests.chats.test_socket import hear, say, socket
+from tests.servers import asgi
+from tests.strangers import FIELDS, SECRET, call, client_of, everything, said, with_id
+from tests.test_strangers import LISTS, NAMES, PLACES, WITH_ID, WITH_ID_IN_BODY, pages
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+OUTSIDE = (
+    *("nobody", "stranger", "other group", "former member", "former group"),
+    *("auditor", "administrator"),
+)
+INSIDE = ("reader", "reader by group", "contributor", "manager")
+SHARED = {"document", "library", "member", "model"}
+"""What a library shares with its members."""
+READING = {"POST /api/v1/documents/{id}/trial"}
+"""Routes that change nothing though they are no GET."""
+
+
+@pytest.fixture(autouse=True)
+def _own_place(settings, tmp_path, speech_server):
+    settings.MEDIA_ROOT = tmp_path / "files"
+    settings.DATA_DIR = tmp_path
+    connections.sync().flushdb()
+    cache.clear()
+
+
+@dataclass
+class SharedWorld:
+    """What the owner has, with its document in a library, and somebody in each role."""
+
+    things: dict
+    roles: dict = field(default_factory=dict)
+
+    @property
+    def unknown(self):
+        return strangers.made_up(self.things)
+
+
+def make_shared_world():
+    owner = User.objects.create_user("owner", "owner@example.com")
+    things = strangers.make_world(owner)
+    library = Library.objects.get(pk=things["library"])
+    Document.objects.filter(pk=things["document"]).update(library=library)
+    world = SharedWorld(things, {"nobody": None})
+    groups = {name: Group.objects.create(name=name) for name in ("inside", "outside", "former")}
+    for name in (*OUTSIDE[1:], *INSIDE):
+        world.roles[name] = User.objects.create_user(name.replace(" ", "-"))
+    world.roles["other group"].groups.add(groups["outside"])
+    elsewhere = libraries.create_library(creator=world.roles["stranger"], name="다른 곳")
+    add(elsewhere, groups["outside"], LibraryRole.READER, world.roles["stranger"])
+    for name in ("former member", "former group"):
+        principal = world.roles[name] if name == "former member" else groups["former"]
+        add(library, principal, LibraryRole.MANAGER, owner)
+        libraries.remove_member(member=LibraryMember.objects.latest("pk"), actor=owner)
+    world.roles["former group"].groups.add(groups["former"])
+    set_role(user=world.roles["auditor"], role=Role.AUDITOR)
+    set_role(user=world.roles["administrator"], role=Role.ADMINISTRATOR)
+    world.roles["reader by group"].groups.add(groups["inside"])
+    add(library, groups["inside"], LibraryRole.READER, owner)
+    for name in ("reader", "contributor", "manager"):
+        add(library, world.roles[name], LibraryRole(name), owner)
+    return world
+
+
+def add(library, principal, role, actor):
+    return libraries.add_member(library=library, principal=principal, role=role, actor=actor)
+
+
+@pytest.fixture
+def world(transactional_db):
+    return make_shared_world()
+
+
+def find_leaks(role, operation, foreign, unknown):
+    """What is wrong with an answer that should be the one of a made up id."""
+    where = f"{role}: {operation}"
+    refused = {401, 403} if role == "nobody" else {404}
+    if foreign.status_code not in refused:
+        yield f"{where} answers {foreign.status_code}"
+    elif said(foreign) != said(unknown):
+        yield f"{where} tells it from a made up id"
+    if SECRET in foreign.content.decode(errors="replace"):
+        yield f"{where} tells the secret"
+
+
+@pytest.mark.parametrize("role", OUTSIDE)
+def test_whoever_is_no_member_finds_nothing_and_changes_nothing(role, world):
+    user = world.roles[role]
+    own = dict(world.unknown)
+    if user is not None:
+        own["document"] = strangers.make_document(user).pk
+        own["chat"] = Chat.objects.create(owner=user, title="내 대화").pk
+        Document.objects.filter(pk=own["document"]).update(name="내 글.pdf", metadata={})
+    client, before, leaks = client_of(user), everything(), []
+    for operation in WITH_ID:
+        answers = (call(client, operation, one) for one in (world.things, world.unknown))
+        leaks += find_leaks(role, operation, *answers)
+    for operation, name in WITH_ID_IN_BODY:
+        if operation.public or (operation.has_id and operation.thing not in {"document", "chat"}):
+            continue
+        bodies = (
+            with_id(operation, name, value) for value in (world.things[FIELDS[name]], uuid.uuid4())
+        )
+        answers = (call(client, operation, own, body) for body in bodies)
+        leaks += find_leaks(role, f"{operation} {name}", *answers)
+    assert leaks == []
+    assert everything() == before
+
+
+@pytest.mark.parametrize("role", OUTSIDE[1:])
+def test_lists_and_pages_hold_nothing_for_whoever_is_no_member(role, world):
+    client, browser, leaks = client_of(world.roles[role]), Client(), []
+    browser.force_login(world.roles[role])
+    shared = [str(world.things[name]) for name in ("document", "library", "chat", "answer")]
+    for operation in LISTS:
+        for query in ("", f"?q={SECRET}", "?page_size=1000"):
+            body = client.get(operation.url(world.things) + query).content.decode()
+            leaks += [f"{operation}{query}" for one in (SECRET, *shared) if one in body]
+    for path in PLACES:
+        body = browser.get(path.format(**world.things)).content.decode()
+        body = body.replace(f'value="{SECRET}"', "")  # the search field repeats what was asked
+        leaks += [path] if SECRET in body else []
+    for page in pages():
+        for method in (browser.get, browser.post):
+            theirs, nobodys = (method(to_path(page, one)) for one in (world.things, world.unknown))
+            if theirs.status_code != nobodys.status_code or SECRET in theirs.content.decode():
+                leaks.append(page.name)
+    assert leaks == []
+
+
+def to_path(page, things):
+    address = str(page.pattern)
+    for name, converter in page.pattern.converters.items():
+        kind = {"UUIDConverter": "uuid", "IntConverter": "int"}.get(type(converter).__name__, "str")
+        address = address.replace(f"<{kind}:{name}>", str(things[NAMES[name]]))
+    return f"/{address}"
+
+
+def test_an_auditor_reads_no_contents_in_the_administration(world):
+    browser, leaks = Client(), []
+    browser.force_login(world.roles["auditor"])
+    for model in admin.site._registry:
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
+        response = browser.get(reverse(name))
+        leaks += [name] if SECRET in response.content.decode() else []
+    assert leaks == []
+
+
+@pytest.mark.parametrize("role", INSIDE)
+def test_a_member_reads_what_is_shared_and_nothing_else_of_the_owner(role, world):
+    client, leaks = client_of(world.roles[role]), []
+    for operation in WITH_ID:
+        response = call(client, operation, world.things) if operation.method == "get" else None
+        if response is None:
+            continue
+        if operation.thing in SHARED:
+            leaks += [] if response.status_code < 300 else [f"{operation} is not read"]
+        else:
+            leaks += find_leaks(role, operation, response, call(client, operation, world.unknown))
+    assert leaks == []
+
+
+@pytest.mark.parametrize("role", INSIDE)
+def test_a_member_changes_nothing_that_the_role_does_not_allow(role, world):
+    client, before, leaks = client_of(world.roles[role]), everything(), []
+    for operation in WITH_ID:
+        if operation.method == "get" or str(operation) in READING:
+            continue
+        if role == "manager" and operation.thing in SHARED:
+            continue
+        foreign = call(client, operation, world.things)
+        if foreign.status_code != 404:
+            leaks.append(f"{operation} answers {foreign.status_code}")
+    assert leaks == []
+    assert everything() == before
+
+
+def test_a_manager_changes_what_is_shared(world):
+    client = client_of(world.roles["manager"])
+    renamed = client.patch(
+        f"/api/v1/documents/{world.things['document']}", {"name": "새 이름.pdf"}, format="json"
+    )
+    assert renamed.status_code == 200
+    left = client.delete(f"/api/v1/libraries/{world.things['library']}?documents=delete")
+    assert left.status_code in {200, 204}
+    assert not Chunk.objects.filter(document=world.things["document"]).exists()
+
+
+async def test_no_frame_and_no_tool_tells_whoever_is_no_member_of_anything(transactional_db):
+    def prepare():
+        world = make_shared_world()
+        keys = {
+            role: AuthToken.objects.create(world.roles[role])[1]
+            for role in (*OUTSIDE[1:], "reader")
+        }
+        return world, keys, everything()
+
+    world, keys, before = await asyncio.to_thread(prepare)
+    with asgi.running() as web:
+        for role in OUTSIDE[1:]:
+            async with socket(web, keys[role]) as ws:
+                for kind, fields in list_frames(world.things):
+                    await say(ws, kind, **fields)
+                    heard = await hear(ws, "error", "run.started")
+                    assert (role, heard[-1]["data"].get("code")) == (role, "not_found")
+            found = await use_tools(web, keys[role], world.things)
+            unknown = await use_tools(web, keys[role], world.unknown)
+            assert (role, found) == (role, unknown)
+            assert SECRET not in found
+        assert await asyncio.to_thread(everything) == before
+        assert SECRET in await use_tools(web, keys["reader"], world.things)
+
+
+def list_frames(things):
+    yield "resume", {"run_id": str(things["run"])}
+    yield "send", {"content": "질문", "chat_id": str(things["chat"])}
+    yield "send", {"content": "질문", "document_ids": [str(things["document"])]}
+
+
+async def use_tools(web, key, things):
+    """What the tools of MCP say of the document, as one text."""
+    told = []
+    async with connected(web, key) as client:
+        for tool, arguments in (
+            ("list_documents", {}),
+            ("read_page", {"document_id": str(things["document"])}),
+        ):
+            result = await client.call_tool(tool, arguments)
+            told.append(f"{result.is_error} {result.content} {result.structured_content}")
+    return "\n".join(told).replace(str(things["document"]), "-")
