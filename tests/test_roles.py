@@ -13,6 +13,7 @@ import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.core.cache import cache
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from knox.models import AuthToken
@@ -38,6 +39,8 @@ OUTSIDE = (
 INSIDE = ("reader", "reader by group", "contributor", "manager")
 SHARED = {"document", "library", "member", "model"}
 """What a library shares with its members."""
+MANAGING = {"GET /api/v1/libraries/{library_id}/members"}
+"""What only managers read of a library: who else is in it."""
 READING = {"POST /api/v1/documents/{id}/trial"}
 """Routes that change nothing though they are no GET."""
 
@@ -179,7 +182,7 @@ def test_a_member_reads_what_is_shared_and_nothing_else_of_the_owner(role, world
         response = call(client, operation, world.things) if operation.method == "get" else None
         if response is None:
             continue
-        if operation.thing in SHARED:
+        if operation.thing in SHARED and (role == "manager" or str(operation) not in MANAGING):
             leaks += [] if response.status_code < 300 else [f"{operation} is not read"]
         else:
             leaks += find_leaks(role, operation, response, call(client, operation, world.unknown))
@@ -221,7 +224,7 @@ async def test_no_frame_and_no_tool_tells_whoever_is_no_member_of_anything(trans
         }
         return world, keys, everything()
 
-    world, keys, before = await asyncio.to_thread(prepare)
+    world, keys, before = await in_thread(prepare)
     with asgi.running() as web:
         for role in OUTSIDE[1:]:
             async with socket(web, keys[role]) as ws:
@@ -233,8 +236,20 @@ async def test_no_frame_and_no_tool_tells_whoever_is_no_member_of_anything(trans
             unknown = await use_tools(web, keys[role], world.unknown)
             assert (role, found) == (role, unknown)
             assert SECRET not in found
-        assert await asyncio.to_thread(everything) == before
+        assert await in_thread(everything) == before
         assert SECRET in await use_tools(web, keys["reader"], world.things)
+
+
+async def in_thread(work):
+    """What the work gives, which asks the database on a connection of its own."""
+
+    def run():
+        try:
+            return work()
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(run)
 
 
 def list_frames(things):

@@ -1,6 +1,7 @@
 """What is left of quotas, where people see it; who is near, where administrators do."""
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
@@ -14,15 +15,18 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def browser(minsu):
-    client = Client(headers={"Accept-Language": "en"})
-    client.force_login(minsu)
-    return client
+    return sign_in(minsu)
 
 
 @pytest.fixture
 def admin(db):
-    client = Client(headers={"Accept-Language": "en"})
-    client.force_login(User.objects.create_superuser("admin", "admin@example.com"))
+    return sign_in(User.objects.create_superuser("admin", "admin@example.com"))
+
+
+def sign_in(user):
+    client = Client()
+    client.force_login(user)
+    client.cookies[settings.LANGUAGE_COOKIE_NAME] = "en"
     return client
 
 
