@@ -27,7 +27,7 @@ from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminSelectWidget
 
-from documents.admin import UserQuotaInline
+from documents.admin import GroupQuotaInline, UserQuotaInline
 from documents.administration import Place, Section, list_addresses
 from documents.audit import Action, AuditEvent, record_event
 from documents.errors import explain_code
@@ -357,7 +357,7 @@ class GroupAdmin(AuditedAdmin):
     search_fields = ("name", "details__description", "details__directory_name")
     ordering = ("name",)
     fields = ("name",)
-    inlines = (GroupDetailsInline, MembershipInline)
+    inlines = (GroupDetailsInline, GroupQuotaInline, MembershipInline)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
         """With the number of members, which the list shows."""
