@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
+from django.contrib.auth.models import User
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import transaction
 from django.db.models.functions import Now
 from redis.exceptions import RedisError
 
-from documents.models import Document
+from documents.models import Document, list_library_ids
 from documents.representation import to_document_json
 from jobs import connections
 from jobs.heartbeat import HeldLease
@@ -47,9 +48,18 @@ def notify_document_changed(document: Document) -> None:
 
 
 def notify_documents_changed(documents: Sequence[Document]) -> None:
-    """The same for several documents of one owner."""
-    if documents:
-        send(documents[0].owner_id, *map(_to_notice, documents))
+    """The same for several documents of one owner, as far as he may read them still."""
+    told = [_to_notice(document) for document in documents if is_open_to_owner(document)]
+    if told:
+        send(documents[0].owner_id, *told)
+
+
+def is_open_to_owner(document: Document) -> bool:
+    """Whether who uploaded it may read it: he may have left the library that it is in."""
+    if document.library_id is None:
+        return True
+    held = list_library_ids(User(pk=document.owner_id))
+    return held.filter(library_id=document.library_id).exists()
 
 
 def _to_notice(document: Document) -> dict[str, Any]:

@@ -140,8 +140,9 @@ def delete_document(
             target, told = f"document:{document.pk}", {"erase": erase}
             record_event(Action.DATA_DELETED, actor=actor, target=target, details=told)
         transaction.on_commit(partial(deletions.settle_soon, [document.pk]), robust=True)
-        gone = notices.describe_deletion(document)  # now: its owner may be deleted with it
-        transaction.on_commit(partial(notices.send, document.owner_id, gone), robust=True)
+        if notices.is_open_to_owner(document):
+            gone = notices.describe_deletion(document)  # now: its owner may be deleted with it
+            transaction.on_commit(partial(notices.send, document.owner_id, gone), robust=True)
 
 
 def remove_document(document_id: UUID) -> bool:

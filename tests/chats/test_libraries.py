@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import Group
-from knox.models import AuthToken
 
 from chats import access
 from chats.gateway import catalogue
 from chats.history import Branch, BranchHistory
-from chats.models import Chat, Message, Run
+from chats.models import Message, Run
 from chats.runs import log
 from chats.services import answer_cache
 from chats.services.chats import create_chat
@@ -20,14 +19,17 @@ from chats.services.find import find_everything
 from chats.services.turns import open_turn
 from documents import libraries
 from documents.errors import LibraryNotFound
-from documents.models import Document, LibraryMember, LibraryRole
+from documents.models import Document, LibraryRole
 from rag.config import Endpoint
-from rag.types import ScopeReason
+from rag.conversation import Question
+from rag.types import Scope, ScopeReason
 from tests.chats.conftest import client, make_document
-from tests.chats.test_rights import ENDLESS, SOON, ended_run
+from tests.chats.gateway.wire import asked, program
+from tests.chats.test_rights import CHATS, ENDLESS, SOON, ended_run, hear_the_end, key, web
 from tests.chats.turns import end, known_after, say
 from tests.support import wait_until
 
+__all__ = ["key", "web"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -106,11 +108,10 @@ def test_a_question_goes_before_its_chat(owner, library, shared):
 
 
 def test_a_library_of_others_cannot_be_named(owner, stranger, library):
-    for name in ({"library_ids": [library.pk]},):
-        with pytest.raises(LibraryNotFound):
-            open_turn(user=owner, content="질문", **name)
-        with pytest.raises(LibraryNotFound):
-            create_chat(owner=owner, title="대화", **name)
+    with pytest.raises(LibraryNotFound):
+        open_turn(user=owner, content="질문", library_ids=[library.pk])
+    with pytest.raises(LibraryNotFound):
+        create_chat(owner=owner, title="대화", library_ids=[library.pk])
 
 
 def test_a_chat_about_a_library_that_is_closed_finds_nothing_and_never_widens(
@@ -205,6 +206,20 @@ def test_an_answer_goes_on_that_reads_other_libraries(
     wait_until(lambda: ended_run(turn))
 
 
+@pytest.mark.parametrize("headers", CHATS, ids=["unstored", "chat"])
+def test_a_stream_of_the_gateway_ends_with_the_right_to_what_it_reads(
+    web, owner, key, shared, membership, model, answers_worker, headers
+):
+    body = asked("안녕", stream=True)
+    with (
+        program(web, key) as http,
+        http.stream("POST", "/chat/completions", json=body, headers=headers) as response,
+    ):
+        took, _rest = hear_the_end(response, lambda: leave(membership))
+    assert took < SOON
+    assert model.chats[0].wait_closed_by_client()
+
+
 async def test_what_is_stored_nowhere_waits_for_the_end_of_the_right(owner, shared, membership):
     held = asyncio.create_task(access.wait_until_closed(owner.pk, {shared.library_id}))
     done, _ = await asyncio.wait([held], timeout=0.3)
@@ -284,26 +299,14 @@ def test_a_later_question_is_told_nothing_of_what_was_closed(owner, shared, memb
 
 
 def test_a_kept_answer_is_not_looked_up_over_what_is_closed(owner, shared, membership, settings):
-    turn = open_turn(user=owner, content="휴가는 며칠입니까?")
     ids = tuple(Document.objects.visible_to(owner).values_list("pk", flat=True))
-    question = answer_cache.Question("휴가는 며칠입니까?", answer_cache_scope(ids))
+    question = Question("휴가는 며칠입니까?", Scope(ids, ScopeReason.ALL))
     assert answer_cache.make_key(question, settings.RAG, owner=owner) is not None
     leave(membership)
     assert answer_cache.make_key(question, settings.RAG, owner=owner) is None
-    assert turn.created
-
-
-def answer_cache_scope(ids):
-    from rag.types import Scope
-
-    return Scope(ids, ScopeReason.ALL)
 
 
 def test_a_document_in_a_library_is_found_by_its_members_alone(owner, stranger, shared, membership):
     assert find_everything(user=owner, query="공유")["documents"]
     leave(membership)
     assert not find_everything(user=owner, query="공유")["documents"]
-    key = AuthToken.objects.create(owner)[1]
-    assert key
-    assert not LibraryMember.objects.filter(user=owner).exists()
-    assert Chat.objects.filter(owner=stranger).count() == 0

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from documents import libraries, services
+from documents import libraries, notices, services
 from documents.audit import AuditEvent
 from documents.errors import LastManager, LibraryNotFound, MemberExists, NoSuchMember
 from documents.libraries import DocumentsOfDeleted
@@ -220,6 +220,16 @@ def test_rights_are_looked_up_once_a_query(library, manager):
         list(Document.objects.visible_to(manager))
     assert len(asked) == 1
     assert "ANY(ARRAY(" in asked[0]["sql"]
+
+
+def test_who_has_left_a_library_hears_nothing_of_what_he_added(library, manager):
+    former = user("former")
+    member = join(library, former, CONTRIBUTOR, manager)
+    his = add(former, library)
+    assert notices.is_open_to_owner(his)
+    libraries.remove_member(member=member, actor=manager)
+    assert not notices.is_open_to_owner(his)
+    assert notices.is_open_to_owner(add(former))
 
 
 # Over REST

@@ -1,0 +1,124 @@
+"""Libraries in the page: made, shared, filled, asked, and closed to who is no member any more."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.chat import answer, ask
+from tests.e2e.people import Person
+from tests.e2e.test_accessibility import AXE, PHONE, RULES, RUN
+
+NOTE = "# 별빛 규정\n\n## 제3조\n\n별빛 휴가는 입사 2년 뒤부터 해마다 엿새입니다.\n"
+READY = 60_000
+
+
+@pytest.fixture(scope="module")
+def manager(product):
+    """Somebody who shares a document."""
+    return Person(product, "library-manager")
+
+
+@pytest.fixture(scope="module")
+def member(product):
+    """Somebody with whom it is shared."""
+    return Person(product, "library-member")
+
+
+@pytest.fixture
+def library(manager, member, tmp_path):
+    """A library of the manager's with a document that can be asked, which the member reads."""
+    library = manager.api("libraries", {"name": "별빛 자료"})
+    body = {"user": member.name, "role": "reader"}
+    library["member"] = manager.api(f"libraries/{library['id']}/members", body)["id"]
+    (tmp_path / "별빛 규정.md").write_text(NOTE)
+    document = manager.upload(tmp_path / "별빛 규정.md")
+    manager.wait_for_documents()
+    body = {"library_id": library["id"]}
+    manager.api(f"documents/{document['id']}", body, method="PATCH")
+    library["document"] = document["id"]
+    yield library
+    manager.api(f"libraries/{library['id']}?documents=delete", method="DELETE")
+
+
+def leave(manager, library):
+    manager.api(f"libraries/{library['id']}/members/{library['member']}", method="DELETE")
+
+
+def test_a_library_is_made_and_shared_and_a_document_moves_into_it(windows, manager, tmp_path):
+    (tmp_path / "달빛.md").write_text("# 달빛\n\n달빛 수당은 매달 삼만 원입니다.\n")
+    document = manager.upload(tmp_path / "달빛.md")
+    window = windows(manager)
+    window.goto("/documents")
+    window.locator("#library-new").click()
+    window.locator("#library-form [name=name]").fill("달빛 자료")
+    window.locator("#library-form button").click()
+    window.wait_for_url("**library=**")
+    window.locator("#library-manage").click()
+    rows = window.locator("#member-list li")
+    expect(rows).to_have_count(1)
+    window.locator("#member-form [name=name]").fill("nobody-at-all")
+    window.locator("#member-form button").click()
+    expect(window.locator("#library-trouble")).to_contain_text("nobody-at-all")
+    window.locator("#library-dialog [data-close]").click()
+    window.goto("/documents?library=private")
+    row = window.locator(f"[data-document-id='{document['id']}']")
+    row.locator("[data-document-menu]").click()
+    window.locator("#document-menu [data-action=move]").click()
+    window.locator("#library-target-choice").select_option(label="달빛 자료")
+    window.locator("#library-target button[value=yes]").click()
+    expect(row).to_have_count(0)
+    moved = manager.api(f"documents/{document['id']}")
+    (made,) = manager.api("libraries?q=달빛")["results"]
+    assert moved["library_id"] == made["id"]
+    manager.api(f"libraries/{made['id']}?documents=delete", method="DELETE")
+
+
+def test_a_reader_changes_nothing_and_asks_with_a_hash_sign(windows, member, library):
+    window = windows(member)
+    window.goto(f"/documents?library={library['id']}")
+    expect(window.locator("#attach")).to_be_hidden()
+    expect(window.locator("#library-manage")).to_have_count(0)
+    window.locator("[data-document-menu]").click()
+    expect(window.locator("#document-menu [data-action=delete]")).to_be_hidden()
+    expect(window.locator("#document-menu [data-action=download]")).to_be_visible()
+    window.goto("/")
+    window.locator("#composer-input").click()
+    window.keyboard.type("#별빛")
+    expect(window.locator(".composer-option").first).to_contain_text("별빛 자료")
+    window.keyboard.press("Enter")
+    expect(window.locator("#scope-text")).to_have_text("별빛 자료")
+    ask(window, "별빛 휴가는 며칠인가요?")
+    done = answer(window)
+    expect(done.locator(".source-card")).to_contain_text("별빛 규정.md")
+    expect(window.locator(".msg-question .attached")).to_contain_text("별빛 자료")
+
+
+def test_who_is_no_member_any_more_finds_nothing_and_old_answers_say_so(
+    windows, manager, member, library
+):
+    chat = member.api("messages", {"content": "별빛 휴가는 며칠인가요?"})["chat_id"]
+    leave(manager, library)
+    window = windows(member)
+    window.goto(f"/c/{chat}")
+    done = window.locator(".msg-answer").first
+    expect(done).to_be_visible()
+    assert "엿새" not in window.content()
+    window.goto("/documents")
+    expect(window.locator(f"[data-document-id='{library['document']}']")).to_have_count(0)
+    assert library["id"] not in window.content()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="npm --prefix front ci installs axe-core")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_the_members_of_a_library_are_within_reach_of_everybody(
+    windows, manager, library, language, scheme
+):
+    locale = {"ko": "ko-KR", "en": "en-US"}[language]
+    window = windows(manager, viewport=PHONE, color_scheme=scheme, locale=locale)
+    window.context.add_init_script(AXE.read_text())
+    window.goto(f"/documents?library={library['id']}")
+    assert window.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert window.evaluate(RUN, RULES) == []
+    window.locator("#library-manage").click()
+    expect(window.locator("#member-list li")).to_have_count(2)
+    assert window.evaluate(RUN, RULES) == []
