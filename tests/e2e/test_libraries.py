@@ -1,5 +1,7 @@
 """Libraries in the page: made, shared, filled, asked, and closed to who is no member any more."""
 
+from urllib.parse import urlencode
+
 import pytest
 from playwright.sync_api import expect
 
@@ -67,7 +69,7 @@ def test_a_library_is_made_and_shared_and_a_document_moves_into_it(windows, mana
     window.locator("#library-target button[value=yes]").click()
     expect(row).to_have_count(0)
     moved = manager.api(f"documents/{document['id']}")
-    (made,) = manager.api("libraries?q=달빛")["results"]
+    (made,) = manager.api(f"libraries?{urlencode({'q': '달빛'})}")["results"]
     assert moved["library_id"] == made["id"]
     manager.api(f"libraries/{made['id']}?documents=delete", method="DELETE")
 
