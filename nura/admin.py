@@ -198,7 +198,7 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
         (_("Permissions"), {"fields": ("is_active", "role", "groups")}),
         (_("Dates"), {"fields": ("last_login", "date_joined")}),
     )
-    filter_horizontal = ("groups",)
+    autocomplete_fields = ("groups",)
     inlines = (UserQuotaInline,)
     actions = ("revoke_keys", "end_two_step")
 
@@ -504,7 +504,7 @@ class InvitationAdmin(AuditedAdmin):
     form = InvitationForm
     list_display = ("__str__", "used", "joined_groups", "created_by", "expires_at", "used_by")
     list_filter = ("used_at", "groups")
-    filter_horizontal = ("groups",)
+    autocomplete_fields = ("groups",)
     search_fields = ("email",)
     actions = ("withdraw",)
 

@@ -44,3 +44,11 @@ def settle_deletions() -> None:
 def purge_expired() -> None:
     """Take away what is kept no longer; sent by beat once a day. Killed, it goes on the next."""
     retention.purge()
+
+
+@shared_task(time_limit=SWEEP_LIMIT_SECONDS)
+def end_removed_accounts() -> None:
+    """Switch off what the LDAP directory has removed or disabled; sent by beat."""
+    from nura.accounts import directory  # its library is optional
+
+    directory.end_removed_accounts()

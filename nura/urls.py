@@ -55,7 +55,7 @@ SIGN_IN = LoginView.as_view(
     extra_context={
         "is_signup_open": is_signup_open,
         "servers": list_servers,
-        "is_password_first": lambda: settings.LOCAL_SIGN_IN == "everybody",
+        "is_password_first": lambda: settings.LOCAL_SIGN_IN == "everybody" or settings.LDAP_URL,
     }
 )
 """Allauth's page, which links to signing up whether or not that is open."""

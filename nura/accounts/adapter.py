@@ -75,9 +75,14 @@ def is_signup_open() -> bool:
     return bool(settings.SIGNUP == "open")
 
 
+DIRECTORY_BACKEND = "nura.accounts.directory.DirectoryBackend"
+
+
 def may_sign_in_here(user: AbstractBaseUser) -> bool:
-    """Whether somebody may come in without a sign-on server."""
-    return bool(settings.LOCAL_SIGN_IN == "everybody" or getattr(user, "is_staff", False))
+    """Whether somebody may come in without a sign-on server, or by a directory."""
+    is_of_directory = getattr(user, "backend", "") == DIRECTORY_BACKEND
+    is_staff = getattr(user, "is_staff", False)
+    return bool(settings.LOCAL_SIGN_IN == "everybody" or is_staff or is_of_directory)
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]

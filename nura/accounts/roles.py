@@ -9,6 +9,7 @@ stays, so that nobody is locked out of an installation.
 from collections.abc import Collection
 from typing import Any
 
+import structlog
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db import models, transaction
@@ -18,6 +19,8 @@ from documents.audit import Action, record_event
 from documents.notices import announce_change
 from nura.accounts.models import Auditor
 from rag.errors import NuraError
+
+logger = structlog.get_logger()
 
 AUDITOR_PERMISSIONS = frozenset({"documents.view_auditevent"})
 """What an auditor may open of the administration's tables; usage has a page of its own."""
@@ -85,6 +88,27 @@ def set_role(
     record_event(Action.RIGHTS_CHANGED, actor=by, subject=user, target=user, details=details)
     announce_change()
     return True
+
+
+def follow_role(
+    *, user: User, names: Collection[str], administrators: str, auditors: str, way: str
+) -> None:
+    """Bring the role to what a directory says by the names of its groups.
+
+    It has no say where it names neither group; the last administrator stays one.
+    """
+    if not administrators and not auditors:
+        return
+    told = {name.casefold() for name in names}
+    role = Role.USER
+    if administrators and administrators.casefold() in told:
+        role = Role.ADMINISTRATOR
+    elif auditors and auditors.casefold() in told:
+        role = Role.AUDITOR
+    try:
+        set_role(user=user, role=role, way=way)
+    except LastAdministrator:
+        logger.warning("last_administrator_kept", user_id=user.pk, way=way)
 
 
 def keep_an_administrator(*, without: Collection[int]) -> None:

@@ -47,7 +47,7 @@ from nura.accounts import services
 from nura.accounts.groups import follow_directory
 from nura.accounts.invitations import SESSION_KEY, find_invitation, take_invitation
 from nura.accounts.models import Invitation, SignOnServer
-from nura.accounts.roles import LastAdministrator, Role, set_role
+from nura.accounts.roles import follow_role
 
 logger = structlog.get_logger()
 
@@ -380,18 +380,13 @@ def follow_server(*, user: User, server: SignOnServer, claims: dict[str, Any]) -
         return
     way = f"sign-on:{server.slug}"
     follow_directory(user=user, names=names, way=way)
-    if not server.administrators and not server.auditors:
-        return
-    told = {name.casefold() for name in names}
-    role = Role.USER
-    if server.administrators and server.administrators.casefold() in told:
-        role = Role.ADMINISTRATOR
-    elif server.auditors and server.auditors.casefold() in told:
-        role = Role.AUDITOR
-    try:
-        set_role(user=user, role=role, way=way)
-    except LastAdministrator:
-        logger.warning("last_administrator_kept", user_id=user.pk, server=server.slug)
+    follow_role(
+        user=user,
+        names=names,
+        administrators=server.administrators,
+        auditors=server.auditors,
+        way=way,
+    )
 
 
 def read_groups(server: SignOnServer, claims: dict[str, Any]) -> list[str] | None:

@@ -186,6 +186,18 @@ SOCIALACCOUNT_EMAIL_REQUIRED = False
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 LOCAL_SIGN_IN = env.read_choice("NURA_LOCAL_SIGN_IN", "everybody", ("everybody", "administrators"))
 SCIM_TOKEN = env.read_text("NURA_SCIM_TOKEN")
+LDAP_URL = env.read_url("NURA_LDAP_URL", ("ldap", "ldaps"))
+LDAP_START_TLS = env.read_flag("NURA_LDAP_START_TLS", default=LDAP_URL.startswith("ldap:"))
+LDAP_CA_FILE = env.read_text("NURA_LDAP_CA_FILE")
+LDAP_BIND_DN = env.read_text("NURA_LDAP_BIND_DN")
+LDAP_BIND_PASSWORD = env.read_text("NURA_LDAP_BIND_PASSWORD")
+LDAP_USERS = env.read_text("NURA_LDAP_USERS")
+LDAP_FILTER = env.read_text("NURA_LDAP_FILTER", "(|(uid=%(user)s)(sAMAccountName=%(user)s))")
+LDAP_GROUPS = env.read_text("NURA_LDAP_GROUPS")
+LDAP_ADMINISTRATORS = env.read_text("NURA_LDAP_ADMINISTRATORS")
+LDAP_AUDITORS = env.read_text("NURA_LDAP_AUDITORS")
+if LDAP_URL:
+    AUTHENTICATION_BACKENDS.append("nura.accounts.directory.DirectoryBackend")
 SIGNUP = env.read_choice("NURA_SIGNUP", "invited", ("closed", "invited", "open"))
 EMAIL_HOST = env.read_text("EMAIL_HOST")
 # Without a server nothing is sent, and nothing printed: a mail holds a secret.
@@ -365,6 +377,12 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": 12 * 3600.0},
     },
 }
+if LDAP_URL:
+    CELERY_BEAT_SCHEDULE["directory"] = {
+        "task": "nura.tasks.end_removed_accounts",
+        "schedule": 300.0,
+        "options": {"expires": 300.0},
+    }
 CELERY_BEAT_SCHEDULER = "nura.celery.BeatScheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "beat-schedule")
 

@@ -456,6 +456,48 @@ GROUPS = (
                 "long and random. Without one there is no such address.",
             ),
             _S(
+                "NURA_LDAP_URL",
+                "LDAP directory or Active Directory whose passwords are taken: "
+                "`ldaps://dc.example.com`. Needs `requirements/ldap.txt`.",
+            ),
+            _S(
+                "NURA_LDAP_START_TLS",
+                "Encrypt an `ldap://` connection by StartTLS.",
+                default="yes with `ldap://`",
+            ),
+            _S(
+                "NURA_LDAP_CA_FILE",
+                "Certificates that the directory's is checked against; by default the system's.",
+            ),
+            _S(
+                "NURA_LDAP_BIND_DN",
+                "Account that searches the directory.",
+            ),
+            _S(
+                "NURA_LDAP_BIND_PASSWORD",
+                "Its password.",
+            ),
+            _S(
+                "NURA_LDAP_USERS",
+                "Branch in which people are searched, such as `ou=people,dc=example,dc=com`.",
+            ),
+            _S(
+                "NURA_LDAP_FILTER",
+                "Filter that finds a person by the name typed, `%(user)s`.",
+            ),
+            _S(
+                "NURA_LDAP_GROUPS",
+                "Branch with the groups; empty: the directory has no say in groups and roles.",
+            ),
+            _S(
+                "NURA_LDAP_ADMINISTRATORS",
+                "Name of the group whose members are administrators.",
+            ),
+            _S(
+                "NURA_LDAP_AUDITORS",
+                "Name of the group whose members are auditors.",
+            ),
+            _S(
                 "NURA_STAFF_TWO_STEP",
                 "Administrators need two-step sign-in to open the administration.",
             ),

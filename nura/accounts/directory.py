@@ -1,0 +1,184 @@
+"""Sign-in with the password of an LDAP directory or Active Directory, and what the directory ends.
+
+django-auth-ldap binds as the person. An account belongs to the entry's own id, which outlives a new
+name; an account that is here already is never taken over by a name. Groups and role follow at each
+sign-in, and every few minutes what the directory has removed or disabled is switched off.
+"""
+
+from typing import Any
+
+import ldap
+import structlog
+from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django_auth_ldap.backend import LDAPBackend
+from django_auth_ldap.config import LDAPSearch, NestedGroupOfNamesType
+
+from documents.audit import Action, record_event
+from nura.accounts.groups import follow_directory
+from nura.accounts.names import check_name
+from nura.accounts.roles import follow_role
+from nura.accounts.scim import ScimRefused, switch_account
+
+logger = structlog.get_logger()
+
+PROVIDER = "ldap"
+SECONDS = 5
+"""How long a directory may take to answer."""
+ID_ATTRIBUTES = ("entryuuid", "objectguid")
+DISABLED = 2
+"""The bit of `userAccountControl` that says so in Active Directory."""
+GROUP_FILTER = "(|(objectClass=groupOfNames)(objectClass=group))"
+FEWEST_TO_DOUBT = 3
+"""When so many accounts are gone at once and none is left, the directory is doubted instead."""
+
+
+def build_options() -> dict[int, Any]:
+    """How a directory is connected to."""
+    options = {
+        ldap.OPT_REFERRALS: 0,
+        ldap.OPT_NETWORK_TIMEOUT: SECONDS,
+        ldap.OPT_TIMEOUT: SECONDS,
+        ldap.OPT_X_TLS_REQUIRE_CERT: ldap.OPT_X_TLS_DEMAND,
+    }
+    if settings.LDAP_CA_FILE:
+        options[ldap.OPT_X_TLS_CACERTFILE] = settings.LDAP_CA_FILE
+    return options | {ldap.OPT_X_TLS_NEWCTX: 0}  # the last: it takes the others in
+
+
+def build_settings() -> dict[str, Any]:
+    """What django-auth-ldap wants to know."""
+    subtree = ldap.SCOPE_SUBTREE
+    users = LDAPSearch(settings.LDAP_USERS, subtree, settings.LDAP_FILTER, ["*", "+"])
+    found = {
+        "SERVER_URI": settings.LDAP_URL,
+        "BIND_DN": settings.LDAP_BIND_DN,
+        "BIND_PASSWORD": settings.LDAP_BIND_PASSWORD,
+        "START_TLS": settings.LDAP_START_TLS,
+        "CONNECTION_OPTIONS": build_options(),
+        "USER_SEARCH": users,
+    }
+    if settings.LDAP_GROUPS:
+        found["GROUP_SEARCH"] = LDAPSearch(settings.LDAP_GROUPS, subtree, GROUP_FILTER)
+        found["GROUP_TYPE"] = NestedGroupOfNamesType(name_attr="cn")
+    return found
+
+
+class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
+    """Takes passwords of the directory."""
+
+    @property
+    def default_settings(self) -> dict[str, Any]:
+        """From the environment."""
+        return build_settings()
+
+    def get_user(self, user_id: int) -> User | None:
+        """The account of a session, as long as it is active."""
+        return User.objects.filter(pk=user_id, is_active=True).first()
+
+    def get_or_build_user(self, username: str, ldap_user: Any) -> tuple[User, bool]:
+        """The account of the entry, or a new one."""
+        uid = read_id(ldap_user.attrs)
+        known = SocialAccount.objects.filter(provider=PROVIDER, uid=uid).select_related("user")
+        if account := known.first():
+            return account.user, False
+        name = User.normalize_username(username)
+        try:
+            User.username_validator(name)
+            check_name(name)
+        except ValidationError as error:
+            raise ldap_user.AuthenticationFailed("the name passes for another") from error
+        if not uid or User.objects.filter(username__iexact=name).exists():
+            raise ldap_user.AuthenticationFailed("the name is that of another account")
+        return User(username=name), True
+
+    @transaction.atomic
+    def authenticate_ldap_user(self, ldap_user: Any, password: str) -> User | None:
+        """Whose password it is, with groups and role as the directory says."""
+        user: User | None = super().authenticate_ldap_user(ldap_user, password)
+        if user is None or not user.is_active:
+            return None
+        uid = read_id(ldap_user.attrs)
+        _account, is_new = SocialAccount.objects.get_or_create(
+            provider=PROVIDER, uid=uid, defaults={"user": user}
+        )
+        if is_new:
+            user.set_unusable_password()
+            mails = ldap_user.attrs.get("mail", [])
+            if mails and not User.objects.filter(email__iexact=mails[0]).exists():
+                user.email = mails[0].lower()
+            user.save()
+            way = {"by": "sign-on", "server": PROVIDER}
+            record_event(Action.ACCOUNT_CREATED, actor=user, subject=user, details=way)
+        if settings.LDAP_GROUPS:
+            follow_groups(user, ldap_user.group_names)
+        return user
+
+
+def follow_groups(user: User, names: set[str]) -> None:
+    """Bring groups and role to what the directory says."""
+    follow_directory(user=user, names=names, way=PROVIDER)
+    follow_role(
+        user=user,
+        names=names,
+        administrators=settings.LDAP_ADMINISTRATORS,
+        auditors=settings.LDAP_AUDITORS,
+        way=PROVIDER,
+    )
+
+
+def read_id(attributes: Any) -> str:
+    """The id of an entry, which a new name does not change."""
+    for name in ID_ATTRIBUTES:
+        if values := attributes.get(name):
+            value = values[0]
+            return value.hex() if isinstance(value, bytes) else str(value)
+    return ""
+
+
+def end_removed_accounts() -> int:
+    """Switch off what the directory has removed or disabled; how many. Raises `ldap.LDAPError`."""
+    accounts = SocialAccount.objects.filter(provider=PROVIDER, user__is_active=True)
+    held = list(accounts.select_related("user"))
+    if not held:
+        return 0
+    connection = connect()
+    try:
+        gone = [one.user for one in held if not _is_there(connection, one.uid)]
+    finally:
+        connection.unbind_s()
+    if len(gone) == len(held) >= FEWEST_TO_DOUBT:
+        logger.error("directory_doubted", accounts=len(gone))
+        return 0
+    for user in gone:
+        try:
+            switch_account(user=user, is_active=False, way=PROVIDER)
+        except ScimRefused:
+            logger.warning("last_administrator_kept", user_id=user.pk)
+    return len(gone)
+
+
+def connect() -> Any:
+    """A connection with the account that searches. Raises `ldap.LDAPError`."""
+    connection = ldap.initialize(settings.LDAP_URL)
+    for option, value in build_options().items():
+        connection.set_option(option, value)
+    if settings.LDAP_START_TLS:
+        connection.start_tls_s()
+    connection.simple_bind_s(settings.LDAP_BIND_DN, settings.LDAP_BIND_PASSWORD)
+    return connection
+
+
+def _is_there(connection: Any, uid: str) -> bool:
+    is_uuid = "-" in uid
+    octets = "" if is_uuid else "".join(f"\\{byte:02x}" for byte in bytes.fromhex(uid))
+    wanted = f"(entryUUID={uid})" if is_uuid else f"(objectGUID={octets})"
+    found = connection.search_ext_s(
+        settings.LDAP_USERS, ldap.SCOPE_SUBTREE, wanted, ["userAccountControl"]
+    )
+    entries = [attributes for dn, attributes in found if dn]
+    flags = [int(one.get("userAccountControl", [b"0"])[0]) for one in entries]
+    return any(not flag & DISABLED for flag in flags)
