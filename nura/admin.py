@@ -31,7 +31,7 @@ from documents.admin import GroupQuotaInline, UserQuotaInline
 from documents.administration import Place, Section, list_addresses
 from documents.audit import Action, AuditEvent, record_event
 from documents.errors import explain_code
-from documents.models import Deletion
+from documents.models import Deletion, LibraryMember
 from documents.notices import announce_change
 from documents.oversight import AuditedAdmin
 from documents.secrets import seal_secret
@@ -202,6 +202,10 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     inlines = (UserQuotaInline,)
     actions = ("revoke_keys", "end_two_step")
 
+    def get_inlines(self, request: HttpRequest, obj: User | None) -> tuple[Any, ...]:
+        """Quotas, once the account is there."""
+        return self.inlines if obj else ()
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
         """Users with the counts shown in the list."""
         users: QuerySet[User] = super().get_queryset(request)
@@ -356,7 +360,8 @@ class GroupAdmin(AuditedAdmin):
     list_display = ("name", "description", "member_count", "directory_name")
     search_fields = ("name", "details__description", "details__directory_name")
     ordering = ("name",)
-    fields = ("name",)
+    fields = ("name", "libraries")
+    readonly_fields = ("libraries",)
     inlines = (GroupDetailsInline, GroupQuotaInline, MembershipInline)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
@@ -383,6 +388,13 @@ class GroupAdmin(AuditedAdmin):
         """Delete several."""
         for group in queryset:
             disband_group(group=group, by=cast("User", request.user))
+
+    @admin.display(description=_("libraries"))
+    def libraries(self, group: Group) -> str:
+        """What its members may read, and as what."""
+        held = LibraryMember.objects.filter(group=group.pk).select_related("library")
+        told = [f"{one.library.name} ({one.get_role_display()})" for one in held]
+        return ", ".join(sorted(told)) or "–"
 
     @admin.display(description=_("members"), ordering="count_of_members")
     def member_count(self, group: Group) -> int:

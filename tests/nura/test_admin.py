@@ -128,6 +128,7 @@ def test_a_deactivated_user_is_out_at_once(admin_client, minsu):
     client = Client()
     client.force_login(minsu)
     form = {"username": "minsu", "email": "", "is_active": ""}
+    form |= {"quota_rules-TOTAL_FORMS": 0, "quota_rules-INITIAL_FORMS": 0}
     admin_client.post(f"/admin/auth/user/{minsu.pk}/change/", form)
     assert client.get("/settings/keys").status_code == 302
 

@@ -112,6 +112,7 @@ def test_keys_are_written_down_without_their_secret(minsu):
 
 def test_what_an_administrator_does_to_an_account_is_written_down(admin_client, admin_user, minsu):
     form = {"username": "minsu", "email": "", "is_active": "", "role": "administrator"}
+    form |= {"quota_rules-TOTAL_FORMS": 0, "quota_rules-INITIAL_FORMS": 0}
     admin_client.post(f"/admin/auth/user/{minsu.pk}/change/", form)
     for action in (Action.ACCOUNT_DEACTIVATED, Action.RIGHTS_CHANGED, Action.ACCOUNT_CHANGED):
         entry = last(action)

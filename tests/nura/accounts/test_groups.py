@@ -44,6 +44,8 @@ def to_form(group=None, members=(), gone=(), **fields):
         "details-0-group": group.pk if group else "",
         "details-0-description": "",
         "details-0-directory_name": "",
+        "quota_rules-TOTAL_FORMS": 0,
+        "quota_rules-INITIAL_FORMS": 0,
         "User_groups-TOTAL_FORMS": len(rows),
         "User_groups-INITIAL_FORMS": len(gone),
     }
@@ -81,6 +83,7 @@ def test_the_page_of_an_account_changes_its_groups(browser, minsu):
     one, two = make("하나"), make("둘")
     minsu.groups.add(one)
     form = {"username": "minsu", "is_active": "on", "groups": [two.pk]}
+    form |= {"quota_rules-TOTAL_FORMS": 0, "quota_rules-INITIAL_FORMS": 0}
     assert browser.post(f"/admin/auth/user/{minsu.pk}/change/", form).status_code == 302
     assert list(minsu.groups.all()) == [two]
     assert set(memberships()) == {("minsu", "둘", True), ("minsu", "하나", False)}

@@ -169,6 +169,7 @@ def test_an_auditor_shows_the_second_step_where_it_is_demanded(auditor, settings
 
 def change(browser, user, **fields):
     form = {"username": user.username, "email": user.email, "is_active": "on", "role": "user"}
+    form |= {"quota_rules-TOTAL_FORMS": 0, "quota_rules-INITIAL_FORMS": 0}
     return browser.post(f"/admin/auth/user/{user.pk}/change/", form | fields)
 
 

@@ -270,7 +270,9 @@ def test_a_name_that_looks_like_another_is_refused_everywhere(client, open_to_al
     client.force_login(minsu)
     form = {"username": name, "password1": PASSWORD, "password2": PASSWORD}
     client.post("/admin/auth/user/add/", form | {"usable_password": "true"})
-    client.post(f"/admin/auth/user/{minsu.pk}/change/", {"username": name, "email": ""})
+    form = {"username": name, "email": ""}
+    form |= {"quota_rules-TOTAL_FORMS": 0, "quota_rules-INITIAL_FORMS": 0}
+    client.post(f"/admin/auth/user/{minsu.pk}/change/", form)
     assert [user.username for user in User.objects.all()] == ["minsu"]
 
 
