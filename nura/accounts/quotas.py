@@ -170,7 +170,7 @@ def _has_limit(limit: QuotaLimit) -> bool:
 
 def list_near() -> list[tuple[int, Allowance]]:
     """Whoever is to be told of a limit, by account, the fullest first."""
-    limits = quotas.find_limits_of()
+    limits = quotas.find_limits_of_all()
     near = []
     for (user_id, measure), used in _count_everybody().items():
         allowance = Allowance(measure, used, limits[user_id][measure])

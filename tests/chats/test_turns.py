@@ -175,7 +175,7 @@ def test_an_answer_made_anew_reads_no_more_than_its_question_named(owner):
 
 
 def test_opening_a_turn_asks_the_database_little(owner, django_assert_max_num_queries):
-    """BEGIN and COMMIT, the chat, its last message, the count, the scope, and what is stored."""
+    """BEGIN and COMMIT, the chat, its last message, limits, count, scope, and what is stored."""
     chat_id = open_turn(user=owner, content="하나").user_message.chat_id
-    with django_assert_max_num_queries(8):
+    with django_assert_max_num_queries(9):
         open_turn(user=owner, content="둘", chat_id=chat_id, client_id="c-2")
