@@ -81,6 +81,7 @@ class SendRequest(serializers.Serializer[Any]):
     client_id = serializers.CharField(required=False, allow_blank=True, default="", max_length=100)
     topic = TopicField(required=False)
     model = ModelField(required=False)
+    assistant_id = serializers.UUIDField(required=False, allow_null=True, default=None)
 
 
 class RegenerateRequest(serializers.Serializer[Any]):
@@ -115,6 +116,7 @@ class ChatRequest(serializers.Serializer[Any]):
     library_ids = LibraryIdsField(required=False)
     use_memory = serializers.BooleanField(required=False)
     temporary = serializers.BooleanField(required=False)
+    assistant_id = serializers.UUIDField(required=False, allow_null=True)
     model = serializers.CharField(
         max_length=SLUG_CHARACTERS, required=False, allow_null=True, allow_blank=True
     )
@@ -293,6 +295,7 @@ def to_chat_json(chat: Chat, links: Collection[ChatDocument] | None = None) -> d
         "use_memory": chat.use_memory,
         "temporary": chat.temporary,
         "model": chat.model or None,
+        "assistant_id": chat.assistant_id and str(chat.assistant_id),
         "created_at": to_time_json(chat.created_at),
         "updated_at": to_time_json(chat.updated_at),
     }
@@ -322,6 +325,7 @@ class ChatSerializer(serializers.Serializer[Any]):
     temporary = serializers.BooleanField(
         read_only=True, help_text="It stands in no list, and goes for good soon"
     )
+    assistant_id = serializers.UUIDField(read_only=True, allow_null=True)
     model = serializers.CharField(
         read_only=True,
         allow_null=True,
@@ -425,6 +429,13 @@ def to_sources_json(sources: Iterable[Source]) -> list[dict[str, Any]]:
     return log.to_plain(shown)  # type: ignore[no-any-return]
 
 
+class AskedAssistantSerializer(serializers.Serializer[Any]):
+    """The assistant that was asked, by the name that it had then."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
 class ScopeSerializer(serializers.Serializer[Any]):
     """The documents an answer could read, and why these.
 
@@ -445,6 +456,7 @@ class ScopeSerializer(serializers.Serializer[Any]):
     standalone_query = serializers.CharField(default="")
     filters = serializers.DictField(child=serializers.CharField(), default=dict)
     dropped_filters = serializers.DictField(child=serializers.CharField(), default=dict)
+    assistant = AskedAssistantSerializer(allow_null=True, default=None)
 
 
 class CandidateSerializer(serializers.Serializer[Any]):
@@ -551,6 +563,7 @@ SCOPE_DEFAULTS: Mapping[str, Any] = {
     "standalone_query": "",
     "filters": {},
     "dropped_filters": {},
+    "assistant": None,
 }
 
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,7 +27,7 @@ from structlog.contextvars import bound_contextvars
 from chats import access
 from chats.calls import in_database
 from chats.errors import InvalidFrame, NotFound, RateLimited
-from chats.models import KeyScope, Run
+from chats.models import ChatShare, KeyScope, Run
 from chats.runs import log, reader
 from chats.serializers import SendRequest, envelope
 from chats.services import turns
@@ -88,6 +88,24 @@ def stop_run(user: User, frame: Fields) -> None:
     log.request_stop(fields["run_id"])
 
 
+class WatchFrame(serializers.Serializer[Any]):
+    """`watch`."""
+
+    share_id = serializers.UUIDField()
+
+
+def find_live_shares(watched: Collection[tuple[User, UUID]]) -> set[tuple[int, UUID]]:
+    """Which of these shared chats their readers still may read, as ids of reader and share."""
+    wanted: defaultdict[User, set[UUID]] = defaultdict(set)
+    for user, share_id in watched:
+        wanted[user].add(share_id)
+    return {
+        (user.pk, pk)
+        for user, ids in wanted.items()
+        for pk in ChatShare.objects.visible_to(user).filter(pk__in=ids).values_list("pk", flat=True)
+    }
+
+
 def _validate(shape: type[serializers.Serializer[Any]], frame: Fields) -> Fields:
     serializer = shape(data=frame)
     if not serializer.is_valid():
@@ -140,6 +158,30 @@ class NoticeListener(LoopTask):
             self.pages.pop(page.user.pk, None)
 
 
+class ShareWatcher(LoopTask):
+    """Looks whether shared chats that are open here may still be read, and ends them if not."""
+
+    TROUBLE = "shares_not_checked"
+
+    def __init__(self) -> None:
+        self.pages: dict[ChatSocket, UUID] = {}
+        self._changed = asyncio.Event()
+
+    async def work(self) -> None:
+        """Look once. No page ends because the database is away."""
+        access.RightsListener.of_running_loop().waiting.add(self._changed)
+        await access.wait_for_change(self._changed)
+        pages = dict(self.pages)
+        if not pages:
+            return
+        watched = {(page.user, share_id) for page, share_id in pages.items()}
+        live = await in_database(find_live_shares, watched)
+        for page, share_id in pages.items():
+            if (page.user.pk, share_id) not in live and self.pages.get(page) == share_id:
+                del self.pages[page]
+                page.tell(log.to_json(envelope("share.ended", {"id": str(share_id)})))
+
+
 class FrameLimit:
     """A bucket of `MAX_FRAMES` that refills over `REFILL_SECONDS`."""
 
@@ -174,6 +216,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
             "send": self._answer_send,
             "resume": self._answer_resume,
             "stop": self._answer_stop,
+            "watch": self._answer_watch,
         }
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
@@ -268,6 +311,14 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         self.holder.require(KeyScope.ASK)
         await in_database(stop_run, self.user, frame)
 
+    async def _answer_watch(self, frame: Fields) -> None:
+        self.holder.require(KeyScope.READ)
+        share_id = _validate(WatchFrame, frame)["share_id"]
+        if not await in_database(find_live_shares, {(self.user, share_id)}):
+            raise NotFound
+        ShareWatcher.of_running_loop().pages[self] = share_id
+        await self._send_text(log.to_json(envelope("share.open", {"id": str(share_id)})))
+
     def _relay(self, run_id: UUID, chat_id: UUID, after_seq: int) -> None:
         before = self._relays.pop(run_id, None)
         if before is not None:
@@ -286,6 +337,7 @@ class ChatSocket(AsyncConsumer):  # type: ignore[misc]
         if not hasattr(self, "user"):
             return
         NoticeListener.of_running_loop().remove(self)
+        ShareWatcher.of_running_loop().pages.pop(self, None)
         for task in (*self._relays.values(), *filter(None, [self._telling])):
             task.cancel()
 

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET
 
 from chats.errors import NotFound
 from chats.history import Branch
-from chats.models import Chat, Turn
+from chats.models import Assistant, Chat, Turn
 from chats.serializers import MAX_CONTENT_CHARACTERS, MAX_FIND_CHARACTERS, to_models_json
 from chats.services.chat_page import (
     ARCHIVED,
@@ -48,6 +48,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
     searchable = documents.searchable()
     models = list_allowed_models(user)
     has_model = bool(models)
+    assistant = _find_assistant(user, request, chat)
     context = {
         "chat": chat,
         "sidebar": Sidebar.of(user, opened=_list_opened(request), current=chat),
@@ -56,7 +57,9 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
         "examples": []
         if chat
         else suggest_questions(searchable[:MAX_EXAMPLES], has_model=has_model),
+        "assistant": assistant,
         "page": {
+            "assistant": assistant and _assistant_data(assistant),
             "chat": chat and _chat_data(chat, user),
             "selected": [] if chat else _selected(user, request, searchable),
             "has_model": has_model,
@@ -152,6 +155,19 @@ def _administration(user: User) -> str:
     """Where an administrator reads what became of an answer; empty for everybody else."""
     allowed = user.is_staff and user.has_perm("chats.view_message")
     return reverse("admin:chats_message_changelist") if allowed else ""
+
+
+def _find_assistant(user: User, request: HttpRequest, chat: Chat | None) -> Assistant | None:
+    """The assistant of the chat, or of a new one (`/?assistant=ID`), as far as the user has it."""
+    try:
+        key = chat.assistant_id if chat else UUID(request.GET.get("assistant", ""))
+    except ValueError:
+        return None
+    return Assistant.objects.visible_to(user).filter(pk=key).first() if key else None
+
+
+def _assistant_data(assistant: Assistant) -> dict[str, Any]:
+    return {"id": str(assistant.pk), "name": assistant.name, "symbol": assistant.letter}
 
 
 def _chat_data(chat: Chat, user: User) -> dict[str, Any]:

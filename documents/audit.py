@@ -43,6 +43,7 @@ class Action(models.TextChoices):
     ACCOUNT_DELETED = "account_deleted", _("Account deleted")
     RIGHTS_CHANGED = "rights_changed", _("Rights changed")
     SECOND_STEP_CHANGED = "second_step_changed", _("Two-step sign-in changed")
+    SHARE_CHANGED = "share_changed", _("Sharing changed")
     INVITATION_CHANGED = "invitation_changed", _("Invitation changed")
     QUOTA_CHANGED = "quota_changed", _("Quota changed")
     SETTING_CHANGED = "setting_changed", _("Setting changed")

@@ -8,8 +8,8 @@ import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const BUILT = join(HERE, "../static/nura/built");
-const SCRIPTS = ["chat", "documents", "document", "settings", "passkeys", "theme", "markdown", "highlight", "katex", "pdf"];
-const STYLES = ["chat", "documents", "document", "settings", "narrow", "administration"];
+const SCRIPTS = ["chat", "documents", "document", "settings", "team", "passkeys", "theme", "markdown", "highlight", "katex", "pdf"];
+const STYLES = ["chat", "documents", "document", "settings", "team", "narrow", "administration"];
 const PDFJS = "node_modules/pdfjs-dist";
 const COPIED = {
   "htmx.js": "node_modules/htmx.org/dist/htmx.min.js",

@@ -10,7 +10,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from rag.memory.profile import Slot
-from rag.types import HistoryMessage, QuestionType, Scope, Speaker, Topic
+from rag.types import HistoryMessage, Intent, QuestionType, Scope, Speaker, Topic
 
 SCHEMA_VERSION = 1
 """Of `DocRef` and `Turn` as stored; raised with a change of their shape."""
@@ -178,6 +178,15 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Persona:
+    """How an assistant is set up: wishes of a user, without power over what may be read."""
+
+    name: str
+    instructions: str = ""
+    intent: Intent | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """One question with everything the engine may know about its conversation.
 
@@ -193,14 +202,17 @@ class Question:
     sampling: Sampling = field(default_factory=Sampling)
     profile: tuple[Slot, ...] | None = None
     """What is known of the user; None: it is not to be asked, nor added to."""
+    persona: Persona | None = None
+    """The assistant that is asked; None: Nura itself."""
 
     @property
     def stands_alone(self) -> bool:
         """Whether its answer rests on nothing but the documents.
 
-        Neither on earlier turns, nor on own wishes, nor on what is known of who asks.
+        Neither on earlier turns, nor on wishes of the asker's or of an assistant's, nor on what is
+        known of who asks.
         """
-        plain = self.sampling == Sampling() and not self.profile
+        plain = self.sampling == Sampling() and not self.profile and self.persona is None
         return plain and not self.conversation.total
 
 

@@ -30,6 +30,20 @@ class QuestionType(StrEnum):
     SMALLTALK = "smalltalk"
 
 
+class Intent(StrEnum):
+    """How a question is to be answered: what shape its answer has, and how it is searched for.
+
+    `QuestionType` says what a question is about and whether it follows; this says what is done with
+    what is found.
+    """
+
+    LOOKUP = "lookup"
+    COMPARE = "compare"
+    SUMMARY = "summary"
+    PROCEDURE = "procedure"
+    TABLE = "table"
+
+
 class ScopeReason(StrEnum):
     """Why these documents and no others."""
 

@@ -25,12 +25,15 @@ from knox.models import AuthToken
 from rest_framework.test import APIClient
 
 from chats.models import (
+    Assistant,
     Category,
     Chat,
+    ChatShare,
     Feedback,
     KeyDetails,
     Message,
     ProfileSlot,
+    Prompt,
     Run,
     Trace,
     Turn,
@@ -82,6 +85,10 @@ COLLECTIONS = {
     "libraries": "library",
     "members": "member",
     "sources": "source",
+    "assistants": "assistant",
+    "prompts": "prompt",
+    "shares": "share",
+    "shared": "share",
 }
 """What `{id}` behind this word of a path names."""
 SPECIAL = {"messages/edit": "question"}
@@ -95,6 +102,7 @@ FIELDS = {
     "category_id": "category",
     "parent_id": "answer",
     "message_id": "answer",
+    "assistant_id": "assistant",
     "model": "model",
     "library_id": "library",
     "library_ids": "library",
@@ -204,7 +212,7 @@ def example(operation: Operation) -> dict[str, Any]:
         return {**who, "role": "reader"}
     properties = (operation.body or {}).get("properties", {})
     wanted = set((operation.body or {}).get("required", ())) or set(properties)
-    usual = EXAMPLES if operation.of_gateway else {"model": ""}  # there: a language model
+    usual = EXAMPLES if operation.of_gateway else {"model": "", "intent": "table"}
     return {
         name: usual[name] if name in usual else _value(shape)
         for name, shape in properties.items()
@@ -219,7 +227,9 @@ def _value(shape: dict[str, Any]) -> Any:
         return shape["enum"][0]
     if "$ref" in shape or "allOf" in shape:
         return 1
-    kinds = {"integer": 1, "boolean": True, "object": {}, "array": []}
+    if shape.get("format") == "date-time":
+        return (timezone.now() + timedelta(days=1)).isoformat()
+    kinds = {"integer": 1, "number": 1, "boolean": True, "object": {}, "array": []}
     return kinds.get(shape.get("type", ""), f"휴가 {SECRET}"[:2])
 
 
@@ -265,6 +275,9 @@ def make_world(owner: User) -> dict[str, Any]:
         "session": make_session(owner),
         "model": f"nura/{document.pk}",
         "export": make_export(owner).pk,
+        "assistant": Assistant.objects.create(owner=owner, name=SECRET, instructions=SECRET).pk,
+        "prompt": Prompt.objects.create(owner=owner, title=SECRET, text=SECRET).pk,
+        "share": make_share(owner, chat, first.assistant_message).pk,
         "import": DataImport.objects.create(owner=owner, name=SECRET, status="DONE").pk,
     }
 
@@ -282,6 +295,13 @@ def make_source(library: Library, owner: User) -> Source:
     key = {"digest": to_digest("another.txt"), "key": "another.txt", "name": "another.txt"}
     SourceEntry.objects.create(source=source, fingerprint=SUM, uri=SECRET, **key)
     return source
+
+
+def make_share(owner: User, chat: Chat, last: Message) -> ChatShare:
+    """The chat as it was after this message, shown to somebody who is in no test."""
+    share = ChatShare.objects.create(chat=chat, last_message=last)
+    share.users.add(User.objects.get_or_create(username=f"reader-of-{owner.username}")[0])
+    return share
 
 
 def make_slot(owner: User) -> ProfileSlot:

@@ -42,6 +42,8 @@ MAKING = {
     "PATCH /api/v1/me/preferences",
     "POST /api/v1/me/keys",
     "DELETE /api/v1/me/sessions",
+    "POST /api/v1/prompts",
+    "POST /api/v1/prompts/import",
     "POST /api/v1/me/memory",
     "PATCH /api/v1/me/memory",
     "DELETE /api/v1/me/memory",
@@ -257,6 +259,9 @@ NAMES = {
     "session_id": "session",
     "export_id": "export",
     "slot_id": "slot",
+    "share_id": "share",
+    "assistant_id": "assistant",
+    "prompt_id": "prompt",
 }
 
 
@@ -282,6 +287,7 @@ def test_a_page_of_another_user_is_the_page_that_is_not_there(page, stranger, wo
 
 PLACES = (
     *("/", "/?documents={document}", "/documents", f"/documents?q={SECRET}", "/settings/keys"),
+    *("/shared", "/assistants", "/prompts", "/?assistant={assistant}"),
     *("/settings/profile", "/settings/appearance", "/settings/memory"),
     *("/panels/chats", f"/panels/chats?q={SECRET}", "/panels/chats?current={chat}"),
 )
@@ -309,6 +315,7 @@ async def test_a_stranger_gets_no_frame_of_a_foreign_object(transactional_db):
         yield "resume", {"run_id": str(things["run"])}
         yield "resume", {"run_id": str(things["run"]), "after_seq": 1}
         yield "stop", {"run_id": str(things["run"])}
+        yield "watch", {"share_id": str(things["share"])}
         yield "send", {"content": "질문", "chat_id": str(things["chat"])}
         yield "send", {"content": "질문", "document_ids": [str(things["document"])]}
         yield "send", {"content": "질문", "category_id": str(things["category"])}

@@ -3,6 +3,7 @@
 from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
+from chats.api.assistants import AssistantViewSet, PromptViewSet
 from chats.api.chats import CategoryViewSet, ChatViewSet, ExportView
 from chats.api.messages import MessageViewSet, ModelsView, SpeechView
 from chats.api.profile import (
@@ -13,16 +14,22 @@ from chats.api.profile import (
 )
 from chats.api.runs import RunEventsView, RunStopView
 from chats.api.search import FindView, SearchView
+from chats.api.sharing import ChatShareView, SharedViewSet, ShareViewSet
 from chats.api.turns import ContextView, MemoryView, TurnDocumentsView, TurnsView, TurnView
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("chats", ChatViewSet, "chat")
 router.register("categories", CategoryViewSet, "category")
 router.register("messages", MessageViewSet, "message")
+router.register("assistants", AssistantViewSet, "assistant")
+router.register("prompts", PromptViewSet, "prompt")
+router.register("shares", ShareViewSet, "share")
+router.register("shared", SharedViewSet, "shared")
 
 urlpatterns = [
     path("", include(router.urls)),
     path("chats/<uuid:chat_id>/export", ExportView.as_view(), name="chat-export"),
+    path("chats/<uuid:chat_id>/share", ChatShareView.as_view(), name="chat-share"),
     path("chats/<uuid:chat_id>/memory", MemoryView.as_view(), name="chat-memory"),
     path("chats/<uuid:chat_id>/context", ContextView.as_view(), name="chat-context"),
     path("chats/<uuid:chat_id>/turns", TurnsView.as_view(), name="chat-turns"),

@@ -1,4 +1,4 @@
-"""The models of a key's owner: all of the documents, one, or those of a library or a category.
+"""The models of a key's owner: all documents, one, those of a library or category, an assistant.
 
 Each of them is answered by the owner's usual language model, or by the one named behind an `@`:
 `nura@qwen3`. The sign stands in no other id.
@@ -15,7 +15,8 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from chats.errors import ModelNotFound
-from chats.models import Category, ChatDocument
+from chats.models import Assistant, Category, ChatDocument
+from chats.services.assistants import list_documents
 from documents.connected.choice import find_allowed_model, list_allowed_models
 from documents.models import Document, Library
 from rag.types import Scope, ScopeReason
@@ -24,6 +25,7 @@ EVERYTHING = "nura"
 PREFIX = f"{EVERYTHING}/"
 AT = "@"
 """Before the id of a language model."""
+MAX_LISTED_ASSISTANTS = 200
 MAX_LISTED_DOCUMENTS = 200
 """Documents in the list, the newest; older ones can be used all the same."""
 MAX_CATEGORY_DOCUMENTS = 1_000
@@ -43,6 +45,7 @@ class AskableModel:
     """The id of the language model that was named."""
     library_id: UUID | None = None
     """The library whose documents these are."""
+    assistant: Assistant | None = None
 
     @cached_property
     def scope(self) -> Scope:
@@ -72,7 +75,12 @@ def _find_scope(user: User, name: str) -> AskableModel:
         return AskableModel(name, "Nura", user.date_joined, everything, ScopeReason.ALL)
     if (key := _read_key(name)) is None:
         raise ModelNotFound
-    model = _find_document(user, key) or _find_library(user, key) or _find_category(user, key)
+    model = (
+        _find_document(user, key)
+        or _find_library(user, key)
+        or _find_category(user, key)
+        or _find_assistant(user, key)
+    )
     if model is None:
         raise ModelNotFound
     return model
@@ -94,6 +102,8 @@ def list_models(user: User) -> dict[str, Any]:
     )
     shared = Library.objects.visible_to(user).values_list("pk", "name", "created_at")
     categories = ((one.pk, one.name, user.date_joined) for one in used.distinct())
+    listed = Assistant.objects.visible_to(user)[:MAX_LISTED_ASSISTANTS]
+    assistants = listed.values_list("pk", "name", "created_at")
     rows = ready.order_by("-created_at", "id").values_list("pk", "name", "created_at")
     documents = list(rows[: MAX_LISTED_DOCUMENTS + 1])
     first = _describe(EVERYTHING, "Nura", user.date_joined)
@@ -108,6 +118,7 @@ def list_models(user: User) -> dict[str, Any]:
             first,
             *others,
             *_describe_all(shared),
+            *_describe_all(assistants),
             *_describe_all(categories),
             *_describe_all(documents[:MAX_LISTED_DOCUMENTS]),
         ],
@@ -168,6 +179,21 @@ def _find_category(user: User, key: UUID) -> AskableModel | None:
     name, created = category.name, user.date_joined
     model = AskableModel(f"{PREFIX}{key}", name, created, rows, ScopeReason.EXPLICIT)
     return model if model.scope.document_ids else None
+
+
+def _find_assistant(user: User, key: UUID) -> AskableModel | None:
+    """An assistant over its libraries, as far as the user may read them."""
+    assistant = Assistant.objects.visible_to(user).defer("picture").filter(pk=key).first()
+    if assistant is None:
+        return None
+    return AskableModel(
+        f"{PREFIX}{key}",
+        assistant.name,
+        assistant.created_at,
+        list_documents(assistant, user),
+        ScopeReason.CHAT if assistant.library_ids else ScopeReason.ALL,
+        assistant=assistant,
+    )
 
 
 def _list_documents(user: User, category: Category) -> QuerySet[Document]:

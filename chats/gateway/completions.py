@@ -6,7 +6,7 @@ question. What they send says which of the branches stored here the question goe
 
 import unicodedata
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -24,10 +24,11 @@ from chats.gateway.schemas import (
     read_chat_key,
     read_question,
 )
-from chats.models import Chat, Message
+from chats.models import Assistant, Chat, Message
 from chats.models.chat import make_title
 from chats.runs import dispatch, reader
 from chats.runs.log import RunEvent
+from chats.services.assistants import choose_model
 from chats.services.chats import check_tokens, count_question, find_documents, touch_chat
 from chats.services.turns import NO_WISHES, OpenedTurn, clean, new_question, open_answer
 from documents.libraries import find_libraries
@@ -99,6 +100,7 @@ def _in_chat(  # noqa: PLR0913, PLR0917 - what `begin` knows
         asked_with=asked_with,
         memory=bool(body.use_memory),
         model=model.language_model,
+        assistant=model.assistant,
     )
     return Opened(turn.run.pk, model.id, turn.user_message.chat_id)
 
@@ -111,9 +113,18 @@ def _unstored(
         said.question,
         model.scope,
         history=said.history,
-        sampling=body.sampling,
-        model=model.language_model,
+        sampling=_fit_sampling(model, body),
+        model=model.language_model
+        or (choose_model(model.assistant, user) if model.assistant else ""),
+        assistant=model.assistant,
     )
+
+
+def _fit_sampling(model: AskableModel, body: CompletionRequest) -> Sampling:
+    sampling = body.sampling
+    if model.assistant is None or sampling.temperature is not None:
+        return sampling
+    return replace(sampling, temperature=model.assistant.temperature)
 
 
 def send_question(  # noqa: PLR0913 - the parts of a question, by name
@@ -124,6 +135,7 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
     history: Sequence[HistoryMessage] = (),
     sampling: Sampling = NO_WISHES,
     model: str = "",
+    assistant: Assistant | None = None,
 ) -> UUID:
     """Have a question answered whose answer is stored nowhere; the id of its log.
 
@@ -138,6 +150,7 @@ def send_question(  # noqa: PLR0913 - the parts of a question, by name
         "reason": scope.reason,
         "sampling": asdict(sampling),
         "model": model,
+        "assistant_id": str(assistant.pk) if assistant else None,
     }
     with transaction.atomic():  # a question that no worker can be given is not counted
         count_question(user.pk)
@@ -185,6 +198,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
     asked_with: str = "",
     memory: bool = False,
     model: str = "",
+    assistant: Assistant | None = None,
 ) -> OpenedTurn:
     """Store a question of the chat called `key`, made at its first one, and begin its answer.
 
@@ -205,6 +219,7 @@ def ask_in_chat(  # noqa: PLR0913 - the parts of a question, by name
         asked_with=asked_with,
         memory=memory,
         model=model,
+        assistant=assistant,
     )
 
 

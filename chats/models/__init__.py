@@ -1,5 +1,6 @@
 """Tables of the conversations."""
 
+from chats.models.assistant import Assistant, Prompt
 from chats.models.chat import Category, Chat, ChatDocument
 from chats.models.key import KeyDetails, KeyScope
 from chats.models.message import (
@@ -12,13 +13,16 @@ from chats.models.message import (
 )
 from chats.models.profile import ProfileChoice, ProfileSlot
 from chats.models.run import Run
+from chats.models.sharing import ChatShare
 from chats.models.turn import Turn
 
 __all__ = [
+    "Assistant",
     "CachedAnswer",
     "Category",
     "Chat",
     "ChatDocument",
+    "ChatShare",
     "DailyMessages",
     "Feedback",
     "KeyDetails",
@@ -27,6 +31,7 @@ __all__ = [
     "MessageDocument",
     "ProfileChoice",
     "ProfileSlot",
+    "Prompt",
     "Run",
     "Trace",
     "Turn",

@@ -122,6 +122,9 @@ class Chat(models.Model):
     `library_ids` are libraries that it is about, beside its documents; None: none. The ids outlive
     their libraries: a chat about libraries that are gone, or closed to its owner, finds nothing.
 
+    `assistant` is who answers in it; None: Nura itself, as also where the chat's owner may not have
+    it any more.
+
     `unread`: an answer ended since its owner last had the chat before him. Archived chats are kept
     out of the sidebar until something is asked in them again.
 
@@ -165,6 +168,14 @@ class Chat(models.Model):
         max_length=SLUG_CHARACTERS, blank=True, default="", db_default="", verbose_name=_("model")
     )
     library_ids = ArrayField(models.UUIDField(), null=True, blank=True, editable=False)
+    assistant = models.ForeignKey(
+        "chats.Assistant",
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        verbose_name=_("assistant"),
+    )
     memory_cleared_at = models.DateTimeField(null=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, verbose_name=_("deleted at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))

@@ -16,6 +16,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import Error as DatabaseError
 from django.db import transaction
 from django.db.models.functions import Now
@@ -25,7 +26,7 @@ from chats import access
 from chats.calls import in_database
 from chats.errors import RunLost
 from chats.history import Branch, BranchHistory, history_pairs_of, load_conversation
-from chats.models import Feedback, Message, Run, Turn
+from chats.models import Assistant, Feedback, Message, Run, Turn
 from chats.runs import log, reader
 from chats.runs.dispatch import dispatch_run_again
 from chats.runs.log import RunEvent
@@ -34,6 +35,7 @@ from chats.runs.writer import RunWriter
 from chats.serializers import started_data, terminal_event, to_sources_json
 from chats.services import answer_cache
 from chats.services.answer_cache import CacheKey, KeptAnswer
+from chats.services.assistants import to_persona
 from chats.services.profile import load_profiles, note_turn
 from chats.services.turn_store import Outcome
 from chats.services.turns import close_turn
@@ -47,7 +49,7 @@ from documents.spaces import SpaceInUse
 from jobs.heartbeat import Heartbeat
 from jobs.lease import Lease, claim_job, claim_next_jobs, release_lease, renew_leases
 from rag.config import RagConfig
-from rag.conversation import DocRef, Memory, Question, Sampling
+from rag.conversation import DocRef, Memory, Persona, Question, Sampling
 from rag.errors import NuraError
 from rag.events import (
     Delta,
@@ -170,6 +172,7 @@ def load_question(
             history_pairs=pairs,
             sampling=Sampling.from_stored(run.sampling),
             profile=profile,
+            persona=find_persona(message, chat.owner),
         ),
         store=ScopedStore([*dict.fromkeys((*ids, *known.readable))], space=used.space),
         history=BranchHistory(branch, embedding=get_embedding_model_name(used.config)),
@@ -195,6 +198,15 @@ def _note_libraries(run: Run, document_ids: set[UUID]) -> None:
     if more := found - set(run.library_ids or ()):
         run.library_ids = sorted(more | set(run.library_ids or ()))
         Run.objects.filter(pk=run.pk).update(library_ids=run.library_ids)
+
+
+def find_persona(message: Message, user: User) -> Persona | None:
+    """The assistant that was asked, as it is now, if the user still may have it."""
+    told = (message.scope or {}).get("assistant")
+    if not told:
+        return None
+    assistant = Assistant.objects.visible_to(user).defer("picture").filter(pk=told["id"]).first()
+    return to_persona(assistant) if assistant else None
 
 
 # The lease
@@ -350,7 +362,9 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
     if claimed.refused is not None:
         progress.error = claimed.refused
         return
-    if is_first_question(claimed.run) and claimed.run.library_ids is None:
+    asks_database = bool((claimed.run.message.scope or {}).get("assistant"))
+    asks_database = asks_database or claimed.run.library_ids is not None
+    if is_first_question(claimed.run) and not asks_database:
         loaded = load_question(claimed.run, claimed.used, claimed.profile)
     else:
         loaded = await in_database(load_question, claimed.run, claimed.used, claimed.profile)

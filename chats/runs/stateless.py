@@ -24,6 +24,7 @@ from chats.runs import log
 from chats.runs.writer import RunWriter
 from chats.serializers import to_sources_json
 from chats.services import search
+from chats.services.assistants import find_assistant, to_persona
 from chats.services.chats import add_tokens
 from chats.stores import ReleasingStore
 from documents import spaces
@@ -32,7 +33,7 @@ from documents.errors import explain_code
 from documents.models import Document
 from documents.search.store import ScopedStore
 from rag.config import RagConfig
-from rag.conversation import MemoryHistory, Question, Sampling
+from rag.conversation import MemoryHistory, Persona, Question, Sampling
 from rag.errors import NuraError
 from rag.events import Delta, Finished, Reasoning, Replaced
 from rag.factory import get_engine
@@ -173,9 +174,17 @@ def _load_question(
         scope=Scope(ids, ScopeReason(request["reason"])),
         conversation=read_conversation(request["history"]),
         sampling=Sampling.from_stored(request["sampling"]),
+        persona=_find_persona(user, request.get("assistant_id")),
     )
     config = choose_config(used.config, user, request.get("model", ""))
     return question, ReleasingStore(ScopedStore(ids, space=used.space)), config, libraries
+
+
+def _find_persona(user: User, assistant_id: str | None) -> Persona | None:
+    """The assistant that is asked. Raises `NotFound` when the user may not have it any more."""
+    key = UUID(assistant_id) if assistant_id else None
+    assistant = find_assistant(user=user, assistant_id=key)
+    return to_persona(assistant) if assistant else None
 
 
 async def _search(request: dict[str, Any], _say: Say) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from chats.errors import NotFound, StillAnswering, SummaryChanged, WrongRole
 from chats.history import Branch
-from chats.models import Chat, ChatDocument, Message, MessageDocument, Run, Trace, Turn
+from chats.models import Chat, ChatDocument, ChatShare, Message, MessageDocument, Run, Trace, Turn
 from chats.notices import chat_changed
 from chats.runs import log
 from chats.runs.dispatch import dispatch_summary
@@ -40,6 +40,11 @@ UP = """
 """
 
 
+def list_branch(message_id: UUID) -> list[Message]:
+    """The messages from the first of a chat to this one."""
+    return list(Message.objects.raw(UP, [message_id]))
+
+
 @transaction.atomic
 def delete_message(*, message: Message, actor: "User | None" = None) -> None:
     """Delete a question with all its answers, or an answer with the question that only it answers.
@@ -62,12 +67,14 @@ def delete_message(*, message: Message, actor: "User | None" = None) -> None:
         gone, above = [given], question.parent_id
         if not others.exists():
             gone.append(question)
-    _refuse_unfinished(gone)
+    refuse_unfinished(gone)
     runs = list(Run.objects.filter(message__in=gone).values_list("pk", flat=True))
     for turn in Turn.objects.told().select_related("chat").filter(message__in=gone):
         turn_store.take_out(turn)
     keys = [one.pk for one in gone]
     Message.objects.filter(parent__in=keys).exclude(pk__in=keys).update(parent=above)
+    if above is not None:
+        ChatShare.objects.filter(last_message__in=keys).update(last_message=above)
     Message.objects.filter(pk__in=keys).delete()
     if actor is not None:
         record_event(Action.DATA_DELETED, actor=actor, target=f"message:{message.pk}")
@@ -87,7 +94,7 @@ def rewrite_question(*, message: Message, content: str) -> Message:
     text = clean(content)
     held = _hold_chat(message.chat_id)
     answers = list(Message.objects.filter(parent=message))
-    _refuse_unfinished(answers)
+    refuse_unfinished(answers)
     Message.objects.filter(pk=message.pk).update(content=text)
     answer_cache.forget_answers(Message.objects.filter(parent=message))
     for turn in Turn.objects.told().select_related("chat").filter(message__in=answers):
@@ -144,8 +151,8 @@ def fork_chat(*, user: "User", chat: Chat, message_id: UUID) -> Chat:
     if last.role == Message.Role.USER:
         answers = Message.objects.filter(parent=last, role=Message.Role.ASSISTANT)
         last = answers.order_by("-created_at", "-id").first() or last
-    branch = list(Message.objects.raw(UP, [last.pk]))
-    _refuse_unfinished(branch)
+    branch = list_branch(last.pk)
+    refuse_unfinished(branch)
     title = _("Branch · %(title)s") % {"title": held.title}
     fork = Chat(
         owner=user,
@@ -213,6 +220,7 @@ def _hold_chat(chat_id: UUID) -> Chat:
     return held
 
 
-def _refuse_unfinished(messages: Iterable[Message]) -> None:
+def refuse_unfinished(messages: Iterable[Message]) -> None:
+    """Raise `StillAnswering` where one of these is being written."""
     if any(one.status == Message.Status.STREAMING for one in messages):
         raise StillAnswering

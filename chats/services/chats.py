@@ -16,7 +16,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from chats.errors import NotFound, QuotaMessages, QuotaTokens
-from chats.models import Category, Chat, ChatDocument, DailyMessages, Message
+from chats.models import Assistant, Category, Chat, ChatDocument, ChatShare, DailyMessages, Message
 from chats.models.chat import ChatQuerySet
 from chats.notices import chat_changed
 from chats.services import answer_cache
@@ -25,6 +25,7 @@ from documents.audit import Action, record_event
 from documents.connected.choice import find_allowed_model
 from documents.libraries import find_libraries
 from documents.models import DeletionKind, Document, QuotaMeasure
+from documents.notices import announce_change
 from documents.quotas import QuotaLimits
 
 TOUCH = """
@@ -79,6 +80,7 @@ def create_chat(  # noqa: PLR0913 - the fields of a new chat, by name
     temporary: bool = False,
     model: str | None = None,
     library_ids: Collection[UUID] = (),
+    assistant_id: UUID | None = None,
 ) -> Chat:
     """A new chat about these documents and libraries: all of it or nothing.
 
@@ -93,6 +95,8 @@ def create_chat(  # noqa: PLR0913 - the fields of a new chat, by name
         chat.save(update_fields=("use_memory", "temporary"))
     if model:
         keep_model(chat, model)
+    if assistant_id:
+        keep_assistant(chat, assistant_id)
     return chat
 
 
@@ -102,6 +106,15 @@ def keep_model(chat: Chat, model: str) -> None:
         find_allowed_model(chat.owner, model)
     chat.model = model
     chat.save(update_fields=("model",))
+
+
+def keep_assistant(chat: Chat, assistant_id: UUID | None) -> None:
+    """Let an assistant answer in the chat; None: Nura itself. Raises `NotFound`."""
+    rows = Assistant.objects.visible_to(chat.owner)
+    if assistant_id is not None and not rows.filter(pk=assistant_id).exists():
+        raise NotFound
+    chat.assistant_id = assistant_id
+    chat.save(update_fields=("assistant",))
 
 
 def add_chat(  # noqa: PLR0913, PLR0917 - the same
@@ -141,6 +154,8 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
         fields.append("category")
     if "model" in changes:
         keep_model(held, str(changes["model"] or ""))
+    if "assistant_id" in changes:
+        keep_assistant(held, changes["assistant_id"])  # type: ignore[arg-type]
     if "document_ids" in changes:
         ids: Collection[UUID] = changes["document_ids"]  # type: ignore[assignment]
         documents = find_documents(owner=held.owner, document_ids=ids)
@@ -178,6 +193,8 @@ def delete_chats(*, owner: User, chat_ids: Collection[UUID], actor: User | None 
     """
     count = _find_chats(owner, chat_ids).update(deleted_at=timezone.now())
     keys = set(chat_ids)
+    if ChatShare.objects.filter(chat__in=keys).delete()[0]:
+        announce_change()
     answer_cache.forget_answers(Message.objects.filter(chat__in=keys))
     days = settings.RETENTION_DELETED_DAYS
     deletions.note_deletions(DeletionKind.CHAT, keys, owner_id=owner.pk, days=days)

@@ -69,7 +69,7 @@ def without_deleted(outcome: Outcome) -> Outcome:
     cut = _Quotes(
         [*texts, *_texts_of(outcome.sources, erased), *_texts_of(outcome.candidates, erased)]
     )
-    is_copy = erased and _is_copy(outcome.label, outcome.mode)
+    copies = erased and is_copy(outcome.label, outcome.mode)
     return replace(
         outcome,
         sources=_scrub(outcome.sources, gone, erased),
@@ -77,10 +77,8 @@ def without_deleted(outcome: Outcome) -> Outcome:
         passages={
             key: text for key, text in outcome.passages.items() if _document_of(key) not in erased
         },
-        content=_say_erased(outcome.sources, settings.LANGUAGE_CODE)
-        if is_copy
-        else outcome.content,
-        grounding=None if is_copy else outcome.grounding,
+        content=_say_erased(outcome.sources, settings.LANGUAGE_CODE) if copies else outcome.content,
+        grounding=None if copies else outcome.grounding,
         reasoning="" if erased else outcome.reasoning,
         trace=cut.strip_json(dict(outcome.trace), erased) if erased else outcome.trace,
     )
@@ -186,7 +184,7 @@ def _forget_in_turn(turn: Turn, ids: set[UUID], erased: set[UUID]) -> None:
     }
     if erased:
         of_answer["reasoning"] = ""
-    if erased and turn.doc_refs and _is_copy(answer.label, answer.mode):
+    if erased and turn.doc_refs and is_copy(answer.label, answer.mode):
         language = answer.run.language if hasattr(answer, "run") else settings.LANGUAGE_CODE
         said = _say_erased(answer.sources, language)
         of_answer |= {"content": said, "grounding": None}
@@ -257,7 +255,7 @@ def _hide_in_turn(turn: Turn, closed: set[UUID]) -> Turn:
         return turn
     shown = copy(turn)
     shown.doc_refs = _hide(turn.doc_refs, closed)
-    if _is_copy(turn.label, turn.mode):
+    if is_copy(turn.label, turn.mode):
         shown.assistant_text = shown.summary = _say_closed(turn.doc_refs)
     return shown
 
@@ -285,7 +283,7 @@ def hide_closed(message: Message) -> Message:
     shown = copy(message)
     shown.sources = _hide(message.sources, closed)
     shown.reasoning = ""
-    if _is_copy(message.label, message.mode):
+    if is_copy(message.label, message.mode):
         shown.content, shown.grounding = _say_closed(message.sources), None
     return shown
 
@@ -389,7 +387,7 @@ def _document_of(chunk_id: str) -> UUID:
     return UUID(chunk_id.rpartition("_")[0])
 
 
-def _is_copy(label: str, mode: str) -> bool:
+def is_copy(label: str, mode: str) -> bool:
     """Whether an answer is text of documents, and no words of a model's."""
     return label == Message.Label.PASSAGES or mode == Message.Mode.DOCUMENT
 

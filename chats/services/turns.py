@@ -6,7 +6,7 @@ branch: what was there stays.
 
 import unicodedata
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -19,18 +19,29 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from chats.errors import EmptyMessage, NotFound, StillAnswering, WrongRole
-from chats.models import Chat, ChatDocument, Message, MessageDocument, Run, Trace, Turn
+from chats.models import (
+    Assistant,
+    Chat,
+    ChatDocument,
+    Message,
+    MessageDocument,
+    Run,
+    Trace,
+    Turn,
+)
 from chats.models.chat import make_title
 from chats.notices import chat_changed
 from chats.runs.dispatch import dispatch_run, dispatch_summary
 from chats.services import answer_cache, turn_store
 from chats.services.answer_cache import CacheKey
+from chats.services.assistants import choose_model, find_assistant
 from chats.services.chats import (
     add_chat,
     add_tokens,
     count_question,
     find_category,
     find_documents,
+    keep_assistant,
     keep_model,
     touch_chat,
 )
@@ -80,13 +91,15 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     sampling: Sampling = NO_WISHES,
     asked_with: str = "",
     model: str = "",
+    assistant_id: UUID | None = None,
 ) -> OpenedTurn:
     """Store the question and an empty answer, and hand the run to a worker when that is committed.
 
     The same `client_id` again gives the run that it began. `asked_with` is the digest of the key
     that asks. `model` writes this answer, and is kept for a chat that begins with it; empty: the
-    one that is chosen for the chat. Raises `NotFound`, `LibraryNotFound`, `EmptyMessage`,
-    `QuotaMessages`, `QuotaTokens`, `ModelNotAllowed`.
+    one that is chosen for the chat. `assistant_id` names the assistant that is asked, as kept for a
+    chat that begins with it; None: the chat's. Raises `NotFound`, `LibraryNotFound`,
+    `EmptyMessage`, `QuotaMessages`, `QuotaTokens`, `ModelNotAllowed`.
     """
     text = clean(content)
     try:
@@ -94,8 +107,11 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
             documents = find_documents(owner=user, document_ids=document_ids)
             libraries = find_libraries(user=user, library_ids=library_ids)
             chat = _find_or_add_chat(user, chat_id, text, documents, libraries, category_id)
+            assistant = find_assistant(user=user, assistant_id=assistant_id)
             if model and chat_id is None:
                 keep_model(chat, model)
+            if assistant and chat_id is None:
+                keep_assistant(chat, assistant.pk)
             parent = _find_parent(chat, parent_id) if chat_id or parent_id else None
             return open_answer(
                 chat=chat,
@@ -107,6 +123,7 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
                 sampling=sampling,
                 asked_with=asked_with,
                 model=model,
+                assistant=assistant,
             )
     except (IntegrityError, NuraError):  # sent before; what was so then may be refused now
         known = _find_opened(user, client_id) if client_id else None
@@ -186,6 +203,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     anew: bool = False,
     memory: bool = True,
     model: str = "",
+    assistant: Assistant | None = None,
 ) -> OpenedTurn:
     """An empty answer to `question` with its run, dispatched on commit.
 
@@ -194,21 +212,33 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
 
     `documents` are those that a new question names (None: one that is gone); it is stored with
     them. Without `documents` the question is one that is stored. `model` is the id of the language
-    model; empty: the chat's, else the user's usual one. Raises `QuotaMessages`,
-    `QuotaTokens`, `ModelNotAllowed`.
+    model; empty: the chat's, else the assistant's, else the user's usual one. `assistant` is whom
+    the question is put to; None: the chat's. Raises `QuotaMessages`, `QuotaTokens`,
+    `ModelNotAllowed`.
     """
-    chosen = find_allowed_model(chat.owner, model or chat.model)
+    asked = assistant or _find_kept_assistant(chat)
+    wished_model = model or chat.model or (choose_model(asked, chat.owner) if asked else "")
+    chosen = find_allowed_model(chat.owner, wished_model)
+    if asked and sampling.temperature is None:
+        sampling = replace(sampling, temperature=asked.temperature)
     is_new = documents is not None
     if documents is None:
         links = question.document_links.select_related("document")
         documents = [link.document for link in links]
     count_question(chat.owner_id)
     scope, read = find_scope(
-        chat=chat, named=documents, library_ids=question.library_ids or (), topic=topic
+        chat=chat,
+        named=documents,
+        library_ids=question.library_ids or (),
+        topic=topic,
+        picked=assistant,
+        kept=asked,
     )
     wished: dict[str, object] = {} if topic == Topic.AUTO else {"topic": str(topic)}
     if not memory:
         wished["memory"] = False
+    if asked:
+        wished["assistant"] = {"id": str(asked.pk), "name": asked.name}
     now = timezone.now()
     answer = Message(
         chat=chat,
@@ -274,6 +304,7 @@ def regenerate_answer(
         asked_with=asked_with,
         anew=True,
         model=model,
+        assistant=_find_asked_assistant(message),
     )
 
 
@@ -297,6 +328,17 @@ def edit_question(
     )
 
 
+def _find_asked_assistant(answer: Message) -> Assistant | None:
+    """The assistant that gave an answer, as long as the chat's owner may have it."""
+    told = (answer.scope or {}).get("assistant")
+    if not told:
+        return None
+    try:
+        return find_assistant(user=answer.chat.owner, assistant_id=UUID(told["id"]))
+    except NotFound:
+        return None
+
+
 def _hold_chat(message: Message) -> Chat:
     chat = touch_chat(message.chat.owner, message.chat_id)
     if chat is None:
@@ -315,25 +357,42 @@ def clean(content: str) -> str:
     return text
 
 
-def find_scope(
+def _find_kept_assistant(chat: Chat) -> Assistant | None:
+    """The assistant of the chat, as long as its owner may have it."""
+    if chat.assistant_id is None:
+        return None
+    try:
+        return find_assistant(user=chat.owner, assistant_id=chat.assistant_id)
+    except NotFound:
+        return None
+
+
+def find_scope(  # noqa: PLR0913 - what may narrow it, by name
     *,
     chat: Chat,
     named: Collection[Document | None],
     library_ids: Collection[UUID] = (),
     topic: str = Topic.AUTO,
+    picked: Assistant | None = None,
+    kept: Assistant | None = None,
 ) -> tuple[Scope, set[UUID]]:
     """The documents of a question, and the libraries that these are in.
 
     Those that it names, alone or by their library, else the chat's, else all that its owner may
-    read, as far as an index serves them. The topic "all" passes over the chat's.
+    read, as far as an index serves them. The topic "all" passes over the chat's. An assistant that
+    is `picked` for the question looks into its libraries; one that the chat has `kept`, too, unless
+    the chat is about something of its own.
     """
     if named or library_ids:
         ids = [document.pk for document in named if document is not None]
         found = _list_searchable(chat, Q(pk__in=ids) | Q(library__in=library_ids))
         scope = select_scope([*found], (), ())
-    elif (chat.has_documents or chat.library_ids) and topic != Topic.ALL:
+    elif (chat.has_documents or chat.library_ids) and topic != Topic.ALL and picked is None:
         linked = ChatDocument.objects.filter(chat=chat).values("document")
         found = _list_searchable(chat, Q(pk__in=linked) | Q(library__in=chat.library_ids or ()))
+        scope = select_scope(None, [*found], (), chat_named=True)
+    elif (asked := picked or kept) and asked.library_ids:
+        found = _list_searchable(chat, Q(library__in=asked.library_ids))
         scope = select_scope(None, [*found], (), chat_named=True)
     else:
         found = _list_searchable(chat, Q())

@@ -5,7 +5,8 @@ import { toAddress } from "./address.js";
 import { getJson, postJson, sendDelete } from "./api.js";
 import { exportChat } from "./chat_actions.js";
 import { Composer } from "./composer.js";
-import { ComposerMenu, listCommands } from "./composer_menu.js";
+import { Addressee } from "./addressee.js";
+import { ComposerMenu, listCommands, selectPlace } from "./composer_menu.js";
 import { ConnectionNote } from "./connection.js";
 import { ContextView } from "./context.js";
 import { byId, readPageData } from "./dom.js";
@@ -42,6 +43,7 @@ const scope = new Scope({
 });
 const composer = new Composer({ chatId, limit: page.content_limit, blockers: nameBlocker });
 const models = new ModelPicker({ models: page.models, chosen: page.chat?.model, chatId: () => chatId });
+const addressee = new Addressee({ kept: page.assistant, chatId: () => chatId });
 const panel = new Panel({ askOnly });
 const connection = new ConnectionNote(socket, runs);
 const thread = new Thread({
@@ -105,6 +107,7 @@ async function ask(content, documents = listChosenDocuments()) {
     library_ids: listIds(documents.filter((one) => one.is_library)),
     topic: scope.takeTopic(),
     model: models.value,
+    assistant_id: addressee.take(),
   });
   connection.expect(pending);
   thread.echo(pending, documents);
@@ -117,7 +120,7 @@ const listIds = (chosen) => (chosen.length ? chosen.map((one) => one.id) : null)
 async function beginTemporaryChat(content) {
   composer.setBusy(true);
   try {
-    const chat = await postJson("/chats", { temporary: true, model: models.value });
+    const chat = await postJson("/chats", { temporary: true, model: models.value, assistant_id: addressee.id });
     becomeChat(chat.id, content);
     return true;
   } catch (error) {
@@ -257,6 +260,10 @@ watchFileInput({
 new ComposerMenu({
   input: composer.input,
   pick: (document) => scope.toggle(document, true),
+  ask: (assistant) => addressee.ask(assistant),
+  models: page.models,
+  choose: (model) => models.choose(model.id),
+  put: putPrompt,
   commands: () =>
     listCommands({
       hasModel: page.has_model,
@@ -266,6 +273,15 @@ new ComposerMenu({
       beginTopic: () => scope.beginTopic(),
       exportAs: (format) => exportChat(chatId, format),
     }),
+});
+/** Write a prompt; the first of its places is to be filled in, Tab leads to the next. */
+function putPrompt(text) {
+  composer.put(text);
+  selectPlace(composer.input, 0);
+}
+composer.input.addEventListener("keydown", (event) => {
+  if (event.key !== "Tab" || event.shiftKey || event.isComposing || !composer.input.value) return;
+  if (selectPlace(composer.input)) event.preventDefault();
 });
 composer.addEventListener("paste", ({ detail: { file, text } }) => {
   uploads.add([file]);

@@ -1,5 +1,7 @@
-// The small menus of the composer: `#` names a document or a library, `/` at the beginning a command. The keyboard stays in the field.
+// The small menus of the composer: `#` names a document or a library, `@` an assistant or a model, `/` at the beginning a command
+// or a prompt. The keyboard stays in the field.
 
+import { getJson } from "./api.js";
 import { announce, byId, createIcon, el } from "./dom.js";
 import { isEnter } from "./ime.js";
 import { describeSize, findLibraries, findReadyDocuments } from "./scope.js";
@@ -10,17 +12,27 @@ const MAX_LIBRARIES = 3; // of them
 const SEARCH_WAIT_MS = 120;
 const DOUBLED_ENTER_MS = 150; // an Enter that closed a syllable may be told of once more
 const NAMED = /(^|\s)#([^\s#]{0,60})$/;
+const ADDRESSED = /(^|\s)@([^\s@]{0,40})$/;
 const COMMANDED = /^\/(\S{0,20})$/;
+const PLACE = /\{\{[^{}\n]{1,60}\}\}/g;
+const MAX_COMMANDS = 30;
+const LIST_SIZE = 100; // assistants, prompts: so many are offered
 
 /**
  * Opens while the words before the caret ask for it. `commands()` gives those that can be used now:
- * {name, icon, label, hint, aliases, run}; `pick(document)` takes a document in.
+ * {name, icon, label, hint, aliases, run}; `pick(document)` takes a document in, `ask(assistant)` and `choose(model)`, of
+ * `models`, say who answers, `put(text)` writes a prompt.
  */
 export class ComposerMenu {
-  constructor({ input, commands, pick }) {
+  constructor({ input, commands, pick, ask, models, choose, put }) {
     this.input = input;
     this.commands = commands;
     this.pick = pick;
+    this.ask = ask;
+    this.models = models;
+    this.chooseModel = choose;
+    this.put = put;
+    this.kept = new Map();
     this.root = byId("composer-menu");
     this.options = [];
     this.at = 0;
@@ -45,6 +57,8 @@ export class ComposerMenu {
     const before = value.slice(0, caret);
     const command = COMMANDED.exec(before);
     if (command) return { kind: "command", word: command[1], from: 0, to: caret };
+    const addressed = ADDRESSED.exec(before);
+    if (addressed) return { kind: "addressee", word: addressed[2], from: caret - addressed[2].length - 1, to: caret };
     const named = NAMED.exec(before);
     return named ? { kind: "document", word: named[2], from: caret - named[2].length - 1, to: caret } : null;
   }
@@ -55,8 +69,13 @@ export class ComposerMenu {
     if (!trigger || this.dismissed === trigger.kind) return this.close();
     this.trigger = trigger;
     clearTimeout(this.timer);
-    if (trigger.kind === "command") return this.open(this.findCommands(trigger.word));
-    this.timer = setTimeout(() => this.findDocuments(trigger), SEARCH_WAIT_MS);
+    if (trigger.kind === "command") {
+      this.open(this.findCommands(trigger.word));
+      this.offerPrompts(trigger);
+      return undefined;
+    }
+    const find = trigger.kind === "addressee" ? () => this.findAddressees(trigger) : () => this.findDocuments(trigger);
+    this.timer = setTimeout(find, SEARCH_WAIT_MS);
     return undefined;
   }
 
@@ -66,6 +85,54 @@ export class ComposerMenu {
     return this.commands()
       .filter(fits)
       .map((command) => ({ ...command, take: () => this.write("", command.run) }));
+  }
+
+  /** Commands first, and behind them the prompts that fit. */
+  async offerPrompts(trigger) {
+    const wanted = trigger.word.toLowerCase().normalize("NFC");
+    const prompts = await this.fetchOnce(`/prompts?page_size=${LIST_SIZE}`);
+    const now = this.readTrigger(); // without a command that fits the menu is closed by now
+    if (now?.kind !== trigger.kind || now.word !== trigger.word || this.dismissed || !prompts.length) return;
+    this.trigger = now;
+    const fitting = prompts.filter(({ title }) => title.toLowerCase().replaceAll(" ", "").includes(wanted));
+    const toOption = ({ title, text }) => ({
+      icon: "quote",
+      label: title,
+      hint: text.slice(0, 60),
+      take: () => this.write("", () => this.put(text)),
+    });
+    this.open([...this.findCommands(trigger.word), ...fitting.map(toOption)]);
+  }
+
+  /** Assistants first, then language models where there is a choice. */
+  async findAddressees(trigger) {
+    const wanted = trigger.word.toLowerCase().normalize("NFC");
+    const fits = ({ name }) => name.toLowerCase().replaceAll(" ", "").includes(wanted);
+    const assistants = await this.fetchOnce(`/assistants?page_size=${LIST_SIZE}`);
+    if (trigger !== this.trigger || document.activeElement !== this.input) return;
+    const asked = assistants.filter(fits).map((one) => ({
+      icon: "bot",
+      label: one.name,
+      hint: one.description || one.owner,
+      take: () => this.write("", () => this.ask(one)),
+    }));
+    const chosen = (this.models.length > 1 ? this.models : []).filter(fits).map((one) => ({
+      icon: "sparkles",
+      label: one.name,
+      hint: t("model"),
+      take: () => this.write("", () => this.chooseModel(one)),
+    }));
+    this.open([...asked, ...chosen]);
+  }
+
+  /** The rows of a list, asked for once a page; none where the server cannot be reached. */
+  async fetchOnce(path) {
+    if (!this.kept.has(path)) {
+      const found = await getJson(path).catch(() => null);
+      if (!found) return [];
+      this.kept.set(path, found.results);
+    }
+    return this.kept.get(path);
   }
 
   async findDocuments(trigger) {
@@ -85,7 +152,7 @@ export class ComposerMenu {
   }
 
   open(options) {
-    this.options = options.slice(0, MAX_OPTIONS);
+    this.options = options.slice(0, MAX_COMMANDS);
     if (!this.options.length) return this.close();
     this.root.replaceChildren(...this.options.map((option, index) => this.row(option, index)));
     if (!this.isOpen) {
@@ -176,6 +243,15 @@ export class ComposerMenu {
     this.input.dispatchEvent(new Event("input"));
     run();
   }
+}
+
+/** Select the first place to fill in at or behind the caret; false where there is none. */
+export function selectPlace(input, from = input.selectionEnd) {
+  const places = [...input.value.matchAll(PLACE)];
+  const next = places.find((place) => place.index >= from) ?? places[0];
+  if (!next) return false;
+  input.setSelectionRange(next.index, next.index + next[0].length);
+  return true;
 }
 
 function take(event) {

@@ -6,6 +6,7 @@ import { getJson, patchJson, postJson, sendDelete } from "./api.js";
 import { editHistoryPairs, exportChat } from "./chat_actions.js";
 import { byId, el, placeBeside } from "./dom.js";
 import { askConfirmation, showToast } from "./notify.js";
+import { openShareDialog } from "./sharing.js";
 import { t, tn } from "./strings.js";
 
 const LEFT_KEY = "nura.left";
@@ -389,6 +390,7 @@ const chatActions = {
   unread: (row) => changeChats([row.dataset.chatId], { unread: true }),
   choose: startChoosing,
   history: (row) => editHistoryPairs(row.dataset.chatId),
+  share: (row) => openShareDialog(row.dataset.chatId),
   delete: (row) => removeChatsSoon([row]),
 };
 

@@ -65,12 +65,20 @@ function createQuestionPart(trace) {
     t("trace.question"),
     createFacts([
       [t("trace.kind"), describeKnown("kind", question.type)],
+      [t("trace.intent"), describeIntent(question)],
       [t("trace.bond"), bond],
       [t("trace.by"), describeKnown("by", question.by)],
       [t("trace.reference"), describeReference(trace.reference)],
     ]),
     signs.length ? createList(signs) : null,
   );
+}
+
+/** How it was to be answered, and what decided that where it was not as usual. */
+function describeIntent({ intent, intent_by: by }) {
+  if (!intent || !hasString(`intent.${intent}`)) return "";
+  const name = t(`intent.${intent}`);
+  return hasString(`intent_by.${by}`) ? `${name} (${t(`intent_by.${by}`)})` : name;
 }
 
 /** The documents that the question named by their place. */

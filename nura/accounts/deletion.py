@@ -27,7 +27,17 @@ from django.utils import timezone
 from knox.models import AuthToken
 from redis.exceptions import RedisError
 
-from chats.models import Category, Chat, Feedback, Message, ProfileSlot, Run, Turn
+from chats.models import (
+    Assistant,
+    Category,
+    Chat,
+    Feedback,
+    Message,
+    ProfileSlot,
+    Prompt,
+    Run,
+    Turn,
+)
 from chats.runs import log
 from documents import deletions, libraries
 from documents.audit import Action, record_event
@@ -129,6 +139,8 @@ def _count(user: User) -> Counter[str]:
         verdicts=Feedback.objects.filter(user=user).count(),
         memories=ProfileSlot.objects.filter(owner=user).count(),
         categories=Category.objects.filter(owner=user).count(),
+        assistants=Assistant.objects.filter(owner=user).count(),
+        prompts=Prompt.objects.filter(owner=user).count(),
         keys=AuthToken.objects.filter(user=user).count(),
     )
 

@@ -26,6 +26,7 @@ from django.utils import timezone, translation
 from django.utils.text import get_valid_filename
 
 from chats.models import Chat, Message, Turn
+from chats.services.assistants import export_assistants, export_prompts
 from chats.services.erasure import hide_closed, note_closed
 from chats.services.export import export_markdown, to_one_line
 from chats.services.profile import describe_profile
@@ -107,6 +108,8 @@ def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
         },
         "preferences": _describe_preferences(user),
         "memory": describe_profile(user),
+        "assistants": export_assistants(user),
+        "prompts": export_prompts(user),
         "chats": [],
         "documents": [],
     }

@@ -429,6 +429,14 @@ TRACE = {
     "trace.kept_steps": _("What follows is how that answer was made."),
     "trace.question": _("The question"),
     "trace.kind": _("Kind"),
+    "trace.intent": _("Answered as"),
+    "intent.lookup": _("Look-up"),
+    "intent.compare": _("Comparison"),
+    "intent.summary": _("Summary"),
+    "intent.procedure": _("Procedure"),
+    "intent.table": _("Table"),
+    "intent_by.words": _("the question says so"),
+    "intent_by.assistant": _("as the assistant is set up"),
     "trace.bond": _("Conversation"),
     "trace.follows": _("Continues the conversation"),
     "trace.alone": _("Stands on its own"),
@@ -589,12 +597,18 @@ DOCUMENTS = {
 }
 """Of the pages of documents."""
 
+TEAM = {
+    "prompts.taken": _("{count} prompts were added"),
+    "prompts.taken.one": _("{count} prompt was added"),
+}
+
 SETTINGS = {"voice.usual": _("Default voice")}
 
 PAGES = {
     "chat": EVERYWHERE | SCORES_AND_SHEETS | THREAD | GROUNDS | CONVERSATION | TRACE,
     "documents": EVERYWHERE | SCORES_AND_SHEETS | DOCUMENTS,
     "settings": EVERYWHERE | SETTINGS,
+    "team": EVERYWHERE | TEAM,
 }
 
 

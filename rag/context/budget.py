@@ -133,6 +133,7 @@ class Budget:
 def make_budget(context: AnswerContext, rules: ContextRules, counter: TokenCounter) -> Budget:
     """The budget when only instructions and question are known."""
     system = _size(render_system(context.language, context.fence), counter)
+    system += sum(_size(text, counter) for text in context.wished)
     query = _size(context.question, counter) + _size(context.standalone, counter)
     budget = split_tokens(rules, counter, system=system, query=max(QUERY_TOKENS, query))
     return budget.with_used(system=system, query=query)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from rag import prompts
-from rag.conversation import PastTurn
+from rag.conversation import PastTurn, Persona
 from rag.pages import Kind
 from rag.tokenize.text import neutralise_text, to_prompt_text
 from rag.types import Evidence, HistoryMessage, Passage, Speaker
@@ -40,7 +40,8 @@ class AnswerContext:
     `notes` are what was noted of whole documents that do not fit, section by section.
     `notices` name prompts that say how the evidence was found. `searched`: documents were looked
     at. `profile` are lines of what is known of the user, of which the first `protected` must stay.
-    `medical`: it is about health.
+    `medical`: it is about health. `persona` is the assistant that is asked, `shape` the name of the
+    prompt that says what shape the answer has.
     """
 
     question: str
@@ -60,6 +61,8 @@ class AnswerContext:
     profile: tuple[str, ...] = ()
     protected: int = 0
     medical: bool = False
+    persona: Persona | None = None
+    shape: str = ""
 
     @property
     def said_before(self) -> tuple[str, ...]:
@@ -68,6 +71,11 @@ class AnswerContext:
         turns = [f"{turn.user_text}\n{turn.assistant_text}" for turn in self.recalled]
         told = (*window, *turns, self.summary, *self.findings, *self.profile)
         return tuple(filter(None, told))
+
+    @property
+    def wished(self) -> tuple[str, ...]:
+        """What the assistant's owner wrote of it."""
+        return (self.persona.name, self.persona.instructions) if self.persona else ()
 
 
 def build_messages(context: AnswerContext) -> tuple[HistoryMessage, ...]:
@@ -154,6 +162,8 @@ def _render_earlier(context: AnswerContext, fence: str) -> tuple[HistoryMessage,
     """The earlier conversation as a turn of its own, because servers expect alternating roles."""
     language = context.language
     blocks = []
+    if context.persona and context.persona.instructions:
+        blocks.append(_render_persona(context.persona, language, fence))
     if context.summary:
         blocks.append(_block("block_summary", language, fence, _tame_text(context.summary)))
     if context.recalled:
@@ -164,6 +174,17 @@ def _render_earlier(context: AnswerContext, fence: str) -> tuple[HistoryMessage,
     return (
         HistoryMessage(Speaker.USER, "\n\n".join(blocks)),
         HistoryMessage(Speaker.ASSISTANT, prompts.load_prompt("noted", language)),
+    )
+
+
+def _render_persona(persona: Persona, language: str, fence: str) -> str:
+    """What its owner wishes of an assistant, behind the instructions and below them."""
+    return prompts.fill_prompt(
+        "block_assistant",
+        language,
+        fence=fence,
+        title=_tame_text(persona.name).replace("\n", " "),
+        content=_FENCE_END.sub("\n\n", _tame_text(persona.instructions)),
     )
 
 
@@ -190,10 +211,9 @@ def _render_question(context: AnswerContext, fence: str) -> str:
             blocks.append(_block(name, language, fence, render_passages(group, language)))
     if context.searched and not context.evidence and not context.notes:
         blocks.append(prompts.load_prompt("nothing_found", language))
-    blocks += [
-        prompts.load_prompt(name.replace("notice_", "tell_", 1), language)
-        for name in context.notices
-    ]
+    told = [name.replace("notice_", "tell_", 1) for name in context.notices]
+    told += [context.shape] if context.shape else []
+    blocks += [prompts.load_prompt(name, language) for name in told]
     asked = prompts.fill_prompt("question", language, question=neutralise_text(context.question))
     if context.standalone:
         meaning = neutralise_text(context.standalone)
@@ -225,6 +245,7 @@ def _safe_fence(context: AnswerContext) -> str:
     texts = (
         context.question,
         *context.said_before,
+        *context.wished,
         *context.notes,
         *(item.content + item.passage.document_name for item in context.evidence),
     )

@@ -21,6 +21,7 @@ from rag.retrieve.candidates import (
 from rag.tokenize.text import estimate_dense_weight
 from rag.types import Gate, Hit, Plan, QuestionType, Retrieval, StrategyName
 from rag.understand.analysis import QuestionAnalysis
+from rag.understand.intents import TEMPLATES
 from rag.understand.kinds import is_whole_question
 
 MIN_OWN_PASSAGES = 2
@@ -45,10 +46,14 @@ def make_plan(analysis: QuestionAnalysis, wishes: Wishes, *, usual_k: int, depth
     """The plan of a question.
 
     Fusion for every kind unless a strategy is named, because it was never worse than one leg.
-    Questions over several documents get more passages than usual, unless `top_k` is named.
+    Questions over several documents, and those whose intent needs more, get more passages than
+    usual, unless `top_k` is named.
     """
     kind = analysis.question_type
-    wanted = round(usual_k * _WIDER.get(kind, 1.0)) if wishes.top_k is None else wishes.top_k
+    template = TEMPLATES[analysis.intent]
+    wider = max(_WIDER.get(kind, 1.0), template.passages)
+    wanted = round(usual_k * wider) if wishes.top_k is None else wishes.top_k
+    is_multi = kind in _WIDER or template.is_multi_document
     strategy = StrategyName.RRF if wishes.strategy is StrategyName.AUTO else wishes.strategy
     # with documents to remember, a question in its own words: names carried over from the
     # conversation would keep a search beyond those documents inside of them
@@ -57,7 +62,7 @@ def make_plan(analysis: QuestionAnalysis, wishes: Wishes, *, usual_k: int, depth
         question_type=kind,
         strategy=strategy,
         top_k=wanted,
-        needs_multi_doc=kind in _WIDER and len(analysis.scope.document_ids) > 1,
+        needs_multi_doc=is_multi and len(analysis.scope.document_ids) > 1,
         standalone_query=own or analysis.standalone,
         completed=analysis.standalone,
         scope=analysis.scope,

@@ -23,8 +23,8 @@ from rag.retrieve.candidates import MIN_KNOWN_SHARE
 from rag.tokenize import surface
 from rag.tokenize.korean import Morpheme
 from rag.tokenize.text import estimate_dense_weight
-from rag.types import QuestionType, Scope, ScopeReason, Topic
-from rag.understand import followup, kinds, model, references
+from rag.types import Intent, QuestionType, Scope, ScopeReason, Topic
+from rag.understand import followup, intents, kinds, model, references
 from rag.understand.filters import find_names
 from rag.understand.followup import Said, Word
 from rag.understand.kinds import Spoken, read_message
@@ -83,6 +83,8 @@ class QuestionAnalysis:
     below 1, other words for what is asked. `own_words` (empty: `standalone`) are embedded, and
     beside them with `background_weight` the `background`, which was said before.
 
+    `intent` is how it is to be answered, `intent_by` what decided that: see `intents.find_intent`.
+
     `failed` is the error code of a model that was asked in vain.
     """
 
@@ -105,6 +107,8 @@ class QuestionAnalysis:
     own_words: str = ""
     background: str = ""
     background_weight: float = 0.0
+    intent: Intent = Intent.LOOKUP
+    intent_by: str = intents.USUAL
     failed: str = ""
 
     @property
@@ -132,7 +136,7 @@ async def analyse_question(
     conversation = question.conversation
 
     def judge() -> tuple[QuestionAnalysis, bool]:
-        judged = _judge(question, history, config.memory, embedder)
+        judged = _with_intent(_judge(question, history, config.memory, embedder), question)
         unsure = _needs_model(judged, conversation)
         return judged if unsure else _complete(judged, conversation), unsure
 
@@ -159,7 +163,14 @@ def analyse_by_rules(
 
     Reads the store only for references to the whole session; `embedder` serves mode "simple".
     """
-    return _complete(_judge(question, history, config.memory, embedder), question.conversation)
+    judged = _with_intent(_judge(question, history, config.memory, embedder), question)
+    return _complete(judged, question.conversation)
+
+
+def _with_intent(judged: QuestionAnalysis, question: Question) -> QuestionAnalysis:
+    usual = question.persona.intent if question.persona else None
+    intent, by = intents.find_intent(read_message(judged.text), usual)
+    return replace(judged, intent=intent, intent_by=by)
 
 
 def describe_analysis(question: Question, analysis: QuestionAnalysis) -> dict[str, object]:
@@ -175,6 +186,8 @@ def describe_analysis(question: Question, analysis: QuestionAnalysis) -> dict[st
             "signals": {name: round(value, 3) for name, value in analysis.signals.items()},
             "topic": question.topic.value,
             "whole": analysis.whole,
+            "intent": analysis.intent.value,
+            "intent_by": analysis.intent_by,
             "failed": analysis.failed,
         },
         "standalone": {

@@ -26,7 +26,18 @@ LOOKS = [
 ]
 """Each run sees every language, scheme and size with every other; `--whole` all three together."""
 OPEN = ["/accounts/login/", "/accounts/signup/", "/accounts/password/reset/", "/offline"]
-OWN = ["/", "/documents", "/nowhere", "/accounts/password/change/", "/settings/email"]
+OWN = [
+    "/",
+    "/documents",
+    "/assistants",
+    "/assistants/new",
+    "/prompts",
+    "/prompts/new",
+    "/shared",
+    "/nowhere",
+    "/accounts/password/change/",
+    "/settings/email",
+]
 OWN += [f"/settings/{one.route.removeprefix('accounts:')}" for one in SECTIONS]
 
 pytestmark = pytest.mark.skipif(not AXE.exists(), reason="npm --prefix front ci installs axe-core")

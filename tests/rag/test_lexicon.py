@@ -7,6 +7,7 @@ from rag.lexicon import load_patterns
 FILES = (
     "emergency",
     "followup",
+    "intents",
     "kinds",
     "names",
     "no_claims",

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import Group
 
 from chats.gateway import catalogue
-from chats.models import Category, Chat
+from chats.models import Assistant, Category, Chat
 from chats.services.chats import create_chat, delete_chat
 from documents.connected.choice import announce_choices
 from documents.connected.models import ConnectedModel, Connection
@@ -154,3 +154,12 @@ def test_language_models_are_named_behind_a_sign_that_stands_in_no_other_id(
         client.chat.completions.create(
             model="nura@qwen3", messages=[{"role": "user", "content": "질문"}]
         )
+
+
+def test_an_assistant_is_a_model_for_those_who_may_ask_it(client, owner, stranger):
+    assistant = Assistant.objects.create(owner=owner, name="인사 도우미")
+    theirs = Assistant.objects.create(owner=stranger, name="남의 것")
+    assert f"nura/{assistant.pk}" in ids(client)
+    assert f"nura/{theirs.pk}" not in ids(client)
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve(f"nura/{theirs.pk}")

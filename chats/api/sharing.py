@@ -1,0 +1,263 @@
+"""Shared chats over REST: what one shows to others, and what others show."""
+
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from drf_spectacular.utils import extend_schema
+from rest_framework import mixins, serializers, status, viewsets
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from chats.access import get_user
+from chats.api.turns import get_own_chat
+from chats.models import Chat, ChatShare, KeyScope, Message
+from chats.serializers import ChatSerializer, to_time_json
+from chats.services import audience, sharing
+from chats.services.audience import MAX_NAMED, Audience
+
+
+class NamesField(serializers.ListField):
+    """Names of people or of groups."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        child = serializers.CharField(max_length=150)
+        super().__init__(child=child, max_length=MAX_NAMED, required=False, **kwargs)
+
+
+class AudienceRequest(serializers.Serializer[Any]):
+    """To whom something is shown; without any of these fields that stays as it is."""
+
+    everybody = serializers.BooleanField(required=False)
+    users = NamesField(help_text="User names")
+    groups = NamesField(help_text="Names of groups")
+
+
+class AudienceSerializer(serializers.Serializer[Any]):
+    """To whom something is shown."""
+
+    everybody = serializers.BooleanField()
+    users = serializers.ListField(child=serializers.CharField())
+    groups = serializers.ListField(child=serializers.CharField())
+
+
+def take_audience(request: Request, fields: dict[str, Any]) -> Audience | None:
+    """Take the audience out of the fields of a body; None where it names none.
+
+    Raises `serializers.ValidationError` for names that nobody has.
+    """
+    given = {name: fields.pop(name) for name in ("everybody", "users", "groups") if name in fields}
+    if not given:
+        return None
+    try:
+        return audience.find_audience(
+            user=get_user(request),
+            everybody=given.get("everybody", False),
+            usernames=given.get("users", ()),
+            group_names=given.get("groups", ()),
+        )
+    except ValidationError as error:
+        raise serializers.ValidationError(error.message_dict) from error
+
+
+class ShareRequest(AudienceRequest):
+    """To whom a chat is shown, and until when."""
+
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+
+    def validate_expires_at(self, moment: Any) -> Any:
+        """Not in the past."""
+        if moment is not None and moment <= timezone.now():
+            raise serializers.ValidationError(_("Choose a time that is still to come."))
+        return moment
+
+
+class ShareChange(ShareRequest):
+    """The same of a chat that is shown; `update`: with all that was said since."""
+
+    update = serializers.BooleanField(required=False, default=False)  # type: ignore[assignment]
+
+
+class ShareSerializer(serializers.Serializer[Any]):
+    """A chat that its owner shows to others, as it was at `shown_at`."""
+
+    id = serializers.UUIDField()
+    chat_id = serializers.UUIDField()
+    title = serializers.CharField()
+    audience = AudienceSerializer()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    is_over = serializers.BooleanField()
+    shown_at = serializers.DateTimeField()
+    created_at = serializers.DateTimeField()
+
+    def to_representation(self, share: ChatShare) -> dict[str, Any]:
+        """A share of one's own."""
+        expires_at = share.expires_at
+        return {
+            "id": str(share.pk),
+            "chat_id": str(share.chat_id),
+            "title": share.chat.title,
+            "audience": audience.describe_audience(share),
+            "expires_at": expires_at and to_time_json(expires_at),
+            "is_over": expires_at is not None and expires_at <= timezone.now(),
+            "shown_at": to_time_json(share.shown_at),
+            "created_at": to_time_json(share.created_at),
+        }
+
+
+class SharedChatSerializer(serializers.Serializer[Any]):
+    """A chat that somebody shows."""
+
+    id = serializers.UUIDField()
+    title = serializers.CharField()
+    owner = serializers.CharField(help_text="The name that others see")
+    expires_at = serializers.DateTimeField(allow_null=True)
+    shown_at = serializers.DateTimeField()
+
+    def to_representation(self, share: ChatShare) -> dict[str, Any]:
+        """What a reader is told of it."""
+        return {
+            "id": str(share.pk),
+            "title": share.chat.title,
+            "owner": sharing.name_owner(share),
+            "expires_at": share.expires_at and to_time_json(share.expires_at),
+            "shown_at": to_time_json(share.shown_at),
+        }
+
+
+class SharedSourceSerializer(serializers.Serializer[Any]):
+    """What an answer rests on. Of a document that you may not read there is its number alone."""
+
+    slot = serializers.IntegerField()
+    available = serializers.BooleanField()
+    document_id = serializers.UUIDField(required=False)
+    document_name = serializers.CharField(required=False)
+    chunk_id = serializers.CharField(required=False)
+    page = serializers.IntegerField(required=False, allow_null=True)
+    section = serializers.CharField(required=False)
+    content_preview = serializers.CharField(required=False)
+
+
+class SharedMessageSerializer(serializers.Serializer[Any]):
+    """A message as you may read it."""
+
+    id = serializers.UUIDField()
+    role = serializers.ChoiceField(choices=Message.Role.choices)
+    content = serializers.CharField()
+    label = serializers.CharField(allow_null=True)  # type: ignore[assignment] # of the contract
+    sources = SharedSourceSerializer(many=True)
+    created_at = serializers.DateTimeField()
+
+    def to_representation(self, message: sharing.SharedMessage) -> dict[str, Any]:
+        """As the reader may see it."""
+        told = message.to_json()
+        return {**told, "created_at": to_time_json(told["created_at"])}
+
+
+class SharedChatWithMessages(SharedChatSerializer):
+    """A chat that somebody shows, with its messages."""
+
+    messages = SharedMessageSerializer(many=True)
+
+    def to_representation(self, share: ChatShare) -> dict[str, Any]:
+        """With what the reader may see."""
+        shown = sharing.read_share(share=share, reader=self.context["reader"])
+        messages = SharedMessageSerializer(shown, many=True).data
+        return {**super().to_representation(share), "messages": messages}
+
+
+class ChatShareView(APIView):
+    """`POST /chats/{id}/share`."""
+
+    change_scope = KeyScope.ASK
+
+    @extend_schema(request=ShareRequest, responses={201: ShareSerializer})
+    def post(self, request: Request, chat_id: UUID) -> Response:
+        """Show a chat of yours, as it is now, to these people."""
+        chat = get_own_chat(request, chat_id)
+        serializer = ShareRequest(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        fields = dict(serializer.validated_data)
+        audience = take_audience(request, fields) or Audience()
+        share = sharing.share_chat(
+            user=get_user(request),
+            chat=chat,
+            audience=audience,
+            expires_at=fields.get("expires_at"),
+        )
+        return Response(ShareSerializer(share).data, status=status.HTTP_201_CREATED)
+
+
+class ShareViewSet(
+    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ChatShare]
+):
+    """The chats that you show to others."""
+
+    queryset = ChatShare.objects.none()
+    serializer_class = ShareSerializer
+    change_scope = KeyScope.ASK
+    lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[ChatShare]:
+        """One's own."""
+        rows = ChatShare.objects.owned_by(get_user(self.request)).select_related("chat")
+        return rows.prefetch_related("users", "groups")
+
+    @extend_schema(request=ShareChange, responses=ShareSerializer)
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        """Show it to others, until another time, or with what was said since."""
+        share = self.get_object()
+        serializer = ShareChange(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        fields = dict(serializer.validated_data)
+        sharing.change_share(
+            user=get_user(request),
+            share=share,
+            audience=take_audience(request, fields),
+            expires_at=fields.get("expires_at", share.expires_at),
+            is_updated=fields["update"],
+        )
+        return Response(ShareSerializer(self.get_queryset().get(pk=pk)).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        """Show it to nobody any more."""
+        sharing.end_shares(user=get_user(request), shares=[self.get_object()])
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class SharedViewSet(
+    mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.GenericViewSet[ChatShare]
+):
+    """The chats that others show you."""
+
+    queryset = ChatShare.objects.none()
+    serializer_class = SharedChatSerializer
+    change_scope = KeyScope.ASK
+    lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[ChatShare]:
+        """Those of others; one of them may also be one's own, as a reader sees it."""
+        user = get_user(self.request)
+        shares = ChatShare.objects
+        rows = shares.shown_to(user) if self.action == "list" else shares.visible_to(user)
+        return rows.select_related("chat__owner")
+
+    @extend_schema(responses=SharedChatWithMessages)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        """A shared chat; its sources as far as you may read them."""
+        context = {"reader": get_user(request)}
+        return Response(SharedChatWithMessages(self.get_object(), context=context).data)
+
+    @extend_schema(request=None, responses={201: ChatSerializer})
+    @action(detail=True, methods=["post"])
+    def fork(self, request: Request, pk: UUID) -> Response:
+        """A chat of your own that goes on where this one ends."""
+        chat = sharing.copy_shared_chat(reader=get_user(request), share=self.get_object())
+        made = Chat.objects.prefetch_related("document_links").get(pk=chat.pk)
+        return Response(ChatSerializer(made).data, status=status.HTTP_201_CREATED)

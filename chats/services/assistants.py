@@ -1,0 +1,217 @@
+"""Assistants and prompts: kept, found, and what an assistant brings to a question.
+
+An assistant gives nobody a right. What it may look into is its libraries as far as whoever asks may
+read them; its model is taken where the asker may choose that; its instructions are text in the
+prompt and nothing else.
+"""
+
+import io
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import models, transaction
+from django.utils.translation import gettext as _
+
+from chats.errors import NotFound
+from chats.models import Assistant, Prompt
+from chats.services.audience import Audience, describe_audience, show_to
+from documents.audit import Action, record_event
+from documents.connected.choice import ModelNotAllowed, find_allowed_model
+from documents.models import Document, Library
+from documents.notices import announce_change
+from rag.conversation import Persona
+from rag.types import Intent
+
+MAX_PICTURE_BYTES = 4 * 1024 * 1024
+MAX_PICTURE_PIXELS = 24_000_000
+PICTURE_SIDE = 192
+"""Pixels of the square that is kept of a picture."""
+PICTURE_FORMATS = ("PNG", "JPEG", "WEBP")
+
+
+# What an assistant brings to a question
+
+
+def find_assistant(*, user: User, assistant_id: UUID | None) -> Assistant | None:
+    """The assistant with this id, None where none is named. Raises `NotFound`."""
+    if assistant_id is None:
+        return None
+    rows = Assistant.objects.visible_to(user).defer("picture")
+    assistant = rows.filter(pk=assistant_id).first()
+    if assistant is None:
+        raise NotFound
+    return assistant
+
+
+def list_documents(assistant: Assistant, user: User) -> models.QuerySet[Document]:
+    """The documents that a question of this user to the assistant may read."""
+    rows = Document.objects.visible_to(user).searchable()
+    return rows.filter(library_id__in=assistant.library_ids) if assistant.library_ids else rows
+
+
+def choose_model(assistant: Assistant, user: User) -> str:
+    """The id of the assistant's language model where the user may choose it, else empty."""
+    try:
+        chosen = find_allowed_model(user, assistant.model) if assistant.model else None
+    except ModelNotAllowed:
+        return ""
+    return chosen.id if chosen else ""
+
+
+def to_persona(assistant: Assistant) -> Persona:
+    """The assistant as the engine knows it."""
+    intent = Intent(assistant.intent) if assistant.intent else None
+    return Persona(assistant.name, assistant.instructions, intent)
+
+
+# Kept, changed, shared
+
+
+@transaction.atomic
+def save_assistant(
+    *,
+    actor: User,
+    fields: Mapping[str, Any],
+    assistant: Assistant | None = None,
+    audience: Audience | None = None,
+) -> Assistant:
+    """Make an assistant, or change one of the actor's; `fields` are those of `Assistant`.
+
+    Raises `NotFound` for a library that the actor may not read, `ModelNotAllowed`.
+    """
+    row = assistant or Assistant(owner=actor)
+    if wanted := fields.get("library_ids"):
+        _check_libraries(actor, wanted, kept=row.library_ids)
+    if fields.get("model"):
+        find_allowed_model(actor, fields["model"])
+    return _save(row, actor=actor, fields=fields, audience=audience)
+
+
+def _check_libraries(actor: User, wanted: Collection[UUID], kept: Collection[UUID]) -> None:
+    new = set(wanted) - set(kept)
+    if Library.objects.visible_to(actor).filter(pk__in=new).count() != len(new):
+        raise NotFound
+
+
+@transaction.atomic
+def save_prompt(
+    *,
+    actor: User,
+    fields: Mapping[str, Any],
+    prompt: Prompt | None = None,
+    audience: Audience | None = None,
+) -> Prompt:
+    """Make a prompt, or change one of the actor's; `fields` are those of `Prompt`."""
+    return _save(prompt or Prompt(owner=actor), actor=actor, fields=fields, audience=audience)
+
+
+Prepared = TypeVar("Prepared", Assistant, Prompt)
+
+
+def _save(
+    row: Prepared, *, actor: User, fields: Mapping[str, Any], audience: Audience | None
+) -> Prepared:
+    for name, value in fields.items():
+        setattr(row, name, value)
+    is_new = row._state.adding  # noqa: SLF001 - whether it is stored, as Django knows it
+    row.save()
+    if audience is not None and not (is_new and audience.is_empty):
+        show_to(row, audience, actor=actor)
+    elif row.is_shared:
+        details = {"fields": sorted(fields)}
+        record_event(Action.SHARE_CHANGED, actor=actor, subject=actor, target=row, details=details)
+    return row
+
+
+@transaction.atomic
+def delete_prepared(*, actor: User, row: Assistant | Prompt) -> None:
+    """Delete an assistant or a prompt of the actor's; chats with it go on without."""
+    if row.is_shared:
+        record_event(Action.DATA_DELETED, actor=actor, subject=actor, target=row)
+    row.delete()
+    announce_change()
+
+
+# As others see them
+
+
+def describe_assistant(assistant: Assistant, user: User) -> dict[str, Any]:
+    """An assistant as the API shows it to this user: libraries only as far as he may read them."""
+    readable = Library.objects.visible_to(user).filter(pk__in=assistant.library_ids)
+    ids = {str(pk) for pk in readable.values_list("pk", flat=True)} if assistant.library_ids else ()
+    is_own = assistant.owner_id == user.pk
+    return {
+        "id": str(assistant.pk),
+        "name": assistant.name,
+        "symbol": assistant.symbol,
+        "description": assistant.description,
+        "instructions": assistant.instructions,
+        "library_ids": [str(pk) for pk in assistant.library_ids if str(pk) in ids],
+        "is_limited": bool(assistant.library_ids),
+        "model": assistant.model or None,
+        "intent": assistant.intent or None,
+        "temperature": assistant.temperature,
+        "starters": list(assistant.starters),
+        "shared": assistant.is_shared,
+        "audience": describe_audience(assistant) if is_own else None,
+        "is_own": is_own,
+        "owner": assistant.owner.first_name or assistant.owner.get_username(),
+        "created_at": assistant.created_at,
+        "updated_at": assistant.updated_at,
+    }
+
+
+# To take along
+
+
+def export_assistants(user: User) -> list[dict[str, Any]]:
+    """The user's own assistants, without their pictures."""
+    rows = Assistant.objects.owned_by(user).defer("picture").select_related("owner")
+    return [describe_assistant(row, user) for row in rows]
+
+
+def export_prompts(user: User) -> list[Mapping[str, str]]:
+    """The user's own prompts, to take along."""
+    rows = Prompt.objects.owned_by(user).values_list("title", "text")
+    return [{"title": title, "text": text} for title, text in rows]
+
+
+@transaction.atomic
+def import_prompts(*, owner: User, prompts: Collection[Mapping[str, str]]) -> int:
+    """Store the prompts that the owner does not have yet; how many."""
+    known = set(Prompt.objects.owned_by(owner).values_list("title", "text"))
+    new = dict.fromkeys((one["title"], one["text"]) for one in prompts)
+    rows = [Prompt(owner=owner, title=title, text=text) for title, text in new]
+    rows = [row for row in rows if (row.title, row.text) not in known]
+    Prompt.objects.bulk_create(rows)
+    return len(rows)
+
+
+# Pictures
+
+
+def make_picture(data: bytes) -> bytes:
+    """A small square of a picture, drawn anew: nothing of the file itself is kept.
+
+    Raises `ValidationError` for what is no PNG, JPEG or WebP, or too large.
+    """
+    from PIL import Image, ImageOps
+
+    refused = ValidationError(_("Choose a PNG, JPEG or WebP picture of at most 4 MB."))
+    if len(data) > MAX_PICTURE_BYTES:
+        raise refused
+    try:
+        with Image.open(io.BytesIO(data), formats=PICTURE_FORMATS) as picture:
+            if picture.width * picture.height > MAX_PICTURE_PIXELS:
+                raise refused
+            square = ImageOps.fit(picture.convert("RGBA"), (PICTURE_SIDE, PICTURE_SIDE))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise refused from error
+    drawn = Image.new("RGBA", square.size)
+    drawn.putdata(list(square.getdata()))
+    out = io.BytesIO()
+    drawn.save(out, "PNG", optimize=True)
+    return out.getvalue()

@@ -1,0 +1,82 @@
+"""To whom something is shown: everybody who is signed in, people, groups."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import Group, User
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+
+from chats.models.sharing import Shareable
+from documents.audit import Action, record_event
+from documents.notices import announce_change
+
+MAX_NAMED = 200
+"""People or groups that one thing is shown to by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """To whom something is shown: everybody who is signed in, people, groups."""
+
+    everybody: bool = False
+    users: tuple[User, ...] = ()
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is nobody."""
+        return not (self.everybody or self.users or self.groups)
+
+
+def list_nameable_groups(user: User) -> list[Group]:
+    """The groups that this user may name: his own, all of them where he administrates."""
+    groups = Group.objects.all() if user.is_staff else user.groups.all()
+    return list(groups.order_by("name"))
+
+
+def find_audience(
+    *, user: User, everybody: bool, usernames: Collection[str], group_names: Collection[str]
+) -> Audience:
+    """Those who are named. Raises `ValidationError` with the names that nobody has."""
+    names = {name.strip() for name in usernames if name.strip()} - {user.get_username()}
+    found = list(User.objects.filter(username__in=names, is_active=True).order_by("username"))
+    wanted = {name.strip() for name in group_names if name.strip()}
+    groups = [group for group in list_nameable_groups(user) if group.name in wanted]
+    problems = {}
+    if missing := sorted(names - {one.username for one in found}):
+        problems["users"] = _("Nobody is called %(names)s here.") % {"names": ", ".join(missing)}
+    if missing := sorted(wanted - {group.name for group in groups}):
+        told = _("You are in no group called %(names)s.") % {"names": ", ".join(missing)}
+        problems["groups"] = told
+    if problems:
+        raise ValidationError(problems)
+    return Audience(everybody, tuple(found), tuple(groups))
+
+
+def show_to(row: Shareable, audience: Audience, *, actor: User) -> None:
+    """Let these have the row, and nobody else; what is open of others ends at once.
+
+    The caller's transaction holds the row.
+    """
+    row.for_everybody = audience.everybody
+    row.save(update_fields=("for_everybody",))
+    row.users.set(audience.users)
+    row.groups.set(audience.groups)
+    details = {
+        "everybody": audience.everybody,
+        "users": [one.pk for one in audience.users],
+        "groups": [one.pk for one in audience.groups],
+    }
+    record_event(Action.SHARE_CHANGED, actor=actor, subject=actor, target=row, details=details)
+    announce_change()
+
+
+def describe_audience(row: Shareable) -> dict[str, Any]:
+    """To whom a row is shown, as the API says it."""
+    return {
+        "everybody": row.for_everybody,
+        "users": sorted(one.get_username() for one in row.users.all()),
+        "groups": sorted(group.name for group in row.groups.all()),
+    }

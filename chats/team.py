@@ -1,0 +1,469 @@
+"""The pages of what people make for one another: shared chats, assistants, prompts.
+
+They are drawn by the server and work without scripts.
+"""
+
+from datetime import timedelta
+from typing import Any, cast
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from chats.models import Assistant, Chat, ChatShare, Prompt
+from chats.models.assistant import (
+    MAX_INSTRUCTIONS_CHARACTERS,
+    MAX_PROMPT_CHARACTERS,
+    MAX_STARTER_CHARACTERS,
+    MAX_STARTERS,
+    NAME_CHARACTERS,
+    SYMBOL_CHARACTERS,
+)
+from chats.models.sharing import Shareable
+from chats.services import assistants, audience, sharing
+from chats.services.audience import Audience
+from documents.connected.choice import list_allowed_models
+from documents.errors import explain_code
+from documents.models import Library
+from rag.errors import NuraError
+from rag.types import Intent
+
+SHARES_A_PAGE = 50
+MAX_NAMES_CHARACTERS = 4_000
+LIFETIMES = (
+    ("", gettext_lazy("Until I stop sharing")),
+    ("1", gettext_lazy("One day")),
+    ("7", gettext_lazy("One week")),
+    ("30", gettext_lazy("30 days")),
+    ("keep", gettext_lazy("As it is now")),
+)
+
+
+class AudienceForm(forms.Form):
+    """To whom something is shown."""
+
+    everybody = forms.BooleanField(
+        label=gettext_lazy("Everybody who can sign in here"), required=False
+    )
+    users = forms.CharField(
+        label=gettext_lazy("People"),
+        required=False,
+        max_length=MAX_NAMES_CHARACTERS,
+        help_text=gettext_lazy("User names, separated by commas."),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    groups = forms.MultipleChoiceField(
+        label=gettext_lazy("Groups"), required=False, widget=forms.CheckboxSelectMultiple
+    )
+    needs_audience = False
+    """Whether it makes no sense without anybody."""
+
+    def __init__(
+        self, *arguments: Any, user: User, row: Shareable | None = None, **named: Any
+    ) -> None:
+        told = audience.describe_audience(row) if row is not None else {}
+        shown = {**told, "users": ", ".join(told.get("users", ()))}
+        named["initial"] = {**shown, **named.get("initial", {})}
+        super().__init__(*arguments, **named)
+        self.user = user
+        self.audience = Audience()
+        names = {group.name for group in audience.list_nameable_groups(user)}
+        choices = [(name, name) for name in sorted(names | set(told.get("groups", ())))]
+        cast("forms.MultipleChoiceField", self.fields["groups"]).choices = choices
+        if not choices:
+            del self.fields["groups"]
+
+    def clean(self) -> dict[str, Any]:
+        """With the people and groups that are named."""
+        cleaned = super().clean() or {}
+        try:
+            self.audience = audience.find_audience(
+                user=self.user,
+                everybody=cleaned.get("everybody", False),
+                usernames=cleaned.get("users", "").replace("，", ",").split(","),
+                group_names=cleaned.get("groups", ()),
+            )
+        except ValidationError as error:
+            self.add_error(None, error)
+            return cleaned
+        if self.needs_audience and self.audience.is_empty:
+            self.add_error("users", _("Choose somebody to share with."))
+        return cleaned
+
+
+INTENT_LABELS = {
+    Intent.LOOKUP: gettext_lazy("Look-up"),
+    Intent.COMPARE: gettext_lazy("Comparison"),
+    Intent.SUMMARY: gettext_lazy("Summary"),
+    Intent.PROCEDURE: gettext_lazy("Procedure"),
+    Intent.TABLE: gettext_lazy("Table"),
+}
+
+
+class PromptForm(AudienceForm):
+    """A prompt and who has it."""
+
+    field_order = ("title", "text")
+    title = forms.CharField(label=gettext_lazy("Title"), max_length=NAME_CHARACTERS)
+    text = forms.CharField(
+        label=gettext_lazy("Text"),
+        max_length=MAX_PROMPT_CHARACTERS,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 8}),
+        help_text=gettext_lazy(
+            "Put what is to be filled in into double braces. In a chat, “/” finds the prompt."
+        ),
+    )
+
+    def __init__(self, *arguments: Any, row: Prompt | None = None, **named: Any) -> None:
+        initial = {"title": row.title, "text": row.text} if row else {}
+        super().__init__(*arguments, row=row, initial=initial, **named)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Fields of the row."""
+        return {name: self.cleaned_data[name] for name in ("title", "text")}
+
+
+class AssistantForm(AudienceForm):
+    """An assistant and who has it."""
+
+    field_order = (
+        *("name", "symbol", "picture", "description", "instructions", "starters"),
+        *("libraries", "intent", "model", "temperature"),
+    )
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=NAME_CHARACTERS)
+    symbol = forms.CharField(
+        label=gettext_lazy("Emoji"),
+        required=False,
+        max_length=SYMBOL_CHARACTERS,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "🙂"}),
+    )
+    picture = forms.FileField(
+        label=gettext_lazy("Picture"),
+        required=False,
+        help_text=gettext_lazy("PNG, JPEG or WebP, at most 4 MB. It is shown as a small square."),
+        widget=forms.FileInput(attrs={"accept": "image/png,image/jpeg,image/webp"}),
+    )
+    description = forms.CharField(
+        label=gettext_lazy("What it is good for"), required=False, max_length=200
+    )
+    instructions = forms.CharField(
+        label=gettext_lazy("Instructions"),
+        required=False,
+        max_length=MAX_INSTRUCTIONS_CHARACTERS,
+        widget=forms.Textarea(attrs={"rows": 8}),
+        help_text=gettext_lazy(
+            "Role, tone, form, subject. They change nothing about what somebody may read, about "
+            "sources or safety."
+        ),
+    )
+    starters = forms.CharField(
+        label=gettext_lazy("First questions"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text=gettext_lazy("One a line, six at most."),
+    )
+    libraries = forms.MultipleChoiceField(
+        label=gettext_lazy("Looks into"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy(
+            "Whoever asks gets answers only from those of these libraries that they may read "
+            "themselves. None chosen: everything they may read."
+        ),
+    )
+    intent = forms.ChoiceField(
+        label=gettext_lazy("Usually answers with"),
+        required=False,
+        choices=[("", gettext_lazy("Whatever the question asks for")), *INTENT_LABELS.items()],
+        help_text=gettext_lazy("If a question says itself what it wants, that counts."),
+    )
+    model = forms.ChoiceField(label=gettext_lazy("Model"), required=False)
+    temperature = forms.FloatField(
+        label=gettext_lazy("Temperature"),
+        required=False,
+        min_value=0,
+        max_value=2,
+        widget=forms.NumberInput(attrs={"step": "0.1"}),
+        help_text=gettext_lazy("0 keeps to the point, 1 and more is freer. Empty: as usual."),
+    )
+
+    def __init__(
+        self, *arguments: Any, user: User, row: Assistant | None = None, **named: Any
+    ) -> None:
+        initial = {} if row is None else self._read(row)
+        super().__init__(*arguments, user=user, row=row, initial=initial, **named)
+        self.kept = () if row is None else tuple(row.library_ids)
+        libraries = cast("forms.MultipleChoiceField", self.fields["libraries"])
+        found = Library.objects.visible_to(user).values_list("pk", "name")
+        libraries.choices = [(str(pk), name) for pk, name in found]
+        if not libraries.choices:
+            del self.fields["libraries"]
+        models = list_allowed_models(user)
+        model = cast("forms.ChoiceField", self.fields["model"])
+        model.choices = [("", _("The usual one")), *((one.id, one.name) for one in models)]
+        if len(models) < 2:
+            del self.fields["model"]
+
+    @staticmethod
+    def _read(row: Assistant) -> dict[str, Any]:
+        names = ("name", "symbol", "description", "instructions", "intent", "model", "temperature")
+        return {
+            **{name: getattr(row, name) for name in names},
+            "starters": "\n".join(row.starters),
+            "libraries": [str(pk) for pk in row.library_ids],
+        }
+
+    def clean_starters(self) -> list[str]:
+        """The lines that are not empty."""
+        lines = [line.strip() for line in self.cleaned_data["starters"].splitlines()]
+        found = [line for line in lines if line]
+        if len(found) > MAX_STARTERS or any(len(one) > MAX_STARTER_CHARACTERS for one in found):
+            raise ValidationError(_("At most six questions of at most 200 characters each."))
+        return found
+
+    def clean_picture(self) -> bytes | None:
+        """A small square of what was chosen; None: nothing was."""
+        file = self.cleaned_data["picture"]
+        if file is None:
+            return None
+        return assistants.make_picture(file.read(assistants.MAX_PICTURE_BYTES + 1))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Fields of the row; libraries that its owner cannot see any more stay."""
+        names = ("name", "symbol", "description", "instructions", "intent", "starters")
+        told = {name: self.cleaned_data[name] for name in names}
+        told["temperature"] = self.cleaned_data["temperature"]
+        if "model" in self.fields:
+            told["model"] = self.cleaned_data["model"]
+        if "libraries" in self.fields:
+            shown = {str(pk) for pk, _name in self.fields["libraries"].choices}  # type: ignore[attr-defined]
+            hidden = [pk for pk in self.kept if str(pk) not in shown]
+            told["library_ids"] = [*map(UUID, self.cleaned_data["libraries"]), *hidden]
+        if self.cleaned_data["picture"]:
+            told["picture"] = self.cleaned_data["picture"]
+        return told
+
+
+class ShareForm(AudienceForm):
+    """To whom a chat is shown, and how long."""
+
+    needs_audience = True
+    days = forms.ChoiceField(label=gettext_lazy("Shared for"), choices=LIFETIMES, required=False)
+    update = forms.BooleanField(label=gettext_lazy("Also show what was said since"), required=False)
+
+    def __init__(self, *arguments: Any, row: ChatShare | None = None, **named: Any) -> None:
+        super().__init__(*arguments, row=row, **named)
+        days = cast("forms.ChoiceField", self.fields["days"])
+        if row is None or row.expires_at is None:
+            days.choices = LIFETIMES[:-1]
+        else:
+            days.initial = "keep"
+        if row is None:
+            del self.fields["update"]
+
+
+@never_cache
+@login_required
+@require_safe
+def shared_list(request: HttpRequest) -> HttpResponse:
+    """What others show, and what one shows to others."""
+    user = cast("User", request.user)
+    with_me = ChatShare.objects.shown_to(user).select_related("chat__owner")
+    mine = ChatShare.objects.owned_by(user).select_related("chat")
+    context = {
+        "area": "shared",
+        "with_me": Paginator(with_me, SHARES_A_PAGE).get_page(request.GET.get("page")),
+        "mine": mine.prefetch_related("users", "groups"),
+        "now": timezone.now(),
+    }
+    return render(request, "team/shared_list.html", context)
+
+
+@never_cache
+@login_required
+@require_safe
+def shared_chat(request: HttpRequest, share_id: UUID) -> HttpResponse:
+    """A shared chat to read; its sources as far as the reader may read them."""
+    user = cast("User", request.user)
+    share = _find_shared(user, share_id)
+    context = {
+        "area": "shared",
+        "share": share,
+        "owner": sharing.name_owner(share),
+        "is_own": share.chat.owner_id == user.pk,
+        "shown": sharing.read_share(share=share, reader=user),
+        "page": {"share_id": str(share.pk)},
+    }
+    return render(request, "team/shared_chat.html", context)
+
+
+@login_required
+@require_POST
+def copy_shared(request: HttpRequest, share_id: UUID) -> HttpResponse:
+    """Go on in a chat of one's own."""
+    user = cast("User", request.user)
+    chat = sharing.copy_shared_chat(reader=user, share=_find_shared(user, share_id))
+    return redirect("chats:chat", chat_id=chat.pk)
+
+
+def _find_shared(user: User, share_id: UUID) -> ChatShare:
+    return get_object_or_404(
+        ChatShare.objects.visible_to(user).select_related("chat__owner"), pk=share_id
+    )
+
+
+@login_required
+@require_POST
+def end_share(request: HttpRequest, share_id: UUID) -> HttpResponse:
+    """Show a chat to nobody any more."""
+    user = cast("User", request.user)
+    share = get_object_or_404(ChatShare.objects.owned_by(user), pk=share_id)
+    sharing.end_shares(user=user, shares=[share])
+    messages.success(request, _("The chat is no longer shared."))
+    return redirect("chats:shared")
+
+
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def share_panel(request: HttpRequest, chat_id: UUID) -> HttpResponse:
+    """The dialog that shows a chat to others; POST does it."""
+    user = cast("User", request.user)
+    chat = get_object_or_404(Chat.objects.visible_to(user), pk=chat_id)
+    share = ChatShare.objects.owned_by(user).filter(chat=chat).first()
+    is_sent = request.method == "POST"
+    form = ShareForm(request.POST if is_sent else None, user=user, row=share)
+    is_done = False
+    if share is not None and "end" in request.POST:
+        sharing.end_shares(user=user, shares=[share])
+        share, form = None, ShareForm(user=user)
+    elif is_sent and form.is_valid():
+        try:
+            share = _share(user, chat, share, form)
+        except NuraError as error:
+            form.add_error(None, explain_code(error.code, error.params))
+        else:
+            form, is_done = ShareForm(user=user, row=share), True
+    context: dict[str, Any] = {"chat": chat, "share": share, "form": form, "is_done": is_done}
+    if share is not None:
+        context["address"] = request.build_absolute_uri(
+            reverse("chats:shared-chat", kwargs={"share_id": share.pk})
+        )
+    return render(request, "team/share_panel.html", context)
+
+
+def _share(user: User, chat: Chat, share: ChatShare | None, form: ShareForm) -> ChatShare:
+    days = form.cleaned_data["days"]
+    expires_at = None
+    if days == "keep" and share is not None:
+        expires_at = share.expires_at
+    elif days:
+        expires_at = timezone.now() + timedelta(days=int(days))
+    if share is None:
+        return sharing.share_chat(
+            user=user, chat=chat, audience=form.audience, expires_at=expires_at
+        )
+    return sharing.change_share(
+        user=user,
+        share=share,
+        audience=form.audience,
+        expires_at=expires_at,
+        is_updated=form.cleaned_data["update"],
+    )
+
+
+# Assistants and prompts
+
+
+@never_cache
+@login_required
+@require_safe
+def assistant_list(request: HttpRequest) -> HttpResponse:
+    """The assistants that one may ask."""
+    user = cast("User", request.user)
+    rows = Assistant.objects.visible_to(user).select_related("owner")
+    context = {"area": "assistants", "tab": "assistants", "assistants": rows}
+    return render(request, "team/assistant_list.html", context)
+
+
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit_assistant(request: HttpRequest, assistant_id: UUID | None = None) -> HttpResponse:
+    """The form of an own assistant; POST keeps it, or deletes it."""
+    user = cast("User", request.user)
+    own = Assistant.objects.owned_by(user)
+    row = get_object_or_404(own, pk=assistant_id) if assistant_id else None
+    if row is not None and "delete" in request.POST:
+        assistants.delete_prepared(actor=user, row=row)
+        messages.success(request, _("Deleted."))
+        return redirect("chats:assistants")
+    is_sent = request.method == "POST"
+    form = AssistantForm(
+        request.POST if is_sent else None, request.FILES if is_sent else None, user=user, row=row
+    )
+    if is_sent and form.is_valid():
+        saved = assistants.save_assistant(
+            actor=user, assistant=row, fields=form.values, audience=form.audience
+        )
+        messages.success(request, _("Saved."))
+        return redirect("chats:assistant", assistant_id=saved.pk)
+    context = {"area": "assistants", "tab": "assistants", "form": form, "assistant": row}
+    return render(request, "team/assistant.html", context)
+
+
+@login_required
+@require_safe
+def assistant_picture(request: HttpRequest, assistant_id: UUID) -> HttpResponse:
+    """The picture of an assistant that one may ask."""
+    visible = Assistant.objects.visible_to(cast("User", request.user))
+    row = get_object_or_404(visible.exclude(picture=None), pk=assistant_id)
+    response = HttpResponse(bytes(row.picture or b""), content_type="image/png")
+    response["Cache-Control"] = "private, max-age=300"
+    return response
+
+
+@never_cache
+@login_required
+@require_safe
+def prompt_list(request: HttpRequest) -> HttpResponse:
+    """The prompts that one may use."""
+    rows = Prompt.objects.visible_to(cast("User", request.user)).select_related("owner")
+    context = {"area": "assistants", "tab": "prompts", "prompts": rows}
+    return render(request, "team/prompt_list.html", context)
+
+
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit_prompt(request: HttpRequest, prompt_id: UUID | None = None) -> HttpResponse:
+    """The form of an own prompt; POST keeps it, or deletes it."""
+    user = cast("User", request.user)
+    row = get_object_or_404(Prompt.objects.owned_by(user), pk=prompt_id) if prompt_id else None
+    if row is not None and "delete" in request.POST:
+        assistants.delete_prepared(actor=user, row=row)
+        messages.success(request, _("Deleted."))
+        return redirect("chats:prompts")
+    is_sent = request.method == "POST"
+    form = PromptForm(request.POST if is_sent else None, user=user, row=row)
+    if is_sent and form.is_valid():
+        assistants.save_prompt(actor=user, prompt=row, fields=form.values, audience=form.audience)
+        messages.success(request, _("Saved."))
+        return redirect("chats:prompts")
+    context = {"area": "assistants", "tab": "prompts", "form": form, "prompt": row}
+    return render(request, "team/prompt.html", context)

@@ -1,0 +1,60 @@
+// Who answers the next question: the assistant of the chat, or one that was picked with `@`.
+
+import { patchJson } from "./api.js";
+import { byId } from "./dom.js";
+import { showToast } from "./notify.js";
+
+/** `kept`: the chat's assistant {id, name, symbol}, null without. One that is picked in a chat is asked once; a new chat keeps it. */
+export class Addressee {
+  constructor({ kept, chatId }) {
+    this.kept = kept ?? null;
+    this.picked = null;
+    this.chatId = chatId;
+    this.root = byId("asked");
+    byId("asked-remove").addEventListener("click", () => this.remove());
+    this.show();
+  }
+
+  get id() {
+    return (this.picked ?? this.kept)?.id ?? null;
+  }
+
+  ask(assistant) {
+    this.picked = assistant;
+    this.show();
+  }
+
+  /** The id that goes with the next question; who was picked for it alone is put away, and kept by a new chat. */
+  take() {
+    const isNew = !this.chatId();
+    const id = this.picked?.id ?? (isNew ? (this.kept?.id ?? null) : null);
+    if (isNew && this.picked) this.kept = this.picked;
+    this.picked = null;
+    this.show();
+    return id;
+  }
+
+  /** Who was picked goes first; then the chat goes on without its assistant. */
+  async remove() {
+    if (this.picked) this.picked = null;
+    else {
+      const before = this.kept;
+      this.kept = null;
+      const id = this.chatId();
+      if (id) {
+        await patchJson(`/chats/${id}`, { assistant_id: null }).catch((error) => {
+          this.kept = before;
+          showToast(error.message, { kind: "toast-error" });
+        });
+      }
+    }
+    this.show();
+    byId("composer-input").focus();
+  }
+
+  show() {
+    const shown = this.picked ?? this.kept;
+    this.root.hidden = !shown;
+    byId("asked-name").textContent = shown?.name ?? "";
+  }
+}
