@@ -34,6 +34,7 @@ from chats.models import CachedAnswer, KeyScope, Message, Run
 from chats.models.key import list_scopes
 from chats.services import answer_cache
 from documents.models import Document
+from documents.sources.services import count_sources
 from jobs.lease import OwnedJob, open_jobs, waiting_jobs
 from nura.housekeeping import measure_room
 
@@ -103,6 +104,10 @@ class RowCollector(Collector):
             for status, count in queryset.order_by().values_list("status").annotate(Count("pk")):
                 family.add_metric([status], count)
             yield family
+        sources = GaugeMetricFamily("nura_sources", "sources by state", labels=["state"])
+        for state, count in count_sources().items():
+            sources.add_metric([state], count)
+        yield sources
         kept = CachedAnswer.objects.count()
         yield GaugeMetricFamily("nura_answer_cache_answers", "answers kept", value=kept)
 

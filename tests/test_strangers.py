@@ -262,6 +262,8 @@ NAMES = {
     "share_id": "share",
     "assistant_id": "assistant",
     "prompt_id": "prompt",
+    "library_id": "library",
+    "source_id": "source",
 }
 
 

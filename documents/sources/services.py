@@ -7,7 +7,7 @@ from unicodedata import normalize
 
 from django.core.files import File
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.utils.timezone import localtime
 
 from documents import files, services
@@ -44,6 +44,8 @@ MAX_ENTRIES_SHOWN = 200
 MIN_MINUTES, MAX_MINUTES = 5, 366 * 24 * 60
 UNITS = {"minutes": 1, "hours": 60, "days": 24 * 60}
 Schedule = Mapping[str, Any]
+_STATES = {one: one for one in ("running", "held", "failed")}
+"""States that are called as the run that they come from."""
 
 
 def list_kinds_for(user: "User") -> list[SourceKind]:
@@ -192,6 +194,18 @@ def get_state(source: Source, last: SourceRun | None) -> str:
     return "idle"
 
 
+def count_sources() -> dict[str, int]:
+    """How many sources are in each state, by their latest real run."""
+    newest = SourceRun.objects.filter(source=OuterRef("pk"), dry_run=False)
+    latest = Subquery(newest.order_by("-created_at").values("status")[:1])
+    rows = Source.objects.order_by().annotate(latest=latest).values_list("paused", "latest")
+    counts = dict.fromkeys(("idle", "running", "held", "failed", "paused"), 0)
+    for paused, status, number in rows.annotate(number=Count("pk")):
+        running = status == RunStatus.RUNNING
+        counts["paused" if paused and not running else _STATES.get(status, "idle")] += number
+    return counts
+
+
 def to_source_json(source: Source) -> dict[str, Any]:
     """Plain JSON values, as in the contract; secrets are only told to be there."""
     real = source.runs.filter(dry_run=False).first()
@@ -324,7 +338,13 @@ def receive_file(*, source: Source, path: str, content: "File[Any]") -> SourceEn
 def start_source(
     *, source: Source, actor: "User", dry_run: bool = False, confirmed: bool = False
 ) -> SourceRun:
-    """Run a source now, one that is sent what it holds by its last list. Raises `SourceBusy`."""
+    """Run a source now, one that is sent what it holds by its last list. Raises `SourceBusy`.
+
+    Whoever starts it by hand wants what failed to be tried again, too.
+    """
+    if not dry_run:
+        failed = SourceEntry.objects.filter(source=source).exclude(error_code="")
+        failed.update(pending=True)
     last = source.runs.exclude(listing=None).first() if get_kind(source.kind).sends else None
     return runs.request_run(
         source=source,

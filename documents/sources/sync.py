@@ -329,7 +329,7 @@ def spool_entry(stream: BinaryIO) -> Iterator[_Spooled]:
             digest.update(piece)
             copy.write(piece)
         copy.seek(0)
-        opened = File(copy)
+        opened = File(copy, name="entry")  # without a name it is false, and for zipfile closed
         opened.size = size
         yield _Spooled(opened, digest.hexdigest())
 

@@ -29,6 +29,7 @@ from documents.parsers.formats import PYMUPDF
 from documents.parsers.pdf import ocr
 from documents.parsers.sandbox import jail
 from documents.reindex import renewal
+from documents.sources.services import count_sources
 from nura import __version__, housekeeping
 from nura.embedded import models, programs, session
 from nura.health import WORKERS, check_redis_and_workers, client
@@ -103,7 +104,25 @@ def examine_all() -> Iterator[Finding]:
     yield sandbox()
     yield check_text_recognition()
     yield from check_pdf_reader()
+    yield from check_sources()
     yield from check_room()
+
+
+def check_sources() -> Iterator[Finding]:
+    """Sources that failed or wait for a yes, and allowed folders that are not there."""
+    try:
+        counts = count_sources()
+    except DatabaseError:
+        return  # said above
+    if not sum(counts.values()) and not settings.SOURCE_FOLDERS:
+        return
+    bad = counts["failed"] or counts["held"]
+    told = ", ".join(f"{number} {state}" for state, number in counts.items() if number) or "none"
+    yield Finding("sources", State.WARN if bad else State.OK, told)
+    for folder in settings.SOURCE_FOLDERS:
+        if not Path(folder).is_dir():
+            away = f"{folder} in NURA_SOURCE_FOLDERS is not there or cannot be read"
+            yield Finding("sources", State.WARN, away)
 
 
 def check_room() -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 
 from documents import libraries
 from documents.models import Document, DocumentVersion
-from documents.sources import runs, sync
+from documents.sources import runs, services, sync
 from documents.sources.base import SourceSettingInvalid, clean_settings, get_kind
 from documents.sources.kinds.folder import FolderReader, resolve_folder
 from documents.sources.models import Source, SourceEntry, SourceRun
@@ -81,6 +81,15 @@ def test_files_become_documents_of_the_library(source, root, shared):
         ("출장.txt", "출장.txt"),
     }
     assert {one.owner for one in found} == {source.owner}
+
+
+def test_word_documents_are_read_too(source, root):
+    from docx import Document as WordDocument
+
+    word = WordDocument()
+    word.add_paragraph("연차 휴가는 15일이다.")
+    word.save(root / "휴가.docx")
+    assert counts(run(source)) == {"added": 1}
 
 
 def test_what_is_as_it_was_is_left_alone(source, root):
@@ -213,6 +222,14 @@ def test_a_file_that_cannot_be_read_as_its_type_is_told_and_stays_told(source, r
     assert counts(done) == {"added": 1, "failed": 1}
     assert SourceEntry.objects.get(uri="가짜.pdf").error_code == "type_mismatch"
     assert counts(run(source)) == {"failed": 1}
+    assert not SourceEntry.objects.get(uri="가짜.pdf").pending
+
+
+def test_what_failed_is_tried_again_when_a_person_starts_the_source(source, root, administrator):
+    write(root, "가짜.pdf", "이것은 PDF가 아니다")
+    run(source)
+    services.start_source(source=source, actor=administrator)
+    assert SourceEntry.objects.get().pending
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
