@@ -2,7 +2,7 @@
 
 import uuid
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -14,20 +14,11 @@ from django.utils.translation import gettext_lazy as _
 
 from jobs.lease import OwnedJob
 
-if TYPE_CHECKING:
-    from django.contrib.auth.models import User
-
 DIGEST_CHARACTERS = 64
 
 
 class SourceQuerySet(models.QuerySet["Source"]):
     """Filters as words that chain."""
-
-    def managed_by(self, user: "User") -> Self:
-        """Those of libraries that this user manages."""
-        from documents.models import Library
-
-        return self.filter(library__in=Library.objects.managed_by(user))
 
     def due(self) -> Self:
         """Whose next run should have begun."""
@@ -222,8 +213,3 @@ class SourceEntry(models.Model):
 
     def __str__(self) -> str:
         return self.uri
-
-    @property
-    def explained(self) -> tuple[str, dict[str, Any]]:
-        """Code and parameters of what went wrong with it."""
-        return self.error_code, self.error_params

@@ -133,6 +133,7 @@ def _carry_out(held: HeldLease[SourceRun]) -> None:
         raise SourceOwnerLost(owner=run.source.owner.get_username())
     with open_source(run.source, run) as reader:
         SourceSync(held, run, reader).go_on()
+    drop_old_runs(run.source)
     logger.info("source_run_ended", run_id=str(run.pk), status=run.status, **run.counts)
 
 
