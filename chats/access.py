@@ -363,6 +363,12 @@ def _forget_logs(run_ids: Sequence[UUID]) -> None:
     Run.objects.filter(pk__in=run_ids).update(library_ids=None)
 
 
+def may_be_closed(run: Run) -> bool:
+    """Whether something that the run reads may have been closed to its owner since it was asked."""
+    moved = Document.objects.filter(moved_at__gt=run.created_at - CLOCKS_APART)
+    return not may_read_libraries(run.owner_id, run.library_ids or ()) or moved.exists()
+
+
 def may_read_libraries(user_id: int, library_ids: Collection[UUID]) -> bool:
     """Whether an active user may read all of these libraries still."""
     active = User.objects.filter(pk=user_id, is_active=True).exists()

@@ -183,7 +183,7 @@ def load_question(
 def _narrow_to_readable(run: Run, document_ids: Sequence[str]) -> tuple[UUID, ...]:
     """The scope as it was fixed, less what has been closed to its owner meanwhile."""
     ids = tuple(UUID(pk) for pk in document_ids)
-    if run.library_ids is None:
+    if run.library_ids is None or not access.may_be_closed(run):
         return ids
     closed = list_unreadable(run.owner_id, ids)
     return tuple(pk for pk in ids if pk not in closed)

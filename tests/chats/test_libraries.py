@@ -11,7 +11,7 @@ from chats import access
 from chats.gateway import catalogue
 from chats.history import Branch, BranchHistory
 from chats.models import Message, Run
-from chats.runs import log
+from chats.runs import answering, log
 from chats.services import answer_cache
 from chats.services.chats import create_chat
 from chats.services.export import export_markdown
@@ -310,3 +310,19 @@ def test_a_document_in_a_library_is_found_by_its_members_alone(owner, stranger, 
     assert find_everything(user=owner, query="공유")["documents"]
     leave(membership)
     assert not find_everything(user=owner, query="공유")["documents"]
+
+
+def test_a_question_that_waited_reads_nothing_that_was_closed_meanwhile(owner, shared, membership):
+    own = make_document(owner)
+    turn = open_turn(user=owner, content="질문")
+    leave(membership)
+    (claimed,) = answering.claim_run(turn.run.pk)
+    loaded = answering.load_question(claimed.run, claimed.used)
+    assert loaded.question.scope.document_ids == (own.pk,)
+
+
+def test_a_question_reads_all_of_its_scope_where_nothing_was_closed(owner, shared, membership):
+    turn = open_turn(user=owner, content="질문")
+    (claimed,) = answering.claim_run(turn.run.pk)
+    loaded = answering.load_question(claimed.run, claimed.used)
+    assert loaded.question.scope.document_ids == (shared.pk,)
