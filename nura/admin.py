@@ -347,6 +347,10 @@ class MembershipInline(TabularInline):  # type: ignore[misc] # unfold has no typ
     extra = 0
     per_page = MEMBERS_A_PAGE
 
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **given: Any) -> Any:
+        """The account, called as elsewhere: Django's own table has no words."""
+        return super().formfield_for_foreignkey(db_field, request, **given | {"label": _("User")})
+
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may see the group."""
         return request.user.has_perm("auth.view_group")

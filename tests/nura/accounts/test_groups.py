@@ -1,5 +1,7 @@
 """Groups: kept by hand or by a directory, and what is written down of who comes and goes."""
 
+import re
+
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
@@ -77,6 +79,13 @@ def test_an_administrator_makes_a_group_and_changes_its_members(browser, minsu):
     assert browser.post(address, to_form(group, gone=rows)).status_code == 302
     assert not group.user_set.exists()
     assert memberships() == [("minsu", "인사팀", True), ("minsu", "인사팀", False)]
+
+
+def test_the_page_of_a_group_is_korean(browser):
+    browser.cookies["django_language"] = "ko"
+    page = browser.get("/admin/auth/group/add/").content.decode()
+    assert "구성원" in page
+    assert ">User" not in re.sub(r"\s+", "", page)
 
 
 def test_the_page_of_an_account_changes_its_groups(browser, minsu):
