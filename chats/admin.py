@@ -1,5 +1,6 @@
 """Administration of conversations: how they fare. What was said is shown for a reason only."""
 
+import json
 from typing import Any
 
 from django.contrib import admin, messages
@@ -10,8 +11,9 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from chats.evaluation import list_questions_before
 from chats.figures import AnswerResult, list_answers
-from chats.models import Chat, Message, Run
+from chats.models import Chat, EvaluationCase, Feedback, Message, Run, Trace
 from chats.services.chats import restore_chats
 from documents.administration import Place, Section
 from documents.audit import Action, record_event
@@ -174,6 +176,93 @@ class MessageAdmin(ReadOnly, ContentsAdmin):
     def owner(self, message: Message) -> str:
         """Whose chat it is in."""
         return message.chat.owner.get_username()
+
+
+class CaseFilter(admin.SimpleListFilter):
+    """Verdicts whose answer is a question of the evaluation, or is not yet."""
+
+    title = _("case")
+    parameter_name = "case"
+
+    def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
+        """The two states."""
+        return [("yes", _("Made a case")), ("no", _("Not yet"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Feedback]) -> QuerySet[Feedback]:
+        """Narrowed to the chosen state."""
+        if self.value() is None:
+            return queryset
+        return queryset.filter(message__case__isnull=self.value() == "no")
+
+
+@admin.register(Feedback)
+class FeedbackAdmin(ReadOnly, ContentsAdmin):
+    """What people found of answers. What they and the answer say takes a reason.
+
+    An answer that was opened can be made a case for `manage.py evaluate`.
+    """
+
+    navigation = Place(Section.QUALITY, "thumbs_up_down", 10)
+    list_display = ("updated_at", "value", "user", "label", "model", "has_case")
+    list_filter = ("value", CaseFilter, "message__label", "updated_at")
+    list_select_related = ("user", "message__case")
+    search_fields = ("user__username",)
+    ordering = ("-updated_at",)
+    show_full_result_count = False
+    fields = ("updated_at", "value", "user", "label", "model", "has_case")
+    readonly_fields = fields
+    contents_template = "admin/feedback_contents.html"
+
+    def find_subject(self, row: Feedback) -> User:
+        """Whose verdict it is."""
+        return row.user
+
+    def get_contents(self, row: Feedback) -> dict[str, Any]:
+        """The questions up to the answer, the answer with its sources, and how it was made."""
+        answer = row.message
+        case = EvaluationCase.objects.filter(message=answer).first()
+        trace = Trace.objects.filter(message=answer).first()
+        return {
+            "verdict": row,
+            "message": answer,
+            "questions": list_questions_before(answer),
+            "trace": json.dumps(trace.steps, ensure_ascii=False, indent=2) if trace else "",
+            "case": case,
+            "facts": write_facts(case.facts) if case else "",
+        }
+
+    @admin.display(description=_("rests on"), ordering="message__label")
+    def label(self, verdict: Feedback) -> str:
+        """What the answer rests on."""
+        return verdict.message.get_label_display() or "-"
+
+    @admin.display(description=_("model"), ordering="message__model")
+    def model(self, verdict: Feedback) -> str:
+        """What wrote it."""
+        return (verdict.message.usage or {}).get("model") or verdict.message.model or "-"
+
+    @admin.display(description=_("case"), boolean=True)
+    def has_case(self, verdict: Feedback) -> bool:
+        """Whether it is a question of the evaluation."""
+        return hasattr(verdict.message, "case")
+
+
+BETWEEN_ALTERNATIVES = " || "
+
+
+def write_facts(facts: list[list[str]]) -> str:
+    """Facts as they are edited: a line each, alternatives between double bars."""
+    return "\n".join(BETWEEN_ALTERNATIVES.join(fact) for fact in facts)
+
+
+def read_facts(text: str) -> list[list[str]]:
+    """The facts of such lines."""
+    found = []
+    for line in text.splitlines():
+        fact = [one.strip() for one in line.split(BETWEEN_ALTERNATIVES.strip()) if one.strip()]
+        if fact:
+            found.append(fact)
+    return found
 
 
 class OpenFilter(admin.SimpleListFilter):

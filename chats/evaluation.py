@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from chats.calls import in_database
 from chats.history import to_references
-from chats.models import Feedback, Message
+from chats.models import EvaluationCase, Feedback, Message
 from chats.runs import log
 from chats.serializers import to_sources_json
 from chats.services import turn_store
@@ -400,23 +400,34 @@ def list_feedback_lines(user: User) -> Iterator[dict[str, Any]]:
         user=user, value=-1, message__in=Message.objects.visible_to(user)
     ).select_related("message")
     for verdict in rows.order_by("updated_at", "pk"):
-        answer = verdict.message
-        questions = _questions_before(answer)
-        turns: list[dict[str, Any]] = [
-            {"user": text, "gold": [], "answerable": None} for text in questions
-        ]
-        if not turns:
-            continue
-        scope = answer.scope or {}
-        named = scope.get("reason") in {ScopeReason.EXPLICIT, ScopeReason.CHAT}
-        if named and not scope["document_ids"]:
-            continue
-        documents = {"documents": scope["document_ids"]} if named else {}
-        told = {"reason": verdict.reason, "answer": answer.content}
-        yield {"id": str(answer.pk), **documents, "turns": [*turns[:-1], turns[-1] | told]}
+        told = {"reason": verdict.reason, "answer": verdict.message.content}
+        line = _make_line(verdict.message, told)
+        if line is not None:
+            yield line
 
 
-def _questions_before(answer: Message) -> list[str]:
+def list_case_lines() -> Iterator[dict[str, Any]]:
+    """A line for each answer that an administrator made a case of, with the facts that he wrote."""
+    for case in EvaluationCase.objects.select_related("message").iterator(chunk_size=100):
+        line = _make_line(case.message, {"gold": case.facts, "answerable": case.answerable})
+        if line is not None:
+            yield line
+
+
+def _make_line(answer: Message, told: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The questions up to an answer, and what is `told` of the last one."""
+    turns: list[dict[str, Any]] = [
+        {"user": text, "gold": [], "answerable": None} for text in list_questions_before(answer)
+    ]
+    scope = answer.scope or {}
+    named = scope.get("reason") in {ScopeReason.EXPLICIT, ScopeReason.CHAT}
+    if not turns or (named and not scope["document_ids"]):
+        return None
+    documents = {"documents": scope["document_ids"]} if named else {}
+    return {"id": str(answer.pk), **documents, "turns": [*turns[:-1], {**turns[-1], **told}]}
+
+
+def list_questions_before(answer: Message) -> list[str]:
     """The user's messages on the way to an answer, oldest first."""
     messages = {one.pk: one for one in Message.objects.filter(chat_id=answer.chat_id)}
     found: list[str] = []

@@ -51,6 +51,7 @@ class Action(models.TextChoices):
     DATA_RESTORED = "data_restored", _("Data restored")
     DATA_DELETED = "data_deleted", _("Data deleted")
     DATA_PURGED = "data_purged", _("Data purged")
+    CASE_WRITTEN = "case_written", _("Answer made a case of the evaluation")
     WORK_REPEATED = "work_repeated", _("Failed work tried again")
     QUEUE_CHANGED = "queue_changed", _("Queue paused, resumed or reordered")
     DATA_EXPORTED = "data_exported", _("Data exported")

@@ -271,7 +271,15 @@ class Document(OwnedJob):
         PAUSED = "paused", _("Paused")
         DONE = "done", _("Done")
 
+    class Priority(models.IntegerChoices):
+        """Which go before others while they wait."""
+
+        LAST = -1, _("Last")
+        USUAL = 0, _("In turn")
+        FIRST = 1, _("First")
+
     OPEN = Q(status="PROCESSING") & ~Q(stage="paused")
+    RANK = "priority"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
@@ -313,6 +321,13 @@ class Document(OwnedJob):
     stage = models.CharField(
         max_length=10, choices=Stage.choices, default=Stage.QUEUED, verbose_name=_("stage")
     )
+    priority = models.SmallIntegerField(
+        choices=Priority.choices,
+        default=Priority.USUAL,
+        db_default=Priority.USUAL,
+        editable=False,
+        verbose_name=_("priority"),
+    )
     progress = models.FloatField(default=0.0, verbose_name=_("progress"))
     error_code = models.CharField(
         max_length=64, blank=True, default="", verbose_name=_("error code")
@@ -353,6 +368,13 @@ class Document(OwnedJob):
                 fields=("owner", "created_at"),
                 condition=Q(status="PROCESSING"),
                 name="document_in_turn",
+            ),
+            models.Index(
+                "owner",
+                models.F("priority").desc(),
+                "created_at",
+                condition=Q(status="PROCESSING"),
+                name="document_by_priority",
             ),
             models.Index(
                 fields=("owner",),
@@ -466,6 +488,19 @@ class QuotaRule(models.Model):
 
     def __str__(self) -> str:
         return self.get_measure_display()
+
+
+class QueueHold(models.Model):
+    """That no document is begun: administrators hold the queue. Those at work are read to the end.
+
+    There is one row while it is held, and none else.
+    """
+
+    held_by = models.CharField(max_length=254)
+    since = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.held_by} {self.since}"
 
 
 class VersionState(models.TextChoices):

@@ -20,7 +20,7 @@ from django.db.models import Count, F, Min, Q, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from documents.models import Document
+from documents.models import Document, QueueHold
 from jobs.lease import RELEASED, Lease, LeaseLostError, claim_next_jobs, release_lease
 from jobs.queue import count_messages, new_task_id, send_task
 
@@ -62,7 +62,9 @@ def count_waiting_messages() -> int:
 
 
 def claim_next_document() -> Lease[Document] | None:
-    """Claim the next document, owners taking turns; None if none is waiting."""
+    """Claim the next document, owners taking turns; None if none waits, or the queue is held."""
+    if QueueHold.objects.exists():
+        return None
     begun: dict[str, Any] = {"stage": Document.Stage.PARSING, "progress": 0.0, "pages_done": 0}
     leases = claim_next_jobs(Document, limit=1, **begun)
     return leases[0] if leases else None
@@ -94,6 +96,7 @@ def to_new_values() -> dict[str, Any]:
     return {
         "status": Document.Status.PROCESSING,
         "attempts": 0,
+        "priority": Document.Priority.USUAL,
         "error_code": "",
         "error_params": {},
         **to_released_values(),

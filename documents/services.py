@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.core.files import File
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -18,7 +18,7 @@ from documents import deletions, files, index, notices, queue, quotas, versions
 from documents.audit import Action, record_event
 from documents.errors import Cancelled, DocumentBusy, DocumentNotProcessing, LibraryNotFound
 from documents.metadata import clean_metadata, merge_metadata, rewrite_labels, to_display_name
-from documents.models import DeletionKind, Document, DocumentQuerySet, Library
+from documents.models import DeletionKind, Document, DocumentQuerySet, Library, QueueHold
 from documents.queue import MAX_MESSAGES
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _show_change(document: Document) -> None:
 def pause_document(*, document: Document) -> None:
     """Put a document off; a worker that reads it stops soon. Raises `DocumentNotProcessing`."""
     row = Document.objects.filter(pk=document.pk)
-    if not _pause(row) and not row.paused().exists():
+    if not pause_rows(row) and not row.paused().exists():
         raise DocumentNotProcessing
     document.refresh_from_db()
 
@@ -220,19 +220,19 @@ def pause_document(*, document: Document) -> None:
 def resume_document(*, document: Document) -> None:
     """Let a document wait again, from its beginning. Raises `DocumentNotProcessing`."""
     row = Document.objects.filter(pk=document.pk)
-    if not _resume(row) and not row.processing().exists():
+    if not resume_rows(row) and not row.processing().exists():
         raise DocumentNotProcessing
     document.refresh_from_db()
 
 
 def pause_documents(*, owner: "User") -> int:
     """Put off all that waits or is at work; how many that were."""
-    return _pause(_list_own(owner))
+    return pause_rows(_list_own(owner))
 
 
 def resume_documents(*, owner: "User") -> int:
     """Go on with all that was put off; how many that were."""
-    return _resume(_list_own(owner))
+    return resume_rows(_list_own(owner))
 
 
 def cancel_documents(*, owner: "User") -> int:
@@ -253,12 +253,48 @@ def _list_own(owner: "User") -> DocumentQuerySet:
     return Document.objects.owned_by(owner).filter(owner=owner)
 
 
-def _pause(rows: QuerySet[Document]) -> int:
+def hold_queue(*, by: str) -> bool:
+    """Begin no further document, whosever it is; False where that is so already."""
+    with transaction.atomic():
+        _lock_hold()
+        if QueueHold.objects.exists():
+            return False
+        QueueHold.objects.create(held_by=by)
+        return True
+
+
+def release_queue() -> bool:
+    """Go on with what waits; False where nothing held it."""
+    with transaction.atomic():
+        _lock_hold()
+        if not QueueHold.objects.all().delete()[0]:
+            return False
+    waiting = Document.objects.filter(Document.OPEN, claim=None).order_by("-priority", "created_at")
+    for pk in waiting.values_list("pk", flat=True)[:MAX_MESSAGES]:
+        queue.enqueue_ingest(pk)
+    return True
+
+
+def _lock_hold() -> None:
+    """Two who hold or release it at once go one after the other."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('nura queue hold'))")
+
+
+def set_priority(rows: QuerySet[Document], priority: int) -> int:
+    """Let the documents that wait go before others, or after them; how many those are."""
+    waiting = rows.filter(status=Document.Status.PROCESSING, claim=None)
+    return waiting.update(priority=priority)
+
+
+def pause_rows(rows: QuerySet[Document]) -> int:
+    """Put off what of these waits or is at work; how many that were."""
     going = rows.filter(status=Document.Status.PROCESSING).exclude(stage=Document.Stage.PAUSED)
     return len(_change_rows(going, queue.to_released_values() | {"stage": Document.Stage.PAUSED}))
 
 
-def _resume(rows: QuerySet[Document]) -> int:
+def resume_rows(rows: QuerySet[Document]) -> int:
+    """Go on with what of these was put off; how many that were."""
     paused = rows.filter(status=Document.Status.PROCESSING, stage=Document.Stage.PAUSED)
     changed = _change_rows(paused, queue.to_released_values() | {"attempts": 0})
     for pk in changed[:MAX_MESSAGES]:  # the workers carry on by themselves

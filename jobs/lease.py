@@ -76,9 +76,13 @@ class OwnedJob(Job):
     Nobody claims or keeps a job of an owner whose account is not active; only the reaper does, to
     end it or let it wait until the account is active again.
 
+    `RANK` is the column by which some go before all others, the highest first; empty: none does.
+
     The model has `owner` and `created_at`, and indexes on (owner, created_at) where `OPEN`, and on
     (owner, started_at). `started_at` is when the latest attempt began.
     """
+
+    RANK: ClassVar[str] = ""
 
     started_at = models.DateTimeField(null=True, blank=True, editable=False)
 
@@ -162,9 +166,9 @@ def claim_next_jobs(
     """Take the jobs whose turn it is, at most `limit`; empty when none waits.
 
     Owners take turns: who has the fewest jobs at work comes first, then who was served longest
-    ago; of an owner's jobs the oldest. So a thousand jobs of one keep nobody waiting. No owner has
-    more than `limit_of_one` at work by this, however much room there is; 0 is no limit. `values`
-    are plain values to write with the claim.
+    ago; of an owner's jobs the oldest. So a thousand jobs of one keep nobody waiting. Before all of
+    that, those of a higher `RANK` go first. No owner has more than `limit_of_one` at work by this,
+    however much room there is; 0 is no limit. `values` are plain values to write with the claim.
     """
     query, parameters = _claim_statement(model, limit, limit_of_one, values)
     with connection.cursor() as cursor:
@@ -228,18 +232,19 @@ TAKE = """
          WHERE owner IS NOT NULL AND {active}
     ),
     turns AS MATERIALIZED (
-        SELECT job.key, owners.at_work + job.place AS turn, owners.served, owners.since
+        SELECT job.key, job.rank, owners.at_work + job.place AS turn, owners.served, owners.since
           FROM owners,
-               LATERAL (SELECT {key} AS key, row_number() OVER (ORDER BY created_at, {key}) AS place
+               LATERAL (SELECT {key} AS key, {rank} AS rank,
+                               row_number() OVER (ORDER BY {rank} DESC, created_at, {key}) AS place
                           FROM {table} WHERE {owner} = owners.owner AND {waits}
-                         ORDER BY created_at, {key} LIMIT {reach}) job
+                         ORDER BY {rank} DESC, created_at, {key} LIMIT {reach}) job
          WHERE owners.since IS NOT NULL
     ),
     picked AS MATERIALIZED (
         SELECT {table}.{key} AS key
           FROM {table} JOIN turns ON turns.key = {table}.{key}
          WHERE {waits}{bound}
-         ORDER BY turns.turn, turns.served NULLS FIRST, turns.since
+         ORDER BY turns.rank DESC, turns.turn, turns.served NULLS FIRST, turns.since
          LIMIT {limit} FOR UPDATE OF {table} SKIP LOCKED
     )
     UPDATE {table}
@@ -274,6 +279,7 @@ def _claim_statement(
         waits=f"{is_open} AND {table}.attempts < %(most)s AND {free}",
         bound=f" AND turns.turn <= {int(limit_of_one)}" if limit_of_one else "",
         limit=int(limit),
+        rank=quote(model.RANK) if model.RANK else "0::int",
         reach=int(limit) + SKIPPED_LOCKS,
         lease="%(lease)s",
         changes=changes,

@@ -60,7 +60,14 @@ from nura.accounts.roles import (
 )
 from nura.accounts.sign_on import SignOnFailed, discover
 from nura.accounts.two_step import may_administer
-from nura.administration import accounts, operations, overview  # noqa: F401 - register pages
+from nura.administration import (  # noqa: F401 - they register their pages
+    accounts,
+    operations,
+    overview,
+    quality,
+    queue,
+    record,
+)
 from nura.audit_export import make_export_response
 from nura.housekeeping import OVERDUE
 
@@ -181,7 +188,7 @@ class RoleFilter(admin.SimpleListFilter):
 class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     """Users with what they have stored and asked."""
 
-    navigation = Place(Section.PEOPLE, "group", 10)
+    navigation = Place(Section.PEOPLE, "group", 10, _("Users"))
     added_as = Action.ACCOUNT_CREATED
     changed_as = Action.ACCOUNT_CHANGED
     deleted_as = Action.ACCOUNT_DELETED

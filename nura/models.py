@@ -9,12 +9,16 @@ from nura.accounts.models import (
     Preferences,
     SignOnServer,
 )
+from nura.administration.models import BackupRecord, Banner, InstalledVersion
 
 __all__ = [
     "Auditor",
+    "BackupRecord",
+    "Banner",
     "DataExport",
     "DataImport",
     "GroupDetails",
+    "InstalledVersion",
     "Invitation",
     "Preferences",
     "SignOnServer",

@@ -22,6 +22,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from documents import spaces
+from nura.administration.models import note_version
 from nura.health import BEAT, WORKERS, client, heartbeat_key
 from nura.management.commands.up import OUTCOME_FD
 
@@ -72,6 +73,7 @@ def migrate() -> None:
         if missing:
             logger.info("database_migrates", migrations=len(missing))
             call_command("migrate", interactive=False, verbosity=0)
+        note_version()
 
 
 def collect_static() -> bool:

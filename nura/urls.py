@@ -18,6 +18,7 @@ from nura.accounts.authentication import authenticate_gateway_request
 from nura.accounts.profile import set_language
 from nura.accounts.sign_on import come_back, list_servers, sign_in, signed_out
 from nura.accounts.urls import api_urlpatterns
+from nura.administration.record import put_banner_away
 from nura.errors import to_problem
 
 handler400 = "nura.errors.bad_request"
@@ -85,6 +86,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("scim/v2/Users", scim.list_users, name="scim-users"),
     path("scim/v2/Users/<int:user_id>", scim.show_user, name="scim-user"),
+    path("banners/<int:pk>/away", put_banner_away, name="put-banner-away"),
     path("i18n/setlang/", set_language, name="set_language"),
     path("api/v1/", include(api)),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),

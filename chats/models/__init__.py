@@ -6,6 +6,7 @@ from chats.models.key import KeyDetails, KeyScope
 from chats.models.message import (
     CachedAnswer,
     DailyMessages,
+    EvaluationCase,
     Feedback,
     Message,
     MessageDocument,
@@ -24,6 +25,7 @@ __all__ = [
     "ChatDocument",
     "ChatShare",
     "DailyMessages",
+    "EvaluationCase",
     "Feedback",
     "KeyDetails",
     "KeyScope",

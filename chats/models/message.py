@@ -229,14 +229,42 @@ class Feedback(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        """One verdict a user and message."""
+        """One verdict a user and message; an index of the latest."""
+
+        verbose_name = _("feedback")
+        verbose_name_plural = _("feedback")
 
         constraints = (
             models.UniqueConstraint(fields=("message", "user"), name="one_verdict_a_user"),
         )
+        indexes = (models.Index(fields=("updated_at",), name="verdict_given"),)
 
     def __str__(self) -> str:
         return f"{self.value:+d} {self.message_id}"
+
+
+class EvaluationCase(models.Model):
+    """An answer that people found unhelpful, made a question of a set for `manage.py evaluate`.
+
+    `facts` are what a right answer says, each a list of alternatives; `answerable` is whether the
+    documents answer it. It goes with its message: its line is made from that when it is exported.
+    """
+
+    message = models.OneToOneField(Message, models.CASCADE, related_name="case")
+    facts = models.JSONField(default=list)
+    answerable = models.BooleanField(default=True)
+    written_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        """Oldest first."""
+
+        ordering = ("pk",)
+
+    def __str__(self) -> str:
+        return str(self.message_id)
 
 
 class DailyMessages(models.Model):

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from redis.exceptions import RedisError
@@ -26,6 +27,7 @@ from documents.audit import Action, record_event
 from documents.errors import explain_code
 from documents.models import Document
 from nura import __version__
+from nura.administration.record import describe_backup_age, find_last_backup, find_upgrade
 from nura.embedded import models
 from nura.health import BEAT, MODELS, WORKERS, client, read_heartbeats
 from nura.housekeeping import describe_bytes, measure_room
@@ -42,24 +44,25 @@ def describe_state() -> dict[str, Any]:
     runs = reverse("admin:chats_run_changelist")
     waiting = Document.objects.processing()
     answers = Run.objects.filter(ended_at=None).count()
+    last = find_last_backup()
+    backup = date_format(timezone.localtime(last.at), "SHORT_DATE_FORMAT") if last else "–"
     failed = count_failures(timezone.now() - RECENTLY)
+    old, read = describe_backup_age(), f"{documents}?status__exact=PROCESSING"
+    size = describe_bytes(room.database + room.files)
     figures = (
-        (_("Documents being read"), waiting.count(), f"{documents}?status__exact=PROCESSING"),
-        (_("Answers being written"), answers, f"{runs}?open=yes"),
-        (_("Failures in 24 hours"), failed, reverse("admin:failures")),
-        (_("Storage"), describe_bytes(room.database + room.files), reverse("admin:storage")),
+        (_("Documents being read"), waiting.count(), read, ""),
+        (_("Answers being written"), answers, f"{runs}?open=yes", ""),
+        (_("Failures in 24 hours"), failed, reverse("admin:failures"), "bad" if failed else ""),
+        (_("Last backup"), backup, reverse("admin:backup"), "bad" if old else ""),
+        (_("Storage"), size, reverse("admin:storage"), ""),
     )
     return {
         "figures": [
-            {
-                "label": label,
-                "value": value,
-                "link": link,
-                "tone": "bad" if value and label == figures[2][0] else "",
-            }
-            for label, value, link in figures
+            {"label": label, "value": value, "link": link, "tone": tone}
+            for label, value, link, tone in figures
         ],
         "parts": [*_list_parts()],
+        "upgrade": find_upgrade(),
     }
 
 

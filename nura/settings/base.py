@@ -119,6 +119,7 @@ TEMPLATES = [
                 "django.template.context_processors.i18n",
                 "csp.context_processors.nonce",
                 "nura.accounts.preferences.describe_preferences",
+                "nura.administration.record.describe_banners",
             ]
         },
     }

@@ -1,5 +1,6 @@
 """The administration's own pages: who may open them, the navigation, their figures."""
 
+import json
 import re
 from datetime import timedelta
 from html import unescape
@@ -11,15 +12,21 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import strip_tags
 
-from chats.models import Chat, Message, Run
+from chats.models import Chat, Feedback, Message, Run
 from documents.administration import list_pages
-from documents.audit import Action, AuditEvent
+from documents.audit import Action, AuditEvent, record_event
 from documents.connected.models import ConnectedModel, Connection
 from documents.models import Document
+from documents.queue import claim_next_document
 from nura import health
+from nura.accounts.roles import Role, set_role
+from nura.administration.models import BackupRecord, Banner, InstalledVersion, note_version
+from nura.administration.record import record_backup
+from rag.evaluation.question_set import parse_set
 
 pytestmark = pytest.mark.django_db
 
+DAY = timedelta(days=1)
 PLAIN = [page.name for page in list_pages() if "<" not in page.address]
 
 
@@ -191,3 +198,200 @@ def test_failures_are_told_with_their_reason_and_tried_again(in_english, ask, mi
         "target", flat=True
     )
     assert set(targets) == {f"document:{document.pk}", f"message:{answer.pk}"}
+
+
+def test_an_unhelpful_answer_becomes_a_case_of_the_evaluation(in_english, ask, minsu):
+    answer = ask(label="documents")
+    verdict = Feedback.objects.create(message=answer, user=minsu, value=-1, reason="비밀 사유")
+    rows = to_text(in_english.get("/admin/chats/feedback/"))
+    assert "minsu" in rows
+    address = f"/admin/chats/feedback/{verdict.pk}/contents/"
+    assert "비밀" not in to_text(in_english.get(address)) + rows
+    opened = in_english.post(address, {"reason": "품질 확인 #7"}).content.decode()
+    assert "비밀 사유" in opened
+    assert "비밀!" in opened
+    assert AuditEvent.objects.get(action=Action.DATA_VIEWED).subject_name == "minsu"
+    facts = {"facts": "3억 원 || 300,000,000원\n\n부산 지점", "answerable": "on"}
+    in_english.post(f"/admin/feedback/{verdict.pk}/case/", facts)
+    lines = in_english.get("/admin/evaluation/cases.jsonl/").getvalue().decode().splitlines()
+    expected = {"gold": [["3억 원", "300,000,000원"], ["부산 지점"]], "answerable": True}
+    assert [json.loads(line) for line in lines] == [
+        {"id": str(answer.pk), "turns": [{"user": "비밀?", **expected}]}
+    ]
+    assert [one.id for one in parse_set("\n".join(lines))] == [str(answer.pk)]
+
+
+@pytest.fixture
+def ask_in_vain(minsu):
+    """Asks something of which the documents know nothing, as one of three people."""
+
+    def make(text, *, person=0, label="insufficient"):
+        owner, new = User.objects.get_or_create(username=f"person{person}")
+        if new:
+            Document.objects.create(
+                owner=owner, name="a", file="a", size=1, sha256="0", status="COMPLETED",
+                indexed_at=timezone.now(),
+            )  # fmt: skip
+        chat, _created = Chat.objects.get_or_create(owner=owner)
+        at = timezone.now()
+        question = Message.objects.create(chat=chat, role="user", content=text, created_at=at)
+        Message.objects.create(
+            chat=chat, role="assistant", parent=question, label=label, created_at=at
+        )
+
+    return make
+
+
+def test_unanswered_questions_are_grouped_by_what_they_are_about(in_english, ask_in_vain):
+    ask_in_vain("육아휴직 급여는 얼마인가요?", person=1)
+    ask_in_vain("육아휴직 급여가 얼마나 되나요?", person=2, label="general")
+    ask_in_vain("주차장 이용 요금을 알려줘", person=1)
+    ask_in_vain("육아휴직 급여", person=2, label="documents")
+    page = in_english.get("/admin/unanswered/")
+    groups = page.context["groups"]
+    assert [(len(one.questions), one.people) for one in groups] == [(2, 2), (1, 1)]
+    text = to_text(page)
+    assert "육아" in text
+    assert "주차" not in text, "one person's words are shown for a reason only"
+    assert "person1" not in text
+
+
+def test_opening_unanswered_questions_is_written_down_for_each_who_asked(in_english, ask_in_vain):
+    for person in (1, 2):
+        ask_in_vain("육아휴직 급여는 얼마인가요?", person=person)
+    key = in_english.get("/admin/unanswered/").context["groups"][0].key
+    address = f"/admin/unanswered/{key}/"
+    assert "person1" not in to_text(in_english.get(address))
+    assert not AuditEvent.objects.filter(action=Action.DATA_VIEWED).exists()
+    assert "person1" in to_text(in_english.post(address, {"reason": "문서 보완 검토"}))
+    seen = AuditEvent.objects.filter(action=Action.DATA_VIEWED)
+    assert set(seen.values_list("subject_name", flat=True)) == {"person1", "person2"}
+
+
+def test_questions_of_people_without_documents_are_not_unanswered(in_english, ask):
+    ask(label="general")
+    assert in_english.get("/admin/unanswered/").context["count"] == 0
+
+
+@pytest.fixture
+def wait_in_queue():
+    """Documents of an owner that wait, oldest first."""
+
+    def make(owner, *names):
+        return [
+            Document.objects.create(owner=owner, name=name, file=name, size=1, sha256=name)
+            for name in names
+        ]
+
+    return make
+
+
+def take_next():
+    lease = claim_next_document()
+    return Document.objects.get(pk=lease.job_id).name if lease else None
+
+
+def test_what_an_administrator_puts_first_goes_before_all_others(in_english, minsu, wait_in_queue):
+    hana = User.objects.create_user("hana")
+    wait_in_queue(minsu, "a", "b")
+    last, urgent = wait_in_queue(hana, "c", "d")
+    in_english.post("/admin/queue/", {"do": f"first:document:{urgent.pk}"})
+    in_english.post("/admin/queue/", {"do": f"last:document:{last.pk}"})
+    assert [take_next() for _ in range(5)] == ["d", "a", "b", "c", None]
+    changed = AuditEvent.objects.filter(action=Action.QUEUE_CHANGED)
+    assert changed.values_list("subject_name", flat=True)[0] == "hana"
+
+
+def test_a_held_queue_begins_nothing(in_english, minsu, wait_in_queue):
+    wait_in_queue(minsu, "a")
+    in_english.post("/admin/queue/", {"do": "hold"})
+    assert take_next() is None
+    assert "holds the queue" in to_text(in_english.get("/admin/queue/"))
+    in_english.post("/admin/queue/", {"do": "release"})
+    assert take_next() == "a"
+
+
+def test_all_documents_of_an_owner_are_paused_and_resumed(in_english, minsu, wait_in_queue):
+    wait_in_queue(minsu, "a", "b")
+    in_english.post("/admin/queue/", {"do": f"pause:owner:{minsu.pk}"})
+    assert take_next() is None
+    assert Document.objects.paused().count() == 2
+    in_english.post("/admin/queue/", {"do": f"resume:owner:{minsu.pk}"})
+    assert take_next() == "a"
+
+
+@pytest.mark.parametrize("wish", ["first:document:nothing", "eat:owner:1", "first:owner:99999"])
+def test_an_unknown_wish_changes_nothing(in_english, wish):
+    assert in_english.post("/admin/queue/", {"do": wish}).status_code == 404
+
+
+def test_a_banner_is_shown_on_every_page_in_its_time_and_language(client, minsu):
+    now = timezone.now()
+    Banner.objects.create(text_ko="오늘 점검", text_en="Maintenance today", level="warning")
+    Banner.objects.create(
+        text_ko="지난 공지", starts_at=now - timedelta(2), ends_at=now - timedelta(1)
+    )
+    assert "오늘 점검" in client.get("/accounts/login/").content.decode()
+    client.force_login(minsu)
+    client.cookies["django_language"] = "en"
+    for address in ("/", "/documents", "/settings/keys"):
+        page = client.get(address).content.decode()
+        assert "Maintenance today" in page, address
+        assert "지난 공지" not in page
+
+
+def test_a_banner_is_put_away_in_one_browser(client, minsu):
+    banner = Banner.objects.create(text_ko="오늘 점검")
+    fixed = Banner.objects.create(text_ko="늘 보이는 공지", dismissible=False)
+    client.force_login(minsu)
+    assert client.post(f"/banners/{banner.pk}/away").status_code == 302
+    assert client.post(f"/banners/{fixed.pk}/away").status_code == 404
+    page = client.get("/documents").content.decode()
+    assert "오늘 점검" not in page
+    assert "늘 보이는 공지" in page
+    assert "오늘 점검" in Client().get("/accounts/login/").content.decode()
+
+
+def test_an_old_backup_and_a_damaged_one_are_told(in_english):
+    assert "No backup has been taken yet" in to_text(in_english.get("/admin/backup/"))
+    record_backup(BackupRecord.Kind.TAKEN, place="/backups", name="20260101T000000Z")
+    record_backup(BackupRecord.Kind.VERIFIED, place="/backups", problem="damaged: a.pdf")
+    page = to_text(in_english.get("/admin/backup/"))
+    assert "20260101T000000Z" in page
+    assert "damaged: a.pdf" in page
+    assert "more than" not in page
+    BackupRecord.objects.update(at=timezone.now() - timedelta(days=8))
+    assert "more than 7 days old" in to_text(in_english.get("/admin/backup/"))
+
+
+def test_retention_shows_the_settings_and_what_was_purged(in_english, settings):
+    settings.RETENTION_DELETED_DAYS = 17
+    record_event(Action.DATA_PURGED, details={"chats": 4, "rows": 0})
+    page = to_text(in_english.get("/admin/retention/"))
+    assert re.search(r"versions of documents\s+17 days", page)
+    assert re.search(r"chats 4", page)
+
+
+def test_an_upgrade_is_told_with_what_has_changed(in_english):
+    InstalledVersion.objects.all().delete()
+    note_version()
+    assert "was upgraded" not in to_text(in_english.get("/admin/"))
+    InstalledVersion.objects.update(version="0.0.9", since=timezone.now() - timedelta(days=90))
+    note_version()
+    assert "was upgraded" in to_text(in_english.get("/admin/"))
+    notes = in_english.get("/admin/version/")
+    assert "<h3>" in notes.content.decode()
+
+
+def test_an_auditor_sees_usage_without_rows_and_no_page_else(minsu, ask):
+    ask(label="documents")
+    set_role(user=minsu, role=Role.AUDITOR)
+    client = Client()
+    client.force_login(minsu)
+    client.cookies["django_language"] = "en"
+    page = client.get("/admin/")
+    assert read_tiles(page)["Questions"] == ("1", "")
+    assert "/admin/chats/" not in page.content.decode()
+    open_to_auditors = {"overview", "usage"}
+    for name in set(PLAIN) - open_to_auditors:
+        assert client.get(reverse(f"admin:{name}")).status_code == 403, name

@@ -1,0 +1,116 @@
+"""What is kept of the installation itself: banners, backups that were taken, versions that ran."""
+
+from datetime import timedelta
+from typing import Self
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import get_language
+from django.utils.translation import gettext_lazy as _
+
+from nura import __version__
+
+
+class BannerQuerySet(models.QuerySet["Banner"]):
+    """Filters as words that chain."""
+
+    def shown(self) -> Self:
+        """Those whose time it is."""
+        now = timezone.now()
+        return self.filter(Q(ends_at=None) | Q(ends_at__gt=now), starts_at__lte=now)
+
+
+class Banner(models.Model):
+    """A message of the administrators on every page. A text that is empty is shown in neither."""
+
+    class Level(models.TextChoices):
+        """How it looks."""
+
+        INFO = "info", _("Information")
+        WARNING = "warning", _("Warning")
+        ERROR = "error", _("Urgent")
+
+    text_ko = models.TextField(_("text in Korean"), max_length=500)
+    text_en = models.TextField(_("text in English"), max_length=500, blank=True, default="")
+    level = models.CharField(_("level"), max_length=7, choices=Level.choices, default=Level.INFO)
+    starts_at = models.DateTimeField(_("shown from"), default=timezone.now)
+    ends_at = models.DateTimeField(_("shown until"), null=True, blank=True)
+    dismissible = models.BooleanField(
+        _("can be put away"), default=True, help_text=_("For each person until the next banner")
+    )
+
+    objects = BannerQuerySet.as_manager()
+
+    class Meta:
+        """Most urgent last, as it was begun."""
+
+        verbose_name = _("banner")
+        verbose_name_plural = _("banners")
+        ordering = ("starts_at", "pk")
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(ends_at=None) | Q(ends_at__gt=models.F("starts_at")),
+                name="banner_ends_after_it_begins",
+                violation_error_message=_("It must end after it begins."),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.text[:60]
+
+    @property
+    def text(self) -> str:
+        """In the language of the page; the other one where there is none."""
+        return (self.text_en if get_language() == "en" else self.text_ko) or self.text_ko
+
+
+class BackupRecord(models.Model):
+    """That a backup was taken, or one that was taken was read and compared."""
+
+    OLD = timedelta(days=7)
+    """After so long without a backup administrators are warned."""
+
+    class Kind(models.TextChoices):
+        """What was done."""
+
+        TAKEN = "taken", _("Taken")
+        VERIFIED = "verified", _("Verified")
+
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    at = models.DateTimeField(auto_now_add=True)
+    place = models.CharField(max_length=500)
+    name = models.CharField(max_length=100, blank=True, default="")
+    succeeded = models.BooleanField()
+    detail = models.TextField(blank=True, default="")
+
+    class Meta:
+        """Latest first."""
+
+        ordering = ("-at", "-pk")
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class InstalledVersion(models.Model):
+    """A version of Nura that this database was migrated by, and since when."""
+
+    NEWS = timedelta(days=14)
+    """So long administrators are told of an upgrade on the first page."""
+
+    version = models.CharField(max_length=40, unique=True)
+    since = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        """Latest first."""
+
+        ordering = ("-since", "-pk")
+
+    def __str__(self) -> str:
+        return self.version
+
+
+def note_version() -> None:
+    """Remember since when this version runs on this database."""
+    InstalledVersion.objects.get_or_create(version=__version__)

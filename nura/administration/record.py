@@ -1,0 +1,206 @@
+"""Records of the installation: backups, retention, versions, and the banner on every page."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.utils.html import conditional_escape
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+
+from documents.administration import Place, Section, admin_page, render_page
+from documents.audit import Action, AuditEvent
+from documents.oversight import AuditedAdmin
+from nura import __version__
+from nura.accounts.exports import KEPT_HOURS
+from nura.administration.models import BackupRecord, Banner, InstalledVersion
+from nura.retention import COUNTED_DAYS, LEFTOVER_AGE
+
+# Banner
+
+MAX_BANNERS = 3
+PUT_AWAY_SECONDS = 90 * 24 * 3600
+
+
+@admin.register(Banner)
+class BannerAdmin(AuditedAdmin):
+    """Messages to everybody."""
+
+    navigation = Place(Section.OPERATIONS, "campaign", 70)
+    list_display = ("__str__", "level", "starts_at", "ends_at", "dismissible")
+    list_filter = ("level",)
+    fields = ("text_ko", "text_en", "level", "starts_at", "ends_at", "dismissible")
+
+
+def describe_banners(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: the banners that this browser has not put away, asked for when shown."""
+
+    def read() -> list[Banner]:
+        rows = list(Banner.objects.shown())
+        kept = [one for one in rows if not (one.dismissible and _cookie(one.pk) in request.COOKIES)]
+        return kept[-MAX_BANNERS:]
+
+    return {"banners": read}
+
+
+@require_POST
+def put_banner_away(request: HttpRequest, pk: int) -> HttpResponse:
+    """Show a banner no longer in this browser."""
+    banner = get_object_or_404(Banner.objects.shown(), pk=pk, dismissible=True)
+    back = request.headers.get("Referer", "")
+    is_ours = url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure())
+    in_place = "HX-Request" in request.headers
+    response = HttpResponse() if in_place else redirect(back if is_ours else "chats:new")
+    response.set_cookie(
+        _cookie(banner.pk),
+        "1",
+        max_age=PUT_AWAY_SECONDS,
+        path=settings.SESSION_COOKIE_PATH,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+    return response
+
+
+def _cookie(pk: int) -> str:
+    return f"banner_{pk}"
+
+
+# Backup
+
+
+def record_backup(
+    kind: BackupRecord.Kind, *, place: str, name: str = "", problem: str = ""
+) -> None:
+    """Note that a backup was taken or read, and what was wrong."""
+    BackupRecord.objects.create(
+        kind=kind, place=place[:500], name=name, succeeded=not problem, detail=problem[:2000]
+    )
+
+
+def find_last_backup() -> BackupRecord | None:
+    """The last one that was taken whole."""
+    return BackupRecord.objects.filter(kind=BackupRecord.Kind.TAKEN, succeeded=True).first()
+
+
+def describe_backup_age() -> str:
+    """What is to be warned of; empty where a backup is young enough."""
+    last = find_last_backup()
+    if last is None:
+        return _("No backup has been taken yet. manage.py backup takes one while Nura runs.")
+    if timezone.now() - last.at > BackupRecord.OLD:
+        days = BackupRecord.OLD.days
+        return _("The last backup is more than %(days)d days old.") % {"days": days}
+    return ""
+
+
+@admin_page("backup", Place(Section.OPERATIONS, "backup", 50, gettext_lazy("Backup")))
+def show_backups(request: HttpRequest) -> HttpResponse:
+    """When backups were taken and read again, where they lie, and whether they are old."""
+    verified = BackupRecord.objects.filter(kind=BackupRecord.Kind.VERIFIED).first()
+    context = {
+        "warning": describe_backup_age(),
+        "last": find_last_backup(),
+        "verified": verified,
+        "records": BackupRecord.objects.all()[:50],
+    }
+    return render_page(request, "admin/backup.html", context)
+
+
+# Retention
+
+
+@admin_page("retention", Place(Section.RECORD, "auto_delete", 50, gettext_lazy("Retention")))
+def show_retention(request: HttpRequest) -> HttpResponse:
+    """What is kept how long by the settings, and what was taken away lately."""
+    days = _("%(count)d days")
+    some_hours, hours = _("%(count)d hours"), settings.ANSWER_CACHE_HOURS
+    context = {
+        "kept": [
+            (
+                _("Deleted chats and replaced versions of documents"),
+                days % {"count": settings.RETENTION_DELETED_DAYS},
+                "NURA_RETENTION_DELETED_DAYS",
+            ),
+            (
+                _("Passages of deleted documents in old answers"),
+                days % {"count": settings.RETENTION_EVIDENCE_DAYS},
+                "NURA_RETENTION_EVIDENCE_DAYS",
+            ),
+            (
+                _("Answers that are given again to the same question"),
+                some_hours % {"count": hours} if hours else _("not kept"),
+                "NURA_ANSWER_CACHE_HOURS",
+            ),
+            (
+                _("Files with all data of a person"),
+                some_hours % {"count": KEPT_HOURS},
+                "",
+            ),
+            (_("Counts of questions a day"), days % {"count": COUNTED_DAYS}, ""),
+            (_("Files that nothing names"), days % {"count": LEFTOVER_AGE.days}, ""),
+            (_("Audit log"), _("until it is trimmed"), "manage.py trim_audit_log"),
+        ],
+        "purged": AuditEvent.objects.filter(action=Action.DATA_PURGED)[:30],
+    }
+    return render_page(request, "admin/retention.html", context)
+
+
+# Versions
+
+
+def find_upgrade() -> InstalledVersion | None:
+    """The upgrade of the last days; None where there was none, or nothing but the first version."""
+    latest = InstalledVersion.objects.first()
+    if latest is None or timezone.now() - latest.since > InstalledVersion.NEWS:
+        return None
+    return latest if InstalledVersion.objects.count() > 1 else None
+
+
+@admin_page("version", Place(Section.RECORD, "new_releases", 60, gettext_lazy("Version")))
+def show_version(request: HttpRequest) -> HttpResponse:
+    """Which version runs, which ran before, and what has changed in this one."""
+    context = {
+        "version": __version__,
+        "versions": InstalledVersion.objects.all(),
+        "notes": list(_read_notes(__version__)),
+    }
+    return render_page(request, "admin/version.html", context)
+
+
+_SECTION = re.compile(r"^## +(.*)$", re.MULTILINE)
+_MARKED = re.compile(r"(`[^`]+`)|\*([^*\s][^*]*)\*")
+
+
+def _read_notes(version: str) -> Iterator[tuple[str, list[SafeString]]]:
+    """Headings of this version in the list of changes, with their points as HTML.
+
+    What is not released yet where no section bears the version's name.
+    """
+    parts = _SECTION.split((settings.BASE_DIR / "CHANGELOG.md").read_text(encoding="utf-8"))
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    named = (text for name, text in sections.items() if name.split()[0].strip("[]v") == version)
+    text = next(named, sections.get("Unreleased", ""))
+    for part in re.split(r"^### +", text, flags=re.MULTILINE)[1:]:
+        heading, _newline, body = part.partition("\n")
+        points = [" ".join(one.split()) for one in re.split(r"^- ", body, flags=re.MULTILINE)[1:]]
+        yield heading, [_to_html(point) for point in points]
+
+
+def _to_html(point: str) -> SafeString:
+    """Code and emphasis of Markdown, everything else escaped."""
+
+    def mark(found: re.Match[str]) -> str:
+        code, stressed = found.groups()
+        return f"<code>{code[1:-1]}</code>" if code else f"<em>{stressed}</em>"
+
+    return mark_safe(_MARKED.sub(mark, conditional_escape(point)))  # noqa: S308 - escaped first
