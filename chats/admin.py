@@ -203,13 +203,13 @@ class FeedbackAdmin(ReadOnly, ContentsAdmin):
     """
 
     navigation = Place(Section.QUALITY, "thumbs_up_down", 10)
-    list_display = ("updated_at", "value", "user", "label", "model", "has_case")
+    list_display = ("updated_at", "value", "user", "label", "served_by", "has_case")
     list_filter = ("value", CaseFilter, "message__label", "updated_at")
     list_select_related = ("user", "message__case")
     search_fields = ("user__username",)
     ordering = ("-updated_at",)
     show_full_result_count = False
-    fields = ("updated_at", "value", "user", "label", "model", "has_case")
+    fields = ("updated_at", "value", "user", "label", "served_by", "has_case")
     readonly_fields = fields
     contents_template = "admin/feedback_contents.html"
 
@@ -237,7 +237,7 @@ class FeedbackAdmin(ReadOnly, ContentsAdmin):
         return verdict.message.get_label_display() or "-"
 
     @admin.display(description=_("model"), ordering="message__model")
-    def model(self, verdict: Feedback) -> str:
+    def served_by(self, verdict: Feedback) -> str:
         """What wrote it."""
         return (verdict.message.usage or {}).get("model") or verdict.message.model or "-"
 
