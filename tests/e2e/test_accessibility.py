@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from nura.accounts.sections import SECTIONS
+from tests.e2e.people import Person
 from tests.support import ROOT
 
 AXE = ROOT / "front" / "node_modules" / "axe-core" / "axe.min.js"
@@ -123,6 +124,25 @@ def test_what_lies_over_a_page_has_no_violation(language, scheme, size, look, re
     expect(page.locator(".hover-card:popover-open")).to_have_count(0)
     found["panel"] = list_violations(page)
     assert not any(found.values()), found
+
+
+ADMINISTRATION = ["", "usage/", "failures/", "queue/", "storage/", "backup/", "unanswered/"]
+ADMINISTRATION += ["evaluation/", "retention/", "version/"]
+
+
+@pytest.mark.parametrize(("language", "scheme", "size"), LOOKS[::3])
+def test_no_page_of_the_administration_has_a_violation(language, scheme, size, look, product):
+    name = f"chief-{language}-{scheme}-{size['width']}"
+    product.add_user(name, "correct-horse-9", staff=True)
+    page = look(language, scheme, size, person=Person(product, name))
+    found = {}
+    for path in ADMINISTRATION:
+        page.goto(f"/admin/{path}")
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
+        if violations := list_violations(page):
+            found[path] = violations
+    assert not found, "\n".join(f"{path}\n  " + "\n  ".join(all_) for path, all_ in found.items())
 
 
 SMALL = """() => [...document.querySelectorAll("a[href], button, input, select, textarea")]
