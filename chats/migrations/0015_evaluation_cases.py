@@ -17,7 +17,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="EvaluationCase",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("facts", models.JSONField(default=list)),
                 ("answerable", models.BooleanField(default=True)),
                 ("updated_at", models.DateTimeField(auto_now=True)),
@@ -37,11 +42,18 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="evaluationcase",
             name="message",
-            field=models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name="case", to="chats.message"),
+            field=models.OneToOneField(
+                on_delete=django.db.models.deletion.CASCADE, related_name="case", to="chats.message"
+            ),
         ),
         migrations.AddField(
             model_name="evaluationcase",
             name="written_by",
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to=settings.AUTH_USER_MODEL),
+            field=models.ForeignKey(
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="+",
+                to=settings.AUTH_USER_MODEL,
+            ),
         ),
     ]

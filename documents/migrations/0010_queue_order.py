@@ -16,7 +16,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="QueueHold",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("held_by", models.CharField(max_length=254)),
                 ("since", models.DateTimeField(auto_now_add=True)),
             ],
@@ -24,10 +29,22 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="document",
             name="priority",
-            field=models.SmallIntegerField(choices=[(-1, "Last"), (0, "In turn"), (1, "First")], db_default=0, default=0, editable=False, verbose_name="priority"),
+            field=models.SmallIntegerField(
+                choices=[(-1, "Last"), (0, "In turn"), (1, "First")],
+                db_default=0,
+                default=0,
+                editable=False,
+                verbose_name="priority",
+            ),
         ),
         migrations.AddIndex(
             model_name="document",
-            index=models.Index(models.F("owner"), models.OrderBy(models.F("priority"), descending=True), models.F("created_at"), condition=models.Q(("status", "PROCESSING")), name="document_by_priority"),
+            index=models.Index(
+                models.F("owner"),
+                models.OrderBy(models.F("priority"), descending=True),
+                models.F("created_at"),
+                condition=models.Q(("status", "PROCESSING")),
+                name="document_by_priority",
+            ),
         ),
     ]
