@@ -298,9 +298,9 @@ def make_source(library: Library, owner: User) -> Source:
 
 
 def make_share(owner: User, chat: Chat, last: Message) -> ChatShare:
-    """The chat as it was after this message, shown to somebody who is in no test."""
+    """The chat as it was after this message, shown to a group without anybody."""
     share = ChatShare.objects.create(chat=chat, last_message=last)
-    share.users.add(User.objects.get_or_create(username=f"reader-of-{owner.username}")[0])
+    share.groups.add(Group.objects.create(name=f"readers of {owner.pk}"))
     return share
 
 
