@@ -30,8 +30,13 @@ WHOLE = "whole"
 WITH_MODEL = tuple(
     f"tests/e2e/test_{name}"
     for name in (
-        *("branches", "composer", "grounding", "injection", "notices", "read_aloud", "reasoning"),
-        *("streaming", "undrawn", "looks.py::test_an_answer_with_wide_things_fits_a_phone"),
+        *("branches", "composer", "grounding", "injection", "models", "notices", "read_aloud"),
+        *(
+            "reasoning",
+            "streaming",
+            "undrawn",
+            "looks.py::test_an_answer_with_wide_things_fits_a_phone",
+        ),
     )
 )
 """Browser tests of the product that has a language model."""

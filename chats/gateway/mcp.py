@@ -30,6 +30,7 @@ from chats.runs import log
 from chats.services import search as searching
 from chats.services.chats import find_documents
 from chats.services.search import find_asked_scope
+from documents.connected.choice import find_allowed_model
 from documents.errors import PageNotFound, explain_code
 from documents.models import Document, Library
 from jobs import limiter
@@ -170,12 +171,18 @@ async def ask(
     question: str,
     document_ids: list[UUID] | None = None,
     library_ids: list[UUID] | None = None,
+    model: str = "",
 ) -> GivenAnswer:
-    """Have a question answered from the documents, with citations. Nothing of it is stored."""
+    """Have a question answered from the documents, with citations. Nothing of it is stored.
+
+    `model` is the id of a language model of `GET /api/v1/models`; empty: the usual one.
+    """
     user = _require(ctx, KeyScope.ASK)
     await _count(ctx, "ask")
     key = _key_of(ctx)
-    run_id = await _told(in_database(_send_question, user, question, document_ids, library_ids))
+    run_id = await _told(
+        in_database(_send_question, user, question, document_ids, library_ids, model)
+    )
     opened = Opened(run_id, "nura")
     event = await _told(streaming.last_event(opened, Credential(token=key.digest)))
     if event.type != log.COMPLETED:
@@ -249,9 +256,11 @@ def _send_question(
     question: str,
     document_ids: list[UUID] | None,
     library_ids: list[UUID] | None,
+    model: str,
 ) -> UUID:
+    find_allowed_model(user, model)  # before a question is counted
     scope = find_asked_scope(user=user, document_ids=document_ids, library_ids=library_ids)
-    return completions.send_question(user, question, scope)
+    return completions.send_question(user, question, scope, model=model)
 
 
 # Who asks, and how much

@@ -32,6 +32,7 @@ HOST = env.read_text("NURA_HOST", "127.0.0.1")
 URL_HOST = f"[{HOST}]" if ":" in HOST else HOST
 PORT = env.read_integer("NURA_PORT", 8000, minimum=1, maximum=65535)
 SECRET_KEY = env.read_secret_key(DATA_DIR)
+SECRET_KEY_FALLBACKS = [*env.read_words("SECRET_KEY_FALLBACKS")]
 SERVICE_PASSWORD = locations.derive_password(SECRET_KEY)  # of the embedded Postgres and Redis
 DATABASE_URL = env.read_url("DATABASE_URL", ("postgres", "postgresql"))
 REDIS_URL = env.read_url("REDIS_URL", ("redis", "rediss", "unix"))

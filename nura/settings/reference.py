@@ -591,6 +591,11 @@ GROUPS = (
                 default="created once in the data folder",
             ),
             _S(
+                "SECRET_KEY_FALLBACKS",
+                "Earlier keys, separated by commas: what was signed or sealed with them is still "
+                "read. Leave one out as soon as keys of connections have been entered again.",
+            ),
+            _S(
                 "DATABASE_URL",
                 "Your own PostgreSQL, with pgvector 0.8 or newer: "
                 "`postgresql://user:password@host/name`.",

@@ -88,6 +88,7 @@ class Command(BaseCommand):
             "--user", help="who asks; without it the only user, or an administrator"
         )
         parser.add_argument("--chat", help="id of a chat to go on with")
+        parser.add_argument("--model", default="", help="id of the language model that answers")
         parser.add_argument("--json", action="store_true", help="one JSON object a question")
         parser.add_argument(
             "--show-prompt",
@@ -126,7 +127,7 @@ class Command(BaseCommand):
     ) -> dict[str, Any] | None:
         """The answer's message; None where the question could not be asked."""
         try:
-            turn = _open(user, chat_id, question)
+            turn = _open(user, chat_id, question, options["model"])
         except NuraError as error:
             self.stderr.write(explain_code(error.code, error.params))
             return None
@@ -202,14 +203,16 @@ def _plain(message: dict[str, Any], question: str) -> dict[str, Any]:
     return {name: message[name] for name in names} | told | {"message": message}
 
 
-def _open(user: User, chat_id: UUID | None, question: str) -> turns.OpenedTurn:
+def _open(user: User, chat_id: UUID | None, question: str, model: str) -> turns.OpenedTurn:
     """Raises `NuraError`, also for what no other door lets in."""
     readable = question.encode(errors="replace").decode()
-    serializer = SendRequest(data={"content": readable, "chat_id": chat_id})
+    serializer = SendRequest(data={"content": readable, "chat_id": chat_id, "model": model})
     if not serializer.is_valid():
         raise InvalidFrame(errors=serializer.errors)
     language = get_language() or "ko"
-    return turns.open_turn(user=user, content=readable, chat_id=chat_id, language=language)
+    return turns.open_turn(
+        user=user, content=readable, chat_id=chat_id, language=language, model=model
+    )
 
 
 def _chat(given: str | None) -> Chat | None:
