@@ -11,6 +11,7 @@ from django.utils.formats import number_format
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from chats import tool_pages  # noqa: F401 - registers its pages
 from chats.evaluation import list_questions_before
 from chats.figures import AnswerResult, list_answers
 from chats.models import Chat, EvaluationCase, Feedback, Message, Run, Trace

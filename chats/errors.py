@@ -122,6 +122,13 @@ class NoQuestion(NuraError):
         super().__init__(param="messages")
 
 
+class ToolServerFailed(NuraError):
+    """A tool server could not be reached, or does not speak the protocol."""
+
+    code = "tool_server_failed"
+    retryable = True
+
+
 class TooLong(NuraError):
     """A text is longer than a question may be."""
 
@@ -166,6 +173,10 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     "model_not_allowed": (
         400,
         _("This language model is not available to you. Choose another one and ask again."),
+    ),
+    "tool_server_failed": (
+        502,
+        _("The tool server does not answer as it should. Check its address and its key."),
     ),
     "scope_missing": (
         403,
@@ -340,6 +351,7 @@ NOTICES = {
     "answer_cut": _(
         "The answer reached its maximum length and ends here. Ask for the rest; if it happens often, tell your administrator."
     ),
+    "tools_failed": _("The tools could not be used; the answer goes without them."),
     "parts_unread": _("The documents are long; not every part of them was read for this answer."),
     "embedder_failed": _(
         "Semantic search is unavailable right now; the documents were searched by words only."

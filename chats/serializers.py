@@ -16,9 +16,11 @@ from rest_framework import serializers
 
 from chats.errors import explain_notice
 from chats.models import Category, Chat, ChatDocument, Feedback, Message, Run, Turn
+from chats.models.tool import ToolState
 from chats.runs import log
 from chats.services import speech
 from chats.services.erasure import hide_closed, hide_closed_in_turns
+from chats.services.tools import MAX_SERVERS
 from documents.api.serializers import ChunkBoxShape
 from documents.connected.choice import MainModel
 from documents.connected.models import SLUG_CHARACTERS
@@ -64,6 +66,42 @@ class ModelField(serializers.CharField):
         super().__init__(max_length=SLUG_CHARACTERS, allow_blank=True, default="", **kwargs)
 
 
+class ToolIdsField(serializers.ListField):
+    """Ids of tool servers, as `GET /tools` lists them."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=serializers.UUIDField(), max_length=MAX_SERVERS, **kwargs)
+
+
+class ToolUseSerializer(serializers.Serializer[Any]):
+    """A call of a tool of another server. One whose `state` is `asks` waits to be confirmed."""
+
+    server = serializers.CharField()
+    server_id = serializers.CharField()
+    tool = serializers.CharField()
+    arguments = serializers.DictField()
+    state = serializers.ChoiceField(choices=ToolState.choices)
+    writes = serializers.BooleanField()
+    characters = serializers.IntegerField()
+    cut = serializers.BooleanField()
+
+
+class ToolShape(serializers.Serializer[Any]):
+    """What a tool does."""
+
+    name = serializers.CharField()
+    description = serializers.CharField()
+    writes = serializers.BooleanField()
+
+
+class ToolServerSerializer(serializers.Serializer[Any]):
+    """A tool server that may be switched on for a chat."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    tools = ToolShape(many=True)
+
+
 class SendRequest(serializers.Serializer[Any]):
     """A question: `POST /messages` and the socket's `send`.
 
@@ -82,13 +120,17 @@ class SendRequest(serializers.Serializer[Any]):
     topic = TopicField(required=False)
     model = ModelField(required=False)
     assistant_id = serializers.UUIDField(required=False, allow_null=True, default=None)
+    tool_ids = ToolIdsField(required=False, default=list)
 
 
 class RegenerateRequest(serializers.Serializer[Any]):
-    """Another answer to the same question."""
+    """Another answer to the same question; `confirm_call`: after this call of a tool."""
 
     topic = TopicField(required=False)
     model = ModelField(required=False)
+    confirm_call = serializers.IntegerField(
+        min_value=0, max_value=100, required=False, allow_null=True, default=None
+    )
 
 
 class EditRequest(serializers.Serializer[Any]):
@@ -120,6 +162,7 @@ class ChatRequest(serializers.Serializer[Any]):
     model = serializers.CharField(
         max_length=SLUG_CHARACTERS, required=False, allow_null=True, allow_blank=True
     )
+    tool_ids = ToolIdsField(required=False)
 
 
 class ChatChange(ChatRequest):
@@ -296,6 +339,7 @@ def to_chat_json(chat: Chat, links: Collection[ChatDocument] | None = None) -> d
         "temporary": chat.temporary,
         "model": chat.model or None,
         "assistant_id": chat.assistant_id and str(chat.assistant_id),
+        "tool_ids": [str(one) for one in chat.tool_ids],
         "created_at": to_time_json(chat.created_at),
         "updated_at": to_time_json(chat.updated_at),
     }
@@ -331,6 +375,7 @@ class ChatSerializer(serializers.Serializer[Any]):
         allow_null=True,
         help_text="The language model chosen for it; null: the usual one",
     )
+    tool_ids = serializers.ListField(child=serializers.UUIDField(), read_only=True)
     created_at = serializers.DateTimeField(read_only=True)
     updated_at = serializers.DateTimeField(read_only=True)
 
@@ -528,6 +573,7 @@ class MessageSerializer(serializers.Serializer[Any]):
     model = serializers.CharField(
         read_only=True, allow_null=True, help_text="Id of the language model that is asked"
     )
+    tool_calls = ToolUseSerializer(many=True, read_only=True, allow_null=True)
     reasoning = serializers.CharField(read_only=True)
     grounding = CheckedSentenceSerializer(many=True, read_only=True, allow_null=True)
     citations = CitationSerializer(many=True, read_only=True, allow_null=True)
@@ -605,6 +651,7 @@ def to_message_json(
         "view": message.view and DocumentViewSerializer(message.view).data,
         "usage": message.usage,
         "model": message.model or None,
+        "tool_calls": message.tool_calls,
         "reasoning": message.reasoning,
         "grounding": _represent(CheckedSentenceSerializer, message.grounding),
         "citations": _represent(CitationSerializer, message.citations),

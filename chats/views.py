@@ -27,6 +27,7 @@ from chats.services.chat_page import (
     suggest_questions,
 )
 from chats.services.find import describe_turns, find_turns
+from chats.services.tools import list_servers
 from documents.connected.choice import list_allowed_models
 from documents.models import Document, Library
 
@@ -65,6 +66,7 @@ def chat_page(request: HttpRequest, chat_id: UUID | None = None) -> HttpResponse
             "has_model": has_model,
             "models": to_models_json(models),
             "libraries": [_library_data(one) for one in Library.objects.visible_to(user)],
+            "tools": list_servers(user) if models else [],
             "documents_total": searchable.count(),
             "content_limit": MAX_CONTENT_CHARACTERS,
             "upload_limit_mb": settings.MAX_UPLOAD_MB,
@@ -184,6 +186,7 @@ def _chat_data(chat: Chat, user: User) -> dict[str, Any]:
         "title": chat.title,
         "unread": chat.unread,
         "model": chat.model,
+        "tool_ids": [str(one) for one in chat.tool_ids],
         "documents": about,
         "documents_gone": bound - len(about),
     }

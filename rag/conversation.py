@@ -204,6 +204,8 @@ class Question:
     """What is known of the user; None: it is not to be asked, nor added to."""
     persona: Persona | None = None
     """The assistant that is asked; None: Nura itself."""
+    tool_results: tuple[str, ...] = ()
+    """What tools of other servers told, for the prompt: material, never instructions."""
 
     @property
     def stands_alone(self) -> bool:
@@ -213,6 +215,7 @@ class Question:
         known of who asks.
         """
         plain = self.sampling == Sampling() and not self.profile and self.persona is None
+        plain = plain and not self.tool_results
         return plain and not self.conversation.total
 
 

@@ -423,6 +423,7 @@ class Pipeline:
             profile=describe_slots(known, self.packs, asked.language),
             protected=sum(is_protected(slot, self.packs) for slot in known),
             medical=is_medical(_list_read(asked)),
+            tool_results=question.tool_results,
         )
         tokens = await resolve_context_tokens(self.config)
         budget = make_budget(context, replace(self.config.context, tokens=tokens), writer.counter)

@@ -31,10 +31,11 @@ from chats.serializers import (
     RegenerateRequest,
     SendRequest,
     SpeechRequest,
+    ToolServerSerializer,
     WholeSourceSerializer,
     to_models_json,
 )
-from chats.services import answer_cache, branches, speech, turn_store, turns
+from chats.services import answer_cache, branches, speech, tools, turn_store, turns
 from chats.services.erasure import hide_closed, hide_closed_in_trace
 from chats.services.profile import name_used
 from documents.connected.choice import list_allowed_models
@@ -98,6 +99,7 @@ class MessageViewSet(mixins.RetrieveModelMixin, viewsets.GenericViewSet[Message]
             topic=serializer.validated_data["topic"],
             asked_with=get_credential(request).token,
             model=serializer.validated_data["model"],
+            confirm_call=serializer.validated_data["confirm_call"],
         )
         return self._answered(request, turn)
 
@@ -201,6 +203,17 @@ class ModelsView(APIView):
 
 def _to_whole(source: Mapping[str, Any], texts: Mapping[str, str]) -> str:
     return texts.get(source["chunk_id"], str(source["content_preview"]))
+
+
+class ToolsView(APIView):
+    """`GET /tools`."""
+
+    change_scope = KeyScope.ASK
+
+    @extend_schema(responses=ToolServerSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """The tool servers that may be switched on for a chat."""
+        return Response(tools.list_servers(get_user(request)))
 
 
 def _sent(fields: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from rest_framework.routers import SimpleRouter
 
 from chats.api.assistants import AssistantViewSet, PromptViewSet
 from chats.api.chats import CategoryViewSet, ChatViewSet, ExportView
-from chats.api.messages import MessageViewSet, ModelsView, SpeechView
+from chats.api.messages import MessageViewSet, ModelsView, SpeechView, ToolsView
 from chats.api.profile import (
     ProfileConfirmView,
     ProfileExportView,
@@ -40,6 +40,7 @@ urlpatterns = [
         name="chat-turn-documents",
     ),
     path("models", ModelsView.as_view(), name="models"),
+    path("tools", ToolsView.as_view(), name="tools"),
     path("me/memory", ProfileView.as_view(), name="profile"),
     path("me/memory/export", ProfileExportView.as_view(), name="profile-export"),
     path("me/memory/<uuid:slot_id>", ProfileSlotView.as_view(), name="profile-slot"),

@@ -15,6 +15,7 @@ from chats.models.message import (
 from chats.models.profile import ProfileChoice, ProfileSlot
 from chats.models.run import Run
 from chats.models.sharing import ChatShare
+from chats.models.tool import ToolServer
 from chats.models.turn import Turn
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "ProfileSlot",
     "Prompt",
     "Run",
+    "ToolServer",
     "Trace",
     "Turn",
 ]

@@ -130,6 +130,8 @@ class Chat(models.Model):
 
     `model` is the id of the language model that its owner chose for it; empty: the usual one.
 
+    `tool_ids` are the tool servers that its owner switched on for it.
+
     `use_memory`: what is known of its owner is told to the engine, and added to. A `temporary` chat
     does neither, stands in no list, and goes for good soon after its last question.
     """
@@ -176,6 +178,7 @@ class Chat(models.Model):
         related_name="+",
         verbose_name=_("assistant"),
     )
+    tool_ids = ArrayField(models.UUIDField(), default=list, db_default=[], blank=True)
     memory_cleared_at = models.DateTimeField(null=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, verbose_name=_("deleted at"))
     created_at = models.DateTimeField(auto_now_add=True, verbose_name=_("created at"))

@@ -47,6 +47,7 @@ class Message(models.Model):
     `citations` one of `rag.types.CitedPassage`, None of answers of before. `notices` are codes.
     `model` is the id of the language model that an answer is asked of, empty without one; `usage`
     holds the tokens and, as `model`, what its server calls it.
+    `tool_calls` are calls of tools of other servers: see `chats.services.tools.ToolUse`.
     `made_at` is when an answer that was not made for this question was made: see `CachedAnswer`.
     `library_ids` are libraries that a question names, None without.
     `follow_ups` are questions that the light model sees coming, None where it was not asked.
@@ -130,6 +131,7 @@ class Message(models.Model):
     notices = models.JSONField(default=list, blank=True, verbose_name=_("notices"))
     made_at = models.DateTimeField(null=True, blank=True, verbose_name=_("made at"))
     follow_ups = models.JSONField(null=True, blank=True, verbose_name=_("next questions"))
+    tool_calls = models.JSONField(null=True, blank=True, editable=False)
     documents = models.ManyToManyField(Document, through="MessageDocument", related_name="+")
     library_ids = ArrayField(models.UUIDField(), null=True, blank=True, editable=False)
     created_at = models.DateTimeField(verbose_name=_("created at"))

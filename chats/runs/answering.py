@@ -33,7 +33,7 @@ from chats.runs.log import RunEvent
 from chats.runs.summaries import summarise_held_turn
 from chats.runs.writer import RunWriter
 from chats.serializers import started_data, terminal_event, to_sources_json
-from chats.services import answer_cache
+from chats.services import answer_cache, tools
 from chats.services.answer_cache import CacheKey, KeptAnswer
 from chats.services.assistants import to_persona
 from chats.services.profile import load_profiles, note_turn
@@ -61,8 +61,9 @@ from rag.events import (
     StepBegan,
     milliseconds_since,
 )
-from rag.factory import get_embedding_model_name, get_engine
+from rag.factory import get_embedding_model_name, get_engine, get_main_model
 from rag.memory.profile import Slot
+from rag.ports import ToolCaller
 from rag.types import Checked, CitedPassage, Scope, ScopeReason, Source, Topic
 
 logger = structlog.get_logger()
@@ -300,6 +301,8 @@ class _Progress:
     model: str = ""
     """What its server calls the language model."""
     usage: dict[str, Any] | None = None
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    notices: tuple[str, ...] = ()
 
 
 async def answer_run(run_id: UUID) -> None:
@@ -374,6 +377,7 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
             _tell_kept(kept, writer)
             progress.kept = kept.outcome
             return
+    loaded = await _consult_tools(claimed.run, loaded, writer, progress)
     store = ReleasingStore(loaded.store)
     progress.model = loaded.config.llm.model if loaded.config.llm else ""
     try:
@@ -387,6 +391,41 @@ async def _consume(claimed: ClaimedRun, writer: RunWriter, progress: _Progress) 
     except Exception:  # whatever it was: the run must end, and its reader must know
         logger.exception("answer_failed")
         progress.error = NuraError()
+
+
+async def _consult_tools(
+    run: Run, loaded: LoadedQuestion, writer: RunWriter, progress: _Progress
+) -> LoadedQuestion:
+    """The question with what tools told, where some are switched on for its chat.
+
+    A call that writes is made at the first attempt alone: nobody knows how far a lost one got.
+    """
+    wished = (run.message.scope or {}).get("tools")
+    model = get_main_model(loaded.config.llm)
+    if not wished or not isinstance(model, ToolCaller):
+        return loaded
+
+    def tell(use: tools.ToolUse) -> None:
+        detail = {"server": use.server, "tool": use.tool, "state": use.state}
+        writer.add(log.STATUS, {"step": "tool", "detail": detail})
+
+    owner = run.message.chat.owner
+    servers = await in_database(tools.find_usable_servers, owner, wished["servers"])
+    try:
+        findings = await tools.consult_tools(
+            loaded.question.text,
+            servers,
+            model,
+            language=run.language,
+            confirmed=wished["confirmed"] if run.attempts == 1 else (),
+            tell=tell,
+        )
+    except NuraError as error:
+        logger.warning("tools_failed", code=error.code)
+        progress.notices = ("tools_failed",)
+        return loaded
+    progress.tool_calls = findings.to_json()
+    return replace(loaded, question=replace(loaded.question, tool_results=findings.results))
 
 
 async def _look_up(run: Run, loaded: LoadedQuestion) -> tuple[CacheKey | None, KeptAnswer | None]:
@@ -443,7 +482,9 @@ def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcom
         "method": found.method if found else "",
         "content": writer.text,
         "reasoning": writer.reasoning,
+        "tool_calls": progress.tool_calls,
     }
+    told: dict[str, object] = {"tools": progress.tool_calls} if progress.tool_calls else {}
     if finished is not None:
         return Outcome(
             status=Message.Status.COMPLETED,
@@ -457,8 +498,8 @@ def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcom
             usage=progress.usage,
             grounding=_to_plain(finished.checks) or None,
             citations=_to_plain(finished.citations),
-            notices=finished.notices,
-            trace=log.to_plain(dict(finished.trace)),
+            notices=(*progress.notices, *finished.notices),
+            trace=log.to_plain(dict(finished.trace) | told),
             **shown,
         )
     error = NuraError() if progress.error is None else progress.error
@@ -470,7 +511,7 @@ def _outcome_of(progress: _Progress, writer: RunWriter, stopped: bool) -> Outcom
         mode=Message.Mode.DOCUMENTS if found else "",
         question_type=str(progress.trace.get("question_type", "")),
         sources=_to_sources(found.sources if found else None),
-        trace=log.to_plain(progress.trace),
+        trace=log.to_plain(progress.trace | told),
         **shown,
         **failed,
     )

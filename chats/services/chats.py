@@ -20,6 +20,7 @@ from chats.models import Assistant, Category, Chat, ChatDocument, ChatShare, Dai
 from chats.models.chat import ChatQuerySet
 from chats.notices import chat_changed
 from chats.services import answer_cache
+from chats.services.tools import find_servers
 from documents import deletions, quotas
 from documents.audit import Action, record_event
 from documents.connected.choice import find_allowed_model
@@ -81,6 +82,7 @@ def create_chat(  # noqa: PLR0913 - the fields of a new chat, by name
     model: str | None = None,
     library_ids: Collection[UUID] = (),
     assistant_id: UUID | None = None,
+    tool_ids: Collection[UUID] = (),
 ) -> Chat:
     """A new chat about these documents and libraries: all of it or nothing.
 
@@ -97,7 +99,16 @@ def create_chat(  # noqa: PLR0913 - the fields of a new chat, by name
         keep_model(chat, model)
     if assistant_id:
         keep_assistant(chat, assistant_id)
+    if tool_ids:
+        keep_tools(chat, tool_ids)
     return chat
+
+
+def keep_tools(chat: Chat, tool_ids: Collection[UUID]) -> None:
+    """Let answers of the chat use the tools of these servers. Raises `NotFound`."""
+    find_servers(chat.owner, list(tool_ids))
+    chat.tool_ids = list(dict.fromkeys(tool_ids))
+    chat.save(update_fields=("tool_ids",))
 
 
 def keep_model(chat: Chat, model: str) -> None:
@@ -152,6 +163,9 @@ def update_chat(*, chat: Chat, changes: dict[str, object]) -> Chat:
         category_id: UUID | None = changes["category_id"]  # type: ignore[assignment]
         held.category = find_category(owner=held.owner, category_id=category_id)
         fields.append("category")
+    if "tool_ids" in changes:
+        tools: Collection[UUID] = changes["tool_ids"]  # type: ignore[assignment]
+        keep_tools(held, tools)
     if "model" in changes:
         keep_model(held, str(changes["model"] or ""))
     if "assistant_id" in changes:

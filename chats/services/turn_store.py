@@ -70,6 +70,7 @@ class Outcome:
     error_code: str = ""
     error_params: Mapping[str, object] = field(default_factory=dict)
     trace: Mapping[str, object] = field(default_factory=dict)
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
     made_at: datetime | None = None
     first_word_ms: int | None = None
 

@@ -5,7 +5,7 @@ branch: what was there stays.
 """
 
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -30,6 +30,7 @@ from chats.models import (
     Turn,
 )
 from chats.models.chat import make_title
+from chats.models.tool import ToolState
 from chats.notices import chat_changed
 from chats.runs.dispatch import dispatch_run, dispatch_summary
 from chats.services import answer_cache, turn_store
@@ -43,6 +44,7 @@ from chats.services.chats import (
     find_documents,
     keep_assistant,
     keep_model,
+    keep_tools,
     touch_chat,
 )
 from chats.services.erasure import without_deleted
@@ -92,14 +94,16 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
     asked_with: str = "",
     model: str = "",
     assistant_id: UUID | None = None,
+    tool_ids: Collection[UUID] = (),
 ) -> OpenedTurn:
     """Store the question and an empty answer, and hand the run to a worker when that is committed.
 
     The same `client_id` again gives the run that it began. `asked_with` is the digest of the key
     that asks. `model` writes this answer, and is kept for a chat that begins with it; empty: the
     one that is chosen for the chat. `assistant_id` names the assistant that is asked, as kept for a
-    chat that begins with it; None: the chat's. Raises `NotFound`, `LibraryNotFound`,
-    `EmptyMessage`, `QuotaMessages`, `QuotaTokens`, `ModelNotAllowed`.
+    chat that begins with it; None: the chat's. `tool_ids` are tool servers that a new chat may use.
+    Raises `NotFound`, `LibraryNotFound`, `EmptyMessage`, `QuotaMessages`, `QuotaTokens`,
+    `ModelNotAllowed`.
     """
     text = clean(content)
     try:
@@ -112,6 +116,8 @@ def open_turn(  # noqa: PLR0913 - the parts of the public message
                 keep_model(chat, model)
             if assistant and chat_id is None:
                 keep_assistant(chat, assistant.pk)
+            if tool_ids and chat_id is None:
+                keep_tools(chat, tool_ids)
             parent = _find_parent(chat, parent_id) if chat_id or parent_id else None
             return open_answer(
                 chat=chat,
@@ -204,6 +210,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     memory: bool = True,
     model: str = "",
     assistant: Assistant | None = None,
+    confirmed: Sequence[dict[str, Any]] = (),
 ) -> OpenedTurn:
     """An empty answer to `question` with its run, dispatched on commit.
 
@@ -239,6 +246,9 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         wished["memory"] = False
     if asked:
         wished["assistant"] = {"id": str(asked.pk), "name": asked.name}
+    if chat.tool_ids and chosen:
+        servers = [str(one) for one in chat.tool_ids]
+        wished["tools"] = {"servers": servers, "confirmed": list(confirmed)}
     now = timezone.now()
     answer = Message(
         chat=chat,
@@ -276,26 +286,29 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
 
 
 @transaction.atomic
-def regenerate_answer(
+def regenerate_answer(  # noqa: PLR0913 - what may be said of an answer, by name
     *,
     message: Message,
     language: str,
     topic: str = Topic.AUTO,
     asked_with: str = "",
     model: str = "",
+    confirm_call: int | None = None,
 ) -> OpenedTurn:
     """Answer the question of an assistant's message once more, over the documents as they are now.
 
     `topic` is what the user says of its bond to the conversation, `model` the id of the language
-    model for this answer.
+    model for this answer. `confirm_call` is the place of a call of a tool, among those of the
+    message, that waits for the user's word: it is made, once.
 
-    Raises `WrongRole`, `StillAnswering`, `ModelNotAllowed`.
+    Raises `WrongRole`, `StillAnswering`, `ModelNotAllowed`, `NotFound`.
     """
     if message.role != Message.Role.ASSISTANT or message.parent is None:
         raise WrongRole
     chat = _hold_chat(message)
     if message.status == Message.Status.STREAMING:
         raise StillAnswering
+    confirmed = [] if confirm_call is None else [_confirm_call(message, confirm_call)]
     return open_answer(
         chat=chat,
         question=message.parent,
@@ -305,7 +318,22 @@ def regenerate_answer(
         anew=True,
         model=model,
         assistant=_find_asked_assistant(message),
+        confirmed=confirmed,
     )
+
+
+def _confirm_call(message: Message, place: int) -> dict[str, Any]:
+    """Take a call that waits for the user's word, so that nobody takes it again.
+
+    The chat is held. Raises `NotFound`.
+    """
+    held = Message.objects.get(pk=message.pk)
+    calls: list[dict[str, Any]] = held.tool_calls or []
+    if not 0 <= place < len(calls) or calls[place]["state"] != ToolState.ASKS:
+        raise NotFound
+    calls[place]["state"] = ToolState.CONFIRMED
+    Message.objects.filter(pk=message.pk).update(tool_calls=calls)
+    return calls[place]
 
 
 @transaction.atomic
@@ -454,6 +482,7 @@ def close_turn(
         "reasoning": outcome.reasoning,
         "grounding": outcome.grounding,
         "citations": outcome.citations,
+        "tool_calls": outcome.tool_calls or None,
         "notices": [*outcome.notices],
         "error_code": outcome.error_code,
         "error_params": dict(outcome.error_params),

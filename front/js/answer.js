@@ -9,6 +9,7 @@ import { formatDateTime, formatTime, formatTimeAgo } from "./format.js";
 import { countVerdicts, markDoubts } from "./grounding.js";
 import { showAskedColumn, StreamedMarkdown } from "./markdown.js";
 import { BranchSwitcher, createMessageMenu, createPlainNote, renderPlainText, reportUndrawn } from "./message.js";
+import { createToolCalls } from "./models.js";
 import { copyText, showToast } from "./notify.js";
 import { Reasoning } from "./reasoning.js";
 import { createSourceCards } from "./source_cards.js";
@@ -146,6 +147,7 @@ export class AnswerView {
       ...createNotices(notices.filter((one) => !isShownFirst(one))),
       this.brokenNote(),
       createFilterNote(message),
+      createToolCalls(message, (place) => this.hooks.confirmTool(this.message, place)),
       createKeptNote(message, this.hooks),
       createCandidateButtons(message, this.hooks),
       createPartBar(message, this.hooks),

@@ -14,7 +14,7 @@ import { watchFileInput } from "./file_input.js";
 import { readSearchedWords, showFound } from "./found.js";
 import { refreshMemoryCards } from "./memory_cards.js";
 import { showToast } from "./notify.js";
-import { ModelPicker } from "./models.js";
+import { ModelPicker, ToolPicker } from "./models.js";
 import { Panel } from "./panel.js";
 import { Place, readPlace } from "./place.js";
 import { Runs } from "./runs.js";
@@ -44,6 +44,7 @@ const scope = new Scope({
 const composer = new Composer({ chatId, limit: page.content_limit, blockers: nameBlocker });
 const models = new ModelPicker({ models: page.models, chosen: page.chat?.model, chatId: () => chatId });
 const addressee = new Addressee({ kept: page.assistant, chatId: () => chatId });
+const tools = new ToolPicker({ servers: page.tools, chosen: page.chat?.tool_ids, chatId: () => chatId });
 const panel = new Panel({ askOnly });
 const connection = new ConnectionNote(socket, runs);
 const thread = new Thread({
@@ -108,6 +109,7 @@ async function ask(content, documents = listChosenDocuments()) {
     topic: scope.takeTopic(),
     model: models.value,
     assistant_id: addressee.take(),
+    tool_ids: tools.ids,
   });
   connection.expect(pending);
   thread.echo(pending, documents);
@@ -120,7 +122,7 @@ const listIds = (chosen) => (chosen.length ? chosen.map((one) => one.id) : null)
 async function beginTemporaryChat(content) {
   composer.setBusy(true);
   try {
-    const chat = await postJson("/chats", { temporary: true, model: models.value, assistant_id: addressee.id });
+    const chat = await postJson("/chats", { temporary: true, model: models.value, assistant_id: addressee.id, tool_ids: tools.ids });
     becomeChat(chat.id, content);
     return true;
   } catch (error) {

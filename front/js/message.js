@@ -63,15 +63,15 @@ export function createMessageMenu(messageOf, hooks) {
 
 const MENU_STEPS = { ArrowDown: 1, ArrowUp: -1 };
 
-/** A menu at `anchor`, walked with the arrows; each entry: {name, icon, label?, checked?, danger?, run}. */
+/** A menu at `anchor`, walked with the arrows; each entry: {name, icon, label?, checked?, role?, danger?, run}. */
 export function openMenu(anchor, entries, title = t("more")) {
-  const items = entries.map(({ name, icon, label, checked, danger, run }) =>
+  const items = entries.map(({ name, icon, label, checked, role, danger, run }) =>
     el(
       "button",
       {
         type: "button",
         class: `menu-item ${danger ? "menu-danger" : ""}`.trim(),
-        role: checked === undefined ? "menuitem" : "menuitemradio",
+        role: checked === undefined ? "menuitem" : (role ?? "menuitemradio"),
         "aria-checked": checked === undefined ? null : String(checked),
         data: { action: name },
         on: {

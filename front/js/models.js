@@ -4,7 +4,7 @@ import { patchJson } from "./api.js";
 import { announce, byId, el, placeChildren } from "./dom.js";
 import { openMenu } from "./message.js";
 import { showToast } from "./notify.js";
-import { t } from "./strings.js";
+import { t, tn } from "./strings.js";
 
 /** The button of the composer. `models` are those that the reader may choose, the usual one first. */
 export class ModelPicker {
@@ -81,6 +81,75 @@ export class ModelPicker {
     this.text.textContent = name ?? t("model.gone");
     this.button.setAttribute("aria-label", `${t("model")}: ${this.text.textContent}`);
   }
+}
+
+/** The button of the composer by which tools of other servers are switched on for the chat. */
+export class ToolPicker {
+  constructor({ servers, chosen, chatId }) {
+    this.servers = servers;
+    this.chosen = new Set((chosen ?? []).filter((id) => servers.some((one) => one.id === id)));
+    this.chatId = chatId;
+    this.button = byId("tools-button");
+    this.button.addEventListener("click", () => this.open());
+    this.show();
+  }
+
+  get ids() {
+    return [...this.chosen];
+  }
+
+  open() {
+    const entries = this.servers.map((one) => ({
+      name: "tools",
+      icon: this.chosen.has(one.id) ? "check" : "plus",
+      label: tn("tools.server", one.tools.length, { name: one.name }),
+      checked: this.chosen.has(one.id),
+      role: "menuitemcheckbox",
+      run: () => this.toggle(one.id),
+    }));
+    openMenu(this.button, entries, t("tools"));
+  }
+
+  async toggle(id) {
+    const before = new Set(this.chosen);
+    if (!this.chosen.delete(id)) this.chosen.add(id);
+    this.show();
+    if (!this.chatId()) return;
+    try {
+      await patchJson(`/chats/${this.chatId()}`, { tool_ids: this.ids });
+    } catch (error) {
+      this.chosen = before;
+      this.show();
+      showToast(error.message, { kind: "toast-error" });
+    }
+  }
+
+  show() {
+    this.button.hidden = !this.servers.length;
+    byId("tools-text").textContent = this.chosen.size ? t("tools.on", { count: this.chosen.size }) : t("tools");
+  }
+}
+
+/** The calls of tools behind an answer; one that writes waits for the reader's word. Null where there were none. */
+export function createToolCalls({ tool_calls: calls }, confirm) {
+  if (!calls?.length) return null;
+  const items = calls.map((call, place) => {
+    const told = Object.entries(call.arguments).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+    const button = el(
+      "button",
+      { type: "button", class: "button branching", data: { action: "confirm" }, on: { click: () => confirm(place) } },
+      t("tools.confirm"),
+    );
+    return el(
+      "li",
+      { data: { state: call.state } },
+      el("span", {}, el("strong", { text: `${call.server} · ${call.tool}` }), ` (${told.join(", ")}) `),
+      el("span", { class: "tool-state", text: t(`tools.${call.state}`) }),
+      call.state === "asks" ? button : null,
+    );
+  });
+  const asks = calls.some((call) => call.state === "asks");
+  return el("details", { class: "tool-calls", open: asks }, el("summary", {}, tn("tools.used", calls.length)), el("ul", {}, items));
 }
 
 /** Two answers to one question side by side, until one of them is gone on with. `viewOf(id)` gives the view of an answer. */

@@ -33,6 +33,7 @@ export class Thread extends EventTarget {
       remove: (message) => this.remove(message),
       regenerate: (message, topic) => this.regenerate(message, topic),
       compare: (message, model) => this.compare(message, model),
+      confirmTool: (message, place) => this.confirmTool(message, place),
       busy: () => Boolean(this.runId),
       hold: (anchor, change) => this.scrolling.hold(anchor, change),
       before: (message) => this.tree.path(message.parent_id),
@@ -277,6 +278,11 @@ export class Thread extends EventTarget {
   /** `topic`: how the question is bound to what was before, where the reader says so. */
   regenerate(message, topic = "auto") {
     this.branch(`/messages/${message.id}/regenerate`, { topic }).catch((error) => showToast(error.message, { kind: "toast-error" }));
+  }
+
+  /** Let a call that writes be made, and answer with what comes of it. */
+  confirmTool(message, place) {
+    this.branch(`/messages/${message.id}/regenerate`, { confirm_call: place }).catch((error) => showToast(error.message, { kind: "toast-error" }));
   }
 
   /** Show the answer beside one of another model to the same question, which is asked for where there is none. */

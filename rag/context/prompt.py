@@ -41,7 +41,7 @@ class AnswerContext:
     `notices` name prompts that say how the evidence was found. `searched`: documents were looked
     at. `profile` are lines of what is known of the user, of which the first `protected` must stay.
     `medical`: it is about health. `persona` is the assistant that is asked, `shape` the name of the
-    prompt that says what shape the answer has.
+    prompt that says what shape the answer has. `tool_results` is what tools of other servers told.
     """
 
     question: str
@@ -63,6 +63,7 @@ class AnswerContext:
     medical: bool = False
     persona: Persona | None = None
     shape: str = ""
+    tool_results: tuple[str, ...] = ()
 
     @property
     def said_before(self) -> tuple[str, ...]:
@@ -199,11 +200,13 @@ def _render_question(context: AnswerContext, fence: str) -> str:
     if context.seen:
         titles = "\n".join(_tame_title(title) for title in context.seen[:MAX_TITLES])
         blocks.append(_block("block_seen", language, fence, titles))
-    if context.findings:
-        found = "\n".join(f"- {_tame_text(note)}" for note in context.findings)
-        blocks.append(_block("block_findings", language, fence, found))
-    if context.notes:
-        blocks.append(_block("block_notes", language, fence, "\n".join(context.notes)))
+    for name, lines in (
+        ("block_findings", [f"- {_tame_text(note)}" for note in context.findings]),
+        ("block_tools", [_tame_text(told) for told in context.tool_results]),
+        ("block_notes", context.notes),
+    ):
+        if lines:
+            blocks.append(_block(name, language, fence, "\n".join(lines)))
     strong = [item for item in context.evidence if not item.weak]
     weak = [item for item in context.evidence if item.weak]
     for name, group in (("block_passages", strong), ("block_weak", weak)):

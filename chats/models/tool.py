@@ -1,0 +1,87 @@
+"""Servers with tools that administrators allow: the Model Context Protocol, the other way round."""
+
+import uuid
+from typing import TYPE_CHECKING, Any, Self
+
+from django.contrib.auth.models import Group
+from django.db import models
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from documents.connected.models import check_address
+from documents.secrets import open_secret, seal_secret
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class ToolState(models.TextChoices):
+    """How a call of a tool stands. One that asks waits for the user's word."""
+
+    DONE = "done", _("Done")
+    FAILED = "failed", _("Failed")
+    ASKS = "asks", _("Waits for you")
+    CONFIRMED = "confirmed", _("Confirmed")
+
+
+class ToolServerQuerySet(models.QuerySet["ToolServer"]):
+    """Filters as words that chain."""
+
+    def allowed_to(self, user: "User") -> Self:
+        """Those that the user's chats may use."""
+        own = user.groups.values("pk")
+        return self.filter(Q(groups=None) | Q(groups__in=own), offered=True).distinct()
+
+
+class ToolServer(models.Model):
+    """A server of tools. Its key is stored sealed and never shown again.
+
+    `tools` are those that it told when it was last asked, each `{name, description, schema, reads,
+    allowed}`: `reads` as the server annotates it, `allowed` as the administrator says. Whatever the
+    server does not call read-only writes.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(_("name"), max_length=100, unique=True)
+    address = models.CharField(
+        _("address"),
+        max_length=500,
+        validators=[check_address],
+        help_text=_("Of its endpoint for streamable HTTP, for example https://tools.example/mcp"),
+    )
+    sealed_key = models.TextField(blank=True, default="", editable=False)
+    offered = models.BooleanField(_("offered"), default=True)
+    groups = models.ManyToManyField(
+        Group,
+        blank=True,
+        related_name="+",
+        verbose_name=_("groups"),
+        help_text=_("Who may choose it. None: everybody"),
+    )
+    tools = models.JSONField(default=list, blank=True, editable=False)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+
+    objects = ToolServerQuerySet.as_manager()
+
+    class Meta:
+        """By name."""
+
+        verbose_name = _("tool server")
+        verbose_name_plural = _("tool servers")
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def set_key(self, key: str) -> None:
+        """Keep another key; "" for none."""
+        self.sealed_key = seal_secret(key)
+
+    def read_key(self) -> str:
+        """The key. Raises `SecretUnreadable`."""
+        return open_secret(self.sealed_key)
+
+    @property
+    def allowed_tools(self) -> list[dict[str, Any]]:
+        """Those that may be called."""
+        return [one for one in self.tools if one.get("allowed")]
