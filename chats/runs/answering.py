@@ -401,7 +401,7 @@ async def _consult_tools(
     A call that writes is made at the first attempt alone: nobody knows how far a lost one got.
     """
     wished = (run.message.scope or {}).get("tools")
-    model = get_main_model(loaded.config.llm)
+    model: object = get_main_model(loaded.config.llm)
     if not wished or not isinstance(model, ToolCaller):
         return loaded
 
