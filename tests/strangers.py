@@ -35,6 +35,7 @@ from chats.models import (
     ProfileSlot,
     Prompt,
     Run,
+    ToolServer,
     Trace,
     Turn,
 )
@@ -106,6 +107,7 @@ FIELDS = {
     "model": "model",
     "library_id": "library",
     "library_ids": "library",
+    "tool_ids": "tools",
 }
 """What these fields of a body name."""
 EXAMPLES = {"model": "nura", "messages": [{"role": "user", "content": "휴가"}]}
@@ -267,6 +269,7 @@ def make_world(owner: User) -> dict[str, Any]:
         "library": library.pk,
         "member": make_member(library, owner).pk,
         "source": source.pk,
+        "tools": make_tool_server(owner).pk,
         "chat": chat.pk,
         "answer": first.assistant_message.pk,
         "question": first.user_message.pk,
@@ -287,6 +290,19 @@ def make_member(library: Library, owner: User) -> LibraryMember:
     group = Group.objects.create(name=f"{SECRET} {owner.pk}")
     role = LibraryRole.READER
     return libraries.add_member(library=library, principal=group, role=role, actor=owner)
+
+
+def make_tool_server(owner: User) -> ToolServer:
+    """One that a group of the owner's may use."""
+    group = Group.objects.create(name=f"tools of {owner.username}")
+    owner.groups.add(group)
+    tool = {"name": SECRET, "description": SECRET, "schema": {}, "reads": True, "allowed": True}
+    address = "http://127.0.0.1:1/mcp"
+    server = ToolServer.objects.create(
+        name=f"{SECRET} {owner.username}", address=address, tools=[tool]
+    )
+    server.groups.add(group)
+    return server
 
 
 def make_source(library: Library, owner: User) -> Source:
