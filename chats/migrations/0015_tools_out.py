@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("auth", "0012_alter_user_first_name_max_length"),
-        ("chats", "0012_libraries"),
+        ("chats", "0014_assistants"),
     ]
 
     operations = [
