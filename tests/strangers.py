@@ -214,7 +214,8 @@ def example(operation: Operation) -> dict[str, Any]:
         return {**who, "role": "reader"}
     properties = (operation.body or {}).get("properties", {})
     wanted = set((operation.body or {}).get("required", ())) or set(properties)
-    usual = EXAMPLES if operation.of_gateway else {"model": "", "intent": "table"}
+    rest = {"model": "", "intent": "table", "confirm_call": None}
+    usual = EXAMPLES if operation.of_gateway else rest
     return {
         name: usual[name] if name in usual else _value(shape)
         for name, shape in properties.items()
