@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ("auth", "0012_alter_user_first_name_max_length"),
-        ("chats", "0014_assistants"),
+        ("chats", "0015_evaluation_cases"),
     ]
 
     operations = [
