@@ -8,7 +8,7 @@ changed, renamed or gone is settled in `documents.sources.sync`.
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
@@ -56,16 +56,14 @@ class ListedEntry:
 
     `key` names it within the source for ever, `uri` is what people see, `name` what the document
     will be called, its extension included. The `fingerprint` differs when the content may; "" says
-    that only the content can tell. `sha256` where the list knows it. `notes` are the kind's own
-    memory of the entry, given back at the next run (`KnownEntry`).
+    that only the content can tell. `notes` are the kind's own memory of the entry, given back at
+    the next run (`KnownEntry`).
     """
 
     key: str
     name: str
     uri: str
     fingerprint: str
-    size: int | None = None
-    sha256: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -131,7 +129,7 @@ class SourceReader(ABC):
 class SettingField:
     """One setting of a kind, for forms, API and checks.
 
-    `form`: text, lines (a list of texts), number, flag, choice or secret. A secret is stored
+    `form`: text, lines (a list of texts), number or secret. A secret is stored
     encrypted and shown to nobody.
     """
 
@@ -141,7 +139,6 @@ class SettingField:
     required: bool = False
     default: Any = ""
     help: "str | Promise" = ""
-    choices: Callable[[], Sequence[tuple[str, "str | Promise"]]] | None = None
     minimum: int = 0
     maximum: int = 1_000_000
 
@@ -215,8 +212,6 @@ def _clean_value(one: SettingField, value: Any) -> Any:
                 name=one.name, reason="range", minimum=one.minimum, maximum=one.maximum
             )
         return number
-    if one.form == "flag":
-        return value in {True, "true", "on", "1"}
     if one.form == "lines":
         return _clean_lines(one, value)
     if not isinstance(value, str) or "\0" in value or len(value) > MAX_FIELD_CHARACTERS:
@@ -224,8 +219,6 @@ def _clean_value(one: SettingField, value: Any) -> Any:
     text = value.strip()
     if one.required and not text:
         raise SourceSettingInvalid(name=one.name, reason="required")
-    if one.choices and text and text not in {key for key, _label in one.choices()}:
-        raise SourceSettingInvalid(name=one.name, reason="choice")
     return text
 
 

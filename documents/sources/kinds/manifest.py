@@ -39,7 +39,7 @@ class ManifestReader(SourceReader):
             if path > listing.after:
                 sha256 = self._listing[path]
                 name = path.rpartition("/")[2]
-                yield ListedEntry(path, name, path, sha256, sha256=sha256)
+                yield ListedEntry(path, name, path, sha256)
 
     def open_entry(self, key: str) -> AbstractContextManager[BinaryIO]:
         """Raises `EntryUnreadable`: the file is still to be sent."""

@@ -201,10 +201,7 @@ class WebReader(SourceReader):
             "links": list(page.links),
         }
         found = sha256(page.body).hexdigest()
-        entry = ListedEntry(
-            answer.url, page.name, answer.url, found, size=len(page.body), notes=notes
-        )
-        return entry, page.links
+        return ListedEntry(answer.url, page.name, answer.url, found, notes), page.links
 
     def _keep(self, url: str, body: bytes) -> None:
         """Until it is opened: a page is asked for once a run."""

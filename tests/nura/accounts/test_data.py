@@ -115,7 +115,7 @@ def test_an_account_is_deleted_with_everything(minsu, stranger):
     browser = sign_in()
     wrong = browser.post("/settings/delete", {"username": "somebody"})
     assert "아이디가 다릅니다" in wrong.content.decode()
-    assert User.objects.count() == 2
+    assert User.objects.count() == 3
     done = browser.post("/settings/delete", {"username": "minsu"}).content.decode()
     assert "삭제했습니다" in done
     receipt = json.loads(
@@ -123,7 +123,10 @@ def test_an_account_is_deleted_with_everything(minsu, stranger):
     )
     assert is_genuine(receipt)
     assert receipt["deleted"]["documents"] == 1
-    assert User.objects.get() == stranger
+    assert {user.username for user in User.objects.all()} == {
+        stranger.username,
+        strangers.COLLEAGUE,
+    }
     assert not Chat.objects.exists()
     assert not Document.objects.exists()
     assert browser.get("/settings/profile").status_code == 302
