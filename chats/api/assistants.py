@@ -23,7 +23,7 @@ from chats.models.assistant import (
 )
 from chats.serializers import to_time_json
 from chats.services import assistants as services
-from chats.services.audience import describe_audience
+from chats.services.audience import Audience, describe_audience
 from documents.connected.models import SLUG_CHARACTERS
 from rag.types import Intent
 
@@ -105,6 +105,9 @@ class AssistantRequest(AudienceRequest):
         choices=[one.value for one in Intent], required=False, allow_blank=True, allow_null=True
     )
     temperature = serializers.FloatField(min_value=0, max_value=2, required=False, allow_null=True)
+    shared = serializers.BooleanField(
+        required=False, help_text="In place of an audience: true for everybody, false for nobody"
+    )
     starters = serializers.ListField(
         child=serializers.CharField(max_length=MAX_STARTER_CHARACTERS),
         max_length=MAX_STARTERS,
@@ -249,6 +252,9 @@ def _read(
     serializer.is_valid(raise_exception=True)
     fields = dict(serializer.validated_data)
     audience = take_audience(request, fields)
+    shared = fields.pop("shared", None)
+    if audience is None and shared is not None:
+        audience = Audience(everybody=shared)
     for name in ("model", "intent"):
         if name in fields:
             fields[name] = fields[name] or ""

@@ -11,6 +11,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator, RegexVa
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Lower, Now
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from jobs.lease import OwnedJob
@@ -242,7 +243,7 @@ class Invitation(models.Model):
         ordering = ("-created_at",)
 
     def __str__(self) -> str:
-        return self.email or f"{self.created_at:%Y-%m-%d %H:%M}"
+        return self.email or f"{timezone.localtime(self.created_at):%Y-%m-%d %H:%M}"
 
 
 class DataExport(OwnedJob):

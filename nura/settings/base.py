@@ -248,6 +248,13 @@ UNFOLD: dict[str, Any] = {
     "SITE_SUBHEADER": format_lazy("{} · {}", _("Administration"), __version__),
     "SITE_URL": reverse_lazy("chats:new"),
     "SITE_ICON": lambda _request: static("nura/img/mark.svg"),
+    "SITE_FAVICONS": [
+        {
+            "rel": "icon",
+            "type": "image/svg+xml",
+            "href": lambda _request: static("nura/img/mark.svg"),
+        }
+    ],
     "SHOW_LANGUAGES": True,
     "SHOW_BACK_BUTTON": True,
     "BORDER_RADIUS": "8px",

@@ -76,6 +76,15 @@ def test_those_it_is_shared_with_may_ask_it_and_change_nothing(api, owner, reade
     assert theirs.get(address).status_code == 404
 
 
+def test_shared_says_in_short_that_everybody_or_nobody_has_it(api, stranger):
+    made = make(api, shared=True)
+    address = f"/api/v1/assistants/{made['id']}"
+    assert made["audience"]["everybody"]
+    assert client(stranger).get(address).status_code == 200
+    api.patch(address, {"shared": False}, format="json")
+    assert client(stranger).get(address).status_code == 404
+
+
 def test_a_question_to_it_reads_its_libraries_as_far_as_the_asker_may(api, owner, reader, library):
     inside = in_library(make_document(owner, "인사.md"), library)
     make_document(owner, "밖.md")
