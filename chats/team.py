@@ -34,6 +34,7 @@ from chats.models.assistant import (
 from chats.models.sharing import Shareable
 from chats.services import assistants, audience, sharing
 from chats.services.audience import Audience
+from chats.services.tools import list_servers
 from documents.connected.choice import list_allowed_models
 from documents.errors import explain_code
 from documents.models import Library
@@ -142,7 +143,7 @@ class AssistantForm(AudienceForm):
 
     field_order = (
         *("name", "symbol", "picture", "description", "instructions", "starters"),
-        *("libraries", "intent", "model", "temperature"),
+        *("libraries", "tools", "intent", "model", "temperature"),
     )
     name = forms.CharField(label=gettext_lazy("Name"), max_length=NAME_CHARACTERS)
     symbol = forms.CharField(
@@ -185,6 +186,12 @@ class AssistantForm(AudienceForm):
             "themselves. None chosen: everything they may read."
         ),
     )
+    tools = forms.MultipleChoiceField(
+        label=gettext_lazy("Tools"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("Whoever asks needs the right to use them."),
+    )
     intent = forms.ChoiceField(
         label=gettext_lazy("Usually answers with"),
         required=False,
@@ -207,6 +214,11 @@ class AssistantForm(AudienceForm):
         initial = {} if row is None else self._read(row)
         super().__init__(*arguments, user=user, row=row, initial=initial, **named)
         self.kept = () if row is None else tuple(row.library_ids)
+        self.kept_tools = () if row is None else tuple(row.tool_ids)
+        tools = cast("forms.MultipleChoiceField", self.fields["tools"])
+        tools.choices = [(one["id"], one["name"]) for one in list_servers(user)]
+        if not tools.choices:
+            del self.fields["tools"]
         libraries = cast("forms.MultipleChoiceField", self.fields["libraries"])
         found = Library.objects.visible_to(user).values_list("pk", "name")
         libraries.choices = [(str(pk), name) for pk, name in found]
@@ -225,6 +237,7 @@ class AssistantForm(AudienceForm):
             **{name: getattr(row, name) for name in names},
             "starters": "\n".join(row.starters),
             "libraries": [str(pk) for pk in row.library_ids],
+            "tools": [str(pk) for pk in row.tool_ids],
         }
 
     def clean_starters(self) -> list[str]:
@@ -254,6 +267,10 @@ class AssistantForm(AudienceForm):
             shown = {str(pk) for pk, _name in self.fields["libraries"].choices}  # type: ignore[attr-defined]
             hidden = [pk for pk in self.kept if str(pk) not in shown]
             told["library_ids"] = [*map(UUID, self.cleaned_data["libraries"]), *hidden]
+        if "tools" in self.fields:
+            shown = {str(pk) for pk, _name in self.fields["tools"].choices}  # type: ignore[attr-defined]
+            hidden = [pk for pk in self.kept_tools if str(pk) not in shown]
+            told["tool_ids"] = [*map(UUID, self.cleaned_data["tools"]), *hidden]
         if self.cleaned_data["picture"]:
             told["picture"] = self.cleaned_data["picture"]
         return told

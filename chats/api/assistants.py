@@ -21,7 +21,7 @@ from chats.models.assistant import (
     NAME_CHARACTERS,
     SYMBOL_CHARACTERS,
 )
-from chats.serializers import to_time_json
+from chats.serializers import ToolIdsField, to_time_json
 from chats.services import assistants as services
 from chats.services.audience import Audience, describe_audience
 from documents.connected.models import SLUG_CHARACTERS
@@ -98,6 +98,9 @@ class AssistantRequest(AudienceRequest):
         required=False,
         help_text="Where it looks, as far as the asker may read; none: all that the asker may read",
     )
+    tool_ids = ToolIdsField(
+        required=False, help_text="Tool servers that it uses, as far as the asker may"
+    )
     model = serializers.CharField(
         max_length=SLUG_CHARACTERS, required=False, allow_blank=True, allow_null=True
     )
@@ -128,6 +131,7 @@ class AssistantSerializer(serializers.Serializer[Any]):
     instructions = serializers.CharField()
     library_ids = serializers.ListField(child=serializers.UUIDField())
     is_limited = serializers.BooleanField()
+    tool_ids = serializers.ListField(child=serializers.UUIDField())
     model = serializers.CharField(allow_null=True)
     intent = serializers.ChoiceField(choices=[one.value for one in Intent], allow_null=True)
     temperature = serializers.FloatField(allow_null=True)

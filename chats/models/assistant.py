@@ -80,8 +80,9 @@ class Assistant(Shareable):
     `instructions` are wishes of a user and nothing more: what may be read, and what is safe, is not
     theirs to say. `library_ids` narrow what is searched; empty: whatever the asker may read. They
     never widen it: the asker's own rights hold. They outlive their libraries, so an assistant for
-    libraries that are gone, or closed to the asker, finds nothing. `model`, `temperature` and
-    `intent` are as usual where they are empty. `symbol` stands for a picture.
+    libraries that are gone, or closed to the asker, finds nothing. `tool_ids` are tool servers that
+    it uses where the asker may. `model`, `temperature` and `intent` are as usual where they are
+    empty. `symbol` stands for a picture.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -96,6 +97,9 @@ class Assistant(Shareable):
         _("instructions"), max_length=MAX_INSTRUCTIONS_CHARACTERS, blank=True, default=""
     )
     library_ids = ArrayField(models.UUIDField(), default=list, blank=True, editable=False)
+    tool_ids = ArrayField(
+        models.UUIDField(), default=list, db_default=[], blank=True, editable=False
+    )
     model = models.CharField(_("model"), max_length=SLUG_CHARACTERS, blank=True, default="")
     temperature = models.FloatField(_("temperature"), null=True, blank=True)
     intent = models.CharField(

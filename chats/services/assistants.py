@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _
 from chats.errors import NotFound
 from chats.models import Assistant, Prompt
 from chats.services.audience import Audience, describe_audience, show_to
+from chats.services.tools import find_servers
 from documents.audit import Action, record_event
 from documents.connected.choice import ModelNotAllowed, find_allowed_model
 from documents.models import Document, Library
@@ -80,11 +81,14 @@ def save_assistant(
 ) -> Assistant:
     """Make an assistant, or change one of the actor's; `fields` are those of `Assistant`.
 
-    Raises `NotFound` for a library that the actor may not read, `ModelNotAllowed`.
+    Raises `NotFound` for a library that the actor may not read or a tool server that he may not
+    use, `ModelNotAllowed`.
     """
     row = assistant or Assistant(owner=actor)
     if wanted := fields.get("library_ids"):
         _check_libraries(actor, wanted, kept=row.library_ids)
+    if wanted := fields.get("tool_ids"):
+        find_servers(actor, list(set(wanted) - set(row.tool_ids)))
     if fields.get("model"):
         find_allowed_model(actor, fields["model"])
     return _save(row, actor=actor, fields=fields, audience=audience)
@@ -151,6 +155,7 @@ def describe_assistant(assistant: Assistant, user: User) -> dict[str, Any]:
         "instructions": assistant.instructions,
         "library_ids": [str(pk) for pk in assistant.library_ids if str(pk) in ids],
         "is_limited": bool(assistant.library_ids),
+        "tool_ids": [str(pk) for pk in assistant.tool_ids],
         "model": assistant.model or None,
         "intent": assistant.intent or None,
         "temperature": assistant.temperature,

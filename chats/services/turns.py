@@ -246,8 +246,9 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         wished["memory"] = False
     if asked:
         wished["assistant"] = {"id": str(asked.pk), "name": asked.name}
-    if chat.tool_ids and chosen:
-        servers = [str(one) for one in chat.tool_ids]
+    tools = dict.fromkeys([*chat.tool_ids, *(asked.tool_ids if asked else ())])
+    if tools and chosen:
+        servers = [str(one) for one in tools]
         wished["tools"] = {"servers": servers, "confirmed": list(confirmed)}
     now = timezone.now()
     answer = Message(

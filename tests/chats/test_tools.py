@@ -174,6 +174,26 @@ def test_the_model_calls_a_tool_and_answers_with_what_it_told(
     assert api.get(f"/api/v1/chats/{talk.chat_id}").data["tool_ids"] == [str(server.pk)]
 
 
+def test_an_assistant_brings_its_tools_as_far_as_the_asker_may_use_them(
+    api, owner, stranger, server, others, model, answers_worker
+):
+    wants(model, ("days_left", {"name": "김민수"}))
+    made = {"name": "인사 도우미", "tool_ids": [str(server.pk)], "shared": True}
+    assistant = api.post("/api/v1/assistants", made, format="json").data
+    assert assistant["tool_ids"] == [str(server.pk)]
+    said = Talk(api).say("남은 휴가는?", assistant_id=assistant["id"])
+    assert [one["state"] for one in said["tool_calls"]] == ["done"]
+
+    group = Group.objects.create(name="인사팀")
+    owner.groups.add(group)
+    server.groups.add(group)
+    said = Talk(client(stranger)).say("남은 휴가는?", assistant_id=assistant["id"])
+    assert (said["status"], said["tool_calls"]) == ("COMPLETED", None)
+    assert len(others.called) == 1
+    refused = client(stranger).post("/api/v1/assistants", made, format="json")
+    assert refused.status_code == 404
+
+
 def test_a_tool_that_writes_is_called_once_after_the_user_confirmed(
     api, stranger, server, others, model, answers_worker
 ):
