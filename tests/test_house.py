@@ -52,6 +52,7 @@ ADAPTERS = {
 """How many files may import each, all of them inside functions."""
 
 NO_EVENT_THERE = {
+    "documents/sources/kinds/web.py",  # politeness to the servers of others
     "nura/accounts/profile.py",  # takes equally long for all, whatever happens
     "nura/management/commands/up.py",  # a port is held: the kernel tells nobody when it is free
 }

@@ -126,9 +126,7 @@ def _mail(links: list[tuple[Invitation, str]]) -> None:
             return  # the file has all links, and the list of invitations says which were mailed
 
 
-@admin_page(
-    "quotas", Place(Section.PEOPLE, "speed", 40, gettext_lazy("Quotas")), may_open=may_enter
-)
+@admin_page("quotas", Place(Section.PEOPLE, "speed", 40, gettext_lazy("Quotas")))
 def show_quotas(request: HttpRequest) -> HttpResponse:
     """Who is near a limit or at it, the fullest first, and what holds for everybody else."""
     near = list_near()

@@ -1,5 +1,6 @@
 import http.client
 import json
+import re
 import uuid
 
 import psutil
@@ -54,7 +55,11 @@ def routes():
         for method, call in calls.items():
             if method in {"post", "put", "patch"}:
                 told = call.get("requestBody", {}).get("content", {})
-                yield path.replace("{id}", str(uuid.uuid4())), method, "multipart/form-data" in told
+                yield (
+                    re.sub(r"\{\w+\}", str(uuid.uuid4()), path),
+                    method,
+                    "multipart/form-data" in told,
+                )
 
 
 async def lets_through(path, method, size):

@@ -22,7 +22,7 @@ MATTERS_OF_THE_SERVER = re.compile(
     re.IGNORECASE,
 )
 FOR_ADMINISTRATORS = re.compile(
-    r"(?:^|/)admin(?:\.py$|/)|/management/|"
+    r"(?:^|/)admin(?:\.py$|/)|(?:^|/)administration/|/connected/|/management/|"
     r"^chats/player\.py$|"  # `manage.py ask --tts`
     r"^documents/spaces\.py$"  # `manage.py doctor` and the page of the embedding spaces
 )

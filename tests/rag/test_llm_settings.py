@@ -74,8 +74,8 @@ def test_each_model_has_its_own_address_key_and_limits(built):
         **main,
         **small,
     )
-    assert config.llm == Endpoint("http://a/v1", "m", "k", 1, 2, 3, 4)
-    assert config.light_llm == Endpoint("http://b/v1", "s", "l", 5, 6, 7, 8)
+    assert config.llm == Endpoint("http://a/v1", "m", "k", (), 1, 2, 3, 4)
+    assert config.light_llm == Endpoint("http://b/v1", "s", "l", (), 5, 6, 7, 8)
 
 
 def test_the_limits_of_a_light_model_follow_its_whole_one(built):

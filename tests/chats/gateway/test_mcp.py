@@ -53,10 +53,16 @@ def narrow(owner, *scopes):
     return secret
 
 
-async def test_a_program_sees_four_tools_that_only_read(web, key):
+async def test_a_program_sees_five_tools_that_only_read(web, key):
     async with connected(web, key) as client:
         tools = (await client.list_tools()).tools
-    assert {one.name for one in tools} == {"list_documents", "search", "read_page", "ask"}
+    assert {one.name for one in tools} == {
+        "list_libraries",
+        "list_documents",
+        "search",
+        "read_page",
+        "ask",
+    }
     assert all(one.annotations.read_only_hint and one.description for one in tools)
 
 

@@ -38,7 +38,7 @@ def needed(operation):
         return "admin"
     if operation.method == "get" or operation.path == "/api/v1/search":
         return "read"
-    if operation.path.startswith("/api/v1/documents"):
+    if operation.path.startswith(("/api/v1/documents", "/api/v1/libraries")):
         return "upload"
     return "admin" if f"{operation.path}/".startswith("/api/v1/me/") else "ask"
 
