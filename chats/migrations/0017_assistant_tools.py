@@ -9,13 +9,20 @@ class Migration(migrations.Migration):
     """Only adds."""
 
     dependencies = [
-        ('chats', '0016_tools_out'),
+        ("chats", "0016_tools_out"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='assistant',
-            name='tool_ids',
-            field=django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), blank=True, db_default=[], default=list, editable=False, size=None),
+            model_name="assistant",
+            name="tool_ids",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.UUIDField(),
+                blank=True,
+                db_default=[],
+                default=list,
+                editable=False,
+                size=None,
+            ),
         ),
     ]
