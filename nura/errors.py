@@ -202,7 +202,7 @@ def _answer(request: HttpRequest, problem: Problem) -> HttpResponse:
     # Without the request from 500 on: its session or user may be what cannot be read.
     page = render_to_string(
         [PAGES.get(problem.code, f"{problem.status}.html"), "errors/error.html"],
-        problem.body(),
+        {**problem.body(), "banners": ()},  # the database may be what is missing
         request if problem.status < 500 else None,
     )
     response = HttpResponse(page, status=problem.status)
