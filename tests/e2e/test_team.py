@@ -44,7 +44,7 @@ def test_an_at_sign_picks_an_assistant_for_one_question(talk, talker, llm, assis
     talk.locator(INPUT).press("Enter")
     expect(talk.locator("#asked-name")).to_have_text("규정 도우미")
     ask(talk, "둘째 질문")
-    answer(talk)
+    answer(talk, 1)
     expect(talk.locator("#asked")).to_be_hidden()
     told = [one["scope"] for one in talker.messages(chat_id(talk)) if one["scope"]]
     assert [bool(one["assistant"]) for one in told] == [False, True]
