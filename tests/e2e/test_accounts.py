@@ -3,6 +3,15 @@
 from playwright.sync_api import expect
 
 from tests.e2e.people import PASSWORD
+from tests.servers import oidc
+
+HANA = {
+    "sub": "1001",
+    "preferred_username": "hana",
+    "name": "김하나",
+    "email": "hana@example.com",
+    "email_verified": True,
+}
 
 
 def sign_in(page, name, password):
@@ -77,3 +86,30 @@ def test_an_api_key_is_shown_once(page):
     assert len(key) >= 40
     page.goto("/settings/keys")
     expect(page.locator("body")).not_to_contain_text(key)
+
+
+def test_an_administrator_sets_up_a_sign_on_server_and_somebody_comes_in_by_it(windows, product):
+    product.add_user("keeper", PASSWORD, staff=True)
+    with oidc.running(person=dict(HANA)) as server:
+        page = windows(product=product)
+        page.goto("/accounts/login/?next=/admin/nura/signonserver/add/")
+        sign_in(page, "keeper", PASSWORD)
+        page.wait_for_url("**/signonserver/add/")
+        page.locator("[name=name]").fill("사내 통합 로그인")
+        page.locator("[name=slug]").fill("company")
+        page.locator("[name=issuer]").fill(server.url)
+        page.locator("[name=client_id]").fill(oidc.CLIENT_ID)
+        page.locator("[name=secret]").fill(oidc.CLIENT_SECRET)
+        page.locator("[name=sign_up]").select_option("everybody")
+        page.locator("[name=_save]").click()
+        page.wait_for_url("**/signonserver/")
+        assert oidc.CLIENT_SECRET not in page.content()
+
+        visitor = windows(product=product)
+        visitor.goto("/")
+        visitor.get_by_role("link", name="사내 통합 로그인").click()
+        expect(visitor.locator("#composer-input")).to_be_visible()
+        expect(visitor.locator(".side-user")).to_contain_text("김하나")
+        (sent_there,) = windows.watches[-1].foreign
+        assert sent_there.startswith(f"{server.url}/authorize?")
+        windows.watches[-1].foreign.clear()  # that one is what the button is for
