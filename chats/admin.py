@@ -16,7 +16,7 @@ from chats.evaluation import list_questions_before
 from chats.figures import AnswerResult, list_answers
 from chats.models import Chat, EvaluationCase, Feedback, Message, Run, Trace
 from chats.services.chats import restore_chats
-from documents.administration import Place, Section
+from documents.administration import MenuPlace, Section
 from documents.audit import Action, record_event
 from documents.oversight import AuditedAdmin, ContentsAdmin
 
@@ -79,7 +79,7 @@ class DeletedFilter(admin.SimpleListFilter):
 class ChatAdmin(ReadOnly, ContentsAdmin):
     """Chats of all users, with those that their users deleted; what was said takes a reason."""
 
-    navigation = Place(Section.QUALITY, "forum", 60)
+    navigation = MenuPlace(Section.QUALITY, "forum", 60)
     list_display = ("id", "owner", "message_count", "is_visible", "updated_at")
     list_filter = (DeletedFilter, "updated_at")
     list_select_related = ("owner",)
@@ -145,7 +145,7 @@ class ResultFilter(admin.SimpleListFilter):
 class MessageAdmin(ReadOnly, ContentsAdmin):
     """How messages of all users fared; what they say takes a reason."""
 
-    navigation = Place(Section.QUALITY, "chat_bubble", 50)
+    navigation = MenuPlace(Section.QUALITY, "chat_bubble", 50)
     list_display = ("id", "role", "status", "mode", "label", "owner", "created_at")
     list_filter = (ResultFilter, "role", "status", "mode", "label", "model", "created_at")
     list_select_related = ("chat__owner",)
@@ -203,7 +203,7 @@ class FeedbackAdmin(ReadOnly, ContentsAdmin):
     An answer that was opened can be made a case for `manage.py evaluate`.
     """
 
-    navigation = Place(Section.QUALITY, "thumbs_up_down", 10)
+    navigation = MenuPlace(Section.QUALITY, "thumbs_up_down", 10)
     list_display = ("updated_at", "value", "user", "label", "served_by", "has_case")
     list_filter = ("value", CaseFilter, "message__label", "updated_at")
     list_select_related = ("user", "message__case")
@@ -287,7 +287,7 @@ class OpenFilter(admin.SimpleListFilter):
 class RunAdmin(ReadOnly, AuditedAdmin):
     """Who answers what, and since when."""
 
-    navigation = Place(Section.OPERATIONS, "bolt", 60)
+    navigation = MenuPlace(Section.OPERATIONS, "bolt", 60)
     list_display = ("id", "owner", "state", "attempts", "created_at", "first_word")
     list_filter = ("message__status", OpenFilter, "created_at")
     list_select_related = ("owner", "message")

@@ -23,7 +23,7 @@ from unfold.widgets import (
 from chats.errors import ToolServerFailed
 from chats.models import ToolServer
 from chats.services.tools import fetch_tools
-from documents.administration import Place, Section, admin_page, render_page
+from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, record_event
 from documents.errors import explain_code
 
@@ -73,7 +73,7 @@ class ToolServerForm(forms.ModelForm[ToolServer]):
         return super().save(commit=commit)
 
 
-@admin_page("tools", Place(Section.MODELS, "build", 30, gettext_lazy("Tools")))
+@admin_page("tools", MenuPlace(Section.MODELS, "build", 30, gettext_lazy("Tools")))
 def show_tool_servers(request: HttpRequest) -> HttpResponse:
     """The servers, with how many of their tools are allowed."""
     servers = ToolServer.objects.prefetch_related("groups")

@@ -17,7 +17,7 @@ from unfold.admin import TabularInline
 from unfold.decorators import display
 
 from documents import services, spaces
-from documents.administration import Place, Section
+from documents.administration import MenuPlace, Section
 from documents.audit import Action, describe_target, record_event
 from documents.connected import pages  # noqa: F401 - registers its pages
 from documents.errors import DocumentBusy, explain_code
@@ -58,7 +58,7 @@ COLOURS = {"PROCESSING": "info", "COMPLETED": "success", "FAILED": "danger"}
 class DocumentAdmin(ContentsAdmin, ReadOnlyAdmin):
     """All users' documents. Deleting takes chunks, vectors and files along; text takes a reason."""
 
-    navigation = Place(Section.KNOWLEDGE, "description", 30)
+    navigation = MenuPlace(Section.KNOWLEDGE, "description", 30)
     contents_template = "admin/document_contents.html"
 
     list_display = (
@@ -142,7 +142,7 @@ REFRESH_SECONDS = 2
 class EmbeddingSpaceAdmin(ReadOnlyAdmin):
     """Which models' vectors are stored, which one is searched, and how far a change is."""
 
-    navigation = Place(Section.MODELS, "scatter_plot", 60)
+    navigation = MenuPlace(Section.MODELS, "scatter_plot", 60)
     list_display = ("model", "dimensions", "spoken", "active", "stored", "created_at")
     list_before_template = "admin/reindexing.html"
 
@@ -362,7 +362,7 @@ class LibraryMemberInline(TabularInline):  # type: ignore[misc] # unfold has no 
 class LibraryAdmin(AuditedAdmin):
     """Libraries and their members. Nobody reads one here: it takes a membership, like elsewhere."""
 
-    navigation = Place(Section.KNOWLEDGE, "folder_shared", 10)
+    navigation = MenuPlace(Section.KNOWLEDGE, "folder_shared", 10)
     added_as = Action.LIBRARY_CREATED
     changed_as = Action.LIBRARY_CHANGED
     list_display = ("name", "held", "described_members", "created_at")

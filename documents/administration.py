@@ -1,12 +1,12 @@
 """The shell of the administration: how a page of its own and a list get their place in it.
 
-    @admin_page("queue", Place(Section.OPERATIONS, "pending_actions", 10, _("Queue")))
+    @admin_page("queue", MenuPlace(Section.OPERATIONS, "pending_actions", 10, _("Queue")))
     def show_queue(request: HttpRequest) -> HttpResponse:
         return render_page(request, "admin/queue.html", {...})   # extends admin/nura_page.html
 
 is then at `/admin/queue/`, is called `admin:queue`, stands in the navigation, and is a 403 for
-whoever `may_open` refuses. A list of rows says where it stands: `navigation = Place(...)` in its
-`ModelAdmin`, and is shown to whoever may view its rows.
+whoever `may_open` refuses. A list of rows says where it stands: `navigation = MenuPlace(...)` in
+its `ModelAdmin`, and is shown to whoever may view its rows.
 
 It stands on this floor because documents, conversations and the installation all have pages.
 """
@@ -42,7 +42,7 @@ class Section(TextChoices):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MenuPlace:
     """Where something stands in the navigation. `icon` is a name of Material Symbols.
 
     Entries of a section stand by `order`, then by title; a list without `title` is called as its
@@ -62,7 +62,7 @@ class AdminPage:
     address: str
     name: str
     view: View
-    place: Place | None
+    place: MenuPlace | None
     may_open: Callable[[User | AnonymousUser], bool]
 
 
@@ -76,7 +76,7 @@ def is_staff(user: User | AnonymousUser) -> bool:
 
 def admin_page(
     address: str,
-    place: Place | None = None,
+    place: MenuPlace | None = None,
     *,
     name: str = "",
     may_open: Callable[[User | AnonymousUser], bool] = is_staff,
@@ -141,7 +141,7 @@ def list_navigation(request: HttpRequest) -> list[dict[str, Any]]:
     return groups
 
 
-def _list_entries(request: HttpRequest) -> Iterator[tuple[Place, str, str]]:
+def _list_entries(request: HttpRequest) -> Iterator[tuple[MenuPlace, str, str]]:
     for page in _pages.values():
         if page.place and page.may_open(request.user):
             yield page.place, str(page.place.title), reverse(f"admin:{page.name}")

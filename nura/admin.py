@@ -28,7 +28,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminSelectWidget
 
 from documents.admin import GroupQuotaInline, UserQuotaInline
-from documents.administration import Place, Section, list_addresses
+from documents.administration import MenuPlace, Section, list_addresses
 from documents.audit import Action, AuditEvent, record_event
 from documents.errors import explain_code
 from documents.models import Deletion, LibraryMember
@@ -188,7 +188,7 @@ class RoleFilter(admin.SimpleListFilter):
 class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     """Users with what they have stored and asked."""
 
-    navigation = Place(Section.PEOPLE, "group", 10, _("Users"))
+    navigation = MenuPlace(Section.PEOPLE, "group", 10, _("Users"))
     added_as = Action.ACCOUNT_CREATED
     changed_as = Action.ACCOUNT_CHANGED
     deleted_as = Action.ACCOUNT_DELETED
@@ -367,7 +367,7 @@ class MembershipInline(TabularInline):  # type: ignore[misc] # unfold has no typ
 class GroupAdmin(AuditedAdmin):
     """Groups with their members, and what is given to them."""
 
-    navigation = Place(Section.PEOPLE, "groups", 20)
+    navigation = MenuPlace(Section.PEOPLE, "groups", 20)
     list_display = ("name", "description", "member_count", "directory_name")
     search_fields = ("name", "details__description", "details__directory_name")
     ordering = ("name",)
@@ -443,7 +443,7 @@ class ActionFilter(admin.SimpleListFilter):
 class AuditEventAdmin(AuditedAdmin):
     """The audit log, to read, search and export; nobody changes it."""
 
-    navigation = Place(Section.RECORD, "policy", 10)
+    navigation = MenuPlace(Section.RECORD, "policy", 10)
     list_display = ("at", "what", "actor_name", "subject_name", "target", "address")
     list_filter = (ActionFilter, "at")
     search_fields = ("actor_name", "subject_name", "target", "address", "request_id")
@@ -521,7 +521,7 @@ class InvitationForm(forms.ModelForm[Invitation]):
 class InvitationAdmin(AuditedAdmin):
     """Links by which people create their accounts; a link is shown once."""
 
-    navigation = Place(Section.PEOPLE, "mail", 30)
+    navigation = MenuPlace(Section.PEOPLE, "mail", 30)
     changed_as = deleted_as = Action.INVITATION_CHANGED
 
     form = InvitationForm
@@ -610,7 +610,7 @@ class ErasureFilter(admin.SimpleListFilter):
 class DeletionAdmin(AuditedAdmin):
     """What was deleted and what of it is still to be erased."""
 
-    navigation = Place(Section.RECORD, "delete_sweep", 40)
+    navigation = MenuPlace(Section.RECORD, "delete_sweep", 40)
     list_display = ("kind", "key", "deleted_at", "due_at", "erased_at")
     list_filter = (ErasureFilter, "kind", "deleted_at")
     search_fields = ("key",)
@@ -672,7 +672,7 @@ class SignOnServerForm(forms.ModelForm[SignOnServer]):
 class SignOnServerAdmin(AuditedAdmin):
     """Servers by which people sign in."""
 
-    navigation = Place(Section.PEOPLE, "key", 40)
+    navigation = MenuPlace(Section.PEOPLE, "key", 40)
     form = SignOnServerForm
     list_display = ("name", "issuer", "sign_up", "is_active")
     prepopulated_fields: ClassVar[dict[str, Any]] = {"slug": ("name",)}

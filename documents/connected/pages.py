@@ -28,7 +28,7 @@ from unfold.widgets import (
 )
 
 from documents import spaces
-from documents.administration import Place, Section, admin_page, render_page
+from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, record_event
 from documents.connected.choice import (
     announce_choices,
@@ -209,7 +209,7 @@ MAIN_ONLY = ("offered", "is_default", "groups", "context_tokens", "thinking", "l
 # The overview
 
 
-@admin_page("models", Place(Section.MODELS, "neurology", 10, gettext_lazy("Models")))
+@admin_page("models", MenuPlace(Section.MODELS, "neurology", 10, gettext_lazy("Models")))
 def show_models(request: HttpRequest) -> HttpResponse:
     """What is connected, what it is used for, and what the environment says."""
     return render_page(request, "admin/models.html", describe_models())

@@ -15,7 +15,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from documents.administration import Place, Section, admin_page, render_page
+from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.quotas import get_default_limits
 from nura.accounts.adapter import MailFailed
 from nura.accounts.invitations import (
@@ -39,7 +39,7 @@ ACCOUNTS_A_PAGE = 50
 
 
 @admin_page(
-    "usage", Place(Section.RECORD, "bar_chart", 20, gettext_lazy("Usage")), may_open=may_enter
+    "usage", MenuPlace(Section.RECORD, "bar_chart", 20, gettext_lazy("Usage")), may_open=may_enter
 )
 def show_usage(request: HttpRequest) -> HttpResponse:
     """Who asks and keeps how much, for administrators and auditors: numbers, no contents."""
@@ -77,7 +77,9 @@ class InvitePeopleForm(forms.Form):
     )
 
 
-@admin_page("invite-list", Place(Section.PEOPLE, "playlist_add", 35, gettext_lazy("Invite a list")))
+@admin_page(
+    "invite-list", MenuPlace(Section.PEOPLE, "playlist_add", 35, gettext_lazy("Invite a list"))
+)
 def invite_list(request: HttpRequest) -> HttpResponse:
     """Try a list, which writes nothing and tells what is wrong line by line; then invite it."""
     by = cast("User", request.user)
@@ -126,7 +128,7 @@ def _mail(links: list[tuple[Invitation, str]]) -> None:
             return  # the file has all links, and the list of invitations says which were mailed
 
 
-@admin_page("quotas", Place(Section.PEOPLE, "speed", 40, gettext_lazy("Quotas")))
+@admin_page("quotas", MenuPlace(Section.PEOPLE, "speed", 40, gettext_lazy("Quotas")))
 def show_quotas(request: HttpRequest) -> HttpResponse:
     """Who is near a limit or at it, the fullest first, and what holds for everybody else."""
     near = list_near()

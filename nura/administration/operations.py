@@ -22,7 +22,7 @@ from chats.figures import AnswerResult, list_answers
 from chats.models import Message, Run
 from chats.services.turns import regenerate_answer
 from documents.admin import start_processing
-from documents.administration import Place, Section, admin_page, render_page
+from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, record_event
 from documents.errors import explain_code
 from documents.models import Document
@@ -117,7 +117,7 @@ def count_failures(since: datetime) -> int:
     return find_failed_documents(since).count() + find_failed_answers(since).count()
 
 
-@admin_page("failures", Place(Section.OPERATIONS, "error", 20, gettext_lazy("Failures")))
+@admin_page("failures", MenuPlace(Section.OPERATIONS, "error", 20, gettext_lazy("Failures")))
 def show_failures(request: HttpRequest) -> HttpResponse:
     """What failed within the last day, why, and trying it again."""
     if request.method == "POST":
@@ -180,7 +180,7 @@ def _answer_again(answer: Message) -> bool:
     return True
 
 
-@admin_page("storage", Place(Section.OPERATIONS, "hard_drive", 30, gettext_lazy("Storage")))
+@admin_page("storage", MenuPlace(Section.OPERATIONS, "hard_drive", 30, gettext_lazy("Storage")))
 def show_storage(request: HttpRequest) -> HttpResponse:
     """What the installation takes, as of at most a minute ago."""
     return render_page(request, "admin/storage.html", describe_room())

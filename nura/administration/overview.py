@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy
 
 from chats import figures
 from chats.figures import AnswerResult, DayOfAnswers, TokenUse, Waiting
-from documents.administration import Place, Section, admin_page, render_page
+from documents.administration import MenuPlace, Section, admin_page, render_page
 from nura.accounts.roles import is_administrator, may_enter
 from nura.administration.charts import Chart, Series
 from nura.administration.operations import describe_state
@@ -67,7 +67,7 @@ def read_period(request: HttpRequest) -> Period:
 
 @admin_page(
     "",
-    Place(Section.OVERVIEW, "dashboard", 0, gettext_lazy("Overview")),
+    MenuPlace(Section.OVERVIEW, "dashboard", 0, gettext_lazy("Overview")),
     name="overview",
     may_open=may_enter,
 )

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST
 from chats.admin import read_facts
 from chats.evaluation import list_case_lines
 from chats.models import EvaluationCase, Feedback, Message
-from documents.administration import Place, Section, admin_page, render_page
+from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, record_event
 from documents.models import Document
 from documents.oversight import ReasonForm
@@ -49,7 +49,7 @@ def save_case(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("admin:evaluation")
 
 
-@admin_page("evaluation", Place(Section.QUALITY, "fact_check", 30, gettext_lazy("Evaluation")))
+@admin_page("evaluation", MenuPlace(Section.QUALITY, "fact_check", 30, gettext_lazy("Evaluation")))
 def show_cases(request: HttpRequest) -> HttpResponse:
     """How many cases there are, and taking them along."""
     cases = EvaluationCase.objects.select_related("written_by", "message").order_by("-updated_at")
@@ -163,7 +163,7 @@ def _measure_likeness(core: frozenset[str], terms: set[str]) -> float:
 
 @admin_page(
     "unanswered",
-    Place(Section.QUALITY, "contact_support", 20, gettext_lazy("Unanswered questions")),
+    MenuPlace(Section.QUALITY, "contact_support", 20, gettext_lazy("Unanswered questions")),
 )
 def show_unanswered(request: HttpRequest) -> HttpResponse:
     """What was asked and not found, by what it was about; who asked and how is not shown."""

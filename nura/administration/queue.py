@@ -12,7 +12,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext_lazy, ngettext
 
 from documents import services
-from documents.administration import Place, Section, admin_page, render_page
+from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, record_event
 from documents.models import Document, QueueHold
 
@@ -25,7 +25,7 @@ PRIORITIES = {
 }
 
 
-@admin_page("queue", Place(Section.OPERATIONS, "pending_actions", 10, gettext_lazy("Queue")))
+@admin_page("queue", MenuPlace(Section.OPERATIONS, "pending_actions", 10, gettext_lazy("Queue")))
 def show_queue(request: HttpRequest) -> HttpResponse:
     """What is being read and what waits, and the buttons that change it."""
     if request.method == "POST":

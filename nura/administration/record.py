@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
-from documents.administration import Place, Section, admin_page, render_page
+from documents.administration import MenuPlace, Section, admin_page, render_page
 from documents.audit import Action, AuditEvent
 from documents.oversight import AuditedAdmin
 from nura import __version__
@@ -34,7 +34,7 @@ PUT_AWAY_SECONDS = 90 * 24 * 3600
 class BannerAdmin(AuditedAdmin):
     """Messages to everybody."""
 
-    navigation = Place(Section.OPERATIONS, "campaign", 70)
+    navigation = MenuPlace(Section.OPERATIONS, "campaign", 70)
     list_display = ("__str__", "level", "starts_at", "ends_at", "dismissible")
     list_filter = ("level",)
     fields = ("text_ko", "text_en", "level", "starts_at", "ends_at", "dismissible")
@@ -103,7 +103,7 @@ def describe_backup_age() -> str:
     return ""
 
 
-@admin_page("backup", Place(Section.OPERATIONS, "backup", 50, gettext_lazy("Backup")))
+@admin_page("backup", MenuPlace(Section.OPERATIONS, "backup", 50, gettext_lazy("Backup")))
 def show_backups(request: HttpRequest) -> HttpResponse:
     """When backups were taken and read again, where they lie, and whether they are old."""
     verified = BackupRecord.objects.filter(kind=BackupRecord.Kind.VERIFIED).first()
@@ -119,7 +119,7 @@ def show_backups(request: HttpRequest) -> HttpResponse:
 # Retention
 
 
-@admin_page("retention", Place(Section.RECORD, "auto_delete", 50, gettext_lazy("Retention")))
+@admin_page("retention", MenuPlace(Section.RECORD, "auto_delete", 50, gettext_lazy("Retention")))
 def show_retention(request: HttpRequest) -> HttpResponse:
     """What is kept how long by the settings, and what was taken away lately."""
     days = _("%(count)d days")
@@ -166,7 +166,7 @@ def find_upgrade() -> InstalledVersion | None:
     return latest if InstalledVersion.objects.count() > 1 else None
 
 
-@admin_page("version", Place(Section.RECORD, "new_releases", 60, gettext_lazy("Version")))
+@admin_page("version", MenuPlace(Section.RECORD, "new_releases", 60, gettext_lazy("Version")))
 def show_version(request: HttpRequest) -> HttpResponse:
     """Which version runs, which ran before, and what has changed in this one."""
     context = {
