@@ -153,9 +153,7 @@ def _explain(error: NuraError, kind: SourceKind) -> str:
 
 
 def _read_values(kind: SourceKind, form: QueryDict) -> dict[str, Any]:
-    return {
-        one.name: form.get(one.name, "off" if one.form == "flag" else "") for one in kind.fields
-    }
+    return {one.name: form.get(one.name, "") for one in kind.fields}
 
 
 def _read_schedule(form: QueryDict) -> "Schedule | None":
