@@ -36,7 +36,7 @@ AT_THE_DOOR = {
     *(".env.example", ".dockerignore", ".editorconfig", ".gitattributes"),
     *(".github", ".pre-commit-config.yaml"),
 }
-HEAVY = ("torch", "sentence_transformers", "kiwipiepy", "pypdfium2", "openai", "pdfplumber")
+HEAVY = ("torch", "sentence_transformers", "kiwipiepy", "pypdfium2", "openai", "pdfplumber", "mcp")
 ADAPTERS = {
     "torch": 1,
     "sentence_transformers": 1,

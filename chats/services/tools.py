@@ -11,14 +11,12 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import httpx2
 import structlog
 from django.contrib.auth.models import User
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from chats.errors import NotFound, ToolServerFailed
 from chats.models.tool import ToolServer, ToolState
@@ -27,6 +25,9 @@ from rag.ports import Tool, ToolCaller
 from rag.prompts import load_prompt
 from rag.tokenize.text import neutralise_text
 from rag.types import HistoryMessage, Speaker
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 logger = structlog.get_logger()
 
@@ -169,8 +170,11 @@ class _LimitedTransport(httpx2.AsyncHTTPTransport):
 
 
 @asynccontextmanager
-async def _connect(server: ToolServer) -> AsyncGenerator[Client, None]:
+async def _connect(server: ToolServer) -> AsyncGenerator["Client", None]:
     """A session with a server. Redirects to other places are not followed, so no key goes there."""
+    from mcp import Client  # here: it brings a server and its web framework along
+    from mcp.client.streamable_http import streamable_http_client
+
     key = server.read_key()
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     timeout = httpx2.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS)
