@@ -159,7 +159,7 @@ class TokenUse:
     cost: Decimal | None = Decimal(0)
 
 
-class Usage:
+class ModelUsage:
     """Who asked what of which language model since a moment, read from the messages at once."""
 
     def __init__(self, since: datetime) -> None:

@@ -76,7 +76,7 @@ def show_overview(request: HttpRequest) -> HttpResponse:
     period = read_period(request)
     linked = is_administrator(request.user)
     days = figures.count_days(period.since)
-    usage = figures.Usage(period.since)
+    usage = figures.ModelUsage(period.since)
     context: dict[str, Any] = {
         "period": period.days,
         "periods": PERIODS,
@@ -120,7 +120,7 @@ def list_messages(since: datetime, until: datetime | None = None, **filters: str
 
 
 def describe_use(
-    period: Period, days: Sequence[DayOfAnswers], usage: figures.Usage, *, linked: bool
+    period: Period, days: Sequence[DayOfAnswers], usage: figures.ModelUsage, *, linked: bool
 ) -> list[dict[str, Any]]:
     """The tiles above the charts."""
     users = reverse("admin:auth_user_changelist")

@@ -291,7 +291,7 @@ class MeasureRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class MeasureChart:
     """Rows of bars between 0 and 1."""
 
     title: str
@@ -413,7 +413,7 @@ def _interval(found: Mapping[str, float] | None, measure: Measure) -> str:
     return f"{found['value']:{form}} ({span}, n = {found['lines']}){star}"
 
 
-def _charts(figures: Mapping[str, Any]) -> Iterator[Chart]:
+def _charts(figures: Mapping[str, Any]) -> Iterator[MeasureChart]:
     names = measure_names()
     shares = [measure.name for measure in MEASURES if measure.is_share]
     whole = [one["all"] for one in figures["configurations"]]
@@ -429,7 +429,7 @@ def _charts(figures: Mapping[str, Any]) -> Iterator[Chart]:
             yield _chart(names[name], rows)
 
 
-def _chart(title: str, rows: Sequence[tuple[str, Sequence[float | None]]]) -> Chart:
+def _chart(title: str, rows: Sequence[tuple[str, Sequence[float | None]]]) -> MeasureChart:
     made: list[MeasureRow] = []
     for name, values in rows:
         if all(value is None for value in values):
@@ -442,7 +442,7 @@ def _chart(title: str, rows: Sequence[tuple[str, Sequence[float | None]]]) -> Ch
             if value is not None
         )
         made.append(MeasureRow(top, name, bars))
-    return Chart(title, tuple(made), PAD + len(made) * ROW_HEIGHT)
+    return MeasureChart(title, tuple(made), PAD + len(made) * ROW_HEIGHT)
 
 
 def _differences(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
