@@ -1,5 +1,6 @@
 """Assistants and prompts over REST."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -118,6 +119,20 @@ class AssistantRequest(AudienceRequest):
     )
 
 
+def _represent(rows: list[Assistant], context: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = services.describe_assistants(rows, get_user(context["request"]))
+    times = ("created_at", "updated_at")
+    return [told | {name: to_time_json(told[name]) for name in times} for told in found]
+
+
+class AssistantListSerializer(serializers.ListSerializer[Any]):
+    """Assistants as the user sees them."""
+
+    def to_representation(self, data: Iterable[Assistant]) -> list[dict[str, Any]]:  # type: ignore[override]
+        """All at once."""
+        return _represent(list(data), self.context)
+
+
 class AssistantSerializer(serializers.Serializer[Any]):
     """An assistant. `library_ids` are those that you may read; `is_limited`: it has some.
 
@@ -143,12 +158,14 @@ class AssistantSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     updated_at = serializers.DateTimeField()
 
+    class Meta:
+        """Many are described with the queries of one."""
+
+        list_serializer_class = AssistantListSerializer
+
     def to_representation(self, assistant: Assistant) -> dict[str, Any]:
         """As the user sees it."""
-        user = get_user(self.context["request"])
-        told = services.describe_assistant(assistant, user)
-        times = {name: to_time_json(told[name]) for name in ("created_at", "updated_at")}
-        return told | times
+        return _represent([assistant], self.context)[0]
 
 
 class PromptViewSet(

@@ -16,7 +16,7 @@ from django.db import models, transaction
 from django.utils.translation import gettext as _
 
 from chats.errors import NotFound
-from chats.models import Assistant, Prompt
+from chats.models import Assistant, Prompt, ToolServer
 from chats.services.audience import Audience, describe_audience, show_to
 from chats.services.tools import find_servers
 from documents.audit import Action, record_event
@@ -142,10 +142,24 @@ def delete_prepared(*, actor: User, row: Assistant | Prompt) -> None:
 # As others see them
 
 
-def describe_assistant(assistant: Assistant, user: User) -> dict[str, Any]:
-    """An assistant as the API shows it to this user: libraries only as far as he may read them."""
-    readable = Library.objects.visible_to(user).filter(pk__in=assistant.library_ids)
-    ids = {str(pk) for pk in readable.values_list("pk", flat=True)} if assistant.library_ids else ()
+def describe_assistants(rows: Collection[Assistant], user: User) -> list[dict[str, Any]]:
+    """Assistants as the API shows them to this user.
+
+    Their libraries and tool servers only as far as he may use them.
+    """
+    libraries = {pk for row in rows for pk in row.library_ids}
+    servers = {pk for row in rows for pk in row.tool_ids}
+    usable = set[UUID]()
+    if libraries:
+        readable = Library.objects.visible_to(user).filter(pk__in=libraries)
+        usable |= set(readable.values_list("pk", flat=True))
+    if servers:
+        allowed = ToolServer.objects.allowed_to(user).filter(pk__in=servers)
+        usable |= set(allowed.values_list("pk", flat=True))
+    return [_describe(row, user, usable) for row in rows]
+
+
+def _describe(assistant: Assistant, user: User, usable: Collection[UUID]) -> dict[str, Any]:
     is_own = assistant.owner_id == user.pk
     return {
         "id": str(assistant.pk),
@@ -153,9 +167,9 @@ def describe_assistant(assistant: Assistant, user: User) -> dict[str, Any]:
         "symbol": assistant.symbol,
         "description": assistant.description,
         "instructions": assistant.instructions,
-        "library_ids": [str(pk) for pk in assistant.library_ids if str(pk) in ids],
+        "library_ids": [str(pk) for pk in assistant.library_ids if pk in usable],
         "is_limited": bool(assistant.library_ids),
-        "tool_ids": [str(pk) for pk in assistant.tool_ids],
+        "tool_ids": [str(pk) for pk in assistant.tool_ids if pk in usable],
         "model": assistant.model or None,
         "intent": assistant.intent or None,
         "temperature": assistant.temperature,
@@ -175,7 +189,7 @@ def describe_assistant(assistant: Assistant, user: User) -> dict[str, Any]:
 def export_assistants(user: User) -> list[dict[str, Any]]:
     """The user's own assistants, without their pictures."""
     rows = Assistant.objects.owned_by(user).defer("picture").select_related("owner")
-    return [describe_assistant(row, user) for row in rows]
+    return describe_assistants(list(rows), user)
 
 
 def export_prompts(user: User) -> list[Mapping[str, str]]:

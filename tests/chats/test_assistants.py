@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from chats.models import Assistant, Chat, Prompt
 from chats.services.turns import open_turn
@@ -83,6 +85,19 @@ def test_shared_says_in_short_that_everybody_or_nobody_has_it(api, stranger):
     assert client(stranger).get(address).status_code == 200
     api.patch(address, {"shared": False}, format="json")
     assert client(stranger).get(address).status_code == 404
+
+
+def test_a_list_of_many_asks_the_database_as_often_as_a_list_of_one(api, library):
+    def count():
+        with CaptureQueriesContext(connection) as asked:
+            assert api.get("/api/v1/assistants").status_code == 200
+        return len(asked)
+
+    make(api, library_ids=[str(library.pk)])
+    of_one = count()
+    for number in range(3):
+        make(api, name=f"도우미 {number}", library_ids=[str(library.pk)])
+    assert count() == of_one
 
 
 def test_a_question_to_it_reads_its_libraries_as_far_as_the_asker_may(api, owner, reader, library):

@@ -190,6 +190,8 @@ def test_an_assistant_brings_its_tools_as_far_as_the_asker_may_use_them(
     said = Talk(client(stranger)).say("남은 휴가는?", assistant_id=assistant["id"])
     assert (said["status"], said["tool_calls"]) == ("COMPLETED", None)
     assert len(others.called) == 1
+    seen = client(stranger).get(f"/api/v1/assistants/{assistant['id']}").data
+    assert seen["tool_ids"] == []
     refused = client(stranger).post("/api/v1/assistants", made, format="json")
     assert refused.status_code == 404
 
