@@ -49,8 +49,8 @@ from nura.accounts.invitations import (
 from nura.accounts.models import GroupDetails, Invitation, SignOnServer
 from nura.accounts.names import check_name
 from nura.accounts.roles import (
+    AccountRole,
     LastAdministrator,
-    Role,
     get_role,
     is_administrator,
     is_auditor,
@@ -119,7 +119,7 @@ class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
 
     role = forms.ChoiceField(
         label=_("Role"),
-        choices=Role.choices,
+        choices=AccountRole.choices,
         required=False,
         widget=UnfoldAdminSelectWidget,
         help_text=_(
@@ -132,14 +132,14 @@ class NamedUserChangeForm(UserChangeForm):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self.initial["role"] = get_role(self.instance)
 
-    def clean_role(self) -> Role:
+    def clean_role(self) -> AccountRole:
         """The role; who names none leaves it."""
-        return Role(self.cleaned_data["role"] or get_role(self.instance))
+        return AccountRole(self.cleaned_data["role"] or get_role(self.instance))
 
     def clean(self) -> dict[str, Any]:
         """All of it; the last administrator stays one."""
         cleaned: dict[str, Any] = super().clean()
-        stays = cleaned.get("role") == Role.ADMINISTRATOR and cleaned.get("is_active")
+        stays = cleaned.get("role") == AccountRole.ADMINISTRATOR and cleaned.get("is_active")
         if not stays and is_administrator(self.instance):
             try:
                 keep_an_administrator(without=[self.instance.pk])
@@ -173,15 +173,15 @@ class RoleFilter(admin.SimpleListFilter):
 
     def lookups(self, *_arguments: Any) -> list[tuple[str, Any]]:
         """All roles."""
-        return list(Role.choices)
+        return list(AccountRole.choices)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> Any:
         """Narrowed to the chosen role."""
-        if self.value() == Role.ADMINISTRATOR:
+        if self.value() == AccountRole.ADMINISTRATOR:
             return queryset.filter(is_staff=True)
-        if self.value() not in Role.values:
+        if self.value() not in AccountRole.values:
             return queryset
-        return queryset.filter(is_staff=False, auditor__isnull=self.value() == Role.USER)
+        return queryset.filter(is_staff=False, auditor__isnull=self.value() == AccountRole.USER)
 
 
 @admin.register(User)
@@ -282,8 +282,8 @@ class UserAdmin(StockUserAdmin[User], AuditedAdmin):  # type: ignore[misc]
     def role(self, user: User) -> str:
         """What the account is."""
         if user.is_staff:
-            return str(Role.ADMINISTRATOR.label)
-        return str((Role.AUDITOR if hasattr(user, "auditor") else Role.USER).label)
+            return str(AccountRole.ADMINISTRATOR.label)
+        return str((AccountRole.AUDITOR if hasattr(user, "auditor") else AccountRole.USER).label)
 
     @admin.display(description=_("documents"), ordering="count_of_documents")
     def document_count(self, user: User) -> int:

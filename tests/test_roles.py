@@ -22,7 +22,7 @@ from chats.models import Chat
 from documents import libraries
 from documents.models import Chunk, Document, Library, LibraryMember, LibraryRole
 from jobs import connections
-from nura.accounts.roles import Role, set_role
+from nura.accounts.roles import AccountRole, set_role
 from tests import strangers
 from tests.chats.gateway.test_mcp import connected
 from tests.chats.test_socket import hear, say, socket
@@ -82,8 +82,8 @@ def make_shared_world():
         add(library, principal, LibraryRole.MANAGER, owner)
         libraries.remove_member(member=LibraryMember.objects.latest("pk"), actor=owner)
     world.roles["former group"].groups.add(groups["former"])
-    set_role(user=world.roles["auditor"], role=Role.AUDITOR)
-    set_role(user=world.roles["administrator"], role=Role.ADMINISTRATOR)
+    set_role(user=world.roles["auditor"], role=AccountRole.AUDITOR)
+    set_role(user=world.roles["administrator"], role=AccountRole.ADMINISTRATOR)
     world.roles["reader by group"].groups.add(groups["inside"])
     add(library, groups["inside"], LibraryRole.READER, owner)
     for name in ("reader", "contributor", "manager"):

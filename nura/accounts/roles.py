@@ -28,7 +28,7 @@ AUDITOR_PERMISSIONS = frozenset({"documents.view_auditevent"})
 Visitor = AbstractBaseUser | AnonymousUser
 
 
-class Role(models.TextChoices):
+class AccountRole(models.TextChoices):
     """What an account is; the values are public."""
 
     USER = "user", _("User")
@@ -57,16 +57,16 @@ def may_enter(user: Visitor) -> bool:
     return is_administrator(user) or is_auditor(user)
 
 
-def get_role(user: User) -> Role:
+def get_role(user: User) -> AccountRole:
     """What the account is, whether or not it is active."""
     if user.is_staff:
-        return Role.ADMINISTRATOR
-    return Role.AUDITOR if Auditor.objects.filter(pk=user.pk).exists() else Role.USER
+        return AccountRole.ADMINISTRATOR
+    return AccountRole.AUDITOR if Auditor.objects.filter(pk=user.pk).exists() else AccountRole.USER
 
 
 @transaction.atomic
 def set_role(
-    *, user: User, role: Role, by: Visitor | None = None, way: str = "administration"
+    *, user: User, role: AccountRole, by: Visitor | None = None, way: str = "administration"
 ) -> bool:
     """Make the account that; False where it was. `way` says who decided where nobody did by hand.
 
@@ -75,12 +75,12 @@ def set_role(
     before = get_role(user)
     if before == role:
         return False
-    if before == Role.ADMINISTRATOR:
+    if before == AccountRole.ADMINISTRATOR:
         keep_an_administrator(without=[user.pk])
-    user.is_staff = role == Role.ADMINISTRATOR
+    user.is_staff = role == AccountRole.ADMINISTRATOR
     user.is_superuser = user.is_superuser and user.is_staff
     user.save(update_fields=("is_staff", "is_superuser"))
-    if role == Role.AUDITOR:
+    if role == AccountRole.AUDITOR:
         Auditor.objects.create(user=user)
     else:
         Auditor.objects.filter(pk=user.pk).delete()
@@ -100,11 +100,11 @@ def follow_role(
     if not administrators and not auditors:
         return
     told = {name.casefold() for name in names}
-    role = Role.USER
+    role = AccountRole.USER
     if administrators and administrators.casefold() in told:
-        role = Role.ADMINISTRATOR
+        role = AccountRole.ADMINISTRATOR
     elif auditors and auditors.casefold() in told:
-        role = Role.AUDITOR
+        role = AccountRole.AUDITOR
     try:
         set_role(user=user, role=role, way=way)
     except LastAdministrator:

@@ -65,19 +65,20 @@ class Banner(models.Model):
         return (self.text_en if get_language() == "en" else self.text_ko) or self.text_ko
 
 
+class BackupEvent(models.TextChoices):
+    """What was done."""
+
+    TAKEN = "taken", _("Taken")
+    VERIFIED = "verified", _("Verified")
+
+
 class BackupRecord(models.Model):
     """That a backup was taken, or one that was taken was read and compared."""
 
     OLD = timedelta(days=7)
     """After so long without a backup administrators are warned."""
 
-    class Kind(models.TextChoices):
-        """What was done."""
-
-        TAKEN = "taken", _("Taken")
-        VERIFIED = "verified", _("Verified")
-
-    kind = models.CharField(max_length=8, choices=Kind.choices)
+    kind = models.CharField(max_length=8, choices=BackupEvent.choices)
     at = models.DateTimeField(auto_now_add=True)
     place = models.CharField(max_length=500)
     name = models.CharField(max_length=100, blank=True, default="")

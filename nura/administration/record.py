@@ -21,7 +21,7 @@ from documents.audit import Action, AuditEvent
 from documents.oversight import AuditedAdmin
 from nura import __version__
 from nura.accounts.exports import KEPT_HOURS
-from nura.administration.models import BackupRecord, Banner, InstalledVersion
+from nura.administration.models import BackupEvent, BackupRecord, Banner, InstalledVersion
 from nura.retention import COUNTED_DAYS, LEFTOVER_AGE
 
 # Banner
@@ -78,9 +78,7 @@ def _cookie(pk: int) -> str:
 # Backup
 
 
-def record_backup(
-    kind: BackupRecord.Kind, *, place: str, name: str = "", problem: str = ""
-) -> None:
+def record_backup(kind: BackupEvent, *, place: str, name: str = "", problem: str = "") -> None:
     """Note that a backup was taken or read, and what was wrong."""
     BackupRecord.objects.create(
         kind=kind, place=place[:500], name=name, succeeded=not problem, detail=problem[:2000]
@@ -89,7 +87,7 @@ def record_backup(
 
 def find_last_backup() -> BackupRecord | None:
     """The last one that was taken whole."""
-    return BackupRecord.objects.filter(kind=BackupRecord.Kind.TAKEN, succeeded=True).first()
+    return BackupRecord.objects.filter(kind=BackupEvent.TAKEN, succeeded=True).first()
 
 
 def describe_backup_age() -> str:
@@ -106,7 +104,7 @@ def describe_backup_age() -> str:
 @admin_page("backup", MenuPlace(Section.OPERATIONS, "backup", 50, gettext_lazy("Backup")))
 def show_backups(request: HttpRequest) -> HttpResponse:
     """When backups were taken and read again, where they lie, and whether they are old."""
-    verified = BackupRecord.objects.filter(kind=BackupRecord.Kind.VERIFIED).first()
+    verified = BackupRecord.objects.filter(kind=BackupEvent.VERIFIED).first()
     context = {
         "warning": describe_backup_age(),
         "last": find_last_backup(),

@@ -17,7 +17,7 @@ from documents.models import Chunk, Reindexing, ReindexState
 from documents.reindex import change, renewal
 from documents.tasks import reindex as reindex_task
 from jobs.lease import renew_lease
-from nura.accounts.roles import Role, set_role
+from nura.accounts.roles import AccountRole, set_role
 from tests.documents.changing import TOPICS, add, configure, reindex, vectors_of
 from tests.support import wait_until
 
@@ -133,7 +133,7 @@ def test_rolling_back_is_a_button_too(page, sent, owner):
 
 @pytest.mark.parametrize("button", BUTTONS)
 def test_an_auditor_is_refused(button):
-    assert somebody(Role.AUDITOR).post(button).status_code == 403
+    assert somebody(AccountRole.AUDITOR).post(button).status_code == 403
     assert not Reindexing.objects.exists()
 
 
@@ -146,7 +146,7 @@ def test_other_users_and_strangers_are_sent_to_the_sign_in(button, owner):
 
 
 def test_an_administrator_who_is_no_superuser_may_change_over(sent):
-    client = somebody(Role.ADMINISTRATOR)
+    client = somebody(AccountRole.ADMINISTRATOR)
     assert client.post(BUTTONS[0]).status_code == 302
     assert Reindexing.objects.get().background
 

@@ -19,8 +19,14 @@ from documents.connected.models import ConnectedModel, Connection
 from documents.models import Document
 from documents.queue import claim_next_document
 from nura import health
-from nura.accounts.roles import Role, set_role
-from nura.administration.models import BackupRecord, Banner, InstalledVersion, note_version
+from nura.accounts.roles import AccountRole, set_role
+from nura.administration.models import (
+    BackupEvent,
+    BackupRecord,
+    Banner,
+    InstalledVersion,
+    note_version,
+)
 from nura.administration.record import record_backup
 from rag.evaluation.question_set import parse_set
 
@@ -356,8 +362,8 @@ def test_a_banner_is_put_away_in_one_browser(client, minsu):
 
 def test_an_old_backup_and_a_damaged_one_are_told(in_english):
     assert "No backup has been taken yet" in to_text(in_english.get("/admin/backup/"))
-    record_backup(BackupRecord.Kind.TAKEN, place="/backups", name="20260101T000000Z")
-    record_backup(BackupRecord.Kind.VERIFIED, place="/backups", problem="damaged: a.pdf")
+    record_backup(BackupEvent.TAKEN, place="/backups", name="20260101T000000Z")
+    record_backup(BackupEvent.VERIFIED, place="/backups", problem="damaged: a.pdf")
     page = to_text(in_english.get("/admin/backup/"))
     assert "20260101T000000Z" in page
     assert "damaged: a.pdf" in page
@@ -387,7 +393,7 @@ def test_an_upgrade_is_told_with_what_has_changed(in_english):
 
 def test_an_auditor_sees_usage_without_rows_and_no_page_else(minsu, ask):
     ask(label="documents")
-    set_role(user=minsu, role=Role.AUDITOR)
+    set_role(user=minsu, role=AccountRole.AUDITOR)
     client = Client()
     client.force_login(minsu)
     client.cookies["django_language"] = "en"

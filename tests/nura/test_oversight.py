@@ -10,7 +10,7 @@ from chats.models import Chat, Message, Turn
 from documents.audit import Action, AuditEvent
 from documents.models import DocumentPage
 from documents.services import upload_document
-from nura.accounts.roles import Role, set_role
+from nura.accounts.roles import AccountRole, set_role
 
 pytestmark = pytest.mark.django_db
 
@@ -105,7 +105,7 @@ def test_without_a_reason_nothing_is_shown(admin_client, chat, document, reason)
 def test_who_is_no_administrator_sees_nothing_with_a_reason_either(client, chat, document):
     stranger = User.objects.create_user("stranger", password="p")
     auditor = User.objects.create_user("auditor", password="p")
-    set_role(user=auditor, role=Role.AUDITOR)
+    set_role(user=auditor, role=AccountRole.AUDITOR)
     for user in (stranger, auditor, chat.owner):
         browser = Client()
         browser.force_login(user)

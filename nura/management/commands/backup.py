@@ -5,12 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from nura.administration.models import BackupRecord
+from nura.administration.models import BackupEvent
 from nura.administration.record import record_backup
 from nura.backup import service
 from nura.backup.vault import BackupError, Vault
-
-Kind = BackupRecord.Kind
 
 
 def add_vault_arguments(parser: CommandParser) -> None:
@@ -54,10 +52,10 @@ class Command(BaseCommand):
         try:
             name, manifest = service.back_up(vault, self.stderr.write, options["keep"])
         except (BackupError, OSError) as error:
-            record_backup(Kind.TAKEN, place=str(vault.folder), problem=str(error))
+            record_backup(BackupEvent.TAKEN, place=str(vault.folder), problem=str(error))
             raise CommandError(str(error)) from error
         damage = ", ".join(manifest.damaged[:20])
-        record_backup(Kind.TAKEN, place=str(vault.folder), name=name, problem=damage)
+        record_backup(BackupEvent.TAKEN, place=str(vault.folder), name=name, problem=damage)
         self.stdout.write(f"Backup {name}: database and {len(manifest.files)} files")
         if manifest.damaged:
             raise CommandError(

@@ -5,11 +5,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from nura.administration.models import BackupEvent
 from nura.administration.record import record_backup
 from nura.backup import service
 from nura.backup.integrity import inspect_installation
 from nura.backup.vault import BackupError
-from nura.management.commands.backup import Kind, open_vault
+from nura.management.commands.backup import open_vault
 
 
 class Command(BaseCommand):
@@ -32,7 +33,7 @@ class Command(BaseCommand):
             except (BackupError, OSError) as error:
                 raise CommandError(str(error)) from error
             problem = ", ".join(damaged[:20])
-            record_backup(Kind.VERIFIED, place=str(vault.folder), name=name, problem=problem)
+            record_backup(BackupEvent.VERIFIED, place=str(vault.folder), name=name, problem=problem)
             found, what = [f"damaged: {one}" for one in damaged], f"backup {name}"
             counted = f"{len(manifest.files)} files"
         else:

@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from nura.accounts.models import GroupDetails
-from nura.accounts.roles import Role, get_role, set_role
+from nura.accounts.roles import AccountRole, get_role, set_role
 from tests.nura.accounts.conftest import PASSWORD
 from tests.servers import slapd
 
@@ -93,7 +93,7 @@ def test_a_name_that_is_a_filter_finds_nobody(name, directory):
 
 def test_an_account_that_is_here_is_not_taken_over_by_its_name(directory):
     local = User.objects.create_user("hana", password=PASSWORD)
-    set_role(user=local, role=Role.ADMINISTRATOR)
+    set_role(user=local, role=AccountRole.ADMINISTRATOR)
     assert sign_in()[1] is None
     assert sign_in(password=PASSWORD)[1] == local
     assert not SocialAccount.objects.exists()
@@ -113,13 +113,13 @@ def test_who_is_renamed_in_the_directory_keeps_the_account(directory):
 
 def test_groups_and_role_follow_at_each_sign_in(directory):
     head = User.objects.create_user("head")
-    set_role(user=head, role=Role.ADMINISTRATOR)
+    set_role(user=head, role=AccountRole.ADMINISTRATOR)
     group = Group.objects.create(name="인사")
     GroupDetails.objects.create(group=group, directory_name="hr")
     for names, held, role in (
-        (("hr", "nura-admins"), [group], Role.ADMINISTRATOR),
-        (("nura-audit",), [], Role.AUDITOR),
-        ((), [], Role.USER),
+        (("hr", "nura-admins"), [group], AccountRole.ADMINISTRATOR),
+        (("nura-audit",), [], AccountRole.AUDITOR),
+        ((), [], AccountRole.USER),
     ):
         for name in ("hr", "nura-admins", "nura-audit"):
             put_in_group(directory, name, *(["hana"] if name in names else []))

@@ -9,7 +9,7 @@ from django.test import Client
 from documents.audit import Action, AuditEvent
 from nura.accounts.groups import change_memberships, follow_directory
 from nura.accounts.models import GroupDetails
-from nura.accounts.roles import Role, set_role
+from nura.accounts.roles import AccountRole, set_role
 
 pytestmark = pytest.mark.django_db
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def browser():
     head = User.objects.create_user("head")
-    set_role(user=head, role=Role.ADMINISTRATOR)
+    set_role(user=head, role=AccountRole.ADMINISTRATOR)
     browser = Client()
     browser.cookies["django_language"] = "en"
     browser.force_login(head)
@@ -129,7 +129,7 @@ def test_who_is_in_the_group_already_joins_silently(minsu):
 def test_an_auditor_and_a_stranger_see_no_groups(minsu):
     group = make("하나")
     auditor = User.objects.create_user("auditor")
-    set_role(user=auditor, role=Role.AUDITOR)
+    set_role(user=auditor, role=AccountRole.AUDITOR)
     for user, status in ((auditor, 403), (minsu, 302)):
         browser = Client()
         browser.force_login(user)

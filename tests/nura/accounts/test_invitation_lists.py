@@ -12,7 +12,7 @@ from django.test import Client
 
 from nura.accounts.invitations import read_invitation_list
 from nura.accounts.models import Invitation
-from nura.accounts.roles import Role, set_role
+from nura.accounts.roles import AccountRole, set_role
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +28,7 @@ def groups():
 @pytest.fixture
 def browser():
     head = User.objects.create_user("head", "head@example.com")
-    set_role(user=head, role=Role.ADMINISTRATOR)
+    set_role(user=head, role=AccountRole.ADMINISTRATOR)
     browser = Client()
     browser.cookies["django_language"] = "en"
     browser.force_login(head)
@@ -85,7 +85,7 @@ def test_who_presses_twice_invites_once(browser):
 def test_a_list_is_invited_by_who_tried_it_alone(browser):
     page = try_list(browser, LIST)
     other = User.objects.create_user("other")
-    set_role(user=other, role=Role.ADMINISTRATOR)
+    set_role(user=other, role=AccountRole.ADMINISTRATOR)
     second = Client()
     second.force_login(other)
     invite(second, page)
@@ -162,7 +162,7 @@ def test_nobody_else_invites_a_list():
     for name in ("stranger", "auditor"):
         user = User.objects.create_user(name)
         if name == "auditor":
-            set_role(user=user, role=Role.AUDITOR)
+            set_role(user=user, role=AccountRole.AUDITOR)
         other = Client()
         other.force_login(user)
         assert try_list(other, LIST).status_code in {302, 403}

@@ -15,8 +15,8 @@ from documents.audit import Action, AuditEvent, record_event
 from nura.accounts import services
 from nura.accounts.deletion import delete_account
 from nura.accounts.roles import (
+    AccountRole,
     LastAdministrator,
-    Role,
     get_role,
     is_administrator,
     is_auditor,
@@ -42,7 +42,7 @@ AUDITED = {
 """What an auditor may open of the administration, besides single entries of the log."""
 
 
-def make(name, role=Role.USER):
+def make(name, role=AccountRole.USER):
     user = User.objects.create_user(name, f"{name}@example.com", PASSWORD)
     set_role(user=user, role=role)
     return user
@@ -58,12 +58,12 @@ def browser_of(user):
 @pytest.fixture
 def head():
     """An administrator who is no superuser."""
-    return make("head", Role.ADMINISTRATOR)
+    return make("head", AccountRole.ADMINISTRATOR)
 
 
 @pytest.fixture
 def auditor():
-    return make("auditor", Role.AUDITOR)
+    return make("auditor", AccountRole.AUDITOR)
 
 
 def admin_addresses():
@@ -102,7 +102,7 @@ def test_the_first_start_needs_no_superuser():
 
 @pytest.mark.parametrize("address", admin_addresses())
 def test_an_auditor_opens_the_log_and_the_usage_and_nothing_else(address, auditor):
-    make("head", Role.ADMINISTRATOR)
+    make("head", AccountRole.ADMINISTRATOR)
     browser = browser_of(auditor)
     if address in AUDITED:
         assert browser.get(address).status_code in {200, 302, 405}
@@ -175,7 +175,7 @@ def change(browser, user, **fields):
 
 def test_an_administrator_gives_and_takes_roles_and_each_is_written_down(head):
     minsu = make("minsu")
-    for role in (Role.AUDITOR, Role.ADMINISTRATOR, Role.USER):
+    for role in (AccountRole.AUDITOR, AccountRole.ADMINISTRATOR, AccountRole.USER):
         assert change(browser_of(head), minsu, role=role).status_code == 302
         minsu.refresh_from_db()
         assert get_role(minsu) == role
@@ -185,7 +185,7 @@ def test_an_administrator_gives_and_takes_roles_and_each_is_written_down(head):
 
 
 def test_a_role_that_is_taken_ends_at_once(head):
-    minsu = make("minsu", Role.AUDITOR)
+    minsu = make("minsu", AccountRole.AUDITOR)
     browser = browser_of(minsu)
     assert browser.get("/admin/documents/auditevent/").status_code == 200
     change(browser_of(head), minsu)
@@ -203,7 +203,7 @@ def test_the_last_administrator_stays_one(head):
     browser.post("/admin/auth/user/", several)
     head.refresh_from_db()
     assert is_administrator(head)
-    make("second", Role.ADMINISTRATOR)
+    make("second", AccountRole.ADMINISTRATOR)
     assert change(browser, head).status_code == 302
 
 
@@ -220,14 +220,14 @@ def test_the_last_administrator_cannot_delete_the_own_account(head):
 
 @pytest.mark.django_db(transaction=True)
 def test_two_administrators_cannot_end_each_other_at_the_same_time():
-    both = [make(name, Role.ADMINISTRATOR) for name in ("one", "two")]
+    both = [make(name, AccountRole.ADMINISTRATOR) for name in ("one", "two")]
     refused, start = [], threading.Barrier(2)
 
     def end(user):
         start.wait()
         try:
             with transaction.atomic():
-                set_role(user=user, role=Role.USER)
+                set_role(user=user, role=AccountRole.USER)
         except LastAdministrator:
             refused.append(user)
         finally:

@@ -9,7 +9,7 @@ from django.test import Client
 from knox.models import AuthToken
 
 from documents.audit import Action, AuditEvent
-from nura.accounts.roles import Role, set_role
+from nura.accounts.roles import AccountRole, set_role
 
 pytestmark = pytest.mark.django_db
 TOKEN = "a long and random token of the directory"
@@ -96,7 +96,7 @@ def test_a_filter_that_is_not_known_finds_nobody(minsu):
 
 def test_the_last_administrator_stays():
     head = User.objects.create_user("head")
-    set_role(user=head, role=Role.ADMINISTRATOR)
+    set_role(user=head, role=AccountRole.ADMINISTRATOR)
     assert patch(head, OFF[0]).status_code == 409
     head.refresh_from_db()
     assert head.is_active

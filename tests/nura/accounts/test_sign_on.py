@@ -16,7 +16,7 @@ from documents.secrets import seal_secret
 from nura.accounts import services
 from nura.accounts.invitations import build_path, create_invitation
 from nura.accounts.models import GroupDetails, SignOnServer
-from nura.accounts.roles import Role, get_role, set_role
+from nura.accounts.roles import AccountRole, get_role, set_role
 from tests.nura.accounts.conftest import PASSWORD
 from tests.servers import oidc
 
@@ -233,7 +233,7 @@ def test_who_typed_the_address_of_somebody_else_loses_password_and_keys(server):
 def test_an_administrator_is_never_linked_by_an_address(server):
     set_up(server, link_by_email=True)
     head = User.objects.create_user("head", "hana@example.com", PASSWORD)
-    set_role(user=head, role=Role.ADMINISTRATOR)
+    set_role(user=head, role=AccountRole.ADMINISTRATOR)
     browser, answer = come_in()
     assert answer.status_code == 403
     assert whose(browser) is None
@@ -322,12 +322,12 @@ def test_groups_that_are_too_many_to_be_told_stay_as_they_are(server):
 
 def test_the_server_gives_and_takes_the_roles_that_it_is_asked_for(server):
     head = User.objects.create_user("head")
-    set_role(user=head, role=Role.ADMINISTRATOR)
+    set_role(user=head, role=AccountRole.ADMINISTRATOR)
     set_up(server, groups_claim="roles", administrators="nura-admins", auditors="nura-audit")
     for told, role in (
-        (["nura-admins"], Role.ADMINISTRATOR),
-        (["nura-audit"], Role.AUDITOR),
-        ([], Role.USER),
+        (["nura-admins"], AccountRole.ADMINISTRATOR),
+        (["nura-audit"], AccountRole.AUDITOR),
+        ([], AccountRole.USER),
     ):
         server.person["roles"] = told
         browser, _answer = come_in()
@@ -340,15 +340,15 @@ def test_the_server_cannot_end_the_last_administrator(server):
     come_in()
     server.person["roles"] = []
     browser, _answer = come_in()
-    assert get_role(whose(browser)) == Role.ADMINISTRATOR
+    assert get_role(whose(browser)) == AccountRole.ADMINISTRATOR
 
 
 def test_roles_stay_as_they_are_where_the_server_is_not_asked(server, keycloak):
     browser, _answer = come_in()
-    set_role(user=whose(browser), role=Role.ADMINISTRATOR)
+    set_role(user=whose(browser), role=AccountRole.ADMINISTRATOR)
     server.person["groups"] = ["x"]
     browser, _answer = come_in()
-    assert get_role(whose(browser)) == Role.ADMINISTRATOR
+    assert get_role(whose(browser)) == AccountRole.ADMINISTRATOR
 
 
 def test_two_servers_with_the_same_subject_are_two_people(server, keycloak):
@@ -387,7 +387,7 @@ def test_passwords_can_be_left_to_administrators(server, keycloak, settings):
     settings.LOCAL_SIGN_IN = "administrators"
     User.objects.create_user("minsu", password=PASSWORD)
     head = User.objects.create_user("head", password=PASSWORD)
-    set_role(user=head, role=Role.ADMINISTRATOR)
+    set_role(user=head, role=AccountRole.ADMINISTRATOR)
     form = {"login": "minsu", "password": PASSWORD}
     browser = new_browser()
     browser.post("/accounts/login/", form)
@@ -402,7 +402,7 @@ def test_passwords_can_be_left_to_administrators(server, keycloak, settings):
 
 def test_an_administrator_sets_up_a_server_whose_secret_is_sealed(server, settings):
     head = User.objects.create_user("head")
-    set_role(user=head, role=Role.ADMINISTRATOR)
+    set_role(user=head, role=AccountRole.ADMINISTRATOR)
     browser = new_browser()
     browser.force_login(head)
     form = {
