@@ -113,10 +113,21 @@ def resolve_address(host: str, port: int) -> list[str]:
 
 
 class _CheckedBackend(httpcore2.NetworkBackend):
-    """Connects to the addresses that were looked at, and to no name."""
+    """Connects to the addresses that were looked at, to no name, and for no longer than `ends_at`.
+
+    `ends_at` is a time of the monotonic clock, of the request that is under way.
+    """
 
     def __init__(self) -> None:
         self._sockets = httpcore2.SyncBackend()
+        self.ends_at = 0.0
+
+    def cut(self, seconds: float | None) -> float:
+        """As many of these seconds as are left. Raises httpcore's time-out where none are."""
+        left = self.ends_at - time.monotonic()
+        if left <= 0:
+            raise httpcore2.ReadTimeout("too slow")
+        return left if seconds is None else min(seconds, left)
 
     def connect_tcp(
         self,
@@ -130,12 +141,50 @@ class _CheckedBackend(httpcore2.NetworkBackend):
         refused: Exception | None = None
         for address in resolve_address(host, port):
             try:
-                return self._sockets.connect_tcp(
-                    address, port, timeout, local_address, socket_options
+                stream = self._sockets.connect_tcp(
+                    address, port, self.cut(timeout), local_address, socket_options
                 )
+                return _BoundedStream(stream, self)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
                 refused = error
         raise AddressUnreachable(f"{host}: {refused}", host=host) from refused
+
+
+class _BoundedStream(httpcore2.NetworkStream):
+    """A connection whose every wait ends with the time of the request.
+
+    A time-out of the library is one of a single wait: who sends a byte now and then, of the headers
+    too, would keep a worker for days.
+    """
+
+    def __init__(self, stream: httpcore2.NetworkStream, backend: _CheckedBackend) -> None:
+        self._stream, self._backend = stream, backend
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read what has come."""
+        return self._stream.read(max_bytes, self._backend.cut(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send all of it."""
+        self._stream.write(buffer, self._backend.cut(timeout))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore2.NetworkStream:
+        """The same within TLS."""
+        inner = self._stream.start_tls(ssl_context, server_hostname, self._backend.cut(timeout))
+        return _BoundedStream(inner, self._backend)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the library asks of a connection."""
+        return self._stream.get_extra_info(info)
 
 
 @cache
@@ -147,10 +196,14 @@ class OutgoingClient:
     """Reads addresses with GET, within bounds. Used within a `with`."""
 
     def __init__(self, *, max_bytes: int, seconds: float) -> None:
-        """`max_bytes` of one answer and `seconds` for one address, its redirects included."""
+        """`max_bytes` of one answer and `seconds` for one address, its redirects included.
+
+        What a caller does before a request, such as a pause, takes nothing of these seconds.
+        """
         self._max_bytes, self._seconds = max_bytes, seconds
+        self._backend = _CheckedBackend()
         self._pool = httpcore2.ConnectionPool(
-            ssl_context=_get_trust(), network_backend=_CheckedBackend(), max_connections=4
+            ssl_context=_get_trust(), network_backend=self._backend, max_connections=4
         )
 
     def __enter__(self) -> Self:
@@ -170,17 +223,20 @@ class OutgoingClient:
 
         Raises `AddressInvalid`, `AddressForbidden`, `AddressUnreachable`, `AnswerTooLarge`.
         """
-        ends_at = time.monotonic() + self._seconds
+        left = self._seconds
         for _hop in range(MAX_REDIRECTS + 1):
             before(url)
-            answer = self._fetch_once(url, headers or {}, ends_at)
+            began = time.monotonic()
+            self._backend.ends_at = began + left
+            answer = self._fetch_once(url, headers or {})
+            left -= time.monotonic() - began
             target = answer.headers.get("location")
             if answer.status not in REDIRECTS or not target:
                 return answer
             url = urljoin(url, target)
         raise AddressUnreachable(f"{url}: too many redirects", host=urlsplit(url).hostname or url)
 
-    def _fetch_once(self, url: str, headers: Mapping[str, str], ends_at: float) -> FetchedAnswer:
+    def _fetch_once(self, url: str, headers: Mapping[str, str]) -> FetchedAnswer:
         host, _port, target = split_address(url)
         sent = {
             "Host": urlsplit(target).netloc,
@@ -200,17 +256,15 @@ class OutgoingClient:
                 name.decode("latin-1").lower(): value.decode("latin-1")
                 for name, value in response.headers
             }
-            body = b"" if response.status in REDIRECTS else self._read(response, host, ends_at)
+            body = b"" if response.status in REDIRECTS else self._read(response, host)
             return FetchedAnswer(target, response.status, known, body)
 
-    def _read(self, response: httpcore2.Response, host: str, ends_at: float) -> bytes:
+    def _read(self, response: httpcore2.Response, host: str) -> bytes:
         body = bytearray()
         for piece in response.iter_stream():
             body += piece
             if len(body) > self._max_bytes:
                 raise AnswerTooLarge(host, limit_mb=round(self._max_bytes / 1024 / 1024, 1))
-            if time.monotonic() > ends_at:
-                raise AddressUnreachable(f"{host}: too slow", host=host)
         return bytes(body)
 
 

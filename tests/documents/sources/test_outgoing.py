@@ -1,6 +1,8 @@
 """The guard against the own network, against real servers of this machine."""
 
+import contextlib
 import socket
+import threading
 import time
 
 import pytest
@@ -148,6 +150,32 @@ def test_an_answer_that_drips_is_given_up(site):
     site.pages["/drip"] = drip
     with pytest.raises(AddressUnreachable):
         fetch(f"{site.url}/drip", seconds=0.3)
+
+
+def test_headers_that_drip_are_given_up(site):
+    gone = threading.Event()
+
+    def drip(handler):
+        with contextlib.suppress(OSError):
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while not gone.wait(0.05):
+                handler.wfile.write(b"x")
+                handler.wfile.flush()
+        return 200, {}, b""
+
+    site.pages["/drip"] = drip
+    try:
+        with pytest.raises(AddressUnreachable):
+            fetch(f"{site.url}/drip", seconds=0.3)
+    finally:
+        gone.set()
+
+
+def test_a_pause_before_a_request_takes_nothing_of_its_time(site):
+    site.put("/", "안녕")
+    pause = threading.Event()
+    answer = fetch(f"{site.url}/", seconds=0.5, before=lambda _url: pause.wait(0.6))
+    assert answer.body.decode() == "안녕"
 
 
 def test_the_environment_names_no_proxy(site, other_site, monkeypatch):
