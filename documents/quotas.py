@@ -172,17 +172,17 @@ def check_quota(
     """
     lock_owner(owner_id)
     limits = find_limits(owner_id)
-    now = count_kept(owner_id)
     most, room = limits[QuotaMeasure.DOCUMENTS], limits[QuotaMeasure.BYTES]
-    if documents > 0 and most.refuses(now.documents + documents):
-        raise QuotaDocuments(limit=most.hard, used=now.documents)
-    if size > 0 and room.refuses(now.bytes + size):
-        raise QuotaBytes(
-            limit_mb=(room.hard or 0) // MEGABYTE,
-            used_mb=round(now.bytes / MEGABYTE, 1),
-            need_mb=round(size / MEGABYTE, 1),
-        )
-
+    if (most.hard, room.hard) != (None, None):  # else nothing needs to be counted
+        now = count_kept(owner_id)
+        if documents > 0 and most.refuses(now.documents + documents):
+            raise QuotaDocuments(limit=most.hard, used=now.documents)
+        if size > 0 and room.refuses(now.bytes + size):
+            raise QuotaBytes(
+                limit_mb=(room.hard or 0) // MEGABYTE,
+                used_mb=round(now.bytes / MEGABYTE, 1),
+                need_mb=round(size / MEGABYTE, 1),
+            )
     if library_id is not None:
         check_library_quota(library_id, documents=documents, size=size)
 

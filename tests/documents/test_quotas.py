@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group
 from django.core.files.base import ContentFile
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from documents import errors, ingest, libraries, quotas, services, versions
@@ -49,6 +50,20 @@ def test_the_same_file_again_is_no_document_more(api, sent, settings):
     settings.QUOTA_DOCUMENTS = 1
     post(api, "하나")
     assert post(api, "하나").status_code == 200
+
+
+def test_nothing_is_counted_where_nothing_is_limited(owner, sent, settings):
+    """A source brings tens of thousands of files, one after the other."""
+    with CaptureQueriesContext(connection) as unlimited:
+        upload(owner, content="하나")
+    settings.QUOTA_DOCUMENTS = 10
+    with CaptureQueriesContext(connection) as limited:
+        upload(owner, content="둘")
+
+    def count_sums(queries):
+        return sum("SUM(" in one["sql"] for one in queries.captured_queries)
+
+    assert (count_sums(unlimited), count_sums(limited) > 0) == (0, True)
 
 
 def test_quotas_are_of_one_user_each(owner, stranger, sent, settings):
