@@ -104,6 +104,8 @@ class _Memory:
             return self.choices
         with self.lock:
             now = time.monotonic()
+            if now - self.checked < CHECK_SECONDS:  # another thread has looked meanwhile
+                return self.choices
             number = ModelsVersion.objects.values_list("number", flat=True).first() or 0
             if number != self.number:
                 self.choices, self.number = _read_choices(), number
