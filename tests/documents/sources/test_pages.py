@@ -202,3 +202,13 @@ def test_a_wrong_setting_is_told_in_the_page_and_what_was_typed_stays(browser, s
     assert answer.status_code == 400
     assert "nonsense" in answer.content.decode()
     assert "올바른 웹 주소가 아닙니다" in answer.content.decode()
+
+
+def test_whoever_manages_many_libraries_reaches_the_sources_of_each(browser, manager):
+    for number in range(51):
+        libraries.create_library(creator=manager, name=f"자료실 {number:02}")
+    first = browser.get("/sources").content.decode()
+    assert "자료실 49" in first
+    assert "자료실 50" not in first
+    assert 'href="?page=2"' in first
+    assert "자료실 50" in browser.get("/sources?page=2").content.decode()
