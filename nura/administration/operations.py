@@ -127,29 +127,40 @@ def show_failures(request: HttpRequest) -> HttpResponse:
     documents, answers = find_failed_documents(since), find_failed_answers(since)
     context = {
         "document_count": documents.count(),
-        "documents": [
-            {
-                "row": document,
-                "code": document.error_code,
-                "reason": explain_code(document.error_code, document.error_params),
-            }
-            for document in documents[:MAX_FAILURES]
-        ],
+        "documents": [_describe_document(one) for one in documents[:MAX_FAILURES]],
         "answer_count": answers.count(),
         "answers": [
-            {
-                "row": answer,
-                "code": answer.error_code or answer.status,
-                "reason": explain_code(answer.error_code, answer.error_params)
-                if answer.error_code
-                else answer.get_status_display(),
-                "advice": ADVICE.get(answer.error_code, ""),
-            }
-            for answer in answers.defer("content", "reasoning")[:MAX_FAILURES]
+            _describe_answer(one) for one in answers.defer("content", "reasoning")[:MAX_FAILURES]
         ],
         "most": MAX_FAILURES,
     }
     return render_page(request, "admin/failures.html", context)
+
+
+def _describe_document(document: Document) -> dict[str, Any]:
+    return {
+        "name": document.name,
+        "link": reverse("admin:documents_document_change", args=(document.pk,)),
+        "owner": document.owner,
+        "at": document.updated_at,
+        "code": document.error_code,
+        "reason": explain_code(document.error_code, document.error_params),
+        "again": f"document:{document.pk}",
+    }
+
+
+def _describe_answer(answer: Message) -> dict[str, Any]:
+    code = answer.error_code
+    return {
+        "name": str(answer.pk)[:8],
+        "link": reverse("admin:chats_message_change", args=(answer.pk,)),
+        "owner": answer.chat.owner,
+        "at": answer.created_at,
+        "code": code or answer.status,
+        "reason": explain_code(code, answer.error_params) if code else answer.get_status_display(),
+        "advice": ADVICE.get(code, ""),
+        "again": f"answer:{answer.pk}",
+    }
 
 
 def _try_again(request: HttpRequest) -> None:
