@@ -322,6 +322,8 @@ async def answer_claimed_run(claimed: ClaimedRun, started: str = "") -> None:
         writer, closed = RunWriter(run.pk), None
         try:
             with _hold_run(lease, writer) as lost:
+                if run.attempts > 1 and await in_database(settle_lost_run, lease, is_claimed=True):
+                    return  # the lease ran out, and no reaper came by before us
                 if started and run.attempts == 1:
                     writer.begin(RunEvent.stored(1, log.STARTED, started))
                 else:
@@ -592,16 +594,16 @@ def recover_run(run_id: UUID) -> None:
         dispatch_run_again(run_id)
 
 
-def settle_lost_run(lease: Lease[Run]) -> bool:
+def settle_lost_run(lease: Lease[Run], *, is_claimed: bool = False) -> bool:
     """End a lost run INTERRUPTED (STOPPED if that was asked) with its text kept.
 
-    False for a run that is to be handed on: it had said nothing, and may be tried again. `lease` is
-    the reaper's own.
+    False for a run that is to be tried again: it had said nothing. Whoever had it writes no more
+    either way. `lease` is the reaper's own, or `is_claimed` for the attempt that begins.
     """
     run = Run.objects.select_related("message").get(pk=lease.job_id)
     events, stopped = _fence_log_of(run.pk)
     said = max(log.join_text(events), run.message.content, key=len)
-    if not said and not stopped and run.attempts < Run.MAX_ATTEMPTS:
+    if not said and not stopped and (is_claimed or run.attempts < Run.MAX_ATTEMPTS):
         return False
     sources = next((event.data for event in events if event.type == log.SOURCES), None)
     outcome = Outcome(

@@ -2,15 +2,19 @@
 
 import asyncio
 from dataclasses import asdict, replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
+from django.utils import timezone
 
 from chats.calls import in_database
+from chats.errors import RunLost
 from chats.models import Message, Run, Trace, Turn
 from chats.runs import answering, log
 from chats.runs.answering import answer_run
 from chats.runs.dispatch import dispatch_run
+from chats.runs.writer import RunWriter
 from chats.services.chats import create_chat
 from chats.services.turns import open_turn
 from jobs import connections
@@ -218,6 +222,49 @@ def test_who_lost_the_run_writes_nothing_more(play, turn, monkeypatch):
     message = run_to_its_end(turn)
     assert message.status == "STREAMING"
     assert not log.load_events(turn.run.pk)[-1].terminal
+
+
+def lose_lease(turn):
+    """A worker took the run and was too late with its sign of life."""
+    claim_job(Run, turn.run.pk)
+    past = timezone.now() - timedelta(seconds=1)
+    Run.objects.filter(pk=turn.run.pk).update(lease_until=past)
+
+
+def test_who_takes_a_lost_run_before_the_reaper_does_not_answer_behind_its_text(play, turn):
+    lose_lease(turn)
+    log.append_events(turn.run.pk, [log.RunEvent(2, "delta", {"text": "반쯤"})])
+    engine = play(Delta("가"), finished())
+    message = run_to_its_end(turn)
+    assert (message.status, message.content, engine.questions) == ("INTERRUPTED", "반쯤", [])
+    assert log.load_events(turn.run.pk)[-1].type == "run.error"
+
+
+def test_who_had_a_run_before_writes_nothing_into_its_next_attempt(play, turn):
+    lose_lease(turn)
+
+    async def scenario():
+        late = RunWriter(turn.run.pk)
+        await late.open()
+        talking, heard = asyncio.Event(), asyncio.Event()
+
+        async def think():
+            talking.set()
+            await heard.wait()
+
+        play(think, Delta("가"), finished())
+        answer = asyncio.create_task(answer_run(turn.run.pk))
+        await asyncio.wait_for(talking.wait(), 5)
+        late.add("delta", {"text": "늦은 말"})
+        with pytest.raises(RunLost):
+            await late.close()
+        heard.set()
+        await asyncio.wait_for(answer, 5)
+
+    asyncio.run(scenario())
+    message = Message.objects.get(pk=turn.assistant_message.pk)
+    assert (message.status, message.content) == ("COMPLETED", "가")
+    assert log.join_text(log.load_events(turn.run.pk)) == "가"
 
 
 def test_a_run_that_is_cut_off_ends_at_once_with_its_text(play, turn):
