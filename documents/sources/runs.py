@@ -13,6 +13,7 @@ import structlog
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from documents import queue
@@ -129,19 +130,20 @@ def _carry_out(held: HeldLease[SourceRun]) -> None:
     run = SourceRun.objects.select_related("source__owner", "source__library").get(
         pk=held.lease.job_id
     )
-    if not may_fill(run.source):
-        raise SourceOwnerLost(owner=run.source.owner.get_username())
+    check_owner(run.source)
     with open_source(run.source, run) as reader:
         SourceSync(held, run, reader).go_on()
     drop_old_runs(run.source)
     logger.info("source_run_ended", run_id=str(run.pk), status=run.status, **run.counts)
 
 
-def may_fill(source: Source) -> bool:
-    """Whether the owner of a source may still do what setting it up took."""
+def check_owner(source: Source) -> None:
+    """Raise `SourceOwnerLost` unless its owner may still do what setting the source up took."""
     kind, owner = get_kind(source.kind), source.owner
     managed = Library.objects.managed_by(owner).filter(pk=source.library_id)
-    return managed.exists() and (owner.is_staff or not kind.administrators)
+    able = owner.is_active and (owner.is_staff or not kind.administrators)
+    if not able or not managed.exists():
+        raise SourceOwnerLost(owner=owner.get_username())
 
 
 def open_source(source: Source, run: SourceRun | None = None) -> SourceReader:
@@ -169,14 +171,18 @@ def _put_back(lease: Lease[SourceRun], rest: timedelta | None) -> None:
 
 
 def _fail_run(lease: Lease[SourceRun], error: NuraError) -> None:
-    lease.rows().update(
+    _fail_rows(lease.rows(), lease.job_id, error)
+
+
+def _fail_rows(rows: QuerySet[SourceRun], run_id: UUID, error: NuraError) -> None:
+    rows.update(
         status=RunStatus.FAILED,
         error_code=error.code,
         error_params=queue.to_stored_parameters(error.params),
         ended_at=timezone.now(),
         **RELEASED,
     )
-    logger.warning("source_run_failed", run_id=str(lease.job_id), code=error.code)
+    logger.warning("source_run_failed", run_id=str(run_id), code=error.code)
 
 
 def announce_waiting_run() -> None:
@@ -188,11 +194,20 @@ def announce_waiting_run() -> None:
 
 
 def reap_runs() -> None:
-    """Hand on the runs that lost their worker, tell of those that nobody took, drop old ones."""
+    """Hand on the runs that lost their worker, end those of nobody, tell of what nobody took."""
     reap_lost_jobs(
         SourceRun, announce=announce_run, give_up=lambda lease: _fail_run(lease, WorkerLost())
     )
+    _end_runs_of_nobody()
     announce_unclaimed_jobs(SourceRun, announce=announce_run, patience=PATIENCE)
+
+
+def _end_runs_of_nobody() -> None:
+    """Workers claim nothing for a deactivated account: its runs would seem to go on for ever."""
+    waiting = SourceRun.objects.filter(SourceRun.OPEN, claim=None)
+    for run in waiting.filter(owner__is_active=False).select_related("owner"):
+        error = SourceOwnerLost(owner=run.owner.get_username())
+        _fail_rows(waiting.filter(pk=run.pk), run.pk, error)
 
 
 def drop_old_runs(source: Source) -> None:

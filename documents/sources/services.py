@@ -317,7 +317,11 @@ def list_wanted(source: Source) -> list[str]:
 
 
 def receive_file(*, source: Source, path: str, content: "File[Any]") -> SourceEntry:
-    """Take a file that is wanted. Raises `FileNotWanted`, or what is wrong with the file."""
+    """Take a file that is wanted.
+
+    Raises `FileNotWanted`, `SourceOwnerLost`, or what is wrong with the file.
+    """
+    runs.check_owner(source)
     row = (
         SourceEntry.objects.filter(source=source, digest=to_digest(to_path(path)))
         .select_related("document", "source__owner", "source__library")

@@ -128,7 +128,7 @@ def _act(request: HttpRequest, source: Source, user: "User") -> HttpResponse:
                 source=source,
                 actor=user,
                 name=request.POST.get("name", ""),
-                values=_read_values(kind, request.POST) if kind.fields else None,
+                values=_read_values(kind, request.POST),
                 schedule=_read_schedule(request.POST),
             )
             messages.success(request, _("Saved."))

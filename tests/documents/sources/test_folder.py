@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from documents import libraries
-from documents.models import Document, DocumentVersion
+from documents.models import Document, DocumentVersion, LibraryMember, LibraryRole
 from documents.sources import runs, services, sync
 from documents.sources.base import SourceSettingInvalid, clean_settings, get_kind
 from documents.sources.kinds.folder import FolderReader, resolve_folder
@@ -357,6 +357,20 @@ def test_whoever_may_no_longer_fills_nothing(source, root, administrator):
     administrator.save()
     assert run(source).error_code == "source_owner_lost"
     assert Document.objects.count() == 0
+
+
+def test_a_run_of_a_deactivated_account_ends_and_somebody_else_goes_on(source, root, shared):
+    write(root, "a.txt")
+    User.objects.filter(pk=source.owner_id).update(is_active=False)
+    asked = runs.request_run(source=source)
+    assert claim_job(SourceRun, asked.pk) is None
+    runs.reap_runs()
+    ended = SourceRun.objects.get(pk=asked.pk)
+    assert (ended.status, ended.error_code) == ("failed", "source_owner_lost")
+    other = User.objects.create_user("other", password="secret-of-them", is_staff=True)
+    LibraryMember.objects.create(library=shared, user=other, role=LibraryRole.MANAGER)
+    services.update_source(source=source, actor=other, values={})
+    assert run(source).added == 1
 
 
 def test_due_sources_begin_once(source):

@@ -82,6 +82,26 @@ def test_a_program_sends_only_what_is_wanted(manager_api, program):
     assert Document.objects.get().metadata["source_uri"] == "출장.txt"
 
 
+def test_a_program_sends_nothing_for_who_has_left_until_another_manager_saves_it(
+    manager, manager_api, shared, program
+):
+    send_list(manager_api, program, {"휴가.txt": "휴가"})
+    other = User.objects.create_user("other", password="secret-of-them")
+    role = LibraryRole.MANAGER
+    libraries.add_member(library=shared, principal=other, role=role, actor=manager)
+    libraries.remove_member(member=shared.members.get(user=manager), actor=manager)
+    api, page = APIClient(), Client()
+    api.force_authenticate(other)
+    page.force_login(other)
+    refused = send_file(api, program, "휴가.txt", "휴가")
+    assert (refused.status_code, refused.json()["code"]) == (409, "source_owner_lost")
+    assert Document.objects.count() == 0
+    source = Source.objects.get()
+    page.post(f"/libraries/{shared.pk}/sources/{source.pk}", {"do": "save", "name": source.name})
+    assert send_file(api, program, "휴가.txt", "휴가").status_code == 201
+    assert Document.objects.get().owner == other
+
+
 def test_a_file_that_is_not_on_the_list_is_refused(manager_api, program):
     send_list(manager_api, program, {"a.txt": "하나"})
     for path, text in (("b.txt", "하나"), ("a.txt", "anders")):
