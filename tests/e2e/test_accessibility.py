@@ -140,6 +140,8 @@ def test_no_page_of_the_administration_has_a_violation(language, scheme, size, l
         page.goto(f"/admin/{path}")
         page.wait_for_load_state("networkidle")
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
+        for one in page.locator(".nu-page .sr-only").all():  # is heard, and not seen
+            assert one.bounding_box()["width"] <= 1, path
         if violations := list_violations(page):
             found[path] = violations
     assert not found, "\n".join(f"{path}\n  " + "\n  ".join(all_) for path, all_ in found.items())
