@@ -245,10 +245,10 @@ export class ComposerMenu {
   }
 }
 
-/** Select the first place to fill in at or behind the caret; false where there is none. */
+/** Select the first place to fill in at or behind the caret; false where there is none, so that Tab leaves the field. */
 export function selectPlace(input, from = input.selectionEnd) {
   const places = [...input.value.matchAll(PLACE)];
-  const next = places.find((place) => place.index >= from) ?? places[0];
+  const next = places.find((place) => place.index >= from);
   if (!next) return false;
   input.setSelectionRange(next.index, next.index + next[0].length);
   return true;

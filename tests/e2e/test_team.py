@@ -59,6 +59,9 @@ def test_a_slash_writes_a_prompt_whose_places_are_filled_in_by_tab(talk, talker)
     talk.keyboard.press("Tab")
     talk.keyboard.insert_text("한 쪽")
     expect(talk.locator(INPUT)).to_have_value("휴가를 한 쪽로 써 줘")
+    talk.locator(INPUT).fill("이름은 {{이름}}")
+    talk.keyboard.press("Tab")
+    expect(talk.locator(INPUT)).not_to_be_focused()
 
 
 def test_a_shared_chat_is_read_copied_and_gone_from_an_open_page_when_it_ends(
