@@ -5,6 +5,7 @@ name; an account that is here already is never taken over by a name. Groups and 
 sign-in, and every few minutes what the directory has removed or disabled is switched off.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import ldap
@@ -16,6 +17,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django_auth_ldap.backend import LDAPBackend
 from django_auth_ldap.config import LDAPSearch, NestedGroupOfNamesType
+from ldap.cidict import cidict
 
 from documents.audit import Action, record_event
 from nura.accounts.groups import follow_directory
@@ -28,7 +30,10 @@ logger = structlog.get_logger()
 PROVIDER = "ldap"
 SECONDS = 5
 """How long a directory may take to answer."""
-ID_ATTRIBUTES = ("entryuuid", "objectguid")
+TEXT_ID = "entryuuid"
+ID_ATTRIBUTES = (TEXT_ID, "objectguid")
+IDS_A_SEARCH = 200
+"""Accounts that the directory is asked for at once."""
 DISABLED = 2
 """The bit of `userAccountControl` that says so in Active Directory."""
 GROUP_FILTER = "(|(objectClass=groupOfNames)(objectClass=group))"
@@ -131,11 +136,14 @@ def follow_groups(user: User, names: set[str]) -> None:
 
 
 def read_id(attributes: Any) -> str:
-    """The id of an entry, which a new name does not change."""
+    """The id of an entry, which a new name does not change.
+
+    That of Active Directory is sixteen bytes; django-auth-ldap makes text of those that read as it.
+    """
     for name in ID_ATTRIBUTES:
         if values := attributes.get(name):
-            value = values[0]
-            return value.hex() if isinstance(value, bytes) else str(value)
+            value = values[0].encode() if isinstance(values[0], str) else values[0]
+            return str(value.decode() if name == TEXT_ID else value.hex())
     return ""
 
 
@@ -146,10 +154,14 @@ def end_removed_accounts() -> int:
     if not held:
         return 0
     connection = connect()
+    there: set[str] = set()
     try:
-        gone = [one.user for one in held if not _is_there(connection, one.uid)]
+        for start in range(0, len(held), IDS_A_SEARCH):
+            uids = [one.uid for one in held[start : start + IDS_A_SEARCH]]
+            there |= _find_enabled(connection, uids)
     finally:
         connection.unbind_s()
+    gone = [one.user for one in held if one.uid not in there]
     if len(gone) == len(held) >= FEWEST_TO_DOUBT:
         logger.error("directory_doubted", accounts=len(gone))
         return 0
@@ -172,13 +184,18 @@ def connect() -> Any:
     return connection
 
 
-def _is_there(connection: Any, uid: str) -> bool:
-    is_uuid = "-" in uid
-    octets = "" if is_uuid else "".join(f"\\{byte:02x}" for byte in bytes.fromhex(uid))
-    wanted = f"(entryUUID={uid})" if is_uuid else f"(objectGUID={octets})"
-    found = connection.search_ext_s(
-        settings.LDAP_USERS, ldap.SCOPE_SUBTREE, wanted, ["userAccountControl"]
-    )
-    entries = [attributes for dn, attributes in found if dn]
-    flags = [int(one.get("userAccountControl", [b"0"])[0]) for one in entries]
-    return any(not flag & DISABLED for flag in flags)
+def _find_enabled(connection: Any, uids: Sequence[str]) -> set[str]:
+    """Those whose entries are there and not disabled."""
+    wanted = f"(|{''.join(map(_to_filter, uids))})"
+    asked = ["entryUUID", "objectGUID", "userAccountControl"]
+    found = connection.search_ext_s(settings.LDAP_USERS, ldap.SCOPE_SUBTREE, wanted, asked)
+    entries = [cidict(attributes) for dn, attributes in found if dn]
+    flags = {read_id(one): int(one.get("userAccountControl", [b"0"])[0]) for one in entries}
+    return {uid for uid, flag in flags.items() if not flag & DISABLED}
+
+
+def _to_filter(uid: str) -> str:
+    if "-" in uid:
+        return f"(entryUUID={uid})"
+    octets = "".join(f"\\{byte:02x}" for byte in bytes.fromhex(uid))
+    return f"(objectGUID={octets})"

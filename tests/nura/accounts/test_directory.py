@@ -15,7 +15,8 @@ pytest.importorskip("django_auth_ldap", reason="requirements/ldap.txt is not ins
 if not slapd.SLAPD:
     pytest.skip("slapd is not installed (Debian: slapd)", allow_module_level=True)
 
-from nura.accounts.directory import end_removed_accounts  # noqa: E402 - needs the library
+from nura.accounts import directory as service  # noqa: E402 - needs the library
+from nura.accounts.directory import end_removed_accounts, read_id  # noqa: E402 - the same
 
 pytestmark = pytest.mark.django_db
 SECRET = "the password in the directory"
@@ -146,6 +147,23 @@ def test_what_the_directory_removed_ends_within_the_check(directory):
     user.refresh_from_db()
     assert not user.is_active
     assert browser.get("/settings/profile").status_code == 302
+
+
+def test_the_directory_is_asked_for_many_accounts_at_once(directory, monkeypatch):
+    monkeypatch.setattr(service, "IDS_A_SEARCH", 2)
+    for uid in ("dul", "set"):
+        add_person(directory, uid)
+    for uid in ("hana", "dul", "set"):
+        sign_in(uid)
+    directory.remove("uid=dul,ou=people")
+    assert end_removed_accounts() == 1
+    held = User.objects.filter(is_active=True).order_by("username")
+    assert list(held.values_list("username", flat=True)) == ["hana", "set"]
+
+
+@pytest.mark.parametrize("told", [b"0123456789abcdef", "0123456789abcdef"])
+def test_an_id_of_active_directory_is_bytes_even_where_it_reads_as_text(told):
+    assert read_id({"objectguid": [told]}) == b"0123456789abcdef".hex()
 
 
 def test_nobody_is_switched_off_because_the_directory_is_down_or_forgot_all(directory):
