@@ -47,7 +47,7 @@ def describe_state() -> dict[str, Any]:
     last = find_last_backup()
     backup = date_format(timezone.localtime(last.at), "SHORT_DATE_FORMAT") if last else "–"
     failed = count_failures(timezone.now() - RECENTLY)
-    old, read = describe_backup_age(), f"{documents}?status__exact=PROCESSING"
+    old, read = describe_backup_age(last), f"{documents}?status__exact=PROCESSING"
     size = describe_bytes(room.database + room.files)
     figures = (
         (_("Documents being read"), waiting.count(), read, ""),

@@ -3,7 +3,7 @@
 Auditors see its figures of use; the rows behind them are administrators' work.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -123,67 +123,79 @@ def describe_use(
     period: Period, days: Sequence[DayOfAnswers], usage: figures.ModelUsage, *, linked: bool
 ) -> list[dict[str, Any]]:
     """The tiles above the charts."""
-    users = reverse("admin:auth_user_changelist")
-    models = usage.sum_models()
-    questions = sum(day.questions for day in days)
-    waiting = figures.measure_waiting(period.since)
-    tiles: list[dict[str, Any]] = [
-        {
-            "label": _("People"),
-            "value": _count(User.objects.filter(is_active=True).count()),
-            "note": _("%(count)s asked something") % {"count": _count(usage.count_askers())},
-            "link": f"{users}?is_active__exact=1",
-        },
-        {
-            "label": _("Questions"),
-            "value": _count(questions),
-            "note": _("%(count)s a day")
-            % {"count": number_format(round(questions / period.days, 1), 1)},
-            "link": list_messages(period.since, role__exact="user"),
-        },
+    tiles = [
+        *_describe_questions(period, days, usage),
+        *_describe_results(period, days),
+        _describe_waiting(period),
+        *_describe_cost(usage),
     ]
+    if linked:
+        return tiles
+    return [tile | {"link": tile["link"] if tile["link"].startswith("#") else ""} for tile in tiles]
+
+
+def _describe_questions(
+    period: Period, days: Sequence[DayOfAnswers], usage: figures.ModelUsage
+) -> Iterator[dict[str, Any]]:
+    users = reverse("admin:auth_user_changelist")
+    yield {
+        "label": _("People"),
+        "value": _count(User.objects.filter(is_active=True).count()),
+        "note": _("%(count)s asked something") % {"count": _count(usage.count_askers())},
+        "link": f"{users}?is_active__exact=1",
+    }
+    questions = sum(day.questions for day in days)
+    a_day = number_format(round(questions / period.days, 1), 1)
+    yield {
+        "label": _("Questions"),
+        "value": _count(questions),
+        "note": _("%(count)s a day") % {"count": a_day},
+        "link": list_messages(period.since, role__exact="user"),
+    }
+
+
+def _describe_results(period: Period, days: Sequence[DayOfAnswers]) -> Iterator[dict[str, Any]]:
     sums = {name: sum(day.results.get(name, 0) for day in days) for name in AnswerResult}
     answers = sum(sums.values())
-    tiles += [
-        {
-            "label": name.label,
-            "value": _count(count),
-            "note": _("%(share)s of the answers") % {"share": _share(count, answers)},
-            "link": list_messages(period.since, result=name),
-            "tone": "bad" if name == AnswerResult.FAILED and count else "",
-        }
-        for name, count in sums.items()
-        if count or name != AnswerResult.OTHER
-    ]
+    for name, count in sums.items():
+        if count or name != AnswerResult.OTHER:
+            yield {
+                "label": name.label,
+                "value": _count(count),
+                "note": _("%(share)s of the answers") % {"share": _share(count, answers)},
+                "link": list_messages(period.since, result=name),
+                "tone": "bad" if name == AnswerResult.FAILED and count else "",
+            }
+
+
+def _describe_waiting(period: Period) -> dict[str, Any]:
+    waiting = figures.measure_waiting(period.since)
+    slowest = urlencode({"created_at__gte": _stamp(period.since), "o": "-6"})
+    return {
+        "label": _("First word"),
+        "value": _seconds(waiting.median) if waiting else "–",
+        "note": _("95 in 100 within %(time)s") % {"time": _seconds(waiting.p95)}
+        if waiting
+        else _("No answers yet"),
+        "link": f"{reverse('admin:chats_run_changelist')}?{slowest}",
+    }
+
+
+def _describe_cost(usage: figures.ModelUsage) -> Iterator[dict[str, Any]]:
+    models = usage.sum_models()
+    yield {
+        "label": _("Tokens"),
+        "value": _count(sum(one.read + one.written for one in models)),
+        "note": _("read and written by language models"),
+        "link": "#tokens-1",
+    }
     costs = [one.cost for one in models if one.cost is not None]
-    tiles += [
-        {
-            "label": _("First word"),
-            "value": _seconds(waiting.median) if waiting else "–",
-            "note": _("95 in 100 within %(time)s") % {"time": _seconds(waiting.p95)}
-            if waiting
-            else _("No answers yet"),
-            "link": f"{reverse('admin:chats_run_changelist')}?"
-            + urlencode({"created_at__gte": _stamp(period.since), "o": "-6"}),
-        },
-        {
-            "label": _("Tokens"),
-            "value": _count(sum(one.read + one.written for one in models)),
-            "note": _("read and written by language models"),
-            "link": "#tokens-1",
-        },
-        {
-            "label": _("Cost"),
-            "value": _money(sum(costs, Decimal(0))) if costs else "–",
-            "note": _("of models with a price") if costs else _("No model has a price"),
-            "link": "#tokens-1",
-        },
-    ]
-    if not linked:
-        tiles = [
-            tile | {"link": tile["link"] if tile["link"].startswith("#") else ""} for tile in tiles
-        ]
-    return tiles
+    yield {
+        "label": _("Cost"),
+        "value": _money(sum(costs, Decimal(0))) if costs else "–",
+        "note": _("of models with a price") if costs else _("No model has a price"),
+        "link": "#tokens-1",
+    }
 
 
 def draw_answers(period: Period, days: Sequence[DayOfAnswers], *, linked: bool) -> Chart:

@@ -90,9 +90,8 @@ def find_last_backup() -> BackupRecord | None:
     return BackupRecord.objects.filter(kind=BackupEvent.TAKEN, succeeded=True).first()
 
 
-def describe_backup_age() -> str:
-    """What is to be warned of; empty where a backup is young enough."""
-    last = find_last_backup()
+def describe_backup_age(last: BackupRecord | None) -> str:
+    """What is to be warned of; empty where the `last` backup is young enough."""
     if last is None:
         return _("No backup has been taken yet. manage.py backup takes one while Nura runs.")
     if timezone.now() - last.at > BackupRecord.OLD:
@@ -105,9 +104,10 @@ def describe_backup_age() -> str:
 def show_backups(request: HttpRequest) -> HttpResponse:
     """When backups were taken and read again, where they lie, and whether they are old."""
     verified = BackupRecord.objects.filter(kind=BackupEvent.VERIFIED).first()
+    last = find_last_backup()
     context = {
-        "warning": describe_backup_age(),
-        "last": find_last_backup(),
+        "warning": describe_backup_age(last),
+        "last": last,
         "verified": verified,
         "records": BackupRecord.objects.all()[:50],
     }
