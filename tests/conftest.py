@@ -158,8 +158,10 @@ def _turn(nodeid):
 def _no_choices_of_before():
     """Tables of tests are emptied behind the back of what a process keeps of them."""
     from documents.connected.choice import forget_choices
+    from nura.administration.record import list_shown_banners
 
     forget_choices()
+    list_shown_banners.cache_clear()
 
 
 @pytest.fixture(scope="session")

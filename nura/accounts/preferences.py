@@ -4,10 +4,11 @@ The server draws a page in the right language and colours from cookies alone, si
 what is chosen is kept in both places, and a sign-in brings the cookies to what the account says.
 """
 
+from functools import cache
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -47,16 +48,24 @@ def set_cookies(response: HttpResponseBase, preferences: Preferences) -> None:
 
 
 def describe_preferences(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: what the pages ask for: `preferences`, mail, and the administration."""
+    """Context processor: what the pages ask for: `preferences`, mail, and the administration.
+
+    What is kept of the account is read once, and only where a page asks.
+    """
+
+    @cache
+    def find_user() -> User | AnonymousUser:
+        if not request.user.is_authenticated:
+            return AnonymousUser()
+        rows = User.objects.select_related("preferences", "auditor").filter(pk=request.user.pk)
+        return rows.first() or AnonymousUser()  # it may have been deleted meanwhile
 
     def read() -> dict[str, Any]:
-        kept = (
-            get_preferences(user=request.user) if request.user.is_authenticated else Preferences()
-        )
+        kept: Preferences = getattr(find_user(), "preferences", None) or Preferences()
         return {"send_key": kept.send_key, "voice": kept.voice, "speech_rate": kept.speech_rate}
 
     return {
         "preferences": read,
         "mail_works": settings.MAIL_WORKS,
-        "may_enter_administration": lambda: may_enter(request.user),
+        "may_enter_administration": lambda: may_enter(find_user()),
     }

@@ -48,8 +48,11 @@ def is_administrator(user: Visitor) -> bool:
 
 
 def is_auditor(user: Visitor) -> bool:
-    """Whether this account reads the audit log and usage, and nothing else of others."""
-    return bool(user.is_active and user.pk and Auditor.objects.filter(pk=user.pk).exists())
+    """Whether this account reads the audit log and usage, and nothing else of others.
+
+    Asked of the database once for each `user` that is loaded: a request asks several times.
+    """
+    return bool(user.is_active and hasattr(user, "auditor"))
 
 
 def may_enter(user: Visitor) -> bool:
@@ -84,6 +87,7 @@ def set_role(
         Auditor.objects.create(user=user)
     else:
         Auditor.objects.filter(pk=user.pk).delete()
+    user.refresh_from_db()  # it may hold the auditor of before
     details = {"role": role.value, "before": before.value, "by": way}
     record_event(Action.RIGHTS_CHANGED, actor=by, subject=user, target=user, details=details)
     announce_change()

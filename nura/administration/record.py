@@ -1,7 +1,9 @@
 """Records of the installation: backups, retention, versions, and the banner on every page."""
 
 import re
+import time
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
@@ -28,6 +30,8 @@ from nura.retention import COUNTED_DAYS, LEFTOVER_AGE
 
 MAX_BANNERS = 3
 PUT_AWAY_SECONDS = 90 * 24 * 3600
+BANNER_SECONDS = 5.0
+"""A banner is seen on every page, and gone from it, after so long at the latest."""
 
 
 @admin.register(Banner)
@@ -40,11 +44,17 @@ class BannerAdmin(AuditedAdmin):
     fields = ("text_ko", "text_en", "level", "starts_at", "ends_at", "dismissible")
 
 
+@lru_cache(maxsize=1)
+def list_shown_banners(_moment: float) -> tuple[Banner, ...]:
+    """Those whose time it is, read once a moment: every page shows them, and they seldom change."""
+    return tuple(Banner.objects.shown())
+
+
 def describe_banners(request: HttpRequest) -> dict[str, Any]:
     """Context processor: the banners that this browser has not put away, asked for when shown."""
 
     def read() -> list[Banner]:
-        rows = list(Banner.objects.shown())
+        rows = list_shown_banners(time.monotonic() // BANNER_SECONDS)
         kept = [one for one in rows if not (one.dismissible and _cookie(one.pk) in request.COOKIES)]
         return kept[-MAX_BANNERS:]
 

@@ -22,6 +22,7 @@ from nura.accounts.roles import (
     is_auditor,
     set_role,
 )
+from nura.administration import record
 from tests.nura.accounts.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -248,3 +249,21 @@ def test_who_is_not_active_has_no_role_any_more(auditor, head):
         user.refresh_from_db()
         assert not is_auditor(user)
         assert not is_administrator(user)
+
+
+def test_who_is_no_auditor_any_more_is_none_from_that_moment(auditor):
+    assert is_auditor(auditor)
+    set_role(user=auditor, role=AccountRole.USER)
+    assert not is_auditor(auditor)
+    set_role(user=auditor, role=AccountRole.AUDITOR)
+    assert is_auditor(auditor)
+
+
+def test_a_page_asks_once_for_what_is_kept_of_an_account(
+    client, django_assert_max_num_queries, monkeypatch
+):
+    monkeypatch.setattr(record, "BANNER_SECONDS", 1e9)  # read by the first page
+    client.force_login(make("minsu"))
+    client.get("/settings/profile")
+    with django_assert_max_num_queries(3):  # session, account, what is kept of it
+        client.get("/settings/profile")
