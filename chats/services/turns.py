@@ -49,7 +49,7 @@ from chats.services.chats import (
 )
 from chats.services.erasure import without_deleted
 from chats.services.turn_store import Outcome
-from documents.connected.choice import find_allowed_model
+from documents.connected.choice import MainModel, find_allowed_model
 from documents.libraries import find_libraries
 from documents.models import Document
 from jobs.lease import RELEASED, Lease
@@ -224,8 +224,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     `ModelNotAllowed`.
     """
     asked = assistant or _find_kept_assistant(chat)
-    wished_model = model or chat.model or (choose_model(asked, chat.owner) if asked else "")
-    chosen = find_allowed_model(chat.owner, wished_model)
+    chosen = _choose_model(chat, asked, model)
     if asked and sampling.temperature is None:
         sampling = replace(sampling, temperature=asked.temperature)
     is_new = documents is not None
@@ -241,21 +240,12 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         picked=assistant,
         kept=asked,
     )
-    wished: dict[str, object] = {} if topic == Topic.AUTO else {"topic": str(topic)}
-    if not memory:
-        wished["memory"] = False
-    if asked:
-        wished["assistant"] = {"id": str(asked.pk), "name": asked.name}
-    tools = dict.fromkeys([*chat.tool_ids, *(asked.tool_ids if asked else ())])
-    if tools and chosen:
-        servers = [str(one) for one in tools]
-        wished["tools"] = {"servers": servers, "confirmed": list(confirmed)}
-    now = timezone.now()
-    answer = Message(
-        chat=chat,
-        parent=question,
-        role=Message.Role.ASSISTANT,
-        status=Message.Status.STREAMING,
+    wished = _describe_wishes(asked, topic=topic, memory=memory)
+    if chosen and (tools := _describe_tools(chat, asked, confirmed)):
+        wished["tools"] = tools
+    answer = _make_answer(
+        chat,
+        question,
         model=chosen.id if chosen else "",
         scope={
             "document_ids": [str(pk) for pk in scope.document_ids],
@@ -263,8 +253,6 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
             **_name_libraries(chat, question, scope),
             **wished,
         },
-        # the answer sorts behind its question however coarse the clock is
-        created_at=max(now, question.created_at + timedelta(microseconds=1)),
     )
     Message.objects.bulk_create([question, answer] if is_new else [answer])
     if is_new and documents:
@@ -275,7 +263,7 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
         message=answer,
         client_id=client_id,
         language=language,
-        enqueued_at=now,
+        enqueued_at=timezone.now(),
         sampling={} if sampling == NO_WISHES else asdict(sampling),
         asked_with=asked_with,
         anew=anew,
@@ -284,6 +272,46 @@ def open_answer(  # noqa: PLR0913 - what is fixed when a question is asked, by n
     ids = [document.pk for document in documents if document is not None]
     transaction.on_commit(lambda: dispatch_run(run, document_ids=ids))
     return OpenedTurn(run, question, answer, created=True)
+
+
+def _choose_model(chat: Chat, asked: Assistant | None, model: str) -> MainModel | None:
+    """The language model of an answer; None where there is none. Raises `ModelNotAllowed`."""
+    wished = model or chat.model or (choose_model(asked, chat.owner) if asked else "")
+    return find_allowed_model(chat.owner, wished)
+
+
+def _describe_wishes(asked: Assistant | None, *, topic: str, memory: bool) -> dict[str, object]:
+    """What was wished of an answer and is not usual, as its scope keeps it."""
+    wished: dict[str, object] = {} if topic == Topic.AUTO else {"topic": str(topic)}
+    if not memory:
+        wished["memory"] = False
+    if asked:
+        wished["assistant"] = {"id": str(asked.pk), "name": asked.name}
+    return wished
+
+
+def _describe_tools(
+    chat: Chat, asked: Assistant | None, confirmed: Sequence[dict[str, Any]]
+) -> dict[str, object] | None:
+    """The tool servers of the chat and of its assistant, and the calls that the user confirmed."""
+    servers = dict.fromkeys([*chat.tool_ids, *(asked.tool_ids if asked else ())])
+    if not servers:
+        return None
+    return {"servers": [str(one) for one in servers], "confirmed": list(confirmed)}
+
+
+def _make_answer(chat: Chat, question: Message, *, model: str, scope: dict[str, object]) -> Message:
+    """The empty answer to a question, not stored yet."""
+    return Message(
+        chat=chat,
+        parent=question,
+        role=Message.Role.ASSISTANT,
+        status=Message.Status.STREAMING,
+        model=model,
+        scope=scope,
+        # the answer sorts behind its question however coarse the clock is
+        created_at=max(timezone.now(), question.created_at + timedelta(microseconds=1)),
+    )
 
 
 @transaction.atomic
@@ -468,6 +496,21 @@ def close_turn(
     now = timezone.now()
     Chat.objects.filter(pk=chat_id).update(updated_at=now, unread=True)  # and holds its row
     outcome = without_deleted(outcome)  # a chat is held before documents
+    _store_outcome(answer, outcome)
+    turn = turn_store.record(answer=answer, outcome=outcome, is_held=summary_follows)
+    if outcome.made_at is None:  # a kept answer took nothing
+        add_tokens(held.owner_id, outcome.usage or estimate_usage(outcome))
+    if key is not None:
+        answer_cache.keep_answer(key, answer=answer, outcome=outcome)
+    transaction.on_commit(lambda: chat_changed(chat_id))
+    if not summary_follows:
+        transaction.on_commit(lambda: dispatch_summary(turn.pk))
+    transaction.on_commit(lambda: log_run_end(held, outcome))
+    return turn
+
+
+def _store_outcome(answer: Message, outcome: Outcome) -> None:
+    """Write the end of an answer to its row, and to `answer`; and the trace beside it."""
     scope = answer.scope
     ended: dict[str, Any] = {
         "status": outcome.status,
@@ -498,16 +541,6 @@ def close_turn(
         unique_fields=["message"],
         update_fields=["steps"],
     )
-    turn = turn_store.record(answer=answer, outcome=outcome, is_held=summary_follows)
-    if outcome.made_at is None:  # a kept answer took nothing
-        add_tokens(held.owner_id, outcome.usage or estimate_usage(outcome))
-    if key is not None:
-        answer_cache.keep_answer(key, answer=answer, outcome=outcome)
-    transaction.on_commit(lambda: chat_changed(chat_id))
-    if not summary_follows:
-        transaction.on_commit(lambda: dispatch_summary(turn.pk))
-    transaction.on_commit(lambda: log_run_end(held, outcome))
-    return turn
 
 
 def estimate_usage(outcome: Outcome) -> dict[str, int] | None:
