@@ -70,6 +70,7 @@ def request_run(
             if actor is not None:
                 told = {"dry_run": dry_run, "confirmed": confirmed}
                 record_event(Action.SOURCE_RUN, actor=actor, target=source, details=told)
+            drop_old_runs(source)
             transaction.on_commit(lambda: announce_run(run.pk), robust=True)
     except IntegrityError as error:
         raise SourceBusy from error
@@ -133,7 +134,6 @@ def _carry_out(held: HeldLease[SourceRun]) -> None:
     check_owner(run.source)
     with open_source(run.source, run) as reader:
         SourceSync(held, run, reader).go_on()
-    drop_old_runs(run.source)
     logger.info("source_run_ended", run_id=str(run.pk), status=run.status, **run.counts)
 
 
@@ -212,5 +212,5 @@ def _end_runs_of_nobody() -> None:
 
 def drop_old_runs(source: Source) -> None:
     """Keep the latest runs of a source, and its dry ones for as long."""
-    kept = source.runs.order_by("-created_at").values("pk")[:MAX_RUNS_KEPT]
-    source.runs.exclude(status=RunStatus.RUNNING).exclude(pk__in=list(kept)).delete()
+    kept = list(source.runs.order_by("-created_at").values_list("pk", flat=True)[:MAX_RUNS_KEPT])
+    source.runs.exclude(status=RunStatus.RUNNING).exclude(pk__in=kept).delete()

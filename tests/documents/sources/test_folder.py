@@ -373,6 +373,13 @@ def test_a_run_of_a_deactivated_account_ends_and_somebody_else_goes_on(source, r
     assert run(source).added == 1
 
 
+def test_runs_that_fail_are_kept_for_the_history_no_longer_than_others(source, monkeypatch):
+    monkeypatch.setattr(runs, "MAX_RUNS_KEPT", 3)
+    shutil.rmtree(source.settings["path"])
+    assert {run(source).status for _time in range(5)} == {"failed"}
+    assert source.runs.count() == 3
+
+
 def test_due_sources_begin_once(source):
     source.every_minutes = 30
     source.next_run_at = "2026-01-01T00:00Z"
