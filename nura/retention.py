@@ -22,6 +22,8 @@ from django.contrib.sessions.models import Session
 from django.core.files.storage import default_storage
 from django.db.models import QuerySet
 from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 from knox.models import AuthToken
 
 from chats.models import DailyMessages
@@ -48,6 +50,7 @@ class Expired:
     """One kind of what is kept no longer; `find` counts it, `remove` takes it away and counts."""
 
     name: str
+    label: str | Promise
     find: Callable[[], int]
     remove: Callable[[], int]
 
@@ -128,7 +131,7 @@ def _find_signups() -> int:
 
 
 def _find_leftovers() -> int:
-    return sum(1 for _ in _list_leftovers())
+    return sum(1 for _name in _list_leftovers())
 
 
 def _remove_leftovers() -> int:
@@ -202,13 +205,15 @@ def _shorten_log() -> int:
 
 
 EXPIRED = (
-    Expired("evidence", _find_evidence, deletions.settle_deletions),
-    Expired("chats", _find_chats, purge_chats),
-    Expired("versions", _find_versions, _remove_versions),
-    Expired("rows", _find_rows, _remove_rows),
-    Expired("signups", _find_signups, end_unconfirmed_signups),
-    Expired("files", _find_leftovers, _remove_leftovers),
-    Expired("pictures", _find_cache, _remove_cache),
-    Expired("temporary", _find_temporary, _remove_temporary),
+    Expired(
+        "evidence", _("deleted documents in answers"), _find_evidence, deletions.settle_deletions
+    ),
+    Expired("chats", _("chats"), _find_chats, purge_chats),
+    Expired("versions", _("replaced versions"), _find_versions, _remove_versions),
+    Expired("rows", _("rows that have run out"), _find_rows, _remove_rows),
+    Expired("signups", _("unconfirmed sign-ups"), _find_signups, end_unconfirmed_signups),
+    Expired("files", _("leftover files"), _find_leftovers, _remove_leftovers),
+    Expired("pictures", _("leftover pictures"), _find_cache, _remove_cache),
+    Expired("temporary", _("temporary files"), _find_temporary, _remove_temporary),
 )
 """In this order."""

@@ -24,7 +24,7 @@ from documents.oversight import AuditedAdmin
 from nura import __version__
 from nura.accounts.exports import KEPT_HOURS
 from nura.administration.models import BackupEvent, BackupRecord, Banner, InstalledVersion
-from nura.retention import COUNTED_DAYS, LEFTOVER_AGE
+from nura.retention import COUNTED_DAYS, EXPIRED, LEFTOVER_AGE
 
 # Banner
 
@@ -132,6 +132,7 @@ def show_retention(request: HttpRequest) -> HttpResponse:
     """What is kept how long by the settings, and what was taken away lately."""
     days = _("%(count)d days")
     some_hours, hours = _("%(count)d hours"), settings.ANSWER_CACHE_HOURS
+    labels = {one.name: one.label for one in EXPIRED}
     context = {
         "kept": [
             (
@@ -158,7 +159,10 @@ def show_retention(request: HttpRequest) -> HttpResponse:
             (_("Files that nothing names"), days % {"count": LEFTOVER_AGE.days}, ""),
             (_("Audit log"), _("until it is trimmed"), "manage.py trim_audit_log"),
         ],
-        "purged": AuditEvent.objects.filter(action=Action.DATA_PURGED)[:30],
+        "purged": [
+            (event, [(labels.get(kind, kind), count) for kind, count in event.details.items()])
+            for event in AuditEvent.objects.filter(action=Action.DATA_PURGED)[:30]
+        ],
     }
     return render_page(request, "admin/retention.html", context)
 

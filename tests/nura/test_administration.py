@@ -380,6 +380,13 @@ def test_retention_shows_the_settings_and_what_was_purged(in_english, settings):
     assert re.search(r"chats 4", page)
 
 
+def test_what_was_purged_has_korean_names(admin_client):
+    record_event(Action.DATA_PURGED, details={"chats": 4, "temporary": 2})
+    page = to_text(admin_client.get("/admin/retention/"))
+    assert "대화 4" in page
+    assert "임시 파일 2" in page
+
+
 def test_an_upgrade_is_told_with_what_has_changed(in_english):
     InstalledVersion.objects.all().delete()
     note_version()
