@@ -344,10 +344,19 @@ class GroupDetailsInline(StackedInline):  # type: ignore[misc] # unfold has no t
     can_delete = False
 
 
+class MembershipForm(forms.ModelForm[Any]):
+    """Somebody in the group. Who leaves is taken out, so that it is written down and holds."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.fields["user"].disabled = self.instance.pk is not None
+
+
 class MembershipInline(TabularInline):  # type: ignore[misc] # unfold has no types
     """Who is in the group."""
 
     model = User.groups.through
+    form = MembershipForm
     verbose_name, verbose_name_plural = _("member"), _("members")
     autocomplete_fields = ("user",)
     ordering = ("user__username",)

@@ -135,3 +135,16 @@ def test_an_auditor_and_a_stranger_see_no_groups(minsu):
         browser.force_login(user)
         for address in ("/admin/auth/group/", f"/admin/auth/group/{group.pk}/change/"):
             assert browser.get(address).status_code == status
+
+
+def test_a_member_cannot_be_written_over_by_another_one(browser, minsu):
+    group = make("인사팀")
+    change_memberships(user=minsu, join=[group])
+    row = User.groups.through.objects.get()
+    other = User.objects.create_user("other")
+    form = to_form(group, gone=[row], **{"User_groups-0-user": other.pk})
+    del form["User_groups-0-DELETE"]
+    browser.post(f"/admin/auth/group/{group.pk}/change/", form)
+    assert list(group.user_set.all()) == [minsu]
+    assert memberships() == [("minsu", "인사팀", True)]
+    assert "minsu" in browser.get(f"/admin/auth/group/{group.pk}/change/").content.decode()
