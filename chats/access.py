@@ -25,6 +25,7 @@ from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
+from django.db import Error as DatabaseError
 from django.db import OperationalError
 from django.db.models import Exists, OuterRef, Q
 from django.http.request import validate_host
@@ -381,10 +382,19 @@ async def wait_until_closed(user_id: int, library_ids: Collection[UUID]) -> None
     waiting = RightsListener.of_running_loop().waiting
     waiting.add(changed)
     try:
-        while not library_ids or await in_database(may_read_libraries, user_id, library_ids):
+        while not library_ids or await in_database(_seems_open, user_id, library_ids):
             await wait_for_change(changed)
     finally:
         waiting.discard(changed)
+
+
+def _seems_open(user_id: int, library_ids: Collection[UUID]) -> bool:
+    """Whether they may be read, as far as is known: nothing ends because the database is away."""
+    try:
+        return may_read_libraries(user_id, library_ids)
+    except DatabaseError as error:
+        logger.warning("libraries_not_checked", error=str(error)[:200])
+        return True
 
 
 async def stream_while_held(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import OperationalError
 
 from chats import access
 from chats.gateway import catalogue
@@ -226,6 +227,23 @@ async def test_what_is_stored_nowhere_waits_for_the_end_of_the_right(owner, shar
     assert not done
     await asyncio.to_thread(leave, membership)
     await asyncio.wait_for(held, SOON)
+
+
+async def test_no_answer_ends_because_the_database_cannot_tell_whether_it_may(
+    owner, library, monkeypatch
+):
+    asked = []
+
+    def cannot_tell(_user_id, _library_ids):
+        asked.append(1)
+        if len(asked) == 1:
+            raise OperationalError("the database is away")
+        return len(asked) < 3
+
+    monkeypatch.setattr(access, "may_read_libraries", cannot_tell)
+    monkeypatch.setattr(access, "RECHECK_SECONDS", 0.01)
+    await asyncio.wait_for(access.wait_until_closed(owner.pk, {library.pk}), 5)
+    assert len(asked) == 3
 
 
 def test_the_log_of_an_answer_goes_with_the_right(owner, shared, membership):
