@@ -98,6 +98,14 @@ class RunStage(models.TextChoices):
     REMOVING = "removing", _("Deleting")
 
 
+class SourceRunManager(models.Manager["SourceRun"]):
+    """Rows without their `listing`, which may be megabytes, until somebody asks for it."""
+
+    def get_queryset(self) -> models.QuerySet["SourceRun"]:
+        """As said."""
+        return super().get_queryset().defer("listing")
+
+
 class SourceRun(OwnedJob):
     """One comparison of a source with its library; a dry one changes nothing.
 
@@ -133,6 +141,8 @@ class SourceRun(OwnedJob):
     error_params = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(_("started at"), auto_now_add=True)
     ended_at = models.DateTimeField(_("ended at"), null=True)
+
+    objects = SourceRunManager()
 
     class Meta:
         """Newest first; one open run a source; indexes as `jobs.lease` asks for."""

@@ -5,7 +5,9 @@ import hashlib
 import pytest
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from documents import libraries
@@ -100,6 +102,18 @@ def test_a_program_sends_nothing_for_who_has_left_until_another_manager_saves_it
     page.post(f"/libraries/{shared.pk}/sources/{source.pk}", {"do": "save", "name": source.name})
     assert send_file(api, program, "휴가.txt", "휴가").status_code == 201
     assert Document.objects.get().owner == other
+
+
+def test_no_file_that_is_sent_and_no_page_reads_the_whole_list_again(
+    manager_api, browser, shared, program
+):
+    """A list may name fifty thousand files, each of which is then sent by itself."""
+    send_list(manager_api, program, {"휴가.txt": "휴가"})
+    with CaptureQueriesContext(connection) as asked:
+        assert send_file(manager_api, program, "휴가.txt", "휴가").status_code == 201
+        assert manager_api.get(program).status_code == 200
+        assert browser.get(f"/libraries/{shared.pk}/sources").status_code == 200
+    assert not [one["sql"] for one in asked.captured_queries if '"listing"' in one["sql"]]
 
 
 def test_a_file_that_is_not_on_the_list_is_refused(manager_api, program):
