@@ -1,8 +1,7 @@
 // Who answers the next question: the assistant of the chat, or one that was picked with `@`.
 
-import { patchJson } from "./api.js";
+import { keepChoice } from "./chat_actions.js";
 import { byId } from "./dom.js";
-import { showToast } from "./notify.js";
 
 /** `kept`: the chat's assistant {id, name, symbol}, null without. One that is picked in a chat is asked once; a new chat keeps it. */
 export class Addressee {
@@ -40,13 +39,7 @@ export class Addressee {
     else {
       const before = this.kept;
       this.kept = null;
-      const id = this.chatId();
-      if (id) {
-        await patchJson(`/chats/${id}`, { assistant_id: null }).catch((error) => {
-          this.kept = before;
-          showToast(error.message, { kind: "toast-error" });
-        });
-      }
+      if (!(await keepChoice(this.chatId(), { assistant_id: null }))) this.kept = before;
     }
     this.show();
     byId("composer-input").focus();

@@ -33,6 +33,17 @@ function saveBlob(blob, name) {
   setTimeout(() => URL.revokeObjectURL(address)); // the download has begun by then
 }
 
+/** Keep a choice with the chat; false, and said, where that failed. A chat without an id is told with its first question. */
+export async function keepChoice(id, fields) {
+  try {
+    if (id) await patchJson(`/chats/${id}`, fields);
+    return true;
+  } catch (error) {
+    showToast(error.message, { kind: "toast-error" });
+    return false;
+  }
+}
+
 const historyDialog = byId("history-dialog");
 const historyInput = byId("history-pairs");
 let historyChatId = null;

@@ -1,9 +1,8 @@
 // Language models: which one answers the next question, and two answers to one question side by side.
 
-import { patchJson } from "./api.js";
+import { keepChoice } from "./chat_actions.js";
 import { announce, byId, el, placeChildren } from "./dom.js";
 import { openMenu } from "./message.js";
-import { showToast } from "./notify.js";
 import { t, tn } from "./strings.js";
 
 /** The button of the composer. `models` are those that the reader may choose, the usual one first. */
@@ -60,17 +59,12 @@ export class ModelPicker {
     const before = this.chosen;
     this.chosen = id;
     this.show();
-    if (this.chatId()) {
-      try {
-        await patchJson(`/chats/${this.chatId()}`, { model: id });
-      } catch (error) {
-        this.chosen = before;
-        this.show();
-        showToast(error.message, { kind: "toast-error" });
-        return;
-      }
+    if (await keepChoice(this.chatId(), { model: id })) {
+      announce(t("model.chosen", { name: this.nameOf(id) }));
+      return;
     }
-    announce(t("model.chosen", { name: this.nameOf(id) }));
+    this.chosen = before;
+    this.show();
   }
 
   show() {
@@ -114,14 +108,9 @@ export class ToolPicker {
     const before = new Set(this.chosen);
     if (!this.chosen.delete(id)) this.chosen.add(id);
     this.show();
-    if (!this.chatId()) return;
-    try {
-      await patchJson(`/chats/${this.chatId()}`, { tool_ids: this.ids });
-    } catch (error) {
-      this.chosen = before;
-      this.show();
-      showToast(error.message, { kind: "toast-error" });
-    }
+    if (await keepChoice(this.chatId(), { tool_ids: this.ids })) return;
+    this.chosen = before;
+    this.show();
   }
 
   show() {
