@@ -37,7 +37,10 @@ _SHARED = (
     ip_network("198.18.0.0/15"),
     ip_network("fec0::/10"),  # the site-local addresses of before
 )
-_CARRIERS = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+_CARRIERS = (
+    *(ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48")),
+    *(ip_network("::/96"), ip_network("::ffff:0:0:0/96")),  # of before, and of translators
+)
 """IPv6 addresses whose last four bytes are an IPv4 address that a gateway connects to."""
 
 
