@@ -338,19 +338,22 @@ def _find_closed_runs() -> dict[UUID, bool]:
     runs = list(kept.values_list("pk", "owner_id", "library_ids", "ended_at", "created_at"))
     if not runs:
         return {}
-    held = list_held({owner_id for _pk, owner_id, *_rest in runs})
+    owners = {owner_id for _pk, owner_id, *_rest in runs}
+    held = list_held(owners)
     first = min(created_at for *_rest, created_at in runs) - CLOCKS_APART
     moved = list(Document.objects.filter(moved_at__gt=first).values_list("pk", flat=True))
+    closed = {owner_id: list_unreadable(owner_id, moved) for owner_id in owners} if moved else {}
     return {
         pk: ended_at is not None
         for pk, owner_id, library_ids, ended_at, _created_at in runs
-        if not held[owner_id].issuperset(library_ids or ()) or _reads_closed(pk, owner_id, moved)
+        if not held[owner_id].issuperset(library_ids or ())
+        or _has_in_scope(pk, closed.get(owner_id, ()))
     }
 
 
-def _reads_closed(run_id: UUID, owner_id: int, moved: Collection[UUID]) -> bool:
-    """Whether one of the documents that were moved is in the run's scope, and closed to him."""
-    if not moved or not (closed := list_unreadable(owner_id, moved)):
+def _has_in_scope(run_id: UUID, closed: Collection[UUID]) -> bool:
+    """Whether one of these documents, which were moved away from its owner, is in its scope."""
+    if not closed:
         return False
     scope = Run.objects.values_list("message__scope", flat=True).get(pk=run_id)
     return not {str(pk) for pk in closed}.isdisjoint((scope or {}).get("document_ids", ()))

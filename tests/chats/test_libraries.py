@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 
 from chats import access
 from chats.gateway import catalogue
@@ -227,6 +228,21 @@ async def test_what_is_stored_nowhere_waits_for_the_end_of_the_right(owner, shar
     assert not done
     await asyncio.to_thread(leave, membership)
     await asyncio.wait_for(held, SOON)
+
+
+def test_a_document_that_was_moved_is_looked_up_once_a_user_not_once_an_answer(
+    owner, library, shared
+):
+    moved = put(library, owner, "옮긴 것.md")
+    counts = []
+    for number in range(3):
+        open_turn(user=owner, content=f"질문 {number}")
+        if not number:
+            libraries.move_document(document=moved, library=None, actor=owner)
+        with CaptureQueriesContext(connection) as queries:
+            assert access.stop_runs_without_rights() == []
+        counts.append(len(queries))
+    assert len(set(counts)) == 1
 
 
 async def test_no_answer_ends_because_the_database_cannot_tell_whether_it_may(
