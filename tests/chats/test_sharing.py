@@ -258,3 +258,11 @@ def test_a_chat_is_shared_and_no_longer_by_the_dialog(owner, chat, reader):
     assert f"/shared/{made.pk}" in browser.get(address).content.decode()
     browser.post(address, {"end": "yes"})
     assert not ChatShare.objects.exists()
+
+
+def test_the_list_of_shared_chats_says_with_whom(api, owner, chat, reader):
+    owner.groups.add(Group.objects.create(name="인사팀"))
+    share(api, chat.pk, users=["reader"], groups=["인사팀"])
+    browser = Client()
+    browser.force_login(owner)
+    assert "reader, 인사팀" in " ".join(browser.get("/shared").content.decode().split())
