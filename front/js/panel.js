@@ -159,6 +159,7 @@ export class Panel extends EventTarget {
     this.drawFrame();
     this.title.textContent = source.document_name;
     const reader = this.readyReader();
+    reader.prepare(source.document_id);
     const document_ = await fetchDocument(source.document_id).catch((error) => error);
     if (this.ticket !== ticket) return;
     if (document_ instanceof Error) {

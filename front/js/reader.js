@@ -44,6 +44,11 @@ export class Reader {
 
   // What is shown
 
+  /** Say which document is about to be opened: a search opened from now on is meant for that one. */
+  prepare(documentId) {
+    if (this.document?.id !== documentId) this.closeFind();
+  }
+
   /** Show a document, of an old `version` where one is given; nothing is loaded twice. */
   async open(document_, version = null) {
     const key = `${document_.id} ${version ?? document_.version}`;
@@ -103,6 +108,7 @@ export class Reader {
     if (this.key === key) {
       this.showPage(view.page);
       this.offerOutline();
+      this.look();
     }
     return true;
   }
@@ -117,6 +123,7 @@ export class Reader {
     this.view = view;
     this.showScale(this.textScale ?? 1);
     this.offerOutline();
+    this.look();
     if (!shown.text.trim()) this.pane.append(createNote("info", t("reader.no_text")));
   }
 
@@ -135,7 +142,6 @@ export class Reader {
     this.note.replaceChildren();
     this.pane.replaceChildren();
     this.outlineList.hidden = true;
-    this.closeFind();
   }
 
   /** Tell what the reader must know of the version shown. */
@@ -258,21 +264,15 @@ export class Reader {
   createFindBar() {
     this.findInput = el("input", { type: "search", class: "reader-query", placeholder: t("reader.find"), "aria-label": t("reader.find") });
     this.findCount = el("span", { class: "reader-count", role: "status" });
-    let timer = null;
-    const look = (options) => {
-      clearTimeout(timer);
-      if (this.findInput.value.trim()) this.view?.find(this.findInput.value, options);
-      else this.endFind();
-    };
     this.findInput.addEventListener("input", () => {
-      clearTimeout(timer);
-      timer = setTimeout(look, FIND_PAUSE_MS);
+      clearTimeout(this.findTimer);
+      this.findTimer = setTimeout(() => this.look(), FIND_PAUSE_MS);
     });
     this.findInput.addEventListener("keydown", (event) => {
       if (event.isComposing) return;
       if (event.key === "Enter") {
         event.preventDefault();
-        look({ again: true, back: event.shiftKey });
+        this.look({ again: true, back: event.shiftKey });
       } else if (event.key === "Escape") {
         event.preventDefault();
         event.stopPropagation();
@@ -280,7 +280,7 @@ export class Reader {
         this.pane.focus({ preventScroll: true });
       }
     });
-    const step = (icon, label, back) => createIconButton(icon, label, { on: { click: () => look({ again: true, back }) } });
+    const step = (icon, label, back) => createIconButton(icon, label, { on: { click: () => this.look({ again: true, back }) } });
     return el(
       "div",
       { class: "reader-find", role: "search", hidden: true },
@@ -292,6 +292,14 @@ export class Reader {
     );
   }
 
+  /** Search for what stands in the bar, if it is open. */
+  look(options) {
+    clearTimeout(this.findTimer);
+    if (this.findBar.hidden) return;
+    if (this.findInput.value.trim()) this.view?.find(this.findInput.value, options);
+    else this.endFind();
+  }
+
   openFind() {
     this.findBar.hidden = false;
     this.findInput.focus({ preventScroll: true });
@@ -299,6 +307,7 @@ export class Reader {
   }
 
   closeFind() {
+    clearTimeout(this.findTimer);
     if (this.findBar.hidden) return;
     this.findBar.hidden = true;
     this.endFind();

@@ -66,6 +66,7 @@ def test_an_id_that_could_forge_a_line_is_replaced(given):
     assert ids_of(**{"X-Request-ID": given})[0] != given
 
 
+@pytest.mark.django_db
 def test_a_page_over_http_is_compressed(client):
     answer = client.get("/accounts/login/", headers={"Accept-Encoding": "gzip"})
     assert answer["Content-Encoding"] == "gzip"
