@@ -184,7 +184,10 @@ FORMAT_NAMES = {
     formats.HWPX: "HWPX",
     formats.HTML: "HTML",
     formats.MARKDOWN: "Markdown",
+    formats.TEXT: _("Text file"),
 }
+KIND_SIGNS = formats.LABELS | {formats.MARKDOWN: "MD", formats.TEXT: "TXT"}
+"""What stands on the small sign before a name."""
 FACT_NAMES = {
     "title": _("Title"),
     "project_name": _("Project"),
@@ -427,6 +430,7 @@ def _row(document: Document) -> dict[str, Any]:
         "document": document,
         "reason": to_failure_reason(document),
         "warnings": list_warnings(document),
+        "sign": KIND_SIGNS.get(document.content_type, "–"),
         "indexed": document.indexed,
     }
 

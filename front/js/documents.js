@@ -2,6 +2,7 @@
 
 import "./theme.js";
 import { toAddress } from "./address.js";
+import { patchJson } from "./api.js";
 import "./shell.js";
 import { askHow, documentCalls, findRow, listPossibleActions, showProgress, watchDocumentMenu } from "./document_actions.js";
 import { byId, readPageData } from "./dom.js";
@@ -193,6 +194,20 @@ socket.addEventListener("open", () => {
 setInterval(() => {
   if (!socket.isOpen && table.querySelector('[data-status="PROCESSING"]')) refreshTable();
 }, LOOK_EVERY_MS);
+
+/** The list as a table or as cards, kept with the account. */
+function watchLayouts(root) {
+  const buttons = [...root.querySelectorAll("[data-layout]")];
+  root.addEventListener("click", (event) => {
+    const layout = event.target.closest("[data-layout]")?.dataset.layout;
+    if (!layout || layout === table.dataset.layout) return;
+    table.dataset.layout = layout;
+    for (const one of buttons) one.ariaPressed = String(one.dataset.layout === layout);
+    patchJson("/me/preferences", { document_layout: layout }).catch((error) => showToast(error.message, { kind: "toast-error" }));
+  });
+}
+
+watchLayouts(byId("layouts"));
 
 const bulk = new BulkActions({ table, bar: byId("bulk"), libraries: page.libraries });
 bulk.addEventListener("done", refreshNow);

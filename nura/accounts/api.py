@@ -98,7 +98,7 @@ class PreferencesSerializer(serializers.ModelSerializer[Preferences]):
         """As the settings have it."""
 
         model = Preferences
-        fields = ("language", "theme", "send_key", "voice", "speech_rate")
+        fields = ("language", "theme", "send_key", "document_layout", "voice", "speech_rate")
 
 
 class ExportSerializer(serializers.ModelSerializer[DataExport]):

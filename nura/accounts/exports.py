@@ -134,7 +134,7 @@ def write_archive(archive: zipfile.ZipFile, user: User) -> Iterator[None]:
 
 def _describe_preferences(user: User) -> dict[str, Any]:
     kept = get_preferences(user=user)
-    names = ("language", "theme", "send_key", "voice", "speech_rate")
+    names = ("language", "theme", "send_key", "document_layout", "voice", "speech_rate")
     return {name: getattr(kept, name) for name in names}
 
 

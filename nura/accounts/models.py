@@ -39,12 +39,24 @@ class Preferences(models.Model):
         ENTER = "enter", _("Enter")
         MOD_ENTER = "mod-enter", _("Ctrl+Enter (⌘+Enter on a Mac)")
 
+    class DocumentLayout(models.TextChoices):
+        """How the list of documents is drawn where there is room for both."""
+
+        TABLE = "table", _("Table")
+        CARDS = "cards", _("Cards")
+
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="preferences"
     )
     language = models.CharField(max_length=8, blank=True, default="")
     theme = models.CharField(max_length=8, choices=Theme, default=Theme.SYSTEM)
     send_key = models.CharField(max_length=16, choices=SendKey, default=SendKey.ENTER)
+    document_layout = models.CharField(
+        max_length=8,
+        choices=DocumentLayout,
+        default=DocumentLayout.TABLE,
+        db_default=DocumentLayout.TABLE,
+    )
     voice = models.CharField(max_length=200, blank=True, default="")
     speech_rate = models.FloatField(
         default=1.0,

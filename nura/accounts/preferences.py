@@ -62,7 +62,12 @@ def describe_preferences(request: HttpRequest) -> dict[str, Any]:
 
     def read() -> dict[str, Any]:
         kept: Preferences = getattr(find_user(), "preferences", None) or Preferences()
-        return {"send_key": kept.send_key, "voice": kept.voice, "speech_rate": kept.speech_rate}
+        return {
+            "send_key": kept.send_key,
+            "document_layout": kept.document_layout,
+            "voice": kept.voice,
+            "speech_rate": kept.speech_rate,
+        }
 
     return {
         "preferences": read,

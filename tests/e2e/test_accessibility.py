@@ -90,6 +90,12 @@ def test_no_page_has_a_violation(language, scheme, size, look, reader, places):
             expect(page.locator(".msg-answer .msg-actions")).to_be_visible()
         if violations := list_violations(page):
             found[path] = violations
+    reader.api("me/preferences", {"document_layout": "cards"}, "PATCH")
+    page.goto("/documents")
+    expect(page.locator("#document-table")).to_have_attribute("data-layout", "cards")
+    if violations := list_violations(page):
+        found["cards"] = violations
+    reader.api("me/preferences", {"document_layout": "table"}, "PATCH")
     assert not found, "\n".join(f"{path}\n  " + "\n  ".join(all_) for path, all_ in found.items())
 
 

@@ -195,6 +195,48 @@ def test_several_documents_are_chosen_asked_about_and_deleted(open_page, keeper,
     wait_until(lambda: sum("낱장" in name for name in left()) == 1)
 
 
+@pytest.fixture
+def cards(open_page, keeper):
+    """The list of documents as cards; a table again for who comes next."""
+    page = open_page("/documents")
+    page.locator("#layouts [data-layout=cards]").click()
+    expect(page.locator("#layouts [data-layout=cards]")).to_have_attribute("aria-pressed", "true")
+    yield page
+    keeper.api("me/preferences", {"document_layout": "table"}, "PATCH")
+
+
+def test_documents_are_cards_where_that_is_chosen_and_stay_so(cards, keeper, rules):
+    cards.reload()
+    first, second = cards.locator("tbody tr").nth(0), cards.locator("tbody tr").nth(1)
+    expect(first).to_contain_text("별빛 규정.md")
+    assert first.bounding_box()["y"] == second.bounding_box()["y"]  # beside each other
+    expect(cards.locator("#layouts [data-layout=cards]")).to_have_attribute("aria-pressed", "true")
+    assert overflow(cards) <= 0
+    assert keeper.api("me/preferences")["document_layout"] == "cards"
+    cards.locator("#layouts [data-layout=table]").click()
+    assert first.bounding_box()["y"] < second.bounding_box()["y"]
+
+
+def test_cards_are_sorted_narrowed_and_chosen_like_rows(cards, keeper, rules):
+    cards.locator("[name=sort]").select_option("name")
+    first = min(one["name"] for one in keeper.api("documents?page_size=100")["results"])
+    expect(cards.locator("tbody tr").first).to_have_attribute("data-name", first)
+    cards.locator("[data-choose-all]").check()
+    expect(cards.locator("#bulk [data-words]")).to_contain_text("2")
+    cards.locator("[data-choose]").first.uncheck()
+    cards.locator("#document-search").fill("별빛")
+    expect(cards.locator("tbody tr")).to_have_count(1)
+    expect(cards.locator(".document-found mark").first).to_have_text("별빛")
+
+
+def test_all_documents_of_a_page_are_chosen_on_a_phone(open_page, rules):
+    page = open_page("/documents", viewport=PHONE)
+    expect(page.locator("#layouts")).to_be_hidden()
+    page.locator("[data-choose-all]").check()
+    expect(page.locator("#bulk [data-words]")).to_contain_text("2")
+    assert overflow(page) <= 0
+
+
 def test_the_table_is_narrowed_by_issuer_and_ordered(open_page, keeper, rules):
     keeper.api(f"documents/{rules['id']}", {"metadata": {"issuer": "별빛 주식회사"}}, "PATCH")
     page = open_page("/documents")

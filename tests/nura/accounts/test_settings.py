@@ -136,6 +136,19 @@ def test_a_program_changes_one_preference_and_keeps_the_others(minsus_client):
     assert (answer["voice"], answer["theme"], answer["speech_rate"]) == ("Yuna", "dark", 1.0)
 
 
+def test_the_layout_of_documents_is_kept_with_the_account(minsus_client, minsu, stranger):
+    kind = {"content_type": "application/json"}
+    wrong = {"document_layout": "tiles"}
+    assert minsus_client.patch("/api/v1/me/preferences", wrong, **kind).status_code == 400
+    assert 'data-layout="table"' in minsus_client.get("/documents").content.decode()
+    minsus_client.patch("/api/v1/me/preferences", {"document_layout": "cards"}, **kind)
+    elsewhere = sign_in().get("/documents").content.decode()
+    assert re.search(r'id="document-table"\s+data-layout="cards"', elsewhere)
+    assert re.search(r'data-layout="cards"\s+aria-pressed="true"', elsewhere)
+    others = sign_in("stranger").get("/documents").content.decode()
+    assert re.search(r'id="document-table"\s+data-layout="table"', others)
+
+
 def test_a_program_cannot_choose_what_is_not_there(minsus_client):
     kind = {"content_type": "application/json"}
     for wrong in ({"theme": "pink"}, {"speech_rate": 99}, {"language": "xx"}):
