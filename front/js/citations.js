@@ -128,13 +128,13 @@ export function readMarker(marker, message) {
 
 // The card
 
-/** Show what a marker stands for while it is pointed at or has the focus. */
-export function watchMarkers(root, messageOf) {
+/** Show what a marker stands for while it is pointed at or has the focus; `writeWords(node, words)` writes what is quoted. */
+export function watchMarkers(root, messageOf, writeWords) {
   const show = (card, marker) => {
     const message = messageOf(marker);
     const read = message && readMarker(marker, message);
     if (!read) return false;
-    fillHoverCard(card, read);
+    fillHoverCard(card, read, writeWords);
     marker.setAttribute("aria-describedby", card.id);
     return true;
   };
@@ -142,14 +142,16 @@ export function watchMarkers(root, messageOf) {
   root.addEventListener("click", (event) => event.target.closest(".cite") && hide());
 }
 
-function fillHoverCard(card, { source, spans }) {
+function fillHoverCard(card, { source, spans }, writeWords) {
+  const quote = el("p", { class: "hover-text" });
   const page = spans[0]?.page ?? source.page;
   const facts = [page ? t("page", { page }) : "", source.section, source.unreadable ? t("unreadable") : source.deleted ? t("deleted") : ""].filter(Boolean).join(" · ");
   card.replaceChildren(
     el("div", { class: "hover-head" }, createIcon("file-text", "icon-s"), el("strong", { text: source.document_name })),
     facts ? el("p", { class: "hover-facts", text: facts }) : "",
-    el("p", { class: "hover-text", text: quoteSource(source, spans) }),
+    quote,
   );
+  writeWords(quote, quoteSource(source, spans));
 }
 
 /** What a span says, as one line: its blanks, and the bars of a row of a table. */

@@ -6,7 +6,7 @@ import { createMarkers } from "./citations.js";
 import { showDiagram } from "./diagrams.js";
 import { createIcon, el, scrollWithin } from "./dom.js";
 import { letStarsCloseBeforeHangul } from "./emphasis.js";
-import { readBareLinks, readFootnotes, readFormulas, readTasks } from "./markdown_rules.js";
+import { cutFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "./markdown_rules.js";
 import { t } from "./strings.js";
 import { showAskedColumn, watchTables, wrapTables } from "./tables.js";
 
@@ -155,8 +155,21 @@ watchFootnotes(document);
 
 let katex = null;
 
+/** Words with their formulas as nodes that `drawFormulas` draws; a formula by itself stands in the middle. */
+export function splitFormulas(words) {
+  const parts = [...cutFormulas(words)];
+  const className = parts.length === 1 ? "math math-block" : "math";
+  return parts.map((one) => (one.isFormula ? el("span", { class: className, text: one.text }) : one.text));
+}
+
+/** Write words into `node`, their formulas drawn. */
+export function writeWords(node, words) {
+  node.replaceChildren(...splitFormulas(words));
+  drawFormulas(node);
+}
+
 /** Formulas are drawn at once where that is loaded; until then they stand as they were written. */
-function drawFormulas(fragment) {
+export function drawFormulas(fragment) {
   const found = [...fragment.querySelectorAll(".math")];
   if (!found.length) return;
   if (katex?.drawFormula) found.forEach(katex.drawFormula);

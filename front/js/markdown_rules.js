@@ -41,6 +41,20 @@ function readInlineFormula(state, silent) {
 const DIGIT = /\d/;
 const BLANK = /\s/;
 
+/** The stretches of a text in turn, {text, isFormula}: what stands between dollar signs, unless it is money, and all else. */
+export function* cutFormulas(text) {
+  let done = 0;
+  for (let at = text.indexOf("$"); at !== -1; at = text.indexOf("$", at + 1)) {
+    const end = text[at - 1] === "\\" ? -1 : findDollar(text, at + 1, text.length);
+    if (end <= at + 1 || end - at > MAX_FORMULA_CHARACTERS + 1) continue;
+    if (at > done) yield { text: text.slice(done, at), isFormula: false };
+    yield { text: text.slice(at + 1, end), isFormula: true };
+    at = end;
+    done = end + 1;
+  }
+  if (done < text.length) yield { text: text.slice(done), isFormula: false };
+}
+
 /** The dollar that ends a formula; -1 for an amount of money. */
 function findDollar(src, start, limit) {
   if (BLANK.test(src[start] ?? " ")) return -1;

@@ -2,11 +2,19 @@
 // from the stored text alone; nothing of the file itself comes near the page. Places are offsets in that text.
 
 import { el } from "./dom.js";
-import { countRowsAtOnce, parseDocumentBlocks } from "./markdown.js";
+import { countRowsAtOnce, drawFormulas, parseDocumentBlocks, splitFormulas } from "./markdown.js";
+import { cutFormulas } from "./markdown_rules.js";
 import { findLetters, mapLetters, toLetters, toUnitConverter, wrapLetters } from "./matching.js";
 import { wrapTables } from "./tables.js";
 
 const MARKDOWN = "text/markdown";
+const WITH_FORMULAS = new Set([
+  "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+  "application/x-hwp",
+  "application/hwp+zip",
+  MARKDOWN,
+]); // what readers write between dollar signs is a formula there; elsewhere it is money
+const FORMULA = ".math";
 const MAX_MARKDOWN_CHARACTERS = 2_000_000;
 const PART_CHARACTERS = 12_000;
 const LINE_CHARACTERS = 40; // of a part that is not drawn yet, to guess its height
@@ -48,11 +56,12 @@ export class TextView {
   /** `headings`: {title, level, start}; `pictures`: {start, url, width, height, words}, each in front of the block at its start. */
   show({ text, contentType, headings = [], pictures = [] }) {
     this.text = text;
+    this.hasFormulas = WITH_FORMULAS.has(contentType);
     this.headings = headings;
     this.units = toUnitConverter(text);
     const isMarkdown = contentType === MARKDOWN && text.length <= MAX_MARKDOWN_CHARACTERS;
     const starts = headings.map((one) => ({ ...one, start: this.units.fromPoints(one.start) }));
-    const written = isMarkdown ? listMarkdownBlocks(text) : listPlainBlocks(text, starts);
+    const written = isMarkdown ? listMarkdownBlocks(text) : listPlainBlocks(text, starts, this.hasFormulas ? splitFormulas : (words) => words);
     const drawn = pictures.map((one) => createPicture({ ...one, start: this.units.fromPoints(one.start) }));
     const blocks = [...drawn, ...written].sort((one, other) => one.start - other.start);
     this.parts = [];
@@ -80,6 +89,7 @@ export class TextView {
     node.style.minHeight = "";
     node.replaceChildren(...part.blocks.map((block) => block.render()));
     wrapTables(node);
+    drawFormulas(node);
     this.drawMarks(part);
   }
 
@@ -148,18 +158,25 @@ export class TextView {
 
   /** The letters of a mark within the element that shows [from, to) of the text. */
   markWithin(unit, from, to, mark) {
-    const lettersOf = (first, last) => toLetters(this.text.slice(first, last).replace(LINK_TARGET, "]"));
+    const lettersOf = (first, last) => toLetters(this.leaveOutFormulas(this.text.slice(first, last)).replace(LINK_TARGET, "]"));
     const before = lettersOf(from, Math.max(mark.start, from)).length;
     const wanted = lettersOf(Math.max(mark.start, from), Math.min(mark.end, to));
-    const { text, places } = mapLetters(unit, "");
+    const { text, places } = mapLetters(unit, FORMULA);
     let place = [before, before + wanted.length];
     if (text.slice(...place) !== wanted) {
       const near = findLetters(text, wanted).sort(([one], [other]) => Math.abs(one - before) - Math.abs(other - before));
       [place] = near;
     }
-    if (!place || place[0] >= place[1]) return;
     const className = mark.isHere ? `${mark.kind} mark-here` : mark.kind;
-    wrapLetters(places, ...place, className);
+    if (!wanted) markFormulas(unit, [unit], className);
+    if (!place || place[0] >= place[1]) return;
+    markFormulas(unit, wrapLetters(places, ...place, className), className);
+  }
+
+  /** Letters of a formula that is drawn are not those of the text. */
+  leaveOutFormulas(text) {
+    if (!this.hasFormulas || !text.includes("$")) return text;
+    return [...cutFormulas(text)].map((one) => (one.isFormula ? " " : one.text)).join("");
   }
 
   // Search
@@ -208,7 +225,19 @@ function findUnit(part, at) {
   return listUnits(part).findLast((one) => readPlace(one)[0] <= at);
 }
 
+/** The formulas that stand between the first and the last of these nodes, or in one of them. */
+function markFormulas(unit, nodes, className) {
+  const [first, last] = [nodes[0], nodes.at(-1)];
+  for (const formula of unit.querySelectorAll(FORMULA)) {
+    const isWithin = first?.contains(formula);
+    const isBetween =
+      first?.compareDocumentPosition(formula) & Node.DOCUMENT_POSITION_FOLLOWING && last.compareDocumentPosition(formula) & Node.DOCUMENT_POSITION_PRECEDING;
+    if (isWithin || isBetween) formula.classList.add(...className.split(" "));
+  }
+}
+
 function clearMarks(root) {
+  for (const formula of root.querySelectorAll(FORMULA)) formula.classList.remove("cited", "found", "mark-here");
   for (const mark of root.querySelectorAll("mark")) {
     const parent = mark.parentNode;
     mark.replaceWith(...mark.childNodes);
@@ -268,12 +297,12 @@ function listMarkdownBlocks(text) {
 
 // Blocks of what other formats gave: their tables and code are written as in Markdown, all else as it is
 
-function listPlainBlocks(text, headings) {
+function listPlainBlocks(text, headings, toWords) {
   const titles = new Map(headings.map((one) => [one.start, one]));
   const blocks = [];
   let open = null; // {kind, start, end, lines}
   const close = () => {
-    if (open) blocks.push(...createBlocks(open));
+    if (open) blocks.push(...createBlocks(open, toWords));
     open = null;
   };
   const add = (kind, start, line) => {
@@ -296,7 +325,7 @@ function listPlainBlocks(text, headings) {
       }
     } else if (title && line.trim()) {
       close();
-      blocks.push(createHeading(title, start, line));
+      blocks.push(createHeading(title, start, line, toWords));
     } else if (FENCE.test(line)) {
       close();
       fence = FENCE.exec(line)[1];
@@ -309,22 +338,22 @@ function listPlainBlocks(text, headings) {
   return blocks;
 }
 
-function createBlocks(block) {
+function createBlocks(block, toWords) {
   const { kind, start, end, lines } = block;
-  if (kind === "table") return [...createTables(lines)];
+  if (kind === "table") return [...createTables(lines, toWords)];
   const render = () => {
     const words = lines.map((one) => one.text).join("\n");
     const place = { place: `${start}-${end}` };
-    if (kind === "text") return el("p", { class: "as-typed", data: place, text: words });
+    if (kind === "text") return el("p", { class: "as-typed", data: place }, toWords(words));
     return el("pre", { data: place, tabindex: "0", text: words.replace(/^[^\n]*\n/, "").replace(/\n?[`~]{3,}\s*$/, "") });
   };
   return [{ start, end, render }];
 }
 
-function createHeading({ level }, start, line) {
+function createHeading({ level }, start, line, toWords) {
   const end = start + line.length;
   const tag = `h${Math.min(level + 1, DEEPEST_HEADING)}`;
-  return { start, end, render: () => el(tag, { data: { place: `${start}-${end}` }, text: line.trim() }) };
+  return { start, end, render: () => el(tag, { data: { place: `${start}-${end}` } }, toWords(line.trim())) };
 }
 
 /** A picture of the document; nothing of the text is in it. */
@@ -334,7 +363,7 @@ function createPicture({ start, url, width, height, words }) {
 }
 
 /** A table, its header above each piece of it. */
-function* createTables(lines) {
+function* createTables(lines, toWords) {
   const rule = lines.findIndex((line) => RULE.test(line.text));
   const header = rule > 0 ? lines.slice(0, rule) : [];
   const rows = lines.slice(rule + 1);
@@ -351,15 +380,15 @@ function* createTables(lines) {
         el(
           "table",
           {},
-          header.length ? el("thead", {}, header.map((row) => createRow(row, "th", isFigures, !from))) : null,
-          el("tbody", {}, piece.map((row) => createRow(row, "td", isFigures, true))),
+          header.length ? el("thead", {}, header.map((row) => createRow(row, "th", isFigures, !from, toWords))) : null,
+          el("tbody", {}, piece.map((row) => createRow(row, "td", isFigures, true, toWords))),
         ),
     };
   }
 }
 
-function createRow({ start, text }, tag, isFigures, hasPlace) {
-  const cells = splitCells(text).map((cell, at) => el(tag, { class: isFigures[at] ? "to-right" : null, text: cell }));
+function createRow({ start, text }, tag, isFigures, hasPlace, toWords) {
+  const cells = splitCells(text).map((cell, at) => el(tag, { class: isFigures[at] ? "to-right" : null }, toWords(cell)));
   return el("tr", hasPlace ? { data: { place: `${start}-${start + text.length}` } } : {}, cells);
 }
 

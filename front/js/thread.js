@@ -6,6 +6,7 @@ import { getJson, postJson, sendDelete } from "./api.js";
 import { readMarker, stepCitation, watchMarkers } from "./citations.js";
 import { announce, byId, el, placeChildren } from "./dom.js";
 import { watchDoubts } from "./grounding.js";
+import { writeWords } from "./markdown.js";
 import { createViewOrPlain } from "./message.js";
 import { MessagePages, MessageTree } from "./message_tree.js";
 import { Comparison } from "./models.js";
@@ -47,7 +48,7 @@ export class Thread extends EventTarget {
     this.comparison = null;
     this.scrolling = new ThreadScroll(this.root);
     this.root.addEventListener("click", (event) => this.clicked(event));
-    watchMarkers(this.root, (marker) => this.viewAt(marker)?.message);
+    watchMarkers(this.root, (marker) => this.viewAt(marker)?.message, writeWords);
     watchDoubts(this.root, (mark) => this.viewAt(mark)?.message);
     runs.addEventListener("event", ({ detail }) => this.receive(detail));
     runs.addEventListener("lost", ({ detail }) => this.refresh(detail.runId));

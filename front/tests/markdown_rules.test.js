@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import MarkdownIt from "markdown-it";
-import { readBareLinks, readFootnotes, readFormulas, readTasks } from "../js/markdown_rules.js";
+import { cutFormulas, readBareLinks, readFootnotes, readFormulas, readTasks } from "../js/markdown_rules.js";
 
 const md = new MarkdownIt();
 for (const plugin of [readFormulas, readFootnotes, readTasks, readBareLinks]) md.use(plugin);
@@ -21,6 +21,23 @@ const LINES = {
   "설정은 config.md와 www.example.com": "설정은 config.md와 www.example.com",
   "https://ko.wikipedia.org/wiki/한국": '<a href="https://ko.wikipedia.org/wiki/%ED%95%9C%EA%B5%AD">https://ko.wikipedia.org/wiki/한국</a>',
 };
+
+const CUT = {
+  "넓이 $\\pi r^2$이다": ["넓이 ", { formula: "\\pi r^2" }, "이다"],
+  "$x$": [{ formula: "x" }],
+  "$5에서 $10로": ["$5에서 $10로"],
+  "값 \\$a$b$": ["값 \\$a", { formula: "b" }],
+  "": [],
+};
+
+for (const [written, parts] of Object.entries(CUT)) {
+  test(`the formulas of a document: ${written}`, () => {
+    assert.deepEqual(
+      [...cutFormulas(written)].map(({ text, isFormula }) => (isFormula ? { formula: text } : text)),
+      parts,
+    );
+  });
+}
 
 for (const [written, shown] of Object.entries(LINES)) {
   test(`a line of an answer: ${written}`, () => assert.equal(md.renderInline(written), shown));

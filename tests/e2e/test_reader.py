@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.documents.parsers.pictured import chart, docx_with, png
-from tests.documents.parsers.samples import paragraph
+from tests.documents.parsers.samples import docx, paragraph
 from tests.e2e.chat import answer, ask, chat_id, script
 from tests.e2e.conftest import MANUAL, NOTICE
 from tests.e2e.people import Person
@@ -48,6 +48,40 @@ def test_pictures_of_a_text_stand_where_the_document_has_them(windows, reader, t
         "node => [...node.querySelectorAll('p, img')].map(one => one.textContent)"
     )
     assert told == ["조립 순서", "", "나사를 조인다"]
+
+
+MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+FRACTION = (
+    f'<m:oMath xmlns:m="{MATH}"><m:r><m:t>R=</m:t></m:r><m:f><m:num><m:r><m:t>순이익</m:t></m:r>'
+    "</m:num><m:den><m:r><m:t>K</m:t></m:r></m:den></m:f></m:oMath>"
+)
+
+
+def test_formulas_of_word_are_drawn_in_the_document_and_where_it_is_quoted(
+    windows, product, tmp_path
+):
+    person = Person(product, "reckoner")
+    said = "<w:r><w:t>{}</w:t></w:r>"
+    body = (
+        f"<w:p>{said.format('은하 수익률은 다음 식 ')}{FRACTION}"
+        f"{said.format('으로 구하며 수수료 $5는 따로 낸다.')}</w:p><w:p>{FRACTION}</w:p>"
+    )
+    person.upload(docx(tmp_path / "수익률.docx", body))
+    person.wait_for_documents()
+    page = windows(person)
+    page.goto("/")
+    ask(page, "은하 수익률은 어떤 식으로 구하나요?")
+    expect(answer(page).locator(".math-drawn .katex").first).to_be_visible()
+    marker = answer(page).locator(".cite").first
+    marker.hover()
+    expect(page.locator("#hover-card .katex").first).to_be_visible()
+    marker.click()
+    document = page.locator("#panel .doc-text")
+    expect(document.locator(".math-drawn .mfrac")).to_have_count(2)
+    expect(document.locator(".math-block")).to_have_count(1)
+    expect(document.locator("p").first).to_contain_text("수수료 $5는 따로 낸다.")
+    expect(document.locator("mark.cited").first).to_contain_text("은하 수익률은")
+    expect(document.locator(".math.cited").first).to_be_visible()
 
 
 def test_the_panel_says_whose_document_it_is_of_which_day_and_version(page):

@@ -23,6 +23,7 @@ from documents.parsers.base import (
     UnsupportedVersion,
 )
 from documents.parsers.builder import HANGUL_FORMS, PageBuilder, format_hangul_number
+from documents.parsers.formulas import format_hangul_equation
 from documents.parsers.hwp.blocks import (
     HangulParser,
     HeadKind,
@@ -37,7 +38,6 @@ from documents.parsers.hwp.blocks import (
     RunningText,
     TextFrame,
     find_note_mark,
-    format_equation,
     format_ruby,
 )
 from documents.parsers.pictures import PictureSieve
@@ -258,7 +258,7 @@ class HwpSection:
             case b"gso ":
                 self._drawing(record, paragraph)
             case b"eqed":
-                parts += [f" {format_equation(one.text(4))} " for one in record.of(EQUATION)]
+                parts += [f" {format_hangul_equation(one.text(4))} " for one in record.of(EQUATION)]
                 paragraph.anchored += [TextFrame(blocks) for _, blocks in self._lists(record)]
             case b"fn  " | b"en  ":
                 self._note(record, parts, paragraph)

@@ -1,7 +1,7 @@
 """What a Hangul document consists of in either of its formats, and how that is written into a page.
 
 Paragraphs get the numbers that stand in no text of the file, such as "제^1장" or "^1.^2)", counted
-level by level; equations become a line that people and searches can read.
+level by level; equations are LaTeX (`documents.parsers.formulas`).
 """
 
 import re
@@ -24,26 +24,6 @@ _MAX_GRID_CELLS = 200_000
 
 BULLET = "-"
 _PLACE = re.compile(r"\^(\d+|n|N)")
-
-_MAX_SCRIPT_CHARACTERS = 4_000
-"""Characters of a script that are looked at; longer ones stay as they are."""
-_SYMBOLS = """
-    times=× div=÷ cdot=· pm=± plusminus=± minusplus=∓ le=≤ leq=≤ ge=≥ geq=≥ ne=≠ neq=≠
-    approx=≈ equiv=≡ inf=∞ infty=∞ infinity=∞ sum=∑ prod=∏ int=∫ dint=∬ tint=∭ oint=∮
-    partial=∂ nabla=∇ triangle=△ angle=∠ deg=° therefore=∴ because=∵ in=∈ notin=∉ subset=⊂
-    supset=⊃ cup=∪ cap=∩ emptyset=∅ forall=∀ exist=∃ rarrow=→ larrow=← uparrow=↑ downarrow=↓
-    lrarrow=↔ cdots=⋯ ldots=… prime=′ alpha=α beta=β gamma=γ delta=δ epsilon=ε zeta=ζ eta=η
-    theta=θ kappa=κ lambda=λ mu=μ nu=ν xi=ξ pi=π rho=ρ sigma=σ tau=τ phi=φ chi=χ psi=ψ
-    omega=ω
-    GAMMA=Γ DELTA=Δ THETA=Θ LAMBDA=Λ XI=Ξ PI=Π SIGMA=Σ PHI=Φ PSI=Ψ OMEGA=Ω
-"""
-_SYMBOL_WORDS = dict(pair.split("=") for pair in _SYMBOLS.split())
-"""Words of the equation script and their characters; Greek capitals in capitals."""
-_DROPPED = re.compile(r"\b(?:left|right|rm|it|bold|roman|lsub|lsup)\b", re.IGNORECASE)
-_MATRIX = re.compile(r"\b[bdp]?matrix\b|\bcases\b|\bpile\b|\blpile\b|\brpile\b", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z]+")
-_GROUP = re.compile(r"\{([^{}]*)\}")
-_MAX_DEPTH = 40
 
 
 class HeadKind(StrEnum):
@@ -271,40 +251,6 @@ def _format_level(level: int, levels: Sequence[NumberingLevel], counts: Mapping[
     if not 0 <= level < len(levels):
         return ""
     return format_hangul_number(counts.get(level, levels[level].start), levels[level].format)
-
-
-def format_equation(script: str) -> str:
-    """The script on one line: fractions as (a)/(b), roots as √(x), Greek letters as letters."""
-    script = " ".join(script.replace("`", " ").replace("~", " ").replace("#", " ; ").split())
-    if len(script) > _MAX_SCRIPT_CHARACTERS:
-        return script
-    script = _MATRIX.sub("", _DROPPED.sub("", script)).replace("&", " , ")
-    script = script.replace("->", "→").replace("<-", "←")
-    for _ in range(_MAX_DEPTH):
-        folded = _GROUP.sub(lambda group: _unbrace(group[1]), script)
-        if folded == script:
-            break
-        script = folded
-    script = _WORD.sub(lambda word: _to_symbol(word[0]), _write_fractions(script))
-    script = script.translate({ord("\ue000"): "(", ord("\ue001"): ")"})
-    return re.sub(r"\s*([\^_])\s*", r"\1", " ".join(script.split()))
-
-
-def _unbrace(inside: str) -> str:
-    """What braces held together: in brackets of our own, unless it is one piece."""
-    inside = _write_fractions(inside).strip()
-    single = bool(re.fullmatch(r"[\w.]+|\ue000[^\ue000\ue001]*\ue001", inside))
-    return f" {inside} " if single or not inside else f" \ue000{inside}\ue001 "
-
-
-def _write_fractions(text_: str) -> str:
-    """`a over b` as `a/b`, `sqrt x` as `√x`."""
-    text_ = re.sub(r"\s+(?:over|atop)\s+", "/", text_, flags=re.IGNORECASE)
-    return re.sub(r"\bsqrt\s*", "√", text_, flags=re.IGNORECASE)
-
-
-def _to_symbol(word: str) -> str:
-    return _SYMBOL_WORDS.get(word) or _SYMBOL_WORDS.get(word.lower()) or word
 
 
 _NOTICE = "상위 버전의 배포용 문서"

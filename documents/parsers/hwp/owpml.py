@@ -9,6 +9,7 @@ from typing import Any
 from documents.parsers.archive import Archive, check_xml_part
 from documents.parsers.base import Corrupt, Encrypted, ReadingContext
 from documents.parsers.builder import PageBuilder, format_hangul_number
+from documents.parsers.formulas import format_hangul_equation
 from documents.parsers.hwp.blocks import (
     HangulParser,
     HeadKind,
@@ -23,7 +24,6 @@ from documents.parsers.hwp.blocks import (
     RunningText,
     TextFrame,
     find_note_mark,
-    format_equation,
     format_ruby,
 )
 from documents.parsers.pictures import PictureSieve
@@ -249,7 +249,7 @@ def _read_inline(element: Any, kind: str) -> str:
         return "".join(part.text or "" for part in find_children(element, wanted))
 
     if kind == "equation":
-        return f" {format_equation(texts('script'))} "
+        return f" {format_hangul_equation(texts('script'))} "
     if kind == "dutmal":
         return format_ruby(texts("mainText"), texts("subText"))
     if kind == "compose":

@@ -132,7 +132,7 @@ def test_sums_brackets_and_matrices_are_equations_too(tmp_path: Path) -> None:
     body = f"<w:p {M}><m:oMath>{total}{math('+')}{matrix}</m:oMath></w:p>"
 
     assert read(docx(tmp_path / "a.docx", body)).text == (
-        "$\\sum_{i=1}^{n} i+(\\begin{matrix}1 & 0 \\\\ 1 & 0\\end{matrix})$"
+        "$\\sum_{i=1}^{n} i+\\left(\\begin{matrix}1 & 0 \\\\ 1 & 0\\end{matrix}\\right)$"
     )
 
 

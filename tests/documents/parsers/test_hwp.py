@@ -20,7 +20,6 @@ from documents.parsers.hwp.blocks import (
     NumberingLevel,
     ParagraphHead,
     ParagraphNumberer,
-    format_equation,
 )
 from documents.parsers.sandbox import client
 from rag.pages import Kind
@@ -200,21 +199,7 @@ def test_text_boxes_equations_and_words_with_ruby_are_read(tmp_path: Path) -> No
         "</hp:run>"
     )
 
-    assert read(hwpx_of(tmp_path / "a.hwpx", runs)).text == "a/(b+1) 漢字(한자)\n\n상자 속"
-
-
-@pytest.mark.parametrize(
-    ("script", "line"),
-    [
-        ("E=mr ^{2}", "E=mr^2"),
-        ("{nc ^{2}} over {d}", "(nc^2)/d"),
-        ("sqrt {x+1} TIMES 3", "√(x+1) × 3"),
-        ("sum _{k=1} ^{n} alpha _{k}", "∑_(k=1)^n α_k"),
-        ("{" * 500, "{" * 500),
-    ],
-)
-def test_an_equation_is_a_line_that_can_be_read(script: str, line: str) -> None:
-    assert format_equation(script) == line
+    assert read(hwpx_of(tmp_path / "a.hwpx", runs)).text == "$\\frac{a}{b+1}$ 漢字(한자)\n\n상자 속"
 
 
 @pytest.mark.parametrize(
