@@ -1,11 +1,14 @@
 """The passage store as an answers worker hands it to the engine."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from chats.calls import released
 from rag.ports import PassageStore
 from rag.types import Excerpt, Hit, Named, Passage
+
+T = TypeVar("T")
 
 
 class ReleasingStore:
@@ -52,3 +55,7 @@ class ReleasingStore:
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
         """As `PassageStore.read`."""
         return released(self._store.read, document_id, start, length)
+
+    def run_beside(self, work: Callable[[], T]) -> Callable[[], T]:
+        """As `PassageStore.run_beside`."""
+        return self._store.run_beside(work)

@@ -172,7 +172,7 @@ def list_labels(file_name: str, metadata: Mapping[str, Any]) -> dict[tuple[str, 
 def find_named_documents(document_ids: Sequence[UUID], names: Sequence[str]) -> list[Named]:
     """Documents among these that carry one of the names, as `filters.to_name_key` writes them."""
     with connection.cursor() as cursor:
-        scope = "{" + ",".join(map(str, document_ids)) + "}"  # one text: the driver adapts no list
+        scope = "{" + ",".join([pk.hex for pk in document_ids]) + "}"  # the driver adapts no list
         cursor.execute(NAMED_DOCUMENTS, (list(names), scope))
         return [Named(*row) for row in cursor.fetchall()]
 

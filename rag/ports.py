@@ -1,12 +1,14 @@
 """The engine's ports: models, passage store and history, with the types they exchange."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from rag.conversation import DocRef, PastTurn, Sampling, TurnLine
 from rag.types import Excerpt, HistoryMessage, Hit, Named, Passage
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,8 @@ class PassageStore(Protocol):
     def find_by_terms(self, terms: Mapping[str, float], limit: int) -> list[Hit]:
         """Best chunks by BM25 over the query's terms (term -> weight, 1 for a term said once).
 
-        Exact document frequencies within the scope.
+        Document frequencies are those within the scope, of common terms by an estimate where it is
+        large.
 
         `score` and `scores["bm25"]` are the BM25 sum; `scores["share"]` is its share (0..1) of the
         most that these terms could score; `scores["coverage"]` is the share (0..1) of
@@ -236,6 +239,13 @@ class PassageStore(Protocol):
 
     def read(self, document_id: UUID, start: int, length: int) -> Excerpt | None:
         """Part of a document's text by the offsets of its chunks; None if out of scope."""
+        ...
+
+    def run_beside(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Begin what asks this store, beside what its caller asks; the result waits for it.
+
+        Where nothing can be asked at once, it is done when the result is called.
+        """
         ...
 
 

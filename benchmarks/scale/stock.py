@@ -6,13 +6,19 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
+from benchmarks.scale import bulk
 from benchmarks.scale.corpus import Corpus, Sized
 
-INDEX = "SELECT indexname, indexdef FROM pg_indexes WHERE indexname LIKE 'embedding_space_%'"
+INDEXES = """
+    SELECT count(*) FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+     WHERE indisvalid AND (relname LIKE 'embedding\\_space\\_%' OR relname = 'chunk_lexemes')
+"""
+LARGE_INDEXES = 2
+"""They are made when all rows are there."""
 ROOT = Path(__file__).parents[2]
-WRITERS = ("documents/search/bm25.py", "rag/retrieve/bm25.py", "benchmarks/scale/corpus.py")
+WRITERS = ("rag/retrieve/bm25.py", "benchmarks/scale/bulk.py", "benchmarks/scale/corpus.py")
 """What decides which rows are written: where one of them changed, the library is made anew."""
 
 OURS = "SELECT datname FROM pg_database WHERE datname LIKE %s"
@@ -49,7 +55,7 @@ class KnowsAll:
 
 
 @contextlib.contextmanager
-def postgres(folder: Path) -> Iterator[None]:
+def postgres(folder: Path, *, with_redis: bool = False) -> Iterator[None]:
     """Django on an embedded Postgres in that folder."""
     os.environ.update(NURA_DATA_DIR=str(folder), NURA_DOTENV=os.devnull)
     os.environ["DJANGO_SETTINGS_MODULE"] = "nura.settings.prod"
@@ -61,7 +67,7 @@ def postgres(folder: Path) -> Iterator[None]:
     django.setup()
     with (
         session.lock_folder(folder, "a benchmark"),
-        session.run_services(folder, with_redis=False, makes_databases=True),
+        session.run_services(folder, with_redis=with_redis, makes_databases=True),
     ):
         yield
 
@@ -75,9 +81,8 @@ def stocked(corpus: Corpus, size: int) -> list[UUID]:
 
     _switch(size)
     call_command("migrate", verbosity=0)
-    if Chunk.objects.count() != size or not _index():
-        Document.objects.all().delete()
-        _fill(corpus, size)
+    if Chunk.objects.count() != size or not _has_large_indexes():
+        bulk.fill(corpus, size, KnowsAll())
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE)")
     return list(Document.objects.order_by("created_at", "pk").values_list("pk", flat=True))
@@ -119,63 +124,9 @@ def use_database(kind: str, state: str = "0") -> None:
     connection.settings_dict["NAME"] = name
 
 
-def _index() -> list[tuple[str, str]]:
+def _has_large_indexes() -> bool:
     from django.db import connection
 
     with connection.cursor() as cursor:
-        cursor.execute(INDEX)
-        return cursor.fetchall()
-
-
-def _fill(corpus: Corpus, size: int) -> None:
-    """By the product's own way of writing; the vectors' index is made when all are there."""
-    from django.contrib.auth.models import User
-    from django.db import connection
-
-    from documents import spaces
-
-    owner, _ = User.objects.get_or_create(username="bench")
-    space = spaces.ensure_active_space(KnowsAll())
-    with connection.cursor() as cursor:
-        indexes = _index()
-        for name, _ in indexes:
-            cursor.execute(f'DROP INDEX "{name}"')
-        for number, document in enumerate(corpus.documents(size)):
-            _write(owner, space, number, document)
-        cursor.execute(BUILDING)
-        for _, definition in indexes:
-            cursor.execute(definition)
-
-
-def _write(owner: object, space: object, number: int, chunks: list[Sized]) -> None:
-    from documents import index, queue
-    from documents.models import Document
-    from rag.types import Box, IndexedChunk, Page, TextChunk
-
-    key = uuid4()
-    document = Document.objects.create(
-        pk=key,
-        owner=owner,
-        name=f"문서 {number:05d}.pdf",
-        original_name=f"문서 {number:05d}.pdf",
-        file=f"documents/{key}/original.pdf",
-        content_type="application/pdf",
-        size=1,
-        sha256=f"{number:064x}",
-    )
-    box = (Box(1, 0.1, 0.2, 0.8, 0.3), Box(1, 0.1, 0.3, 0.8, 0.4))
-    indexed = [
-        IndexedChunk(
-            TextChunk(place, one.text, 0, len(one.text), 1, 1, "제1장 > 제1절", box),
-            one.terms,
-            tuple(one.vector.tolist()),
-        )
-        for place, one in enumerate(chunks)
-    ]
-    claim = queue.claim_next_document()
-    assert claim is not None
-    assert claim.job_id == key
-    with index.IndexDraft(document) as draft:
-        draft.add_page(Page(1, ""), 0)
-        draft.index(indexed, space)
-        index.replace_index(claim, draft, index.IngestFindings(), space)
+        cursor.execute(INDEXES)
+        return bool(cursor.fetchone()[0] == LARGE_INDEXES)

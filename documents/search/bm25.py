@@ -1,4 +1,4 @@
-"""The lexical index, and BM25 within a scope, exactly, in two statements.
+"""The lexical index, and BM25 within a scope.
 
 A term's place is its hash. `marks` tells at each place whether the term stands once in the text
 and no more (1), or stands more often or is emphasised (2); the inner product with powers of `BASE`
@@ -6,10 +6,11 @@ reads `DIGITS` terms of a row at a time, exactly, because pgvector sums in singl
 holds integers below 2^24. `surplus` holds what a term marked 2 scores more (or less) than if it
 stood once, so that BM25 = term_weight(1) * sum of the held terms' weights + surplus . query.
 
-The first statement finds which terms each chunk holds: in small scopes from the marks of every row,
-in large ones from the lexical index. That gives the document frequencies, and for each chunk its
-score but for the surplus of repeated terms, with a bound of what that can be. The second reads the
-surplus of those that can still be among the best, and the passages of the best.
+Small scopes take two statements: the first reads the marks of every chunk, which gives the document
+frequencies, and for each chunk its score but for the surplus of repeated terms, with a bound of
+what that can be. The second reads the surplus of those that can still be among the best, and the
+passages of the best. In large scopes the lexical index names the chunks that hold the rarest terms,
+and only their marks are read.
 """
 # ruff: noqa: S608 - every part of every statement is a constant
 
@@ -153,12 +154,17 @@ def _to_literal(places: Mapping[int, float]) -> str:
 Figures = NDArray[np.float64]
 
 
-POSTING_COST = 0.12
-"""What the lexical index costs for each chunk of the library, in chunks that are walked through."""
-INDEX_COST = 1500
-"""The same for what it costs in any library."""
+WALKED_CHUNKS, WALKED_SHARE = 10_000, 0.005
+"""Scopes up to that many chunks, and that share of all, are walked through: by then it costs as
+much as the rarest terms of all."""
+SAMPLED_DOCUMENTS, SAMPLED_CHUNKS = 40, 1200
+"""Of a large scope; they tell how common each term is."""
+EXPECTED_SHARE = 0.5
+"""What the best passages reach of the weight of all terms, before any score is known."""
 FIRST = 4
 """In large scopes, for each hit wanted, so many likely ones are scored first: they set the bar."""
+MAX_SCORED = 4000
+"""Chunks whose marks are read in large scopes; those of the rarest terms come first."""
 EMPHASISED = compute_term_weight(0, 0, REFERENCE_LENGTH, LEAST_EMPHASIS)
 """Smallest emphasis of a term in the title, the section or the first words."""
 TOGETHER = 5
@@ -166,13 +172,21 @@ PATTERNS = BASE**TOGETHER
 """Marks are looked up in tables, so many at a time."""
 _EACH = np.arange(PATTERNS)[:, None] // BASE ** np.arange(TOGETHER) % BASE
 HELD, SEVERAL = (_EACH > 0).astype(float), (_EACH > 1).astype(float)
+MARKS = "array_send(array_agg(-(marks <#> %(places{number})s::sparsevec)))"
 WALK = """
     SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks}
       FROM documents_chunkterms WHERE document_id = ANY(%(documents)s::uuid[])
 """
-
-
-MARKS = "array_send(array_agg(-(marks <#> %(places{number})s::sparsevec)))"
+SAMPLE = """
+    SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks}
+      FROM (SELECT * FROM documents_chunkterms
+             WHERE document_id = ANY(%(sampled)s::uuid[]) LIMIT %(limit)s) AS terms
+"""
+MARKS_OF = """
+    SELECT array_send(array_agg(chunk_id)), array_send(array_agg(length)), {marks},
+           array_send(array_agg(-coalesce(surplus <#> %(query)s::sparsevec, 0)))
+      FROM documents_chunkterms WHERE chunk_id = ANY(%(keys)s)
+"""
 POSTINGS = """
     SELECT held.keys, held.lengths
       FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS term(quoted, place),
@@ -185,17 +199,13 @@ POSTINGS = """
 """
 
 
-SCORED = """
-    SELECT terms.chunk_id AS id,
-           found.score - coalesce(terms.surplus <#> %(query)s::sparsevec, 0) AS score
-      FROM unnest(%(keys)s::int8[], %(scores)s::float8[]) AS found(id, score)
-      JOIN documents_chunkterms terms ON terms.chunk_id = found.id
-     ORDER BY 2 DESC, 1 LIMIT %(limit)s
-"""
-
-
 BEST = f"""
-    WITH best AS MATERIALIZED ({SCORED})
+    WITH best AS MATERIALIZED (
+        SELECT terms.chunk_id AS id,
+               found.score - coalesce(terms.surplus <#> %(query)s::sparsevec, 0) AS score
+          FROM unnest(%(keys)s::int8[], %(scores)s::float8[]) AS found(id, score)
+          JOIN documents_chunkterms terms ON terms.chunk_id = found.id
+         ORDER BY 2 DESC, 1 LIMIT %(limit)s)
     SELECT {database.PASSAGE_COLUMNS}, best.score
       FROM {database.PASSAGE_TABLES} JOIN best ON best.id = chunk.id
      ORDER BY best.score DESC, chunk.id
@@ -210,7 +220,7 @@ class _Weights:
     coverage: Figures
 
     @classmethod
-    def of(cls, counts: Sequence[float], held: Sequence[int], size: int) -> "_Weights":
+    def of(cls, counts: Sequence[float], held: Sequence[float], size: float) -> "_Weights":
         pairs = list(zip(counts, held, strict=True))
         return cls(
             np.array([count * compute_idf(df, size) for count, df in pairs]),
@@ -221,151 +231,217 @@ class _Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class _TermChunks:
-    """Chunks that hold a term: `lower <= score <= upper`; `base` is the score without surplus."""
+class _Marked:
+    """The marks of chunks at the places of a question's terms; `where` are the terms' places.
+
+    A pattern holds the marks of `TOGETHER` places. `surplus` is empty where it was not asked for.
+    """
 
     keys: NDArray[np.int64]
-    base: Figures
-    lower: Figures
-    upper: Figures
-    coverage: Figures
+    lengths: NDArray[Any]
+    patterns: list[NDArray[np.int32]]
+    surplus: Figures
+    where: NDArray[Any]
 
-    def above(self, bar: float) -> "_TermChunks":
-        """Those that may reach the bar."""
-        kept = (self.upper >= bar) & (self.upper > 0)
-        return _TermChunks(
-            self.keys[kept],
-            self.base[kept],
-            self.lower[kept],
-            self.upper[kept],
-            self.coverage[kept],
-        )
+    def count_held(self) -> Figures:
+        """How many of the chunks hold each term."""
+        each = [np.bincount(one, minlength=PATTERNS) @ HELD for one in self.patterns]
+        counts: Figures = np.concatenate(each)[self.where]
+        return counts
+
+    def sum_marked(self, counted: Figures, values: Figures) -> Figures:
+        """For every chunk the sum of the terms' values at those places whose marks are counted."""
+        total: Figures = np.zeros(len(self.keys))
+        by_place = np.bincount(self.where, values, len(self.patterns) * TOGETHER)
+        for part, pattern in zip(by_place.reshape(-1, TOGETHER), self.patterns, strict=True):
+            total += (counted @ part)[pattern]
+        return total
 
 
 def find_best_chunks(
     search: SearchTransaction, terms: Mapping[str, float], limit: int
 ) -> list[Hit]:
     """The best `limit` chunks; see `rag.ports.PassageStore.find_by_terms`. `terms` are clean."""
-    walk = search.facts.chunks <= INDEX_COST + POSTING_COST * search.facts.everywhere
-    weights, found = (_walk_marks if walk else _look_up_postings)(search, terms)
+    facts = search.facts
+    if facts.chunks <= WALKED_CHUNKS + WALKED_SHARE * facts.everywhere:
+        return compare_exactly(search, terms, limit)
+    return _find_by_rare_terms(search, terms, limit)
+
+
+def compare_exactly(search: SearchTransaction, terms: Mapping[str, float], limit: int) -> list[Hit]:
+    """The same by the marks of every chunk in scope: exact document frequencies and scores."""
+    found = _fetch_marks(search, terms, WALK)
+    weights = _Weights.of(list(terms.values()), found.count_held().tolist(), len(found.keys))
+    once, twice = _compute_term_weights(found.lengths)
+    several = found.sum_marked(SEVERAL, weights.score)
+    base = once * found.sum_marked(HELD, weights.score)
+    lower = base + (np.minimum(twice, EMPHASISED) - once) * several
+    upper = base + (K1 + 1 - once) * several
+    bar = _find_bar(lower, limit)
+    kept = np.flatnonzero((upper >= bar) & (upper > 0))
+    coverage = found.sum_marked(HELD, weights.coverage) / (weights.coverage.sum() or 1.0)
+    return _read_best(search, terms, weights, (found.keys[kept], base[kept], coverage[kept]), limit)
+
+
+def _read_best(
+    search: SearchTransaction,
+    terms: Mapping[str, float],
+    weights: _Weights,
+    found: tuple[NDArray[np.int64], Figures, Figures],
+    limit: int,
+) -> list[Hit]:
+    """The best of chunks given by key, score without surplus, and coverage."""
+    keys, base, coverage = found
+    if not len(keys):
+        return []
     query = to_sparsevec(zip(terms, weights.score, strict=True))
-    bar = _find_bar(found.lower, limit)
-    if not walk and len(found.keys) > FIRST * limit:
-        likely = np.argpartition(-found.base, FIRST * limit)[: FIRST * limit]
-        sample = _score_exactly(
-            search, SCORED, query, found.keys[likely], found.base[likely], limit
-        )
-        bar = max(bar, sample[-1][1] * (1 - 1e-9)) if len(sample) == limit else bar
-    found = found.above(bar)
-    coverage = dict(zip(found.keys.tolist(), found.coverage.tolist(), strict=True))
-    rows = _score_exactly(search, BEST, query, found.keys, found.base, limit)
+    rows = search.rows(BEST, query=query, keys=keys.tolist(), scores=base.tolist(), limit=limit)
+    covered = dict(zip(keys.tolist(), coverage.tolist(), strict=True))
     most = float(weights.score.sum()) * (K1 + 1)
-    return [_to_hit(row, most, coverage[row[0]]) for row in rows]
+    return [_to_hit(row, most, covered[row[0]]) for row in rows]
 
 
 def _find_bar(lower: Figures, limit: int) -> float:
     """What the best `limit` reach at least."""
-    if len(lower) <= limit:
+    if len(lower) < limit:
         return 0.0
     return float(np.partition(lower, -limit)[-limit]) * (1 - 1e-9)
 
 
-def _score_exactly(  # noqa: PLR0913, PLR0917
-    search: SearchTransaction,
-    statement: str,
-    query: str,
-    keys: NDArray[np.int64],
-    scores: Figures,
-    limit: int,
-) -> list[tuple[Any, ...]]:
-    if not len(keys):
-        return []
-    return search.rows(
-        statement, query=query, keys=keys.tolist(), scores=scores.tolist(), limit=limit
-    )
-
-
-def _walk_marks(
-    search: SearchTransaction, terms: Mapping[str, float]
-) -> tuple[_Weights, _TermChunks]:
-    """Every chunk of the scope, by its marks."""
-    places = sorted({hash_term(term) for term in terms})
-    keys, lengths, patterns = _fetch_marks(search, places)
-    held = np.concatenate([np.bincount(one, minlength=PATTERNS) @ HELD for one in patterns])
-    where = np.searchsorted(places, [hash_term(term) for term in terms])
-    weights = _Weights.of(list(terms.values()), held[where].tolist(), len(keys))
-    score, coverage = (
-        _sum_by_place(where, values, len(held)) for values in (weights.score, weights.coverage)
-    )
-    once, twice = _term_weights(lengths)
-    several = _sum_marked(patterns, SEVERAL, score)
-    base = once * _sum_marked(patterns, HELD, score)
-    least = np.minimum(twice, EMPHASISED)
-    found = _TermChunks(
-        keys=keys,
-        base=base,
-        lower=base + (least - once) * several,
-        upper=base + (K1 + 1 - once) * several,
-        coverage=_sum_marked(patterns, HELD, coverage) / (weights.coverage.sum() or 1.0),
-    )
-    return weights, found
-
-
 def _fetch_marks(
-    search: SearchTransaction, places: Sequence[int]
-) -> tuple[NDArray[np.int64], NDArray[Any], list[NDArray[np.int32]]]:
-    """Keys, lengths and marks of every chunk; a pattern holds the marks of `TOGETHER` places."""
+    search: SearchTransaction, terms: Iterable[str], statement: str, **parameters: Any
+) -> _Marked:
+    """Keys, lengths and marks of the statement's chunks."""
+    hashes = [hash_term(term) for term in terms]
+    places = sorted(set(hashes))
     groups = [places[at : at + DIGITS] for at in range(0, len(places), DIGITS)]
     columns = ", ".join(MARKS.format(number=number) for number in range(len(groups)))
-    parameters = {f"places{number}": to_power_vector(group) for number, group in enumerate(groups)}
-    ((keys, lengths, *sent),) = search.rows(WALK.format(marks=columns), **parameters)
-    read = [parse_numbers(one, ">f8").astype(np.int32) for one in sent]
+    powers = {f"places{number}": to_power_vector(group) for number, group in enumerate(groups)}
+    ((keys, lengths, *sent),) = search.rows(statement.format(marks=columns), **powers, **parameters)
+    read = [parse_numbers(one, ">f8").astype(np.int32) for one in sent[: len(groups)]]
     parts = range(DIGITS // TOGETHER)
-    patterns = [one // PATTERNS**part % PATTERNS for one in read for part in parts]
-    return parse_numbers(keys, ">i8").astype(np.int64), parse_numbers(lengths, ">i4"), patterns
-
-
-def _sum_by_place(where: NDArray[Any], values: Figures, size: int) -> Figures:
-    """The values at their places; those of terms that share a place are summed up."""
-    return np.bincount(where, values, size).astype(np.float64)
-
-
-def _sum_marked(
-    patterns: Sequence[NDArray[np.int32]], counted: Figures, values: Figures
-) -> Figures:
-    """For every chunk the sum of the values at those places whose marks are counted."""
-    total = np.zeros(len(patterns[0]))
-    for part, pattern in zip(values.reshape(-1, TOGETHER), patterns, strict=True):
-        total += (counted @ part)[pattern]
-    return total
-
-
-def _look_up_postings(
-    search: SearchTransaction, terms: Mapping[str, float]
-) -> tuple[_Weights, _TermChunks]:
-    """The chunks that the lexical index names for each term."""
-    rows = search.rows(POSTINGS, terms=[quote_lexeme(term) for term in terms])
-    held = [parse_numbers(row[0], ">i8") for row in rows]
-    counts = [len(keys) for keys in held]
-    size = max(search.facts.chunks, *counts)
-    weights = _Weights.of(list(terms.values()), counts, size)
-    keys, place = np.unique(np.concatenate(held), return_inverse=True)
-    lengths = np.zeros(len(keys))
-    lengths[place] = np.concatenate([parse_numbers(row[1], ">i4") for row in rows])
-    total = np.bincount(place, np.repeat(weights.score, counts), len(keys)).astype(np.float64)
-    coverage = np.bincount(place, np.repeat(weights.coverage, counts), len(keys))
-    once = _term_weights(lengths)[0]
-    found = _TermChunks(
-        keys=keys,
-        base=once * total,
-        lower=np.minimum(once, EMPHASISED) * total,
-        upper=(K1 + 1) * total,
-        coverage=coverage / (weights.coverage.sum() or 1.0),
+    return _Marked(
+        keys=parse_numbers(keys, ">i8").astype(np.int64),
+        lengths=parse_numbers(lengths, ">i4"),
+        patterns=[one // PATTERNS**part % PATTERNS for one in read for part in parts],
+        surplus=parse_numbers(sent[-1] if sent[len(groups) :] else None, ">f8").astype(np.float64),
+        where=np.searchsorted(places, hashes),
     )
-    return weights, found
 
 
-def _term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
+def _find_by_rare_terms(
+    search: SearchTransaction, terms: Mapping[str, float], limit: int
+) -> list[Hit]:
+    """By the lexical index, the rarest terms first.
+
+    A chunk that holds none of the terms that were looked up can reach at most what the others
+    weigh; once that is below what the best reach, nobody looks for it (Turtle and Flood 1995,
+    "max score"). What the common terms add to the chunks that were found is read from their marks.
+    So the index is never asked for a term that most chunks hold. Document frequencies are exact for
+    the terms looked up; those of the common ones are estimated from a sample of the scope.
+    """
+    counts = list(terms.values())
+    frequencies, size = _estimate_frequencies(search, terms)
+    order = np.argsort(frequencies, kind="stable")
+    weights = _Weights.of(counts, frequencies.tolist(), size)
+    found, asked, bar = _Postings.none(), 0, EXPECTED_SHARE * float(weights.score.sum())
+    names = list(terms)
+    while (wanted := _count_needed(weights.score[order], bar)) > asked:
+        looked_up = order[asked:wanted]
+        found = found.join(_look_up(search, [names[term] for term in looked_up]), looked_up)
+        frequencies[looked_up] = found.counts[asked:wanted]
+        asked, size = wanted, max(size, *found.counts)
+        weights = _Weights.of(counts, frequencies.tolist(), size)
+        keys, held, once = found.sum_up(weights.score)
+        likely = _find_best(once * held, FIRST * limit)
+        bar = _find_bar(_score(search, terms, weights, keys[likely])[1], limit)
+    reach = (K1 + 1) * (held + weights.score[order[asked:]].sum())
+    kept = np.flatnonzero(reach >= bar)
+    kept = kept[_find_best((once * held)[kept], MAX_SCORED)]
+    marked, scores = _score(search, terms, weights, keys[kept])
+    best = _find_best(scores, limit)
+    coverage = marked.sum_marked(HELD, weights.coverage) / (weights.coverage.sum() or 1.0)
+    base = scores - marked.surplus
+    return _read_best(
+        search, terms, weights, (marked.keys[best], base[best], coverage[best]), limit
+    )
+
+
+def _estimate_frequencies(
+    search: SearchTransaction, terms: Mapping[str, float]
+) -> tuple[Figures, float]:
+    """How many chunks of the scope hold each term, and how many there are."""
+    sampled = database.to_uuid_array(search.scope.sample_documents(SAMPLED_DOCUMENTS))
+    found = _fetch_marks(search, terms, SAMPLE, sampled=sampled, limit=SAMPLED_CHUNKS)
+    held, size = found.count_held(), max(search.facts.chunks, len(found.keys))
+    if len(found.keys) == size:
+        return held, size
+    return (held + 0.5) / (len(found.keys) + 1) * size, size
+
+
+def _count_needed(weights: Figures, bar: float) -> int:
+    """How many terms must be looked up, the rarest first, so that the rest cannot reach the bar."""
+    rest = (K1 + 1) * (weights.sum() - np.cumsum(weights))
+    return int(np.count_nonzero(rest >= bar)) + 1 if bar > 0 else len(weights)
+
+
+@dataclass(frozen=True, slots=True)
+class _Postings:
+    """The chunks that hold each of some terms: their keys and lengths, one after another."""
+
+    terms: NDArray[Any]
+    counts: list[int]
+    keys: NDArray[Any]
+    lengths: NDArray[Any]
+
+    @classmethod
+    def none(cls) -> "_Postings":
+        return cls(np.empty(0, int), [], np.empty(0, np.int64), np.empty(0, int))
+
+    def join(self, rows: Sequence[tuple[Any, ...]], terms: NDArray[Any]) -> "_Postings":
+        """With those of further terms, as the statement gave them."""
+        keys = [parse_numbers(row[0], ">i8") for row in rows]
+        lengths = [parse_numbers(row[1], ">i4") for row in rows]
+        return _Postings(
+            np.concatenate([self.terms, terms]),
+            [*self.counts, *map(len, keys)],
+            np.concatenate([self.keys, *keys]),
+            np.concatenate([self.lengths, *lengths]),
+        )
+
+    def sum_up(self, weights: Figures) -> tuple[NDArray[Any], Figures, Figures]:
+        """Each chunk once: its key, the weights that it holds, and what a single term scores."""
+        keys, first, place = np.unique(self.keys, return_index=True, return_inverse=True)
+        each = np.repeat(weights[self.terms], self.counts)
+        held = np.bincount(place, each, len(keys)).astype(np.float64)
+        return keys, held, _compute_term_weights(self.lengths[first])[0]
+
+
+def _look_up(search: SearchTransaction, terms: Sequence[str]) -> list[tuple[Any, ...]]:
+    return search.rows(POSTINGS, terms=[quote_lexeme(term) for term in terms])
+
+
+def _score(
+    search: SearchTransaction,
+    terms: Mapping[str, float],
+    weights: _Weights,
+    keys: NDArray[np.int64],
+) -> tuple[_Marked, Figures]:
+    """The marks of these chunks and their scores, in the order of the marks."""
+    query = to_sparsevec(zip(terms, weights.score, strict=True))
+    found = _fetch_marks(search, terms, MARKS_OF, keys=keys.tolist(), query=query)
+    once = _compute_term_weights(found.lengths)[0]
+    return found, once * found.sum_marked(HELD, weights.score) + found.surplus
+
+
+def _find_best(values: Figures, limit: int) -> NDArray[Any]:
+    """The places of the largest values, in no order."""
+    if len(values) <= limit:
+        return np.arange(len(values))
+    return np.argpartition(-values, limit)[:limit]
+
+
+def _compute_term_weights(lengths: NDArray[Any]) -> tuple[Figures, Figures]:
     """`rag.retrieve.bm25.term_weight` of a term that stands once, and twice."""
     norm = K1 * (1 - B + B * lengths / REFERENCE_LENGTH)
     return (K1 + 1) / (1 + norm), 2 * (K1 + 1) / (2 + norm)

@@ -1,11 +1,14 @@
 """A search in Postgres: its scope, its short transaction, and passages by their rows."""
 
+import contextvars
 import json
-from collections.abc import Collection, Iterator, Mapping
+import random
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -28,8 +31,9 @@ class SearchedSpace:
 
 @dataclass(frozen=True, slots=True)
 class ScopeFacts:
-    """Chunks in the scope, exactly, and everywhere, by an estimate; the active space.
+    """Chunks in the scope and everywhere, and the active space.
 
+    Everywhere by an estimate; in scopes of more than `COUNTED_DOCUMENTS` so are those of the scope.
     They are asked once a store, which lives as long as one question.
     """
 
@@ -44,16 +48,40 @@ class SearchScope:
     def __init__(self, document_ids: Collection[UUID]) -> None:
         self.documents = list(dict.fromkeys(document_ids))
         self.facts: ScopeFacts | None = None
+        self._uuid_array = ""
+        self._members: frozenset[UUID] = frozenset()
 
-    @cached_property
+    @property
     def uuid_array(self) -> str:
         """The ids as Postgres reads an array."""
-        return to_uuid_array(self.documents)
+        self._uuid_array = self._uuid_array or to_uuid_array(self.documents)
+        return self._uuid_array
+
+    @property
+    def members(self) -> frozenset[UUID]:
+        """The same ids, to ask whether one is among them."""
+        self._members = self._members or frozenset(self.documents)
+        return self._members
+
+    def sample_documents(self, most: int) -> list[UUID]:
+        """At most that many by chance, the same ones each time."""
+        if len(self.documents) <= most:
+            return self.documents
+        chance = random.Random(len(self.documents))  # noqa: S311 - a sample
+        return chance.sample(self.documents, most)
 
 
 def to_uuid_array(ids: Collection[UUID]) -> str:
-    """The text form of an array of UUIDs."""
-    return "{" + ",".join(map(str, ids)) + "}"
+    """The text form of an array of UUIDs, without hyphens: there may be tens of thousands."""
+    return "{" + ",".join([one.hex for one in ids]) + "}"
+
+
+COUNTED_DOCUMENTS = 2_000
+"""Of larger scopes so many are counted, and the rest is taken to be like them.
+
+Looking up each of tens of thousands takes longer than the search, and only the choice of a way and
+the weights of words hang on it.
+"""
 
 
 STATEMENT_TIMEOUT = "10s"
@@ -129,8 +157,11 @@ def _settle(opened: psycopg.Connection[Any], statement: LiteralString, **paramet
 
 
 def _fetch_facts(cursor: Cursor, scope: SearchScope) -> ScopeFacts:
-    found = _fetch_rows(cursor, FACTS, {"documents": scope.uuid_array})
+    counted = scope.sample_documents(COUNTED_DOCUMENTS)
+    found = _fetch_rows(cursor, FACTS, {"documents": to_uuid_array(counted)})
     ((chunks, everywhere, space, dimensions),) = found
+    if len(counted) < len(scope.documents):
+        chunks = chunks * len(scope.documents) // len(counted)
     return ScopeFacts(chunks, max(everywhere, chunks), space and SearchedSpace(space, dimensions))
 
 
@@ -150,6 +181,35 @@ def parse_numbers(sent: bytes | None, kind: str) -> NDArray[Any]:
         return np.empty(0, dtype=kind)
     layout = np.dtype([("bytes", ">i4"), ("value", kind)])
     return np.frombuffer(sent, layout, offset=_ARRAY_HEADER)["value"]
+
+
+T = TypeVar("T")
+MAX_BESIDE = 4
+"""Searches of a process that use a second connection at a time.
+
+The pool has more than these and the threads that search, so that none waits for another's second.
+"""
+_threads = ThreadPoolExecutor(MAX_BESIDE, thread_name_prefix="search")
+_free = threading.BoundedSemaphore(MAX_BESIDE)
+
+
+def run_beside(work: Callable[[], T]) -> Callable[[], T]:
+    """See `rag.ports.PassageStore.run_beside`.
+
+    Nothing runs beside a transaction, whose rows no other connection sees.
+    """
+    if connection.in_atomic_block or not _free.acquire(blocking=False):
+        return work
+    return _threads.submit(contextvars.copy_context().run, _work_and_release, work).result
+
+
+def _work_and_release(work: Callable[[], T]) -> T:
+    """Give connection and place back, whatever happens."""
+    try:
+        return work()
+    finally:
+        connection.close()
+        _free.release()
 
 
 PASSAGE_COLUMNS = (

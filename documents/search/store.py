@@ -5,9 +5,9 @@ Vectors are compared one by one in small scopes, through the space's HNSW index 
 # ruff: noqa: S608 - every part of every statement is a constant
 
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -64,9 +64,8 @@ APPROXIMATE = f"""
 """
 
 VECTORS = """
-    SELECT chunk_id, halfvec_send(vector) FROM documents_chunkembedding
+    SELECT chunk_id, document_id, halfvec_send(vector) FROM documents_chunkembedding
      WHERE chunk_id = ANY(%(keys)s) AND space_id = %(space)s
-       AND document_id IN (SELECT unnest(%(documents)s::uuid[]))
 """
 
 _VECTOR_HEADER = 4
@@ -108,11 +107,12 @@ def to_graph_statement(space: SearchedSpace) -> str:
 def load_vectors(
     search: SearchTransaction, space: SearchedSpace, keys: Sequence[int]
 ) -> dict[int, Sequence[float]]:
-    """The stored vectors of these chunks."""
+    """The stored vectors of those of the chunks that are in scope."""
     rows = search.rows(VECTORS, keys=list(keys), space=space.pk)
     return {
         key: array("f", np.frombuffer(sent, ">f2", offset=_VECTOR_HEADER).astype("f4").tobytes())
-        for key, sent in rows
+        for key, document, sent in rows
+        if document in search.scope.members
     }
 
 
@@ -132,6 +132,7 @@ ALL_CHUNKS = f"""
     SELECT {database.PASSAGE_COLUMNS} FROM {database.PASSAGE_TABLES}
      WHERE chunk.document_id = ANY(%(documents)s::uuid[])
      ORDER BY array_position(%(documents)s::uuid[], chunk.document_id), chunk.index
+     LIMIT %(limit)s + 1
 """
 
 OPENING_CHUNKS = f"""
@@ -159,6 +160,7 @@ def read_stretch(
 
 
 MAX_QUERY_TERMS = 512
+T = TypeVar("T")
 
 
 class ScopedStore:
@@ -208,7 +210,9 @@ class ScopedStore:
         with database.open_search(self._scope) as search:
             if search.facts.chunks > limit:
                 return None
-            rows = search.rows(ALL_CHUNKS)
+            rows = search.rows(ALL_CHUNKS, limit=limit)  # chunks may be more than was estimated
+        if len(rows) > limit:
+            return None
         return [database.to_passage(row) for row in rows]
 
     def read_places(self, places: Collection[tuple[UUID, int]]) -> list[Passage]:
@@ -252,6 +256,10 @@ class ScopedStore:
             return None
         with database.open_search(self._scope) as search:
             return read_stretch(search, document_id, max(start, 0), max(length, 0))
+
+    def run_beside(self, work: Callable[[], T]) -> Callable[[], T]:
+        """On another connection, while some are free."""
+        return database.run_beside(work)
 
     def _searched(self, search: database.SearchTransaction) -> SearchedSpace | None:
         fixed = self._space

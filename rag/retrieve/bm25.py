@@ -14,7 +14,7 @@ BACKGROUND = 1000
 """Chunks of ordinary prose that `coverage_weight` imagines beside the scope; see there."""
 
 
-def compute_idf(df: int, total: int) -> float:
+def compute_idf(df: float, total: float) -> float:
     """Weight of a term held by `df` of `total` chunks (Robertson and Spärck Jones)."""
     return math.log(1 + (total - df + 0.5) / (df + 0.5))
 
@@ -32,7 +32,7 @@ def compute_term_weight(
     return frequency * (K1 + 1) / (frequency + K1)
 
 
-def compute_coverage_weight(df: int, total: int) -> float:
+def compute_coverage_weight(df: float, total: float) -> float:
     """What a term of the question weighs in `coverage`.
 
     Its IDF as if `BACKGROUND` more chunks stood beside the scope.

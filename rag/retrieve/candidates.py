@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 import structlog
 
@@ -62,6 +62,33 @@ _END = re.compile(r"[.!?。]\s|\n")
 T = TypeVar("T")
 
 
+class Lazy(Generic[T]):
+    """A property that is worked out once, when it is asked for.
+
+    `functools.cached_property` holds a lock until Python 3.12 that all instances share: every
+    question of a process would wait for another one's search.
+    """
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work = work
+        self.__doc__ = work.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Under this name the instance keeps what was worked out, and the property rests."""
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
+        """What the work gives."""
+        if instance is None:
+            return self
+        found = instance.__dict__[self._name] = self._work(instance)
+        return found
+
+
 @dataclass(slots=True)
 class QuestionEmbedder:
     """Embeds the texts of one question, however often it is searched: each of them once.
@@ -107,13 +134,13 @@ class Legs:
     timings_ms: dict[str, float] = field(default_factory=dict)
     _vectors: dict[int, Sequence[float] | None] = field(default_factory=dict)
 
-    @functools.cached_property
+    @Lazy
     def weight(self) -> float:
         """How far the embedder knows the question's language, 0..1."""
         known = self.embedder.estimate_knowledge(self.made.standalone_query)
         return known if known and self.vector else 0.0
 
-    @functools.cached_property
+    @Lazy
     def terms(self) -> Mapping[str, float]:
         """The question's lexical terms, and those of the conversation with what they weigh."""
         said = self.time_step(
@@ -124,12 +151,17 @@ class Legs:
         told = self.made.context.items()
         return {**said, **{term: w if w >= 1 else w * share for term, w in told}}
 
-    @functools.cached_property
+    @Lazy
     def lexical(self) -> Sequence[Hit]:
-        """Best passages by BM25."""
-        return self._by_words("bm25", self.terms)
+        """Best passages by BM25; the dense leg, which is asked for next, is searched meanwhile."""
+        known = self.embedder.estimate_knowledge(self.made.standalone_query)
+        wait = self.store.run_beside(lambda: self.dense) if known else None
+        found = self._by_words("bm25", self.terms)
+        if wait is not None:
+            wait()
+        return found
 
-    @functools.cached_property
+    @Lazy
     def reworded(self) -> Sequence[Hit]:
         """Best passages by BM25 where other words for what is asked count, too."""
         other = self.made.search_terms
@@ -141,7 +173,7 @@ class Legs:
         asked = frozenset(terms.items())
         return self.look_up(step, asked, lambda: self.store.find_by_terms(terms, self.depth))
 
-    @functools.cached_property
+    @Lazy
     def dense(self) -> Sequence[Hit]:
         """Nearest passages by cosine.
 
@@ -163,7 +195,7 @@ class Legs:
             self.lookups[key] = self.time_step(step, work)
         return self.lookups[key]
 
-    @functools.cached_property
+    @Lazy
     def vector(self) -> Sequence[float]:
         """The question's own vector, drawn towards what was said before; empty after a failure."""
         return self.time_step("embed", self._embed)
@@ -176,7 +208,7 @@ class Legs:
             self._vectors.update({key: found.get(key) for key in missing})
         return {key: vector for key, vector in self._vectors.items() if vector is not None}
 
-    @functools.cached_property
+    @Lazy
     def fusion_weight(self) -> float:
         """How far the dense leg counts beside the lexical one.
 

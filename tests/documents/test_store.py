@@ -1,4 +1,5 @@
 import random
+import threading
 import uuid
 from collections import Counter
 
@@ -343,3 +344,30 @@ def test_another_model_becomes_the_active_space(owner):
     assert list(EmbeddingSpace.objects.filter(active=True)) == [second]
     assert spaces.ensure_active_space(TinyEmbedder()).pk == first.pk
     assert Document.objects.count() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_runs_beside_a_search_has_a_connection_of_its_own_while_some_are_free():
+    go_on = threading.Event()
+
+    def ask():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            return cursor.fetchone()[0]
+
+    def ask_later():
+        assert go_on.wait(timeout=20)
+        return ask()
+
+    found = store()
+    begun = [found.run_beside(ask_later) for _ in range(database.MAX_BESIDE)]
+    assert found.run_beside(ask)() == ask()  # none is free: its caller does it
+    go_on.set()
+    assert ask() not in {wait() for wait in begun}
+    assert found.run_beside(ask)() != ask()  # and they are given back
+
+
+def test_nothing_runs_beside_a_transaction_which_alone_sees_its_rows(owner):
+    document = index(owner, ["연차 휴가"])
+    wait = store(document).run_beside(lambda: Document.objects.filter(pk=document.pk).exists())
+    assert wait()

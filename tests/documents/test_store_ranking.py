@@ -1,6 +1,7 @@
 """BM25 in Postgres against `rank_bm25` on the same tokens, by both of its ways."""
 
 import contextlib
+import random
 from collections import Counter
 from itertools import chain
 
@@ -28,9 +29,9 @@ questions = st.dictionaries(
 
 @contextlib.contextmanager
 def way(name):
-    """Walk through the scope, or go by the lexical index, whatever the estimate says."""
+    """Walk through the scope, or go by the lexical index, however large it is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bm25, "INDEX_COST", 10**9 if name == "walk" else -(10**9))
+        patch.setattr(bm25, "WALKED_CHUNKS", 10**9 if name == "walk" else -(10**9))
         yield
 
 
@@ -62,6 +63,48 @@ def test_bm25_is_that_of_rank_bm25(owner, name, chunks, question, limit, cut):
     for hit in hits:
         place = places[hit.passage.document_id] + hit.passage.index
         assert hit.score == pytest.approx(scores[place], rel=1e-5)
+
+
+@pytest.fixture
+def crowd(owner):
+    """Forty documents of twenty chunks; some words stand in most of these, most words in few."""
+    dice = random.Random(8)
+    words = [f"말{number}" for number in range(400)]
+    shares = [1 / (number + 1) for number in range(len(words))]
+    chunks = [dice.choices(words, shares, k=dice.randint(20, 60)) for _ in range(800)]
+    return words, [index(owner, chunks[at : at + 20]) for at in range(0, len(chunks), 20)]
+
+
+def test_where_common_words_are_only_sampled_the_same_is_found(crowd, monkeypatch):
+    words, documents = crowd
+    monkeypatch.setattr(bm25, "SAMPLED_DOCUMENTS", 10)
+    dice, held, asked = random.Random(4), 0, 60
+    for _ in range(asked):
+        # two that everybody says, and four that few do
+        question = dict.fromkeys(dice.sample(words[:12], 2) + dice.sample(words[40:], 4), 1.0)
+        with way("walk"):
+            right = {hit.passage.key for hit in store(*documents).find_by_terms(question, 10)}
+        with way("index"):
+            found = [hit.passage.key for hit in store(*documents).find_by_terms(question, 30)]
+        held += len(right & set(found[:10]))
+    assert held >= 0.97 * 10 * asked  # of a sample of 200 chunks; of 2,000 it is .99 and more
+
+
+def test_a_large_scope_finds_nothing_outside_of_it(crowd, owner):
+    words, documents = crowd
+    beside = index(owner, [words[:50]] * 5)
+    with way("index"):
+        hits = store(*documents).find_by_terms(dict.fromkeys(words[:50], 1.0), 30)
+        alone = store(beside).find_by_terms(dict.fromkeys(words[:50], 1.0), 30)
+    assert len(hits) == 30
+    assert beside.pk not in {hit.passage.document_id for hit in hits}
+    assert {hit.passage.document_id for hit in alone} == {beside.pk}
+
+
+def test_words_that_no_chunk_of_a_large_scope_holds_find_nothing(crowd):
+    _, documents = crowd
+    with way("index"):
+        assert store(*documents).find_by_terms({"없는말": 1.0, "이것도": 2.0}, 10) == []
 
 
 def test_a_rollback_leaves_the_lexical_index_as_it_was(owner):

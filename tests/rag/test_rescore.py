@@ -1,3 +1,5 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
@@ -115,3 +117,46 @@ def test_passages_behind_the_first_keep_their_order():
     legs = Legs(asked("연차"), store, QuestionEmbedder(NumberEmbedder("en")))
     found = rescore_candidates(legs, bm25_weight=1.0)
     assert texts(found)[MAX_SENTENCE_PASSAGES:] == texts(legs.lexical)[MAX_SENTENCE_PASSAGES:]
+
+
+class MeetingStore(MemoryStore):
+    """Its searches by words wait until as many others are under way as `meeting` has parties."""
+
+    def __init__(self, meeting, threads):
+        super().__init__()
+        self.meeting, self.threads = meeting, threads
+
+    def find_by_terms(self, terms, limit):
+        self.meeting.wait(timeout=20)
+        return super().find_by_terms(terms, limit)
+
+    def run_beside(self, work):
+        return self.threads.submit(work).result
+
+
+class Nearby(MeetingStore):
+    """Its searches by vector wait for those by words."""
+
+    def find_similar(self, vector, limit):
+        self.meeting.wait(timeout=20)
+        return super().find_similar(vector, limit)
+
+
+def test_words_and_vectors_are_searched_at_once():
+    with ThreadPoolExecutor(1) as threads:
+        legs = Legs(
+            asked("vacation days"),
+            Nearby(threading.Barrier(2), threads),
+            QuestionEmbedder(NumberEmbedder("en")),
+        )
+        assert list(legs.lexical) == list(legs.dense) == []
+
+
+def test_no_question_waits_for_the_search_of_another():
+    meeting = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as threads:
+        searches = [
+            Legs(asked(text), MeetingStore(meeting, threads), QuestionEmbedder(NumberEmbedder()))
+            for text in ("연차 휴가", "출장 여비")
+        ]
+        assert list(threads.map(lambda legs: list(legs.lexical), searches)) == [[], []]

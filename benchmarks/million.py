@@ -1,0 +1,198 @@
+"""How long a search takes among a million chunks, and what it finds of what is there.
+
+Within 5 and 100 documents, a library of a tenth, and all of it; every call is all that an answers
+worker does for one, without the question's vector. Recall is that of the best ten of each leg
+beside the exact comparison of every chunk; what scores as much as the tenth counts as found.
+"""
+
+import argparse
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from benchmarks import report
+from benchmarks.scale import corpus, stock
+from benchmarks.scale.corpus import Question
+from benchmarks.speed import Nura, _figures, _timed
+from tests.quality import sets
+
+SIZE = 1_000_000
+SCOPES = ("5 documents", "100 documents", "a library", "all")
+AIMS = {
+    "5 documents": (8, 16),
+    "100 documents": (12, 25),
+    "a library": (25, 60),
+    "all": (60, 120),
+}
+"""p50 and p95 in ms."""
+QUESTIONS = 50
+"""Of each language and scope."""
+RECALLED = 30
+"""Of each language."""
+WARMING = 6
+BEST = 10
+DEPTH = 30
+FOLDER = Path(__file__).parents[1] / "var" / "bench"
+
+
+def main() -> None:
+    """Make the library where it is not there, measure, and keep the figures."""
+    if not sets.available():
+        print("\nmillion: left out, as the data it is made from does not lie beside the project")
+        return
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--size", type=int, default=SIZE)
+    parser.add_argument("--build", action="store_true", help="make the library and end")
+    wanted, _ = parser.parse_known_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    texts = corpus.load(FOLDER)
+    with stock.postgres(FOLDER):
+        documents = stock.stocked(texts, wanted.size)
+        if wanted.build:
+            return
+        figures = measure(texts.questions, documents)
+    report.write("million", {"aims": AIMS, "chunks": wanted.size, **figures})
+
+
+def measure(questions: Sequence[Question], documents: Sequence[UUID]) -> dict[str, object]:
+    """Times and recall of each scope."""
+    times, steps = _time_searches(questions, documents)
+    rows = [
+        [f"{scope}, {language}", *(_figures(values)[name] for name in ("p50", "p95")), *AIMS[scope]]
+        for (scope, language), values in times.items()
+    ]
+    report.table("Search among a million chunks", ["", "p50", "p95", "aim", "aim p95"], rows)
+    for case, found in steps.items():
+        print(*case, found)
+    recall = measure_recall(questions, documents)
+    report.table(
+        "Recall@10 beside the exact comparison",
+        ["", "words", "vectors"],
+        [[scope, found["words"], found["vectors"]] for scope, found in recall.items()],
+    )
+    named = {", ".join(case): _figures(values) for case, values in times.items()}
+    return {"ms": named, "steps_p50_ms": {", ".join(c): s for c, s in steps.items()}} | {
+        "recall_at_10": recall
+    }
+
+
+Case = tuple[str, str]
+
+
+def _time_searches(
+    questions: Sequence[Question], documents: Sequence[UUID]
+) -> tuple[dict[Case, list[float]], dict[Case, dict[str, float]]]:
+    """Every question in every scope in turn, so that what else runs meets all scopes alike."""
+    nura, chance = Nura(questions), random.Random(11)
+    times: dict[Case, list[float]] = {}
+    steps: dict[Case, dict[str, list[float]]] = {}
+    for number, question in enumerate(_list_asked(questions, QUESTIONS + WARMING // 2)):
+        for name in SCOPES:
+            scope = _choose_scope(name, documents, chance)
+            took = _timed(lambda scope=scope: nura.search(question, scope))  # noqa: B023
+            if number < WARMING:
+                continue
+            case = name, question.language
+            times.setdefault(case, []).append(took)
+            for step, value in nura.steps.items():
+                steps.setdefault(case, {}).setdefault(step, []).append(value)
+    medians = {
+        case: {step: _figures(values)["p50"] for step, values in found.items()}
+        for case, found in steps.items()
+    }
+    return times, medians
+
+
+def _choose_scope(name: str, documents: Sequence[UUID], chance: random.Random) -> Sequence[UUID]:
+    """Documents by chance, all of a library, or all."""
+    if name == "all":
+        return documents
+    if name == "a library":
+        return chance.choice(_list_libraries())
+    return chance.sample(list(documents), int(name.split(maxsplit=1)[0]))
+
+
+def _list_libraries() -> list[list[UUID]]:
+    from documents.models import Document
+
+    if not _LIBRARIES:
+        found: dict[UUID, list[UUID]] = {}
+        rows = Document.objects.order_by("created_at", "pk").values_list("library_id", "pk")
+        for library, document in rows:
+            found.setdefault(library, []).append(document)
+        _LIBRARIES.extend(found.values())
+    return _LIBRARIES
+
+
+_LIBRARIES: list[list[UUID]] = []
+
+
+def _list_asked(questions: Sequence[Question], each: int) -> list[Question]:
+    """As many of each language, by turns."""
+    by_language = [[one for one in questions if one.language == name] for name in corpus.ASKED]
+    return [
+        one for pair in zip(*(found[:each] for found in by_language), strict=True) for one in pair
+    ]
+
+
+def measure_recall(
+    questions: Sequence[Question], documents: Sequence[UUID]
+) -> dict[str, dict[str, float]]:
+    """Recall@10 of both legs in the two large scopes."""
+    asked = _list_asked(questions, RECALLED)
+    chance = random.Random(12)
+    return {
+        name: {
+            "words": _recall_words(asked, _choose_scope(name, documents, chance)),
+            "vectors": _recall_vectors(asked, _choose_scope(name, documents, chance)),
+        }
+        for name in SCOPES[2:]
+    }
+
+
+def _recall_words(questions: Sequence[Question], scope: Sequence[UUID]) -> float:
+    from documents.search import bm25, database
+    from rag import tokenize
+
+    held = 0.0
+    for question in questions:
+        terms = bm25.clean_terms(tokenize.weigh_query_terms(question.text))
+        with database.open_search(database.SearchScope(scope)) as search:
+            right = bm25.compare_exactly(search, terms, BEST)
+        with database.open_search(database.SearchScope(scope)) as search:
+            found = bm25.find_best_chunks(search, terms, DEPTH)[:BEST]
+        held += _share(found, right)
+    return round(held / len(questions), 4)
+
+
+def _recall_vectors(questions: Sequence[Question], scope: Sequence[UUID]) -> float:
+    from documents.search import database, store
+
+    held = 0.0
+    for question in questions:
+        with database.open_search(database.SearchScope(scope)) as search:
+            assert search.facts.space is not None
+            found = store.find_nearest_chunks(search, search.facts.space, question.vector, DEPTH)
+            right = store.compare_exactly(search, search.facts.space, question.vector, BEST)
+        held += _share(found[:BEST], right)
+    return round(held / len(questions), 4)
+
+
+def _share(found: Sequence[object], right: Sequence[object]) -> float:
+    """How many of the right ones were found, by key or by a score as good as the last one's."""
+    if not right:
+        return 1.0
+    keys = {hit.passage.key for hit in right}  # type: ignore[attr-defined]
+    least = right[-1].score  # type: ignore[attr-defined]
+    good = sum(
+        hit.passage.key in keys or hit.score >= least * (1 - 1e-6)  # type: ignore[attr-defined]
+        for hit in found
+    )
+    return min(1.0, good / len(right))
+
+
+if __name__ == "__main__":
+    main()
