@@ -1,5 +1,6 @@
 """Administration of users, of the audit log, and of the site as a whole."""
 
+from functools import partial
 from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
@@ -660,6 +661,9 @@ class SignOnServerForm(forms.ModelForm[SignOnServer]):
             *("name", "slug", "issuer", "client_id", "is_active", "sign_up", "domains"),
             *("link_by_email", "vouches_for_email", "groups_claim", "administrators", "auditors"),
         )
+        field_classes: ClassVar[dict[str, Any]] = {
+            "issuer": partial(forms.URLField, assume_scheme="https")
+        }
 
     def clean_issuer(self) -> str:
         """The address: encrypted, or on this machine."""

@@ -74,7 +74,11 @@ urlpatterns = [
         name="openid_connect_callback",
     ),
     path("accounts/oidc/<slug:provider_id>/signed-out/", signed_out, name="signed-out"),
-    path("accounts/3rdparty/", SETTINGS_PAGE, name="socialaccount_connections"),
+    path(
+        "accounts/3rdparty/",
+        RedirectView.as_view(pattern_name="accounts:sign-on"),
+        name="socialaccount_connections",
+    ),
     path("accounts/3rdparty/signup/", SETTINGS_PAGE, name="socialaccount_signup"),
     path("accounts/3rdparty/login/error/", SETTINGS_PAGE),
     path(

@@ -346,7 +346,7 @@ def make_session(owner: User) -> uuid.UUID:
     """Somewhere the owner is signed in; what the API calls it."""
     store = SessionStore()
     store[SESSION_KEY] = str(owner.pk)
-    store[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+    store[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[-1]
     store[HASH_SESSION_KEY] = owner.get_session_auth_hash()
     store.create()
     UserSession.objects.create(user=owner, session_key=store.session_key, ip="192.0.2.1")

@@ -237,8 +237,8 @@ def test_fields_that_are_not_the_clients_are_ignored_or_refused(
     assert not Chat.objects.exclude(owner=owner, deleted_at=None).exists()
 
 
-FOR_VISITORS = {"invitation"}
-"""Pages for whoever has a link: they name nothing of a user."""
+NOBODYS = {"invitation", "connect-server"}
+"""Pages that name nothing of a user: a link for a visitor, a server for all."""
 
 
 def pages():
@@ -249,7 +249,7 @@ def pages():
         *nura.accounts.urls.urlpatterns,
     )
     named = [one for one in patterns if isinstance(one, URLPattern) and one.pattern.converters]
-    return [one for one in named if one.name not in FOR_VISITORS]
+    return [one for one in named if one.name not in NOBODYS]
 
 
 NAMES = {
@@ -291,6 +291,7 @@ PLACES = (
     *("/", "/?documents={document}", "/documents", f"/documents?q={SECRET}", "/settings/keys"),
     *("/shared", "/assistants", "/prompts", "/?assistant={assistant}"),
     *("/settings/profile", "/settings/appearance", "/settings/memory"),
+    "/settings/sign-on",
     *("/panels/chats", f"/panels/chats?q={SECRET}", "/panels/chats?current={chat}"),
 )
 

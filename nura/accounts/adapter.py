@@ -76,6 +76,8 @@ def is_signup_open() -> bool:
 
 
 DIRECTORY_BACKEND = "nura.accounts.directory.DirectoryBackend"
+DIRECTORY_PROVIDER = "ldap"
+"""What connections of accounts with the directory's entries are called; its library is optional."""
 
 
 def may_sign_in_here(user: AbstractBaseUser) -> bool:
@@ -123,9 +125,13 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     ) -> None:
         """Allauth calls it after each change of an account: tell by mail where there is an address.
 
-        A change of the second step is written down here, for there is no other place to.
+        A change of the second step or of a connection with a sign-on server is written down here,
+        for there is no other place to.
         """
         folder, _separator, change = template_prefix.rpartition("/")
+        if folder == "socialaccount/email":
+            told = {"change": change, "server": more["context"]["account"].provider}
+            record_event(Action.ACCOUNT_CHANGED, actor=user, subject=user, details=told)
         if folder == "mfa/email":
             record_event(
                 Action.SECOND_STEP_CHANGED, actor=user, subject=user, details={"change": change}

@@ -20,18 +20,21 @@ from django_auth_ldap.config import LDAPSearch, NestedGroupOfNamesType
 from ldap.cidict import cidict
 
 from documents.audit import Action, record_event
+from nura.accounts.adapter import DIRECTORY_PROVIDER
 from nura.accounts.groups import follow_directory
 from nura.accounts.names import check_name
+from nura.accounts.profile import MAX_DISPLAY_NAME_CHARACTERS
 from nura.accounts.roles import follow_role
 from nura.accounts.scim import ScimRefused, switch_account
 
 logger = structlog.get_logger()
 
-PROVIDER = "ldap"
 SECONDS = 5
 """How long a directory may take to answer."""
 TEXT_ID = "entryuuid"
 ID_ATTRIBUTES = (TEXT_ID, "objectguid")
+NAME_ATTRIBUTES = ("samaccountname", "uid")
+"""What a new account is called, whichever of its names the person has typed."""
 IDS_A_SEARCH = 200
 """Accounts that the directory is asked for at once."""
 DISABLED = 2
@@ -87,10 +90,10 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
     def get_or_build_user(self, username: str, ldap_user: Any) -> tuple[User, bool]:
         """The account of the entry, or a new one."""
         uid = read_id(ldap_user.attrs)
-        known = SocialAccount.objects.filter(provider=PROVIDER, uid=uid).select_related("user")
-        if account := known.first():
+        accounts = SocialAccount.objects.select_related("user")
+        if account := accounts.filter(provider=DIRECTORY_PROVIDER, uid=uid).first():
             return account.user, False
-        name = User.normalize_username(username)
+        name = User.normalize_username(read_name(ldap_user.attrs) or username)
         try:
             User.username_validator(name)
             check_name(name)
@@ -98,7 +101,8 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
             raise ldap_user.AuthenticationFailed("the name passes for another") from error
         if not uid or User.objects.filter(username__iexact=name).exists():
             raise ldap_user.AuthenticationFailed("the name is that of another account")
-        return User(username=name), True
+        shown = ldap_user.attrs.get("displayname", [""])[0]
+        return User(username=name, first_name=shown[:MAX_DISPLAY_NAME_CHARACTERS]), True
 
     @transaction.atomic
     def authenticate_ldap_user(self, ldap_user: Any, password: str) -> User | None:
@@ -108,7 +112,7 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
             return None
         uid = read_id(ldap_user.attrs)
         _account, is_new = SocialAccount.objects.get_or_create(
-            provider=PROVIDER, uid=uid, defaults={"user": user}
+            provider=DIRECTORY_PROVIDER, uid=uid, defaults={"user": user}
         )
         if is_new:
             user.set_unusable_password()
@@ -116,7 +120,7 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
             if mails and not User.objects.filter(email__iexact=mails[0]).exists():
                 user.email = mails[0].lower()
             user.save()
-            way = {"by": "sign-on", "server": PROVIDER}
+            way = {"by": "sign-on", "server": DIRECTORY_PROVIDER}
             record_event(Action.ACCOUNT_CREATED, actor=user, subject=user, details=way)
         if settings.LDAP_GROUPS:
             follow_groups(user, ldap_user.group_names)
@@ -125,13 +129,13 @@ class DirectoryBackend(LDAPBackend):  # type: ignore[misc]
 
 def follow_groups(user: User, names: set[str]) -> None:
     """Bring groups and role to what the directory says."""
-    follow_directory(user=user, names=names, way=PROVIDER)
+    follow_directory(user=user, names=names, way=DIRECTORY_PROVIDER)
     follow_role(
         user=user,
         names=names,
         administrators=settings.LDAP_ADMINISTRATORS,
         auditors=settings.LDAP_AUDITORS,
-        way=PROVIDER,
+        way=DIRECTORY_PROVIDER,
     )
 
 
@@ -147,12 +151,20 @@ def read_id(attributes: Any) -> str:
     return ""
 
 
-def end_removed_accounts() -> int:
-    """Switch off what the directory has removed or disabled; how many. Raises `ldap.LDAPError`."""
-    accounts = SocialAccount.objects.filter(provider=PROVIDER, user__is_active=True)
+def read_name(attributes: Any) -> str:
+    """The name that the entry signs in with; empty where only the filter knows which it is."""
+    return next((attributes[name][0] for name in NAME_ATTRIBUTES if attributes.get(name)), "")
+
+
+def end_removed_accounts() -> None:
+    """Switch off those that the directory has removed or disabled, or that the filter leaves out.
+
+    Raises `ldap.LDAPError`.
+    """
+    accounts = SocialAccount.objects.filter(provider=DIRECTORY_PROVIDER, user__is_active=True)
     held = list(accounts.select_related("user"))
     if not held:
-        return 0
+        return
     connection = connect()
     there: set[str] = set()
     try:
@@ -164,13 +176,12 @@ def end_removed_accounts() -> int:
     gone = [one.user for one in held if one.uid not in there]
     if len(gone) == len(held) >= FEWEST_TO_DOUBT:
         logger.error("directory_doubted", accounts=len(gone))
-        return 0
+        return
     for user in gone:
         try:
-            switch_account(user=user, is_active=False, way=PROVIDER)
+            switch_account(user=user, is_active=False, way=DIRECTORY_PROVIDER)
         except ScimRefused:
             logger.warning("last_administrator_kept", user_id=user.pk)
-    return len(gone)
 
 
 def connect() -> Any:
@@ -185,8 +196,9 @@ def connect() -> Any:
 
 
 def _find_enabled(connection: Any, uids: Sequence[str]) -> set[str]:
-    """Those whose entries are there and not disabled."""
-    wanted = f"(|{''.join(map(_to_filter, uids))})"
+    """Those whose entries are there, may sign in by the filter, and are not disabled."""
+    anybody = settings.LDAP_FILTER % {"user": "*"}
+    wanted = f"(&{anybody}(|{''.join(map(_to_filter, uids))}))"
     asked = ["entryUUID", "objectGUID", "userAccountControl"]
     found = connection.search_ext_s(settings.LDAP_USERS, ldap.SCOPE_SUBTREE, wanted, asked)
     entries = [cidict(attributes) for dn, attributes in found if dn]

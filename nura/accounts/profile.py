@@ -29,6 +29,7 @@ from nura.accounts.models import MAX_SPEECH_RATE, MIN_SPEECH_RATE, Preferences
 from nura.accounts.preferences import get_preferences, save_preferences, set_cookies
 from nura.accounts.sections import render_section
 from nura.accounts.services import replace_email, revoke_keys
+from nura.accounts.sign_on import list_servers
 
 MAX_DISPLAY_NAME_CHARACTERS = 60
 MIN_RESET_SECONDS = 0.15
@@ -140,7 +141,8 @@ def profile(request: HttpRequest) -> HttpResponse:
         form.save()
         messages.success(request, _("Saved."))
         return redirect("accounts:profile")
-    return render_section(request, "accounts:profile", "settings/profile.html", {"form": form})
+    told = {"form": form, "has_servers": bool(list_servers())}
+    return render_section(request, "accounts:profile", "settings/profile.html", told)
 
 
 @never_cache

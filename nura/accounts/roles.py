@@ -10,7 +10,6 @@ from collections.abc import Collection
 from typing import Any
 
 import structlog
-from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db import models, transaction
 from django.utils.translation import gettext_lazy as _
@@ -126,8 +125,11 @@ def keep_an_administrator(*, without: Collection[int]) -> None:
         raise LastAdministrator
 
 
-class RolePermissions(BaseBackend):
-    """Django's permissions as the roles give them; nobody signs in by it."""
+class RolePermissions:
+    """Django's permissions as the roles give them; no session is begun by it, and so none held."""
+
+    def authenticate(self, request: Any) -> None:
+        """Takes no credentials: Django passes it by."""
 
     def has_perm(self, user_obj: Visitor, perm: str, obj: Any = None) -> bool:
         """Whether the role allows it."""

@@ -7,36 +7,51 @@ sign-in; what the server tells besides must be of the same subject. PKCE is alwa
 An account is found by server and subject, never by a name. By an address it is found where the
 server says that it is verified and linking is allowed, and never an administrator's. Whoever may
 have held such an account before, having typed the address only, loses password, keys and second
-step.
+step. By hand a person connects an account in the settings: it is then the session that says whose
+account it is, and no address plays a part.
 """
 
 import hashlib
+import time
 from base64 import urlsafe_b64encode
 from typing import Any, cast
 
 import jwt
 import structlog
+from allauth.account import app_settings as account_settings
 from allauth.account.adapter import get_adapter as get_account_adapter
+from allauth.account.decorators import reauthentication_required
 from allauth.account.internal.flows.login import get_authentication_records
+from allauth.account.internal.flows.reauthentication import get_reauthentication_flows
 from allauth.account.models import EmailAddress
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.adapter import get_adapter as get_social_adapter
+from allauth.socialaccount.forms import DisconnectForm
 from allauth.socialaccount.helpers import render_authentication_error
-from allauth.socialaccount.models import SocialApp, SocialLogin, SocialToken
-from allauth.socialaccount.providers.base import AuthProcess
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialLogin, SocialToken
+from allauth.socialaccount.providers.base import AuthError, AuthProcess
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from allauth.socialaccount.views import ConnectionsView
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.core import signing
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse, reverse_lazy
+from django.utils.decorators import method_decorator
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from requests import RequestException
@@ -44,10 +59,12 @@ from requests import RequestException
 from documents.audit import Action, record_event
 from documents.secrets import SecretUnreadable, open_secret
 from nura.accounts import services
+from nura.accounts.adapter import DIRECTORY_PROVIDER, may_sign_in_here
 from nura.accounts.groups import follow_directory
 from nura.accounts.invitations import SESSION_KEY, find_invitation, take_invitation
 from nura.accounts.models import Invitation, SignOnServer
 from nura.accounts.roles import follow_role
+from nura.accounts.sections import render_section
 
 logger = structlog.get_logger()
 
@@ -68,6 +85,8 @@ CLOCK_SECONDS = 60
 """Clocks of servers are that much off."""
 PROTOCOL = "openid_connect"
 NAME_CHARACTERS, NAME_TRIES = 100, 100
+CONNECT, CONNECT_SECONDS = "connect", 600
+"""What the link carries that connects an account, and how long it is good."""
 
 
 class SignOnFailed(OAuth2Error):  # type: ignore[misc]
@@ -78,6 +97,8 @@ class SignOnAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
     """One sign-in at one server. All of it raises `SignOnFailed`."""
 
     verifier = ""
+    state: dict[str, Any] | None = None
+    """What was kept when it began, once somebody has come back."""
 
     @property
     def openid_config(self) -> dict[str, Any]:
@@ -191,9 +212,14 @@ class SignOnProvider(OpenIDConnectProvider):  # type: ignore[misc]
         return {}
 
     def get_redirect_from_request_kwargs(self, request: HttpRequest) -> dict[str, Any]:
-        """Signing in is all that an address can begin: nothing is connected by a link."""
+        """Signing in is all that an address can begin, but for the link of the settings."""
         found: dict[str, Any] = super().get_redirect_from_request_kwargs(request)
-        return found | {"process": AuthProcess.LOGIN}
+        is_connecting = is_connect_link(request, self.sub_id)
+        return found | {"process": AuthProcess.CONNECT if is_connecting else AuthProcess.LOGIN}
+
+    def serialize(self) -> dict[str, Any]:
+        """By the short name: two servers may know us by the same client id."""
+        return {"id": self.sub_id}
 
     def get_scope_from_request(self, request: HttpRequest) -> list[str]:
         """None of a visitor's own making."""
@@ -226,6 +252,15 @@ class SignOnProvider(OpenIDConnectProvider):  # type: ignore[misc]
 class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
     """Which servers there are, and which account somebody gets who comes from one."""
 
+    error_messages = DefaultSocialAccountAdapter.error_messages | {
+        "no_password": gettext_lazy(
+            "Set a password first. Without one you could not sign in any more."
+        ),
+        "no_verified_email": gettext_lazy(
+            "Confirm your e-mail address first. It is how a forgotten password is replaced."
+        ),
+    }
+
     def list_apps(
         self, request: HttpRequest, provider: str | None = None, client_id: str | None = None
     ) -> list[SocialApp]:
@@ -250,14 +285,19 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def on_authentication_error(
         self, request: HttpRequest, provider: Any, exception: Any = None, **told: Any
     ) -> None:
-        """Write down why nobody came in."""
+        """Write down why nobody came in; who wanted to connect gets back to the settings."""
         reason = str(exception or told.get("error") or "unknown")[:200]
         logger.warning("sign_on_failed", server=provider.sub_id, reason=reason)
+        state = (told.get("extra_context") or {}).get("state") or {}
+        if state.get("process") == AuthProcess.CONNECT or CONNECT in request.GET:
+            if told.get("error") != AuthError.CANCELLED:
+                _say_not_connected(request, provider.name)
+            raise ImmediateHttpResponse(redirect("accounts:sign-on"))
         record_event(Action.SIGN_IN_FAILED, details={"server": provider.sub_id, "reason": reason})
 
     def authenticate_by_email(self, sociallogin: SocialLogin) -> tuple[User, str] | None:
         """Somebody with that address, where linking is allowed; never an administrator."""
-        if not sociallogin.provider.app.settings["link_by_email"]:
+        if is_connecting(sociallogin) or not sociallogin.provider.app.settings["link_by_email"]:
             return None
         for address in sociallogin.email_addresses:
             users = list(find_by_email(address.email)[:2])
@@ -271,6 +311,8 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         emails = [address.email for address in sociallogin.email_addresses]
         if not server.takes(emails):
             self._refuse(request, sociallogin, "domain")
+        if is_connecting(sociallogin):
+            return  # groups and role follow when somebody signs in by it
         if sociallogin.is_existing:
             user = cast("User", sociallogin.user)
             if address := sociallogin._did_authenticate_by_email:  # noqa: SLF001 - it tells nowhere else
@@ -279,7 +321,28 @@ class SignOnAccounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
         elif any(find_by_email(email).exists() for email in emails):
             self._refuse(request, sociallogin, "email_taken")
 
+    def get_connect_redirect_url(self, request: HttpRequest, socialaccount: SocialAccount) -> str:
+        """Back to where the connections are listed."""
+        return reverse("accounts:sign-on")
+
+    def validate_disconnect(
+        self, account: SocialAccount, accounts: QuerySet[SocialAccount]
+    ) -> None:
+        """Refuse to take away the last way in; `accounts` are all that the person has connected."""
+        usable = [one.slug for one in list_servers()]
+        if settings.LDAP_URL:
+            usable.append(DIRECTORY_PROVIDER)
+        if accounts.exclude(pk=account.pk).filter(provider__in=usable).exists():
+            return
+        if not account.user.has_usable_password():
+            raise self.validation_error("no_password")
+        if not may_sign_in_here(account.user):
+            raise ValidationError(_("You can sign in by this server only, so it stays connected."))
+
     def _refuse(self, request: HttpRequest, sociallogin: SocialLogin, reason: str) -> None:
+        if is_connecting(sociallogin):
+            _say_not_connected(request, sociallogin.provider.name, reason)
+            raise ImmediateHttpResponse(redirect("accounts:sign-on"))
         server = sociallogin.account.provider
         record_event(Action.SIGN_IN_FAILED, details={"server": server, "reason": reason})
         told = {"reason": reason, "server": sociallogin.provider.name}
@@ -404,17 +467,134 @@ def read_groups(server: SignOnServer, claims: dict[str, Any]) -> list[str] | Non
     return [str(name).removeprefix("/") for name in listed] if isinstance(listed, list) else []
 
 
+# Connecting by hand. The link to the server is made for one session, by a page that has asked who
+# it is: nobody's account can be connected by an address that somebody else has sent.
+
+
+def is_connecting(sociallogin: SocialLogin) -> bool:
+    """Whether who comes back from a server wanted to connect an account, not to sign in."""
+    return bool(sociallogin.state.get("process") == AuthProcess.CONNECT)
+
+
+def make_connect_link(request: HttpRequest, server: SignOnServer) -> str:
+    """The address that connects the account of this session with one at the server."""
+    word = signing.dumps(server.slug, salt=_get_connect_salt(request))
+    query = urlencode({CONNECT: word})
+    return f"{reverse('openid_connect_login', args=[server.slug])}?{query}"
+
+
+def is_connect_link(request: HttpRequest, slug: str) -> bool:
+    """Whether the address was made in this session, for that server, not long ago."""
+    if not request.user.is_authenticated:
+        return False
+    try:
+        told = signing.loads(
+            request.GET.get(CONNECT, ""),
+            salt=_get_connect_salt(request),
+            max_age=CONNECT_SECONDS,
+        )
+    except signing.BadSignature:
+        return False
+    return bool(told == slug)
+
+
+def _get_connect_salt(request: HttpRequest) -> str:
+    return f"nura.connect:{request.session.session_key}:{request.user.pk}"
+
+
+def _say_not_connected(request: HttpRequest, name: str, reason: str = "") -> None:
+    told = (
+        _("Your account at %(name)s has no verified e-mail address of this organization.")
+        if reason == "domain"
+        else _("%(name)s could not be reached, or what it said could not be trusted.")
+    )
+    messages.error(request, f"{_('Nothing was connected.')} {told % {'name': name}}")
+
+
+class DisconnectServerForm(DisconnectForm):  # type: ignore[misc]
+    """One of the connections; that with a directory ends in the directory."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        field = self.fields["account"]
+        field.queryset = field.queryset.filter(provider__in=[one.slug for one in list_servers()])
+
+
+@method_decorator(never_cache, name="dispatch")
+class SignOnSection(ConnectionsView):  # type: ignore[misc]
+    """By which servers one can sign in to the account; POST ends a connection."""
+
+    form_class = DisconnectServerForm
+    success_url = reverse_lazy("accounts:sign-on")
+
+    def render_to_response(self, context: dict[str, Any], **options: Any) -> HttpResponse:
+        """Connections, and servers to connect."""
+        servers = {server.slug: server for server in list_servers()}
+        held = SocialAccount.objects.filter(user=cast("User", self.request.user)).order_by("pk")
+        connected = [
+            {"account": one, "server": servers[one.provider], "name": _name_account(one)}
+            for one in held
+            if one.provider in servers
+        ]
+        taken = {one.provider for one in held}
+        told = {
+            "form": context["form"],
+            "connected": connected,
+            "is_of_directory": DIRECTORY_PROVIDER in taken,
+            "servers": [server for slug, server in servers.items() if slug not in taken],
+        }
+        return render_section(self.request, "accounts:profile", "settings/sign_on.html", told)
+
+
+def _name_account(account: SocialAccount) -> str:
+    """What the person calls the account there; the server's own id where it tells nothing else."""
+    told = account.extra_data
+    return str(told.get("email") or told.get("preferred_username") or account.uid)
+
+
+@never_cache
+@login_required
+@reauthentication_required  # type: ignore[untyped-decorator]
+@require_safe
+def connect_server(request: HttpRequest, slug: str) -> HttpResponse:
+    """Say what connecting means, and lead on to the server."""
+    server = get_object_or_404(SignOnServer, slug=slug, is_active=True)
+    link = make_connect_link(request, server) if _has_signed_in_lately(request) else ""
+    told = {"server": server, "link": link}
+    return render_section(request, "accounts:profile", "settings/sign_on_connect.html", told)
+
+
+def _has_signed_in_lately(request: HttpRequest) -> bool:
+    """Whether it is surely the person; who has nothing here to show again has to sign in again."""
+    if get_reauthentication_flows(request.user):
+        return True  # then it was asked for
+    records = get_authentication_records(request, request.user)
+    newest = max((record["at"] for record in records), default=0.0)
+    return bool(time.time() - newest < account_settings.REAUTHENTICATION_TIMEOUT)
+
+
 # Pages
 
 
 def sign_in(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Send the visitor to the server."""
+    if CONNECT in request.GET and not is_connect_link(request, provider_id):
+        return redirect("accounts:sign-on")
     return _answer(request, provider_id, OAuth2LoginView)
 
 
 def come_back(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Take who comes back from the server."""
-    return _answer(request, provider_id, OAuth2CallbackView)
+    return _answer(request, provider_id, SignOnCallback)
+
+
+class SignOnCallback(OAuth2CallbackView):  # type: ignore[misc]
+    """Allauth's, which tells what was begun even where the server cannot be asked any more."""
+
+    def _get_state(self, request: HttpRequest, provider: SignOnProvider) -> tuple[Any, Any]:
+        state, response = super()._get_state(request, provider)
+        self.adapter.state = state
+        return state, response
 
 
 def _answer(request: HttpRequest, provider_id: str, view: Any) -> HttpResponse:
@@ -426,7 +606,10 @@ def _answer(request: HttpRequest, provider_id: str, view: Any) -> HttpResponse:
     try:
         response: HttpResponse = view.adapter_view(adapter)(request)
     except (OAuth2Error, RequestException) as error:
-        response = render_authentication_error(request, provider, exception=error)
+        told = {"state": adapter.state}
+        response = render_authentication_error(
+            request, provider, exception=error, extra_context=told
+        )
     response.headers["Cache-Control"] = "no-store"
     return response
 

@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 from django.views.generic import RedirectView
 
-from nura.accounts import data, memory, profile, quotas, signup, two_step, views
+from nura.accounts import data, memory, profile, quotas, sign_on, signup, two_step, views
 from nura.accounts.access_api import KeysView, KeyView, SessionsView, SessionView
 from nura.accounts.api import (
     MeView,
@@ -23,6 +23,8 @@ urlpatterns = [
     path("accounts/email/", RedirectView.as_view(pattern_name="accounts:email")),
     path("invitations/<str:secret>", signup.invitation, name="invitation"),
     path("settings/profile", profile.profile, name="profile"),
+    path("settings/sign-on", sign_on.SignOnSection.as_view(), name="sign-on"),
+    path("settings/sign-on/<slug:slug>", sign_on.connect_server, name="connect-server"),
     path("settings/appearance", profile.appearance, name="appearance"),
     path("settings/two-step", two_step.two_step, name="two-step"),
     path("accounts/2fa/", RedirectView.as_view(pattern_name="accounts:two-step")),

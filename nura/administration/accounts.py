@@ -31,7 +31,7 @@ from nura.accounts.invitations import (
 )
 from nura.accounts.models import Invitation
 from nura.accounts.quotas import Allowance, list_near
-from nura.accounts.roles import is_administrator, may_enter
+from nura.accounts.roles import may_enter
 from nura.accounts.services import USAGE_DAYS, list_usage
 from nura.housekeeping import describe_bytes
 
@@ -151,7 +151,6 @@ def show_quotas(request: HttpRequest) -> HttpResponse:
         "defaults": [
             Allowance(measure, 0, limit) for measure, limit in get_default_limits().items()
         ],
-        "may_change": is_administrator(request.user),
     }
     return render_page(request, "admin/quotas.html", context)
 

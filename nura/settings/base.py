@@ -134,11 +134,11 @@ CACHES = {
 }
 
 # Accounts
-# Allauth's alone takes passwords: with Django's before it a known name would cost a second hash and
-# show.
+# Roles are asked first: they know most answers without the database. Allauth's alone takes
+# passwords: with Django's before it a known name would cost a second hash and show.
 AUTHENTICATION_BACKENDS = [
-    "allauth.account.auth_backends.AuthenticationBackend",
     "nura.accounts.roles.RolePermissions",
+    "allauth.account.auth_backends.AuthenticationBackend",
 ]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
@@ -194,7 +194,10 @@ LDAP_CA_FILE = env.read_text("NURA_LDAP_CA_FILE")
 LDAP_BIND_DN = env.read_text("NURA_LDAP_BIND_DN")
 LDAP_BIND_PASSWORD = env.read_text("NURA_LDAP_BIND_PASSWORD")
 LDAP_USERS = env.read_text("NURA_LDAP_USERS")
-LDAP_FILTER = env.read_text("NURA_LDAP_FILTER", "(|(uid=%(user)s)(sAMAccountName=%(user)s))")
+LDAP_FILTER = env.read_text(
+    "NURA_LDAP_FILTER",
+    "(|(uid=%(user)s)(sAMAccountName=%(user)s)(userPrincipalName=%(user)s))",
+)
 LDAP_GROUPS = env.read_text("NURA_LDAP_GROUPS")
 LDAP_ADMINISTRATORS = env.read_text("NURA_LDAP_ADMINISTRATORS")
 LDAP_AUDITORS = env.read_text("NURA_LDAP_AUDITORS")

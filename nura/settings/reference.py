@@ -483,7 +483,8 @@ GROUPS = (
             ),
             _S(
                 "NURA_LDAP_FILTER",
-                "Filter that finds a person by the name typed, `%(user)s`.",
+                "Filter that finds a person by the name typed, `%(user)s`. Whoever it leaves out "
+                "is switched off.",
             ),
             _S(
                 "NURA_LDAP_GROUPS",

@@ -221,7 +221,7 @@ async def test_rights_are_looked_up_again_after_an_error(monkeypatch):
 
 def test_a_session_that_names_nobody_is_nobodys(settings):
     session = SessionStore()
-    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[0]
+    session[BACKEND_SESSION_KEY] = settings.AUTHENTICATION_BACKENDS[-1]
     session.create()
     assert access.find_holders([Credential(session=session.session_key)]) == [None]
 

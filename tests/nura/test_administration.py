@@ -407,6 +407,6 @@ def test_an_auditor_sees_usage_without_rows_and_no_page_else(minsu, ask):
     page = client.get("/admin/")
     assert read_tiles(page)["Questions"] == ("1", "")
     assert "/admin/chats/" not in page.content.decode()
-    open_to_auditors = {"overview", "usage", "quotas"}
+    open_to_auditors = {"overview", "usage"}
     for name in set(PLAIN) - open_to_auditors:
         assert client.get(reverse(f"admin:{name}")).status_code == 403, name

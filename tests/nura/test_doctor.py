@@ -117,6 +117,78 @@ def test_a_dead_model_server_is_a_failure_without_its_secrets():
     assert KEY not in finding.detail
 
 
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("http://127.0.0.1:9/v1", "nothing listens there"),
+        ("http://models.invalid/v1", "no host has that name"),
+        ("https://{here}/v1", "it does not speak TLS"),
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_told_with_its_cause(address, words, endpoint):
+    here = endpoint[0].base_url.removeprefix("http://").removesuffix("/v1")
+    detail = doctor.check_llm("LLM", Endpoint(address.format(here=here), "m")).detail
+    assert "not reachable" in detail
+    assert words in detail
+
+
+def test_a_server_that_wants_a_key_where_none_is_set_is_told_so(endpoint):
+    server, answers = endpoint
+    answers["status"] = 401
+    assert "the key is refused" in doctor.check_llm("LLM", server).detail
+    assert "it wants a key" in doctor.check_llm("LLM", replace(server, api_key="")).detail
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("answer", "state", "words"),
+    [
+        ({"status": 401}, State.WARN, "the key is refused"),
+        ({"status": 404}, State.OK, ""),
+        ({"body": {"data": [{"id": "m"}]}}, State.OK, ""),
+        ({"body": {"data": [{"id": "bge-m3"}]}}, State.WARN, "but bge-m3"),
+    ],
+)
+def test_the_server_of_an_embedder_is_asked(answer, state, words, endpoint, settings):
+    server, answers = endpoint
+    answers |= answer
+    settings.RAG = replace(settings.RAG, embedding_endpoint=server, embedding_model="m")
+    found = doctor.check_embedder()
+    assert found.state is state
+    assert words in found.detail
+
+
+@pytest.mark.django_db
+def test_an_embedder_that_is_away_is_a_warning_that_says_what_happens(settings):
+    away = Endpoint("http://127.0.0.1:9/v1", "m")
+    settings.RAG = replace(settings.RAG, embedding_endpoint=away, embedding_model="m")
+    found = doctor.check_embedder()
+    assert found.state is State.WARN
+    assert "words alone are searched, and uploads wait" in found.detail
+    assert not list(doctor.check_models_process())
+
+
+@pytest.mark.django_db
+def test_that_korean_is_searched_by_words_alone_is_said_where_korean_is_spoken(settings):
+    settings.RAG = replace(settings.RAG, embedding_model="", embedding_endpoint=None)
+    settings.LANGUAGE_CODE = "ko"
+    (found,) = [one for one in doctor.check_embedding_space() if one.name == "Korean search"]
+    assert found.state is State.WARN
+    settings.LANGUAGE_CODE = "en"
+    assert "Korean search" not in [one.name for one in doctor.check_embedding_space()]
+
+
+@pytest.mark.django_db
+def test_a_model_is_told_with_where_it_is_named(settings, endpoint):
+    server, _answers = endpoint
+    settings.RAG = replace(settings.RAG, llm=server)
+    (found,) = [one for one in doctor.check_connected_models() if one.name == "LLM"]
+    assert found.detail.endswith("(environment)")
+    settings.RAG = replace(settings.RAG, llm=None)
+    (found,) = [one for one in doctor.check_connected_models() if one.name == "LLM"]
+    assert "in the administration under Models" in found.detail
+
+
 @pytest.mark.django_db
 def test_the_embedded_model_is_the_official_one(settings):
     settings.RAG = replace(settings.RAG, embedding_model="", embedding_endpoint=None)

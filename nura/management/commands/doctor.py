@@ -4,6 +4,8 @@ import hashlib
 import importlib.util
 import json
 import shutil
+import socket
+import ssl
 import sys
 import tempfile
 import urllib.error
@@ -22,7 +24,7 @@ from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
 from documents import spaces
-from documents.connected.choice import list_main_models, read_config
+from documents.connected.choice import knows_korean, list_main_models, read_config
 from documents.connected.models import Connection
 from documents.parsers.base import Confinement
 from documents.parsers.formats import PYMUPDF
@@ -42,6 +44,7 @@ MODEL_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
 """Of the official all-MiniLM-L6-v2 `model.safetensors`."""
 
 LLM_SECONDS = 3.0
+WITHOUT_EMBEDDER = "words alone are searched, and uploads wait"
 LONGEST_LIST = 2**20
 FEW = 5
 LITTLE_DISK = 1024**3
@@ -270,21 +273,48 @@ def check_llm(name: str, endpoint: Endpoint | None) -> Finding:
     """Whether the endpoint has the model; none configured: found passages."""
     if endpoint is None:
         detail = (
-            "none configured: answers are extracts of the documents; NURA_LLM_BASE_URL names one"
+            "none configured: answers are extracts of the documents; connect one in the "
+            "administration under Models, or name it in NURA_LLM_BASE_URL"
         )
         return Finding(name, State.OK, detail)
     where = f"{endpoint.model} at {_hide_secrets(endpoint.base_url)}"
-    status, models = _list_models(endpoint)
-    if status == 200 and models and not {endpoint.model, f"{endpoint.model}:latest"} & set(models):
-        known = ", ".join(models[:FEW])
-        return Finding(name, State.WARN, f"{where}: its list has no such model, but {known}")
-    if status == 200:
+    told = _list_models(endpoint)
+    if refused := _describe_refusal(endpoint, told):
+        return Finding(name, State.FAIL, f"{where}: {refused}")
+    if lacking := _describe_lack(endpoint.model, told):
+        return Finding(name, State.WARN, f"{where}: {lacking}")
+    if told.status == 200:
         return Finding(name, State.OK, where)
-    if status in {401, 403}:
-        return Finding(name, State.FAIL, f"{where}: the key is refused (HTTP {status})")
-    if status:
-        return Finding(name, State.WARN, f"{where}: HTTP {status} for its list of models")
-    return Finding(name, State.FAIL, f"{where}: not reachable within {LLM_SECONDS:g} s")
+    detail = f"{where}: HTTP {told.status} for its list of models; most addresses end in /v1"
+    return Finding(name, State.WARN, detail)
+
+
+def check_helper(name: str, model: str, endpoint: Endpoint, without: str) -> Finding:
+    """Whether a model that helps can be asked; `without`: what happens where it cannot.
+
+    Many servers of such models list none, so that they answer at all is enough.
+    """
+    where = f"{model} at {_hide_secrets(endpoint.base_url)}"
+    told = _list_models(endpoint)
+    if refused := _describe_refusal(endpoint, told):
+        return Finding(name, State.WARN, f"{where}: {refused}; until then {without}")
+    if lacking := _describe_lack(model, told):
+        return Finding(name, State.WARN, f"{where}: {lacking}")
+    return Finding(name, State.OK, where)
+
+
+def _describe_refusal(endpoint: Endpoint, told: "_ToldModels") -> str:
+    """Why nothing can be asked there; empty where something can."""
+    if told.status in {401, 403}:
+        wanted = "the key is refused" if endpoint.api_key else "it wants a key"
+        return f"{wanted} (HTTP {told.status})"
+    return "" if told.status else f"not reachable: {told.failure}"
+
+
+def _describe_lack(model: str, told: "_ToldModels") -> str:
+    if told.models and not {model, f"{model}:latest"} & set(told.models):
+        return f"its list has no such model, but {', '.join(told.models[:FEW])}"
+    return ""
 
 
 def find_config() -> RagConfig:
@@ -303,25 +333,28 @@ def check_connected_models() -> Iterator[Finding]:
         lost = [one.name for one in Connection.objects.all() if not one.is_readable]
     except DatabaseError:  # told already, or not migrated yet
         mains, lost = [], []
-    if len(mains) < 2:
+    if not mains:
         yield check_llm("LLM", config.llm)
-    for number, one in enumerate(mains if len(mains) > 1 else ()):
+    for number, one in enumerate(mains):
         found = (check_optional_llm if number else check_llm)("LLM", one.endpoint)
-        source = "environment" if one.is_of_environment else "connected in the page"
-        told = f"{found.detail} ({one.id}, {source}{', default' if one.is_default else ''})"
-        yield replace(found, detail=told)
+        source = "environment" if one.is_of_environment else "administration, Models"
+        several = f", {one.id}{', default' if one.is_default else ''}" if len(mains) > 1 else ""
+        yield replace(found, detail=f"{found.detail} ({source}{several})")
     if config.light_llm:
         yield check_optional_llm("light LLM", config.light_llm)
     if config.vision:
         yield check_optional_llm("vision model", config.vision)
     if config.reranker_endpoint:
-        where = _hide_secrets(config.reranker_endpoint.base_url)
-        yield Finding("reranker", State.OK, f"{config.reranker_model} at {where}")
+        without = "words and vectors rank the passages"
+        yield check_helper("reranker", config.reranker_model, config.reranker_endpoint, without)
     if config.verifier_endpoint:
-        where = _hide_secrets(config.verifier_endpoint.base_url)
-        yield Finding("verifier", State.OK, f"{config.verifier_model} at {where}")
+        without = "rules check sentences"
+        yield check_helper("verifier", config.verifier_model, config.verifier_endpoint, without)
     for name in lost:
-        told = f"the key of {name} was sealed with another SECRET_KEY: enter it again"
+        told = (
+            f"the key of {name} was sealed with another SECRET_KEY: enter it again in the "
+            "administration under Models"
+        )
         yield Finding("model connection", State.WARN, told)
 
 
@@ -334,9 +367,8 @@ def check_optional_llm(name: str, endpoint: Endpoint) -> Finding:
 def check_embedder() -> Finding:
     """Which one, and whether the embedded model's file is the official one."""
     config = find_config()
-    if config.embedding_endpoint:
-        where = _hide_secrets(config.embedding_endpoint.base_url)
-        return Finding("embedder", State.OK, f"{config.embedding_endpoint.model} at {where}")
+    if endpoint := config.embedding_endpoint:
+        return check_helper("embedder", endpoint.model, endpoint, WITHOUT_EMBEDDER)
     if config.embedding_model:
         return Finding("embedder", State.OK, f"{config.embedding_model} on this machine")
     try:
@@ -350,7 +382,7 @@ def check_embedder() -> Finding:
 
 def check_models_process() -> Iterator[Finding]:
     """Whether the process with the local models serves, and what it has loaded."""
-    if not settings.RAG.needs_models_process:
+    if not find_config().needs_models_process:
         return
     missing = [
         name
@@ -363,7 +395,7 @@ def check_models_process() -> Iterator[Finding]:
         return
     health = models.read_health(settings.RAG.models_socket)
     if health is None:
-        detail = "the process is not running; words alone are searched, and uploads wait"
+        detail = f"the process is not running; until then {WITHOUT_EMBEDDER}"
         yield Finding("models", State.WARN, detail)
         return
     states = [f"{name} {state}" for name, state in health["models"].items()] or ["none loaded yet"]
@@ -375,12 +407,20 @@ def check_embedding_space() -> Iterator[Finding]:
     """Whose vectors are searched, and whether the settings want others."""
     try:
         space, pending = spaces.get_active_space(), spaces.describe_pending_reindex()
+        used = spaces.get_space_in_use()
     except DatabaseError:  # told already, or not migrated yet
         return
     if pending:
         yield Finding("embedding space", State.WARN, pending)
     elif space:
         yield Finding("embedding space", State.OK, f"{space}, {', '.join(space.languages)}")
+    spoken = frozenset(used.space.languages) if used.space else frozenset[str]()
+    if settings.LANGUAGE_CODE == "ko" and not knows_korean(used.config, spoken):
+        detail = (
+            "the embedder knows no Korean: words alone find Korean passages; choose one that does, "
+            "such as bge-m3, in the administration under Models"
+        )
+        yield Finding("Korean search", State.WARN, detail)
 
 
 def check_terms() -> Iterator[Finding]:
@@ -456,8 +496,17 @@ def check_pdf_reader() -> Iterator[Finding]:
         yield Finding("PDF reader", State.OK if there else State.FAIL, detail)
 
 
-def _list_models(endpoint: Endpoint) -> tuple[int, list[str]]:
-    """The status (0: nobody answers) and the models that the endpoint lists, if it does."""
+@dataclass(frozen=True, slots=True)
+class _ToldModels:
+    """What a server says of its models. `status` 0: nobody answers, and `failure` says why."""
+
+    status: int = 0
+    models: tuple[str, ...] = ()
+    failure: str = ""
+
+
+def _list_models(endpoint: Endpoint) -> _ToldModels:
+    """Ask it for its list."""
     request = urllib.request.Request(  # noqa: S310 - the settings allow http and https only
         f"{endpoint.base_url.rstrip('/')}/models",
         headers=dict(endpoint.headers)
@@ -465,18 +514,34 @@ def _list_models(endpoint: Endpoint) -> tuple[int, list[str]]:
     )
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=LLM_SECONDS) as answer:
-            return int(answer.status), _read_names(answer.read(LONGEST_LIST))
+            return _ToldModels(int(answer.status), _read_names(answer.read(LONGEST_LIST)))
     except urllib.error.HTTPError as error:
-        return error.code, []
-    except (OSError, ValueError):
-        return 0, []
+        return _ToldModels(error.code)
+    except (OSError, ValueError) as error:
+        return _ToldModels(failure=_describe_failure(error))
 
 
-def _read_names(body: bytes) -> list[str]:
+def _describe_failure(error: Exception) -> str:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    match cause:
+        case TimeoutError():
+            return f"no answer within {LLM_SECONDS:g} s"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted ({cause.verify_message})"
+        case ssl.SSLError():
+            return "it does not speak TLS: http:// instead of https://?"
+        case socket.gaierror():
+            return "no host has that name"
+        case ConnectionRefusedError():
+            return "nothing listens there"
+    return type(cause).__name__
+
+
+def _read_names(body: bytes) -> tuple[str, ...]:
     try:
-        return [str(model["id"]) for model in json.loads(body)["data"]]
+        return tuple(str(model["id"]) for model in json.loads(body)["data"])
     except (ValueError, KeyError, TypeError):
-        return []
+        return ()
 
 
 def _hide_secrets(url: str) -> str:

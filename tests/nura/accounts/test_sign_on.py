@@ -1,5 +1,6 @@
 """Sign-on by OpenID Connect, against a server that runs: who comes in, and as whom."""
 
+import re
 import time
 from urllib.parse import parse_qs, urlsplit
 
@@ -427,3 +428,222 @@ def test_an_administrator_sets_up_a_server_whose_secret_is_sealed(server, settin
     unsafe = form | {"slug": "other", "issuer": "http://login.example.com"}
     page = browser.post("/admin/nura/signonserver/add/", unsafe).content.decode()
     assert "must begin with https://" in page
+
+
+# Connecting an account by hand
+
+
+@pytest.fixture
+def minsus_browser(minsu):
+    """Signed in with a password, which was asked for again just now."""
+    browser = new_browser()
+    browser.force_login(minsu)
+    browser.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    return browser
+
+
+def ask_to_connect(browser, slug="keycloak"):
+    """What the page of the settings leads to: the link to the server."""
+    page = browser.get(f"/settings/sign-on/{slug}").content.decode()
+    found = re.search(rf'href="/accounts/oidc/{slug}/login/(\?connect=[^"]+)"', page)
+    assert found, page
+    return found[1]
+
+
+def connect(browser, slug="keycloak", query=None):
+    link = query or ask_to_connect(browser, slug)
+    return browser.get(begin(browser, slug, link), follow=True)
+
+
+def connections_of(user):
+    return list(SocialAccount.objects.filter(user=user).values_list("provider", "uid"))
+
+
+def test_a_person_connects_an_account_by_hand_and_signs_in_with_it(
+    server, keycloak, minsu, minsus_browser
+):
+    answer = connect(minsus_browser)
+    assert answer.redirect_chain == [("/settings/sign-on", 302)]
+    assert "Connected. You can now sign in with Keycloak." in answer.content.decode()
+    assert connections_of(minsu) == [("keycloak", "1001")]
+    minsu.refresh_from_db()
+    assert (minsu.email, minsu.check_password(PASSWORD)) == ("minsu@example.com", True)
+    assert not EmailAddress.objects.filter(email="hana@example.com").exists()
+    told = AuditEvent.objects.get(action=Action.ACCOUNT_CHANGED, subject_id=minsu.pk).details
+    assert told == {"change": "account_connected", "server": "keycloak"}
+    other, _answer = come_in()
+    assert whose(other) == minsu
+
+
+def test_connecting_asks_for_the_password_first(server, keycloak, minsus_client):
+    answer = minsus_client.get("/settings/sign-on/keycloak")
+    assert answer.url.startswith("/accounts/reauthenticate/")
+    assert "%2Fsettings%2Fsign-on%2Fkeycloak" in answer.url
+
+
+def test_who_has_nothing_here_to_prove_must_have_signed_in_just_now(server, keycloak):
+    other = set_up(server, slug="entra", name="Entra")
+    browser, _answer = come_in()
+    assert ask_to_connect(browser, "entra")
+    session = browser.session
+    for record in session["account_authentication_methods"]:
+        record["at"] -= 3600
+    session.save()
+    page = browser.get(f"/settings/sign-on/{other.slug}").content.decode()
+    assert "You signed in a while ago." in page
+    assert "?connect=" not in page
+
+
+@pytest.mark.parametrize(
+    "forge",
+    ["?connect=made-up", "?connect=", "?process=connect&connect=x", "of another session"],
+)
+def test_no_address_of_somebody_else_connects_anything(
+    forge, server, keycloak, minsu, minsus_browser, stranger
+):
+    if forge == "of another session":
+        theirs = new_browser()
+        theirs.force_login(stranger)
+        theirs.post("/accounts/reauthenticate/", {"password": PASSWORD})
+        forge = ask_to_connect(theirs)
+    answer = minsus_browser.get(f"/accounts/oidc/keycloak/login/{forge}")
+    assert answer.url == "/settings/sign-on"
+    assert not SocialAccount.objects.exists()
+    assert whose(minsus_browser) == minsu
+
+
+def test_a_link_that_is_used_after_signing_out_connects_and_signs_in_nobody(
+    server, keycloak, minsus_browser
+):
+    link = ask_to_connect(minsus_browser)
+    minsus_browser.logout()
+    answer = minsus_browser.get(f"/accounts/oidc/keycloak/login/{link}", follow=True)
+    assert answer.redirect_chain[-1][0] == "/accounts/login/?next=/settings/sign-on"
+
+
+def test_an_account_that_signs_in_to_another_here_cannot_be_connected(
+    server, keycloak, minsu, minsus_browser
+):
+    first, _answer = come_in()
+    answer = connect(minsus_browser)
+    assert "signs in to another account here" in answer.content.decode()
+    assert connections_of(minsu) == []
+    assert connections_of(whose(first)) == [("keycloak", "1001")]
+
+
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_connecting_touches_nobody_who_has_the_same_address(
+    is_verified, server, minsu, minsus_browser
+):
+    set_up(server, link_by_email=True)
+    server.person["email_verified"] = is_verified
+    owner = User.objects.create_user("owner", "hana@example.com", PASSWORD)
+    key = services.create_key(user=owner)
+    connect(minsus_browser)
+    assert connections_of(minsu) == [("keycloak", "1001")]
+    assert connections_of(owner) == []
+    owner.refresh_from_db()
+    assert owner.check_password(PASSWORD)
+    headers = {"Authorization": f"Token {key}"}
+    assert Client().get("/api/v1/me", headers=headers).status_code == 200
+
+
+def test_an_account_outside_of_the_organization_is_not_connected(server, minsu, minsus_browser):
+    set_up(server, domains="corp.example.com")
+    answer = connect(minsus_browser)
+    assert "no verified e-mail address of this organization" in answer.content.decode()
+    assert connections_of(minsu) == []
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_server_that_is_down_leaves_one_signed_in_and_says_so(
+    moment, server, keycloak, minsu, minsus_browser
+):
+    link = ask_to_connect(minsus_browser)
+    address = f"/accounts/oidc/keycloak/login/{link}"
+    if moment == "after":
+        address = begin(minsus_browser, query=link)
+    server.is_down = True
+    answer = minsus_browser.get(address, follow=True)
+    assert answer.redirect_chain[-1][0] == "/settings/sign-on"
+    assert "Nothing was connected. Keycloak could not be reached" in answer.content.decode()
+    assert whose(minsus_browser) == minsu
+    assert connections_of(minsu) == []
+
+
+def test_who_takes_long_at_the_server_proves_it_again_and_is_connected(
+    server, keycloak, minsu, minsus_browser
+):
+    set_up(server, slug="second", name="Second")  # with the same client id
+    back = begin(minsus_browser, query=ask_to_connect(minsus_browser))
+    session = minsus_browser.session
+    for record in session["account_authentication_methods"]:
+        record["at"] -= 3600
+    session.save()
+    assert minsus_browser.get(back).url.startswith("/accounts/reauthenticate/")
+    assert connections_of(minsu) == []
+    minsus_browser.post("/accounts/reauthenticate/", {"password": PASSWORD})
+    assert connections_of(minsu) == [("keycloak", "1001")]
+
+
+def disconnect(browser, account):
+    form = {"account": account.pk if account else 0}
+    return browser.post("/settings/sign-on", form, follow=True).content.decode()
+
+
+def test_a_connection_is_ended_by_hand(server, keycloak, minsu, minsus_browser):
+    connect(minsus_browser)
+    page = disconnect(minsus_browser, SocialAccount.objects.get(user=minsu))
+    assert "The account is no longer connected." in page
+    assert connections_of(minsu) == []
+    browser, _answer = come_in()
+    assert whose(browser) != minsu
+
+
+def test_ending_a_connection_asks_for_the_password_first(server, keycloak, minsu, minsus_client):
+    held = SocialAccount.objects.create(user=minsu, provider="keycloak", uid="1001")
+    answer = minsus_client.post("/settings/sign-on", {"account": held.pk})
+    assert answer.url.startswith("/accounts/reauthenticate/")
+    minsus_client.post(answer.url, {"password": PASSWORD, "next": "/settings/sign-on"})
+    assert connections_of(minsu) == []
+
+
+def test_nobody_ends_the_connection_of_another(server, keycloak, minsus_browser):
+    come_in()
+    held = SocialAccount.objects.get()
+    page = disconnect(minsus_browser, held)
+    assert "hana@example.com" not in page
+    assert SocialAccount.objects.filter(pk=held.pk).exists()
+    made_up = disconnect(minsus_browser, None)
+    assert re.findall('role="alert">[^<]+', page) == re.findall('role="alert">[^<]+', made_up)
+
+
+def test_the_last_way_in_stays(server, keycloak, minsu, minsus_browser, settings):
+    browser, _answer = come_in()
+    page = disconnect(browser, SocialAccount.objects.get())
+    assert "Set a password first." in page
+    SocialAccount.objects.create(user=whose(browser), provider="gone", uid="1")
+    page = disconnect(browser, SocialAccount.objects.get(provider="keycloak"))
+    assert "Set a password first." in page
+    server.person |= {"sub": "2002", "email": "kim@example.com"}
+    connect(minsus_browser)
+    settings.LOCAL_SIGN_IN = "administrators"
+    page = disconnect(minsus_browser, SocialAccount.objects.get(user=minsu))
+    assert "You can sign in by this server only" in page
+    assert SocialAccount.objects.filter(provider="keycloak").count() == 2
+
+
+def test_a_connection_with_a_directory_is_shown_and_not_ended(
+    server, keycloak, minsu, minsus_browser
+):
+    held = SocialAccount.objects.create(user=minsu, provider="ldap", uid="abc")
+    page = minsus_browser.get("/settings/sign-on").content.decode()
+    assert "It is kept by your administrator." in page
+    disconnect(minsus_browser, held)
+    assert SocialAccount.objects.filter(pk=held.pk).exists()
+
+
+def test_the_profile_leads_to_connections_where_there_are_servers(server, minsus_browser):
+    assert "/settings/sign-on" not in minsus_browser.get("/settings/profile").content.decode()
+    set_up(server)
+    assert "/settings/sign-on" in minsus_browser.get("/settings/profile").content.decode()
